@@ -1,0 +1,53 @@
+# Every target sets up what it needs in .venv; nothing but Python >= 3.11 and make is assumed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: help demo test check format docs bench clean
+
+help:
+	@echo "make demo    recover class means of images from a few bits a client (table and picture)"
+	@echo "make test    the whole test suite, doctests and README snippets included"
+	@echo "make check   formatting, lint, types, tests and a strict build of the documentation"
+	@echo "make bench   speed, as ratios against reference implementations in one run"
+	@echo "make format  apply the formatting that make check asks for"
+	@echo "make docs    serve the documentation on a local port"
+	@echo "make clean   remove the virtual environment and everything built"
+
+$(VENV)/made:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sstq needs Python 3.11 or newer; set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+# One stamp an extra: installed again only when the project's requirements change.
+$(VENV)/extra-%: $(VENV)/made pyproject.toml constraints.txt
+	@echo "Installing sstq[$*] into $(VENV) ..."
+	$(INSTALL) --editable '.[$*]'
+	touch $@
+
+demo: $(VENV)/extra-demo
+	$(BIN)/sstq demo --output demo
+
+test: $(VENV)/extra-test
+	$(BIN)/python -m pytest
+
+check: $(VENV)/extra-check
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+	$(BIN)/mkdocs build --strict --quiet
+
+format: $(VENV)/extra-check
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/extra-check
+	$(BIN)/mkdocs serve
+
+bench: $(VENV)/extra-test
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) site dist demo
