@@ -1,0 +1,86 @@
+"""Secret randomness: the operating system's by default, a seed for simulation.
+
+An encoder asks for 64-bit words and for nothing else; it asks for the same number of words whatever its input is.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BitSource", "RngLike", "SecureBits", "SeededBits", "bit_source", "channel_words", "unit_interval"]
+
+RngLike = int | np.random.Generator | None
+
+# One request of the operating system for at most this many words keeps the buffer small and out of the way.
+_WORDS_A_REQUEST = 1 << 20
+
+
+class BitSource(Protocol):
+    """A source of independent uniform 64-bit words."""
+
+    simulated: bool
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """`count` fresh words."""
+        ...
+
+
+class SecureBits:
+    """The operating system's cryptographic generator, read in bulk.
+
+    It keeps no state of its own, so that it is safe with threads and after a fork.
+    """
+
+    simulated = False
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """`count` fresh words from the operating system."""
+        drawn = np.empty(count, dtype=np.uint64)
+        for start in range(0, count, _WORDS_A_REQUEST):
+            part = drawn[start : start + _WORDS_A_REQUEST]
+            part[:] = np.frombuffer(os.urandom(8 * len(part)), dtype=np.uint64)
+        return drawn
+
+
+class SeededBits:
+    """Reproducible words for simulation. What is encoded with them is not private."""
+
+    simulated = True
+
+    def __init__(self, rng: int | np.random.Generator) -> None:
+        self._rng = np.random.default_rng(rng)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """The next `count` words of the generator."""
+        return self._rng.integers(0, 1 << 64, size=count, dtype=np.uint64)
+
+
+def bit_source(rng: RngLike) -> BitSource:
+    """The source that an `rng` argument stands for: None, an integer seed or a NumPy Generator.
+
+    >>> bit_source(None).simulated, bit_source(3).simulated
+    (False, True)
+    """
+    if rng is None:
+        return SecureBits()
+    if isinstance(rng, np.random.Generator):
+        return SeededBits(rng)
+    if isinstance(rng, (int, np.integer)) and not isinstance(rng, (bool, np.bool_)):
+        if rng < 0:
+            raise ValueError(f"rng must be a non-negative seed, a numpy Generator or None, got {rng}")
+        return SeededBits(int(rng))
+    raise ValueError(f"rng must be None, an integer seed or a numpy Generator, got {type(rng).__name__}")
+
+
+def unit_interval(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Words as multiples of 2^-53 in [0, 1)."""
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def channel_words(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Words as uniform integers below 2^62, the scale of a channel's weights."""
+    return words >> np.uint64(2)

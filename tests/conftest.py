@@ -1,0 +1,21 @@
+"""Every statistical test takes its randomness from `seed`, which differs in every run and is printed.
+
+Set SSTQ_TEST_SEED to repeat a run.
+"""
+
+import os
+import secrets
+
+import pytest
+
+_SEED = int(os.environ.get("SSTQ_TEST_SEED", secrets.randbits(32)))
+
+
+def pytest_report_header() -> str:
+    return f"SSTQ_TEST_SEED={_SEED}"
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """A seed of this test's own, different in every run."""
+    return _SEED ^ int.from_bytes(request.node.nodeid.encode()[-8:], "little") % (1 << 32)
