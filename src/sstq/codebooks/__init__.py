@@ -1,0 +1,27 @@
+"""Codebooks: the M = 2^b values a coordinate is rounded to, in units of the bound B, and the rounding.
+
+:func:`uniform_codebook` is the plain grid, :func:`optimized_codebook` the minimiser of the paper's surrogate loss for
+flat randomized response, :func:`panter_dite_codebook` the high-resolution optimum for a public density and
+:func:`loss_optimal_codebook` the optimum of the metric-aware channel for one.
+"""
+
+from sstq.codebooks.base import BITS_MAX, BITS_MIN, Codebook, check_bits, uniform_codebook
+from sstq.codebooks.loss_optimal import loss_optimal_codebook, metric_aware_loss
+from sstq.codebooks.panter_dite import panter_dite_codebook
+from sstq.codebooks.rounding import interpolation, stochastic_round
+from sstq.codebooks.surrogate import optimized_codebook, surrogate_loss
+
+__all__ = [
+    "BITS_MAX",
+    "BITS_MIN",
+    "Codebook",
+    "check_bits",
+    "interpolation",
+    "loss_optimal_codebook",
+    "metric_aware_loss",
+    "optimized_codebook",
+    "panter_dite_codebook",
+    "stochastic_round",
+    "surrogate_loss",
+    "uniform_codebook",
+]

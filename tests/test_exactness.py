@@ -1,0 +1,67 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sstq.exactness import TOTAL, check_epsilon, exp_lower, largest_ratio, log_upper, rows_sum_to_total
+
+EPSILONS = st.floats(1e-6, 32.0)
+
+
+def exp_bracket(x: Fraction, terms: int = 200) -> tuple[Fraction, Fraction]:
+    """Bound e^x by its Taylor polynomial and the geometric bound of the rest: independent of ``decimal``."""
+    total, term = Fraction(1), Fraction(1)
+    for k in range(1, terms):
+        term = term * x / k
+        # Rounding the term down to 400 bits keeps the fractions short; the rest is covered below.
+        term = Fraction(math.floor(term * (1 << 400)), 1 << 400)
+        total += term
+    return total, total + term + Fraction(terms, 1 << 340)
+
+
+@given(EPSILONS)
+def test_exp_lower_is_just_below_the_exponential(epsilon: float) -> None:
+    low, high = exp_bracket(Fraction(epsilon))
+    bound = exp_lower(epsilon)
+    assert bound < high
+    assert low * (1 - Fraction(1, 10**57)) < bound < low
+
+
+@given(st.integers(1, TOTAL), st.integers(1, TOTAL))
+def test_log_upper_is_the_next_double_above_the_logarithm(first: int, second: int) -> None:
+    ratio = Fraction(max(first, second), min(first, second))
+    bound = log_upper(ratio)
+    assert exp_bracket(Fraction(bound))[1] >= ratio
+    if ratio > 1:
+        assert exp_bracket(Fraction(math.nextafter(bound, 0.0)))[0] < ratio
+
+
+def test_log_upper_refuses_ratios_below_one() -> None:
+    with pytest.raises(ValueError, match="ratio = 1/2 is not at least 1"):
+        log_upper(Fraction(1, 2))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, 32.5, math.nan, math.inf])
+def test_epsilon_out_of_range_is_refused(epsilon: float) -> None:
+    with pytest.raises(ValueError, match=r"epsilon = .* is not in \[1e-06, 32.0\]"):
+        check_epsilon(epsilon)
+
+
+@given(st.lists(st.integers(0, TOTAL), min_size=1, max_size=64))
+def test_row_sums_are_those_of_unbounded_integers(row: list[int]) -> None:
+    assert rows_sum_to_total(np.array([row])).tolist() == [sum(row) == TOTAL]
+
+
+def test_a_row_sum_that_wraps_around_in_64_bits_is_seen() -> None:
+    row = [TOTAL] * 5  # 5·2^62 = 2^62 modulo 2^64
+    assert np.array(row).sum() == TOTAL
+    assert not rows_sum_to_total(np.array([row])).any()
+
+
+@given(st.lists(st.tuples(st.integers(1, TOTAL), st.integers(1, TOTAL)), min_size=1))
+def test_largest_ratio(pairs: list[tuple[int, int]]) -> None:
+    tops, bottoms = np.array(pairs).T
+    assert largest_ratio(tops, bottoms) == max(Fraction(top, bottom) for top, bottom in pairs)
