@@ -1,0 +1,1 @@
+"""Speed, as ratios against reference implementations in one run: `python -m benchmarks [names]`."""

@@ -1,0 +1,351 @@
+"""Numerical kernels: transforms, Kashin projections, bit packing, sampling, accumulation.
+
+Pure functions on arrays. Each checks what it is handed (a wrong type or shape is a programming error), compiles its
+Numba kernel on first use and spreads rows over threads; the result does not depend on their number. Importing this
+package does not import Numba.
+
+Environment: SSTQ_THREADS is the number of threads (default: the cores this process may use); SSTQ_QUIET silences the
+line that announces the first compilation.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.kernels.compiling import prepare
+from sstq.kernels.threads import run_in_chunks
+
+__all__ = [
+    "accumulate",
+    "hadamard_transform",
+    "kashin_pick",
+    "kashin_represent",
+    "pack_bits",
+    "sample_table",
+    "unpack_bits",
+]
+
+TOTAL_WEIGHT = 1 << 62
+"""Every row of a channel's integer weights sums to this."""
+
+
+def hadamard_transform(x: NDArray[Any]) -> None:
+    """Multiply every row by the unnormalised Hadamard matrix, in place.
+
+    H_1 = [1] and H_2N = [[H_N, H_N], [H_N, −H_N]] (natural or Sylvester order), so transforming twice multiplies by N.
+
+    Args:
+        x: float32 or float64, C-contiguous and writable, of shape (N,) or (n, N) with N a power of two.
+
+    Example:
+        >>> x = np.array([1.0, 2.0, 3.0, 4.0])
+        >>> hadamard_transform(x)
+        >>> x
+        array([10., -2., -4.,  0.])
+
+    """
+    if not isinstance(x, np.ndarray) or x.dtype not in (np.float32, np.float64):
+        raise TypeError(f"x must be a float32 or float64 array, not {_kind(x)}")
+    if x.ndim not in (1, 2):
+        raise ValueError(f"x must have 1 or 2 dimensions, not shape {x.shape}")
+    if not x.flags.c_contiguous or not x.flags.writeable:
+        raise ValueError("x must be C-contiguous and writable: it is transformed in place")
+    bits = _log2("the length of a row of x", x.shape[-1])
+    rows = x.reshape(-1, x.shape[-1])
+    if x.dtype == np.float32:
+        from sstq.kernels.hadamard import transform_rows
+    else:
+        from sstq.kernels.plain import transform_rows
+    prepare(transform_rows, rows, bits)
+    run_in_chunks(lambda chunk: transform_rows(rows[chunk], bits), rows.shape[0], rows.shape[1])
+
+
+def kashin_pick(
+    x: NDArray[np.float32],
+    columns: NDArray[np.int64],
+    signs: NDArray[np.float32],
+    size: int,
+    schedule: NDArray[np.float32],
+    picks: NDArray[np.int64],
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Solve for Kashin representations and return a few of their entries.
+
+    With v = scatter(signs·x) into R^N at `columns`, H the unnormalised Hadamard matrix and P = H·mask·H/N, start from
+    t = 0 and a = H v and do for every row (ω, cap, box) of the schedule
+
+        t' = clip(t + clip(ω·a, ±cap), ±box),      a ← P(a − (t' − t)),      t ← t'.
+
+    The representation t stands for the vector signs·gather(H t)/N. The work is the same for every input.
+
+    Args:
+        x: float32 (n, d), one client a row.
+        columns: int64 (d,), strictly ascending positions in [0, N).
+        signs: float32 (d,), each +1 or −1.
+        size: N, a power of two, at least d.
+        schedule: float32 (steps, 3), rows (ω, cap, box); cap and box may be infinite.
+        picks: int64 (n, k), positions in [0, N).
+
+    Returns:
+        t at the picks, float32 (n, k), and the residuals ‖x − signs·gather(H t)/N‖₂, float64 (n,), computed afresh
+        from t. Memory beyond the result: two vectors of length N for each thread.
+
+    Example:
+        >>> x, columns, signs = np.ones((1, 1), np.float32), np.array([0]), np.ones(1, np.float32)
+        >>> schedule = np.array([[1.0, np.inf, np.inf]], np.float32)
+        >>> kashin_pick(x, columns, signs, 4, schedule, np.array([[0, 3]]))
+        (array([[1., 1.]], dtype=float32), array([0.]))
+
+    """
+    x = _checked("x", x, np.float32, 2)
+    picks = _checked("picks", picks, np.int64, 2)
+    if picks.shape[0] != x.shape[0]:
+        raise ValueError(f"picks must have one row for each of the {x.shape[0]} rows of x, not shape {picks.shape}")
+    _check_range("picks", picks, size)
+    values = np.empty(picks.shape, np.float32)
+    unused = np.empty((0, size), np.float32)
+    residuals = _solve(x, columns, signs, size, schedule, picks, values, unused)
+    return values, residuals
+
+
+def kashin_represent(
+    x: NDArray[np.float32],
+    columns: NDArray[np.int64],
+    signs: NDArray[np.float32],
+    size: int,
+    schedule: NDArray[np.float32],
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Solve for Kashin representations and return them whole: t, float32 (n, N), and the residuals, float64 (n,).
+
+    The arguments and the computation are those of `kashin_pick`.
+    """
+    x = _checked("x", x, np.float32, 2)
+    t = np.empty((x.shape[0], size), np.float32)
+    no_picks = np.empty((x.shape[0], 0), np.int64)
+    no_values = np.empty((x.shape[0], 0), np.float32)
+    residuals = _solve(x, columns, signs, size, schedule, no_picks, no_values, t)
+    return t, residuals
+
+
+def _solve(
+    x: NDArray[np.float32],
+    columns: NDArray[np.int64],
+    signs: NDArray[np.float32],
+    size: int,
+    schedule: NDArray[np.float32],
+    picks: NDArray[np.int64],
+    values: NDArray[np.float32],
+    t: NDArray[np.float32],
+) -> NDArray[np.float64]:
+    """Check what both Kashin functions share, run the kernel on all rows and return the residuals."""
+    bits = _log2("size", size)
+    dim = x.shape[1]
+    columns = _checked("columns", columns, np.int64, 1)
+    signs = _checked("signs", signs, np.float32, 1)
+    schedule = _checked("schedule", schedule, np.float32, 2)
+    if columns.shape != (dim,) or signs.shape != (dim,):
+        raise ValueError(f"columns and signs must have shape ({dim},), not {columns.shape} and {signs.shape}")
+    if schedule.shape[1] != 3:
+        raise ValueError(f"schedule must have shape (steps, 3), not {schedule.shape}")
+    _check_range("columns", columns, size)
+    if np.any(np.diff(columns) <= 0):
+        raise ValueError("columns must be strictly ascending")
+    if np.any(np.abs(signs) != 1):
+        raise ValueError("signs must all be +1 or -1")
+
+    from sstq.kernels.kashin import mask_words, solve_rows
+
+    mask = mask_words(columns, size)
+    residuals = np.empty(x.shape[0], np.float64)
+    prepare(solve_rows, x, columns, signs, mask, schedule, bits, picks, values, t, residuals)
+
+    def work(rows: slice) -> None:
+        solve_rows(x[rows], columns, signs, mask, schedule, bits, picks[rows], values[rows], t[rows], residuals[rows])
+
+    run_in_chunks(work, x.shape[0], size * (2 * schedule.shape[0] + 1))
+    return residuals
+
+
+def pack_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.uint8]:
+    """Pack unsigned integers of `width` bits back to back into bytes.
+
+    Value i occupies the bits [i·width, (i + 1)·width) of the stream, and bit k of the stream is bit k mod 8 (least
+    significant first) of byte k // 8. The unused bits of the last byte are 0.
+
+    Args:
+        values: uint64 (n,), each below 2^width.
+        width: from 1 to 64.
+
+    Returns:
+        uint8, ⌈n·width / 8⌉ bytes.
+
+    Example:
+        >>> pack_bits(np.array([1, 2, 3], np.uint64), 4)
+        array([33,  3], dtype=uint8)
+
+    """
+    values = _checked("values", values, np.uint64, 1)
+    _check_width(width)
+    if values.size and int(values.max()) >> width:
+        raise ValueError(f"values must be below 2^{width}, but one is {values.max()}")
+    from sstq.kernels.packing import pack_words
+
+    words = np.empty(-(-values.size * width // 64), np.uint64)
+    prepare(pack_words, values, width, words)
+    pack_words(values, width, words)
+    packed = words.astype("<u8", copy=False).view(np.uint8)
+    return packed[: -(-values.size * width // 8)]
+
+
+def unpack_bits(data: NDArray[np.uint8], count: int, width: int) -> NDArray[np.uint64]:
+    """Undo `pack_bits`: read `count` values of `width` bits. Unused bits of the last byte are ignored.
+
+    Example:
+        >>> unpack_bits(np.array([33, 3], np.uint8), 3, 4)
+        array([1, 2, 3], dtype=uint64)
+
+    """
+    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 1:
+        raise TypeError(f"data must be a one-dimensional uint8 array, not {_kind(data)}")
+    _check_width(width)
+    if count < 0:
+        raise ValueError(f"count must not be negative, but is {count}")
+    expected = -(-count * width // 8)
+    if data.size != expected:
+        raise ValueError(f"{count} values of {width} bits take {expected} bytes, but data has {data.size}")
+    from sstq.kernels.packing import unpack_words
+
+    # One word to spare, so that the kernel can always read two.
+    words = np.zeros(-(-count * width // 64) + 1, "<u8")
+    words.view(np.uint8)[: data.size] = data
+    native = words.astype(np.uint64, copy=False)
+    values = np.empty(count, np.uint64)
+    prepare(unpack_words, native, width, values)
+    unpack_words(native, width, values)
+    return values
+
+
+def sample_table(
+    tokens: NDArray[np.int64], words: NDArray[np.uint64], cumulative: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    """Map uniform words to codes by the rows of a table: code = #{entries of the token's row that are ≤ word}.
+
+    The search takes a number of steps that depends on the length of a row alone, without branches.
+
+    Args:
+        tokens: int64 (n,), rows of the table.
+        words: uint64 (n,), uniform in [0, 2^62).
+        cumulative: uint64 (M_in, M_out), inclusive cumulative sums of each row's weights; the last is 2^62.
+
+    Returns:
+        int64 (n,), codes in [0, M_out).
+
+    Example:
+        >>> half = np.array([[2**61, 2**62]], np.uint64)
+        >>> sample_table(np.array([0, 0]), np.array([5, 2**61], np.uint64), half)
+        array([0, 1])
+
+    """
+    tokens = _checked("tokens", tokens, np.int64, 1)
+    words = _checked("words", words, np.uint64, 1)
+    cumulative = _checked("cumulative", cumulative, np.uint64, 2)
+    if words.shape != tokens.shape:
+        raise ValueError(f"words must have the shape of tokens, {tokens.shape}, not {words.shape}")
+    if cumulative.shape[1] == 0 or np.any(cumulative[:, -1] != TOTAL_WEIGHT):
+        raise ValueError("the last entry of every row of cumulative must be 2^62")
+    _check_range("tokens", tokens, cumulative.shape[0])
+    _check_range("words", words, TOTAL_WEIGHT)
+    from sstq.kernels.sampling import search_rows
+
+    codes = np.empty(tokens.shape, np.int64)
+    prepare(search_rows, tokens, words, cumulative, codes)
+    run_in_chunks(lambda chunk: search_rows(tokens[chunk], words[chunk], cumulative, codes[chunk]), tokens.size, 1)
+    return codes
+
+
+def accumulate(
+    state: NDArray[np.int64], index: NDArray[np.integer], code: NDArray[np.integer], table: NDArray[np.int64]
+) -> None:
+    """Add messages to an aggregator's state: state[index, 0] += 1 and state[index, 1:4] += table[code], for each.
+
+    Integers only, so the result is exact and independent of the order of the messages. An index or code out of range
+    is a ValueError, raised before anything is added. One thread.
+
+    Args:
+        state: int64 (N, 4), C-contiguous and writable, changed in place.
+        index: (n,), positions in [0, N), of any integer type.
+        code: (n,), rows of the table, of any integer type.
+        table: int64 (M, 3).
+
+    Example:
+        >>> state = np.zeros((2, 4), np.int64)
+        >>> accumulate(state, np.array([1, 1]), np.array([0, 1]), np.array([[1, 10, 100], [2, 20, 200]]))
+        >>> state
+        array([[  0,   0,   0,   0],
+               [  2,   3,  30, 300]])
+
+    """
+    if not isinstance(state, np.ndarray) or state.dtype != np.int64:
+        raise TypeError(f"state must be an int64 array, not {_kind(state)}")
+    if state.ndim != 2 or state.shape[1] != 4 or not state.flags.c_contiguous or not state.flags.writeable:
+        raise ValueError(f"state must be a writable C-contiguous array of shape (N, 4), not {state.shape}")
+    table = _checked("table", table, np.int64, 2)
+    if table.shape[1] != 3:
+        raise ValueError(f"table must have shape (M, 3), not {table.shape}")
+    for name, array in (("index", index), ("code", code)):
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
+            raise TypeError(f"{name} must be an integer array, not {_kind(array)}")
+        if array.ndim != 1 or not array.flags.c_contiguous:
+            raise ValueError(f"{name} must be one-dimensional and C-contiguous, not of shape {array.shape}")
+    if index.shape != code.shape:
+        raise ValueError(f"code must have the shape of index, {index.shape}, not {code.shape}")
+    _check_range("index", index, state.shape[0])
+    _check_range("code", code, table.shape[0])
+    from sstq.kernels.accumulation import add_messages
+
+    increments = np.concatenate([np.ones((table.shape[0], 1), np.int64), table], axis=1)
+    prepare(add_messages, state, index, code, increments)
+    add_messages(state, index, code, increments)
+
+
+def _kind(value: object) -> str:
+    """Describe a rejected argument."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} of shape {value.shape}"
+    return type(value).__name__
+
+
+def _checked(name: str, array: NDArray[Any], dtype: type[np.generic], dimensions: int) -> NDArray[Any]:
+    """Return an input array that has the type the kernels are compiled for, or say what is wrong with it.
+
+    A read-only array is copied: to Numba it is another type, for which everything would be compiled again.
+    """
+    if not isinstance(array, np.ndarray) or array.dtype != dtype:
+        raise TypeError(f"{name} must be a {np.dtype(dtype)} array, not {_kind(array)}")
+    if array.ndim != dimensions:
+        raise ValueError(f"{name} must have {dimensions} dimension(s), not shape {array.shape}")
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{name} must be C-contiguous")
+    return array if array.flags.writeable else array.copy()
+
+
+def _check_range(name: str, array: NDArray[Any], bound: int) -> None:
+    """Refuse entries outside [0, bound), naming one."""
+    if array.size == 0:
+        return
+    for extreme in (int(array.min()), int(array.max())):
+        if not 0 <= extreme < bound:
+            raise ValueError(f"{name} must lie in [0, {bound}), but one entry is {extreme}")
+
+
+def _check_width(width: int) -> None:
+    """Refuse a number of bits that a uint64 cannot hold."""
+    if not 1 <= width <= 64:
+        raise ValueError(f"width must be from 1 to 64, but is {width}")
+
+
+def _log2(name: str, size: int) -> int:
+    """Return log₂ of a power of two, or say that it is none."""
+    if size < 1 or size & (size - 1):
+        raise ValueError(f"{name} must be a power of two, but is {size}")
+    return size.bit_length() - 1

@@ -1,0 +1,123 @@
+"""The fast Walsh–Hadamard transform of float32 rows, in place, unnormalised, in natural (Sylvester) order.
+
+H_N is the Kronecker power of [[1, 1], [1, −1]]: one butterfly for every bit of the index, in any order. So the bits
+are taken in groups that suit the memory: the lowest in registers, the next inside a block of the L1 cache, and above
+it MAX_RADIX_BITS at a time, each group as soon as the blocks it joins are complete, while they are still in the
+smallest cache that holds them.
+
+Internal functions address a flat float32 array by offsets: x[offset : offset + 2^bits].
+"""
+
+from typing import Any
+
+from sstq.kernels.target import MAX_RADIX_BITS, VECTOR_BITS, VECTOR_WIDTH, compiled, inlined
+from sstq.kernels.vectors import (
+    BASE_BITS,
+    BASE_SIZE,
+    butterfly2,
+    butterfly4,
+    butterfly8,
+    butterfly16,
+    transform_base,
+    transform_vector,
+)
+
+# Blocks of at most 2^12 floats (16 KiB) leave half of a 32 KiB L1 cache to everything else.
+L1_BITS = 12
+
+
+@inlined
+def radix_pass(x: Any, offset: int, span: int, stride: int, bits: int) -> None:
+    """Radix-2^bits butterfly across the rows x[offset + k·stride : offset + k·stride + span], k < 2^bits."""
+    if MAX_RADIX_BITS == 4 and bits == 4:
+        for column in range(offset, offset + span, VECTOR_WIDTH):
+            butterfly16(x, column, stride, x, column, stride)
+    elif bits == 3:
+        for column in range(offset, offset + span, VECTOR_WIDTH):
+            butterfly8(x, column, stride, x, column, stride)
+    elif bits == 2:
+        for column in range(offset, offset + span, VECTOR_WIDTH):
+            butterfly4(x, column, stride, x, column, stride)
+    else:
+        for column in range(offset, offset + span, VECTOR_WIDTH):
+            butterfly2(x, column, stride, x, column, stride)
+
+
+@inlined
+def _pass_over_bits(x: Any, offset: int, size: int, first: int, last: int) -> None:
+    """Do what `transform_bits` does, copied into the caller."""
+    bit = first
+    while bit < last:
+        bits = min(last - bit, MAX_RADIX_BITS)
+        stride = 1 << bit
+        for block in range(offset, offset + size, stride << bits):
+            radix_pass(x, block, stride, stride, bits)
+        bit += bits
+
+
+@compiled
+def transform_bits(x: Any, offset: int, size: int, first: int, last: int) -> None:
+    """Butterflies for the index bits first ≤ bit < last of `size` contiguous floats; first ≥ VECTOR_BITS."""
+    _pass_over_bits(x, offset, size, first, last)
+
+
+@inlined
+def transform_low_bits(x: Any, offset: int, size: int, last: int) -> None:
+    """Butterflies for the index bits below `last` of `size` contiguous floats; last ≥ BASE_BITS."""
+    for block in range(offset, offset + size, BASE_SIZE):
+        transform_base(x, block)
+    _pass_over_bits(x, offset, size, BASE_BITS, last)
+
+
+@compiled
+def _transform_in_l1(x: Any, offset: int, bits: int) -> None:
+    """Transform of a block that fits the L1 cache."""
+    size = 1 << bits
+    if bits >= BASE_BITS:
+        transform_low_bits(x, offset, size, bits)
+        return
+    if bits >= VECTOR_BITS:
+        for block in range(offset, offset + size, VECTOR_WIDTH):
+            transform_vector(x, block)
+        _pass_over_bits(x, offset, size, VECTOR_BITS, bits)
+        return
+    half = 1
+    while half < size:
+        for block in range(offset, offset + size, 2 * half):
+            for k in range(block, block + half):
+                upper = x[k]
+                lower = x[k + half]
+                x[k] = upper + lower
+                x[k + half] = upper - lower
+        half *= 2
+
+
+@compiled
+def transform(x: Any, offset: int, bits: int) -> None:
+    """Transform of x[offset : offset + 2^bits] for any number of bits."""
+    if bits <= L1_BITS:
+        _transform_in_l1(x, offset, bits)
+        return
+    # Whole groups of MAX_RADIX_BITS above the block: a smaller last group would cost a full sweep through memory.
+    block_bits = L1_BITS - (L1_BITS - bits) % MAX_RADIX_BITS
+    for block in range(1 << (bits - block_bits)):
+        _transform_in_l1(x, offset + (block << block_bits), block_bits)
+        # Join the blocks on every level that this one completes.
+        done = (block + 1) << block_bits
+        joined = block_bits + MAX_RADIX_BITS
+        while joined <= bits and done & ((1 << joined) - 1) == 0:
+            stride = 1 << (joined - MAX_RADIX_BITS)
+            radix_pass(x, offset + done - (1 << joined), stride, stride, MAX_RADIX_BITS)
+            joined += MAX_RADIX_BITS
+
+
+@compiled
+def transform_rows(x: Any, bits: int) -> None:
+    """Transform every row of the C-contiguous float32 array x of shape (n, 2^bits).
+
+    Rows that start on a multiple of the vector's size are a third faster than others; copying a row to a better place
+    and back costs more than that.
+    """
+    flat = x.reshape(-1)
+    for row in range(x.shape[0]):
+        transform(flat, row << bits, bits)

@@ -1,0 +1,74 @@
+"""What Numba compiles the kernels for, and a disk cache that can never return code for something else.
+
+Numba files compiled code under the processor, the argument types and the text of the one module that holds the
+function. Two things that our code depends on are missing from that key: the vector width, which is a constant frozen
+into the machine code, and the text of the *other* kernel modules that a function calls. `compiled` adds both, so a
+change of either compiles anew instead of loading stale code.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.caching import FunctionCache
+from numba.core.registry import cpu_target
+
+
+def _choose_vector_width() -> int:
+    """Return the float32 lanes of a vector: 16 where Numba targets AVX-512, elsewhere 8 (AVX2, two NEON registers).
+
+    The features are those of Numba's own code generator, which follows NUMBA_CPU_NAME and NUMBA_CPU_FEATURES. The
+    variable SSTQ_VECTOR_WIDTH overrides the choice, so that the wide code can be tested on any machine: LLVM splits
+    vectors that are wider than the registers.
+    """
+    override = os.environ.get("SSTQ_VECTOR_WIDTH")
+    if override is not None:
+        if override not in {"8", "16"}:
+            raise ValueError(f"SSTQ_VECTOR_WIDTH must be 8 or 16, not {override!r}")
+        return int(override)
+    _triple, _cpu_name, features = cpu_target.target_context.codegen().magic_tuple()
+    return 16 if "+avx512f" in features.split(",") else 8
+
+
+VECTOR_WIDTH = _choose_vector_width()
+VECTOR_BITS = VECTOR_WIDTH.bit_length() - 1
+
+# A radix-R pass holds R vectors in registers: AVX-512 has 32 registers, everything before it 16.
+MAX_RADIX_BITS = 4 if VECTOR_WIDTH == 16 else 3
+
+
+def _fingerprint() -> str:
+    """Hash of everything outside a kernel's own module that its machine code depends on."""
+    digest = hashlib.sha256(f"vector width {VECTOR_WIDTH}".encode())
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+FINGERPRINT = _fingerprint()
+
+
+class KernelCache(FunctionCache):
+    """Numba's disk cache with the vector width and the sources of all kernels added to its key."""
+
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        return (*super()._index_key(sig, codegen), FINGERPRINT)
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compile `function` on its first call, without the interpreter lock, and keep the code on disk."""
+    dispatcher: Any = numba.njit(nogil=True)(function)
+    try:
+        dispatcher._cache = KernelCache(function)
+    except RuntimeError:
+        # No folder can be written to: the kernels still work, compiled anew in every process.
+        return dispatcher
+    return dispatcher
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Copy `function` into its callers: a call, which passes every field of every array, costs as much as a column."""
+    return numba.njit(inline="always")(function)

@@ -1,0 +1,69 @@
+"""Accumulation against np.add.at."""
+
+import numpy as np
+import pytest
+
+from sstq.kernels import accumulate
+
+
+@pytest.mark.parametrize("index_type", [np.int64, np.uint32])
+@pytest.mark.parametrize("code_type", [np.int64, np.uint16])
+def test_against_add_at(index_type, code_type, seed):
+    rng = np.random.default_rng(seed)
+    table = rng.integers(-(2**40), 2**40, size=(16, 3))
+    index = rng.integers(50, size=5000).astype(index_type)
+    code = rng.integers(16, size=5000).astype(code_type)
+    state = rng.integers(1000, size=(50, 4))
+    expected = state.copy()
+    np.add.at(expected[:, 0], index, 1)
+    np.add.at(expected[:, 1:], index, table[code])
+    accumulate(state, index, code, table)
+    np.testing.assert_array_equal(state, expected)
+
+
+def test_read_only_messages():
+    state = np.zeros((2, 4), np.int64)
+    index = np.frombuffer(bytes([1, 0, 0, 0]), np.uint32)
+    code = np.frombuffer(bytes([0, 0]), np.uint16)
+    accumulate(state, index, code, np.array([[5, 6, 7]]))
+    assert state.tolist() == [[0, 0, 0, 0], [1, 5, 6, 7]]
+
+
+def test_no_messages():
+    state = np.ones((2, 4), np.int64)
+    accumulate(state, np.empty(0, np.int64), np.empty(0, np.int64), np.zeros((1, 3), np.int64))
+    assert np.all(state == 1)
+
+
+@pytest.mark.parametrize(
+    ("index", "code", "says"),
+    [
+        ([0, 2], [0, 0], r"index must lie in \[0, 2\), but one entry is 2"),
+        ([0, -1], [0, 0], "index must lie .* -1"),
+        ([0, 1], [0, 4], r"code must lie in \[0, 4\), but one entry is 4"),
+        ([0, 1], [-7, 0], "code must lie .* -7"),
+        ([0, 1], [0], "shape"),
+    ],
+)
+def test_refuses_before_anything_is_added(index, code, says):
+    state = np.zeros((2, 4), np.int64)
+    with pytest.raises(ValueError, match=says):
+        accumulate(state, np.array(index), np.array(code), np.ones((4, 3), np.int64))
+    assert not state.any()
+
+
+def test_refuses_other_types():
+    good = np.zeros((2, 4), np.int64), np.array([0]), np.array([0]), np.ones((4, 3), np.int64)
+    for position, name in enumerate(["state", "index", "code", "table"]):
+        arguments = list(good)
+        arguments[position] = arguments[position].astype(np.float64)
+        with pytest.raises(TypeError, match=name):
+            accumulate(*arguments)
+
+
+def test_loading_the_kernel_does_not_hide_the_function():
+    # Importing a submodule binds its name in the package, so no module may be named like a public function.
+    from sstq import kernels
+
+    test_no_messages()
+    assert all(callable(getattr(kernels, name)) for name in kernels.__all__)

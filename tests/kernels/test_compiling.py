@@ -1,0 +1,79 @@
+"""When Numba is imported, when the line about compiling is printed, and what the disk cache is keyed by."""
+
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from sstq.kernels import compiling
+
+
+def test_import_leaves_numba_alone():
+    script = "import sys, sstq.kernels; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+@pytest.fixture
+def slow_kernel(monkeypatch):
+    """A stand-in for a Numba function that takes 0.3 s to compile or to load, with a patience of 0.05 s."""
+    monkeypatch.setattr(compiling, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.delenv("SSTQ_QUIET", raising=False)
+    compiling._announce.cache_clear()
+    kernel = SimpleNamespace(overloads={}, stats=SimpleNamespace(cache_misses={"signature": 1}), compiled=[])
+
+    def compile_slowly(signature):
+        time.sleep(0.3)
+        kernel.compiled.append(signature)
+
+    kernel.compile = compile_slowly
+    yield kernel
+    compiling._announce.cache_clear()
+
+
+def test_a_slow_compilation_prints_one_line(slow_kernel, capsys):
+    compiling.prepare(slow_kernel, 1)
+    compiling.prepare(slow_kernel, 1.0)
+    assert len(slow_kernel.compiled) == 2
+    captured = capsys.readouterr()
+    assert captured.err == "sstq: compiling kernels for this machine (once) ...\n"
+    assert captured.out == ""
+
+
+def test_a_slow_load_from_the_cache_prints_nothing(slow_kernel, capsys):
+    slow_kernel.stats.cache_misses = {}
+    compiling.prepare(slow_kernel, 1)
+    assert capsys.readouterr().err == ""
+
+
+def test_quiet(slow_kernel, capsys, monkeypatch):
+    monkeypatch.setenv("SSTQ_QUIET", "1")
+    compiling.prepare(slow_kernel, 1)
+    assert capsys.readouterr().err == ""
+
+
+def test_compiled_signatures_are_left_alone(slow_kernel):
+    import numba
+
+    slow_kernel.overloads[(numba.int64,)] = "code"
+    compiling.prepare(slow_kernel, 1)
+    assert slow_kernel.compiled == []
+
+
+def test_cache_key_holds_width_and_sources():
+    from numba.core.registry import cpu_target
+
+    from sstq.kernels import target
+    from sstq.kernels.hadamard import transform_rows
+
+    key = transform_rows._cache._index_key((), cpu_target.target_context.codegen())
+    assert key[-1] == target.FINGERPRINT == target._fingerprint()
+
+
+def test_refuses_an_unknown_vector_width(monkeypatch):
+    from sstq.kernels import target
+
+    monkeypatch.setenv("SSTQ_VECTOR_WIDTH", "12")
+    with pytest.raises(ValueError, match="8 or 16, not '12'"):
+        target._choose_vector_width()
