@@ -1,0 +1,37 @@
+"""Unit vectors on which mechanisms go wrong when they go wrong: for tests, audits and calibration."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["structured_vectors"]
+
+
+def structured_vectors(dim: int, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
+    """Named batches of unit vectors, each (n, d).
+
+    Gaussian and heavy-tailed ones are random; spikes, constants, alternating signs, a block, sparse vectors and rows of
+    the Walsh–Hadamard matrix are the structured inputs that a fast transform may leave unmixed.
+
+    >>> vectors = structured_vectors(10, np.random.default_rng(0))
+    >>> vectors["spike"].shape
+    (3, 10)
+    """
+    positions = np.arange(dim)
+    spikes = np.zeros((3, dim))
+    spikes[[0, 1, 2], [0, dim - 1, dim // 2]] = (1.0, -1.0, 1.0)
+    sparse = np.zeros((3, dim))
+    for row, weight in zip(sparse, (2, 10, max(1, dim // 10)), strict=True):
+        row[rng.integers(dim, size=weight)] = 1.0 + rng.random(weight)
+    named = {
+        "gaussian": rng.standard_normal((6, dim)),
+        "heavy-tailed": rng.standard_t(1.5, size=(2, dim)),
+        "spike": spikes,
+        "constant": np.ones((1, dim)),
+        "alternating": np.resize([1.0, -1.0], (1, dim)),
+        "block": np.where(positions < max(1, dim // 8), 1.0, 0.0)[None],
+        "sparse": sparse,
+        "hadamard": np.array([1.0 - 2.0 * (np.bitwise_count(positions & row) & 1) for row in (1, dim // 3, dim - 1)]),
+    }
+    return {name: rows / np.linalg.norm(rows, axis=1, keepdims=True) for name, rows in named.items()}
