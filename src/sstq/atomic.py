@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     The data are on the disk before the name is, so that a crash leaves the old file or the new one, never a part.
     """
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(target.parent))
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
         with open(temporary, "x+b") as file:

@@ -1,0 +1,161 @@
+"""Parquet files of messages: one column a field (and the client, behind a public coin), for tools that read tables.
+
+The mechanism's digest, whether the messages are simulated and a CRC-32 of each column stand in the file's metadata;
+pages carry Parquet's own checksums.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sstq.atomic import atomic_file
+from sstq.messages import Field, Messages
+
+if TYPE_CHECKING:
+    from sstq.message_files import MessageFileInfo, MessageReader
+
+__all__ = ["describe", "read", "write"]
+
+VERSION = 1
+_BATCH_ROWS = 1 << 20
+_KEYS = (b"sstq.version", b"sstq.digest", b"sstq.bits", b"sstq.simulated")
+_CHECKSUMS = b"sstq.checksums"
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError("Parquet files need pyarrow: pip install 'sstq[data]'") from error
+    return pyarrow
+
+
+def write(path: str | os.PathLike[str], batches: Iterable[Messages]) -> int:
+    """Write batches of messages of one mechanism; returns their number."""
+    pyarrow = _pyarrow()
+    iterator = iter(batches)
+    first = next(iterator, None)
+    if first is None:
+        raise ValueError("there is no message to write")
+    stated = (str(VERSION), first.digest, str(first.layout.message_bits), str(int(first.simulated)))
+    metadata = dict(zip(_KEYS, stated, strict=True))
+    schema = _as_table(pyarrow, first).schema.with_metadata(metadata)
+    checksums = [0] * len(schema.names)
+    count = 0
+    with (
+        atomic_file(path) as file,
+        pyarrow.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer,
+    ):
+        for batch in chain([first], iterator):
+            if (batch.digest, batch.simulated) != (first.digest, first.simulated):
+                raise ValueError("a file holds messages of one mechanism, either simulated or not")
+            table = _as_table(pyarrow, batch).cast(schema)
+            writer.write_table(table, row_group_size=_BATCH_ROWS)
+            checksums = _checksums(_arrays(batch), checksums)
+            count += len(batch)
+        writer.add_key_value_metadata({_CHECKSUMS: _as_text(checksums)})
+    return count
+
+
+def _arrays(messages: Messages) -> list[Any]:
+    return [*messages.columns] if messages.clients is None else [*messages.columns, messages.clients]
+
+
+def _as_table(pyarrow: Any, messages: Messages) -> Any:
+    names = [field.name for field in messages.layout.fields] + ["client"] * (messages.clients is not None)
+    return pyarrow.table(dict(zip(names, _arrays(messages), strict=True)))
+
+
+def _checksums(arrays: list[Any], before: list[int]) -> list[int]:
+    return [zlib.crc32(array.tobytes(), crc) for array, crc in zip(arrays, before, strict=True)]
+
+
+def _as_text(checksums: list[int]) -> bytes:
+    return ",".join(f"{crc:08x}" for crc in checksums).encode()
+
+
+@contextmanager
+def _open(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """The Parquet file at a path; ValueError if it cannot be read as one, then or later."""
+    pyarrow = _pyarrow()
+    with open(path, "rb") as file:
+        try:
+            yield pyarrow.parquet.ParquetFile(file, page_checksum_verification=True)
+        except (OSError, pyarrow.ArrowException) as error:
+            raise ValueError(f"{os.fspath(path)} is truncated, damaged or not a Parquet file: {error}") from error
+
+
+def describe(path: str | os.PathLike[str]) -> MessageFileInfo:
+    """What the file says of itself; ValueError if it does not hold messages."""
+    from sstq.message_files import MessageFileInfo
+
+    with _open(path) as file:
+        schema = file.schema_arrow
+        metadata = schema.metadata or {}
+        name = os.fspath(path)
+        if not all(key in metadata for key in _KEYS):
+            raise ValueError(f"{name} is a Parquet file, but not of SSTQ messages: its metadata lack the digest")
+        version, digest, bits, simulated = (metadata[key].decode(errors="replace") for key in _KEYS)
+        if version != str(VERSION):
+            raise ValueError(
+                f"{name} has version {version} of the message format, this library reads version {VERSION}"
+            )
+        if not bits.isdecimal() or simulated not in ("0", "1"):
+            raise ValueError(f"{name} has impossible metadata: {bits!r} bits, simulated {simulated!r}")
+        return MessageFileInfo(
+            "parquet",
+            VERSION,
+            digest,
+            file.metadata.num_rows,
+            int(bits),
+            simulated == "1",
+            "client" in schema.names,
+            _BATCH_ROWS,
+        )
+
+
+def read(path: str | os.PathLike[str], mechanism: MessageReader, info: MessageFileInfo) -> Iterator[Messages]:
+    """The messages, a batch at a time; ValueError for damage, missing columns and values out of range."""
+    name = os.fspath(path)
+    fields = mechanism.layout.fields
+    wanted = [field.name for field in fields] + ["client"] * info.with_clients
+    with _open(path) as file:
+        missing = set(wanted) - set(file.schema_arrow.names)
+        if missing:
+            raise ValueError(f"{name} has no column {', '.join(sorted(missing))}")
+        stated = (file.metadata.metadata or {}).get(_CHECKSUMS)
+        checksums = [0] * len(wanted)
+        row = 0
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=wanted):
+            place = f"{name}, from row {row}"
+            columns = tuple(_unsigned(batch.column(field.name), field, place) for field in fields)
+            clients = None
+            if info.with_clients:
+                clients = _unsigned(batch.column("client"), Field("client", 64, 1 << 64), place)
+            messages = mechanism.messages_from_columns(columns, clients, info.simulated)
+            checksums = _checksums(_arrays(messages), checksums)
+            row += batch.num_rows
+            yield messages
+    # A file written by another tool may lack our checksums; its pages' own have been verified.
+    if stated is not None and stated != _as_text(checksums):
+        raise ValueError(f"{name} is damaged: the checksums of its columns do not match")
+
+
+def _unsigned(array: Any, field: Field, place: str) -> Any:
+    """A column as unsigned integers below the field's limit."""
+    pyarrow = _pyarrow()
+    if array.null_count or not pyarrow.types.is_integer(array.type):
+        raise ValueError(f"{place}: column {field.name} must hold integers without nulls, got {array.type}")
+    values = array.to_numpy(zero_copy_only=False)
+    if len(values) and (int(values.min()) < 0 or int(values.max()) >= field.limit):
+        bad = int(np.flatnonzero((values < 0) | (values >= field.limit))[0])
+        raise ValueError(f"{place}: {field.name} must be in [0, {field.limit}), got {values[bad]} in row {bad}")
+    return values.astype(field.dtype, copy=False)

@@ -1,0 +1,123 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sstq
+from sstq.messages import Field, Layout, Messages, client_ids
+
+MECHANISM = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, frame="fourier", frame_size=50)
+
+
+def big_integer_packing(layout, columns):
+    """The specification with Python's integers."""
+    stream = 0
+    for i, fields in enumerate(zip(*columns, strict=True)):
+        message, shift = 0, 0
+        for field, value in zip(layout.fields, fields, strict=True):
+            message |= int(value) << shift
+            shift += field.bits
+        stream |= message << (i * layout.message_bits)
+    return stream.to_bytes(-(-len(columns[0]) * layout.message_bits // 8), "little")
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_packing_is_the_specification(data):
+    widths = data.draw(st.lists(st.integers(0, 21), min_size=1, max_size=3).filter(lambda w: sum(w) > 0))
+    fields = tuple(Field(f"f{i}", bits, data.draw(st.integers(1, 1 << bits))) for i, bits in enumerate(widths))
+    layout = Layout(fields)
+    count = data.draw(st.integers(0, 20))
+    columns = tuple(
+        np.array(data.draw(st.lists(st.integers(0, f.limit - 1), min_size=count, max_size=count)), dtype=f.dtype)
+        for f in fields
+    )
+    raw = layout.pack(columns)
+    assert raw == big_integer_packing(layout, columns)
+    for column, again in zip(columns, layout.unpack(raw, count), strict=True):
+        np.testing.assert_array_equal(again, column)
+        assert again.dtype == column.dtype
+
+
+@pytest.mark.parametrize(("dim", "bits", "expected"), [(25_450, 4, 20), (98_666, 4, 22), (1, 1, 3)])
+def test_message_bits(dim, bits, expected):
+    assert sstq.SSTQ(dim=dim, epsilon=3.0, bits=bits).message_bits == expected
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 1000])
+def test_bytes_have_no_gaps(count):
+    messages = MECHANISM.encode(np.ones((count, 20)), rng=1)
+    raw = messages.to_bytes()
+    assert MECHANISM.message_bits == 9
+    assert len(raw) == -(-count * 9 // 8)
+    again = MECHANISM.messages_from_bytes(raw, count)
+    np.testing.assert_array_equal(again.column("index"), messages.column("index"))
+    np.testing.assert_array_equal(again.column("code"), messages.column("code"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda raw: raw[:-1], "truncated: 7 messages of 9 bits take 8 bytes, got 7"),
+        (lambda raw: raw + b"\0", "too long: 7 messages of 9 bits take 8 bytes, got 9"),
+        (lambda raw: raw[:-1] + bytes([raw[-1] | 0x80]), r"last 1 bits of the last byte \(byte 7\) must be zero"),
+        (lambda raw: b"\xff" * 7 + b"\x7f", "message 0: index must be below 50, got 63"),
+    ],
+)
+def test_malformed_bytes_are_refused(change, message):
+    raw = MECHANISM.encode(np.ones((7, 20)), rng=1).to_bytes()
+    with pytest.raises(ValueError, match=message):
+        MECHANISM.messages_from_bytes(change(raw), 7)
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, "7", None, True])
+def test_malformed_counts_are_refused(count):
+    with pytest.raises(ValueError, match="count must be"):
+        MECHANISM.messages_from_bytes(b"", count)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=40), st.integers(0, 40))
+def test_any_bytes_are_messages_or_a_value_error(raw, count):
+    try:
+        messages = MECHANISM.messages_from_bytes(raw, count)
+    except ValueError:
+        return
+    assert messages.to_bytes() == raw
+
+
+def test_codes_that_are_never_sent_are_refused():
+    # The optimized codebook repeats 0, so that cells of the metric-aware channel are empty.
+    mechanism = sstq.SSTQ(dim=20, epsilon=2.0, bits=6, channel="metric-aware", codebook="optimized")
+    unused = int(np.flatnonzero(~mechanism.channel.used)[0])
+    raw = Layout(mechanism.layout.fields).pack((np.array([unused], np.uint8), np.array([0], np.uint8)))
+    with pytest.raises(ValueError, match=f"code {unused} is never sent"):
+        mechanism.messages_from_bytes(raw, 1)
+
+
+def test_slices_and_joins():
+    messages = MECHANISM.encode(np.ones((10, 20)), rng=1)
+    joined = Messages.concatenate([messages[:4], messages[4:]])
+    assert joined.to_bytes() == messages.to_bytes()
+    assert joined.simulated
+    other = sstq.SSTQ(dim=20, epsilon=2.5, bits=3, frame="fourier", frame_size=50).encode(np.ones((1, 20)))
+    with pytest.raises(ValueError, match="different mechanisms"):
+        Messages.concatenate([messages, other])
+    with pytest.raises(ValueError, match="no field 'token'; a message has code, index"):
+        messages.column("token")
+
+
+@pytest.mark.parametrize(
+    ("clients", "message"),
+    [
+        (None, "clients is required"),
+        ([1, 2], "clients must be 3 integers"),
+        ([[1, 2, 3]], "clients must be 3 integers"),
+        ([1, 2, 2], "must be distinct"),
+        ([1, -2, 3], "must not be negative"),
+        ([1.0, 2.0, 3.0], "clients must be integers"),
+    ],
+)
+def test_bad_client_identifiers_are_refused(clients, message):
+    with pytest.raises(ValueError, match=message):
+        client_ids(clients, 3)
