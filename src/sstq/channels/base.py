@@ -14,10 +14,20 @@ SIZE_MAX = 1 << BITS_MAX
 
 
 class Channel(ABC):
-    """A random map from tokens to codes; the attribute ``matrix`` of integer weights decides everything."""
+    """A random map from tokens to codes; its matrix of integer weights decides everything.
+
+    Attributes:
+        name: the construction it comes from.
+        epsilon: the privacy budget.
+    """
 
     name: str
     epsilon: float
+
+    @property
+    @abstractmethod
+    def matrix(self) -> NDArray[np.int64]:
+        """The integer weights, (inputs, outputs), each row summing to 2^62."""
 
     @property
     @abstractmethod
@@ -47,8 +57,8 @@ class Channel(ABC):
         """Return the integers themselves, for JSON; :func:`channel_from_dict` is the inverse."""
 
     @abstractmethod
-    def _ratio(self) -> Fraction:
-        """Return the largest ratio of two weights in one column."""
+    def ratio(self) -> Fraction:
+        """Return the largest ratio of two weights in one column, exactly."""
 
     @abstractmethod
     def _draw(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -74,13 +84,13 @@ class Channel(ABC):
 
     def privacy_loss(self) -> float:
         """Return the largest log ratio of two weights in one column, rounded up to a double; never above ε."""
-        return log_upper(self._ratio())
+        return log_upper(self.ratio())
 
     def _accepts(self, tokens: NDArray[Any]) -> bool:
         return bool(tokens.min() >= 0 and tokens.max() < self.inputs)
 
     def _check_ratio(self) -> None:
-        ratio = self._ratio()
+        ratio = self.ratio()
         # e^ε is irrational and the bound is good to 58 digits: a ratio of 62-bit integers cannot fall in between.
         if ratio > exp_lower(self.epsilon):
             raise ValueError(

@@ -97,7 +97,8 @@ class FlatChannel(Channel):
         """Return the integers themselves, for JSON."""
         return asdict(self)
 
-    def _ratio(self) -> Fraction:
+    def ratio(self) -> Fraction:
+        """Return the largest ratio of two weights in one column, exactly."""
         return Fraction(max(self.own, self.other), min(self.own, self.other))
 
 

@@ -20,7 +20,7 @@ class TableChannel(Channel):
     Args:
         name: the construction it comes from, such as "metric-aware".
         epsilon: the privacy budget.
-        matrix: (inputs, outputs) non-negative int64 weights, each row summing to 2^62.
+        weights: the matrix, (inputs, outputs) non-negative int64 weights, each row summing to 2^62.
 
     >>> half = 2**61
     >>> TableChannel("table", 1.0, [[half, half], [half, half]]).privacy_loss()
@@ -34,16 +34,16 @@ class TableChannel(Channel):
 
     name: str
     epsilon: float
-    matrix: NDArray[np.int64]
+    weights: NDArray[np.int64]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
-        object.__setattr__(self, "matrix", _read_matrix(self.matrix))
+        object.__setattr__(self, "weights", _read_matrix(self.weights))
         if not self.name or not isinstance(self.name, str) or self.name == FlatChannel.name:
             raise ValueError(f"name = {self.name!r} is not a non-empty string other than {FlatChannel.name!r}")
-        if self.matrix.min() < 0:
-            raise ValueError(f"matrix has a negative weight, {self.matrix.min()}")
-        wrong = np.flatnonzero(~rows_sum_to_total(self.matrix))
+        if self.weights.min() < 0:
+            raise ValueError(f"matrix has a negative weight, {self.weights.min()}")
+        wrong = np.flatnonzero(~rows_sum_to_total(self.weights))
         if wrong.size:
             raise ValueError(f"row {wrong[0]} of matrix does not sum to exactly 2^62")
         tops, bottoms = self._extremes
@@ -59,21 +59,26 @@ class TableChannel(Channel):
         return (
             isinstance(other, TableChannel)
             and (self.name, self.epsilon) == (other.name, other.epsilon)
-            and np.array_equal(self.matrix, other.matrix)
+            and np.array_equal(self.weights, other.weights)
         )
 
     def __hash__(self) -> int:
-        return hash((self.name, self.epsilon, self.matrix.tobytes()))
+        return hash((self.name, self.epsilon, self.weights.tobytes()))
+
+    @property
+    def matrix(self) -> NDArray[np.int64]:
+        """The integer weights."""
+        return self.weights
 
     @property
     def inputs(self) -> int:
         """The number of tokens."""
-        return len(self.matrix)
+        return len(self.weights)
 
     @property
     def outputs(self) -> int:
         """The number of codes, those that never occur included."""
-        return int(self.matrix.shape[1])
+        return int(self.weights.shape[1])
 
     @property
     def used(self) -> NDArray[np.bool_]:
@@ -82,7 +87,7 @@ class TableChannel(Channel):
 
     def probabilities(self) -> NDArray[np.float64]:
         """Return the weights divided by 2^62."""
-        return self.matrix / TOTAL
+        return self.weights / TOTAL
 
     def _draw(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
         from sstq.kernels import sample_table
@@ -98,19 +103,20 @@ class TableChannel(Channel):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the integers themselves, for JSON."""
-        return {"name": self.name, "epsilon": self.epsilon, "matrix": self.matrix.tolist()}
+        return {"name": self.name, "epsilon": self.epsilon, "matrix": self.weights.tolist()}
 
     @cached_property
     def _extremes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        return self.matrix.max(axis=0), self.matrix.min(axis=0)
+        return self.weights.max(axis=0), self.weights.min(axis=0)
 
-    def _ratio(self) -> Fraction:
+    def ratio(self) -> Fraction:
+        """Return the largest ratio of two weights in one column, exactly."""
         tops, bottoms = self._extremes
         return largest_ratio(tops[bottoms > 0], bottoms[bottoms > 0])
 
     @cached_property
     def _cumulative(self) -> NDArray[np.uint64]:
-        return np.cumsum(self.matrix, axis=1).astype(np.uint64)
+        return np.cumsum(self.weights, axis=1).astype(np.uint64)
 
 
 def _read_matrix(matrix: object) -> NDArray[np.int64]:

@@ -1,0 +1,74 @@
+"""The mechanisms, one module each, and the registry of their names.
+
+(The package is not called mechanisms because `sstq.mechanisms()` is the function that lists them.)
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any
+
+from sstq.schemes.base import JSON_FORMAT, JSON_VERSION, ExpectedError, LocalReport, Mechanism
+from sstq.schemes.sstq import SSTQ
+
+__all__ = ["SSTQ", "ExpectedError", "LocalReport", "Mechanism", "from_json", "mechanism", "mechanisms"]
+
+_REGISTRY: dict[str, type[SSTQ]] = {SSTQ.name: SSTQ}
+
+
+def mechanisms() -> list[str]:
+    """The names of all mechanisms.
+
+    >>> "sstq" in mechanisms()
+    True
+    """
+    return list(_REGISTRY)
+
+
+def mechanism(name: str, **arguments: Any) -> Mechanism:
+    """The mechanism of that name; an argument that means nothing to it is a ValueError.
+
+    >>> mechanism("sstq", dim=100, epsilon=1.0).message_bits
+    12
+    """
+    chosen = _lookup(name)
+    known = inspect.signature(chosen).parameters
+    for argument in arguments:
+        if argument not in known:
+            raise ValueError(f"{name} takes no argument {argument!r}; it takes {', '.join(known)}")
+    return chosen(**arguments)
+
+
+def from_json(text: str) -> Mechanism:
+    """The mechanism whose `to_json` this is, integer by integer; ValueError for anything else.
+
+    >>> original = mechanism("sstq", dim=100, epsilon=1.0)
+    >>> from_json(original.to_json()).digest() == original.digest()
+    True
+    """
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the mechanism is not JSON: {error}") from error
+    if not isinstance(data, dict) or data.pop("format", None) != JSON_FORMAT:
+        raise ValueError(f"this JSON is not a mechanism: its format must be {JSON_FORMAT!r}")
+    version = data.pop("version", None)
+    if version != JSON_VERSION:
+        raise ValueError(
+            f"the mechanism has version {version} of the format, this library reads version {JSON_VERSION}"
+        )
+    chosen = _lookup(data.pop("mechanism", None))
+    try:
+        loaded = chosen.from_dict(data)
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"the mechanism's JSON is incomplete or malformed: {error!r}") from error
+    if loaded.to_dict() != data:
+        raise ValueError("the mechanism's JSON holds something that this library does not know or would not keep")
+    return loaded
+
+
+def _lookup(name: Any) -> type[SSTQ]:
+    if name not in _REGISTRY:
+        raise ValueError(f"mechanism must be one of {', '.join(map(repr, _REGISTRY))}, got {name!r}")
+    return _REGISTRY[name]

@@ -1,0 +1,213 @@
+"""The contract of every mechanism, and what all of them share: input checks, clipping, JSON and the digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sstq.aggregation import Aggregator
+from sstq.messages import Layout, Messages, Unsigned
+from sstq.randomness import RngLike
+
+__all__ = ["ExpectedError", "LocalReport", "Mechanism", "check_number", "check_option"]
+
+JSON_FORMAT = "sstq-mechanism"
+JSON_VERSION = 1
+
+# Rows are checked, clipped and encoded this many numbers at a time, so that memory does not grow with the clients.
+_NUMBERS_AT_A_TIME = 1 << 21
+
+
+@dataclass(frozen=True)
+class ExpectedError:
+    """The expected squared error of a mean.
+
+    Attributes:
+        bias2: the squared norm of its bias, which more clients do not lower.
+        variance: summed over the coordinates, already divided by the number of clients.
+    """
+
+    bias2: float
+    variance: float
+
+    @property
+    def total(self) -> float:
+        """The mean squared error, bias² + variance."""
+        return self.bias2 + self.variance
+
+
+@dataclass
+class LocalReport:
+    """What a client may want to know of its own encoding. It depends on the data, so it must stay with the client.
+
+    Attributes:
+        vectors: how many were encoded.
+        clipped: how many of them were longer than clip.
+        missed: how many representations missed the certificate, so that their estimates are slightly biased (privacy
+            is untouched).
+    """
+
+    vectors: int = 0
+    clipped: int = 0
+    missed: int = 0
+
+
+class Mechanism(ABC):
+    """A randomizer of vectors and its decoder; immutable, shared by client and server through its JSON form."""
+
+    name: ClassVar[str]
+    exact: ClassVar[bool]
+    """Whether the implemented output distribution is ε-LDP exactly, integer by integer."""
+    trust: ClassVar[str] = "local"
+
+    dim: int
+    epsilon: float
+    clip: float
+
+    @property
+    @abstractmethod
+    def unbiased(self) -> bool:
+        """Whether the estimate's expectation is the (clipped) vector."""
+
+    @property
+    @abstractmethod
+    def coin(self) -> str:
+        """Who draws what is public in a message: the client in secret ("private"), or a shared generator ("public")."""
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """The fields of a message."""
+
+    @property
+    def message_bits(self) -> int:
+        """The bits that a client sends."""
+        return self.layout.message_bits
+
+    @abstractmethod
+    def encode(
+        self, X: ArrayLike, rng: RngLike = None, *, clients: ArrayLike | None = None, report: LocalReport | None = None
+    ) -> Messages:
+        """Private messages, one for each row of X."""
+
+    @abstractmethod
+    def decode(self, messages: Messages) -> NDArray[np.float64]:
+        """The estimate of each message alone, (n, d): for diagnosis; a mean comes from :meth:`aggregator`."""
+
+    @abstractmethod
+    def messages_from_columns(
+        self, columns: tuple[Unsigned, ...], clients: NDArray[np.uint64] | None, simulated: bool
+    ) -> Messages:
+        """Checked messages from the values of their fields."""
+
+    @abstractmethod
+    def messages_from_bytes(self, raw: bytes, count: int, *, clients: ArrayLike | None = None) -> Messages:
+        """The messages that `Messages.to_bytes` packed; ValueError for anything else."""
+
+    @abstractmethod
+    def aggregator(self) -> Aggregator:
+        """An empty aggregator for this mechanism's messages."""
+
+    @abstractmethod
+    def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator:
+        """The aggregator that was saved to a file; ValueError unless it is whole and of this mechanism."""
+
+    @abstractmethod
+    def privacy_loss(self) -> float:
+        """The exact largest log-ratio of the implemented output distribution, rounded up to a double."""
+
+    @abstractmethod
+    def expected_mse(self, x: ArrayLike, clients: int | None = None) -> ExpectedError:
+        """The expected squared error of the mean of clients that all hold x, or that hold the rows of x."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Everything public, integers and decoding values included, as JSON values."""
+
+    def to_json(self) -> str:
+        """The mechanism as JSON text, from which :func:`sstq.from_json` makes the same mechanism anywhere."""
+        header = {"format": JSON_FORMAT, "version": JSON_VERSION, "mechanism": self.name}
+        return json.dumps(header | self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    def digest(self) -> str:
+        """The SHA-256 of the JSON form in hexadecimal: equal only for the same mechanism, integer by integer."""
+        # Frozen dataclasses refuse plain assignment; the digest is a function of the fields, so keeping it is safe.
+        if "_digest" not in self.__dict__:
+            object.__setattr__(self, "_digest", hashlib.sha256(self.to_json().encode()).hexdigest())
+        stored: str = self.__dict__["_digest"]
+        return stored
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mechanism) and self.digest() == other.digest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+    def _check_vectors(self, X: ArrayLike) -> NDArray[Any]:
+        """X as (n, d) floats; ValueError for a wrong shape or dtype and for numbers that are not finite."""
+        rows = np.asarray(X)
+        if rows.dtype not in (np.float32, np.float64):
+            raise ValueError(f"X must be float32 or float64, got dtype {rows.dtype}")
+        if rows.ndim == 1:
+            rows = rows[None]
+        if rows.ndim != 2 or rows.shape[1] != self.dim:
+            raise ValueError(f"X must have shape ({self.dim},) or (n, {self.dim}), got {np.shape(X)}")
+        for part in row_chunks(len(rows), self.dim):
+            # The sum is finite unless a number is not, or the numbers are so huge that they must be looked at singly.
+            with np.errstate(over="ignore", invalid="ignore"):
+                suspicious = not np.isfinite(rows[part].sum())
+            if suspicious and not np.isfinite(rows[part]).all():
+                row, column = np.argwhere(~np.isfinite(rows[part]))[0]
+                raise ValueError(
+                    f"X must be finite, got {rows[part][row, column]} at row {part.start + row}, column {column}"
+                )
+        return rows
+
+    def _unit_ball(self, rows: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Rows clipped to norm `clip` and divided by it, and which of them were longer.
+
+        Each row is first divided by its largest magnitude, so that squaring neither overflows nor underflows.
+        """
+        largest = np.abs(rows).max(axis=1).astype(np.float64)
+        scaled = rows / np.where(largest > 0, largest, 1.0)[:, None]
+        norms = np.linalg.norm(scaled, axis=1)
+        inverse_norms = 1 / np.where(norms > 0, norms, 1.0)
+        with np.errstate(over="ignore"):
+            longer = largest / self.clip * norms > 1
+            factors = np.minimum(largest / self.clip, inverse_norms)
+        return (scaled * factors[:, None]).astype(np.float32, order="C"), longer
+
+
+def row_chunks(rows: int, width: int) -> Iterator[slice]:
+    """Slices over the rows that hold a bounded amount of numbers each."""
+    size = max(1, _NUMBERS_AT_A_TIME // width)
+    for start in range(0, rows, size):
+        yield slice(start, min(start + size, rows))
+
+
+def check_number(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:
+    """The value as an int or float in [low, high]; otherwise a ValueError with its name, its value and its range."""
+    kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
+    allowed = f"{name} must be {'an integer' if integer else 'a number'} in [{low:g}, {high:g}]"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, kinds):
+        raise ValueError(f"{allowed}, got {value!r}")
+    number = int(value) if integer else float(value)
+    if math.isnan(number) or not low <= number <= high:
+        raise ValueError(f"{allowed}, got {value!r}")
+    return number
+
+
+def check_option(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """The value if it is one of the allowed words; otherwise a ValueError with its name, its value and the words."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}, got {value!r}")
+    return str(value)

@@ -1,0 +1,93 @@
+"""The parts of a mechanism, built from the words and numbers that a user gives; each is checked by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.channels import Channel, identity_decoder, unbiased_decoder
+from sstq.codebooks import (
+    Codebook,
+    loss_optimal_codebook,
+    optimized_codebook,
+    panter_dite_codebook,
+    uniform_codebook,
+)
+from sstq.densities import Density
+from sstq.frames import Frame
+from sstq.kashin import Kashin, make_kashin
+from sstq.laplace import Rate
+from sstq.schemes.base import check_number, check_option
+
+__all__ = ["Decoder", "build_codebook", "build_decoder", "build_recipe", "check_rate"]
+
+_CODEBOOKS = ("optimized", "uniform", "panter-dite", "loss-optimal")
+_DECODERS = ("unbiased", "identity")
+
+
+@dataclass(frozen=True, eq=False)
+class Decoder:
+    """The value that each code stands for on the server, in units of B."""
+
+    name: str
+    values: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        check_option("decoder", self.name, _DECODERS)
+        if self.values.ndim != 1 or not np.isfinite(self.values).all() or not self.values.any():
+            raise ValueError("decoder values must be finite numbers, not all zero")
+
+
+def build_decoder(name: str, channel: Channel, codebook: Codebook) -> Decoder:
+    """The decoding values of that name for a channel and a codebook."""
+    check_option("decoder", name, _DECODERS)
+    values = identity_decoder(codebook) if name == "identity" else unbiased_decoder(channel, codebook)
+    return Decoder(name, values)
+
+
+def build_recipe(name: str, frame: Frame, level: float | None, steps: int | None) -> Kashin:
+    """The recipe of that name with the level and steps given, or the frame's defaults."""
+    check_option("kashin", name, ("certified", "paper"))
+    if level is not None:
+        level = check_number("level", level, 1e-3, 1e6)
+    if steps is not None:
+        steps = check_number("steps", steps, 1, 10_000, integer=True)
+    return make_kashin(name, frame, level, steps)
+
+
+def check_rate(rate: str | None, flat: bool) -> Rate:
+    """The rate of the metric-aware channel; it means nothing to the flat one."""
+    if flat and rate is not None:
+        raise ValueError(f"rate is an argument of the metric-aware channel, got {rate!r} with channel='flat'")
+    check_option("rate", rate or "calibrated", get_args(Rate))
+    return "paper" if rate == "paper" else "calibrated"
+
+
+def build_codebook(
+    name: str,
+    bits: int,
+    epsilon: float,
+    channel: str,
+    rate: Rate,
+    recipe: Kashin,
+    frame: Frame,
+    density: Density | None,
+) -> Codebook:
+    """The codebook of that name; the last two are for a density, by default that of a typical representation."""
+    check_option("codebook", name, _CODEBOOKS)
+    if name in ("optimized", "uniform"):
+        if density is not None:
+            raise ValueError(f"density is an argument of the panter-dite and loss-optimal codebooks, not of {name!r}")
+        return optimized_codebook(bits, epsilon) if name == "optimized" else uniform_codebook(bits)
+    if density is None:
+        if not recipe.exact:
+            raise ValueError(f"codebook={name!r} with kashin='paper' needs an explicit density of the coordinates")
+        density = Density.censored_gaussian(recipe.bound(frame))
+    if name == "panter-dite":
+        return panter_dite_codebook(bits, density)
+    if channel != "metric-aware":
+        raise ValueError(f"codebook='loss-optimal' is optimal for channel='metric-aware'; got channel={channel!r}")
+    return loss_optimal_codebook(bits, density, epsilon, rate)

@@ -1,0 +1,393 @@
+"""SSTQ: one private coordinate of a Kashin representation, in ⌈log₂ N⌉ + b bits.
+
+A client represents its vector in a tight frame with all coefficients bounded by B, takes one coordinate at random,
+rounds it without bias to one of M = 2^b codewords and sends the coordinate's index with a code drawn from an exactly
+ε-LDP channel (Algorithm 1 of the paper). The server adds d·w·u_j for each message (Algorithm 2), w being the code's
+decoding value.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sstq import streams
+from sstq.aggregation import Aggregator
+from sstq.channels import Channel, channel_from_dict, flat_channel, metric_aware_channel
+from sstq.codebooks import Codebook, interpolation, stochastic_round
+from sstq.densities import Density
+from sstq.frames import Frame, default_frame_size, make_frame
+from sstq.kashin import CERTIFIED_RESIDUAL, Kashin, pick, represent
+from sstq.messages import Field, Layout, Messages, Unsigned, client_ids
+from sstq.randomness import RngLike, bit_source, channel_words, unit_interval
+from sstq.schemes.base import ExpectedError, LocalReport, Mechanism, check_number, check_option, row_chunks
+from sstq.schemes.parts import Decoder, build_codebook, build_decoder, build_recipe, check_rate
+
+__all__ = ["SSTQ"]
+
+_CHANNELS = ("flat", "metric-aware")
+_INDICES = ("private", "assigned")
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class SSTQ(Mechanism):
+    """Subsampled Stochastic TurboQuant.
+
+    Args:
+        dim: d, the length of the vectors.
+        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
+        bits: b, the bits of the code, 1 to 12. More is not always better: with the flat channel at ε = 3 two are best.
+        clip: vectors longer than this are scaled down to it.
+        channel: "flat" (randomized response; unbiased) or "metric-aware" (truncated Laplace around the codeword).
+        codebook: "optimized" for the flat channel's error (its default), "uniform" (the metric-aware default),
+            "panter-dite" or, for the metric-aware channel, "loss-optimal" for a density of the coordinates.
+        decoder: "unbiased" (the default for flat) or "identity", the codeword itself, which shrinks the estimate and is
+            biased (the paper's, and the default, for metric-aware).
+        rate: of the metric-aware channel: "calibrated" to spend the whole ε (default), or the "paper" value, which
+            spends about half of it.
+        kashin: "certified" (default) or "paper", the paper's recipe, which is biased (see :mod:`sstq.kashin`).
+        level: the Kashin level K; the default is feasible for (dim, frame_size).
+        steps: the number of steps of the representation, the same for every input.
+        index: "private" coin (default), or "assigned" by a public coin: then a message is b bits, and both sides name
+            the clients.
+        frame: "hadamard" (default), "orthogonal" or "fourier".
+        frame_size: N; the default is 2^⌈log₂ 2.5d⌉.
+        frame_seed: the public seed of the frame and of assigned indices.
+        density: the public density of the coordinates for the last two codebooks; the default is that of a typical
+            certified representation.
+
+    Example:
+        >>> mechanism = SSTQ(dim=25_450, epsilon=3.0, bits=4, clip=0.1)
+        >>> mechanism.message_bits
+        20
+        >>> mechanism.privacy_loss() <= 3.0
+        True
+    """
+
+    name: ClassVar[str] = "sstq"
+    exact: ClassVar[bool] = True
+
+    dim: int
+    epsilon: float
+    bits: int
+    clip: float
+    channel: Channel
+    codebook: Codebook
+    decoder: Decoder
+    kashin: Kashin
+    index: str
+    frame: Frame
+
+    def __init__(
+        self,
+        dim: int,
+        epsilon: float,
+        bits: int = 4,
+        clip: float = 1.0,
+        *,
+        channel: str = "flat",
+        codebook: str | None = None,
+        decoder: str | None = None,
+        rate: str | None = None,
+        kashin: str = "certified",
+        level: float | None = None,
+        steps: int | None = None,
+        index: str = "private",
+        frame: str = "hadamard",
+        frame_size: int | None = None,
+        frame_seed: int = 0,
+        density: Density | None = None,
+    ) -> None:
+        dim = check_number("dim", dim, 1, 2**30, integer=True)
+        epsilon = check_number("epsilon", epsilon, 0.01, 20)
+        bits = check_number("bits", bits, 1, 12, integer=True)
+        check_option("channel", channel, _CHANNELS)
+        flat = channel == "flat"
+        decay = check_rate(rate, flat)
+        size = default_frame_size(dim) if frame_size is None else frame_size
+        size = check_number("frame_size", size, dim, 2**32, integer=True)
+        seed = check_number("frame_seed", frame_seed, 0, 2**64 - 1, integer=True)
+        the_frame = make_frame(frame, dim, size, seed)
+        recipe = build_recipe(kashin, the_frame, level, steps)
+        the_codebook = build_codebook(
+            codebook or ("optimized" if flat else "uniform"), bits, epsilon, channel, decay, recipe, the_frame, density
+        )
+        the_channel = flat_channel(bits, epsilon) if flat else metric_aware_channel(the_codebook, epsilon, decay)
+        the_decoder = build_decoder(decoder or ("unbiased" if flat else "identity"), the_channel, the_codebook)
+        self._set_parts(
+            dim=dim,
+            epsilon=epsilon,
+            bits=bits,
+            clip=clip,
+            channel=the_channel,
+            codebook=the_codebook,
+            decoder=the_decoder,
+            kashin=recipe,
+            index=index,
+            frame=the_frame,
+        )
+
+    def _set_parts(self, **parts: Any) -> None:
+        """Take the parts, whether built from options or read from JSON, and check that they belong together."""
+        parts["clip"] = check_number("clip", parts["clip"], 1e-100, 1e100)
+        check_option("index", parts["index"], _INDICES)
+        channel, codebook, decoder = parts["channel"], parts["codebook"], parts["decoder"]
+        size = 1 << parts["bits"]
+        if not channel.inputs == channel.outputs == len(codebook.values) == len(decoder.values) == size:
+            raise ValueError(f"channel, codebook and decoder must have 2^bits = {size} entries")
+        if channel.epsilon != parts["epsilon"]:
+            raise ValueError(f"the channel is made for epsilon {channel.epsilon}, not {parts['epsilon']}")
+        for name, value in parts.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return (
+            f"SSTQ(dim={self.dim}, epsilon={self.epsilon}, bits={self.bits}, clip={self.clip}, "
+            f"channel={self.channel.name!r}, codebook={self.codebook.name!r}, decoder={self.decoder.name!r}, "
+            f"kashin={self.kashin.name!r}, index={self.index!r}, frame={self.frame.name!r}, "
+            f"frame_size={self.frame.size}, frame_seed={self.frame.seed})"
+        )
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether the estimate's expectation is the clipped vector (to the certificate's residual)."""
+        return self.decoder.name == "unbiased" and self.kashin.exact
+
+    @property
+    def coin(self) -> str:
+        """Who draws the coordinate: the client in secret ("private"), or a shared generator ("public")."""
+        return "private" if self.index == "private" else "public"
+
+    @property
+    def layout(self) -> Layout:
+        """The fields of a message: the code in the low bits and, with a private coin, the index above it."""
+        fields = [Field("code", self.bits, 1 << self.bits)]
+        if self.index == "private":
+            fields.append(Field("index", (self.frame.size - 1).bit_length(), self.frame.size))
+        return Layout(tuple(fields))
+
+    @property
+    def bound(self) -> float:
+        """B = K·clip/√N, the public bound of a coordinate."""
+        return self.kashin.level * self.clip / math.sqrt(self.frame.size)
+
+    def with_frame_seed(self, frame_seed: int) -> SSTQ:
+        """The same mechanism with another frame, for the next round; the channel is not solved again.
+
+        >>> mechanism = SSTQ(dim=10, epsilon=1.0)
+        >>> mechanism.with_frame_seed(5) == SSTQ(dim=10, epsilon=1.0, frame_seed=5)
+        True
+        """
+        seed = check_number("frame_seed", frame_seed, 0, 2**64 - 1, integer=True)
+        other = object.__new__(SSTQ)
+        parts = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        other._set_parts(**parts | {"frame": replace(self.frame, seed=seed)})
+        return other
+
+    def encode(
+        self, X: ArrayLike, rng: RngLike = None, *, clients: ArrayLike | None = None, report: LocalReport | None = None
+    ) -> Messages:
+        """Private messages, one for each row of X.
+
+        Args:
+            X: (d,) or (n, d), float32 or float64, finite. Rows longer than `clip` are scaled down to it.
+            rng: None for the operating system's randomness (the private choice); an integer seed or a NumPy Generator
+                for simulation, which the messages are then marked as.
+            clients: with assigned indices, one distinct non-negative integer a row.
+            report: counts what this client may want to know of its data; keep it local.
+
+        Example:
+            >>> mechanism = SSTQ(dim=3, epsilon=2.0, bits=2)
+            >>> messages = mechanism.encode(np.array([0.1, -0.2, 0.3]))
+            >>> len(messages), len(messages.to_bytes())
+            (1, 1)
+        """
+        rows = self._check_vectors(X)
+        source = bit_source(rng)
+        identifiers = self._client_ids(clients, len(rows))
+        index = np.empty(len(rows), dtype=np.int64)
+        code = np.empty(len(rows), dtype=np.int64)
+        for part in row_chunks(len(rows), self.dim):
+            unit, longer = self._unit_ball(rows[part])
+            # Always three words a message, drawn before anything is known of the data.
+            words = source.words(3 * len(unit)).reshape(-1, 3)
+            if identifiers is None:
+                index[part] = streams.multiply_shift(words[:, 0], self.frame.size)
+            else:
+                index[part] = self._assigned(identifiers[part])
+            coordinate, residual = pick(self.frame, self.kashin, unit, index[part, None])
+            token = stochastic_round(
+                self.codebook.values, coordinate[:, 0].astype(np.float64), unit_interval(words[:, 1])
+            )
+            code[part] = self.channel.sample(token, channel_words(words[:, 2]))
+            if report is not None:
+                report.vectors += len(unit)
+                report.clipped += int(longer.sum())
+                report.missed += int((residual > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)).sum())
+        columns = (code, index) if self.index == "private" else (code,)
+        fields = self.layout.fields
+        sent = tuple(column.astype(field.dtype) for field, column in zip(fields, columns, strict=True))
+        return Messages(self.layout, sent, self.digest(), clients=identifiers, simulated=source.simulated)
+
+    def decode(self, messages: Messages) -> NDArray[np.float64]:
+        """The estimate d·w·u_j of each message alone, (n, d): for diagnosis; a mean comes from :meth:`aggregator`."""
+        if messages.digest != self.digest():
+            raise ValueError("the messages are of another mechanism")
+        index, code = self.indices_and_codes(messages)
+        estimates = self.frame.rows(index.astype(np.int64))
+        estimates *= (self.dim * self.decoding_scale * self.decoding_values[code])[:, None]
+        return estimates
+
+    def messages_from_bytes(self, raw: bytes, count: int, *, clients: ArrayLike | None = None) -> Messages:
+        """The messages that `to_bytes` packed; ValueError for anything else.
+
+        >>> mechanism = SSTQ(dim=3, epsilon=2.0, bits=2)
+        >>> messages = mechanism.encode(np.ones((4, 3)))
+        >>> again = mechanism.messages_from_bytes(messages.to_bytes(), 4)
+        >>> bool(np.all(again.column("index") == messages.column("index")))
+        True
+        """
+        count = check_number("count", count, 0, 2**62, integer=True)
+        return self.messages_from_columns(self.layout.unpack(raw, count), self._client_ids(clients, count), False)
+
+    def messages_from_columns(
+        self, columns: tuple[Unsigned, ...], clients: NDArray[np.uint64] | None, simulated: bool
+    ) -> Messages:
+        """Checked messages from the values of their fields: a code that this channel never sends is refused."""
+        if (clients is None) != (self.index == "private"):
+            raise ValueError(f"clients are given exactly when indices are assigned; this mechanism's are {self.index}")
+        if clients is not None:
+            client_ids(clients, len(columns[0]))
+        impossible = np.flatnonzero(~self.channel.used[columns[0]])
+        if len(impossible):
+            raise ValueError(f"message {impossible[0]}: code {columns[0][impossible[0]]} is never sent by this channel")
+        return Messages(self.layout, columns, self.digest(), clients=clients, simulated=simulated)
+
+    def aggregator(self) -> Aggregator:
+        """An empty aggregator for this mechanism's messages."""
+        return Aggregator(self)
+
+    def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator:
+        """The aggregator that was saved to a file; ValueError unless it is whole and of this mechanism."""
+        return Aggregator.load(path, self)
+
+    @property
+    def decoding_values(self) -> NDArray[np.float64]:
+        """The decoding value w of every code, in units of B."""
+        return self.decoder.values
+
+    @property
+    def decoding_scale(self) -> float:
+        """B, the unit of the decoding values."""
+        return self.bound
+
+    def indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The frame coordinate and the code of every message."""
+        if messages.clients is None:
+            return messages.column("index"), messages.column("code")
+        return self._assigned(messages.clients), messages.column("code")
+
+    def privacy_loss(self) -> float:
+        """The exact largest log-ratio of the channel's integers, rounded up to a double.
+
+        The index is drawn without looking at the data, so the channel is all that a message tells.
+        """
+        return self.channel.privacy_loss()
+
+    def expected_mse(self, x: ArrayLike, clients: int | None = None) -> ExpectedError:
+        """The exact expected error of a mean, by enumeration of coordinates, tokens and codes.
+
+        Args:
+            x: (d,), held by each of `clients` clients (1 if not given); or (n, d), one row for each of n clients.
+            clients: the number of clients, with a single x.
+
+        Returns:
+            `bias2` is the squared distance of the expected mean from the mean of x as given, clipping included;
+            `variance` that of the mean, already divided by the number of clients. With assigned indices both are
+            averages over the public coin.
+
+        Example:
+            >>> mechanism = SSTQ(dim=4, epsilon=3.0, bits=2)
+            >>> error = mechanism.expected_mse(np.full(4, 0.5), clients=100)
+            >>> error.bias2 < 1e-9 < error.variance
+            True
+        """
+        rows = self._check_vectors(x)
+        if np.ndim(x) == 2 and clients is not None:
+            raise ValueError(f"clients is given by the rows of x, got clients={clients!r} too")
+        repeats = 1 if clients is None else check_number("clients", clients, 1, 2**62, integer=True)
+        if not len(rows):
+            raise ValueError("x must have at least one row")
+        row_norms = self.frame.squared_row_norms()
+        bias = np.zeros(self.dim)
+        variance = 0.0
+        for part in row_chunks(len(rows), self.frame.size):
+            unit, _ = self._unit_ball(rows[part])
+            coordinates, _ = represent(self.frame, self.kashin, unit)
+            first, second = self._coordinate_moments(coordinates.astype(np.float64))
+            mean = self.frame.synthesize(first)
+            power = self.dim**2 / self.frame.size * (second @ row_norms)
+            variance += float(np.sum(power - np.sum(mean**2, axis=1)))
+            bias += np.sum(mean - rows[part], axis=0)
+        count = len(rows)
+        return ExpectedError(float(np.sum((bias / count) ** 2)), variance / (count * count * repeats))
+
+    def _coordinate_moments(self, y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """E[w] and E[w²] of the decoded coordinate given its true value y (in units of B), in physical units."""
+        lower, weight = interpolation(self.codebook.values, y)
+        upper = np.minimum(lower + 1, len(self.codebook.values) - 1)
+        first, second = self.channel.moments(self.decoder.values)
+        mean = first[lower] + weight * (first[upper] - first[lower])
+        power = second[lower] + weight * (second[upper] - second[lower])
+        return mean * self.bound, power * self.bound**2
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything public, integers and decoding values included, as JSON values."""
+        return {
+            "dim": self.dim,
+            "epsilon": self.epsilon,
+            "bits": self.bits,
+            "clip": self.clip,
+            "index": self.index,
+            "frame": {"name": self.frame.name, "size": self.frame.size, "seed": self.frame.seed},
+            "kashin": {"name": self.kashin.name, "level": self.kashin.level, "steps": self.kashin.steps},
+            "codebook": {"name": self.codebook.name, "values": self.codebook.values.tolist()},
+            "channel": self.channel.to_dict(),
+            "decoder": {"name": self.decoder.name, "values": self.decoder.values.tolist()},
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> SSTQ:
+        """The mechanism whose :meth:`to_dict` this is; its integers are checked again, not solved again."""
+        dim = check_number("dim", data["dim"], 1, 2**30, integer=True)
+        size = check_number("frame_size", data["frame"]["size"], dim, 2**32, integer=True)
+        seed = check_number("frame_seed", data["frame"]["seed"], 0, 2**64 - 1, integer=True)
+        mechanism = object.__new__(cls)
+        mechanism._set_parts(
+            dim=dim,
+            epsilon=check_number("epsilon", data["epsilon"], 0.01, 20),
+            bits=check_number("bits", data["bits"], 1, 12, integer=True),
+            clip=data["clip"],
+            index=data["index"],
+            frame=make_frame(data["frame"]["name"], dim, size, seed),
+            kashin=Kashin(**data["kashin"]),
+            codebook=Codebook(data["codebook"]["name"], np.array(data["codebook"]["values"], dtype=np.float64)),
+            channel=channel_from_dict(data["channel"]),
+            decoder=Decoder(data["decoder"]["name"], np.array(data["decoder"]["values"], dtype=np.float64)),
+        )
+        return mechanism
+
+    def _client_ids(self, clients: ArrayLike | None, count: int) -> NDArray[np.uint64] | None:
+        if self.index == "assigned":
+            return client_ids(clients, count)
+        if clients is not None:
+            raise ValueError("clients is an argument of assigned indices; this mechanism's coin is private")
+        return None
+
+    def _assigned(self, identifiers: NDArray[np.uint64]) -> NDArray[np.int64]:
+        return streams.indices_of(self.frame.seed, "assign", identifiers, self.frame.size)
