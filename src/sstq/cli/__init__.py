@@ -1,0 +1,85 @@
+"""The command line: it parses, calls the library and prints. One module a command.
+
+Nothing but typer is imported before a command runs, so that `sstq --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import traceback
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from sstq.cli.aggregate import aggregate
+from sstq.cli.channel import channel
+from sstq.cli.demo import demo
+from sstq.cli.encode import encode
+from sstq.cli.inspect import inspect
+from sstq.cli.spec import spec
+from sstq.cli.terminal import complain, paragraphs
+
+__all__ = ["app", "main"]
+
+
+class _Commands(TyperGroup):
+    """Commands whose errors are one line for the user; a traceback only for those who ask for it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (ValueError, OSError, ImportError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                raise  # the reader of our output went away, which typer settles
+            if ctx.params.get("debug"):
+                traceback.print_exception(error)
+            complain(error)
+            raise typer.Exit(1) from error
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (spec, encode, aggregate, inspect, channel, demo):
+    app.command(help=paragraphs(command.__doc__ or ""))(command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from sstq import __version__
+
+        typer.echo(f"sstq {__version__}")
+        raise typer.Exit
+
+
+_HELP = """
+Mean estimation of high-dimensional vectors under pure local differential privacy, in about 20 bits a client.
+
+Clients and server share a mechanism (sstq spec). Clients turn vectors into private messages (sstq encode), and the
+server turns messages into the mean and its error (sstq aggregate).
+
+Exit codes: 0 success, 1 an error in the data or files, 2 wrong usage, 130 interrupted.
+"""
+
+
+@app.callback(help=paragraphs(_HELP))
+def _options(
+    debug: Annotated[
+        bool, typer.Option("--debug", envvar="SSTQ_DEBUG", help="Show the traceback of an error, too.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that come before a command."""
+
+
+def main() -> None:
+    """Run the command line, as `sstq` does."""
+    app(prog_name="sstq")

@@ -1,0 +1,118 @@
+"""`sstq aggregate`: messages in, the mean and its error out."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sstq.cli.common import MechanismOption, read_mechanism, require_folder_of, typical_error
+from sstq.cli.terminal import complain, note, progress, show_facts, warn
+
+if TYPE_CHECKING:
+    from sstq import SSTQ, Aggregator, Estimate
+
+__all__ = ["aggregate"]
+
+
+def aggregate(
+    messages: Annotated[
+        list[Path], typer.Argument(metavar="MESSAGES...", help="Message files, framed or Parquet (sstq encode).")
+    ],
+    mechanism: MechanismOption,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The folder for mean.npy, stderr.npy and summary.json.")
+    ],
+    state: Annotated[
+        Path | None, typer.Option(help="Where progress is kept. [dim]\\[default: state.npz in the output folder][/dim]")
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Go on without files that are refused; the exit code is still 1.")
+    ] = False,
+) -> None:
+    """Estimate the mean from message files, with its standard error.
+
+    The state is saved after every file, and a file that is in already is passed over: after an interruption, or when
+    more files have come in, run the same command again. A file is added whole or not at all. The result does not depend
+    on the order of the files or on how messages are spread over them, to the last bit.
+
+    The measured error norm is that of the standard errors, from the messages themselves. The predicted one is for
+    clients that all hold a typical vector as long as clip.
+
+    Example: sstq aggregate day1.sstq day2.sstq --mechanism mechanism.json --output result
+    """
+    shared = read_mechanism(mechanism)
+    output.mkdir(parents=True, exist_ok=True)
+    state_path = output / "state.npz" if state is None else state
+    require_folder_of(state_path, "--state")
+    aggregator = shared.load_aggregator(state_path) if state_path.exists() else shared.aggregator()
+    bad = _add_files(aggregator, messages, state_path, skip_bad)
+
+    estimate = aggregator.mean()
+    summary = _summary(shared, estimate)
+    _write_results(output, estimate, summary)
+    show_facts(str(output), [(name.replace("_", " "), value) for name, value in summary.items()])
+    if estimate.simulated:
+        warn("NOT PRIVATE: some of these messages were simulated from a seed")
+    if bad:
+        complain(f"{len(bad)} of {len(messages)} files were refused and are not in the mean:")
+        for error in bad:
+            complain(error)
+        raise typer.Exit(1)
+
+
+def _add_files(aggregator: Aggregator, paths: list[Path], state: Path, skip_bad: bool) -> list[Exception]:
+    """Add the files, saving the state after each; returns the refusals, or raises the first one."""
+    refusals: list[Exception] = []
+    repeated = 0
+    with progress("Aggregating", sum(path.stat().st_size for path in paths if path.is_file())) as advance:
+        for path in paths:
+            try:
+                added = aggregator.update_from_file(path)
+            except (ValueError, OSError) as error:
+                if not skip_bad:
+                    raise
+                refusals.append(error)
+                continue
+            if added:
+                aggregator.save(state)
+            repeated += not added
+            advance(path.stat().st_size)
+    if repeated:
+        note(f"{repeated} of {len(paths)} files were in already and were passed over")
+    return refusals
+
+
+def _summary(mechanism: SSTQ, estimate: Estimate) -> dict[str, Any]:
+    """Return what summary.json holds; error norms are root mean square distances of the mean, in the vectors' unit."""
+    import numpy as np
+
+    measured = float(np.linalg.norm(estimate.stderr))
+    return {
+        "count": estimate.count,
+        "message_bits": mechanism.message_bits,
+        "bits_received": estimate.count * mechanism.message_bits,
+        "epsilon": mechanism.epsilon,
+        "privacy_loss": mechanism.privacy_loss(),
+        "unbiased": mechanism.unbiased,
+        "mean_norm": float(np.linalg.norm(estimate.value)),
+        "predicted_error_norm": math.sqrt(typical_error(mechanism, estimate.count).total),
+        "measured_error_norm": measured if math.isfinite(measured) else None,
+        "simulated": estimate.simulated,
+        "digest": mechanism.digest(),
+    }
+
+
+def _write_results(folder: Path, estimate: Estimate, summary: dict[str, Any]) -> None:
+    import numpy as np
+
+    from sstq.atomic import atomic_file
+
+    for name, values in (("mean.npy", estimate.value), ("stderr.npy", estimate.stderr)):
+        with atomic_file(folder / name) as file:
+            np.save(file, values)
+    with atomic_file(folder / "summary.json") as file:
+        file.write(json.dumps(summary, indent=2, allow_nan=False).encode() + b"\n")

@@ -1,0 +1,149 @@
+"""`sstq channel`: the transition matrix of a mechanism and its exact ε."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sstq.cli.common import read_mechanism, require_folder_of
+from sstq.cli.terminal import note, show_facts, show_table
+
+if TYPE_CHECKING:
+    from sstq import SSTQ
+
+__all__ = ["channel"]
+
+# A table shows at most this many tokens and codes: the first half and the last half.
+_SHOWN = 8
+_PICTURES = (".png", ".svg", ".pdf")
+
+
+def channel(
+    mechanism: Annotated[
+        Path | None, typer.Option("--mechanism", "-m", help="A mechanism's JSON file, instead of the options below.")
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="ε of the channel.")] = None,
+    bits: Annotated[int | None, typer.Option(help="b, for 2^b tokens. [dim]\\[default: 4][/dim]")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--channel", metavar="flat|metric-aware", help="[dim]\\[default: flat][/dim]")
+    ] = None,
+    codebook: Annotated[
+        str | None,
+        typer.Option(
+            metavar="optimized|uniform|panter-dite|loss-optimal",
+            help="The last two for the density of a typical vector of length 1000.",
+        ),
+    ] = None,
+    rate: Annotated[str | None, typer.Option(metavar="calibrated|paper", help="Of the metric-aware channel.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Draw the channel (.png, .svg, .pdf), or write its exact integers (.csv)."),
+    ] = None,
+) -> None:
+    """Show the transition probabilities of a channel and the ε that they spend, exactly.
+
+    The channel is a matrix of integers, each row of which sums to 2^62; the ratio that is shown is the largest one
+    between two integers of a column. It is computed in rational arithmetic from the integers that are sampled.
+
+    Example: sstq channel --epsilon 3 --bits 2 --output channel.png
+    """
+    if output is not None:
+        require_folder_of(output)
+        if output.suffix.lower() not in (".csv", *_PICTURES):
+            raise ValueError(f"--output {output}: the name must end in {', '.join(('.csv', *_PICTURES))}")
+    shown = _chosen(mechanism, epsilon, bits, kind, codebook, rate)
+    ratio = shown.channel.ratio()
+    facts: list[tuple[str, object]] = [
+        ("channel", shown.channel.name),
+        ("tokens and codes", shown.channel.inputs),
+        ("codes in use", int(shown.channel.used.sum())),
+        ("epsilon", f"{shown.epsilon!r}"),
+        ("epsilon spent, rounded up", f"{shown.privacy_loss()!r}"),
+        ("largest ratio, exactly", ratio),
+        ("largest ratio", f"{float(ratio):.12g}"),
+        *_flat_integers(shown),
+    ]
+    show_facts("channel", facts)
+    _show_probabilities(shown)
+    if output is None:
+        return
+    if output.suffix.lower() == ".csv":
+        _write_integers(shown, output)
+    else:
+        from sstq.plots import draw_channel
+
+        draw_channel(shown, output)
+    note(f"wrote {output}")
+
+
+def _chosen(
+    path: Path | None, epsilon: float | None, bits: int | None, kind: str | None, codebook: str | None, rate: str | None
+) -> SSTQ:
+    from sstq import SSTQ
+
+    if path is not None:
+        if any(option is not None for option in (epsilon, bits, kind, codebook, rate)):
+            raise typer.BadParameter("--mechanism says everything; give it alone, or the other options")
+        return read_mechanism(path)
+    if epsilon is None:
+        raise typer.BadParameter("give --mechanism or --epsilon")
+    return SSTQ(
+        dim=1000,
+        epsilon=epsilon,
+        bits=4 if bits is None else bits,
+        channel=kind or "flat",
+        codebook=codebook,
+        rate=rate,
+    )
+
+
+def _flat_integers(mechanism: SSTQ) -> list[tuple[str, object]]:
+    from sstq.channels import FlatChannel
+
+    channel = mechanism.channel
+    if not isinstance(channel, FlatChannel):
+        return []
+    return [("weight of the token itself", channel.own), ("weight of each other", channel.other)]
+
+
+def _show_probabilities(mechanism: SSTQ) -> None:
+    probabilities = mechanism.channel.probabilities()
+    places = _ends(len(probabilities))
+
+    def cells(values: list[str]) -> list[str]:
+        return [values[place] if place is not None else "…" for place in places]
+
+    codes = cells([str(code) for code in range(len(probabilities))])
+    rows = [
+        [f"{token}", f"{mechanism.codebook.values[token]:+.4f}", *cells([f"{p:.3g}" for p in probabilities[token]])]
+        if token is not None
+        else ["…"] * (2 + len(places))
+        for token in places
+    ]
+    rows.append(["decoded", "", *cells([f"{value:+.4g}" for value in mechanism.decoder.values])])
+    show_table(
+        "Probability of each code",
+        ["token", "codeword", *codes],
+        rows,
+        caption="Codewords and decoded values are in units of the bound B.",
+    )
+
+
+def _ends(count: int) -> list[int | None]:
+    """Return all places, or the first and the last of many with None for what is left out."""
+    if count <= _SHOWN:
+        return list(range(count))
+    half = _SHOWN // 2
+    return [*range(half), None, *range(count - half, count)]
+
+
+def _write_integers(mechanism: SSTQ, output: Path) -> None:
+    from sstq.atomic import atomic_file
+
+    matrix = mechanism.channel.matrix
+    with atomic_file(output) as file:
+        file.write(",".join(["token", *(f"code_{code}" for code in range(matrix.shape[1]))]).encode() + b"\n")
+        for token, weights in enumerate(matrix):
+            file.write(",".join(map(str, [token, *weights.tolist()])).encode() + b"\n")

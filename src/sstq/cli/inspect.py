@@ -1,0 +1,136 @@
+"""`sstq inspect`: what is in a file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sstq.cli.common import describe_mechanism, read_mechanism
+from sstq.cli.terminal import complain, progress, show_facts, warn
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sstq import SSTQ, Messages
+    from sstq.message_files import MessageFileInfo
+    from sstq.messages import Layout, Unsigned
+
+__all__ = ["inspect"]
+
+Facts = list[tuple[str, object]]
+
+
+def inspect(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A mechanism, a message file or an aggregator's state.")],
+    mechanism: Annotated[
+        Path | None,
+        typer.Option("--mechanism", "-m", help="Say whether the file belongs to this mechanism; exit code 1 if not."),
+    ] = None,
+) -> None:
+    """Show what is in a mechanism, a message file or an aggregator's state.
+
+    The kind is recognised by the content, not by the name. All of a message file is read and its checksums are
+    verified; with --mechanism every message is checked against it, too.
+
+    Example: sstq inspect messages.sstq --mechanism mechanism.json
+    """
+    from sstq.message_files import MAGIC
+
+    shared = None if mechanism is None else read_mechanism(mechanism)
+    with open(path, "rb") as file:
+        start = file.read(64)
+    if start.startswith((MAGIC, b"PAR1")):
+        facts, digest = _inspect_messages(path, shared)
+    elif start.startswith(b"PK"):
+        facts, digest = _inspect_state(path, shared)
+    elif start.lstrip()[:1] == b"{":
+        described = read_mechanism(path)
+        facts, digest = describe_mechanism(described), described.digest()
+    else:
+        raise ValueError(f"{path} is not a mechanism, a message file or an aggregator's state")
+    if shared is not None:
+        facts.append(("matches the mechanism", "yes" if digest == shared.digest() else "no"))
+    show_facts(str(path), facts)
+    if ("private", "no (simulated from a seed)") in facts:
+        warn("NOT PRIVATE: simulated from a seed")
+    if shared is not None and digest != shared.digest():
+        complain(f"{path} is of another mechanism: digest {digest[:16]}…, expected {shared.digest()[:16]}…")
+        raise typer.Exit(1)
+
+
+def _inspect_messages(path: Path, shared: SSTQ | None) -> tuple[Facts, str]:
+    from sstq import read_messages
+    from sstq.message_files import describe_messages
+
+    info = describe_messages(path)
+    # Messages that belong to the mechanism are checked against it; of others only the checksums can be.
+    reader = shared if shared is not None and shared.digest() == info.digest else _AnyMessages(path, info)
+    with progress("Verifying", info.count) as advance:
+        for messages in read_messages(path, reader):
+            advance(len(messages))
+    facts: Facts = [
+        ("kind", f"messages, {info.kind}, version {info.version}"),
+        ("messages", info.count),
+        ("bits a message", info.message_bits),
+        ("file bytes", os.path.getsize(path)),
+        ("client identifiers", "yes" if info.with_clients else "no"),
+        ("private", "no (simulated from a seed)" if info.simulated else "yes"),
+        ("checksums", "verified"),
+        ("digest", info.digest),
+    ]
+    return facts, info.digest
+
+
+def _inspect_state(path: Path, shared: SSTQ | None) -> tuple[Facts, str]:
+    from sstq.aggregation import describe_state
+
+    info = describe_state(path)
+    if shared is not None and info.digest == shared.digest():
+        shared.load_aggregator(path)  # refuses a state that this mechanism cannot have
+    facts: Facts = [
+        ("kind", f"aggregator's state, version {info.version}"),
+        ("messages", info.count),
+        ("files", info.files),
+        ("frame size", info.frame_size),
+        ("private", "no (simulated from a seed)" if info.simulated else "yes"),
+        ("digest", info.digest),
+    ]
+    return facts, info.digest
+
+
+@dataclass(frozen=True)
+class _AnyMessages:
+    """A reader that accepts any values of the right width: enough to verify a file without its mechanism."""
+
+    path: Path
+    info: MessageFileInfo
+
+    @property
+    def layout(self) -> Layout:
+        from sstq.messages import Field, Layout
+
+        if self.info.kind != "parquet":
+            return Layout((Field("message", self.info.message_bits, 1 << self.info.message_bits),))
+        import numpy as np
+        from pyarrow.parquet import read_schema
+
+        fields = []
+        for column in read_schema(self.path):
+            width = 8 * np.dtype(column.type.to_pandas_dtype()).itemsize
+            fields.append(Field(column.name, width, 1 << width))
+        return Layout(tuple(field for field in fields if field.name != "client"))
+
+    def digest(self) -> str:
+        return self.info.digest
+
+    def messages_from_columns(
+        self, columns: tuple[Unsigned, ...], clients: NDArray[np.uint64] | None, simulated: bool
+    ) -> Messages:
+        from sstq import Messages
+
+        return Messages(self.layout, columns, self.info.digest, clients=clients, simulated=simulated)

@@ -1,0 +1,285 @@
+"""Files of vectors: .npy, .npz and Parquet, read a bounded piece at a time and as often as one likes.
+
+What a file is, its first bytes say, not its name. Everything that encoding would refuse is refused here first, with the
+name of the file and the number of the row: dtypes other than float32 and float64, another length, numbers that are not
+finite, nulls.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["VectorFile", "open_vectors"]
+
+# Rows are read this many numbers at a time, so that memory grows neither with the clients nor with the files.
+_NUMBERS_AT_A_TIME = 1 << 21
+
+_NPY_MAGIC, _ZIP_MAGIC, _PARQUET_MAGIC = b"\x93NUMPY", b"PK\x03\x04", b"PAR1"
+
+
+class VectorFile(ABC):
+    """The vectors of one file.
+
+    Attributes: `name`, the file's; `dim`, the length of each vector; `count`, how many there are.
+    """
+
+    name: str
+    dim: int
+    count: int
+
+    def chunks(self) -> Iterator[NDArray[Any]]:
+        """Yield the vectors in order, as (rows, dim) arrays of finite float32 or float64; it can be called again.
+
+        Raises ValueError, with the row, for a number that is not finite and for a file that is damaged.
+        """
+        row = 0
+        for rows in self._read():
+            bad = np.argwhere(~np.isfinite(rows))
+            if len(bad):
+                at, column = bad[0]
+                raise ValueError(
+                    f"{self.name}: {rows[at, column]} in row {row + at}, column {column}; it must be finite"
+                )
+            row += len(rows)
+            yield rows
+        if row != self.count:
+            raise ValueError(f"{self.name}: {self.count} vectors announced, {row} found")
+
+    @abstractmethod
+    def _read(self) -> Iterator[NDArray[Any]]:
+        """Yield the chunks, not yet checked for numbers that are not finite."""
+
+    @property
+    def _rows_at_a_time(self) -> int:
+        return max(1, _NUMBERS_AT_A_TIME // self.dim)
+
+
+def open_vectors(
+    path: str | os.PathLike[str], dim: int, key: str | None = None, column: str | None = None
+) -> VectorFile:
+    """Open the vectors of a .npy, .npz or Parquet file.
+
+    Arguments:
+        path: the file; its kind is recognised by its content.
+        dim: the length that the vectors must have.
+        key: which array of an .npz; needed only if it holds several.
+        column: which list column of a Parquet file; without it the file must have exactly one column of lists of
+            floats, or exactly `dim` columns of floats, which are then the coordinates in order.
+
+    Raises:
+        ValueError: the file cannot hold such vectors.
+        OSError: it cannot be read.
+        ImportError: it is Parquet, and the [data] extra is not installed.
+
+    """
+    name = os.fspath(path)
+    with open(name, "rb") as file:
+        start = file.read(len(_NPY_MAGIC))
+    if key is not None and not start.startswith(_ZIP_MAGIC):
+        raise ValueError(f"{name}: a key names an array of an .npz file, which this is not (key {key!r})")
+    if column is not None and not start.startswith(_PARQUET_MAGIC):
+        raise ValueError(f"{name}: a column is part of a Parquet file, which this is not (column {column!r})")
+    if start.startswith(_NPY_MAGIC):
+        return _NpyFile(name, dim)
+    if start.startswith(_ZIP_MAGIC):
+        return _NpzFile(name, dim, key)
+    if start.startswith(_PARQUET_MAGIC):
+        return _ParquetFile(name, dim, column)
+    raise ValueError(f"{name} is not a .npy, .npz or Parquet file")
+
+
+class _NpyFile(VectorFile):
+    """A .npy file, mapped into memory."""
+
+    def __init__(self, name: str, dim: int) -> None:
+        self.name, self.dim = name, dim
+        with open(name, "rb") as file, _numpy_errors(name):
+            shape, _, dtype = _read_header(file)
+        self.count = _check_array(name, shape, dtype, dim)
+
+    def _read(self) -> Iterator[NDArray[Any]]:
+        if not self.count:
+            return
+        with _numpy_errors(self.name):
+            rows = np.load(self.name, mmap_mode="r", allow_pickle=False).reshape(self.count, self.dim)
+        for start in range(0, self.count, self._rows_at_a_time):
+            yield _native(np.asarray(rows[start : start + self._rows_at_a_time]))
+
+
+class _NpzFile(VectorFile):
+    """One array of an .npz file, unpacked as it is read."""
+
+    def __init__(self, name: str, dim: int, key: str | None) -> None:
+        self.name, self.dim = name, dim
+        with _numpy_errors(name), zipfile.ZipFile(name) as archive:
+            members = [member.removesuffix(".npy") for member in archive.namelist() if member.endswith(".npy")]
+            self._member = _choose(name, members, key) + ".npy"
+            with archive.open(self._member) as file:
+                shape, self._fortran, self._dtype = _read_header(file)
+        self.count = _check_array(f"{name}[{self._member.removesuffix('.npy')}]", shape, self._dtype, dim)
+
+    def _read(self) -> Iterator[NDArray[Any]]:
+        with _numpy_errors(self.name), zipfile.ZipFile(self.name) as archive, archive.open(self._member) as file:
+            if self._fortran:  # its rows are spread over the whole array
+                file.seek(0)
+                rows = np.lib.format.read_array(file, allow_pickle=False).reshape(self.count, self.dim)
+                yield from (
+                    _native(rows[start : start + self._rows_at_a_time])
+                    for start in range(0, self.count, self._rows_at_a_time)
+                )
+                return
+            _read_header(file)
+            row_bytes = self.dim * self._dtype.itemsize
+            for start in range(0, self.count, self._rows_at_a_time):
+                wanted = min(self._rows_at_a_time, self.count - start)
+                raw = file.read(wanted * row_bytes)
+                if len(raw) < wanted * row_bytes:
+                    raise ValueError(f"the array ends in row {start + len(raw) // row_bytes} of {self.count}")
+                yield _native(np.frombuffer(raw, dtype=self._dtype).reshape(wanted, self.dim))
+            # The archive's checksum is compared when the end has been reached, and not before.
+            if file.read(1):
+                raise ValueError("the array is longer than its header says")
+
+
+class _ParquetFile(VectorFile):
+    """A Parquet file with a column of lists, or with one column a coordinate."""
+
+    def __init__(self, name: str, dim: int, column: str | None) -> None:
+        self.name, self.dim = name, dim
+        with self._open() as file:
+            schema = file.schema_arrow
+            self.count = int(file.metadata.num_rows)
+        self._columns, self._lists = _choose_columns(name, schema, dim, column)
+
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        pyarrow = _pyarrow()
+        try:
+            with pyarrow.parquet.ParquetFile(self.name, page_checksum_verification=True) as file:
+                yield file
+        except (OSError, pyarrow.ArrowException) as error:
+            raise ValueError(f"{self.name} is truncated, damaged or not a Parquet file: {error}") from error
+
+    def _read(self) -> Iterator[NDArray[Any]]:
+        row = 0
+        with self._open() as file:
+            for batch in file.iter_batches(batch_size=self._rows_at_a_time, columns=self._columns):
+                columns = [batch.column(name) for name in self._columns]
+                if any(column.null_count for column in columns):
+                    raise ValueError(f"{self.name}: a null among rows {row} to {row + batch.num_rows - 1}")
+                if self._lists:
+                    yield self._stack(columns[0], row)
+                else:
+                    yield np.stack([column.to_numpy() for column in columns], axis=1)
+                row += batch.num_rows
+
+    def _stack(self, lists: Any, row: int) -> NDArray[Any]:
+        pyarrow = _pyarrow()
+        lengths = pyarrow.compute.list_value_length(lists).to_numpy()
+        wrong = np.flatnonzero(lengths != self.dim)
+        if len(wrong):
+            at = int(wrong[0])
+            raise ValueError(f"{self.name}: {lengths[at]} numbers in row {row + at}; vectors have {self.dim}")
+        values = lists.flatten()
+        if values.null_count:
+            raise ValueError(f"{self.name}: a null among rows {row} to {row + len(lists) - 1}")
+        stacked: NDArray[Any] = values.to_numpy().reshape(len(lists), self.dim)
+        return stacked
+
+
+@contextmanager
+def _numpy_errors(name: str) -> Iterator[None]:
+    """Turn what NumPy and zipfile raise for a damaged file into a ValueError that names it."""
+    try:
+        yield
+    except (ValueError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
+        if str(error).startswith(name):
+            raise
+        raise ValueError(f"{name} is truncated or damaged: {error}") from error
+
+
+def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(file)
+    if version == (2, 0):
+        return np.lib.format.read_array_header_2_0(file)
+    raise ValueError(f"version {version[0]}.{version[1]} of the .npy format does not hold plain numbers")
+
+
+def _check_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], dim: int) -> int:
+    """Return the number of vectors in an array of that shape."""
+    if dtype.kind != "f" or dtype.itemsize not in (4, 8):
+        raise ValueError(f"{name}: vectors must be float32 or float64, got dtype {dtype}")
+    if shape == (dim,):
+        return 1
+    if len(shape) != 2 or shape[1] != dim:
+        raise ValueError(f"{name}: the array must have shape ({dim},) or (n, {dim}), got {shape}")
+    return shape[0]
+
+
+def _native(rows: NDArray[Any]) -> NDArray[Any]:
+    return rows.astype(rows.dtype.newbyteorder("="), copy=False)
+
+
+def _choose(name: str, members: list[str], key: str | None) -> str:
+    if key is None and len(members) == 1:
+        return members[0]
+    if key in members:
+        return str(key)
+    held = ", ".join(members) or "none"
+    if key is None:
+        raise ValueError(f"{name} holds {len(members)} arrays ({held}): say which with a key")
+    raise ValueError(f"{name} has no array {key!r}; it holds {held}")
+
+
+def _choose_columns(name: str, schema: Any, dim: int, column: str | None) -> tuple[list[str], bool]:
+    """Return the columns to read, and whether they are one column of lists rather than one column a coordinate."""
+    lists = [field.name for field in schema if _is_float_list(field.type)]
+    if column is not None:
+        if column not in schema.names:
+            raise ValueError(f"{name} has no column {column!r}; it has {_shorten(schema.names)}")
+        if column not in lists:
+            raise ValueError(
+                f"{name}: column {column!r} must hold lists of float32 or float64, got {schema.field(column).type}"
+            )
+        return [column], True
+    types = _pyarrow().types
+    floats = [field.name for field in schema if types.is_float32(field.type) or types.is_float64(field.type)]
+    if len(lists) == 1 and len(floats) != dim:
+        return lists, True
+    if not lists and len(floats) == dim:
+        return floats, False
+    raise ValueError(
+        f"{name} must have one column of lists of floats, or {dim} columns of floats; it has {len(lists)} and "
+        f"{len(floats)} such columns ({_shorten(schema.names)})" + ("; say which with a column" if lists else "")
+    )
+
+
+def _is_float_list(kind: Any) -> bool:
+    types = _pyarrow().types
+    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
+        return False
+    return bool(types.is_float32(kind.value_type) or types.is_float64(kind.value_type))
+
+
+def _shorten(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 8 else ", ".join([*names[:6], "…", names[-1]])
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow as pa
+        import pyarrow.compute
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError("Parquet files need pyarrow: pip install 'sstq[data]'") from error
+    return pa

@@ -1,0 +1,621 @@
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import sstq
+from sstq import vector_files
+from sstq.cli import app
+
+DIM = 6
+COMMANDS = ["spec", "encode", "aggregate", "inspect", "channel", "demo"]
+PATIENCE = 300  # seconds; only against hanging for ever
+
+
+def run(*arguments, code=0, env=None):
+    """Run a command in this process and expect an exit code; an exception that is not handled is a failure."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env=env, prog_name="sstq")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    assert code == 0 or "Traceback" not in result.output or env is not None
+    return result
+
+
+def start(*arguments, **options):
+    """Start the real program."""
+    command = [sys.executable, "-m", "sstq", *(str(argument) for argument in arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def run_program(*arguments, **options):
+    """Run the real program; returns its exit code, stdout and stderr."""
+    with start(*arguments, **options) as process:
+        out, err = process.communicate(timeout=PATIENCE)
+    assert "Traceback" not in err
+    return process.returncode, out, err
+
+
+def assert_python_succeeds(program):
+    """Run a program of its own in Python."""
+    command = [sys.executable, "-c", program]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def facts(result):
+    """The tab-separated names and values of a command that does not print to a terminal."""
+    return dict(line.split("\t", 1) for line in result.stdout.splitlines() if "\t" in line)
+
+
+@pytest.fixture
+def mechanism():
+    return sstq.SSTQ(dim=DIM, epsilon=4.0, bits=2, clip=2.0)
+
+
+@pytest.fixture
+def spec(tmp_path, mechanism):
+    path = tmp_path / "mechanism.json"
+    path.write_text(mechanism.to_json())
+    return path
+
+
+@pytest.fixture
+def vectors():
+    return np.random.default_rng(3).normal(size=(500, DIM)).astype(np.float32)
+
+
+@pytest.fixture
+def vectors_file(tmp_path, vectors):
+    np.save(tmp_path / "vectors.npy", vectors)
+    return tmp_path / "vectors.npy"
+
+
+@pytest.fixture
+def shards(tmp_path, mechanism, vectors):
+    """Five message files, and one with all of their messages."""
+    messages = mechanism.encode(vectors, rng=11)
+    paths = [tmp_path / f"shard{number}.sstq" for number in range(5)]
+    for number, path in enumerate(paths):
+        sstq.write_messages(path, messages[100 * number : 100 * (number + 1)])
+    sstq.write_messages(tmp_path / "whole.sstq", messages)
+    return paths, tmp_path / "whole.sstq"
+
+
+@pytest.fixture
+def foreign(tmp_path, vectors):
+    other = sstq.SSTQ(dim=DIM, epsilon=4.0, bits=2, clip=3.0)
+    sstq.write_messages(tmp_path / "foreign.sstq", other.encode(vectors))
+    return tmp_path / "foreign.sstq"
+
+
+@pytest.fixture
+def truncated(tmp_path, shards):
+    path = tmp_path / "truncated.sstq"
+    path.write_bytes(shards[1].read_bytes()[:-9])
+    return path
+
+
+def wait_for(condition, process):
+    """Wait until the condition holds, while the process lives."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# --- help, versions and errors ---
+
+
+@pytest.mark.parametrize("arguments", [[], *([command] for command in COMMANDS)])
+def test_every_command_explains_itself(arguments):
+    result = run(*arguments, "--help")
+    assert "Usage: sstq" in result.stdout
+    assert result.stderr == ""
+    for command in COMMANDS if not arguments else []:
+        assert command in result.stdout
+
+
+def test_the_program_has_a_version_and_runs_as_a_module():
+    code, out, err = run_program("--version")
+    assert (code, out, err) == (0, f"sstq {sstq.__version__}\n", "")
+
+
+def test_help_needs_none_of_the_heavy_libraries():
+    # The package itself is stood in for, so that this is about the command line and not about `import sstq`.
+    program = """
+import importlib.util, sys, types
+package = types.ModuleType("sstq")
+package.__path__ = importlib.util.find_spec("sstq").submodule_search_locations
+sys.modules["sstq"] = package
+from sstq.cli import app
+try:
+    app(["--help"])
+except SystemExit:
+    pass
+heavy = {"numpy", "scipy", "numba", "matplotlib", "pyarrow", "sklearn"} & set(sys.modules)
+sys.exit(f"imported: {heavy}" if heavy else 0)
+"""
+    assert_python_succeeds(program)
+
+
+def test_help_of_the_real_program_does_not_load_compilers_and_plots():
+    program = """
+import sys
+sys.argv = ["sstq", "--help"]
+from sstq.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+heavy = {"scipy", "numba", "matplotlib", "pyarrow", "sklearn"} & set(sys.modules)
+sys.exit(f"imported: {heavy}" if heavy else 0)
+"""
+    assert_python_succeeds(program)
+
+
+@pytest.mark.parametrize("arguments", [["unknown"], ["spec"], ["encode", "--unknown"], ["spec", "--dim", "x"]])
+def test_wrong_usage_is_exit_code_2(arguments):
+    assert run(*arguments, code=2).stdout == ""
+
+
+def test_user_errors_are_one_line_on_stderr_without_traceback(tmp_path, spec):
+    code, out, err = run_program("encode", tmp_path / "none.npy", "-m", spec, "-o", tmp_path / "out.sstq")
+    assert (code, out) == (1, "")
+    assert err == f"error: {tmp_path / 'none.npy'}: No such file or directory\n"
+
+
+@pytest.mark.parametrize(("option", "variable"), [(["--debug"], None), ([], "1")])
+def test_debug_shows_the_traceback(tmp_path, option, variable):
+    result = run(*option, "inspect", tmp_path / "none", code=1, env={"SSTQ_DEBUG": variable})
+    assert "Traceback (most recent call last)" in result.stderr
+    assert "error: " in result.stderr
+
+
+def test_a_missing_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = run("channel", "--epsilon", 2, "-o", tmp_path / "channel.png", code=1)
+    assert "sstq[plots]" in result.stderr
+    assert not (tmp_path / "channel.png").exists()
+
+
+# --- spec ---
+
+
+def test_spec_writes_the_mechanism_of_its_options(tmp_path):
+    path = tmp_path / "m.json"
+    options = [
+        "--dim",
+        40,
+        "--epsilon",
+        3,
+        "--bits",
+        3,
+        "--clip",
+        0.5,
+        "--channel",
+        "metric-aware",
+        "--codebook",
+        "uniform",
+    ]
+    options += ["--decoder", "identity", "--rate", "paper", "--kashin", "paper", "--level", 2.5, "--steps", 7]
+    options += ["--index", "assigned", "--frame", "fourier", "--frame-size", 100, "--frame-seed", 9]
+    result = run("spec", *options, "--output", path)
+    expected = sstq.SSTQ(
+        40, 3.0, 3, 0.5, channel="metric-aware", codebook="uniform", decoder="identity", rate="paper", kashin="paper",
+        level=2.5, steps=7, index="assigned", frame="fourier", frame_size=100, frame_seed=9,
+    )  # fmt: skip
+    assert sstq.from_json(path.read_text()) == expected
+    assert facts(result)["digest"] == expected.digest()
+    assert facts(result)["unbiased"] == "no"
+    assert float(facts(result)["epsilon spent, rounded up"]) == expected.privacy_loss()
+
+
+def test_spec_defaults_are_the_library_s(tmp_path):
+    result = run("spec", "--dim", 100, "--epsilon", 2, "-o", tmp_path / "m.json")
+    assert sstq.from_json((tmp_path / "m.json").read_text()) == sstq.SSTQ(dim=100, epsilon=2.0)
+    assert facts(result)["unbiased"] == "yes"
+    assert facts(result)["bits a message"].startswith("12 ")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--epsilon", "-1"], "epsilon"),
+        (["--epsilon", "nan"], "epsilon"),
+        (["--epsilon", "1", "--channel", "round"], "channel must be"),
+        (["--epsilon", "1", "--rate", "paper"], "rate is an argument of the metric-aware channel"),
+        (["--epsilon", "1", "--frame-size", "5"], "frame_size"),
+    ],
+)
+def test_spec_refuses_what_the_library_refuses(tmp_path, options, words):
+    result = run("spec", "--dim", 10, *options, "-o", tmp_path / "m.json", code=1)
+    assert words in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_outputs_need_a_folder(tmp_path):
+    result = run("spec", "--dim", 10, "--epsilon", 1, "-o", tmp_path / "none" / "m.json", code=1)
+    assert "there is no folder" in result.stderr
+    result = run("spec", "--dim", 10, "--epsilon", 1, "-o", tmp_path, code=1)
+    assert "is a folder" in result.stderr
+    run("spec", "--dim", 10, "--epsilon", 1, "-o", tmp_path / "m.json")
+    aggregate = ["aggregate", tmp_path / "none", "-m", tmp_path / "m.json", "-o", tmp_path / "result"]
+    assert "--state" in run(*aggregate, "--state", tmp_path / "none" / "state.npz", code=1).stderr
+
+
+# --- encode ---
+
+
+def test_encode_with_a_seed_is_the_library_s_encode_and_says_so(
+    tmp_path, monkeypatch, mechanism, spec, vectors, vectors_file
+):
+    monkeypatch.setattr(vector_files, "_NUMBERS_AT_A_TIME", 7 * DIM)
+    result = run("encode", vectors_file, "-m", spec, "-o", tmp_path / "out.sstq", "--seed", 5)
+    assert "NOT PRIVATE" in result.stderr
+    (stored,) = sstq.read_messages(tmp_path / "out.sstq", mechanism)
+    assert stored.simulated
+    assert stored.to_bytes() == mechanism.encode(vectors, rng=5).to_bytes()
+
+
+def test_encode_uses_secret_randomness_by_default(tmp_path, mechanism, spec, vectors_file):
+    for name in ("a.sstq", "b.sstq"):
+        result = run("encode", vectors_file, "-m", spec, "-o", tmp_path / name)
+        assert result.stderr == ""
+    first, second = (next(sstq.read_messages(tmp_path / name, mechanism)) for name in ("a.sstq", "b.sstq"))
+    assert not first.simulated
+    assert first.to_bytes() != second.to_bytes()
+
+
+def test_encode_says_nothing_of_the_data_unless_asked(tmp_path, spec):
+    np.save(tmp_path / "long.npy", np.full((321, DIM), 100.0))
+    silent = run("encode", tmp_path / "long.npy", "-m", spec, "-o", tmp_path / "out.sstq")
+    assert "clip" not in silent.output
+    told = run("encode", tmp_path / "long.npy", "-m", spec, "-o", tmp_path / "out.sstq", "--report")
+    assert "321 longer than clip" in told.stderr
+    assert "keep them to yourself" in told.stderr
+
+
+def test_encode_reads_every_kind_of_file_in_order(tmp_path, mechanism, spec, vectors):
+    np.save(tmp_path / "a.npy", vectors[:100])
+    np.savez(tmp_path / "b.npz", x=vectors[100:200], y=vectors)
+    np.savez_compressed(tmp_path / "c.npz", x=vectors[200:300])
+    run(
+        "encode",
+        tmp_path / "b.npz",
+        tmp_path / "c.npz",
+        "-m",
+        spec,
+        "-o",
+        tmp_path / "npz.sstq",
+        "--key",
+        "x",
+        "--seed",
+        1,
+    )
+    (stored,) = sstq.read_messages(tmp_path / "npz.sstq", mechanism)
+    assert stored.to_bytes() == mechanism.encode(vectors[100:300], rng=1).to_bytes()
+    pq.write_table(pa.table({"x": list(vectors[100:200]), "y": list(vectors[:100])}), tmp_path / "d.parquet")
+    pq.write_table(pa.table({f"c{i}": vectors[100:200, i] for i in range(DIM)}), tmp_path / "e.parquet")
+    for arguments in ([tmp_path / "d.parquet", "--column", "x"], [tmp_path / "e.parquet"]):
+        run("encode", *arguments, "-m", spec, "-o", tmp_path / "pq.parquet", "--seed", 2)
+        (stored,) = sstq.read_messages(tmp_path / "pq.parquet", mechanism)
+        assert stored.to_bytes() == mechanism.encode(vectors[100:200], rng=2).to_bytes()
+    result = run("encode", tmp_path / "b.npz", "-m", spec, "-o", tmp_path / "out.sstq", code=1)
+    assert "holds 2 arrays (x, y)" in result.stderr
+    result = run("encode", tmp_path / "b.npz", "--key", "z", "-m", spec, "-o", tmp_path / "out.sstq", code=1)
+    assert "no array 'z'" in result.stderr
+
+
+@pytest.mark.parametrize("suffix", ["sstq", "parquet"])
+def test_a_nan_in_the_second_chunk_of_the_second_file_leaves_no_output(
+    tmp_path, monkeypatch, spec, vectors, vectors_file, suffix
+):
+    monkeypatch.setattr(vector_files, "_NUMBERS_AT_A_TIME", 100 * DIM)
+    vectors[150, 2] = np.nan
+    np.save(tmp_path / "bad.npy", vectors)
+    before = sorted(tmp_path.iterdir())
+    result = run("encode", vectors_file, tmp_path / "bad.npy", "-m", spec, "-o", tmp_path / f"out.{suffix}", code=1)
+    assert f"{tmp_path / 'bad.npy'}: nan in row 150, column 2" in result.stderr
+    assert result.stdout == ""
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.zeros((3, DIM), dtype=np.int64), "float32 or float64"),
+        (np.zeros((3, DIM + 1)), "shape"),
+        (np.zeros((0, DIM)), "there are no vectors"),
+    ],
+)
+def test_encode_refuses_what_the_library_refuses(tmp_path, spec, array, words):
+    np.save(tmp_path / "bad.npy", array)
+    result = run("encode", tmp_path / "bad.npy", "-m", spec, "-o", tmp_path / "out.sstq", code=1)
+    assert words in result.stderr
+    assert not (tmp_path / "out.sstq").exists()
+
+
+def test_encode_does_not_overwrite_what_it_reads(spec, vectors_file):
+    for path in (vectors_file, spec):
+        before = path.read_bytes()
+        assert "also read from" in run("encode", vectors_file, "-m", spec, "-o", path, code=1).stderr
+        assert path.read_bytes() == before
+
+
+def test_assigned_indices_need_clients_and_only_they_do(tmp_path, spec, vectors, vectors_file):
+    assigned = sstq.SSTQ(dim=DIM, epsilon=4.0, bits=2, index="assigned")
+    path = tmp_path / "assigned.json"
+    path.write_text(assigned.to_json())
+    ids = np.random.default_rng(1).permutation(10_000)[: len(vectors)]
+    np.save(tmp_path / "ids.npy", ids)
+    encode = ["encode", vectors_file, "-o", tmp_path / "out.sstq", "--seed", 4]
+    run(*encode, "-m", path, "--clients", tmp_path / "ids.npy")
+    (stored,) = sstq.read_messages(tmp_path / "out.sstq", assigned)
+    assert np.array_equal(stored.clients, ids)
+    assert stored.to_bytes() == assigned.encode(vectors, rng=4, clients=ids).to_bytes()
+    run("aggregate", tmp_path / "out.sstq", "-m", path, "-o", tmp_path / "result")
+    assert np.load(tmp_path / "result" / "mean.npy").shape == (DIM,)
+
+    assert "--clients is required" in run(*encode, "-m", path, code=1).stderr
+    assert "--clients is for assigned" in run(*encode, "-m", spec, "--clients", tmp_path / "ids.npy", code=1).stderr
+    for bad in (ids[1:], np.zeros_like(ids), ids.astype(float), ids - 10_000):
+        np.save(tmp_path / "bad.npy", bad)
+        assert (
+            f"{tmp_path / 'bad.npy'}: clients"
+            in run(*encode, "-m", path, "--clients", tmp_path / "bad.npy", code=1).stderr
+        )
+
+
+# --- aggregate ---
+
+
+def test_the_whole_way_as_a_user_goes_it(tmp_path, vectors, vectors_file):
+    spec, messages, folder = tmp_path / "m.json", tmp_path / "messages.sstq", tmp_path / "result"
+    assert run_program("spec", "--dim", DIM, "--epsilon", 4, "--bits", 2, "--clip", 9, "-o", spec)[0] == 0
+    code, _, err = run_program("encode", vectors_file, "-m", spec, "-o", messages, env=os.environ | {"SSTQ_QUIET": "1"})
+    assert (code, err) == (0, "")
+    code, out, err = run_program("aggregate", messages, "-m", spec, "-o", folder, env=os.environ | {"SSTQ_QUIET": "1"})
+    assert (code, err) == (0, "")
+    summary = json.loads((folder / "summary.json").read_text())
+    mean, stderr = np.load(folder / "mean.npy"), np.load(folder / "stderr.npy")
+    mechanism = sstq.from_json(spec.read_text())
+    assert mean.shape == stderr.shape == (DIM,)
+    assert summary["count"] == len(vectors)
+    assert summary["bits_received"] == len(vectors) * mechanism.message_bits
+    assert summary["digest"] == mechanism.digest()
+    assert summary["measured_error_norm"] == pytest.approx(np.linalg.norm(stderr))
+    assert summary["simulated"] is False
+    assert f"count\t{len(vectors)}" in out
+    # Secret randomness: 7 standard errors a coordinate are a false-failure rate below 6·3e-12 (normal tails).
+    assert np.all(np.abs(mean - vectors.mean(axis=0)) < 7 * stderr)
+    # Clients with norms up to clip: the error of a typical vector that long is of the same order.
+    assert 0.3 < summary["measured_error_norm"] / summary["predicted_error_norm"] < 3
+
+
+def test_shards_in_any_order_are_one_pass_to_the_last_bit(tmp_path, spec, shards):
+    paths, whole = shards
+    run("aggregate", whole, "-m", spec, "-o", tmp_path / "one")
+    run("aggregate", *reversed(paths), "-m", spec, "-o", tmp_path / "many")
+    for number, path in enumerate(paths):
+        run("aggregate", path, "-m", spec, "-o", tmp_path / "later", "--state", tmp_path / "later.npz")
+        assert json.loads((tmp_path / "later" / "summary.json").read_text())["count"] == 100 * (number + 1)
+    for name in ("mean.npy", "stderr.npy", "summary.json"):
+        expected = (tmp_path / "one" / name).read_bytes()
+        assert (tmp_path / "many" / name).read_bytes() == expected
+        assert (tmp_path / "later" / name).read_bytes() == expected
+    assert not (tmp_path / "later" / "state.npz").exists()
+
+
+def test_files_count_once(tmp_path, spec, shards):
+    paths, _ = shards
+    run("aggregate", *paths, paths[0], "-m", spec, "-o", tmp_path / "result")
+    first = (tmp_path / "result" / "summary.json").read_bytes()
+    result = run("aggregate", *paths, "-m", spec, "-o", tmp_path / "result")
+    assert "5 of 5 files were in already" in result.stderr
+    assert (tmp_path / "result" / "summary.json").read_bytes() == first
+
+
+def test_simulated_messages_stay_marked(tmp_path, spec, vectors_file):
+    run("encode", vectors_file, "-m", spec, "-o", tmp_path / "out.sstq", "--seed", 5)
+    result = run("aggregate", tmp_path / "out.sstq", "-m", spec, "-o", tmp_path / "result")
+    assert "NOT PRIVATE" in result.stderr
+    assert json.loads((tmp_path / "result" / "summary.json").read_text())["simulated"] is True
+
+
+def test_one_message_has_no_standard_error(tmp_path, mechanism, spec, vectors):
+    sstq.write_messages(tmp_path / "one.sstq", mechanism.encode(vectors[0]))
+    run("aggregate", tmp_path / "one.sstq", "-m", spec, "-o", tmp_path / "result")
+    assert json.loads((tmp_path / "result" / "summary.json").read_text())["measured_error_norm"] is None
+    assert np.isnan(np.load(tmp_path / "result" / "stderr.npy")).all()
+
+
+def test_a_bad_file_is_named_and_what_was_there_stays(tmp_path, mechanism, spec, shards, truncated, foreign):
+    paths, _ = shards
+    folder = tmp_path / "result"
+    for bad in (truncated, foreign, tmp_path / "missing.sstq", spec):
+        result = run("aggregate", paths[0], bad, paths[1], "-m", spec, "-o", folder, code=1)
+        assert str(bad) in result.stderr
+        assert not (folder / "mean.npy").exists()
+        assert mechanism.load_aggregator(str(folder / "state.npz")).count == 100
+    run("aggregate", *paths, "-m", spec, "-o", folder)
+    assert json.loads((folder / "summary.json").read_text())["count"] == 500
+
+
+def test_bad_files_can_be_skipped_and_are_listed(tmp_path, spec, shards, truncated, foreign):
+    paths, _ = shards
+    result = run("aggregate", truncated, *paths, foreign, "-m", spec, "-o", tmp_path / "result", "--skip-bad", code=1)
+    assert "2 of 7 files were refused" in result.stderr
+    assert str(truncated) in result.stderr
+    assert str(foreign) in result.stderr
+    assert json.loads((tmp_path / "result" / "summary.json").read_text())["count"] == 500
+    result = run("aggregate", truncated, "-m", spec, "-o", tmp_path / "nothing", "--skip-bad", code=1)
+    assert "no message" in result.stderr
+
+
+def test_a_state_of_another_mechanism_is_refused(tmp_path, spec, shards, foreign):
+    other = tmp_path / "other.json"
+    other.write_text(sstq.SSTQ(dim=DIM, epsilon=4.0, bits=2, clip=3.0).to_json())
+    run("aggregate", foreign, "-m", other, "-o", tmp_path / "result")
+    before = (tmp_path / "result" / "state.npz").read_bytes()
+    result = run("aggregate", shards[1], "-m", spec, "-o", tmp_path / "result", code=1)
+    assert "state.npz is of another mechanism" in result.stderr
+    assert (tmp_path / "result" / "state.npz").read_bytes() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_is_cut_short_between_files_is_resumed(tmp_path, spec, shards, how):
+    paths, whole = shards
+    folder = tmp_path / "result"
+    # Reading a pipe that nobody writes to blocks, so the program stands still after its second file.
+    os.mkfifo(tmp_path / "pipe")
+    process = start("aggregate", *paths[:2], tmp_path / "pipe", *paths[2:], "-m", spec, "-o", folder)
+    with process:
+        wait_for(lambda: (folder / "state.npz").exists() and _messages_in(folder / "state.npz") == 200, process)
+        process.send_signal(how)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL)
+    assert "Traceback" not in err
+    assert not (folder / "mean.npy").exists()
+    run("aggregate", *paths, "-m", spec, "-o", folder)
+    run("aggregate", whole, "-m", spec, "-o", tmp_path / "one")
+    assert (folder / "mean.npy").read_bytes() == (tmp_path / "one" / "mean.npy").read_bytes()
+
+
+def _messages_in(state):
+    with np.load(state) as stored:
+        return int(stored["state"][:, 0].sum())
+
+
+# --- inspect ---
+
+
+def test_inspect_knows_a_mechanism(mechanism, spec):
+    told = facts(run("inspect", spec))
+    assert told["dimension"] == str(DIM)
+    assert told["digest"] == mechanism.digest()
+
+
+@pytest.mark.parametrize("name", ["messages.sstq", "messages.parquet", "messages.pq"])
+def test_inspect_knows_messages_and_verifies_them(tmp_path, mechanism, spec, vectors, foreign, name):
+    path = tmp_path / name
+    sstq.write_messages(path, mechanism.encode(vectors, rng=1))
+    for options in ([], ["-m", spec]):
+        result = run("inspect", path, *options)
+        told = facts(result)
+        assert told["messages"] == str(len(vectors))
+        assert told["bits a message"] == str(mechanism.message_bits)
+        assert told["digest"] == mechanism.digest()
+        assert told["private"] == "no (simulated from a seed)"
+        assert told["checksums"] == "verified"
+        assert "NOT PRIVATE" in result.stderr
+    assert told["matches the mechanism"] == "yes"
+    assert "another mechanism" in run("inspect", foreign, "-m", spec, code=1).stderr
+    # The name says nothing.
+    renamed = path.rename(tmp_path / "renamed.bin")
+    assert facts(run("inspect", renamed))["messages"] == str(len(vectors))
+    assert facts(run("inspect", renamed, "-m", spec))["messages"] == str(len(vectors))
+
+
+@pytest.mark.parametrize("with_mechanism", [False, True])
+def test_inspect_finds_damage(tmp_path, spec, shards, truncated, with_mechanism):
+    options = ["-m", spec] if with_mechanism else []
+    assert "truncated" in run("inspect", truncated, *options, code=1).stderr
+    raw = bytearray(shards[1].read_bytes())
+    raw[200] ^= 4
+    (tmp_path / "damaged.sstq").write_bytes(raw)
+    result = run("inspect", tmp_path / "damaged.sstq", *options, code=1)
+    assert "damaged.sstq, block 0 at byte 64: damaged" in result.stderr
+    assert result.stdout == ""
+
+
+def test_inspect_knows_clients(tmp_path, vectors):
+    assigned = sstq.SSTQ(dim=DIM, epsilon=4.0, bits=2, index="assigned")
+    for name in ("messages.sstq", "messages.parquet"):
+        sstq.write_messages(tmp_path / name, assigned.encode(vectors, clients=np.arange(len(vectors))))
+        told = facts(run("inspect", tmp_path / name))
+        assert told["client identifiers"] == "yes"
+        assert told["private"] == "yes"
+
+
+def test_inspect_knows_a_state(tmp_path, mechanism, spec, shards):
+    run("aggregate", *shards[0], "-m", spec, "-o", tmp_path / "result")
+    for options in ([], ["-m", spec]):
+        told = facts(run("inspect", tmp_path / "result" / "state.npz", *options))
+        assert told["messages"] == "500"
+        assert told["files"] == "5"
+        assert told["digest"] == mechanism.digest()
+
+
+def test_inspect_refuses_other_files(tmp_path, vectors):
+    np.save(tmp_path / "vectors.npy", vectors)
+    np.savez(tmp_path / "vectors.npz", vectors)
+    (tmp_path / "other.json").write_text("{}")
+    (tmp_path / "empty").write_bytes(b"")
+    pq.write_table(pa.table({"x": [1.0]}), tmp_path / "other.parquet")
+    for name in ("vectors.npy", "vectors.npz", "other.json", "empty", "other.parquet"):
+        assert name in run("inspect", tmp_path / name, code=1).stderr
+
+
+# --- channel ---
+
+
+def test_channel_shows_exact_integers(tmp_path):
+    result = run("channel", "--epsilon", 3, "--bits", 2, "-o", tmp_path / "channel.csv")
+    channel = sstq.SSTQ(dim=10, epsilon=3.0, bits=2).channel
+    told = facts(result)
+    assert told["largest ratio, exactly"] == f"{channel.own}/{channel.other}"
+    assert int(told["weight of the token itself"]) == channel.own
+    assert float(told["epsilon spent, rounded up"]) == channel.privacy_loss()
+    header, *lines = (tmp_path / "channel.csv").read_text().splitlines()
+    assert header == "token,code_0,code_1,code_2,code_3"
+    weights = [[int(cell) for cell in line.split(",")][1:] for line in lines]
+    assert weights == channel.matrix.tolist()
+    assert all(sum(row) == 2**62 for row in weights)
+
+
+def test_channel_of_a_mechanism_elides_the_middle_and_is_drawn(tmp_path):
+    mechanism = sstq.SSTQ(dim=10, epsilon=2.0, bits=5, channel="metric-aware")
+    (tmp_path / "m.json").write_text(mechanism.to_json())
+    result = run("channel", "-m", tmp_path / "m.json", "-o", tmp_path / "channel.png")
+    assert (tmp_path / "channel.png").read_bytes().startswith(b"\x89PNG")
+    table = [line.split("\t") for line in result.stdout.splitlines() if line.count("\t") > 1]
+    assert [len(line) for line in table] == [2 + 9] * 11
+    assert table[0] == ["token", "codeword", "0", "1", "2", "3", "…", "28", "29", "30", "31"]
+    assert float(table[1][2]) == pytest.approx(mechanism.channel.probabilities()[0, 0], rel=1e-2)
+    assert "weight of the token itself" not in facts(result)
+
+
+def test_channel_options_are_checked(tmp_path, spec):
+    run("channel", code=2)
+    run("channel", "-m", spec, "--bits", 2, code=2)
+    assert "must end in" in run("channel", "--epsilon", 1, "-o", tmp_path / "channel.txt", code=1).stderr
+    assert "epsilon" in run("channel", "--epsilon", 0, code=1).stderr
+
+
+# --- demo ---
+
+
+def test_demo_writes_a_picture_and_prints_its_path_last(tmp_path, monkeypatch):
+    from sstq import demo
+
+    quick = functools.partial(demo.run_demo, epsilons=(4.0,), copies=(1, 2))
+    monkeypatch.setattr(demo, "run_demo", quick)
+    result = run("demo", "-o", tmp_path / "new" / "folder", "--seed", 1)
+    picture = tmp_path / "new" / "folder" / "digits.png"
+    assert result.stdout.splitlines()[-1] == str(picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert len(json.loads((tmp_path / "new" / "folder" / "results.json").read_text())["rows"]) == 2
+    assert "NOT PRIVATE" in result.stderr
+    assert "3,594" in result.stdout
