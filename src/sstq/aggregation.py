@@ -89,13 +89,14 @@ class FrameDecoding(MessageReader, Protocol):
 class Aggregator:
     """Adds messages of one mechanism in the frame domain; one synthesis gives the mean.
 
-    >>> import sstq
-    >>> mechanism = sstq.SSTQ(dim=4, epsilon=4.0, bits=2)
-    >>> aggregator = mechanism.aggregator()
-    >>> aggregator.update(mechanism.encode(np.full((1000, 4), 0.5), rng=1))
-    >>> estimate = aggregator.mean()
-    >>> estimate.count, bool(np.all(np.abs(estimate.value - 0.5) < 6 * estimate.stderr))
-    (1000, True)
+    Examples:
+        >>> import sstq
+        >>> mechanism = sstq.SSTQ(dim=4, epsilon=4.0, bits=2)
+        >>> aggregator = mechanism.aggregator()
+        >>> aggregator.update(mechanism.encode(np.full((1000, 4), 0.5), rng=1))
+        >>> estimate = aggregator.mean()
+        >>> estimate.count, bool(np.all(np.abs(estimate.value - 0.5) < 6 * estimate.stderr))
+        (1000, True)
     """
 
     def __init__(self, mechanism: FrameDecoding) -> None:
@@ -189,7 +190,7 @@ class Aggregator:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], mechanism: FrameDecoding) -> Aggregator:
-        """The aggregator that :meth:`save` wrote, for the same mechanism; ValueError for anything else."""
+        """The aggregator that `save` wrote, for the same mechanism; ValueError for anything else."""
         info, state, sources = _read_state(path)
         loaded = cls(mechanism)
         loaded._refuse_foreign(info.digest, f"{os.fspath(path)} is")

@@ -86,8 +86,9 @@ def load_images() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 def choose_mechanism(epsilon: float) -> SSTQ:
     """Return the flat mechanism for the images with the number of bits that suits a typical vector of norm clip best.
 
-    >>> choose_mechanism(2.0).message_bits
-    10
+    Examples:
+        >>> choose_mechanism(2.0).message_bits
+        10
     """
     direction = np.random.default_rng(0).standard_normal(DIM)
     typical = direction * (CLIP / np.linalg.norm(direction))
@@ -96,7 +97,7 @@ def choose_mechanism(epsilon: float) -> SSTQ:
 
 
 def planned_clients(epsilons: Sequence[float] = EPSILONS, copies: Sequence[int] = COPIES) -> int:
-    """Return the number of clients that :func:`run_demo` simulates."""
+    """Return the number of clients that `run_demo` simulates."""
     return IMAGES * len(epsilons) * sum(copies)
 
 

@@ -25,13 +25,14 @@ class Density:
         masses: probability of each cell, from -1 to 1.
         edges: the point masses at -1 and at +1.
 
-    >>> density = Density([0.25, 0.25], edges=(0.25, 0.25))
-    >>> density.moment(2)
-    0.6666666666666666
-    >>> Density([0.5, 0.6])
-    Traceback (most recent call last):
-    ...
-    ValueError: masses and edges sum to 1.1, not to 1
+    Examples:
+        >>> density = Density([0.25, 0.25], edges=(0.25, 0.25))
+        >>> density.moment(2)
+        0.6666666666666666
+        >>> Density([0.5, 0.6])
+        Traceback (most recent call last):
+        ...
+        ValueError: masses and edges sum to 1.1, not to 1
 
     """
 
@@ -63,8 +64,9 @@ class Density:
     def uniform(cls, cells: int = DEFAULT_CELLS) -> "Density":
         """Return the uniform density 1/2, the surrogate of the paper's Definition 4.1.
 
-        >>> round(Density.uniform().shape_factor(), 12)
-        1.0
+        Examples:
+            >>> round(Density.uniform().shape_factor(), 12)
+            1.0
         """
         return cls(np.full(_check_cells(cells), 1.0 / cells))
 
@@ -78,11 +80,12 @@ class Density:
 
         Warning: representations are not unique. At β = 1.8 the over-relaxed solver has a second moment within 2–4 % of
         this model; the mass at exactly ±1 agrees (1 %) when it starts from the clipped least-norm coefficients, but is
-        0.042 instead of 0.109 when it starts from zero. Where that matters, use :meth:`from_samples` on public vectors.
+        0.042 instead of 0.109 when it starts from zero. Where that matters, use `from_samples` on public vectors.
 
-        >>> density = Density.censored_gaussian(1.8)
-        >>> round(density.edges[1], 4), round(density.moment(2), 4)
-        (0.0543, 0.3176)
+        Examples:
+            >>> density = Density.censored_gaussian(1.8)
+            >>> round(density.edges[1], 4), round(density.moment(2), 4)
+            (0.0543, 0.3176)
         """
         u = _censoring_point(beta)
         _check_cells(cells)
@@ -97,8 +100,9 @@ class Density:
     def from_samples(cls, values: ArrayLike, cells: int = DEFAULT_CELLS) -> "Density":
         """Return the histogram of public samples in [-1, 1]; those at exactly ±1 become the point masses.
 
-        >>> Density.from_samples([-1.0, -0.5, 0.5, 0.7], cells=2)
-        Density(masses=array([0.25, 0.5 ]), edges=(0.25, 0.0))
+        Examples:
+            >>> Density.from_samples([-1.0, -0.5, 0.5, 0.7], cells=2)
+            Density(masses=array([0.25, 0.5 ]), edges=(0.25, 0.0))
         """
         samples = np.asarray(values, dtype=np.float64).ravel()
         if samples.size == 0 or not (np.abs(samples) <= 1).all():
@@ -121,8 +125,9 @@ class Density:
     def pdf(self, y: ArrayLike) -> NDArray[np.float64]:
         """Return the density of the continuous part at points of [-1, 1].
 
-        >>> Density([0.3, 0.7]).pdf([-0.5, 0.5])
-        array([0.3, 0.7])
+        Examples:
+            >>> Density([0.3, 0.7]).pdf([-0.5, 0.5])
+            array([0.3, 0.7])
         """
         return self.masses[self._cell(np.asarray(y, dtype=np.float64))] * (self.masses.size / 2)
 
@@ -131,8 +136,9 @@ class Density:
 
         The point masses at ±1 are in ``edges``.
 
-        >>> Density.uniform(cells=3).integrals(0.0, 1.0)
-        array([0.5       , 0.25      , 0.16666667])
+        Examples:
+            >>> Density.uniform(cells=3).integrals(0.0, 1.0)
+            array([0.5       , 0.25      , 0.16666667])
         """
         return self._primitives(np.asarray(upper, dtype=np.float64)) - self._primitives(
             np.asarray(lower, dtype=np.float64)
@@ -141,8 +147,9 @@ class Density:
     def moment(self, order: int) -> float:
         """Return E[y^order] for order 0, 1 or 2, the point masses included.
 
-        >>> Density.uniform().moment(1)
-        0.0
+        Examples:
+            >>> Density.uniform().moment(1)
+            0.0
         """
         atoms = self.edges[0] * (-1.0) ** order + self.edges[1]
         return float(self.integrals(-1.0, 1.0)[order] + atoms)
@@ -152,8 +159,9 @@ class Density:
 
         The point masses do not count: their f^{1/3} has measure zero, and codewords sit on them.
 
-        >>> Density.censored_gaussian(1.8).shape_factor() < 1
-        True
+        Examples:
+            >>> Density.censored_gaussian(1.8).shape_factor() < 1
+            True
         """
         width = 2.0 / self.masses.size
         return float((width * np.cbrt(self.masses / width).sum()) ** 3 / 4)

@@ -1,7 +1,7 @@
 """Exact arithmetic for privacy: bounds on exp and log that never err on the wrong side.
 
 A channel is ε-LDP when every column of its weight matrix satisfies max/min ≤ e^ε, where ε is the exact value of a
-double. Both sides are compared as rationals: :func:`exp_lower` is a rational just below e^ε and :func:`log_upper` a
+double. Both sides are compared as rationals: `exp_lower` is a rational just below e^ε and `log_upper` a
 double just above the logarithm of a rational. Python's ``decimal`` rounds ``exp`` and ``ln`` correctly, so that one
 unit in the last place settles the direction.
 """
@@ -27,12 +27,13 @@ _HALF_BITS = WORD_BITS // 2
 def check_epsilon(epsilon: float) -> float:
     """Return ``epsilon`` as a float, or say why it cannot be a privacy budget.
 
-    >>> check_epsilon(3)
-    3.0
-    >>> check_epsilon(-1.0)
-    Traceback (most recent call last):
-    ...
-    ValueError: epsilon = -1.0 is not in [1e-06, 32.0]
+    Examples:
+        >>> check_epsilon(3)
+        3.0
+        >>> check_epsilon(-1.0)
+        Traceback (most recent call last):
+        ...
+        ValueError: epsilon = -1.0 is not in [1e-06, 32.0]
     """
     value = float(epsilon)
     if not EPSILON_MIN <= value <= EPSILON_MAX:
@@ -43,11 +44,12 @@ def check_epsilon(epsilon: float) -> float:
 def exp_lower(epsilon: float) -> Fraction:
     """Return a rational lower bound of e^ε, within a relative 1e-58 of it, for the exact value of the double ε.
 
-    >>> bound = exp_lower(1.0)
-    >>> bound < Fraction("2.718281828459045235360287471352662497757247093699959574966968")
-    True
-    >>> float(bound) == math.e
-    True
+    Examples:
+        >>> bound = exp_lower(1.0)
+        >>> bound < Fraction("2.718281828459045235360287471352662497757247093699959574966968")
+        True
+        >>> float(bound) == math.e
+        True
     """
     context = Context(prec=_DIGITS)
     # exp is within half a unit of the last place, so one whole unit down is strictly below.
@@ -57,10 +59,11 @@ def exp_lower(epsilon: float) -> Fraction:
 def log_upper(ratio: Fraction) -> float:
     """Return log(ratio), ratio ≥ 1, rounded up to a double.
 
-    >>> log_upper(Fraction(1))
-    0.0
-    >>> exp_lower(math.nextafter(log_upper(Fraction(20)), 0)) < 20 < exp_lower(log_upper(Fraction(20)))
-    True
+    Examples:
+        >>> log_upper(Fraction(1))
+        0.0
+        >>> exp_lower(math.nextafter(log_upper(Fraction(20)), 0)) < 20 < exp_lower(log_upper(Fraction(20)))
+        True
     """
     if ratio < 1:
         raise ValueError(f"ratio = {ratio} is not at least 1")
@@ -78,8 +81,9 @@ def rows_sum_to_total(weights: NDArray[np.int64]) -> NDArray[np.bool_]:
 
     The halves of each weight are added apart: a plain int64 sum of tampered weights could wrap around to 2^62.
 
-    >>> rows_sum_to_total(np.array([[TOTAL - 1, 1], [TOTAL, TOTAL], [5, 5]]))
-    array([ True, False, False])
+    Examples:
+        >>> rows_sum_to_total(np.array([[TOTAL - 1, 1], [TOTAL, TOTAL], [5, 5]]))
+        array([ True, False, False])
     """
     low = (weights & ((1 << _HALF_BITS) - 1)).sum(axis=1)
     high = (weights >> _HALF_BITS).sum(axis=1) + (low >> _HALF_BITS)
@@ -90,8 +94,9 @@ def rows_sum_to_total(weights: NDArray[np.int64]) -> NDArray[np.bool_]:
 def largest_ratio(tops: NDArray[np.int64], bottoms: NDArray[np.int64]) -> Fraction:
     """Return the largest tops/bottoms over the columns, exactly; all bottoms are positive.
 
-    >>> largest_ratio(np.array([3, 10, 7]), np.array([2, 5, 4]))
-    Fraction(2, 1)
+    Examples:
+        >>> largest_ratio(np.array([3, 10, 7]), np.array([2, 5, 4]))
+        Fraction(2, 1)
     """
     best_top, best_bottom = 0, 1
     for top, bottom in zip(tops.tolist(), bottoms.tolist(), strict=True):

@@ -1,8 +1,8 @@
 """Tight frames: N vectors of R^d that spread any vector over N coordinates of about the same size.
 
-A frame is an N×d matrix U with UᵀU = (N/d)·I, so that x = (d/N)·Uᵀy for y = U x. :class:`HadamardFrame` is the fast
-default, :class:`FourierFrame` takes any N, and :class:`OrthogonalFrame` is the Haar frame of the theory. All three are
-functions of a public seed through :mod:`sstq.streams`.
+A frame is an N×d matrix U with UᵀU = (N/d)·I, so that x = (d/N)·Uᵀy for y = U x. `HadamardFrame` is the fast
+default, `FourierFrame` takes any N, and `OrthogonalFrame` is the Haar frame of the theory. All three are
+functions of a public seed through `sstq.streams`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _DENSE_LIMIT = 1 << 26
 def default_frame_size(dim: int) -> int:
     """N = 2^⌈log₂ 2.5d⌉, the frame size of the paper's experiments.
 
-    >>> default_frame_size(25_450), default_frame_size(98_666)
-    (65536, 262144)
+    Examples:
+        >>> default_frame_size(25_450), default_frame_size(98_666)
+        (65536, 262144)
     """
     return 1 << (-(-5 * dim // 2) - 1).bit_length()
 
@@ -90,10 +91,11 @@ class HadamardFrame(Frame):
     transform are applied again, which flattens spikes too; the frame is still exactly tight, but its rows are of equal
     norm only on average.
 
-    >>> frame = HadamardFrame(dim=3, size=8, seed=1)
-    >>> x = np.array([[3.0, 4.0, 0.0]])
-    >>> np.allclose(frame.synthesize(frame.analyze(x)), x)
-    True
+    Examples:
+        >>> frame = HadamardFrame(dim=3, size=8, seed=1)
+        >>> x = np.array([[3.0, 4.0, 0.0]])
+        >>> np.allclose(frame.synthesize(frame.analyze(x)), x)
+        True
     """
 
     name: ClassVar[str] = "hadamard"
@@ -183,10 +185,11 @@ class FourierFrame(Frame):
     constant and the alternating column when N = d is even. Since cos² + sin² = 1 the frame is exactly tight and exactly
     equal-norm.
 
-    >>> frame = FourierFrame(dim=3, size=7, seed=1)
-    >>> x = np.array([[3.0, 4.0, 0.0]])
-    >>> np.allclose(frame.synthesize(frame.analyze(x)), x)
-    True
+    Examples:
+        >>> frame = FourierFrame(dim=3, size=7, seed=1)
+        >>> x = np.array([[3.0, 4.0, 0.0]])
+        >>> np.allclose(frame.synthesize(frame.analyze(x)), x)
+        True
     """
 
     name: ClassVar[str] = "fourier"
@@ -260,10 +263,11 @@ class OrthogonalFrame(Frame):
     Gaussians come from the public stream by the Box–Muller formula; the QR decomposition may differ in the last digits
     between machines, which moves an estimate by as little.
 
-    >>> frame = OrthogonalFrame(dim=3, size=8, seed=1)
-    >>> x = np.array([[3.0, 4.0, 0.0]])
-    >>> np.allclose(frame.synthesize(frame.analyze(x)), x)
-    True
+    Examples:
+        >>> frame = OrthogonalFrame(dim=3, size=8, seed=1)
+        >>> x = np.array([[3.0, 4.0, 0.0]])
+        >>> np.allclose(frame.synthesize(frame.analyze(x)), x)
+        True
     """
 
     name: ClassVar[str] = "orthogonal"
@@ -318,8 +322,9 @@ _FRAMES: dict[str, type[Frame]] = {frame.name: frame for frame in (HadamardFrame
 def make_frame(name: str, dim: int, size: int, seed: int) -> Frame:
     """The frame of that name.
 
-    >>> make_frame("fourier", dim=5, size=9, seed=0).redundancy
-    1.8
+    Examples:
+        >>> make_frame("fourier", dim=5, size=9, seed=0).redundancy
+        1.8
     """
     if name not in _FRAMES:
         raise ValueError(f"frame must be one of {', '.join(map(repr, _FRAMES))}, got {name!r}")

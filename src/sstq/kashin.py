@@ -56,8 +56,9 @@ Floats32 = NDArray[np.float32]
 def default_level(dim: int, size: int) -> float:
     """The default Kashin level K for N = `size` frame vectors in R^`dim`: β(ρ)·√ρ from a measured table.
 
-    >>> round(default_level(25_450, 65_536) / (65_536 / 25_450) ** 0.5, 3)
-    1.8
+    Examples:
+        >>> round(default_level(25_450, 65_536) / (65_536 / 25_450) ** 0.5, 3)
+        1.8
     """
     redundancy = size / dim
     beta = float(np.interp(redundancy, list(_LEVELS), list(_LEVELS.values())))
@@ -68,8 +69,9 @@ def default_level(dim: int, size: int) -> float:
 def default_steps(dim: int, size: int) -> int:
     """The default number of steps of the certified recipe at the default level.
 
-    >>> default_steps(25_450, 65_536), default_steps(100, 256)
-    (32, 96)
+    Examples:
+        >>> default_steps(25_450, 65_536), default_steps(100, 256)
+        (32, 96)
     """
     large = size >= _LARGE_SIZE and size / dim >= _LARGE_REDUNDANCY
     return _STEPS_LARGE if large else _STEPS
@@ -112,8 +114,9 @@ class Kashin:
 def make_kashin(name: str, frame: Frame, level: float | None = None, steps: int | None = None) -> Kashin:
     """The recipe of that name, with the defaults for the frame.
 
-    >>> make_kashin("paper", HadamardFrame(100, 256))
-    Kashin(name='paper', level=2.0, steps=30)
+    Examples:
+        >>> make_kashin("paper", HadamardFrame(100, 256))
+        Kashin(name='paper', level=2.0, steps=30)
     """
     if name == "paper":
         return Kashin(name, level or PAPER_LEVEL, steps or PAPER_ROUNDS)
@@ -131,11 +134,12 @@ def represent(frame: Frame, recipe: Kashin, x: Floats32) -> tuple[Floats32, NDAr
     Returns:
         The coefficients in units of B, (n, N) in [-1, 1], and the residuals ‖x − (d/N)Uᵀy‖, (n,).
 
-    >>> frame = HadamardFrame(dim=16, size=64, seed=3)
-    >>> x = np.eye(1, 16, dtype=np.float32)
-    >>> values, residuals = represent(frame, make_kashin("certified", frame), x)
-    >>> bool(np.abs(values).max() <= 1), bool(residuals[0] < 1e-5)
-    (True, True)
+    Examples:
+        >>> frame = HadamardFrame(dim=16, size=64, seed=3)
+        >>> x = np.eye(1, 16, dtype=np.float32)
+        >>> values, residuals = represent(frame, make_kashin("certified", frame), x)
+        >>> bool(np.abs(values).max() <= 1), bool(residuals[0] < 1e-5)
+        (True, True)
     """
     schedule = recipe.schedule(frame)
     if isinstance(frame, HadamardFrame) and frame.rounds == 1:
@@ -151,7 +155,7 @@ def pick(frame: Frame, recipe: Kashin, x: Floats32, picks: NDArray[np.int64]) ->
     Args:
         frame: the tight frame.
         recipe: how to solve.
-        x: as in :func:`represent`.
+        x: as in `represent`.
         picks: (n, k), the coordinates wanted of each row.
 
     Returns:

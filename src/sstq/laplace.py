@@ -23,9 +23,10 @@ def laplace_probabilities(values: NDArray[np.float64], rate: float) -> NDArray[n
         values: strictly increasing codewords from -1 to 1.
         rate: the decay r > 0 of the kernel, in units 1/B.
 
-    >>> laplace_probabilities(np.array([-1.0, 1.0]), rate=np.log(3)).round(4)
-    array([[0.75, 0.25],
-           [0.25, 0.75]])
+    Examples:
+        >>> laplace_probabilities(np.array([-1.0, 1.0]), rate=np.log(3)).round(4)
+        array([[0.75, 0.25],
+               [0.25, 0.75]])
 
     """
     starts, stops = cell_bounds(values)
@@ -43,8 +44,9 @@ def laplace_probabilities(values: NDArray[np.float64], rate: float) -> NDArray[n
 def cell_bounds(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return where the Voronoi cell of each codeword starts and stops.
 
-    >>> cell_bounds(np.array([-1.0, 0.0, 1.0]))
-    (array([-1. , -0.5,  0.5]), array([-0.5,  0.5,  1. ]))
+    Examples:
+        >>> cell_bounds(np.array([-1.0, 0.0, 1.0]))
+        (array([-1. , -0.5,  0.5]), array([-0.5,  0.5,  1. ]))
     """
     middles = values[:-1] + np.diff(values) / 2
     return np.append(-1.0, middles), np.append(middles, 1.0)
@@ -65,9 +67,10 @@ def resolve_rate(values: NDArray[np.float64], epsilon: float, rate: Rate) -> flo
         rate: "paper" spends only about half of the budget (FINDINGS 2); "calibrated" spends all of it,
             r = 2ε/(3 + max(c_{M−1}, −c_2)), which is ε(M − 1)/(2M − 3) on a uniform codebook.
 
-    >>> grid = np.linspace(-1, 1, 4)
-    >>> resolve_rate(grid, 3.0, "paper"), round(resolve_rate(grid, 3.0, "calibrated"), 12)
-    (0.75, 1.8)
+    Examples:
+        >>> grid = np.linspace(-1, 1, 4)
+        >>> resolve_rate(grid, 3.0, "paper"), round(resolve_rate(grid, 3.0, "calibrated"), 12)
+        (0.75, 1.8)
 
     """
     if rate not in get_args(Rate):

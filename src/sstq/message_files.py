@@ -16,7 +16,7 @@ offset  bytes  what
 ======  =====  ==============================================================================
 
 Then blocks, all full but the last: the client identifiers if included (8 bytes each), the packed messages
-(:mod:`sstq.messages`), and the CRC-32 of the block's number (8 bytes) followed by the block's data. The size of the
+(`sstq.messages`), and the CRC-32 of the block's number (8 bytes) followed by the block's data. The size of the
 file follows from its header, so that nothing can be missing or added at the end.
 """
 
@@ -101,7 +101,7 @@ def read_messages(path: str | os.PathLike[str], mechanism: MessageReader) -> Ite
 
     Raises ValueError, saying what is wrong and where, for a file that is truncated, too long, damaged, of another
     version or of another mechanism. Batches before the damage have been handed out by then: to add all of a file or
-    nothing, use :meth:`sstq.aggregation.Aggregator.update_from_file`.
+    nothing, use `sstq.aggregation.Aggregator.update_from_file`.
     """
     info = describe_messages(path)
     name = os.fspath(path)

@@ -139,10 +139,11 @@ class Messages:
     def column(self, name: str) -> Unsigned:
         """The values of one field.
 
-        >>> import sstq
-        >>> mechanism = sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
-        >>> mechanism.encode(np.ones((5, 3)), rng=1).column("code").shape
-        (5,)
+        Examples:
+            >>> import sstq
+            >>> mechanism = sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
+            >>> mechanism.encode(np.ones((5, 3)), rng=1).column("code").shape
+            (5,)
         """
         for field, column in zip(self.layout.fields, self.columns, strict=True):
             if field.name == name:

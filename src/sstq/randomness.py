@@ -62,8 +62,9 @@ class SeededBits:
 def bit_source(rng: RngLike) -> BitSource:
     """The source that an `rng` argument stands for: None, an integer seed or a NumPy Generator.
 
-    >>> bit_source(None).simulated, bit_source(3).simulated
-    (False, True)
+    Examples:
+        >>> bit_source(None).simulated, bit_source(3).simulated
+        (False, True)
     """
     if rng is None:
         return SecureBits()

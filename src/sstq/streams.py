@@ -15,7 +15,7 @@ The definition, in full:
 * A choice of d out of N places is the d smallest of the first N words (ties: the smaller place), in ascending order.
 * A uniform index below N is ⌊word · N / 2^64⌋.
 
-None of this is secret. What protects a client is drawn in :mod:`sstq.randomness`.
+None of this is secret. What protects a client is drawn in `sstq.randomness`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ def _key(seed: int, purpose: str) -> tuple[int, int]:
 def words(seed: int, purpose: str, count: int) -> NDArray[np.uint64]:
     """The first `count` words of a stream.
 
-    >>> hex(words(0, "test", 2)[1])
-    '0x1db6e06f469845d5'
+    Examples:
+        >>> hex(words(0, "test", 2)[1])
+        '0x1db6e06f469845d5'
     """
     key = np.array(_key(seed, purpose), dtype=np.uint64)
     raw: NDArray[np.uint64] = np.random.Philox(key=key, counter=0).random_raw(count)
@@ -78,8 +79,9 @@ def _philox_block(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[
 def words_of(seed: int, purpose: str, identifiers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The word of each identifier: random access, in any order, without walking a stream.
 
-    >>> hex(words_of(0, "test", np.array([1, 1 << 63], dtype=np.uint64))[1])
-    '0x91392bcbd09ae927'
+    Examples:
+        >>> hex(words_of(0, "test", np.array([1, 1 << 63], dtype=np.uint64))[1])
+        '0x91392bcbd09ae927'
     """
     counter = np.zeros((len(identifiers), 4), dtype=np.uint64)
     counter[:, 0] = identifiers
@@ -103,8 +105,9 @@ def indices_of(seed: int, purpose: str, identifiers: NDArray[np.uint64], limit: 
 def signs(seed: int, purpose: str, count: int) -> NDArray[np.float32]:
     """`count` public signs ±1.
 
-    >>> signs(7, "signs", 6)
-    array([ 1., -1., -1., -1., -1.,  1.], dtype=float32)
+    Examples:
+        >>> signs(7, "signs", 6)
+        array([ 1., -1., -1., -1., -1.,  1.], dtype=float32)
     """
     raw = words(seed, purpose, -(-count // 64)).astype("<u8")
     bits = np.unpackbits(raw.view(np.uint8), count=count, bitorder="little")
@@ -114,8 +117,9 @@ def signs(seed: int, purpose: str, count: int) -> NDArray[np.float32]:
 def choose(seed: int, purpose: str, chosen: int, places: int) -> NDArray[np.int64]:
     """`chosen` of `places` places, ascending: those with the smallest words, ties to the smaller place.
 
-    >>> choose(7, "columns", 3, 8)
-    array([0, 1, 4])
+    Examples:
+        >>> choose(7, "columns", 3, 8)
+        array([0, 1, 4])
     """
     if not 0 <= chosen <= places:
         raise ValueError(f"chosen must be in [0, {places}], got {chosen}")
@@ -131,8 +135,9 @@ def choose(seed: int, purpose: str, chosen: int, places: int) -> NDArray[np.int6
 def mix_seed(base_seed: int, round_number: int) -> int:
     """The frame seed of one round, derived from a base seed: the word of the round number.
 
-    >>> mix_seed(7, 0) != mix_seed(7, 1) != mix_seed(8, 1)
-    True
+    Examples:
+        >>> mix_seed(7, 0) != mix_seed(7, 1) != mix_seed(8, 1)
+        True
     """
     if not 0 <= round_number < _WORD:
         raise ValueError(f"round_number must be in [0, 2^64), got {round_number}")

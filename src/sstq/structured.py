@@ -14,9 +14,10 @@ def structured_vectors(dim: int, rng: np.random.Generator) -> dict[str, NDArray[
     Gaussian and heavy-tailed ones are random; spikes, constants, alternating signs, a block, sparse vectors and rows of
     the Walsh–Hadamard matrix are the structured inputs that a fast transform may leave unmixed.
 
-    >>> vectors = structured_vectors(10, np.random.default_rng(0))
-    >>> vectors["spike"].shape
-    (3, 10)
+    Examples:
+        >>> vectors = structured_vectors(10, np.random.default_rng(0))
+        >>> vectors["spike"].shape
+        (3, 10)
     """
     positions = np.arange(dim)
     spikes = np.zeros((3, dim))

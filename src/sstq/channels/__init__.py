@@ -5,13 +5,14 @@ draw of 62 uniform bits against the cumulative weights picks the code. Every col
 max/min ≤ e^ε in rational arithmetic, or zero in all rows and never sent. Both are checked, exactly, whenever a channel
 is built, also from JSON; there is no other way to obtain one.
 
->>> import numpy as np
->>> channel = flat_channel(bits=2, epsilon=3.0)
->>> channel.privacy_loss() <= 3.0
-True
->>> tokens = np.array([0, 1, 2, 3])
->>> channel.sample(tokens, np.array([0, 2**60, 2**61, 2**62 - 1], dtype=np.uint64))
-array([0, 1, 2, 2])
+Examples:
+    >>> import numpy as np
+    >>> channel = flat_channel(bits=2, epsilon=3.0)
+    >>> channel.privacy_loss() <= 3.0
+    True
+    >>> tokens = np.array([0, 1, 2, 3])
+    >>> channel.sample(tokens, np.array([0, 2**60, 2**61, 2**62 - 1], dtype=np.uint64))
+    array([0, 1, 2, 2])
 """
 
 from sstq.channels.base import Channel

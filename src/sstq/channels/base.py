@@ -54,7 +54,7 @@ class Channel(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return the integers themselves, for JSON; :func:`channel_from_dict` is the inverse."""
+        """Return the integers themselves, for JSON; `channel_from_dict` is the inverse."""
 
     @abstractmethod
     def ratio(self) -> Fraction:

@@ -19,9 +19,10 @@ _RANK_TOLERANCE = 1e-12
 def identity_decoder(codebook: Codebook) -> NDArray[np.float64]:
     """Return the codewords themselves: the paper's decoding of the metric-aware channel, biased towards 0.
 
-    >>> from sstq.codebooks import uniform_codebook
-    >>> identity_decoder(uniform_codebook(1))
-    array([-1.,  1.])
+    Examples:
+        >>> from sstq.codebooks import uniform_codebook
+        >>> identity_decoder(uniform_codebook(1))
+        array([-1.,  1.])
     """
     return codebook.values
 
@@ -39,10 +40,11 @@ def unbiased_decoder(channel: Channel, codebook: Codebook) -> NDArray[np.float64
     Raises:
         ValueError: when no solution is unbiased within 1e-9.
 
-    >>> from sstq.channels import flat_channel
-    >>> from sstq.codebooks import uniform_codebook
-    >>> unbiased_decoder(flat_channel(1, 3.0), uniform_codebook(1)).round(4)
-    array([-1.1048,  1.1048])
+    Examples:
+        >>> from sstq.channels import flat_channel
+        >>> from sstq.codebooks import uniform_codebook
+        >>> unbiased_decoder(flat_channel(1, 3.0), uniform_codebook(1)).round(4)
+        array([-1.1048,  1.1048])
 
     """
     if channel.inputs != codebook.size:

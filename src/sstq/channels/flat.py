@@ -23,10 +23,11 @@ class FlatChannel(Channel):
         own: integer weight a of the token itself.
         other: integer weight b of each other token; a + (M − 1)·b = 2^62 and a/b ≤ e^ε.
 
-    >>> FlatChannel(epsilon=1.0, size=2, own=3 * 2**60, other=2**60)
-    Traceback (most recent call last):
-    ...
-    ValueError: the channel is not 1.0-LDP: its largest ratio of weights is 3, above e^epsilon
+    Examples:
+        >>> FlatChannel(epsilon=1.0, size=2, own=3 * 2**60, other=2**60)
+        Traceback (most recent call last):
+        ...
+        ValueError: the channel is not 1.0-LDP: its largest ratio of weights is 3, above e^epsilon
 
     """
 
@@ -85,9 +86,10 @@ class FlatChannel(Channel):
     def moments(self, values: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return E[w|token] and E[w²|token] of decoding values w, in closed form from the two integers.
 
-        >>> first, second = flat_channel(1, 3.0).moments([-1.0, 1.0])
-        >>> first.round(4), second
-        (array([-0.9051,  0.9051]), array([1., 1.]))
+        Examples:
+            >>> first, second = flat_channel(1, 3.0).moments([-1.0, 1.0])
+            >>> first.round(4), second
+            (array([-0.9051,  0.9051]), array([1., 1.]))
         """
         w = self._check_values(values)
         gain, floor = (self.own - self.other) / TOTAL, self.other / TOTAL
@@ -108,9 +110,10 @@ def flat_channel(bits: int, epsilon: float) -> FlatChannel:
     With E just below e^ε, b = ⌈2^62/(E + M − 1)⌉ and a = 2^62 − (M − 1)·b ≤ E·b: sound by construction, and the budget
     lost to rounding is about (e^ε + M)/2^62.
 
-    >>> channel = flat_channel(4, 3.0)
-    >>> 3.0 - 1e-10 < channel.privacy_loss() <= 3.0
-    True
+    Examples:
+        >>> channel = flat_channel(4, 3.0)
+        >>> 3.0 - 1e-10 < channel.privacy_loss() <= 3.0
+        True
     """
     size = 1 << check_bits(bits)
     other = math.ceil(TOTAL / (exp_lower(check_epsilon(epsilon)) + size - 1))

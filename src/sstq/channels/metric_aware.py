@@ -26,11 +26,12 @@ def metric_aware_channel(codebook: Codebook, epsilon: float, rate: Rate = "calib
         epsilon: the privacy budget.
         rate: "calibrated" spends all of the budget, "paper" (r = ε/4) about half of it (FINDINGS 2).
 
-    >>> from sstq.codebooks import uniform_codebook
-    >>> round(metric_aware_channel(uniform_codebook(4), 3.0, rate="paper").privacy_loss(), 2)
-    1.45
-    >>> 3.0 - 1e-9 < metric_aware_channel(uniform_codebook(4), 3.0).privacy_loss() <= 3.0
-    True
+    Examples:
+        >>> from sstq.codebooks import uniform_codebook
+        >>> round(metric_aware_channel(uniform_codebook(4), 3.0, rate="paper").privacy_loss(), 2)
+        1.45
+        >>> 3.0 - 1e-9 < metric_aware_channel(uniform_codebook(4), 3.0).privacy_loss() <= 3.0
+        True
 
     """
     limit = exp_lower(check_epsilon(epsilon))

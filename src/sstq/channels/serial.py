@@ -11,14 +11,15 @@ from sstq.channels.table import TableChannel
 def channel_from_dict(fields: Mapping[str, Any]) -> Channel:
     """Return the channel that ``to_dict`` described, every integer checked again.
 
-    >>> from sstq.channels import flat_channel
-    >>> channel = flat_channel(4, 3.0)
-    >>> channel_from_dict(channel.to_dict()) == channel
-    True
-    >>> channel_from_dict({"name": "flat", "epsilon": 3.0})
-    Traceback (most recent call last):
-    ...
-    ValueError: a flat channel has the fields name, epsilon, size, own, other; not name, epsilon
+    Examples:
+        >>> from sstq.channels import flat_channel
+        >>> channel = flat_channel(4, 3.0)
+        >>> channel_from_dict(channel.to_dict()) == channel
+        True
+        >>> channel_from_dict({"name": "flat", "epsilon": 3.0})
+        Traceback (most recent call last):
+        ...
+        ValueError: a flat channel has the fields name, epsilon, size, own, other; not name, epsilon
     """
     name = fields.get("name")
     kind = "flat" if name == FlatChannel.name else "table"

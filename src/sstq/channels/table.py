@@ -22,13 +22,14 @@ class TableChannel(Channel):
         epsilon: the privacy budget.
         weights: the matrix, (inputs, outputs) non-negative int64 weights, each row summing to 2^62.
 
-    >>> half = 2**61
-    >>> TableChannel("table", 1.0, [[half, half], [half, half]]).privacy_loss()
-    0.0
-    >>> TableChannel("table", 1.0, [[half, half], [2 * half, 0]])
-    Traceback (most recent call last):
-    ...
-    ValueError: column 1 of matrix is zero in some rows and positive in others: seeing it would reveal the token
+    Examples:
+        >>> half = 2**61
+        >>> TableChannel("table", 1.0, [[half, half], [half, half]]).privacy_loss()
+        0.0
+        >>> TableChannel("table", 1.0, [[half, half], [2 * half, 0]])
+        Traceback (most recent call last):
+        ...
+        ValueError: column 1 of matrix is zero in some rows and positive in others: seeing it would reveal the token
 
     """
 

@@ -17,8 +17,9 @@ __all__ = ["complain", "note", "paragraphs", "progress", "show_facts", "show_tab
 def paragraphs(text: str) -> str:
     r"""Return a help text with one line a paragraph, for the terminal to break where it is wide.
 
-    >>> paragraphs("One\n    thing.\n\n    Another.")
-    'One thing.\n\nAnother.'
+    Examples:
+        >>> paragraphs("One\n    thing.\n\n    Another.")
+        'One thing.\n\nAnother.'
     """
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
 

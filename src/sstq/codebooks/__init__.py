@@ -1,8 +1,8 @@
 """Codebooks: the M = 2^b values a coordinate is rounded to, in units of the bound B, and the rounding.
 
-:func:`uniform_codebook` is the plain grid, :func:`optimized_codebook` the minimiser of the paper's surrogate loss for
-flat randomized response, :func:`panter_dite_codebook` the high-resolution optimum for a public density and
-:func:`loss_optimal_codebook` the optimum of the metric-aware channel for one.
+`uniform_codebook` is the plain grid, `optimized_codebook` the minimiser of the paper's surrogate loss for
+flat randomized response, `panter_dite_codebook` the high-resolution optimum for a public density and
+`loss_optimal_codebook` the optimum of the metric-aware channel for one.
 """
 
 from sstq.codebooks.base import BITS_MAX, BITS_MIN, Codebook, check_bits, uniform_codebook

@@ -11,10 +11,11 @@ BITS_MIN, BITS_MAX = 1, 12
 def check_bits(bits: int) -> int:
     """Return ``bits`` as an int, or say why it cannot be the size of a codebook.
 
-    >>> check_bits(13)
-    Traceback (most recent call last):
-    ...
-    ValueError: bits = 13 is not an integer in [1, 12]
+    Examples:
+        >>> check_bits(13)
+        Traceback (most recent call last):
+        ...
+        ValueError: bits = 13 is not an integer in [1, 12]
     """
     if isinstance(bits, bool) or not isinstance(bits, int | np.integer) or not BITS_MIN <= bits <= BITS_MAX:
         raise ValueError(f"bits = {bits!r} is not an integer in [{BITS_MIN}, {BITS_MAX}]")
@@ -29,12 +30,13 @@ class Codebook:
         name: where they come from.
         values: M = 2^b numbers in increasing order, the first -1 and the last 1; they may repeat.
 
-    >>> Codebook("mine", [-1.0, 0.0, 0.0, 1.0]).bits
-    2
-    >>> Codebook("mine", [-1.0, 0.5])
-    Traceback (most recent call last):
-    ...
-    ValueError: values[-1] = 0.5 is not 1: a codebook is anchored at -1 and 1
+    Examples:
+        >>> Codebook("mine", [-1.0, 0.0, 0.0, 1.0]).bits
+        2
+        >>> Codebook("mine", [-1.0, 0.5])
+        Traceback (most recent call last):
+        ...
+        ValueError: values[-1] = 0.5 is not 1: a codebook is anchored at -1 and 1
 
     """
 
@@ -78,8 +80,9 @@ class Codebook:
 def uniform_codebook(bits: int) -> Codebook:
     """Return the grid of M = 2^bits equidistant codewords.
 
-    >>> uniform_codebook(2).values
-    array([-1.        , -0.33333333,  0.33333333,  1.        ])
+    Examples:
+        >>> uniform_codebook(2).values
+        array([-1.        , -0.33333333,  0.33333333,  1.        ])
     """
     size = 1 << check_bits(bits)
     return Codebook("uniform", np.arange(1 - size, size, 2) / (size - 1))

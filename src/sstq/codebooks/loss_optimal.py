@@ -33,8 +33,9 @@ def metric_aware_loss(codebook: Codebook, density: Density, epsilon: float, rate
         epsilon: the privacy budget; any positive number, as this is not a channel.
         rate: of the Laplace kernel, "calibrated" or "paper".
 
-    >>> round(metric_aware_loss(uniform_codebook(4), Density.uniform(), 3.0), 4)
-    0.2974
+    Examples:
+        >>> round(metric_aware_loss(uniform_codebook(4), Density.uniform(), 3.0), 4)
+        0.2974
 
     """
     if not epsilon > 0:
@@ -56,8 +57,9 @@ def loss_optimal_codebook(bits: int, density: Density, epsilon: float, rate: Rat
         epsilon: the privacy budget of the channel.
         rate: of the Laplace kernel, "calibrated" or "paper".
 
-    >>> loss_optimal_codebook(2, Density.uniform(), 3.0).values.round(3)
-    array([-1.   , -0.292,  0.292,  1.   ])
+    Examples:
+        >>> loss_optimal_codebook(2, Density.uniform(), 3.0).values.round(3)
+        array([-1.   , -0.292,  0.292,  1.   ])
 
     """
     if check_bits(bits) > BITS_MAX_LOSS_OPTIMAL:

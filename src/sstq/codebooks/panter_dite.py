@@ -15,8 +15,9 @@ def panter_dite_codebook(bits: int, density: Density) -> Codebook:
         bits: b, with M = 2^b codewords.
         density: a public density of the coordinates in [-1, 1].
 
-    >>> panter_dite_codebook(2, Density.uniform()).values.round(4)
-    array([-1.    , -0.3333,  0.3333,  1.    ])
+    Examples:
+        >>> panter_dite_codebook(2, Density.uniform()).values.round(4)
+        array([-1.    , -0.3333,  0.3333,  1.    ])
 
     """
     size = 1 << check_bits(bits)

@@ -21,9 +21,10 @@ def interpolation(values: NDArray[np.float64], y: ArrayLike) -> tuple[NDArray[np
         (1 − weight)·values[k] + weight·values[k + 1] = y. On a repeated codeword, all of the weight is on one of the
         tokens that carry it.
 
-    >>> lower, weight = interpolation(np.array([-1.0, 0.0, 0.0, 1.0]), [-1.0, -0.25, 0.0, 0.5, 1.0])
-    >>> lower, weight
-    (array([0, 0, 2, 2, 2]), array([0.  , 0.75, 0.  , 0.5 , 1.  ]))
+    Examples:
+        >>> lower, weight = interpolation(np.array([-1.0, 0.0, 0.0, 1.0]), [-1.0, -0.25, 0.0, 0.5, 1.0])
+        >>> lower, weight
+        (array([0, 0, 2, 2, 2]), array([0.  , 0.75, 0.  , 0.5 , 1.  ]))
 
     """
     clamped = np.clip(np.asarray(y, dtype=np.float64), -1.0, 1.0)
@@ -46,8 +47,9 @@ def stochastic_round(values: NDArray[np.float64], y: ArrayLike, uniforms: ArrayL
     Returns:
         Token indices with E[values[token]] = y.
 
-    >>> stochastic_round(np.array([-1.0, 0.0, 0.0, 1.0]), [-0.25, -0.25, 1.0], [0.74, 0.76, 0.999])
-    array([1, 0, 3])
+    Examples:
+        >>> stochastic_round(np.array([-1.0, 0.0, 0.0, 1.0]), [-0.25, -0.25, 1.0], [0.74, 0.76, 0.999])
+        array([1, 0, 3])
 
     """
     lower, weight = interpolation(values, y)

@@ -15,9 +15,10 @@ _SMALLEST = 1e-150
 def surrogate_loss(codebook: Codebook, epsilon: float) -> float:
     """Return ℒ_SSTQ(Γ) = Σ_k (c_{k+1} − c_k)³/12 + Σ_i c_i²/(e^ε − 1), with B = 1 (paper, Definition 4.1).
 
-    >>> from sstq.codebooks import uniform_codebook
-    >>> round(surrogate_loss(uniform_codebook(1), np.log(3.0)), 6)
-    1.666667
+    Examples:
+        >>> from sstq.codebooks import uniform_codebook
+        >>> round(surrogate_loss(uniform_codebook(1), np.log(3.0)), 6)
+        1.666667
     """
     gaps = np.diff(codebook.values)
     return float((gaps**3).sum() / 12 + (codebook.values**2).sum() / math.expm1(check_epsilon(epsilon)))
@@ -38,8 +39,9 @@ def optimized_codebook(bits: int, epsilon: float) -> Codebook:
         bits: b, with M = 2^b codewords.
         epsilon: the budget of the flat channel the codebook is for.
 
-    >>> optimized_codebook(2, 3.0).values.round(4)
-    array([-1.   , -0.301,  0.301,  1.   ])
+    Examples:
+        >>> optimized_codebook(2, 3.0).values.round(4)
+        array([-1.   , -0.301,  0.301,  1.   ])
 
     """
     half = 1 << (check_bits(bits) - 1)

@@ -38,7 +38,7 @@ def hadamard_transform(x: NDArray[Any]) -> None:
     Args:
         x: float32 or float64, C-contiguous and writable, of shape (N,) or (n, N) with N a power of two.
 
-    Example:
+    Examples:
         >>> x = np.array([1.0, 2.0, 3.0, 4.0])
         >>> hadamard_transform(x)
         >>> x
@@ -90,7 +90,7 @@ def kashin_pick(
         t at the picks, float32 (n, k), and the residuals ‖x − signs·gather(H t)/N‖₂, float64 (n,), computed afresh
         from t. Memory beyond the result: two vectors of length N for each thread.
 
-    Example:
+    Examples:
         >>> x, columns, signs = np.ones((1, 1), np.float32), np.array([0]), np.ones(1, np.float32)
         >>> schedule = np.array([[1.0, np.inf, np.inf]], np.float32)
         >>> kashin_pick(x, columns, signs, 4, schedule, np.array([[0, 3]]))
@@ -179,7 +179,7 @@ def pack_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.uint8]:
     Returns:
         uint8, ⌈n·width / 8⌉ bytes.
 
-    Example:
+    Examples:
         >>> pack_bits(np.array([1, 2, 3], np.uint64), 4)
         array([33,  3], dtype=uint8)
 
@@ -200,7 +200,7 @@ def pack_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.uint8]:
 def unpack_bits(data: NDArray[np.uint8], count: int, width: int) -> NDArray[np.uint64]:
     """Undo `pack_bits`: read `count` values of `width` bits. Unused bits of the last byte are ignored.
 
-    Example:
+    Examples:
         >>> unpack_bits(np.array([33, 3], np.uint8), 3, 4)
         array([1, 2, 3], dtype=uint64)
 
@@ -240,7 +240,7 @@ def sample_table(
     Returns:
         int64 (n,), codes in [0, M_out).
 
-    Example:
+    Examples:
         >>> half = np.array([[2**61, 2**62]], np.uint64)
         >>> sample_table(np.array([0, 0]), np.array([5, 2**61], np.uint64), half)
         array([0, 1])
@@ -277,7 +277,7 @@ def accumulate(
         code: (n,), rows of the table, of any integer type.
         table: int64 (M, 3).
 
-    Example:
+    Examples:
         >>> state = np.zeros((2, 4), np.int64)
         >>> accumulate(state, np.array([1, 1]), np.array([0, 1]), np.array([[1, 10, 100], [2, 20, 200]]))
         >>> state

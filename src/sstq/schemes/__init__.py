@@ -20,8 +20,9 @@ _REGISTRY: dict[str, type[SSTQ]] = {SSTQ.name: SSTQ}
 def mechanisms() -> list[str]:
     """The names of all mechanisms.
 
-    >>> "sstq" in mechanisms()
-    True
+    Examples:
+        >>> "sstq" in mechanisms()
+        True
     """
     return list(_REGISTRY)
 
@@ -29,8 +30,9 @@ def mechanisms() -> list[str]:
 def mechanism(name: str, **arguments: Any) -> Mechanism:
     """The mechanism of that name; an argument that means nothing to it is a ValueError.
 
-    >>> mechanism("sstq", dim=100, epsilon=1.0).message_bits
-    12
+    Examples:
+        >>> mechanism("sstq", dim=100, epsilon=1.0).message_bits
+        12
     """
     chosen = _lookup(name)
     known = inspect.signature(chosen).parameters
@@ -43,9 +45,10 @@ def mechanism(name: str, **arguments: Any) -> Mechanism:
 def from_json(text: str) -> Mechanism:
     """The mechanism whose `to_json` this is, integer by integer; ValueError for anything else.
 
-    >>> original = mechanism("sstq", dim=100, epsilon=1.0)
-    >>> from_json(original.to_json()).digest() == original.digest()
-    True
+    Examples:
+        >>> original = mechanism("sstq", dim=100, epsilon=1.0)
+        >>> from_json(original.to_json()).digest() == original.digest()
+        True
     """
     try:
         data = json.loads(text)

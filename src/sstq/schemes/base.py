@@ -101,7 +101,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def decode(self, messages: Messages) -> NDArray[np.float64]:
-        """The estimate of each message alone, (n, d): for diagnosis; a mean comes from :meth:`aggregator`."""
+        """The estimate of each message alone, (n, d): for diagnosis; a mean comes from `aggregator`."""
 
     @abstractmethod
     def messages_from_columns(
@@ -134,7 +134,7 @@ class Mechanism(ABC):
         """Everything public, integers and decoding values included, as JSON values."""
 
     def to_json(self) -> str:
-        """The mechanism as JSON text, from which :func:`sstq.from_json` makes the same mechanism anywhere."""
+        """The mechanism as JSON text, from which `sstq.from_json` makes the same mechanism anywhere."""
         header = {"format": JSON_FORMAT, "version": JSON_VERSION, "mechanism": self.name}
         return json.dumps(header | self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
 

@@ -50,7 +50,7 @@ class SSTQ(Mechanism):
             biased (the paper's, and the default, for metric-aware).
         rate: of the metric-aware channel: "calibrated" to spend the whole ε (default), or the "paper" value, which
             spends about half of it.
-        kashin: "certified" (default) or "paper", the paper's recipe, which is biased (see :mod:`sstq.kashin`).
+        kashin: "certified" (default) or "paper", the paper's recipe, which is biased (see `sstq.kashin`).
         level: the Kashin level K; the default is feasible for (dim, frame_size).
         steps: the number of steps of the representation, the same for every input.
         index: "private" coin (default), or "assigned" by a public coin: then a message is b bits, and both sides name
@@ -61,7 +61,7 @@ class SSTQ(Mechanism):
         density: the public density of the coordinates for the last two codebooks; the default is that of a typical
             certified representation.
 
-    Example:
+    Examples:
         >>> mechanism = SSTQ(dim=25_450, epsilon=3.0, bits=4, clip=0.1)
         >>> mechanism.message_bits
         20
@@ -179,9 +179,10 @@ class SSTQ(Mechanism):
     def with_frame_seed(self, frame_seed: int) -> SSTQ:
         """The same mechanism with another frame, for the next round; the channel is not solved again.
 
-        >>> mechanism = SSTQ(dim=10, epsilon=1.0)
-        >>> mechanism.with_frame_seed(5) == SSTQ(dim=10, epsilon=1.0, frame_seed=5)
-        True
+        Examples:
+            >>> mechanism = SSTQ(dim=10, epsilon=1.0)
+            >>> mechanism.with_frame_seed(5) == SSTQ(dim=10, epsilon=1.0, frame_seed=5)
+            True
         """
         seed = check_number("frame_seed", frame_seed, 0, 2**64 - 1, integer=True)
         other = object.__new__(SSTQ)
@@ -201,7 +202,7 @@ class SSTQ(Mechanism):
             clients: with assigned indices, one distinct non-negative integer a row.
             report: counts what this client may want to know of its data; keep it local.
 
-        Example:
+        Examples:
             >>> mechanism = SSTQ(dim=3, epsilon=2.0, bits=2)
             >>> messages = mechanism.encode(np.array([0.1, -0.2, 0.3]))
             >>> len(messages), len(messages.to_bytes())
@@ -235,7 +236,7 @@ class SSTQ(Mechanism):
         return Messages(self.layout, sent, self.digest(), clients=identifiers, simulated=source.simulated)
 
     def decode(self, messages: Messages) -> NDArray[np.float64]:
-        """The estimate d·w·u_j of each message alone, (n, d): for diagnosis; a mean comes from :meth:`aggregator`."""
+        """The estimate d·w·u_j of each message alone, (n, d): for diagnosis; a mean comes from `aggregator`."""
         if messages.digest != self.digest():
             raise ValueError("the messages are of another mechanism")
         index, code = self.indices_and_codes(messages)
@@ -246,11 +247,12 @@ class SSTQ(Mechanism):
     def messages_from_bytes(self, raw: bytes, count: int, *, clients: ArrayLike | None = None) -> Messages:
         """The messages that `to_bytes` packed; ValueError for anything else.
 
-        >>> mechanism = SSTQ(dim=3, epsilon=2.0, bits=2)
-        >>> messages = mechanism.encode(np.ones((4, 3)))
-        >>> again = mechanism.messages_from_bytes(messages.to_bytes(), 4)
-        >>> bool(np.all(again.column("index") == messages.column("index")))
-        True
+        Examples:
+            >>> mechanism = SSTQ(dim=3, epsilon=2.0, bits=2)
+            >>> messages = mechanism.encode(np.ones((4, 3)))
+            >>> again = mechanism.messages_from_bytes(messages.to_bytes(), 4)
+            >>> bool(np.all(again.column("index") == messages.column("index")))
+            True
         """
         count = check_number("count", count, 0, 2**62, integer=True)
         return self.messages_from_columns(self.layout.unpack(raw, count), self._client_ids(clients, count), False)
@@ -311,7 +313,7 @@ class SSTQ(Mechanism):
             `variance` that of the mean, already divided by the number of clients. With assigned indices both are
             averages over the public coin.
 
-        Example:
+        Examples:
             >>> mechanism = SSTQ(dim=4, epsilon=3.0, bits=2)
             >>> error = mechanism.expected_mse(np.full(4, 0.5), clients=100)
             >>> error.bias2 < 1e-9 < error.variance
@@ -363,7 +365,7 @@ class SSTQ(Mechanism):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> SSTQ:
-        """The mechanism whose :meth:`to_dict` this is; its integers are checked again, not solved again."""
+        """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
         dim = check_number("dim", data["dim"], 1, 2**30, integer=True)
         size = check_number("frame_size", data["frame"]["size"], dim, 2**32, integer=True)
         seed = check_number("frame_seed", data["frame"]["seed"], 0, 2**64 - 1, integer=True)
