@@ -192,7 +192,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
         sstq.write_messages(path, sample(40, rng=2))
 
     aggregator = MECHANISM.aggregator()
-    monkeypatch.setattr("sstq.aggregation.read_messages", replacing)
+    monkeypatch.setattr("sstq.aggregation.base.read_messages", replacing)
     with pytest.raises(ValueError, match="changed while it was read"):
         aggregator.update_from_file(path)
     assert aggregator.count == 0
@@ -202,7 +202,7 @@ def test_a_saved_state_describes_itself(tmp_path):
     path = tmp_path / "state"
     aggregate(sample(30)).save(path)
     info = describe_state(path)
-    assert (info.count, info.digest, info.frame_size, info.files) == (30, MECHANISM.digest(), 64, 0)
+    assert (info.count, info.digest, info.rows, info.files) == (30, MECHANISM.digest(), 64, 0)
     assert info.simulated
 
 

@@ -350,7 +350,7 @@ def test_the_json_of_a_flat_channel_is_two_integers() -> None:
         ({"own": 1.5}, "own = 1.5 is not an integer"),
         ({"other": True}, "other = True is not an integer"),
         ({"other": 0}, r"other = 0 is not in \(0, 2\^62\)"),
-        ({"size": 8192}, r"size = 8192 is not in \[2, 4096\]"),
+        ({"size": 2**41}, r"size = 2199023255552 is not in \[2, 2\^40\]"),
         ({"epsilon": 2.99}, "not 2.99-LDP"),
         ({"epsilon": "3"}, "epsilon = '3' is not a number"),
         ({"epsilon": math.nan}, "epsilon = nan"),

@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sstq
-from sstq.messages import Field, Layout, Messages, client_ids
+from sstq.layouts import Field, Layout
+from sstq.messages import Messages, client_ids
 
 MECHANISM = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, frame="fourier", frame_size=50)
 

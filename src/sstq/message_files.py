@@ -34,13 +34,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.atomic import atomic_file
-from sstq.messages import Layout, Messages, Unsigned
+from sstq.layouts import Column, Layout
+from sstq.messages import Messages
 
 __all__ = ["MessageFileInfo", "MessageReader", "describe_messages", "read_messages", "write_messages"]
 
 MAGIC = b"\x8fSSTQ\r\n\x1a"
 VERSION = 1
-BLOCK_MESSAGES = 1 << 20
+BLOCK_MESSAGES, BLOCK_BITS = 1 << 20, 1 << 27
 _HEADER = struct.Struct("<8sHHIQ32sI")
 _CRC = struct.Struct("<I")
 _HEADER_BYTES = _HEADER.size + _CRC.size
@@ -61,7 +62,7 @@ class MessageReader(Protocol):
         ...
 
     def messages_from_columns(
-        self, columns: tuple[Unsigned, ...], clients: NDArray[np.uint64] | None, simulated: bool
+        self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
     ) -> Messages:
         """Checked messages from the values of their fields."""
         ...
@@ -140,7 +141,7 @@ def describe_messages(path: str | os.PathLike[str]) -> MessageFileInfo:
         raise ValueError(f"{name} has version {version} of the message format, this library reads version {VERSION}")
     if _CRC.unpack(header[_HEADER.size :])[0] != zlib.crc32(header[: _HEADER.size]):
         raise ValueError(f"{name} is damaged: the checksum of its header (bytes 0–{_HEADER.size - 1}) does not match")
-    if not (1 <= message_bits <= 64 and block >= 1 and flags <= _SIMULATED | _WITH_CLIENTS):
+    if not (message_bits >= 1 and block >= 1 and flags <= _SIMULATED | _WITH_CLIENTS):
         raise ValueError(f"{name} has an impossible header: flags {flags}, {message_bits} bits, blocks of {block}")
     info = MessageFileInfo(
         "framed",
@@ -163,7 +164,7 @@ def _write_framed(file: BinaryIO, batches: Iterable[Messages]) -> int:
     file.write(bytes(_HEADER_BYTES))
     first: Messages | None = None
     count, simulated = 0, False
-    for number, block in enumerate(_regroup(batches, BLOCK_MESSAGES)):
+    for number, block in enumerate(_regroup(batches)):
         first = first or block
         if block.digest != first.digest:
             raise ValueError(
@@ -179,7 +180,7 @@ def _write_framed(file: BinaryIO, batches: Iterable[Messages]) -> int:
         raise ValueError("there is no message to write")
     flags = _SIMULATED * simulated | _WITH_CLIENTS * (first.clients is not None)
     width = first.layout.message_bits
-    header = _HEADER.pack(MAGIC, VERSION, flags, width, count, bytes.fromhex(first.digest), BLOCK_MESSAGES)
+    header = _HEADER.pack(MAGIC, VERSION, flags, width, count, bytes.fromhex(first.digest), _block_messages(width))
     file.seek(0)
     file.write(header + _CRC.pack(zlib.crc32(header)))
     return count
@@ -224,11 +225,17 @@ def _block_checksum(number: int, data: bytes) -> int:
     return zlib.crc32(data, zlib.crc32(struct.pack("<Q", number)))
 
 
-def _regroup(batches: Iterable[Messages], size: int) -> Iterator[Messages]:
-    """The same messages in groups of exactly `size`, but for the last."""
+def _block_messages(message_bits: int) -> int:
+    """The messages of a block: as many as fit in 16 MiB, but not more than 2^20."""
+    return max(1, min(BLOCK_MESSAGES, BLOCK_BITS // message_bits))
+
+
+def _regroup(batches: Iterable[Messages]) -> Iterator[Messages]:
+    """The same messages in groups of exactly one block, but for the last."""
     held: list[Messages] = []
-    length = 0
+    length, size = 0, 0
     for batch in batches:
+        size = size or _block_messages(batch.layout.message_bits)
         while length + len(batch) >= size:
             head, batch = batch[: size - length], batch[size - length :]
             yield Messages.concatenate([*held, head])

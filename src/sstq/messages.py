@@ -1,89 +1,15 @@
-"""Messages: what leaves a client, as arrays of small integers and as bits without gaps.
-
-A message is a few unsigned fields side by side. The first field stands in the lowest bits; message i of a batch takes
-the bits [i·w, (i+1)·w) of the byte stream, w being the message's width and bit k of the stream being bit k mod 8, least
-significant first, of byte k // 8. The bits left over in the last byte are zero.
-"""
+"""Messages: what leaves a client, as arrays of small numbers and as bits without gaps (`sstq.layouts`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq import kernels
+from sstq.layouts import Column, Layout
 
-__all__ = ["Field", "Layout", "Messages", "client_ids"]
-
-Unsigned = NDArray[np.unsignedinteger[Any]]
-
-
-@dataclass(frozen=True)
-class Field:
-    """One unsigned integer of a message: its values are below `limit` ≤ 2^`bits`."""
-
-    name: str
-    bits: int
-    limit: int
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The smallest unsigned type that holds the field."""
-        return np.min_scalar_type(self.limit - 1)
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The fields of a message, from the lowest bits to the highest."""
-
-    fields: tuple[Field, ...]
-
-    @property
-    def message_bits(self) -> int:
-        """The width of one message."""
-        return sum(field.bits for field in self.fields)
-
-    def pack(self, columns: tuple[Unsigned, ...]) -> bytes:
-        """The columns as bits without gaps."""
-        combined = np.zeros(len(columns[0]), dtype=np.uint64)
-        shift = 0
-        for field, column in zip(self.fields, columns, strict=True):
-            combined |= column.astype(np.uint64) << np.uint64(shift)
-            shift += field.bits
-        return kernels.pack_bits(combined, self.message_bits).tobytes()
-
-    def unpack(self, raw: bytes, count: int) -> tuple[Unsigned, ...]:
-        """The columns of `count` messages; ValueError where the bytes cannot be such messages."""
-        if count < 0:
-            raise ValueError(f"count must not be negative, got {count}")
-        expected = -(-count * self.message_bits // 8)
-        if len(raw) != expected:
-            problem = "truncated" if len(raw) < expected else "too long"
-            raise ValueError(
-                f"messages are {problem}: {count} messages of {self.message_bits} bits take {expected} bytes, "
-                f"got {len(raw)}"
-            )
-        spare = 8 * expected - count * self.message_bits
-        if spare and raw[-1] >> (8 - spare):
-            raise ValueError(f"the last {spare} bits of the last byte (byte {expected - 1}) must be zero")
-        combined = kernels.unpack_bits(np.frombuffer(raw, dtype=np.uint8), count, self.message_bits)
-        columns = []
-        for field in self.fields:
-            mask = np.uint64((1 << field.bits) - 1)
-            columns.append(self._checked(field, combined & mask))
-            combined >>= np.uint64(field.bits)
-        return tuple(columns)
-
-    @staticmethod
-    def _checked(field: Field, values: NDArray[np.uint64]) -> Unsigned:
-        if field.limit < 1 << field.bits:
-            bad = np.flatnonzero(values >= field.limit)
-            if len(bad):
-                raise ValueError(f"message {bad[0]}: {field.name} must be below {field.limit}, got {values[bad[0]]}")
-        return values.astype(field.dtype)
+__all__ = ["Messages", "client_ids"]
 
 
 class Messages:
@@ -91,7 +17,7 @@ class Messages:
 
     Attributes:
         layout: the fields of a message.
-        columns: one unsigned array a field.
+        columns: one array a field.
         digest: of the mechanism that the messages belong to.
         clients: the identifiers behind a public coin (None with a private one); they are not part of a message.
         simulated: whether a seed stood in for the operating system's randomness: then nothing is private.
@@ -100,7 +26,7 @@ class Messages:
     def __init__(
         self,
         layout: Layout,
-        columns: tuple[Unsigned, ...],
+        columns: tuple[Column, ...],
         digest: str,
         *,
         clients: NDArray[np.uint64] | None = None,
@@ -136,7 +62,7 @@ class Messages:
         mark = ", simulated" if self.simulated else ""
         return f"<{len(self)} messages of {self.layout.message_bits} bits for {self.digest[:12]}{mark}>"
 
-    def column(self, name: str) -> Unsigned:
+    def column(self, name: str) -> Column:
         """The values of one field.
 
         Examples:

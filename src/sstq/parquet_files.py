@@ -1,5 +1,7 @@
 """Parquet files of messages: one column a field (and the client, behind a public coin), for tools that read tables.
 
+A field of several numbers is a column of fixed-size lists.
+
 The mechanism's digest, whether the messages are simulated and a CRC-32 of each column stand in the file's metadata;
 pages carry Parquet's own checksums.
 """
@@ -16,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sstq.atomic import atomic_file
-from sstq.messages import Field, Messages
+from sstq.layouts import Field, FloatField
+from sstq.messages import Messages
 
 if TYPE_CHECKING:
     from sstq.message_files import MessageFileInfo, MessageReader
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["describe", "read", "write"]
 
 VERSION = 1
-_BATCH_ROWS = 1 << 20
+_BATCH_ROWS, _BATCH_BITS = 1 << 20, 1 << 27
 _KEYS = (b"sstq.version", b"sstq.digest", b"sstq.bits", b"sstq.simulated")
 _CHECKSUMS = b"sstq.checksums"
 
@@ -58,11 +61,15 @@ def write(path: str | os.PathLike[str], batches: Iterable[Messages]) -> int:
             if (batch.digest, batch.simulated) != (first.digest, first.simulated):
                 raise ValueError("a file holds messages of one mechanism, either simulated or not")
             table = _as_table(pyarrow, batch).cast(schema)
-            writer.write_table(table, row_group_size=_BATCH_ROWS)
+            writer.write_table(table, row_group_size=_rows_at_a_time(first.layout.message_bits))
             checksums = _checksums(_arrays(batch), checksums)
             count += len(batch)
         writer.add_key_value_metadata({_CHECKSUMS: _as_text(checksums)})
     return count
+
+
+def _rows_at_a_time(message_bits: int) -> int:
+    return max(1, min(_BATCH_ROWS, _BATCH_BITS // max(1, message_bits)))
 
 
 def _arrays(messages: Messages) -> list[Any]:
@@ -71,7 +78,16 @@ def _arrays(messages: Messages) -> list[Any]:
 
 def _as_table(pyarrow: Any, messages: Messages) -> Any:
     names = [field.name for field in messages.layout.fields] + ["client"] * (messages.clients is not None)
-    return pyarrow.table(dict(zip(names, _arrays(messages), strict=True)))
+    return pyarrow.table(
+        {name: _as_arrow(pyarrow, array) for name, array in zip(names, _arrays(messages), strict=True)}
+    )
+
+
+def _as_arrow(pyarrow: Any, array: Any) -> Any:
+    """A column as it is, or a fixed-size list a message for a field of several numbers."""
+    if array.ndim == 1:
+        return pyarrow.array(array)
+    return pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(array.ravel()), array.shape[1])
 
 
 def _checksums(arrays: list[Any], before: list[int]) -> list[int]:
@@ -118,7 +134,7 @@ def describe(path: str | os.PathLike[str]) -> MessageFileInfo:
             int(bits),
             simulated == "1",
             "client" in schema.names,
-            _BATCH_ROWS,
+            _rows_at_a_time(int(bits)),
         )
 
 
@@ -134,12 +150,12 @@ def read(path: str | os.PathLike[str], mechanism: MessageReader, info: MessageFi
         stated = (file.metadata.metadata or {}).get(_CHECKSUMS)
         checksums = [0] * len(wanted)
         row = 0
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=wanted):
+        for batch in file.iter_batches(batch_size=info.block_messages, columns=wanted):
             place = f"{name}, from row {row}"
-            columns = tuple(_unsigned(batch.column(field.name), field, place) for field in fields)
+            columns = tuple(_values(batch.column(field.name), field, place) for field in fields)
             clients = None
             if info.with_clients:
-                clients = _unsigned(batch.column("client"), Field("client", 64, 1 << 64), place)
+                clients = _values(batch.column("client"), Field("client", 64, 1 << 64), place)
             messages = mechanism.messages_from_columns(columns, clients, info.simulated)
             checksums = _checksums(_arrays(messages), checksums)
             row += batch.num_rows
@@ -149,13 +165,27 @@ def read(path: str | os.PathLike[str], mechanism: MessageReader, info: MessageFi
         raise ValueError(f"{name} is damaged: the checksums of its columns do not match")
 
 
-def _unsigned(array: Any, field: Field, place: str) -> Any:
-    """A column as unsigned integers below the field's limit."""
+def _values(array: Any, field: Field, place: str) -> Any:
+    """A column as the numbers of a field; ValueError for values that the field cannot have."""
     pyarrow = _pyarrow()
-    if array.null_count or not pyarrow.types.is_integer(array.type):
-        raise ValueError(f"{place}: column {field.name} must hold integers without nulls, got {array.type}")
+    rows = len(array)
+    if pyarrow.types.is_fixed_size_list(array.type) and array.type.list_size == field.count and not array.null_count:
+        array = array.flatten()
+    wanted = pyarrow.types.is_floating if isinstance(field, FloatField) else pyarrow.types.is_integer
+    if array.null_count or not wanted(array.type) or len(array) != rows * field.count:
+        kind = "finite numbers" if isinstance(field, FloatField) else "integers"
+        raise ValueError(f"{place}: column {field.name} must hold {kind} without nulls, got {array.type}")
     values = array.to_numpy(zero_copy_only=False)
-    if len(values) and (int(values.min()) < 0 or int(values.max()) >= field.limit):
-        bad = int(np.flatnonzero((values < 0) | (values >= field.limit))[0])
-        raise ValueError(f"{place}: {field.name} must be in [0, {field.limit}), got {values[bad]} in row {bad}")
-    return values.astype(field.dtype, copy=False)
+    if isinstance(field, FloatField):
+        bad = ~np.isfinite(values)
+    else:
+        # Compared as Python integers would be: an unsigned limit may exceed the column's own type.
+        bad = values < 0
+        if rows and int(values.max()) >= field.limit:
+            bad |= values >= field.limit
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        allowed = "finite" if isinstance(field, FloatField) else f"in [0, {field.limit})"
+        raise ValueError(f"{place}: {field.name} must be {allowed}, got {values[row]} in row {row // field.count}")
+    shape = (rows,) if field.count == 1 else (rows, field.count)
+    return values.astype(field.dtype, copy=False).reshape(shape)

@@ -5,13 +5,23 @@ An encoder asks for 64-bit words and for nothing else; it asks for the same numb
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BitSource", "RngLike", "SecureBits", "SeededBits", "bit_source", "channel_words", "unit_interval"]
+__all__ = [
+    "BitSource",
+    "RngLike",
+    "SecureBits",
+    "SeededBits",
+    "bit_source",
+    "channel_words",
+    "normals",
+    "unit_interval",
+]
 
 RngLike = int | np.random.Generator | None
 
@@ -80,6 +90,23 @@ def bit_source(rng: RngLike) -> BitSource:
 def unit_interval(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Words as multiples of 2^-53 in [0, 1)."""
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def normals(source: BitSource, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Independent standard normal numbers by the Box–Muller formula: always one word a number (one more if odd).
+
+    For mechanisms with continuous outputs and for public noise; floating point limits them to about 53 bits.
+
+    Examples:
+        >>> normals(bit_source(1), (2, 3)).shape
+        (2, 3)
+    """
+    count = math.prod(shape)
+    pairs = -(-count // 2)
+    words = source.words(2 * pairs)
+    radius = np.sqrt(-2 * np.log1p(-unit_interval(words[:pairs])))
+    angle = unit_interval(words[pairs:]) * (2 * np.pi)
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count].reshape(shape)
 
 
 def channel_words(words: NDArray[np.uint64]) -> NDArray[np.uint64]:

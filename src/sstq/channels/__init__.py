@@ -17,7 +17,7 @@ Examples:
 
 from sstq.channels.base import Channel
 from sstq.channels.decoders import identity_decoder, unbiased_decoder
-from sstq.channels.flat import FlatChannel, flat_channel
+from sstq.channels.flat import FlatChannel, flat_channel, flat_channel_of_size
 from sstq.channels.metric_aware import metric_aware_channel
 from sstq.channels.serial import channel_from_dict
 from sstq.channels.table import TableChannel
@@ -28,6 +28,7 @@ __all__ = [
     "TableChannel",
     "channel_from_dict",
     "flat_channel",
+    "flat_channel_of_size",
     "identity_decoder",
     "metric_aware_channel",
     "unbiased_decoder",

@@ -12,6 +12,9 @@ from sstq.channels.base import SIZE_MAX, Channel
 from sstq.codebooks import check_bits
 from sstq.exactness import TOTAL, check_epsilon, exp_lower
 
+# Beyond, the weight of an other token would have too few digits. vqSGD has 2·d tokens.
+_SIZE_MAX_FLAT = 1 << 40
+
 
 @dataclass(frozen=True)
 class FlatChannel(Channel):
@@ -19,7 +22,7 @@ class FlatChannel(Channel):
 
     Args:
         epsilon: the privacy budget.
-        size: M, the number of tokens and of codes, in [2, 4096].
+        size: M, the number of tokens and of codes, in [2, 2^40]; the matrix is built up to 4096.
         own: integer weight a of the token itself.
         other: integer weight b of each other token; a + (M − 1)·b = 2^62 and a/b ≤ e^ε.
 
@@ -41,8 +44,8 @@ class FlatChannel(Channel):
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
         for label in ("size", "own", "other"):
             _check_integer(label, getattr(self, label))
-        if not 2 <= self.size <= SIZE_MAX:
-            raise ValueError(f"size = {self.size} is not in [2, {SIZE_MAX}]")
+        if not 2 <= self.size <= _SIZE_MAX_FLAT:
+            raise ValueError(f"size = {self.size} is not in [2, 2^40]")
         for label in ("own", "other"):
             if not 0 < getattr(self, label) < TOTAL:
                 raise ValueError(f"{label} = {getattr(self, label)} is not in (0, 2^62)")
@@ -69,6 +72,8 @@ class FlatChannel(Channel):
     @property
     def matrix(self) -> NDArray[np.int64]:
         """The integer weights, built anew at each call (134 MB for 12 bits)."""
+        if self.size > SIZE_MAX:
+            raise ValueError(f"the matrix of {self.size} tokens is not built; own and other say all that is in it")
         weights = np.full((self.size, self.size), self.other, dtype=np.int64)
         np.fill_diagonal(weights, self.own)
         return weights
@@ -115,7 +120,16 @@ def flat_channel(bits: int, epsilon: float) -> FlatChannel:
         >>> 3.0 - 1e-10 < channel.privacy_loss() <= 3.0
         True
     """
-    size = 1 << check_bits(bits)
+    return flat_channel_of_size(1 << check_bits(bits), epsilon)
+
+
+def flat_channel_of_size(size: int, epsilon: float) -> FlatChannel:
+    """Return randomized response on any number of tokens with the whole budget.
+
+    Examples:
+        >>> flat_channel_of_size(6, 1.0).privacy_loss() <= 1.0
+        True
+    """
     other = math.ceil(TOTAL / (exp_lower(check_epsilon(epsilon)) + size - 1))
     return FlatChannel(float(epsilon), size, TOTAL - (size - 1) * other, other)
 

@@ -64,7 +64,7 @@ def aggregate(
         raise typer.Exit(1)
 
 
-def _add_files(aggregator: Aggregator, paths: list[Path], state: Path, skip_bad: bool) -> list[Exception]:
+def _add_files(aggregator: Aggregator[Any], paths: list[Path], state: Path, skip_bad: bool) -> list[Exception]:
     """Add the files, saving the state after each; returns the refusals, or raises the first one."""
     refusals: list[Exception] = []
     repeated = 0

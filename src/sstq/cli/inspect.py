@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sstq import SSTQ, Messages
+    from sstq.layouts import Column, Layout
     from sstq.message_files import MessageFileInfo
-    from sstq.messages import Layout, Unsigned
 
 __all__ = ["inspect"]
 
@@ -96,7 +96,7 @@ def _inspect_state(path: Path, shared: SSTQ | None) -> tuple[Facts, str]:
         ("kind", f"aggregator's state, version {info.version}"),
         ("messages", info.count),
         ("files", info.files),
-        ("frame size", info.frame_size),
+        ("rows", info.rows),
         ("private", "no (simulated from a seed)" if info.simulated else "yes"),
         ("digest", info.digest),
     ]
@@ -112,7 +112,7 @@ class _AnyMessages:
 
     @property
     def layout(self) -> Layout:
-        from sstq.messages import Field, Layout
+        from sstq.layouts import Field, Layout
 
         if self.info.kind != "parquet":
             return Layout((Field("message", self.info.message_bits, 1 << self.info.message_bits),))
@@ -129,7 +129,7 @@ class _AnyMessages:
         return self.info.digest
 
     def messages_from_columns(
-        self, columns: tuple[Unsigned, ...], clients: NDArray[np.uint64] | None, simulated: bool
+        self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
     ) -> Messages:
         from sstq import Messages
 

@@ -14,7 +14,7 @@ from sstq.schemes.sstq import SSTQ
 
 __all__ = ["SSTQ", "ExpectedError", "LocalReport", "Mechanism", "from_json", "mechanism", "mechanisms"]
 
-_REGISTRY: dict[str, type[SSTQ]] = {SSTQ.name: SSTQ}
+_REGISTRY: dict[str, type[Mechanism]] = {SSTQ.name: SSTQ}
 
 
 def mechanisms() -> list[str]:
@@ -71,7 +71,7 @@ def from_json(text: str) -> Mechanism:
     return loaded
 
 
-def _lookup(name: Any) -> type[SSTQ]:
+def _lookup(name: Any) -> type[Mechanism]:
     if name not in _REGISTRY:
         raise ValueError(f"mechanism must be one of {', '.join(map(repr, _REGISTRY))}, got {name!r}")
     return _REGISTRY[name]

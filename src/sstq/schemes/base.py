@@ -9,14 +9,15 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.aggregation import Aggregator
-from sstq.messages import Layout, Messages, Unsigned
-from sstq.randomness import RngLike
+from sstq.layouts import Column, Layout
+from sstq.messages import Messages, client_ids
+from sstq.randomness import BitSource, RngLike, bit_source
 
 __all__ = ["ExpectedError", "LocalReport", "Mechanism", "check_number", "check_option"]
 
@@ -62,11 +63,22 @@ class LocalReport:
 
 
 class Mechanism(ABC):
-    """A randomizer of vectors and its decoder; immutable, shared by client and server through its JSON form."""
+    """A randomizer of vectors and its decoder; immutable, shared by client and server through its JSON form.
+
+    A mechanism of its own module provides the abstract methods; what all of them do alike is here.
+
+    Attributes:
+        dim: d, the length of the vectors.
+        epsilon: ε of the local differential privacy of one message; infinite without privacy.
+        clip: vectors longer than this are scaled down to it.
+        exact: whether the implemented output distribution is ε-LDP exactly, integer by integer. Mechanisms with
+            continuous outputs are private up to floating point only.
+        trust: who has to be trusted: "local" nobody, "aggregator" whoever adds the messages up, "none" all who see
+            them, because there is no privacy.
+    """
 
     name: ClassVar[str]
     exact: ClassVar[bool]
-    """Whether the implemented output distribution is ε-LDP exactly, integer by integer."""
     trust: ClassVar[str] = "local"
 
     dim: int
@@ -76,12 +88,12 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def unbiased(self) -> bool:
-        """Whether the estimate's expectation is the (clipped) vector."""
+        """Whether the estimate's expectation is the (clipped) vector, over messages and public coins."""
 
     @property
-    @abstractmethod
     def coin(self) -> str:
-        """Who draws what is public in a message: the client in secret ("private"), or a shared generator ("public")."""
+        """Who draws what is public: the client in secret ("private"), or a shared generator ("public")."""
+        return "private"
 
     @property
     @abstractmethod
@@ -94,44 +106,144 @@ class Mechanism(ABC):
         return self.layout.message_bits
 
     @abstractmethod
+    def _encode_unit(
+        self,
+        unit: NDArray[np.float32],
+        clients: NDArray[np.uint64] | None,
+        source: BitSource,
+        report: LocalReport | None,
+    ) -> tuple[Column, ...]:
+        """The columns of the messages for vectors of the unit ball, drawing the same number of words for any vector."""
+
+    @property
+    def _row_cost(self) -> int:
+        """How many numbers the encoding of one row keeps at a time; rows are taken accordingly few at a time."""
+        return self.dim
+
     def encode(
         self, X: ArrayLike, rng: RngLike = None, *, clients: ArrayLike | None = None, report: LocalReport | None = None
     ) -> Messages:
-        """Private messages, one for each row of X."""
+        """Private messages, one for each row of X.
+
+        Args:
+            X: (d,) or (n, d), float32 or float64, finite. Rows longer than `clip` are scaled down to it.
+            rng: None for the operating system's randomness (the private choice); an integer seed or a NumPy Generator
+                for simulation, which the messages are then marked as.
+            clients: behind a public coin, one distinct non-negative integer a row.
+            report: counts what this client may want to know of its data; keep it local.
+
+        Examples:
+            >>> import sstq
+            >>> mechanism = sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
+            >>> messages = mechanism.encode(np.array([0.1, -0.2, 0.3]))
+            >>> len(messages), len(messages.to_bytes())
+            (1, 1)
+        """
+        rows = self._check_vectors(X)
+        source = bit_source(rng)
+        identifiers = self._client_ids(clients, len(rows))
+        batches = [self.layout.empty()]
+        for part in row_chunks(len(rows), self._row_cost):
+            unit, longer = self._unit_ball(rows[part])
+            ids = None if identifiers is None else identifiers[part]
+            encoded = self._encode_unit(unit, ids, source, report)
+            batches.append(tuple(c.astype(f.dtype) for f, c in zip(self.layout.fields, encoded, strict=True)))
+            if report is not None:
+                report.vectors += len(unit)
+                report.clipped += int(longer.sum())
+        columns = tuple(np.concatenate(parts) for parts in zip(*batches, strict=True))
+        return Messages(self.layout, columns, self.digest(), clients=identifiers, simulated=source.simulated)
 
     @abstractmethod
     def decode(self, messages: Messages) -> NDArray[np.float64]:
         """The estimate of each message alone, (n, d): for diagnosis; a mean comes from `aggregator`."""
 
-    @abstractmethod
+    def messages_from_bytes(self, raw: bytes, count: int, *, clients: ArrayLike | None = None) -> Messages:
+        """The messages that `Messages.to_bytes` packed; ValueError for anything else.
+
+        Examples:
+            >>> import sstq
+            >>> mechanism = sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
+            >>> messages = mechanism.encode(np.ones((4, 3)))
+            >>> again = mechanism.messages_from_bytes(messages.to_bytes(), 4)
+            >>> bool(np.all(again.column("index") == messages.column("index")))
+            True
+        """
+        count = check_number("count", count, 0, 2**62, integer=True)
+        return self.messages_from_columns(self.layout.unpack(raw, count), self._client_ids(clients, count), False)
+
     def messages_from_columns(
-        self, columns: tuple[Unsigned, ...], clients: NDArray[np.uint64] | None, simulated: bool
+        self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
     ) -> Messages:
         """Checked messages from the values of their fields."""
+        identifiers = self._client_ids(clients, len(columns[0]))
+        self._check_columns(columns)
+        return Messages(self.layout, columns, self.digest(), clients=identifiers, simulated=simulated)
+
+    def _check_columns(self, columns: tuple[Column, ...]) -> None:  # noqa: B027 (most mechanisms send all values)
+        """Refuse values that the fields allow but this mechanism never sends."""
 
     @abstractmethod
-    def messages_from_bytes(self, raw: bytes, count: int, *, clients: ArrayLike | None = None) -> Messages:
-        """The messages that `Messages.to_bytes` packed; ValueError for anything else."""
-
-    @abstractmethod
-    def aggregator(self) -> Aggregator:
+    def aggregator(self) -> Aggregator[Any]:
         """An empty aggregator for this mechanism's messages."""
 
-    @abstractmethod
-    def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator:
+    def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator[Any]:
         """The aggregator that was saved to a file; ValueError unless it is whole and of this mechanism."""
+        return type(self.aggregator()).load(path, self)
 
     @abstractmethod
     def privacy_loss(self) -> float:
-        """The exact largest log-ratio of the implemented output distribution, rounded up to a double."""
+        """The largest log-ratio of the output distribution, rounded up to a double.
+
+        Of the implemented distribution where `exact`, otherwise of the densities that floating point approximates.
+        """
 
     @abstractmethod
+    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """E[x̂] of each row, (n, d), and the variance of x̂ summed over the coordinates, (n,)."""
+
     def expected_mse(self, x: ArrayLike, clients: int | None = None) -> ExpectedError:
-        """The expected squared error of the mean of clients that all hold x, or that hold the rows of x."""
+        """The expected squared error of a mean, bias and variance apart.
+
+        Args:
+            x: (d,), held by each of `clients` clients (1 if not given); or (n, d), one row for each of n clients.
+            clients: the number of clients, with a single x.
+
+        Returns:
+            `bias2` is the squared distance of the expected mean from the mean of x as given, clipping included;
+            `variance` that of the mean, already divided by the number of clients. Behind a public coin both are
+            averages over the coin.
+
+        Examples:
+            >>> import sstq
+            >>> mechanism = sstq.SSTQ(dim=4, epsilon=3.0, bits=2)
+            >>> error = mechanism.expected_mse(np.full(4, 0.5), clients=100)
+            >>> error.bias2 < 1e-9 < error.variance
+            True
+        """
+        rows = self._check_vectors(x)
+        if np.ndim(x) == 2 and clients is not None:
+            raise ValueError(f"clients is given by the rows of x, got clients={clients!r} too")
+        repeats = 1 if clients is None else check_number("clients", clients, 1, 2**62, integer=True)
+        if not len(rows):
+            raise ValueError("x must have at least one row")
+        bias = np.zeros(self.dim)
+        variance = 0.0
+        for part in row_chunks(len(rows), self._row_cost):
+            mean, variances = self._row_error(rows[part])
+            bias += np.sum(mean - rows[part], axis=0)
+            variance += float(np.sum(variances))
+        count = len(rows)
+        return ExpectedError(float(np.sum((bias / count) ** 2)), variance / (count * count * repeats))
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Everything public, integers and decoding values included, as JSON values."""
+
+    @classmethod
+    @abstractmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
 
     def to_json(self) -> str:
         """The mechanism as JSON text, from which `sstq.from_json` makes the same mechanism anywhere."""
@@ -151,6 +263,17 @@ class Mechanism(ABC):
 
     def __hash__(self) -> int:
         return hash(self.digest())
+
+    def _client_ids(self, clients: ArrayLike | None, count: int) -> NDArray[np.uint64] | None:
+        if self.coin == "public":
+            return client_ids(clients, count)
+        if clients is not None:
+            raise ValueError("clients are named behind a public coin only; this mechanism's coin is private")
+        return None
+
+    def _check_own(self, messages: Messages) -> None:
+        if messages.digest != self.digest():
+            raise ValueError("the messages are of another mechanism")
 
     def _check_vectors(self, X: ArrayLike) -> NDArray[Any]:
         """X as (n, d) floats; ValueError for a wrong shape or dtype and for numbers that are not finite."""

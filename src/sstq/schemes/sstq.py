@@ -9,23 +9,23 @@ decoding value.
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sstq import streams
-from sstq.aggregation import Aggregator
+from sstq.aggregation import FrameAggregator
 from sstq.channels import Channel, channel_from_dict, flat_channel, metric_aware_channel
 from sstq.codebooks import Codebook, interpolation, stochastic_round
 from sstq.densities import Density
 from sstq.frames import Frame, default_frame_size, make_frame
 from sstq.kashin import CERTIFIED_RESIDUAL, Kashin, pick, represent
-from sstq.messages import Field, Layout, Messages, Unsigned, client_ids
-from sstq.randomness import RngLike, bit_source, channel_words, unit_interval
-from sstq.schemes.base import ExpectedError, LocalReport, Mechanism, check_number, check_option, row_chunks
+from sstq.layouts import Column, Field, Layout
+from sstq.messages import Messages
+from sstq.randomness import BitSource, channel_words, unit_interval
+from sstq.schemes.base import LocalReport, Mechanism, check_number, check_option
 from sstq.schemes.parts import Decoder, build_codebook, build_decoder, build_recipe, check_rate
 
 __all__ = ["SSTQ"]
@@ -190,93 +190,40 @@ class SSTQ(Mechanism):
         other._set_parts(**parts | {"frame": replace(self.frame, seed=seed)})
         return other
 
-    def encode(
-        self, X: ArrayLike, rng: RngLike = None, *, clients: ArrayLike | None = None, report: LocalReport | None = None
-    ) -> Messages:
-        """Private messages, one for each row of X.
-
-        Args:
-            X: (d,) or (n, d), float32 or float64, finite. Rows longer than `clip` are scaled down to it.
-            rng: None for the operating system's randomness (the private choice); an integer seed or a NumPy Generator
-                for simulation, which the messages are then marked as.
-            clients: with assigned indices, one distinct non-negative integer a row.
-            report: counts what this client may want to know of its data; keep it local.
-
-        Examples:
-            >>> mechanism = SSTQ(dim=3, epsilon=2.0, bits=2)
-            >>> messages = mechanism.encode(np.array([0.1, -0.2, 0.3]))
-            >>> len(messages), len(messages.to_bytes())
-            (1, 1)
-        """
-        rows = self._check_vectors(X)
-        source = bit_source(rng)
-        identifiers = self._client_ids(clients, len(rows))
-        index = np.empty(len(rows), dtype=np.int64)
-        code = np.empty(len(rows), dtype=np.int64)
-        for part in row_chunks(len(rows), self.dim):
-            unit, longer = self._unit_ball(rows[part])
-            # Always three words a message, drawn before anything is known of the data.
-            words = source.words(3 * len(unit)).reshape(-1, 3)
-            if identifiers is None:
-                index[part] = streams.multiply_shift(words[:, 0], self.frame.size)
-            else:
-                index[part] = self._assigned(identifiers[part])
-            coordinate, residual = pick(self.frame, self.kashin, unit, index[part, None])
-            token = stochastic_round(
-                self.codebook.values, coordinate[:, 0].astype(np.float64), unit_interval(words[:, 1])
-            )
-            code[part] = self.channel.sample(token, channel_words(words[:, 2]))
-            if report is not None:
-                report.vectors += len(unit)
-                report.clipped += int(longer.sum())
-                report.missed += int((residual > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)).sum())
-        columns = (code, index) if self.index == "private" else (code,)
-        fields = self.layout.fields
-        sent = tuple(column.astype(field.dtype) for field, column in zip(fields, columns, strict=True))
-        return Messages(self.layout, sent, self.digest(), clients=identifiers, simulated=source.simulated)
+    def _encode_unit(
+        self,
+        unit: NDArray[np.float32],
+        clients: NDArray[np.uint64] | None,
+        source: BitSource,
+        report: LocalReport | None,
+    ) -> tuple[Column, ...]:
+        # Always three words a message, drawn before anything is known of the data.
+        words = source.words(3 * len(unit)).reshape(-1, 3)
+        index = streams.multiply_shift(words[:, 0], self.frame.size) if clients is None else self._assigned(clients)
+        coordinate, residual = pick(self.frame, self.kashin, unit, index[:, None])
+        uniforms = unit_interval(words[:, 1])
+        token = stochastic_round(self.codebook.values, coordinate[:, 0].astype(np.float64), uniforms)
+        code = self.channel.sample(token, channel_words(words[:, 2]))
+        if report is not None:
+            report.missed += int((residual > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)).sum())
+        return (code, index) if clients is None else (code,)
 
     def decode(self, messages: Messages) -> NDArray[np.float64]:
         """The estimate d·w·u_j of each message alone, (n, d): for diagnosis; a mean comes from `aggregator`."""
-        if messages.digest != self.digest():
-            raise ValueError("the messages are of another mechanism")
+        self._check_own(messages)
         index, code = self.indices_and_codes(messages)
         estimates = self.frame.rows(index.astype(np.int64))
         estimates *= (self.dim * self.decoding_scale * self.decoding_values[code])[:, None]
         return estimates
 
-    def messages_from_bytes(self, raw: bytes, count: int, *, clients: ArrayLike | None = None) -> Messages:
-        """The messages that `to_bytes` packed; ValueError for anything else.
-
-        Examples:
-            >>> mechanism = SSTQ(dim=3, epsilon=2.0, bits=2)
-            >>> messages = mechanism.encode(np.ones((4, 3)))
-            >>> again = mechanism.messages_from_bytes(messages.to_bytes(), 4)
-            >>> bool(np.all(again.column("index") == messages.column("index")))
-            True
-        """
-        count = check_number("count", count, 0, 2**62, integer=True)
-        return self.messages_from_columns(self.layout.unpack(raw, count), self._client_ids(clients, count), False)
-
-    def messages_from_columns(
-        self, columns: tuple[Unsigned, ...], clients: NDArray[np.uint64] | None, simulated: bool
-    ) -> Messages:
-        """Checked messages from the values of their fields: a code that this channel never sends is refused."""
-        if (clients is None) != (self.index == "private"):
-            raise ValueError(f"clients are given exactly when indices are assigned; this mechanism's are {self.index}")
-        if clients is not None:
-            client_ids(clients, len(columns[0]))
+    def _check_columns(self, columns: tuple[Column, ...]) -> None:
         impossible = np.flatnonzero(~self.channel.used[columns[0]])
         if len(impossible):
             raise ValueError(f"message {impossible[0]}: code {columns[0][impossible[0]]} is never sent by this channel")
-        return Messages(self.layout, columns, self.digest(), clients=clients, simulated=simulated)
 
-    def aggregator(self) -> Aggregator:
+    def aggregator(self) -> FrameAggregator:
         """An empty aggregator for this mechanism's messages."""
-        return Aggregator(self)
-
-    def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator:
-        """The aggregator that was saved to a file; ValueError unless it is whole and of this mechanism."""
-        return Aggregator.load(path, self)
+        return FrameAggregator(self)
 
     @property
     def decoding_values(self) -> NDArray[np.float64]:
@@ -301,43 +248,18 @@ class SSTQ(Mechanism):
         """
         return self.channel.privacy_loss()
 
-    def expected_mse(self, x: ArrayLike, clients: int | None = None) -> ExpectedError:
-        """The exact expected error of a mean, by enumeration of coordinates, tokens and codes.
+    @property
+    def _row_cost(self) -> int:
+        return self.frame.size
 
-        Args:
-            x: (d,), held by each of `clients` clients (1 if not given); or (n, d), one row for each of n clients.
-            clients: the number of clients, with a single x.
-
-        Returns:
-            `bias2` is the squared distance of the expected mean from the mean of x as given, clipping included;
-            `variance` that of the mean, already divided by the number of clients. With assigned indices both are
-            averages over the public coin.
-
-        Examples:
-            >>> mechanism = SSTQ(dim=4, epsilon=3.0, bits=2)
-            >>> error = mechanism.expected_mse(np.full(4, 0.5), clients=100)
-            >>> error.bias2 < 1e-9 < error.variance
-            True
-        """
-        rows = self._check_vectors(x)
-        if np.ndim(x) == 2 and clients is not None:
-            raise ValueError(f"clients is given by the rows of x, got clients={clients!r} too")
-        repeats = 1 if clients is None else check_number("clients", clients, 1, 2**62, integer=True)
-        if not len(rows):
-            raise ValueError("x must have at least one row")
-        row_norms = self.frame.squared_row_norms()
-        bias = np.zeros(self.dim)
-        variance = 0.0
-        for part in row_chunks(len(rows), self.frame.size):
-            unit, _ = self._unit_ball(rows[part])
-            coordinates, _ = represent(self.frame, self.kashin, unit)
-            first, second = self._coordinate_moments(coordinates.astype(np.float64))
-            mean = self.frame.synthesize(first)
-            power = self.dim**2 / self.frame.size * (second @ row_norms)
-            variance += float(np.sum(power - np.sum(mean**2, axis=1)))
-            bias += np.sum(mean - rows[part], axis=0)
-        count = len(rows)
-        return ExpectedError(float(np.sum((bias / count) ** 2)), variance / (count * count * repeats))
+    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Exact, by enumeration of coordinates, tokens and codes."""
+        unit, _ = self._unit_ball(rows)
+        coordinates, _ = represent(self.frame, self.kashin, unit)
+        first, second = self._coordinate_moments(coordinates.astype(np.float64))
+        mean = np.asarray(self.frame.synthesize(first), dtype=np.float64)
+        power = self.dim**2 / self.frame.size * (second @ self.frame.squared_row_norms())
+        return mean, power - np.sum(mean**2, axis=1)
 
     def _coordinate_moments(self, y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """E[w] and E[w²] of the decoded coordinate given its true value y (in units of B), in physical units."""
@@ -383,13 +305,6 @@ class SSTQ(Mechanism):
             decoder=Decoder(data["decoder"]["name"], np.array(data["decoder"]["values"], dtype=np.float64)),
         )
         return mechanism
-
-    def _client_ids(self, clients: ArrayLike | None, count: int) -> NDArray[np.uint64] | None:
-        if self.index == "assigned":
-            return client_ids(clients, count)
-        if clients is not None:
-            raise ValueError("clients is an argument of assigned indices; this mechanism's coin is private")
-        return None
 
     def _assigned(self, identifiers: NDArray[np.uint64]) -> NDArray[np.int64]:
         return streams.indices_of(self.frame.seed, "assign", identifiers, self.frame.size)

@@ -1,36 +1,34 @@
-"""Aggregation: an exact, mergeable, resumable sum of messages, and the mean with its error bar.
+"""What every aggregator does: count, refuse what is foreign, merge, save, resume, and give the mean with its error bar.
 
-The state is one row of integers a frame coordinate: the number of messages, the sum of their decoded values in fixed
-point (two limbs) and the sum of their squares. Integers add up to the same bits in any order and any partition. The
-fixed-point unit is a power of two at least 2^-60 below the largest decoded value, finer than the values' own rounding.
+The state is an array of integers, which add up to the same bits in any order and any partition.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import zipfile
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, Protocol
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq import kernels
 from sstq.atomic import atomic_file
-from sstq.frames import Frame
 from sstq.message_files import MessageReader, read_messages
 from sstq.messages import Messages
 
-__all__ = ["Aggregator", "Estimate", "FrameDecoding", "StateInfo", "describe_state"]
+__all__ = ["Aggregator", "Estimate", "StateInfo", "describe_state"]
 
-# Limbs of 30 bits and squares of 30 bits leave room for 2^32 messages in 63 bits.
-_LIMB_BITS = 30
-_MOST_MESSAGES = 1 << 32
+MOST_MESSAGES = 1 << 32
+"""No aggregator takes more, so that 31-bit terms add up in 63 bits."""
+
 _STATE_FORMAT = "sstq-aggregate"
 _STATE_VERSION = 1
+_STATE_KEYS = {"format", "version", "digest", "count", "simulated", "sources", "state"}
+
+Owner = TypeVar("Owner", bound=MessageReader)
 
 
 @dataclass(frozen=True)
@@ -58,36 +56,13 @@ class StateInfo:
     version: int
     digest: str
     count: int
-    frame_size: int
+    rows: int
     files: int
     simulated: bool
 
 
-class FrameDecoding(MessageReader, Protocol):
-    """What an aggregator needs of a mechanism whose estimate from one message is d·w·u_j."""
-
-    @property
-    def frame(self) -> Frame:
-        """The frame whose rows the u_j are."""
-        ...
-
-    @property
-    def decoding_values(self) -> NDArray[np.float64]:
-        """The decoded coordinate w of every code, in units of `decoding_scale`."""
-        ...
-
-    @property
-    def decoding_scale(self) -> float:
-        """The unit of the decoding values."""
-        ...
-
-    def indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The frame coordinate and the code of every message."""
-        ...
-
-
-class Aggregator:
-    """Adds messages of one mechanism in the frame domain; one synthesis gives the mean.
+class Aggregator(ABC, Generic[Owner]):
+    """An exact sum of the messages of one mechanism.
 
     Examples:
         >>> import sstq
@@ -99,13 +74,24 @@ class Aggregator:
         (1000, True)
     """
 
-    def __init__(self, mechanism: FrameDecoding) -> None:
+    def __init__(self, mechanism: Owner) -> None:
         self._mechanism = mechanism
-        self._table, self._exponent = _fixed_point(mechanism.decoding_values)
-        self._state = np.zeros((mechanism.frame.size, 4), dtype=np.int64)
+        self._state = self._empty_state()
         self._count = 0
         self._simulated = False
         self._sources: set[str] = set()
+
+    @abstractmethod
+    def _empty_state(self) -> NDArray[np.int64]:
+        """The sums of no message, a 2-dimensional array of zeros."""
+
+    @abstractmethod
+    def _add(self, messages: Messages) -> None:
+        """Add checked messages to the state; whatever can be refused is refused before anything is added."""
+
+    @abstractmethod
+    def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The mean of the single estimates and of their squares, each (d,)."""
 
     @property
     def count(self) -> int:
@@ -121,8 +107,9 @@ class Aggregator:
         """Add a batch. A batch that is refused (ValueError) changes nothing."""
         self._refuse_foreign(messages.digest, "messages are")
         self._refuse_overflow(len(messages))
-        index, code = self._mechanism.indices_and_codes(messages)
-        kernels.accumulate(self._state, index, code, self._table)
+        if not len(messages):
+            return
+        self._add(messages)
         self._count += len(messages)
         self._simulated |= messages.simulated
 
@@ -136,7 +123,7 @@ class Aggregator:
         fingerprint = _content_hash(path)
         if fingerprint in self._sources:
             return False
-        part = Aggregator(self._mechanism)
+        part = type(self)(self._mechanism)
         for messages in read_messages(path, self._mechanism):
             part.update(messages)
         if _identity(path) != before:
@@ -145,7 +132,7 @@ class Aggregator:
         self.merge(part)
         return True
 
-    def merge(self, other: Aggregator) -> None:
+    def merge(self, other: Aggregator[Owner]) -> None:
         """Add what another aggregator of the same mechanism holds; the result is that of one pass over both.
 
         Two aggregators that hold the same file are refused: its messages would count twice.
@@ -163,17 +150,11 @@ class Aggregator:
         """The mean so far and its standard error."""
         if not self._count:
             raise ValueError("no message yet: a mean needs at least one")
-        frame, count = self._mechanism.frame, self._count
-        scale = self._mechanism.decoding_scale
-        units = np.ldexp(self._state[:, 1].astype(np.float64), _LIMB_BITS) + self._state[:, 2]
-        total = np.ldexp(units, self._exponent - 2 * _LIMB_BITS) * scale
-        value = np.asarray(frame.synthesize(total[None] * (frame.size / count))[0], dtype=np.float64)
-        if count == 1:
-            return Estimate(value, np.full(frame.dim, np.nan), count, self._simulated)
-        squares = np.ldexp(self._state[:, 3].astype(np.float64), 2 * self._exponent - _LIMB_BITS)
-        second_moment = frame.column_power(squares) * ((frame.dim * scale) ** 2 / count)
+        value, second_moment = self._mean_and_second_moment()
+        if self._count == 1:
+            return Estimate(value, np.full(len(value), np.nan), 1, self._simulated)
         variance = np.maximum(second_moment - value**2, 0.0)
-        return Estimate(value, np.sqrt(variance / (count - 1)), count, self._simulated)
+        return Estimate(value, np.sqrt(variance / (self._count - 1)), self._count, self._simulated)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a file, which is there whole or not at all (an .npz; the name is taken as it is)."""
@@ -183,19 +164,20 @@ class Aggregator:
                 format=np.array(_STATE_FORMAT),
                 version=np.array(_STATE_VERSION),
                 digest=np.array(self.digest),
+                count=np.array(self._count),
                 simulated=np.array(self._simulated),
                 sources=np.array(sorted(self._sources), dtype="U64"),
                 state=self._state,
             )
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], mechanism: FrameDecoding) -> Aggregator:
+    def load(cls, path: str | os.PathLike[str], mechanism: Owner) -> Self:
         """The aggregator that `save` wrote, for the same mechanism; ValueError for anything else."""
         info, state, sources = _read_state(path)
         loaded = cls(mechanism)
         loaded._refuse_foreign(info.digest, f"{os.fspath(path)} is")
         if state.shape != loaded._state.shape:
-            raise ValueError(f"{os.fspath(path)} has {len(state)} rows, the mechanism's frame {len(loaded._state)}")
+            raise ValueError(f"{os.fspath(path)} has sums of shape {state.shape}, expected {loaded._state.shape}")
         loaded._state = state
         loaded._count = info.count
         loaded._simulated = info.simulated
@@ -207,23 +189,13 @@ class Aggregator:
             raise ValueError(f"{what} of another mechanism: digest {digest[:16]}…, expected {self.digest[:16]}…")
 
     def _refuse_overflow(self, added: int) -> None:
-        if self._count + added > _MOST_MESSAGES:
+        if self._count + added > MOST_MESSAGES:
             raise ValueError(f"an aggregator holds at most 2^32 messages, got {self._count} and {added} more")
 
 
-def _fixed_point(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], int]:
-    """The decoding values as integers: a (M, 3) table (high limb, low limb, square) and the exponent of their bound.
-
-    With |w| ≤ 2^e: high·2^30 + low = w·2^(60−e) and square = w²·2^(30−2e), both to the nearest integer.
-    """
-    largest = float(np.max(np.abs(values)))
-    exponent = math.frexp(largest)[1]
-    rows = []
-    for value in values.tolist():
-        scaled = round(Fraction(value) * Fraction(2) ** (2 * _LIMB_BITS - exponent))
-        square = round(Fraction(value) ** 2 * Fraction(2) ** (_LIMB_BITS - 2 * exponent))
-        rows.append((scaled >> _LIMB_BITS, scaled & ((1 << _LIMB_BITS) - 1), square))
-    return np.array(rows, dtype=np.int64), exponent
+def describe_state(path: str | os.PathLike[str]) -> StateInfo:
+    """What a saved state says of itself; ValueError if the file is damaged or something else."""
+    return _read_state(path)[0]
 
 
 def _identity(path: str | os.PathLike[str]) -> tuple[int, int, int, int]:
@@ -236,11 +208,6 @@ def _content_hash(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def describe_state(path: str | os.PathLike[str]) -> StateInfo:
-    """What a saved state says of itself; ValueError if the file is damaged or something else."""
-    return _read_state(path)[0]
-
-
 def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int64], set[str]]:
     name = os.fspath(path)
     try:
@@ -249,17 +216,13 @@ def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int
             stored = {key: archive[key] for key in archive.files}
     except (ValueError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
         raise ValueError(f"{name} is damaged or not an aggregator's state: {error}") from error
-    if (
-        str(stored.get("format")) != _STATE_FORMAT
-        or not {"version", "digest", "simulated", "sources", "state"} <= stored.keys()
-    ):
+    if stored.keys() != _STATE_KEYS or str(stored["format"]) != _STATE_FORMAT:
         raise ValueError(f"{name} is not an aggregator's state")
-    version = int(stored["version"])
+    version, count = int(stored["version"]), int(stored["count"])
     if version != _STATE_VERSION:
         raise ValueError(f"{name} has version {version} of the format, this library reads version {_STATE_VERSION}")
     state, sources = stored["state"], set(stored["sources"].tolist())
-    if state.dtype != np.int64 or state.ndim != 2 or state.shape[1] != 4 or np.any(state[:, 0] < 0):
+    if state.dtype != np.int64 or state.ndim != 2 or not 0 <= count <= MOST_MESSAGES:
         raise ValueError(f"{name} does not hold the sums of an aggregator")
-    count = int(state[:, 0].sum())
     info = StateInfo(version, str(stored["digest"]), count, len(state), len(sources), bool(stored["simulated"]))
     return info, state, sources

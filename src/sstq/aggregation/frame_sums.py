@@ -1,0 +1,63 @@
+"""Sums in the frame domain, O(1) a message: for mechanisms whose estimate from one message is d·w·u_j."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq import kernels
+from sstq.aggregation.base import Aggregator
+from sstq.aggregation.fixed_point import LIMB_BITS, fixed_point_table, from_limbs
+from sstq.frames import Frame
+from sstq.message_files import MessageReader
+from sstq.messages import Messages
+
+__all__ = ["FrameAggregator", "FrameDecoding"]
+
+
+class FrameDecoding(MessageReader, Protocol):
+    """What the aggregator needs of the mechanism."""
+
+    @property
+    def frame(self) -> Frame:
+        """The frame whose rows the u_j are."""
+        ...
+
+    @property
+    def decoding_values(self) -> NDArray[np.float64]:
+        """The decoded coordinate w of every code, in units of `decoding_scale`."""
+        ...
+
+    @property
+    def decoding_scale(self) -> float:
+        """The unit of the decoding values."""
+        ...
+
+    def indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The frame coordinate and the code of every message."""
+        ...
+
+
+class FrameAggregator(Aggregator[FrameDecoding]):
+    """One row of integers a frame coordinate: the messages, the sum of their values (two limbs) and of their squares.
+
+    One synthesis gives the mean.
+    """
+
+    def _empty_state(self) -> NDArray[np.int64]:
+        self._table, self._exponent = fixed_point_table(self._mechanism.decoding_values)
+        return np.zeros((self._mechanism.frame.size, 4), dtype=np.int64)
+
+    def _add(self, messages: Messages) -> None:
+        index, code = self._mechanism.indices_and_codes(messages)
+        kernels.accumulate(self._state, index, code, self._table)
+
+    def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        frame, scale = self._mechanism.frame, self._mechanism.decoding_scale
+        units = from_limbs(self._state[:, 1], self._state[:, 2])
+        total = np.ldexp(units, self._exponent - 2 * LIMB_BITS) * scale
+        value = np.asarray(frame.synthesize(total[None] * (frame.size / self._count))[0], dtype=np.float64)
+        squares = np.ldexp(self._state[:, 3].astype(np.float64), 2 * self._exponent - LIMB_BITS)
+        return value, frame.column_power(squares) * ((frame.dim * scale) ** 2 / self._count)

@@ -1,0 +1,64 @@
+"""Sums of whole decoded vectors, O(d) a message: for mechanisms whose messages are, or stand for, dense vectors."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.aggregation.base import Aggregator
+from sstq.aggregation.fixed_point import from_limbs, to_limbs
+from sstq.message_files import MessageReader
+from sstq.messages import Messages
+
+__all__ = ["VectorAggregator", "VectorDecoding"]
+
+# Decoded coordinates are kept to 2^-44 of the mechanism's scale, and their squares to 2^-14.
+_VALUE_BITS, _SQUARE_BITS = 44, 14
+_LARGEST = 2.0**8
+_NUMBERS_AT_A_TIME = 1 << 21
+
+
+class VectorDecoding(MessageReader, Protocol):
+    """What the aggregator needs of the mechanism."""
+
+    dim: int
+
+    @property
+    def decoding_scale(self) -> float:
+        """The root mean square of a decoded coordinate, or about that: a public unit for the fixed point."""
+        ...
+
+    def decode(self, messages: Messages) -> NDArray[np.float64]:
+        """The estimate of each message alone, (n, d)."""
+        ...
+
+
+class VectorAggregator(Aggregator[VectorDecoding]):
+    """One row of integers a coordinate: the sum of the decoded values (two limbs) and of their squares, in fixed point.
+
+    A decoded coordinate beyond 2^8 times the scale cannot come from an honest client and is refused.
+    """
+
+    def _empty_state(self) -> NDArray[np.int64]:
+        return np.zeros((self._mechanism.dim, 3), dtype=np.int64)
+
+    def _add(self, messages: Messages) -> None:
+        added = self._empty_state()
+        size = max(1, _NUMBERS_AT_A_TIME // self._mechanism.dim)
+        for start in range(0, len(messages), size):
+            relative = self._mechanism.decode(messages[start : start + size]) / self._mechanism.decoding_scale
+            if not np.all(np.abs(relative) <= _LARGEST):
+                raise ValueError(f"a decoded coordinate is beyond {_LARGEST:g} times the mechanism's scale")
+            high, low = to_limbs(np.rint(np.ldexp(relative, _VALUE_BITS)).astype(np.int64))
+            squares = np.rint(np.ldexp(relative**2, _SQUARE_BITS)).astype(np.int64)
+            for column, terms in enumerate((high, low, squares)):
+                added[:, column] += terms.sum(axis=0)
+        self._state += added
+
+    def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        scale = self._mechanism.decoding_scale
+        total = np.ldexp(from_limbs(self._state[:, 0], self._state[:, 1]), -_VALUE_BITS) * scale
+        squares = np.ldexp(self._state[:, 2].astype(np.float64), -_SQUARE_BITS) * scale**2
+        return total / self._count, squares / self._count

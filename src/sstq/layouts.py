@@ -1,0 +1,211 @@
+"""The fields of a message and their packing into bits without gaps.
+
+A message is a few fields side by side, each one number or several. The first field stands in the lowest bits; message i
+of a batch takes the bits [i·w, (i+1)·w) of the byte stream, w being the message's width and bit k of the stream being
+bit k mod 8, least significant first, of byte k // 8. The bits left over in the last byte are zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq import kernels
+
+__all__ = ["Column", "Field", "FloatField", "Layout"]
+
+Column = NDArray[Any]
+
+# The widest message that the bit-packing kernel takes in one piece.
+_WORD_BITS = 64
+# Wider ones go through an array of single bits, this many at a time.
+_BITS_AT_A_TIME = 1 << 24
+
+
+@dataclass(frozen=True)
+class Field:
+    """One or `count` unsigned integers of a message, each below `limit` ≤ 2^`bits`."""
+
+    name: str
+    bits: int
+    limit: int
+    count: int = 1
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The smallest unsigned type that holds the field."""
+        return np.min_scalar_type(self.limit - 1)
+
+    @property
+    def width(self) -> int:
+        """The bits that the field takes in a message."""
+        return self.bits * self.count
+
+    def to_integers(self, column: Column) -> NDArray[np.uint64]:
+        """The values as integers of `bits` bits, (n, count)."""
+        return column.reshape(len(column), self.count).astype(np.uint64)
+
+    def from_integers(self, values: NDArray[np.uint64]) -> Column:
+        """The inverse; ValueError for a value that the field cannot have."""
+        if self.limit < 1 << self.bits:
+            self._refuse(values, values >= self.limit, f"must be below {self.limit}")
+        return self._shaped(values.astype(self.dtype))
+
+    def _refuse(self, values: NDArray[Any], bad: NDArray[np.bool_], requirement: str) -> None:
+        places = np.argwhere(bad)
+        if len(places):
+            row, entry = places[0]
+            raise ValueError(f"message {row}: {self.name} {requirement}, got {values[row, entry]}")
+
+    def _shaped(self, values: Column) -> Column:
+        return values[:, 0] if self.count == 1 else values
+
+
+@dataclass(frozen=True)
+class FloatField(Field):
+    """`count` finite single-precision numbers of a message."""
+
+    name: str
+    bits: int = 32
+    limit: int = 1 << 32
+    count: int = 1
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Single precision."""
+        return np.dtype(np.float32)
+
+    def to_integers(self, column: Column) -> NDArray[np.uint64]:
+        """The bit patterns of the numbers."""
+        values = np.ascontiguousarray(column, dtype="<f4").reshape(len(column), self.count)
+        return values.view("<u4").astype(np.uint64)
+
+    def from_integers(self, values: NDArray[np.uint64]) -> Column:
+        """The numbers of the bit patterns; ValueError unless they are finite."""
+        numbers = values.astype("<u4").view("<f4").astype(np.float32)
+        self._refuse(numbers, ~np.isfinite(numbers), "must be finite")
+        return self._shaped(numbers)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The fields of a message, from the lowest bits to the highest."""
+
+    fields: tuple[Field, ...]
+
+    @property
+    def message_bits(self) -> int:
+        """The width of one message."""
+        return sum(field.width for field in self.fields)
+
+    def pack(self, columns: tuple[Column, ...]) -> bytes:
+        """The columns as bits without gaps."""
+        integers = [field.to_integers(column) for field, column in zip(self.fields, columns, strict=True)]
+        if self.message_bits <= _WORD_BITS:
+            return kernels.pack_bits(self._joined(integers), self.message_bits).tobytes()
+        if self._whole_bytes:
+            pieces = [
+                np.ascontiguousarray(values)
+                .astype("<u8")
+                .view(np.uint8)
+                .reshape(*values.shape, 8)[:, :, : field.bits // 8]
+                for field, values in zip(self.fields, integers, strict=True)
+            ]
+            return np.concatenate([piece.reshape(len(piece), -1) for piece in pieces], axis=1).tobytes()
+        return self._pack_single_bits(integers)
+
+    def unpack(self, raw: bytes, count: int) -> tuple[Column, ...]:
+        """The columns of `count` messages; ValueError where the bytes cannot be such messages."""
+        if count < 0:
+            raise ValueError(f"count must not be negative, got {count}")
+        expected = -(-count * self.message_bits // 8)
+        if len(raw) != expected:
+            problem = "truncated" if len(raw) < expected else "too long"
+            raise ValueError(
+                f"messages are {problem}: {count} messages of {self.message_bits} bits take {expected} bytes, "
+                f"got {len(raw)}"
+            )
+        spare = 8 * expected - count * self.message_bits
+        if spare and raw[-1] >> (8 - spare):
+            raise ValueError(f"the last {spare} bits of the last byte (byte {expected - 1}) must be zero")
+        data = np.frombuffer(raw, dtype=np.uint8)
+        if self.message_bits <= _WORD_BITS:
+            integers = self._split(kernels.unpack_bits(data, count, self.message_bits))
+        elif self._whole_bytes:
+            integers = self._unpack_bytes(data.reshape(count, self.message_bits // 8))
+        else:
+            integers = self._unpack_single_bits(data, count)
+        return tuple(field.from_integers(values) for field, values in zip(self.fields, integers, strict=True))
+
+    def empty(self) -> tuple[Column, ...]:
+        """The columns of no message."""
+        return tuple(np.zeros((0, f.count) if f.count > 1 else 0, dtype=f.dtype) for f in self.fields)
+
+    @property
+    def _whole_bytes(self) -> bool:
+        return all(field.bits % 8 == 0 for field in self.fields)
+
+    def _joined(self, integers: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+        joined = np.zeros(len(integers[0]), dtype=np.uint64)
+        shift = 0
+        for field, values in zip(self.fields, integers, strict=True):
+            for entry in values.T:
+                joined |= entry << np.uint64(shift)
+                shift += field.bits
+        return joined
+
+    def _split(self, joined: NDArray[np.uint64]) -> list[NDArray[np.uint64]]:
+        integers = []
+        for field in self.fields:
+            entries = np.empty((len(joined), field.count), dtype=np.uint64)
+            mask = np.uint64((1 << field.bits) - 1)
+            for entry in entries.T:
+                entry[:] = joined & mask
+                # A shift by 64 is undefined; there is nothing left to shift then.
+                joined = joined >> np.uint64(field.bits) if field.bits < _WORD_BITS else joined
+            integers.append(entries)
+        return integers
+
+    def _unpack_bytes(self, data: NDArray[np.uint8]) -> list[NDArray[np.uint64]]:
+        integers, start = [], 0
+        for field in self.fields:
+            width = field.bits // 8
+            piece = data[:, start : start + width * field.count].reshape(len(data), field.count, width)
+            padded = np.zeros((len(data), field.count, 8), dtype=np.uint8)
+            padded[:, :, :width] = piece
+            integers.append(padded.view("<u8")[:, :, 0].astype(np.uint64))
+            start += width * field.count
+        return integers
+
+    def _pack_single_bits(self, integers: list[NDArray[np.uint64]]) -> bytes:
+        # Pieces of a multiple of eight messages end on a whole byte.
+        rows = max(8, _BITS_AT_A_TIME // self.message_bits // 8 * 8)
+        packed = bytearray()
+        for start in range(0, len(integers[0]), rows):
+            bits = [
+                (
+                    values[start : start + rows, :, None] >> np.arange(field.bits, dtype=np.uint64) & np.uint64(1)
+                ).reshape(-1, field.width)
+                for field, values in zip(self.fields, integers, strict=True)
+            ]
+            packed += np.packbits(np.concatenate(bits, axis=1).astype(np.uint8), bitorder="little").tobytes()
+        return bytes(packed)
+
+    def _unpack_single_bits(self, data: NDArray[np.uint8], count: int) -> list[NDArray[np.uint64]]:
+        integers = [np.empty((count, field.count), dtype=np.uint64) for field in self.fields]
+        rows = max(8, _BITS_AT_A_TIME // self.message_bits // 8 * 8)
+        for start in range(0, count, rows):
+            size = min(rows, count - start)
+            first = start * self.message_bits // 8
+            piece = data[first : first + -(-size * self.message_bits // 8)]
+            bits = np.unpackbits(piece, count=size * self.message_bits, bitorder="little").reshape(size, -1)
+            place = 0
+            for field, values in zip(self.fields, integers, strict=True):
+                entries = bits[:, place : place + field.width].reshape(size, field.count, field.bits).astype(np.uint64)
+                weights = np.uint64(1) << np.arange(field.bits, dtype=np.uint64)
+                values[start : start + size] = entries @ weights
+                place += field.width
+        return integers
