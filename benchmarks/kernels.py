@@ -19,11 +19,13 @@ def threads(count: int) -> Iterator[None]:
     """Set the number of threads for a while."""
     before = os.environ.get("SSTQ_THREADS")
     os.environ["SSTQ_THREADS"] = str(count)
-    yield
-    if before is None:
-        del os.environ["SSTQ_THREADS"]
-    else:
-        os.environ["SSTQ_THREADS"] = before
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SSTQ_THREADS"]
+        else:
+            os.environ["SSTQ_THREADS"] = before
 
 
 def aligned_zeros(rows: int, size: int) -> np.ndarray:

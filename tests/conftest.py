@@ -5,6 +5,7 @@ Set SSTQ_TEST_SEED to repeat a run.
 
 import os
 import secrets
+import zlib
 
 import pytest
 
@@ -18,4 +19,4 @@ def pytest_report_header() -> str:
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
     """A seed of this test's own, different in every run."""
-    return _SEED ^ int.from_bytes(request.node.nodeid.encode()[-8:], "little") % (1 << 32)
+    return _SEED ^ zlib.crc32(request.node.nodeid.encode())

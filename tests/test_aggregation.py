@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sstq
-from sstq.aggregation import Aggregator, describe_state
+from sstq.aggregation import Aggregator, FrameAggregator, describe_state
 from sstq.messages import Messages
 
 MECHANISM = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, clip=0.7)
@@ -183,6 +183,37 @@ def test_files_are_added_once_and_whole(tmp_path):
         resumed.merge(aggregator)
 
 
+def test_files_with_the_same_few_bits_all_count(tmp_path):
+    # Independent clients often send the same few bits: their files are different files all the same.
+    mechanism = sstq.SSTQ(dim=2, epsilon=3.0, bits=1)
+    aggregator = mechanism.aggregator()
+    for suffix in (".sstq", ".parquet"):
+        for client in range(40):
+            path = tmp_path / f"{client}{suffix}"
+            sstq.write_messages(path, mechanism.encode(np.array([1.0, 0.0])))
+            assert aggregator.update_from_file(path)
+    assert aggregator.count == 80
+    # A copy under another name is the same file.
+    (tmp_path / "copy").write_bytes((tmp_path / "0.sstq").read_bytes())
+    assert not aggregator.update_from_file(tmp_path / "copy")
+
+
+def test_flipped_bits_of_a_state_never_change_it(tmp_path):
+    path = tmp_path / "state"
+    original = aggregate(sample(30))
+    original.save(path)
+    raw = path.read_bytes()
+    for bit in range(0, 8 * len(raw), 5):
+        damaged = bytearray(raw)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            loaded = MECHANISM.load_aggregator(path)
+        except ValueError:
+            continue
+        assert same_bits(loaded, original)
+
+
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "messages.sstq"
     sstq.write_messages(path, sample(30))
@@ -226,5 +257,11 @@ def test_error_bars_cover(seed):
     assert margin < 0.03
 
 
-def test_aggregator_is_public():
-    assert isinstance(MECHANISM.aggregator(), Aggregator)
+def test_slices_with_a_step_are_added():
+    messages = sample(20)
+    assert same_bits(aggregate(messages[::2], messages[1::2]), aggregate(messages))
+
+
+def test_the_types_of_aggregators_are_public():
+    assert issubclass(FrameAggregator, Aggregator)
+    assert isinstance(MECHANISM.aggregator(), sstq.Aggregator)

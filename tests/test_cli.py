@@ -536,7 +536,7 @@ def test_inspect_finds_damage(tmp_path, spec, shards, truncated, with_mechanism)
     raw[200] ^= 4
     (tmp_path / "damaged.sstq").write_bytes(raw)
     result = run("inspect", tmp_path / "damaged.sstq", *options, code=1)
-    assert "damaged.sstq, block 0 at byte 64: damaged" in result.stderr
+    assert "damaged.sstq, block 0 at byte 80: damaged" in result.stderr
     assert result.stdout == ""
 
 

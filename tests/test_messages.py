@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sstq
-from sstq.layouts import Field, Layout
+from sstq.layouts import Field, FloatField, Layout
 from sstq.messages import Messages, client_ids
 
 MECHANISM = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, frame="fourier", frame_size=50)
@@ -15,9 +15,10 @@ def big_integer_packing(layout, columns):
     stream = 0
     for i, fields in enumerate(zip(*columns, strict=True)):
         message, shift = 0, 0
-        for field, value in zip(layout.fields, fields, strict=True):
-            message |= int(value) << shift
-            shift += field.bits
+        for field, values in zip(layout.fields, fields, strict=True):
+            for value in np.atleast_1d(values).tolist():
+                message |= value << shift
+                shift += field.bits
         stream |= message << (i * layout.message_bits)
     return stream.to_bytes(-(-len(columns[0]) * layout.message_bits // 8), "little")
 
@@ -25,19 +26,38 @@ def big_integer_packing(layout, columns):
 @settings(deadline=None)
 @given(st.data())
 def test_packing_is_the_specification(data):
-    widths = data.draw(st.lists(st.integers(0, 21), min_size=1, max_size=3).filter(lambda w: sum(w) > 0))
-    fields = tuple(Field(f"f{i}", bits, data.draw(st.integers(1, 1 << bits))) for i, bits in enumerate(widths))
+    # Narrow messages, wide ones, whole bytes and several numbers a field take different ways to the same bits.
+    widths = data.draw(st.lists(st.sampled_from([0, 1, 3, 8, 13, 16, 21, 40, 64]), min_size=1, max_size=4).filter(any))
+    fields = tuple(
+        Field(f"f{i}", bits, data.draw(st.integers(1, 1 << bits)), data.draw(st.integers(1, 3)))
+        for i, bits in enumerate(widths)
+    )
     layout = Layout(fields)
     count = data.draw(st.integers(0, 20))
-    columns = tuple(
-        np.array(data.draw(st.lists(st.integers(0, f.limit - 1), min_size=count, max_size=count)), dtype=f.dtype)
-        for f in fields
-    )
+
+    def draw_column(field):
+        entries = st.lists(st.integers(0, field.limit - 1), min_size=count * field.count, max_size=count * field.count)
+        values = np.array(data.draw(entries), dtype=field.dtype)
+        return values if field.count == 1 else values.reshape(count, field.count)
+
+    columns = tuple(draw_column(field) for field in fields)
     raw = layout.pack(columns)
     assert raw == big_integer_packing(layout, columns)
     for column, again in zip(columns, layout.unpack(raw, count), strict=True):
         np.testing.assert_array_equal(again, column)
         assert again.dtype == column.dtype
+
+
+def test_floats_keep_their_bits():
+    layout = Layout((FloatField("x", count=3), Field("tail", 5, 32)))
+    numbers = np.array([[0.1, -0.0, 1e-45], [3e38, -1.5, 7.0]], dtype=np.float32)
+    raw = layout.pack((numbers, np.array([3, 31], dtype=np.uint8)))
+    assert len(raw) == -(-2 * 101 // 8)
+    assert layout.unpack(raw, 2)[0].tobytes() == numbers.tobytes()
+    numbers[1, 2] = np.nan
+    raw = layout.pack((numbers, np.array([3, 31], dtype=np.uint8)))
+    with pytest.raises(ValueError, match="message 1: x must be finite, got nan"):
+        layout.unpack(raw, 2)
 
 
 @pytest.mark.parametrize(("dim", "bits", "expected"), [(25_450, 4, 20), (98_666, 4, 22), (1, 1, 3)])
@@ -104,6 +124,12 @@ def test_slices_and_joins():
     other = sstq.SSTQ(dim=20, epsilon=2.5, bits=3, frame="fourier", frame_size=50).encode(np.ones((1, 20)))
     with pytest.raises(ValueError, match="different mechanisms"):
         Messages.concatenate([messages, other])
+    with pytest.raises(TypeError, match="taken by slices"):
+        messages[0]
+    with pytest.raises(ValueError, match="no batches"):
+        Messages.concatenate([])
+    with pytest.raises(ValueError, match="must be bytes, got str"):
+        MECHANISM.messages_from_bytes("text", 1)
     with pytest.raises(ValueError, match="no field 'token'; a message has code, index"):
         messages.column("token")
 

@@ -291,6 +291,7 @@ class OrthogonalFrame(Frame):
         # Without this the distribution depends on the sign convention of the QR routine and is not Haar.
         orthonormal *= np.where(np.diag(triangular) < 0, -1.0, 1.0)
         matrix: NDArray[np.float64] = orthonormal * self.redundancy**0.5
+        matrix.setflags(write=False)
         return matrix
 
     def analyze(self, x: Floats) -> Floats:
@@ -326,6 +327,6 @@ def make_frame(name: str, dim: int, size: int, seed: int) -> Frame:
         >>> make_frame("fourier", dim=5, size=9, seed=0).redundancy
         1.8
     """
-    if name not in _FRAMES:
+    if not isinstance(name, str) or name not in _FRAMES:
         raise ValueError(f"frame must be one of {', '.join(map(repr, _FRAMES))}, got {name!r}")
     return _FRAMES[name](dim, size, seed)

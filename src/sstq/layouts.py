@@ -103,22 +103,19 @@ class Layout:
 
     def pack(self, columns: tuple[Column, ...]) -> bytes:
         """The columns as bits without gaps."""
+        if not len(columns[0]):
+            return b""
         integers = [field.to_integers(column) for field, column in zip(self.fields, columns, strict=True)]
         if self.message_bits <= _WORD_BITS:
             return kernels.pack_bits(self._joined(integers), self.message_bits).tobytes()
         if self._whole_bytes:
-            pieces = [
-                np.ascontiguousarray(values)
-                .astype("<u8")
-                .view(np.uint8)
-                .reshape(*values.shape, 8)[:, :, : field.bits // 8]
-                for field, values in zip(self.fields, integers, strict=True)
-            ]
-            return np.concatenate([piece.reshape(len(piece), -1) for piece in pieces], axis=1).tobytes()
+            return self._pack_bytes(integers)
         return self._pack_single_bits(integers)
 
     def unpack(self, raw: bytes, count: int) -> tuple[Column, ...]:
         """The columns of `count` messages; ValueError where the bytes cannot be such messages."""
+        if not isinstance(raw, bytes | bytearray | memoryview):
+            raise ValueError(f"messages must be bytes, got {type(raw).__name__}")
         if count < 0:
             raise ValueError(f"count must not be negative, got {count}")
         expected = -(-count * self.message_bits // 8)
@@ -169,6 +166,13 @@ class Layout:
             integers.append(entries)
         return integers
 
+    def _pack_bytes(self, integers: list[NDArray[np.uint64]]) -> bytes:
+        pieces = []
+        for field, values in zip(self.fields, integers, strict=True):
+            eight_bytes = values.astype("<u8", order="C").view(np.uint8).reshape(*values.shape, 8)
+            pieces.append(eight_bytes[:, :, : field.bits // 8].reshape(len(values), field.width // 8))
+        return np.concatenate(pieces, axis=1).tobytes()
+
     def _unpack_bytes(self, data: NDArray[np.uint8]) -> list[NDArray[np.uint64]]:
         integers, start = [], 0
         for field in self.fields:
@@ -185,12 +189,11 @@ class Layout:
         rows = max(8, _BITS_AT_A_TIME // self.message_bits // 8 * 8)
         packed = bytearray()
         for start in range(0, len(integers[0]), rows):
-            bits = [
-                (
-                    values[start : start + rows, :, None] >> np.arange(field.bits, dtype=np.uint64) & np.uint64(1)
-                ).reshape(-1, field.width)
-                for field, values in zip(self.fields, integers, strict=True)
-            ]
+            bits = []
+            for field, values in zip(self.fields, integers, strict=True):
+                piece = values[start : start + rows, :, None]
+                single = piece >> np.arange(field.bits, dtype=np.uint64) & np.uint64(1)
+                bits.append(single.reshape(len(piece), field.width))
             packed += np.packbits(np.concatenate(bits, axis=1).astype(np.uint8), bitorder="little").tobytes()
         return bytes(packed)
 

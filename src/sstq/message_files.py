@@ -11,8 +11,9 @@ offset  bytes  what
 12      4      bits of one message
 16      8      number of messages
 24      32     digest of the mechanism
-56      4      messages a block
-60      4      CRC-32 of bytes 0–59
+56      16     identifier of the file, drawn at random when it is written
+72      4      messages a block
+76      4      CRC-32 of bytes 0–75
 ======  =====  ==============================================================================
 
 Then blocks, all full but the last: the client identifiers if included (8 bytes each), the packed messages
@@ -42,7 +43,7 @@ __all__ = ["MessageFileInfo", "MessageReader", "describe_messages", "read_messag
 MAGIC = b"\x8fSSTQ\r\n\x1a"
 VERSION = 1
 BLOCK_MESSAGES, BLOCK_BITS = 1 << 20, 1 << 27
-_HEADER = struct.Struct("<8sHHIQ32sI")
+_HEADER = struct.Struct("<8sHHIQ32s16sI")
 _CRC = struct.Struct("<I")
 _HEADER_BYTES = _HEADER.size + _CRC.size
 _SIMULATED, _WITH_CLIENTS = 1, 2
@@ -70,7 +71,11 @@ class MessageReader(Protocol):
 
 @dataclass(frozen=True)
 class MessageFileInfo:
-    """What the header of a message file says."""
+    """What the header of a message file says.
+
+    `file_id` tells whether a file is another one: two clients may well send the same few bits, so that two different
+    files may have the same messages.
+    """
 
     kind: str
     version: int
@@ -80,6 +85,7 @@ class MessageFileInfo:
     simulated: bool
     with_clients: bool
     block_messages: int
+    file_id: str
 
 
 def write_messages(path: str | os.PathLike[str], batches: Messages | Iterable[Messages]) -> int:
@@ -136,7 +142,7 @@ def describe_messages(path: str | os.PathLike[str]) -> MessageFileInfo:
         raise ValueError(f"{name} is not a file of SSTQ messages: it begins with neither magic, ours or Parquet's")
     if len(header) < _HEADER_BYTES:
         raise ValueError(f"{name} is truncated in its header: {_HEADER_BYTES} bytes expected, got {len(header)}")
-    _, version, flags, message_bits, count, digest, block = _HEADER.unpack(header[: _HEADER.size])
+    _, version, flags, message_bits, count, digest, file_id, block = _HEADER.unpack(header[: _HEADER.size])
     if version != VERSION:
         raise ValueError(f"{name} has version {version} of the message format, this library reads version {VERSION}")
     if _CRC.unpack(header[_HEADER.size :])[0] != zlib.crc32(header[: _HEADER.size]):
@@ -144,14 +150,15 @@ def describe_messages(path: str | os.PathLike[str]) -> MessageFileInfo:
     if not (message_bits >= 1 and block >= 1 and flags <= _SIMULATED | _WITH_CLIENTS):
         raise ValueError(f"{name} has an impossible header: flags {flags}, {message_bits} bits, blocks of {block}")
     info = MessageFileInfo(
-        "framed",
-        version,
-        digest.hex(),
-        count,
-        message_bits,
-        bool(flags & _SIMULATED),
-        bool(flags & _WITH_CLIENTS),
-        block,
+        kind="framed",
+        version=version,
+        digest=digest.hex(),
+        count=count,
+        message_bits=message_bits,
+        simulated=bool(flags & _SIMULATED),
+        with_clients=bool(flags & _WITH_CLIENTS),
+        block_messages=block,
+        file_id=file_id.hex(),
     )
     expected = _HEADER_BYTES + sum(_block_bytes(info, size) + _CRC.size for size in _block_sizes(count, block))
     if size != expected:
@@ -180,7 +187,9 @@ def _write_framed(file: BinaryIO, batches: Iterable[Messages]) -> int:
         raise ValueError("there is no message to write")
     flags = _SIMULATED * simulated | _WITH_CLIENTS * (first.clients is not None)
     width = first.layout.message_bits
-    header = _HEADER.pack(MAGIC, VERSION, flags, width, count, bytes.fromhex(first.digest), _block_messages(width))
+    file_id = os.urandom(16)
+    digest, block_messages = bytes.fromhex(first.digest), _block_messages(width)
+    header = _HEADER.pack(MAGIC, VERSION, flags, width, count, digest, file_id, block_messages)
     file.seek(0)
     file.write(header + _CRC.pack(zlib.crc32(header)))
     return count

@@ -42,13 +42,17 @@ class Messages:
         return len(self.columns[0])
 
     def __getitem__(self, part: slice) -> Messages:
-        clients = None if self.clients is None else self.clients[part]
-        columns = tuple(column[part] for column in self.columns)
+        if not isinstance(part, slice):
+            raise TypeError(f"messages are taken by slices such as messages[i : i + 1], got {type(part).__name__}")
+        clients = None if self.clients is None else np.ascontiguousarray(self.clients[part])
+        columns = tuple(np.ascontiguousarray(column[part]) for column in self.columns)
         return Messages(self.layout, columns, self.digest, clients=clients, simulated=self.simulated)
 
     @staticmethod
     def concatenate(batches: Sequence[Messages]) -> Messages:
         """The batches of one mechanism as one."""
+        if not batches:
+            raise ValueError("there are no batches to join")
         first = batches[0]
         if any(batch.digest != first.digest for batch in batches):
             raise ValueError("messages of different mechanisms cannot be joined")
@@ -88,7 +92,7 @@ def client_ids(clients: ArrayLike | None, count: int) -> NDArray[np.uint64]:
     ids = np.asarray(clients)
     if ids.ndim != 1 or len(ids) != count:
         raise ValueError(f"clients must be {count} integers, got an array of shape {ids.shape}")
-    if ids.dtype.kind not in "iu":
+    if ids.dtype.kind not in "iu" and count:
         raise ValueError(f"clients must be integers, got dtype {ids.dtype}")
     if count and ids.min() < 0:
         raise ValueError(f"clients must not be negative, got {ids.min()}")

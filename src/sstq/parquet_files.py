@@ -2,15 +2,15 @@
 
 A field of several numbers is a column of fixed-size lists.
 
-The mechanism's digest, whether the messages are simulated and a CRC-32 of each column stand in the file's metadata;
-pages carry Parquet's own checksums.
+The mechanism's digest, whether the messages are simulated, the file's random identifier and a CRC-32 of each column and
+of all this stand in the file's metadata; pages carry Parquet's own checksums.
 """
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -24,17 +24,19 @@ from sstq.messages import Messages
 if TYPE_CHECKING:
     from sstq.message_files import MessageFileInfo, MessageReader
 
-__all__ = ["describe", "read", "write"]
+__all__ = ["describe", "import_pyarrow", "read", "write"]
 
 VERSION = 1
 _BATCH_ROWS, _BATCH_BITS = 1 << 20, 1 << 27
-_KEYS = (b"sstq.version", b"sstq.digest", b"sstq.bits", b"sstq.simulated")
+_KEYS = (b"sstq.version", b"sstq.digest", b"sstq.bits", b"sstq.simulated", b"sstq.file")
 _CHECKSUMS = b"sstq.checksums"
 
 
-def _pyarrow() -> Any:
+def import_pyarrow() -> Any:
+    """Pyarrow with its Parquet and compute modules; an ImportError that names the extra where it is missing."""
     try:
         import pyarrow
+        import pyarrow.compute
         import pyarrow.parquet
     except ImportError as error:
         raise ImportError("Parquet files need pyarrow: pip install 'sstq[data]'") from error
@@ -43,15 +45,16 @@ def _pyarrow() -> Any:
 
 def write(path: str | os.PathLike[str], batches: Iterable[Messages]) -> int:
     """Write batches of messages of one mechanism; returns their number."""
-    pyarrow = _pyarrow()
+    pyarrow = import_pyarrow()
     iterator = iter(batches)
     first = next(iterator, None)
     if first is None:
         raise ValueError("there is no message to write")
-    stated = (str(VERSION), first.digest, str(first.layout.message_bits), str(int(first.simulated)))
+    bits, simulated = str(first.layout.message_bits), str(int(first.simulated))
+    stated = (str(VERSION), first.digest, bits, simulated, os.urandom(16).hex())
     metadata = dict(zip(_KEYS, stated, strict=True))
     schema = _as_table(pyarrow, first).schema.with_metadata(metadata)
-    checksums = [0] * len(schema.names)
+    checksums = [_metadata_checksum(stated)] * len(schema.names)
     count = 0
     with (
         atomic_file(path) as file,
@@ -90,6 +93,10 @@ def _as_arrow(pyarrow: Any, array: Any) -> Any:
     return pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(array.ravel()), array.shape[1])
 
 
+def _metadata_checksum(stated: Sequence[str]) -> int:
+    return zlib.crc32("\n".join(stated).encode())
+
+
 def _checksums(arrays: list[Any], before: list[int]) -> list[int]:
     return [zlib.crc32(array.tobytes(), crc) for array, crc in zip(arrays, before, strict=True)]
 
@@ -101,7 +108,7 @@ def _as_text(checksums: list[int]) -> bytes:
 @contextmanager
 def _open(path: str | os.PathLike[str]) -> Iterator[Any]:
     """The Parquet file at a path; ValueError if it cannot be read as one, then or later."""
-    pyarrow = _pyarrow()
+    pyarrow = import_pyarrow()
     with open(path, "rb") as file:
         try:
             yield pyarrow.parquet.ParquetFile(file, page_checksum_verification=True)
@@ -119,7 +126,7 @@ def describe(path: str | os.PathLike[str]) -> MessageFileInfo:
         name = os.fspath(path)
         if not all(key in metadata for key in _KEYS):
             raise ValueError(f"{name} is a Parquet file, but not of SSTQ messages: its metadata lack the digest")
-        version, digest, bits, simulated = (metadata[key].decode(errors="replace") for key in _KEYS)
+        version, digest, bits, simulated, file_id = (metadata[key].decode(errors="replace") for key in _KEYS)
         if version != str(VERSION):
             raise ValueError(
                 f"{name} has version {version} of the message format, this library reads version {VERSION}"
@@ -127,14 +134,15 @@ def describe(path: str | os.PathLike[str]) -> MessageFileInfo:
         if not bits.isdecimal() or simulated not in ("0", "1"):
             raise ValueError(f"{name} has impossible metadata: {bits!r} bits, simulated {simulated!r}")
         return MessageFileInfo(
-            "parquet",
-            VERSION,
-            digest,
-            file.metadata.num_rows,
-            int(bits),
-            simulated == "1",
-            "client" in schema.names,
-            _rows_at_a_time(int(bits)),
+            kind="parquet",
+            version=VERSION,
+            digest=digest,
+            count=file.metadata.num_rows,
+            message_bits=int(bits),
+            simulated=simulated == "1",
+            with_clients="client" in schema.names,
+            block_messages=_rows_at_a_time(int(bits)),
+            file_id=file_id,
         )
 
 
@@ -148,7 +156,8 @@ def read(path: str | os.PathLike[str], mechanism: MessageReader, info: MessageFi
         if missing:
             raise ValueError(f"{name} has no column {', '.join(sorted(missing))}")
         stated = (file.metadata.metadata or {}).get(_CHECKSUMS)
-        checksums = [0] * len(wanted)
+        metadata = file.schema_arrow.metadata
+        checksums = [_metadata_checksum([metadata[key].decode() for key in _KEYS])] * len(wanted)
         row = 0
         for batch in file.iter_batches(batch_size=info.block_messages, columns=wanted):
             place = f"{name}, from row {row}"
@@ -167,7 +176,7 @@ def read(path: str | os.PathLike[str], mechanism: MessageReader, info: MessageFi
 
 def _values(array: Any, field: Field, place: str) -> Any:
     """A column as the numbers of a field; ValueError for values that the field cannot have."""
-    pyarrow = _pyarrow()
+    pyarrow = import_pyarrow()
     rows = len(array)
     if pyarrow.types.is_fixed_size_list(array.type) and array.type.list_size == field.count and not array.null_count:
         array = array.flatten()

@@ -111,7 +111,9 @@ def signs(seed: int, purpose: str, count: int) -> NDArray[np.float32]:
     """
     raw = words(seed, purpose, -(-count // 64)).astype("<u8")
     bits = np.unpackbits(raw.view(np.uint8), count=count, bitorder="little")
-    return np.float32(1) - np.float32(2) * bits.astype(np.float32)
+    values = np.float32(1) - np.float32(2) * bits.astype(np.float32)
+    values.setflags(write=False)
+    return values
 
 
 def choose(seed: int, purpose: str, chosen: int, places: int) -> NDArray[np.int64]:
@@ -129,7 +131,9 @@ def choose(seed: int, purpose: str, chosen: int, places: int) -> NDArray[np.int6
     threshold = np.partition(keys, chosen - 1)[chosen - 1]
     below = np.flatnonzero(keys < threshold)
     tied = np.flatnonzero(keys == threshold)[: chosen - len(below)]
-    return np.sort(np.concatenate([below, tied])).astype(np.int64)
+    chosen_places = np.sort(np.concatenate([below, tied])).astype(np.int64)
+    chosen_places.setflags(write=False)
+    return chosen_places
 
 
 def mix_seed(base_seed: int, round_number: int) -> int:

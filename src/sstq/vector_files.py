@@ -17,6 +17,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.damage import DAMAGED_ARCHIVE
+from sstq.parquet_files import import_pyarrow
+
 __all__ = ["VectorFile", "open_vectors"]
 
 # Rows are read this many numbers at a time, so that memory grows neither with the clients nor with the files.
@@ -161,7 +164,7 @@ class _ParquetFile(VectorFile):
 
     @contextmanager
     def _open(self) -> Iterator[Any]:
-        pyarrow = _pyarrow()
+        pyarrow = import_pyarrow()
         try:
             with pyarrow.parquet.ParquetFile(self.name, page_checksum_verification=True) as file:
                 yield file
@@ -182,7 +185,7 @@ class _ParquetFile(VectorFile):
                 row += batch.num_rows
 
     def _stack(self, lists: Any, row: int) -> NDArray[Any]:
-        pyarrow = _pyarrow()
+        pyarrow = import_pyarrow()
         lengths = pyarrow.compute.list_value_length(lists).to_numpy()
         wrong = np.flatnonzero(lengths != self.dim)
         if len(wrong):
@@ -200,7 +203,9 @@ def _numpy_errors(name: str) -> Iterator[None]:
     """Turn what NumPy and zipfile raise for a damaged file into a ValueError that names it."""
     try:
         yield
-    except (ValueError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
+    except (FileNotFoundError, PermissionError):
+        raise
+    except DAMAGED_ARCHIVE as error:
         if str(error).startswith(name):
             raise
         raise ValueError(f"{name} is truncated or damaged: {error}") from error
@@ -252,7 +257,7 @@ def _choose_columns(name: str, schema: Any, dim: int, column: str | None) -> tup
                 f"{name}: column {column!r} must hold lists of float32 or float64, got {schema.field(column).type}"
             )
         return [column], True
-    types = _pyarrow().types
+    types = import_pyarrow().types
     floats = [field.name for field in schema if types.is_float32(field.type) or types.is_float64(field.type)]
     if len(lists) == 1 and len(floats) != dim:
         return lists, True
@@ -265,7 +270,7 @@ def _choose_columns(name: str, schema: Any, dim: int, column: str | None) -> tup
 
 
 def _is_float_list(kind: Any) -> bool:
-    types = _pyarrow().types
+    types = import_pyarrow().types
     if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
         return False
     return bool(types.is_float32(kind.value_type) or types.is_float64(kind.value_type))
@@ -273,13 +278,3 @@ def _is_float_list(kind: Any) -> bool:
 
 def _shorten(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= 8 else ", ".join([*names[:6], "…", names[-1]])
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow as pa
-        import pyarrow.compute
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ImportError("Parquet files need pyarrow: pip install 'sstq[data]'") from error
-    return pa

@@ -139,6 +139,15 @@ def test_expected_mse_of_rows_is_that_of_their_mean():
     bias = np.mean([enumerated(mechanism, x)[0] - x for x in rows], axis=0)
     assert together.bias2 == pytest.approx(bias @ bias)
 
+    assert mechanism.expected_mse(rows, clients=5) == together
+    with pytest.raises(ValueError, match="the 5 rows of x are the clients"):
+        mechanism.expected_mse(rows, clients=7)
+
+
+def test_huge_vectors_have_an_error():
+    assert make("flat-optimized").expected_mse(np.full(DIM, 1e308)).bias2 == np.inf
+    assert make("flat-optimized").expected_mse(np.full(DIM, 1e100)).bias2 == pytest.approx(DIM * 1e200)
+
 
 def test_clipping_counts_as_bias():
     mechanism = make("flat-optimized")
@@ -234,6 +243,15 @@ def test_json_integers_are_not_solved_again(monkeypatch):
         lambda data: data["codebook"]["values"].reverse(),
         lambda data: data["decoder"]["values"].pop(),
         lambda data: data["channel"].update(own=data["channel"]["own"] + 7, other=data["channel"]["other"] - 1),
+        lambda data: data["decoder"].update(values=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]),
+        lambda data: data["decoder"].update(name="identity"),
+        lambda data: data["decoder"].update(values=[1e308] * 8),
+        lambda data: data["kashin"].update(steps=96.0),
+        lambda data: data["kashin"].update(steps=True),
+        lambda data: data["kashin"].update(level=1e300),
+        lambda data: data["codebook"].update(name=5),
+        lambda data: data.update(version=True),
+        lambda data: data.update(mechanism=[]),
         lambda data: data.update(channel=[]),
         lambda data: data.update(dim=None),
     ],
@@ -245,7 +263,21 @@ def test_tampered_json_is_refused(change):
         sstq.from_json(json.dumps(data))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"format":"sstq-mechanism"}'])
+def test_levels_and_steps_that_cannot_do_are_not_called_unbiased():
+    assert sstq.SSTQ(dim=500, epsilon=3.0).unbiased
+    assert not sstq.SSTQ(dim=500, epsilon=3.0, level=2.0).unbiased
+    assert not sstq.SSTQ(dim=500, epsilon=3.0, steps=1).unbiased
+    assert sstq.SSTQ(dim=500, epsilon=3.0, level=3.4, steps=400).unbiased
+
+
+def test_parts_cannot_be_changed():
+    mechanism = make("metric-aware-unbiased")
+    for array in (mechanism.decoder.values, mechanism.codebook.values, mechanism.channel.matrix, mechanism.frame.signs):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 7
+
+
+@pytest.mark.parametrize("text", [None, "[" * 100_000, "", "{", "[]", "null", "{}", '{"format":"sstq-mechanism"}'])
 def test_other_json_is_refused(text):
     with pytest.raises(ValueError, match="mechanism"):
         sstq.from_json(text)
@@ -441,6 +473,7 @@ def test_foreign_messages_are_not_decoded():
         ({"channel": "laplace"}, "channel must be 'flat' or 'metric-aware', got 'laplace'"),
         ({"codebook": "lloyd"}, "codebook must be"),
         ({"decoder": "ml"}, "decoder must be"),
+        ({"frame": ["hadamard"]}, "frame must be"),
         ({"rate": "paper"}, "rate is an argument of the metric-aware channel"),
         ({"channel": "metric-aware", "rate": "double"}, "rate must be"),
         ({"kashin": "lp"}, "kashin must be"),
@@ -465,6 +498,10 @@ def test_bad_arguments_are_refused(arguments, message):
 def test_registry():
     assert "sstq" in sstq.mechanisms()
     assert sstq.mechanism("sstq", dim=5, epsilon=1.0) == sstq.SSTQ(dim=5, epsilon=1.0)
+    with pytest.raises(ValueError, match="sstq needs the argument 'epsilon'"):
+        sstq.mechanism("sstq", dim=5)
+    with pytest.raises(ValueError, match="mechanism must be one of"):
+        sstq.mechanism(["sstq"], dim=5)
     with pytest.raises(ValueError, match="sstq takes no argument 'delta'"):
         sstq.mechanism("sstq", dim=5, epsilon=1.0, delta=1e-5)
     with pytest.raises(ValueError, match=r"mechanism must be one of 'sstq'.*got 'gauss'"):

@@ -5,9 +5,7 @@ The state is an array of integers, which add up to the same bits in any order an
 
 from __future__ import annotations
 
-import hashlib
 import os
-import zipfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
@@ -16,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.atomic import atomic_file
-from sstq.message_files import MessageReader, read_messages
+from sstq.damage import DAMAGED_ARCHIVE
+from sstq.message_files import MessageReader, describe_messages, read_messages
 from sstq.messages import Messages
 
 __all__ = ["Aggregator", "Estimate", "StateInfo", "describe_state"]
@@ -116,19 +115,19 @@ class Aggregator(ABC, Generic[Owner]):
     def update_from_file(self, path: str | os.PathLike[str]) -> bool:
         """Add all messages of a file, or nothing if it is refused (ValueError).
 
-        A file whose content is in already is passed over, so that a run that was cut short can simply be repeated;
-        returns whether the file was added.
+        A file that is in already, under whatever name, is passed over, so that a run that was cut short can simply be
+        repeated; returns whether the file was added. Files are told apart by the random identifier that each carries.
         """
         before = _identity(path)
-        fingerprint = _content_hash(path)
-        if fingerprint in self._sources:
+        file_id = describe_messages(path).file_id
+        if file_id in self._sources:
             return False
         part = type(self)(self._mechanism)
         for messages in read_messages(path, self._mechanism):
             part.update(messages)
         if _identity(path) != before:
             raise ValueError(f"{os.fspath(path)} changed while it was read; nothing of it was added")
-        part._sources = {fingerprint}
+        part._sources = {file_id}
         self.merge(part)
         return True
 
@@ -203,18 +202,15 @@ def _identity(path: str | os.PathLike[str]) -> tuple[int, int, int, int]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _content_hash(path: str | os.PathLike[str]) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int64], set[str]]:
     name = os.fspath(path)
     try:
         # np.load leaves a file that it opened itself open when it fails.
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             stored = {key: archive[key] for key in archive.files}
-    except (ValueError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
+    except FileNotFoundError:
+        raise
+    except DAMAGED_ARCHIVE as error:
         raise ValueError(f"{name} is damaged or not an aggregator's state: {error}") from error
     if stored.keys() != _STATE_KEYS or str(stored["format"]) != _STATE_FORMAT:
         raise ValueError(f"{name} is not an aggregator's state")

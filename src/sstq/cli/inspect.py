@@ -112,17 +112,21 @@ class _AnyMessages:
 
     @property
     def layout(self) -> Layout:
-        from sstq.layouts import Field, Layout
+        from sstq.layouts import Field, FloatField, Layout
 
         if self.info.kind != "parquet":
-            return Layout((Field("message", self.info.message_bits, 1 << self.info.message_bits),))
-        import numpy as np
+            return Layout((Field("bit", 1, 2, count=self.info.message_bits),))
+        import pyarrow as pa
         from pyarrow.parquet import read_schema
 
-        fields = []
+        fields: list[Field] = []
         for column in read_schema(self.path):
-            width = 8 * np.dtype(column.type.to_pandas_dtype()).itemsize
-            fields.append(Field(column.name, width, 1 << width))
+            several = pa.types.is_fixed_size_list(column.type)
+            entry, count = (column.type.value_type, column.type.list_size) if several else (column.type, 1)
+            if pa.types.is_floating(entry):
+                fields.append(FloatField(column.name, count=count))
+            else:
+                fields.append(Field(column.name, entry.bit_width, 1 << entry.bit_width, count))
         return Layout(tuple(field for field in fields if field.name != "client"))
 
     def digest(self) -> str:

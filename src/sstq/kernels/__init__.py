@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.exactness import TOTAL
 from sstq.kernels.compiling import prepare
 from sstq.kernels.threads import run_in_chunks
 
@@ -25,10 +26,6 @@ __all__ = [
     "sample_table",
     "unpack_bits",
 ]
-
-TOTAL_WEIGHT = 1 << 62
-"""Every row of a channel's integer weights sums to this."""
-
 
 def hadamard_transform(x: NDArray[Any]) -> None:
     """Multiply every row by the unnormalised Hadamard matrix, in place.
@@ -251,10 +248,10 @@ def sample_table(
     cumulative = _checked("cumulative", cumulative, np.uint64, 2)
     if words.shape != tokens.shape:
         raise ValueError(f"words must have the shape of tokens, {tokens.shape}, not {words.shape}")
-    if cumulative.shape[1] == 0 or np.any(cumulative[:, -1] != TOTAL_WEIGHT):
+    if cumulative.shape[1] == 0 or np.any(cumulative[:, -1] != TOTAL):
         raise ValueError("the last entry of every row of cumulative must be 2^62")
     _check_range("tokens", tokens, cumulative.shape[0])
-    _check_range("words", words, TOTAL_WEIGHT)
+    _check_range("words", words, TOTAL)
     from sstq.kernels.sampling import search_rows
 
     codes = np.empty(tokens.shape, np.int64)

@@ -39,6 +39,9 @@ def mechanism(name: str, **arguments: Any) -> Mechanism:
     for argument in arguments:
         if argument not in known:
             raise ValueError(f"{name} takes no argument {argument!r}; it takes {', '.join(known)}")
+    for argument, parameter in known.items():
+        if parameter.default is parameter.empty and argument not in arguments:
+            raise ValueError(f"{name} needs the argument {argument!r}")
     return chosen(**arguments)
 
 
@@ -52,12 +55,12 @@ def from_json(text: str) -> Mechanism:
     """
     try:
         data = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (TypeError, RecursionError, json.JSONDecodeError) as error:
         raise ValueError(f"the mechanism is not JSON: {error}") from error
     if not isinstance(data, dict) or data.pop("format", None) != JSON_FORMAT:
         raise ValueError(f"this JSON is not a mechanism: its format must be {JSON_FORMAT!r}")
     version = data.pop("version", None)
-    if version != JSON_VERSION:
+    if type(version) is not int or version != JSON_VERSION:
         raise ValueError(
             f"the mechanism has version {version} of the format, this library reads version {JSON_VERSION}"
         )
@@ -72,6 +75,6 @@ def from_json(text: str) -> Mechanism:
 
 
 def _lookup(name: Any) -> type[Mechanism]:
-    if name not in _REGISTRY:
+    if not isinstance(name, str) or name not in _REGISTRY:
         raise ValueError(f"mechanism must be one of {', '.join(map(repr, _REGISTRY))}, got {name!r}")
     return _REGISTRY[name]

@@ -222,19 +222,23 @@ class Mechanism(ABC):
             True
         """
         rows = self._check_vectors(x)
-        if np.ndim(x) == 2 and clients is not None:
-            raise ValueError(f"clients is given by the rows of x, got clients={clients!r} too")
-        repeats = 1 if clients is None else check_number("clients", clients, 1, 2**62, integer=True)
+        if np.ndim(x) == 2 and clients not in (None, len(rows)):
+            raise ValueError(f"the {len(rows)} rows of x are the clients, got clients={clients!r}")
+        repeats = 1 if clients is None or np.ndim(x) == 2 else check_number("clients", clients, 1, 2**62, integer=True)
         if not len(rows):
             raise ValueError("x must have at least one row")
         bias = np.zeros(self.dim)
         variance = 0.0
         for part in row_chunks(len(rows), self._row_cost):
             mean, variances = self._row_error(rows[part])
-            bias += np.sum(mean - rows[part], axis=0)
+            with np.errstate(over="ignore"):
+                bias += np.sum(mean - rows[part], axis=0)
             variance += float(np.sum(variances))
         count = len(rows)
-        return ExpectedError(float(np.sum((bias / count) ** 2)), variance / (count * count * repeats))
+        # The square of a huge clipped-off part may be infinite, which is then the truth to within a double.
+        with np.errstate(over="ignore"):
+            bias2 = float(np.sum((bias / count) ** 2))
+        return ExpectedError(bias2, variance / (count * count * repeats))
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -320,7 +324,8 @@ def row_chunks(rows: int, width: int) -> Iterator[slice]:
 def check_number(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:
     """The value as an int or float in [low, high]; otherwise a ValueError with its name, its value and its range."""
     kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
-    allowed = f"{name} must be {'an integer' if integer else 'a number'} in [{low:g}, {high:g}]"
+    kind, ends = ("an integer", f"[{int(low)}, {int(high)}]") if integer else ("a number", f"[{low:g}, {high:g}]")
+    allowed = f"{name} must be {kind} in {ends}"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, kinds):
         raise ValueError(f"{allowed}, got {value!r}")
     number = int(value) if integer else float(value)

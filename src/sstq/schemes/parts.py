@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.channels import Channel, identity_decoder, unbiased_decoder
+from sstq.channels.decoders import RESIDUAL_MAX
 from sstq.codebooks import (
     Codebook,
     loss_optimal_codebook,
@@ -22,10 +23,11 @@ from sstq.kashin import Kashin, make_kashin
 from sstq.laplace import Rate
 from sstq.schemes.base import check_number, check_option
 
-__all__ = ["Decoder", "build_codebook", "build_decoder", "build_recipe", "check_rate"]
+__all__ = ["CODEBOOKS", "Decoder", "build_codebook", "build_decoder", "build_recipe", "check_rate"]
 
-_CODEBOOKS = ("optimized", "uniform", "panter-dite", "loss-optimal")
+CODEBOOKS = ("optimized", "uniform", "panter-dite", "loss-optimal")
 _DECODERS = ("unbiased", "identity")
+_LARGEST_VALUE = 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +39,20 @@ class Decoder:
 
     def __post_init__(self) -> None:
         check_option("decoder", self.name, _DECODERS)
-        if self.values.ndim != 1 or not np.isfinite(self.values).all() or not self.values.any():
-            raise ValueError("decoder values must be finite numbers, not all zero")
+        if self.values.ndim != 1 or not np.all(np.abs(self.values) <= _LARGEST_VALUE) or not self.values.any():
+            raise ValueError(f"decoder values must be numbers up to {_LARGEST_VALUE:g} in magnitude, not all zero")
+        values = np.array(self.values)
+        values.setflags(write=False)
+        object.__setattr__(self, "values", values)
+
+    def check(self, channel: Channel, codebook: Codebook) -> None:
+        """Refuse values that are not what their name says for this channel and codebook."""
+        if self.name == "identity":
+            off = float(np.abs(self.values - codebook.values).max())
+        else:
+            off = float(np.abs(channel.moments(self.values)[0] - codebook.values).max())
+        if not off <= RESIDUAL_MAX:
+            raise ValueError(f"the decoder is called {self.name!r}, but its values are off by {off:g}")
 
 
 def build_decoder(name: str, channel: Channel, codebook: Codebook) -> Decoder:
@@ -60,7 +74,7 @@ def build_recipe(name: str, frame: Frame, level: float | None, steps: int | None
 
 def check_rate(rate: str | None, flat: bool) -> Rate:
     """The rate of the metric-aware channel; it means nothing to the flat one."""
-    if flat and rate is not None:
+    if flat and rate not in (None, "calibrated"):
         raise ValueError(f"rate is an argument of the metric-aware channel, got {rate!r} with channel='flat'")
     check_option("rate", rate or "calibrated", get_args(Rate))
     return "paper" if rate == "paper" else "calibrated"
@@ -77,7 +91,7 @@ def build_codebook(
     density: Density | None,
 ) -> Codebook:
     """The codebook of that name; the last two are for a density, by default that of a typical representation."""
-    check_option("codebook", name, _CODEBOOKS)
+    check_option("codebook", name, CODEBOOKS)
     if name in ("optimized", "uniform"):
         if density is not None:
             raise ValueError(f"density is an argument of the panter-dite and loss-optimal codebooks, not of {name!r}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +27,7 @@ from sstq.layouts import Column, Field, Layout
 from sstq.messages import Messages
 from sstq.randomness import BitSource, channel_words, unit_interval
 from sstq.schemes.base import LocalReport, Mechanism, check_number, check_option
-from sstq.schemes.parts import Decoder, build_codebook, build_decoder, build_recipe, check_rate
+from sstq.schemes.parts import CODEBOOKS, Decoder, build_codebook, build_decoder, build_recipe, check_rate
 
 __all__ = ["SSTQ"]
 
@@ -142,6 +143,7 @@ class SSTQ(Mechanism):
             raise ValueError(f"channel, codebook and decoder must have 2^bits = {size} entries")
         if channel.epsilon != parts["epsilon"]:
             raise ValueError(f"the channel is made for epsilon {channel.epsilon}, not {parts['epsilon']}")
+        decoder.check(channel, codebook)
         for name, value in parts.items():
             object.__setattr__(self, name, value)
 
@@ -155,13 +157,23 @@ class SSTQ(Mechanism):
 
     @property
     def unbiased(self) -> bool:
-        """Whether the estimate's expectation is the clipped vector (to the certificate's residual)."""
-        return self.decoder.name == "unbiased" and self.kashin.exact
+        """Whether the estimate's expectation is the clipped vector, to the certificate's residual.
+
+        A level or a number of steps of one's own may be too low for that: a typical vector is tried.
+        """
+        return self.decoder.name == "unbiased" and self._certifies
 
     @property
     def coin(self) -> str:
         """Who draws the coordinate: the client in secret ("private"), or a shared generator ("public")."""
         return "private" if self.index == "private" else "public"
+
+    @cached_property
+    def _certifies(self) -> bool:
+        typical = np.random.default_rng(0).standard_normal((1, self.dim))
+        unit = (typical / np.linalg.norm(typical)).astype(np.float32)
+        _, residual = pick(self.frame, self.kashin, unit, np.zeros((1, 1), dtype=np.int64))
+        return bool(residual[0] <= CERTIFIED_RESIDUAL)
 
     @property
     def layout(self) -> Layout:
@@ -299,8 +311,15 @@ class SSTQ(Mechanism):
             clip=data["clip"],
             index=data["index"],
             frame=make_frame(data["frame"]["name"], dim, size, seed),
-            kashin=Kashin(**data["kashin"]),
-            codebook=Codebook(data["codebook"]["name"], np.array(data["codebook"]["values"], dtype=np.float64)),
+            kashin=Kashin(
+                check_option("kashin", data["kashin"]["name"], ("certified", "paper")),
+                check_number("level", data["kashin"]["level"], 1e-3, 1e6),
+                check_number("steps", data["kashin"]["steps"], 1, 10_000, integer=True),
+            ),
+            codebook=Codebook(
+                check_option("codebook", data["codebook"]["name"], CODEBOOKS),
+                np.array(data["codebook"]["values"], dtype=np.float64),
+            ),
             channel=channel_from_dict(data["channel"]),
             decoder=Decoder(data["decoder"]["name"], np.array(data["decoder"]["values"], dtype=np.float64)),
         )
