@@ -26,7 +26,17 @@ from numpy.typing import NDArray
 from sstq import kernels
 from sstq.frames import Frame, HadamardFrame
 
-__all__ = ["CERTIFIED_RESIDUAL", "Kashin", "default_level", "default_steps", "make_kashin", "pick", "represent"]
+__all__ = [
+    "CERTIFIED_RESIDUAL",
+    "Kashin",
+    "certifies",
+    "default_level",
+    "default_steps",
+    "make_kashin",
+    "missed",
+    "pick",
+    "represent",
+]
 
 CERTIFIED_RESIDUAL = 1e-5
 """The relative residual ‖x − (d/N)Uᵀy‖/‖x‖ up to which a representation counts as exact."""
@@ -173,6 +183,25 @@ def pick(frame: Frame, recipe: Kashin, x: Floats32, picks: NDArray[np.int64]) ->
         t, residuals[part] = _represent_generic(frame, x[part], schedule)
         values[part] = np.take_along_axis(t, picks[part], axis=1)
     return _in_units_of_bound(values, schedule), residuals
+
+
+def certifies(frame: Frame, recipe: Kashin) -> bool:
+    """Whether a typical vector meets its certificate: a level or a number of steps of one's own may be too low.
+
+    Examples:
+        >>> frame = HadamardFrame(500, 2048)
+        >>> certifies(frame, make_kashin("certified", frame)), certifies(frame, Kashin("certified", 2.0, steps=500))
+        (True, False)
+    """
+    typical = np.random.default_rng(0).standard_normal((1, frame.dim))
+    unit = (typical / np.linalg.norm(typical)).astype(np.float32)
+    _, residual = pick(frame, recipe, unit, np.zeros((1, 1), dtype=np.int64))
+    return bool(residual[0] <= CERTIFIED_RESIDUAL)
+
+
+def missed(unit: Floats32, residuals: NDArray[np.float64]) -> int:
+    """How many rows missed their certificate."""
+    return int((residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)).sum())
 
 
 def _in_units_of_bound(t: Floats32, schedule: Floats32) -> Floats32:

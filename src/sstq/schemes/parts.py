@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,24 @@ from sstq.codebooks import (
     uniform_codebook,
 )
 from sstq.densities import Density
-from sstq.frames import Frame
+from sstq.frames import Frame, default_frame_size, make_frame
 from sstq.kashin import Kashin, make_kashin
 from sstq.laplace import Rate
 from sstq.schemes.base import check_number, check_option
 
-__all__ = ["CODEBOOKS", "Decoder", "build_codebook", "build_decoder", "build_recipe", "check_rate"]
+__all__ = [
+    "CODEBOOKS",
+    "Decoder",
+    "build_codebook",
+    "build_decoder",
+    "build_frame",
+    "build_recipe",
+    "check_rate",
+    "frame_from_dict",
+    "frame_to_dict",
+    "recipe_from_dict",
+    "recipe_to_dict",
+]
 
 CODEBOOKS = ("optimized", "uniform", "panter-dite", "loss-optimal")
 _DECODERS = ("unbiased", "identity")
@@ -60,6 +72,35 @@ def build_decoder(name: str, channel: Channel, codebook: Codebook) -> Decoder:
     check_option("decoder", name, _DECODERS)
     values = identity_decoder(codebook) if name == "identity" else unbiased_decoder(channel, codebook)
     return Decoder(name, values)
+
+
+def build_frame(name: Any, dim: int, size: int | None, seed: int) -> Frame:
+    """The frame of that name, of the default size unless one is given."""
+    size = default_frame_size(dim) if size is None else size
+    size = check_number("frame_size", size, dim, 2**32, integer=True)
+    return make_frame(name, dim, size, check_number("frame_seed", seed, 0, 2**64 - 1, integer=True))
+
+
+def frame_to_dict(frame: Frame) -> dict[str, Any]:
+    """What a frame is made of, as JSON values."""
+    return {"name": frame.name, "size": frame.size, "seed": frame.seed}
+
+
+def frame_from_dict(dim: int, data: dict[str, Any]) -> Frame:
+    """The frame whose `frame_to_dict` this is."""
+    return build_frame(data["name"], dim, data["size"], data["seed"])
+
+
+def recipe_to_dict(recipe: Kashin) -> dict[str, Any]:
+    """What a recipe is made of, as JSON values."""
+    return {"name": recipe.name, "level": recipe.level, "steps": recipe.steps}
+
+
+def recipe_from_dict(frame: Frame, data: dict[str, Any]) -> Kashin:
+    """The recipe whose `recipe_to_dict` this is."""
+    if data["level"] is None or data["steps"] is None:
+        raise ValueError("the representation's level and steps must be numbers")
+    return build_recipe(data["name"], frame, data["level"], data["steps"])
 
 
 def build_recipe(name: str, frame: Frame, level: float | None, steps: int | None) -> Kashin:

@@ -21,13 +21,25 @@ from sstq.aggregation import FrameAggregator
 from sstq.channels import Channel, channel_from_dict, flat_channel, metric_aware_channel
 from sstq.codebooks import Codebook, interpolation, stochastic_round
 from sstq.densities import Density
-from sstq.frames import Frame, default_frame_size, make_frame
-from sstq.kashin import CERTIFIED_RESIDUAL, Kashin, pick, represent
+from sstq.frames import Frame
+from sstq.kashin import Kashin, certifies, missed, pick, represent
 from sstq.layouts import Column, Field, Layout
 from sstq.messages import Messages
 from sstq.randomness import BitSource, channel_words, unit_interval
 from sstq.schemes.base import LocalReport, Mechanism, check_number, check_option
-from sstq.schemes.parts import CODEBOOKS, Decoder, build_codebook, build_decoder, build_recipe, check_rate
+from sstq.schemes.parts import (
+    CODEBOOKS,
+    Decoder,
+    build_codebook,
+    build_decoder,
+    build_frame,
+    build_recipe,
+    check_rate,
+    frame_from_dict,
+    frame_to_dict,
+    recipe_from_dict,
+    recipe_to_dict,
+)
 
 __all__ = ["SSTQ"]
 
@@ -110,10 +122,7 @@ class SSTQ(Mechanism):
         check_option("channel", channel, _CHANNELS)
         flat = channel == "flat"
         decay = check_rate(rate, flat)
-        size = default_frame_size(dim) if frame_size is None else frame_size
-        size = check_number("frame_size", size, dim, 2**32, integer=True)
-        seed = check_number("frame_seed", frame_seed, 0, 2**64 - 1, integer=True)
-        the_frame = make_frame(frame, dim, size, seed)
+        the_frame = build_frame(frame, dim, frame_size, frame_seed)
         recipe = build_recipe(kashin, the_frame, level, steps)
         the_codebook = build_codebook(
             codebook or ("optimized" if flat else "uniform"), bits, epsilon, channel, decay, recipe, the_frame, density
@@ -170,10 +179,7 @@ class SSTQ(Mechanism):
 
     @cached_property
     def _certifies(self) -> bool:
-        typical = np.random.default_rng(0).standard_normal((1, self.dim))
-        unit = (typical / np.linalg.norm(typical)).astype(np.float32)
-        _, residual = pick(self.frame, self.kashin, unit, np.zeros((1, 1), dtype=np.int64))
-        return bool(residual[0] <= CERTIFIED_RESIDUAL)
+        return certifies(self.frame, self.kashin)
 
     @property
     def layout(self) -> Layout:
@@ -217,7 +223,7 @@ class SSTQ(Mechanism):
         token = stochastic_round(self.codebook.values, coordinate[:, 0].astype(np.float64), uniforms)
         code = self.channel.sample(token, channel_words(words[:, 2]))
         if report is not None:
-            report.missed += int((residual > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)).sum())
+            report.missed += missed(unit, residual)
         return (code, index) if clients is None else (code,)
 
     def decode(self, messages: Messages) -> NDArray[np.float64]:
@@ -290,8 +296,8 @@ class SSTQ(Mechanism):
             "bits": self.bits,
             "clip": self.clip,
             "index": self.index,
-            "frame": {"name": self.frame.name, "size": self.frame.size, "seed": self.frame.seed},
-            "kashin": {"name": self.kashin.name, "level": self.kashin.level, "steps": self.kashin.steps},
+            "frame": frame_to_dict(self.frame),
+            "kashin": recipe_to_dict(self.kashin),
             "codebook": {"name": self.codebook.name, "values": self.codebook.values.tolist()},
             "channel": self.channel.to_dict(),
             "decoder": {"name": self.decoder.name, "values": self.decoder.values.tolist()},
@@ -301,8 +307,7 @@ class SSTQ(Mechanism):
     def from_dict(cls, data: dict[str, Any]) -> SSTQ:
         """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
         dim = check_number("dim", data["dim"], 1, 2**30, integer=True)
-        size = check_number("frame_size", data["frame"]["size"], dim, 2**32, integer=True)
-        seed = check_number("frame_seed", data["frame"]["seed"], 0, 2**64 - 1, integer=True)
+        frame = frame_from_dict(dim, data["frame"])
         mechanism = object.__new__(cls)
         mechanism._set_parts(
             dim=dim,
@@ -310,12 +315,8 @@ class SSTQ(Mechanism):
             bits=check_number("bits", data["bits"], 1, 12, integer=True),
             clip=data["clip"],
             index=data["index"],
-            frame=make_frame(data["frame"]["name"], dim, size, seed),
-            kashin=Kashin(
-                check_option("kashin", data["kashin"]["name"], ("certified", "paper")),
-                check_number("level", data["kashin"]["level"], 1e-3, 1e6),
-                check_number("steps", data["kashin"]["steps"], 1, 10_000, integer=True),
-            ),
+            frame=frame,
+            kashin=recipe_from_dict(frame, data["kashin"]),
             codebook=Codebook(
                 check_option("codebook", data["codebook"]["name"], CODEBOOKS),
                 np.array(data["codebook"]["values"], dtype=np.float64),
