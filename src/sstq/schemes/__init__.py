@@ -10,11 +10,57 @@ import json
 from typing import Any
 
 from sstq.schemes.base import JSON_FORMAT, JSON_VERSION, ExpectedError, LocalReport, Mechanism
+from sstq.schemes.clean import Clean
+from sstq.schemes.compressed_privunitg import CompressedPrivUnitG
+from sstq.schemes.csgm import CSGM, L2CSGM
+from sstq.schemes.mmrc import MMRC
+from sstq.schemes.privunit import PrivUnit, PrivUnitG
+from sstq.schemes.projunit import ProjUnit
+from sstq.schemes.rrsc import RRSC
+from sstq.schemes.sqkr import SQKR
 from sstq.schemes.sstq import SSTQ
+from sstq.schemes.turboquant import TurboQuant
+from sstq.schemes.vqsgd import VqSGD
 
-__all__ = ["SSTQ", "ExpectedError", "LocalReport", "Mechanism", "from_json", "mechanism", "mechanisms"]
+__all__ = [
+    "CSGM",
+    "L2CSGM",
+    "MMRC",
+    "RRSC",
+    "SQKR",
+    "SSTQ",
+    "Clean",
+    "CompressedPrivUnitG",
+    "ExpectedError",
+    "LocalReport",
+    "Mechanism",
+    "PrivUnit",
+    "PrivUnitG",
+    "ProjUnit",
+    "TurboQuant",
+    "VqSGD",
+    "from_json",
+    "mechanism",
+    "mechanism_class",
+    "mechanisms",
+]
 
-_REGISTRY: dict[str, type[Mechanism]] = {SSTQ.name: SSTQ}
+_ALL: tuple[type[Mechanism], ...] = (
+    SSTQ,
+    VqSGD,
+    SQKR,
+    PrivUnit,
+    PrivUnitG,
+    ProjUnit,
+    RRSC,
+    MMRC,
+    CompressedPrivUnitG,
+    TurboQuant,
+    CSGM,
+    L2CSGM,
+    Clean,
+)
+_REGISTRY: dict[str, type[Mechanism]] = {chosen.name: chosen for chosen in _ALL}
 
 
 def mechanisms() -> list[str]:
@@ -34,7 +80,7 @@ def mechanism(name: str, **arguments: Any) -> Mechanism:
         >>> mechanism("sstq", dim=100, epsilon=1.0).message_bits
         12
     """
-    chosen = _lookup(name)
+    chosen = mechanism_class(name)
     known = inspect.signature(chosen).parameters
     for argument in arguments:
         if argument not in known:
@@ -64,7 +110,7 @@ def from_json(text: str) -> Mechanism:
         raise ValueError(
             f"the mechanism has version {version} of the format, this library reads version {JSON_VERSION}"
         )
-    chosen = _lookup(data.pop("mechanism", None))
+    chosen = mechanism_class(data.pop("mechanism", None))
     try:
         loaded = chosen.from_dict(data)
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -74,7 +120,8 @@ def from_json(text: str) -> Mechanism:
     return loaded
 
 
-def _lookup(name: Any) -> type[Mechanism]:
+def mechanism_class(name: Any) -> type[Mechanism]:
+    """The class of the mechanism of that name."""
     if not isinstance(name, str) or name not in _REGISTRY:
         raise ValueError(f"mechanism must be one of {', '.join(map(repr, _REGISTRY))}, got {name!r}")
     return _REGISTRY[name]

@@ -1,0 +1,46 @@
+"""Every mechanism of the registry, in the variants that differ in what they promise."""
+
+import numpy as np
+
+import sstq
+
+EPSILON = 2.0
+DIM = 6
+
+# Arguments beyond dim and clip; the key is what the test is called.
+CASES = {
+    "sstq": {"epsilon": EPSILON, "bits": 2},
+    "sstq/metric-aware": {"epsilon": EPSILON, "bits": 3, "channel": "metric-aware"},
+    "sstq/metric-aware-unbiased": {"epsilon": EPSILON, "bits": 2, "channel": "metric-aware", "decoder": "unbiased"},
+    "sstq/paper": {"epsilon": EPSILON, "bits": 4, "kashin": "paper"},
+    "sstq/assigned": {"epsilon": EPSILON, "bits": 2, "index": "assigned"},
+    "vqsgd": {"epsilon": EPSILON},
+    "sqkr": {"epsilon": EPSILON},
+    "sqkr/two": {"epsilon": EPSILON, "k": 2},
+    "sqkr/public": {"epsilon": EPSILON, "k": 2, "coin": "public"},
+    "sqkr/paper": {"epsilon": EPSILON, "k": 3, "kashin": "paper"},
+    "sqkr/dense": {"epsilon": EPSILON, "variant": "dense"},
+    "privunit": {"epsilon": EPSILON},
+    "privunit/hemisphere": {"epsilon": EPSILON, "split": "hemisphere"},
+    "privunitg": {"epsilon": EPSILON},
+    "projunit": {"epsilon": EPSILON, "projected": 4},
+    "projunit/fast": {"epsilon": EPSILON, "projected": 4, "projection": "fast"},
+    "turboquant": {"bits": 3},
+    "csgm": {"epsilon": EPSILON, "clients": 50, "delta": 1e-5},
+    "l2-csgm": {"epsilon": EPSILON, "clients": 50, "delta": 1e-5},
+    "rrsc": {"epsilon": EPSILON, "bits": 2},
+    "mmrc": {"epsilon": EPSILON, "bits": 4},
+    "compressed-privunitg": {"epsilon": EPSILON, "bits": 4},
+    "clean": {},
+}
+
+
+def build(case, dim=DIM, clip=0.5, **changes):
+    """The mechanism of a case."""
+    return sstq.mechanism(case.split("/")[0], dim=dim, clip=clip, **CASES[case] | changes)
+
+
+def encode(mechanism, x, rng=None):
+    """Messages of the rows, with client identifiers where the coin is public."""
+    clients = np.arange(len(x)) if mechanism.coin == "public" else None
+    return mechanism.encode(x, rng=rng, clients=clients)

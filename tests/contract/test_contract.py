@@ -1,0 +1,217 @@
+"""One suite that every mechanism passes."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sstq
+from sstq.message_files import read_messages, write_messages
+from sstq.messages import Messages
+from tests.contract import checks
+from tests.contract.cases import CASES, DIM, build, encode
+
+every_case = pytest.mark.parametrize("case", CASES)
+private_cases = pytest.mark.parametrize("case", [c for c in CASES if c.split("/")[0] not in ("clean", "turboquant")])
+local_cases = pytest.mark.parametrize(
+    "case", [c for c in CASES if c.split("/")[0] not in ("clean", "turboquant", "csgm", "l2-csgm")]
+)
+VECTORS = [
+    "gaussian",
+    "heavy-tailed",
+    "spike",
+    "constant",
+    "alternating",
+    "block",
+    "sparse",
+    "hadamard",
+    "short",
+    "zero",
+]
+
+
+def some_rows(count, dim=DIM):
+    return np.random.default_rng(count).standard_normal((count, dim)) / 4
+
+
+def test_every_mechanism_has_a_case():
+    assert {case.split("/")[0] for case in CASES} >= set(sstq.mechanisms())
+
+
+@every_case
+def test_surface(case):
+    mechanism = build(case)
+    assert mechanism.name == case.split("/")[0]
+    assert isinstance(mechanism.message_bits, int)
+    assert mechanism.message_bits > 0
+    assert isinstance(mechanism.unbiased, bool)
+    assert isinstance(mechanism.exact, bool)
+    assert mechanism.trust in ("local", "aggregator", "none")
+    assert mechanism.coin in ("private", "public")
+    assert mechanism.epsilon > 0
+    assert (mechanism.privacy_loss() <= mechanism.epsilon) or math.isinf(mechanism.epsilon)
+    assert repr(mechanism).startswith(type(mechanism).__name__)
+
+
+@every_case
+@pytest.mark.parametrize("count", [0, 1, 9])
+def test_bits_on_the_wire(case, count):
+    mechanism = build(case)
+    messages = encode(mechanism, some_rows(count), rng=1)
+    raw = messages.to_bytes()
+    assert len(raw) == -(-count * mechanism.message_bits // 8)
+    again = mechanism.messages_from_bytes(raw, count, clients=messages.clients)
+    assert again.to_bytes() == raw
+    np.testing.assert_array_equal(mechanism.decode(again), mechanism.decode(messages))
+    assert mechanism.decode(messages).shape == (count, DIM)
+
+
+@every_case
+def test_malformed_bytes_are_value_errors(case):
+    mechanism = build(case)
+    clients = np.arange(3) if mechanism.coin == "public" else None
+    raw = encode(mechanism, some_rows(3), rng=1).to_bytes()
+    for damaged in (raw[:-1], raw + b"\0", b""):
+        with pytest.raises(ValueError, match="messages are"):
+            mechanism.messages_from_bytes(damaged, 3, clients=clients)
+
+
+@every_case
+def test_json_round_trip(case):
+    mechanism = build(case)
+    again = sstq.from_json(mechanism.to_json())
+    assert type(again) is type(mechanism)
+    assert again == mechanism
+    assert again.to_json() == mechanism.to_json()
+    assert again.message_bits == mechanism.message_bits
+    x = some_rows(20)
+    assert encode(again, x, rng=3).to_bytes() == encode(mechanism, x, rng=3).to_bytes()
+    assert build(case, clip=0.75).digest() != mechanism.digest()
+
+
+@every_case
+def test_seeds_are_reproducible_and_entropy_is_fresh(case, monkeypatch):
+    mechanism, x = build(case), some_rows(64)
+    seen = set()
+    for threads in ("1", "3"):
+        monkeypatch.setenv("SSTQ_THREADS", threads)
+        seen.add(encode(mechanism, x, rng=5).to_bytes())
+    assert len(seen) == 1
+    assert encode(mechanism, x, rng=5).simulated
+    assert not encode(mechanism, x).simulated
+    if mechanism.trust != "none":
+        assert encode(mechanism, x).to_bytes() != encode(mechanism, x).to_bytes()
+
+
+@every_case
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (np.full((2, DIM), np.nan), "finite"),
+        (np.full((2, DIM), np.inf), "finite"),
+        (np.ones(DIM + 1), "shape"),
+        (np.ones((2, 2, DIM)), "shape"),
+        (np.ones(DIM, dtype=int), "dtype"),
+    ],
+)
+def test_bad_vectors_are_refused_before_anything_is_sampled(case, bad, message, monkeypatch):
+    mechanism = build(case)
+
+    def no_words(_source, _count):
+        raise AssertionError("sampled before the input was checked")
+
+    monkeypatch.setattr("sstq.randomness.SecureBits.words", no_words)
+    with pytest.raises(ValueError, match=message):
+        encode(mechanism, bad)
+
+
+@every_case
+def test_bad_arguments_are_refused_by_name(case):
+    for argument, value in (("dim", 0), ("dim", 2.5), ("clip", 0.0), ("clip", math.nan)):
+        with pytest.raises(ValueError, match=argument):
+            build(case, **{argument: value})
+    with pytest.raises(ValueError, match="no argument 'flavour'"):
+        build(case, flavour="vanilla")
+    if "epsilon" in CASES[case]:
+        for value in (0.0, -1.0, math.nan, math.inf, "2"):
+            with pytest.raises(ValueError, match="epsilon"):
+                build(case, epsilon=value)
+
+
+@every_case
+@pytest.mark.parametrize("vector", VECTORS)
+def test_expectation_is_the_stated_one(case, vector, seed):
+    mechanism = checks.fresh_coin(build(case), seed)
+    checks.check_expectation(mechanism, checks.contract_vectors(mechanism, seed)[vector], seed, count=4000)
+
+
+@every_case
+@pytest.mark.parametrize("vector", ["gaussian", "spike", "short", "zero"])
+def test_error_is_the_expected_one(case, vector, seed):
+    mechanism = checks.fresh_coin(build(case), seed)
+    if mechanism.trust == "aggregator":
+        pytest.skip("the aggregator adds noise; see the mechanism's own tests")
+    checks.check_error(mechanism, checks.contract_vectors(mechanism, seed)[vector], seed, count=4000)
+
+
+@local_cases
+def test_no_privacy_violation_in_samples(case, seed):
+    checks.check_privacy(build(case), seed, count=8000)
+
+
+@private_cases
+def test_the_same_number_of_random_words_for_every_input(case, seed):
+    checks.check_words(build(case), seed)
+
+
+@every_case
+def test_aggregation_is_the_mean_of_the_estimates(case):
+    mechanism = build(case)
+    if mechanism.trust == "aggregator":
+        pytest.skip("the aggregator adds noise; see the mechanism's own tests")
+    messages = encode(mechanism, some_rows(300), rng=2)
+    aggregator = mechanism.aggregator()
+    aggregator.update(messages)
+    estimate = aggregator.mean()
+    decoded = mechanism.decode(messages)
+    np.testing.assert_allclose(estimate.value, decoded.mean(axis=0), atol=1e-9 * np.abs(decoded).max())
+    assert estimate.count == 300
+    shards = [mechanism.aggregator() for _ in range(3)]
+    for shard, part in zip(shards, (messages[200:], messages[:50], messages[50:200]), strict=True):
+        shard.update(part)
+    shards[0].merge(shards[1])
+    shards[0].merge(shards[2])
+    np.testing.assert_array_equal(shards[0].mean().value, estimate.value)
+    np.testing.assert_array_equal(shards[0].mean().stderr, estimate.stderr)
+
+
+@every_case
+def test_aggregators_are_saved_and_refuse_foreign_messages(case, tmp_path: Path):
+    mechanism, other = build(case), build(case, clip=0.75)
+    aggregator = mechanism.aggregator()
+    aggregator.update(encode(mechanism, some_rows(30), rng=2))
+    aggregator.save(tmp_path / "state")
+    resumed = mechanism.load_aggregator(tmp_path / "state")
+    assert resumed.count == 30
+    with pytest.raises(ValueError, match="another mechanism"):
+        resumed.update(encode(other, some_rows(3), rng=2))
+    with pytest.raises(ValueError, match="another mechanism"):
+        other.load_aggregator(tmp_path / "state")
+    with pytest.raises(ValueError, match="no message"):
+        mechanism.aggregator().mean()
+
+
+@every_case
+@pytest.mark.parametrize("suffix", [".sstq", ".parquet"])
+def test_files_hold_the_messages(case, suffix, tmp_path: Path):
+    mechanism = build(case)
+    messages = encode(mechanism, some_rows(40), rng=2)
+    path = tmp_path / f"messages{suffix}"
+    write_messages(path, messages)
+    again = Messages.concatenate(list(read_messages(path, mechanism)))
+    assert again.to_bytes() == messages.to_bytes()
+    assert again.simulated
+    aggregator = mechanism.aggregator()
+    assert aggregator.update_from_file(path)
+    assert aggregator.count == 40

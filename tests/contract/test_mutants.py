@@ -1,0 +1,87 @@
+"""Tests of the tests: mechanisms that are broken on purpose must fail the suite."""
+
+import numpy as np
+import pytest
+
+import sstq
+from sstq.channels import flat_channel
+from sstq.schemes.parts import Decoder
+from sstq.schemes.privunit import PrivUnit
+from tests.contract import checks
+from tests.contract.cases import build
+
+
+class DropsTheBand(PrivUnit):
+    """Never answers within a band around the equator, as a published PrivUnit does: infinite ε."""
+
+    def _encode_unit(self, unit, clients, source, report):
+        (vectors,) = super()._encode_unit(unit, clients, source, report)
+        while True:
+            cosine = np.sum(vectors * unit, axis=1) / np.linalg.norm(unit, axis=1).clip(1e-9)
+            inside = np.flatnonzero((np.abs(cosine) < 0.3) & np.any(unit, axis=1))
+            if not len(inside):
+                return (vectors,)
+            vectors[inside] = super()._encode_unit(unit[inside], clients, source, report)[0]
+
+
+class AsksForMoreOnZero(sstq.SSTQ):
+    """Draws more random words for the zero vector, which shows from outside."""
+
+    def _encode_unit(self, unit, clients, source, report):
+        source.words(0 if np.any(unit) else 5)
+        return super()._encode_unit(unit, clients, source, report)
+
+
+class PromisesTooMuch(sstq.SSTQ):
+    """States four fifths of its variance."""
+
+    def _row_error(self, rows):
+        mean, variance = super()._row_error(rows)
+        return mean, 0.8 * variance
+
+
+def gaussian(mechanism, seed):
+    return checks.contract_vectors(mechanism, seed)["gaussian"]
+
+
+def test_a_dropped_band_is_found(seed):
+    mutant = DropsTheBand(dim=6, epsilon=2.0, clip=0.5)
+    with pytest.raises(AssertionError, match="ε is at least"):
+        checks.check_privacy(mutant, seed, count=8000)
+
+
+def test_an_overspent_channel_is_found(seed):
+    mutant = build("sstq")
+    object.__setattr__(mutant, "channel", flat_channel(2, 6.0))
+    with pytest.raises(AssertionError, match="ε is at least"):
+        checks.check_privacy(mutant, seed, count=8000)
+
+
+def test_a_bias_is_found(seed):
+    mutant = build("sstq", epsilon=6.0)
+    object.__setattr__(mutant, "decoder", Decoder("unbiased", 1.3 * mutant.decoder.values))
+    with pytest.raises(AssertionError, match="it says that it is unbiased"):
+        checks.check_expectation(mutant, gaussian(mutant, seed), seed, count=4000)
+
+
+def test_a_wrong_expectation_is_found(seed):
+    mechanism = build("sstq", epsilon=8.0, bits=4)
+    x = gaussian(mechanism, seed)
+
+    class SendsTheOpposite(sstq.SSTQ):
+        def _encode_unit(self, unit, clients, source, report):
+            return super()._encode_unit(-unit, clients, source, report)
+
+    with pytest.raises(AssertionError, match="not the stated one"):
+        checks.check_expectation(SendsTheOpposite(dim=6, epsilon=8.0, bits=4, clip=0.5), x, seed, count=4000)
+
+
+def test_data_dependent_randomness_is_found(seed):
+    with pytest.raises(AssertionError, match="depends on the data"):
+        checks.check_words(AsksForMoreOnZero(dim=6, epsilon=2.0), seed)
+
+
+def test_an_understated_error_is_found(seed):
+    mutant = PromisesTooMuch(dim=6, epsilon=2.0, bits=2)
+    with pytest.raises(AssertionError, match="not the expected one"):
+        checks.check_error(mutant, gaussian(mutant, seed), seed, count=20_000)
