@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from sstq.cli.aggregate import aggregate
 from sstq.cli.channel import channel
+from sstq.cli.compare import compare, mechanisms
 from sstq.cli.demo import demo
 from sstq.cli.encode import encode
 from sstq.cli.inspect import inspect
@@ -46,7 +47,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (spec, encode, aggregate, inspect, channel, demo):
+for command in (spec, encode, aggregate, inspect, channel, mechanisms, compare, demo):
     app.command(help=paragraphs(command.__doc__ or ""))(command)
 
 

@@ -13,7 +13,7 @@ from sstq.cli.common import MechanismOption, read_mechanism, require_folder_of, 
 from sstq.cli.terminal import complain, note, progress, show_facts, warn
 
 if TYPE_CHECKING:
-    from sstq import SSTQ, Aggregator, Estimate
+    from sstq import Aggregator, Estimate, Mechanism
 
 __all__ = ["aggregate"]
 
@@ -86,7 +86,7 @@ def _add_files(aggregator: Aggregator[Any], paths: list[Path], state: Path, skip
     return refusals
 
 
-def _summary(mechanism: SSTQ, estimate: Estimate) -> dict[str, Any]:
+def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
     """Return what summary.json holds; error norms are root mean square distances of the mean, in the vectors' unit."""
     import numpy as np
 

@@ -86,7 +86,10 @@ def _chosen(
     if path is not None:
         if any(option is not None for option in (epsilon, bits, kind, codebook, rate)):
             raise typer.BadParameter("--mechanism says everything; give it alone, or the other options")
-        return read_mechanism(path)
+        mechanism = read_mechanism(path)
+        if not isinstance(mechanism, SSTQ):
+            raise ValueError(f"{path}: {mechanism.name} has no scalar channel; sstq has")
+        return mechanism
     if epsilon is None:
         raise typer.BadParameter("give --mechanism or --epsilon")
     return SSTQ(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sstq import SSTQ, LocalReport, Messages
+    from sstq import LocalReport, Mechanism, Messages
     from sstq.randomness import RngLike
     from sstq.vector_files import VectorFile
 
@@ -94,7 +94,7 @@ def encode(
 
 
 def _batches(
-    mechanism: SSTQ,
+    mechanism: Mechanism,
     files: list[VectorFile],
     identifiers: NDArray[np.uint64] | None,
     rng: RngLike,
@@ -120,7 +120,7 @@ def _generator(seed: int | None) -> RngLike:
     return np.random.default_rng(seed)
 
 
-def _client_identifiers(mechanism: SSTQ, path: Path | None, total: int) -> NDArray[np.uint64] | None:
+def _client_identifiers(mechanism: Mechanism, path: Path | None, total: int) -> NDArray[np.uint64] | None:
     """Read the identifiers of assigned indices; they must be there exactly when the coin is public."""
     import numpy as np
 

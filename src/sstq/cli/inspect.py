@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sstq import SSTQ, Messages
+    from sstq import Mechanism, Messages
     from sstq.layouts import Column, Layout
     from sstq.message_files import MessageFileInfo
 
@@ -63,7 +63,7 @@ def inspect(
         raise typer.Exit(1)
 
 
-def _inspect_messages(path: Path, shared: SSTQ | None) -> tuple[Facts, str]:
+def _inspect_messages(path: Path, shared: Mechanism | None) -> tuple[Facts, str]:
     from sstq import read_messages
     from sstq.message_files import describe_messages
 
@@ -86,7 +86,7 @@ def _inspect_messages(path: Path, shared: SSTQ | None) -> tuple[Facts, str]:
     return facts, info.digest
 
 
-def _inspect_state(path: Path, shared: SSTQ | None) -> tuple[Facts, str]:
+def _inspect_state(path: Path, shared: Mechanism | None) -> tuple[Facts, str]:
     from sstq.aggregation import describe_state
 
     info = describe_state(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,11 +15,17 @@ __all__ = ["spec"]
 
 def spec(
     dim: Annotated[int, typer.Option(help="d, the length of the vectors.")],
-    epsilon: Annotated[float, typer.Option(help="ε of the local differential privacy of one message.")],
+    epsilon: Annotated[float | None, typer.Option(help="ε of the local differential privacy of one message.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write.")] = Path("mechanism.json"),
-    bits: Annotated[int, typer.Option(help="b, the bits of the code; more is not always better.")] = 4,
+    name: Annotated[str, typer.Option(help="The mechanism; `sstq mechanisms` lists them.")] = "sstq",
+    bits: Annotated[
+        int | None, typer.Option(help="b, the bits of the code; more is not always better. [dim]\\[default: 4][/dim]")
+    ] = None,
     clip: Annotated[float, typer.Option(help="Vectors longer than this are scaled down to it.")] = 1.0,
-    channel: Annotated[str, typer.Option(metavar="flat|metric-aware", help="How a code is randomized.")] = "flat",
+    channel: Annotated[
+        str | None,
+        typer.Option(metavar="flat|metric-aware", help="How a code is randomized. [dim]\\[default: flat][/dim]"),
+    ] = None,
     codebook: Annotated[
         str | None,
         typer.Option(
@@ -42,52 +48,88 @@ def spec(
         ),
     ] = None,
     kashin: Annotated[
-        str, typer.Option(metavar="certified|paper", help="The bounded representation; the paper's is biased.")
-    ] = "certified",
+        str | None,
+        typer.Option(
+            metavar="certified|paper",
+            help="The bounded representation; the paper's is biased. [dim]\\[default: certified][/dim]",
+        ),
+    ] = None,
     level: Annotated[float | None, typer.Option(help="The Kashin level K. [dim]\\[default: feasible][/dim]")] = None,
     steps: Annotated[int | None, typer.Option(help="The steps of the representation.")] = None,
     index: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="private|assigned", help="Who picks the coordinate: the client in secret, or a public coin."
+            metavar="private|assigned",
+            help="Who picks the coordinate: the client in secret, or a public coin. [dim]\\[default: private][/dim]",
         ),
-    ] = "private",
-    frame: Annotated[str, typer.Option(metavar="hadamard|orthogonal|fourier", help="The tight frame.")] = "hadamard",
+    ] = None,
+    frame: Annotated[
+        str | None,
+        typer.Option(metavar="hadamard|orthogonal|fourier", help="The tight frame. [dim]\\[default: hadamard][/dim]"),
+    ] = None,
     frame_size: Annotated[
         int | None, typer.Option(help="N, the vectors of the frame. [dim]\\[default: 2^⌈log₂ 2.5d⌉][/dim]")
     ] = None,
-    frame_seed: Annotated[int, typer.Option(help="The public seed of the frame; a fresh one for every round.")] = 0,
+    frame_seed: Annotated[
+        int | None, typer.Option(help="The public seed; a fresh one for every round. [dim]\\[default: 0][/dim]")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="ARGUMENT=VALUE", help="Any other argument of another mechanism; repeatable."),
+    ] = None,
 ) -> None:
     """Write the mechanism that clients and server share, and say what it costs.
 
-    The file holds everything public: options, channel integers and decoding values. Two parties hold the same mechanism
-    exactly when its digest is the same.
+    The file holds everything public: options, integers and decoding values. Two parties hold the same mechanism exactly
+    when its digest is the same. An option that means nothing to the mechanism is refused.
 
     Example: sstq spec --dim 25450 --epsilon 3 --bits 2 --clip 0.1 --output mechanism.json
+
+    Example: sstq spec --name privunit --dim 1000 --epsilon 3 --set split=hemisphere
     """
-    from sstq import SSTQ
+    from sstq import mechanism
     from sstq.atomic import atomic_file
 
     require_folder_of(output)
-    mechanism = SSTQ(
-        dim=dim,
-        epsilon=epsilon,
-        bits=bits,
-        clip=clip,
-        channel=channel,
-        codebook=codebook,
-        decoder=decoder,
-        rate=rate,
-        kashin=kashin,
-        level=level,
-        steps=steps,
-        index=index,
-        frame=frame,
-        frame_size=frame_size,
-        frame_seed=frame_seed,
-    )
-    facts = describe_mechanism(mechanism)
+    options = {
+        "epsilon": epsilon,
+        "bits": bits,
+        "channel": channel,
+        "codebook": codebook,
+        "decoder": decoder,
+        "rate": rate,
+        "kashin": kashin,
+        "level": level,
+        "steps": steps,
+        "index": index,
+        "frame": frame,
+        "frame_size": frame_size,
+        "frame_seed": frame_seed,
+    }
+    given = {option: value for option, value in options.items() if value is not None}
+    built = mechanism(name, dim=dim, clip=clip, **given, **_settings(setting or []))
+    facts = describe_mechanism(built)
     with atomic_file(output) as file:
-        file.write(mechanism.to_json().encode() + b"\n")
+        file.write(built.to_json().encode() + b"\n")
     show_facts(str(output), facts)
     note(f"wrote {output}")
+
+
+def _settings(texts: list[str]) -> dict[str, Any]:
+    """Read ARGUMENT=VALUE pairs; values are numbers where they look like numbers."""
+    settings: dict[str, Any] = {}
+    for text in texts:
+        argument, separator, value = text.partition("=")
+        if not separator or not argument:
+            raise ValueError(f"--set takes ARGUMENT=VALUE, got {text!r}")
+        settings[argument.replace("-", "_")] = _number_or_word(value)
+    return settings
+
+
+def _number_or_word(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

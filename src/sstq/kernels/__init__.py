@@ -27,6 +27,7 @@ __all__ = [
     "unpack_bits",
 ]
 
+
 def hadamard_transform(x: NDArray[Any]) -> None:
     """Multiply every row by the unnormalised Hadamard matrix, in place.
 

@@ -1,0 +1,157 @@
+"""`sstq compare` and `sstq mechanisms`: all mechanisms side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sstq.cli.common import require_folder_of
+from sstq.cli.terminal import note, progress, show_table
+
+if TYPE_CHECKING:
+    from sstq.comparison import Comparison
+
+__all__ = ["compare", "mechanisms"]
+
+
+def mechanisms(
+    dim: Annotated[int, typer.Option(help="d, the length of the vectors.")] = 1000,
+    epsilon: Annotated[float, typer.Option(help="ε of one message.")] = 3.0,
+) -> None:
+    """List the mechanisms: bits, error, whom one has to trust, who tosses the coin, and how exact the guarantee is.
+
+    The error is that of one client's unit vector, divided by d: bias² and variance.
+
+    Example: sstq mechanisms --dim 25450 --epsilon 3
+    """
+    rows = _compare(dim, epsilon, clients=1, timed=False)
+    columns = ["mechanism", "name", "bits", "bias²/d", "variance/d", "trust", "coin", "exact", "unbiased"]
+    show_table(
+        f"Mechanisms at d = {dim:,}, ε = {epsilon:g}",
+        columns,
+        [
+            [
+                row.label,
+                row.name,
+                f"{row.bits:,}",
+                _figure(row.bias2 / dim),
+                _figure(row.variance / dim),
+                row.trust,
+                row.coin,
+                "yes" if row.exact else "no",
+                "yes" if row.unbiased else "no",
+            ]
+            for row in rows
+        ],
+        caption="trust: who has to be trusted. exact: private integer by integer, as implemented.",
+    )
+
+
+def compare(
+    dim: Annotated[int, typer.Option(help="d, the length of the vectors.")],
+    epsilon: Annotated[float, typer.Option(help="ε of one message.")],
+    clients: Annotated[int, typer.Option(help="n, the number of clients.")] = 1000,
+    csv: Annotated[Path | None, typer.Option(help="Write the numbers as CSV.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the numbers as JSON.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Draw error against bits (.png, .svg or .pdf).")] = None,
+) -> None:
+    """Compare all mechanisms on a typical unit vector: bits, bias², variance, error of the mean, and time.
+
+    Times are milliseconds a client on this machine, with all its cores.
+
+    Example: sstq compare --dim 25450 --epsilon 3 --clients 1000 --png compare.png
+    """
+    for option, path in (("--csv", csv), ("--json", json), ("--png", png)):
+        if path is not None:
+            require_folder_of(path, option)
+    rows = _compare(dim, epsilon, clients, timed=True)
+    columns = ["mechanism", "bits", "bias²", "variance", "MSE", "encode ms", "decode ms", "trust", "coin"]
+    show_table(
+        f"The mean of {clients:,} clients' unit vectors, d = {dim:,}, ε = {epsilon:g}",
+        columns,
+        [
+            [
+                row.label,
+                f"{row.bits:,}",
+                _figure(row.bias2),
+                _figure(row.variance),
+                _figure(row.mse),
+                _figure(row.encode_ms or 0.0),
+                _figure(row.decode_ms or 0.0),
+                row.trust,
+                row.coin,
+            ]
+            for row in rows
+        ],
+        caption="bias² does not go away with more clients; variance is that of the mean. MSE = bias² + variance.",
+    )
+    if csv is not None:
+        _write_csv(rows, csv)
+    if json is not None:
+        _write_json(rows, json, dim, epsilon, clients)
+    if png is not None:
+        from sstq.plots import draw_comparison
+
+        draw_comparison(rows, png, dim=dim, epsilon=epsilon, clients=clients)
+    for path in (csv, json, png):
+        if path is not None:
+            note(f"wrote {path}")
+
+
+def _compare(dim: int, epsilon: float, clients: int, *, timed: bool) -> list[Comparison]:
+    from sstq.comparison import VARIANTS
+    from sstq.comparison import compare as compare_mechanisms
+
+    left_out: list[str] = []
+    rows = []
+    with progress("Comparing", len(VARIANTS)) as advance:
+        for row in compare_mechanisms(
+            dim,
+            epsilon,
+            clients,
+            timed=timed,
+            skipped=lambda variant, reason: left_out.append(f"{variant.label}: {reason}"),
+        ):
+            rows.append(row)
+            advance(1)
+    if not rows:
+        raise ValueError(left_out[0])
+    for reason in left_out:
+        note(f"left out: {reason}")
+    return rows
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e5 or value == 0 else f"{value:.1e}"
+
+
+def _write_csv(rows: list[Comparison], path: Path) -> None:
+    import csv
+    import io
+
+    from sstq.atomic import atomic_file
+
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(_numbers(rows[0])), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(_numbers(row) for row in rows)
+    with atomic_file(path) as file:
+        file.write(text.getvalue().encode())
+
+
+def _write_json(rows: list[Comparison], path: Path, dim: int, epsilon: float, clients: int) -> None:
+    import json
+
+    from sstq.atomic import atomic_file
+
+    document = {"dim": dim, "epsilon": epsilon, "clients": clients, "mechanisms": [_numbers(row) for row in rows]}
+    with atomic_file(path) as file:
+        file.write(json.dumps(document, indent=2, allow_nan=False).encode() + b"\n")
+
+
+def _numbers(row: Comparison) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return asdict(row) | {"mse": row.mse}

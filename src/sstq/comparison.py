@@ -1,0 +1,172 @@
+"""All mechanisms side by side: bits, bias, variance, and the time that they take (the paper's Table 1, as numbers)."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.schemes import Mechanism, mechanism, mechanism_class
+
+__all__ = ["VARIANTS", "Comparison", "Variant", "compare"]
+
+# Timing stops after this many seconds or clients, whichever comes first.
+_SECONDS, _MOST_CLIENTS = 0.3, 32
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One line of the comparison: a mechanism of the registry with its arguments."""
+
+    label: str
+    name: str
+    arguments: tuple[tuple[str, Any], ...] = ()
+
+    def build(self, dim: int, epsilon: float, clients: int) -> Mechanism:
+        """The mechanism for unit vectors, with those of the common arguments that mean something to it."""
+        known = inspect.signature(mechanism_class(self.name)).parameters
+        common = {"dim": dim, "epsilon": epsilon, "clients": clients}
+        return mechanism(self.name, **{k: v for k, v in common.items() if k in known} | dict(self.arguments))
+
+
+def _variant(label: str, name: str, **arguments: Any) -> Variant:
+    return Variant(label, name, tuple(arguments.items()))
+
+
+VARIANTS = (
+    _variant("SSTQ flat, 2 bits", "sstq", bits=2),
+    _variant("SSTQ flat, 4 bits", "sstq", bits=4),
+    _variant("SSTQ flat, 4 bits, uniform", "sstq", bits=4, codebook="uniform"),
+    _variant("SSTQ flat, 4 bits, paper's recipe", "sstq", bits=4, kashin="paper"),
+    _variant("SSTQ metric-aware, 4 bits", "sstq", bits=4, channel="metric-aware"),
+    _variant("SSTQ metric-aware, 2 bits, unbiased", "sstq", bits=2, channel="metric-aware", decoder="unbiased"),
+    _variant("SSTQ flat, 2 bits, public coin", "sstq", bits=2, index="assigned"),
+    _variant("vqSGD", "vqsgd"),
+    _variant("SQKR", "sqkr"),
+    _variant("SQKR, public coin", "sqkr", coin="public"),
+    _variant("SQKR dense", "sqkr", variant="dense"),
+    _variant("PrivUnit", "privunit"),
+    _variant("PrivUnit, bare hemisphere", "privunit", split="hemisphere"),
+    _variant("PrivUnitG", "privunitg"),
+    _variant("ProjUnit", "projunit"),
+    _variant("ProjUnit, fast", "projunit", projection="fast"),
+    _variant("RRSC, 3 bits", "rrsc", bits=3),
+    _variant("RRSC, 8 bits", "rrsc", bits=8),
+    _variant("MMRC, 8 bits", "mmrc", bits=8),
+    _variant("compressed PrivUnitG, 8 bits", "compressed-privunitg", bits=8),
+    _variant("TurboQuant, 4 bits a number", "turboquant", bits=4),
+    _variant("CSGM", "csgm"),
+    _variant("L2-CSGM", "l2-csgm"),
+    _variant("Clean", "clean"),
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What one mechanism costs for unit vectors.
+
+    Attributes:
+        label: the mechanism and its variant.
+        name: in the registry.
+        bits: of one message.
+        coin: "private" or "public".
+        trust: who has to be trusted.
+        exact: whether the guarantee holds integer by integer.
+        unbiased: whether the estimate is.
+        bias2: the squared bias of the mean.
+        variance: of the mean of the clients.
+        encode_ms: milliseconds to encode one client's vector, on all cores; None if not timed.
+        decode_ms: milliseconds to add one message; None if not timed.
+    """
+
+    label: str
+    name: str
+    bits: int
+    coin: str
+    trust: str
+    exact: bool
+    unbiased: bool
+    bias2: float
+    variance: float
+    encode_ms: float | None = None
+    decode_ms: float | None = None
+
+    @property
+    def mse(self) -> float:
+        """The mean squared error of the mean."""
+        return self.bias2 + self.variance
+
+
+def compare(
+    dim: int,
+    epsilon: float,
+    clients: int,
+    *,
+    timed: bool = True,
+    variants: tuple[Variant, ...] = VARIANTS,
+    skipped: Callable[[Variant, str], None] = lambda _variant, _reason: None,
+) -> Iterator[Comparison]:
+    """Compare the mechanisms on a fixed typical unit vector that every client holds.
+
+    Args:
+        dim: d.
+        epsilon: ε of one message (of the released mean for CSGM).
+        clients: n, the number of clients whose mean is estimated.
+        timed: whether to measure encoding and decoding.
+        variants: which mechanisms.
+        skipped: called with the variants that do not exist at these parameters, and why.
+
+    Examples:
+        >>> rows = list(compare(64, 2.0, 1000, timed=False, variants=VARIANTS[:2]))
+        >>> rows[0].bits, rows[0].unbiased
+        (10, True)
+    """
+    direction = np.random.default_rng(0).standard_normal(dim)
+    x = direction / np.linalg.norm(direction)
+    for variant in variants:
+        try:
+            built = variant.build(dim, epsilon, clients)
+        except ValueError as refusal:
+            skipped(variant, str(refusal))
+            continue
+        error = built.expected_mse(x, clients=clients)
+        encode_ms, decode_ms = _milliseconds(built, x) if timed else (None, None)
+        yield Comparison(
+            label=variant.label,
+            name=variant.name,
+            bits=built.message_bits,
+            coin=built.coin,
+            trust=built.trust,
+            exact=built.exact,
+            unbiased=built.unbiased,
+            bias2=error.bias2,
+            variance=error.variance,
+            encode_ms=encode_ms,
+            decode_ms=decode_ms,
+        )
+
+
+def _milliseconds(built: Mechanism, x: NDArray[np.float64]) -> tuple[float, float]:
+    """Milliseconds a client for encoding and for adding up, after one call that is not counted."""
+
+    def encode(count: int) -> Any:
+        clients = np.arange(count) if built.coin == "public" else None
+        return built.encode(np.broadcast_to(x, (count, len(x))), clients=clients)
+
+    start = time.perf_counter()
+    first = encode(1)
+    once = time.perf_counter() - start
+    count = int(np.clip(_SECONDS / max(once, 1e-6), 1, _MOST_CLIENTS))
+    start = time.perf_counter()
+    messages = encode(count)
+    encoding = (time.perf_counter() - start) / count
+    aggregator = built.aggregator()
+    aggregator.update(first)
+    start = time.perf_counter()
+    built.aggregator().update(messages)
+    return 1e3 * encoding, 1e3 * (time.perf_counter() - start) / count
