@@ -158,7 +158,7 @@ try:
     main()
 except SystemExit:
     pass
-heavy = {"scipy", "numba", "matplotlib", "pyarrow", "sklearn"} & set(sys.modules)
+heavy = {"numpy", "scipy", "numba", "matplotlib", "pyarrow", "sklearn"} & set(sys.modules)
 sys.exit(f"imported: {heavy}" if heavy else 0)
 """
     assert_python_succeeds(program)
