@@ -14,6 +14,8 @@ CASES = {
     "sstq/metric-aware-unbiased": {"epsilon": EPSILON, "bits": 2, "channel": "metric-aware", "decoder": "unbiased"},
     "sstq/paper": {"epsilon": EPSILON, "bits": 4, "kashin": "paper"},
     "sstq/assigned": {"epsilon": EPSILON, "bits": 2, "index": "assigned"},
+    "frameunit": {"epsilon": EPSILON},
+    "frameunit/small": {"epsilon": EPSILON, "frame_size": 8},
     "vqsgd": {"epsilon": EPSILON},
     "sqkr": {"epsilon": EPSILON},
     "sqkr/two": {"epsilon": EPSILON, "k": 2},

@@ -13,6 +13,7 @@ from sstq.schemes.base import JSON_FORMAT, JSON_VERSION, ExpectedError, LocalRep
 from sstq.schemes.clean import Clean
 from sstq.schemes.compressed_privunitg import CompressedPrivUnitG
 from sstq.schemes.csgm import CSGM, L2CSGM
+from sstq.schemes.frameunit import FrameUnit
 from sstq.schemes.mmrc import MMRC
 from sstq.schemes.privunit import PrivUnit, PrivUnitG
 from sstq.schemes.projunit import ProjUnit
@@ -32,6 +33,7 @@ __all__ = [
     "Clean",
     "CompressedPrivUnitG",
     "ExpectedError",
+    "FrameUnit",
     "LocalReport",
     "Mechanism",
     "PrivUnit",
@@ -47,6 +49,7 @@ __all__ = [
 
 _ALL: tuple[type[Mechanism], ...] = (
     SSTQ,
+    FrameUnit,
     VqSGD,
     SQKR,
     PrivUnit,

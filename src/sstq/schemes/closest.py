@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 from sstq.exactness import TOTAL, WORD_BITS, exp_lower, log_upper
 from sstq.randomness import channel_words
 
-__all__ = ["KClosest", "draw_codes", "k_closest", "mean_chi", "normal_order_statistics", "weight_range"]
+__all__ = [
+    "KClosest",
+    "draw_codes",
+    "draw_places",
+    "k_closest",
+    "mean_chi",
+    "normal_order_statistics",
+    "weight_range",
+    "whole_budget",
+]
 
 Floats = NDArray[np.float64]
 
@@ -40,10 +49,23 @@ def draw_codes(
         threshold: T; 0 if none is inside and 2^62 if all are.
         words: two secret words a row.
     """
+    places = draw_places(order.shape[1], inside, threshold, words)
+    return np.take_along_axis(order, places[:, None], axis=1)[:, 0]
+
+
+def draw_places(
+    size: int, inside: NDArray[np.int64] | int, threshold: NDArray[np.uint64] | np.uint64, words: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    """The place of the candidate drawn, from 0 to size − 1, in any order in which those inside come first.
+
+    Examples:
+        >>> words = np.array([[0, 0], [0, 2**64 - 1], [2**64 - 1, 0], [2**64 - 1, 2**64 - 1]], dtype=np.uint64)
+        >>> draw_places(8, 3, np.uint64(1 << 61), words).tolist()
+        [0, 2, 3, 7]
+    """
     is_inside = channel_words(words[:, 0]) < threshold
-    members = np.where(is_inside, inside, order.shape[1] - inside)
-    place = uniform_below(words[:, 1], members) + np.where(is_inside, 0, inside)
-    return np.take_along_axis(order, place[:, None], axis=1)[:, 0]
+    members = np.where(is_inside, inside, size - inside)
+    return uniform_below(words[:, 1], members) + np.where(is_inside, 0, inside)
 
 
 def uniform_below(words: NDArray[np.uint64], limits: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -78,7 +100,7 @@ class KClosest:
 
     Args:
         epsilon: the privacy budget.
-        size: M, from 2 to 4096.
+        size: M, from 2 to 2^31.
         inside: k, from 1 to M − 1.
         threshold: T of 2^62, the probability of drawing one of them.
 
@@ -115,18 +137,21 @@ class KClosest:
         order = np.argsort(-scores, axis=1, kind="stable")
         return draw_codes(order, self.inside, np.full(len(scores), self.threshold, dtype=np.uint64), words)
 
+    @property
+    def probabilities(self) -> tuple[float, float]:
+        """Of one candidate inside, and of one of the others."""
+        outside = self.size - self.inside
+        return self.threshold / TOTAL / self.inside, (TOTAL - self.threshold) / TOTAL / outside
+
     def moments(self) -> tuple[float, float]:
         """E[t] and E[t²] of the score t drawn, the scores being independent standard normal."""
         first, second = (float(np.sum(values[: self.inside])) for values in normal_order_statistics(self.size))
-        own, other = self.threshold / TOTAL / self.inside, (TOTAL - self.threshold) / TOTAL / (self.size - self.inside)
+        own, other = self.probabilities
         return first * (own - other), second * own + (self.size - second) * other
 
 
 def k_closest(epsilon: float, size: int, error: Callable[[Floats, Floats], Floats]) -> KClosest:
     """The draw with the whole budget and the k of least error.
-
-    T is the largest integer with T·⌈2^62/k⌉ ≤ E·(2^62 − T)·⌊2^62/(M − k)⌋, E being just below e^ε: sound by
-    construction, and no word is ever rejected.
 
     Args:
         epsilon: the privacy budget.
@@ -144,9 +169,21 @@ def k_closest(epsilon: float, size: int, error: Callable[[Floats, Floats], Float
     other = 1 / (size + inside * math.expm1(epsilon))
     first = tops * math.expm1(epsilon) * other
     second = (size + squares * math.expm1(epsilon)) * other
-    k = int(inside[np.argmin(error(first, second))])
-    upper, lower, bound = -(-TOTAL // k), TOTAL // (size - k), exp_lower(epsilon)
-    return KClosest(epsilon, size, k, math.floor(bound * TOTAL * lower / (upper + bound * lower)))
+    return whole_budget(epsilon, size, int(inside[np.argmin(error(first, second))]))
+
+
+def whole_budget(epsilon: float, size: int, inside: int) -> KClosest:
+    """The draw of k = `inside` of M = `size` candidates with the whole budget.
+
+    T is the largest integer with T·⌈2^62/k⌉ ≤ E·(2^62 − T)·⌊2^62/(M − k)⌋, E being just below e^ε: sound by
+    construction, and no word is ever rejected.
+
+    Examples:
+        >>> whole_budget(3.0, 1 << 26, 8_000_000).privacy_loss() > 3.0 - 1e-9
+        True
+    """
+    upper, lower, bound = -(-TOTAL // inside), TOTAL // (size - inside), exp_lower(epsilon)
+    return KClosest(epsilon, size, inside, math.floor(bound * TOTAL * lower / (upper + bound * lower)))
 
 
 def refuse_ratio(ratio: Fraction, epsilon: float) -> None:
