@@ -368,7 +368,7 @@ def test_assigned_indices_need_clients_and_only_they_do(tmp_path, spec, vectors,
     assert np.load(tmp_path / "result" / "mean.npy").shape == (DIM,)
 
     assert "--clients is required" in run(*encode, "-m", path, code=1).stderr
-    assert "--clients is for assigned" in run(*encode, "-m", spec, "--clients", tmp_path / "ids.npy", code=1).stderr
+    assert "--clients is for public coins" in run(*encode, "-m", spec, "--clients", tmp_path / "ids.npy", code=1).stderr
     for bad in (ids[1:], np.zeros_like(ids), ids.astype(float), ids - 10_000):
         np.save(tmp_path / "bad.npy", bad)
         assert (
@@ -517,7 +517,7 @@ def test_inspect_knows_messages_and_verifies_them(tmp_path, mechanism, spec, vec
         assert told["messages"] == str(len(vectors))
         assert told["bits a message"] == str(mechanism.message_bits)
         assert told["digest"] == mechanism.digest()
-        assert told["private"] == "no (simulated from a seed)"
+        assert told["randomness"] == "a seed: simulated, not private"
         assert told["checksums"] == "verified"
         assert "NOT PRIVATE" in result.stderr
     assert told["matches the mechanism"] == "yes"
@@ -546,7 +546,7 @@ def test_inspect_knows_clients(tmp_path, vectors):
         sstq.write_messages(tmp_path / name, assigned.encode(vectors, clients=np.arange(len(vectors))))
         told = facts(run("inspect", tmp_path / name))
         assert told["client identifiers"] == "yes"
-        assert told["private"] == "yes"
+        assert told["randomness"] == "secret"
 
 
 def test_inspect_knows_a_state(tmp_path, mechanism, spec, shards):
@@ -654,3 +654,52 @@ def test_other_mechanisms_go_the_whole_way(tmp_path):
     options = ("--dim", 20, "--epsilon", 2, "--codebook", "uniform", "-o", spec)
     refused = run("spec", "--name", "privunit", *options, code=1)
     assert "privunit takes no argument 'codebook'" in refused.stderr
+
+
+def test_a_round_of_a_trusted_aggregator_is_closed_once(tmp_path):
+    vectors, spec, out = tmp_path / "x.npy", tmp_path / "m.json", tmp_path / "out"
+    np.save(vectors, np.full((30, 20), 0.1))
+    run("spec", "--name", "csgm", "--dim", 20, "--epsilon", 2, "--set", "clients=40", "-o", spec)
+    for name in ("a.sstq", "b.sstq"):
+        told = run("encode", vectors, "-m", spec, "-o", tmp_path / name)
+        assert "trusted aggregator's eyes only" in facts(told)["private"]
+        assert "in clear" in told.stderr
+    run("aggregate", tmp_path / "a.sstq", "-m", spec, "-o", out)
+    released = np.load(out / "mean.npy")
+    run("aggregate", tmp_path / "a.sstq", "-m", spec, "-o", out)
+    np.testing.assert_array_equal(np.load(out / "mean.npy"), released)
+    assert "the round is closed" in run("aggregate", tmp_path / "b.sstq", "-m", spec, "-o", out, code=1).stderr
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["trust"], summary["delta"]) == ("aggregator", 1e-5)
+
+
+def test_messages_without_privacy_are_called_so(tmp_path):
+    vectors, spec, messages = tmp_path / "x.npy", tmp_path / "m.json", tmp_path / "m.sstq"
+    np.save(vectors, np.full((3, 20), 0.1))
+    run("spec", "--name", "clean", "--dim", 20, "-o", spec)
+    assert facts(run("encode", vectors, "-m", spec, "-o", messages))["private"] == "no: this mechanism has no privacy"
+    assert facts(run("inspect", messages, "-m", spec))["private"] == "no: this mechanism has no privacy"
+    run("aggregate", messages, "-m", spec, "-o", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("spec", "--dim", 9, "--epsilon", 1, "--set", "clip=2"), "--set clip: use --clip"),
+        (("spec", "--name", "sqkr", "--dim", 9, "--epsilon", 1, "--set", "k=1", "--set", "k=2"), "k is given twice"),
+        (("spec", "--dim", 9, "--epsilon", 1, "--set", "k"), "--set takes ARGUMENT=VALUE"),
+        (("compare", "--dim", 9, "--epsilon", -1), "epsilon must be"),
+        (("compare", "--dim", 9, "--epsilon", "nan"), "epsilon must be"),
+        (("compare", "--dim", 0, "--epsilon", 1), "dim must be"),
+        (("compare", "--dim", 9, "--epsilon", 1, "--png", "x.foo"), "must end in .png, .svg, .pdf"),
+    ],
+)
+def test_mistakes_in_options_are_one_line(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in run(*arguments, code=1).stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("clients", [1, 10])
+def test_compare_with_few_clients(clients):
+    assert "CSGM" in run("compare", "--dim", 10, "--epsilon", 3, "--clients", clients).stdout

@@ -14,17 +14,19 @@ __all__ = ["atomic_file"]
 
 
 @contextmanager
-def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def atomic_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
     """A binary file that takes its place at `path` only when the block ends without an error.
 
-    The data are on the disk before the name is, so that a crash leaves the old file or the new one, never a part.
+    The data are on the disk before the name is, so that a crash leaves the old file or the new one, never a part. A
+    private file can be read by its owner only, from the start.
     """
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(target.parent))
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        with open(temporary, "x+b") as file:
+        mode = 0o600 if private else 0o666
+        with open(temporary, "x+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -46,6 +46,7 @@ VARIANTS = (
     _variant("SSTQ metric-aware, 4 bits", "sstq", bits=4, channel="metric-aware"),
     _variant("SSTQ metric-aware, 2 bits, unbiased", "sstq", bits=2, channel="metric-aware", decoder="unbiased"),
     _variant("SSTQ flat, 2 bits, public coin", "sstq", bits=2, index="assigned"),
+    _variant("FrameUnit", "frameunit"),
     _variant("vqSGD", "vqsgd"),
     _variant("SQKR", "sqkr"),
     _variant("SQKR, public coin", "sqkr", coin="public"),
@@ -135,7 +136,7 @@ def compare(
             skipped(variant, str(refusal))
             continue
         error = built.expected_mse(x, clients=clients)
-        encode_ms, decode_ms = _milliseconds(built, x) if timed else (None, None)
+        encode_ms, decode_ms = _milliseconds(built, x, clients) if timed else (None, None)
         yield Comparison(
             label=variant.label,
             name=variant.name,
@@ -151,17 +152,18 @@ def compare(
         )
 
 
-def _milliseconds(built: Mechanism, x: NDArray[np.float64]) -> tuple[float, float]:
+def _milliseconds(built: Mechanism, x: NDArray[np.float64], clients: int) -> tuple[float, float]:
     """Milliseconds a client for encoding and for adding up, after one call that is not counted."""
 
     def encode(count: int) -> Any:
-        clients = np.arange(count) if built.coin == "public" else None
-        return built.encode(np.broadcast_to(x, (count, len(x))), clients=clients)
+        identifiers = np.arange(count) if built.coin == "public" else None
+        return built.encode(np.broadcast_to(x, (count, len(x))), clients=identifiers)
 
     start = time.perf_counter()
     first = encode(1)
     once = time.perf_counter() - start
-    count = int(np.clip(_SECONDS / max(once, 1e-6), 1, _MOST_CLIENTS))
+    # A round of CSGM takes no more messages than it has clients.
+    count = int(np.clip(_SECONDS / max(once, 1e-6), 1, min(_MOST_CLIENTS, clients)))
     start = time.perf_counter()
     messages = encode(count)
     encoding = (time.perf_counter() - start) / count

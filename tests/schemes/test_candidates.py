@@ -16,22 +16,12 @@ from sstq.schemes.compressed_privunitg import CompressedPrivUnitG
 from sstq.schemes.mmrc import MMRC
 from sstq.schemes.rrsc import RRSC
 from sstq.structured import structured_vectors
+from tests.scripted import ScriptedBits
 
 CLASSES = [RRSC, MMRC, CompressedPrivUnitG]
 DIM = 16
 
 all_classes = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)
-
-
-class ScriptedBits:
-    simulated = True
-
-    def __init__(self, words):
-        self.remaining = words
-
-    def words(self, count):
-        drawn, self.remaining = self.remaining[:count], self.remaining[count:]
-        return drawn
 
 
 def intervals(breaks):
@@ -360,3 +350,14 @@ def test_candidates_are_standard_normal(seed):
     ):
         assert abs(np.mean(a * b)) < 6 / a.size**0.5
         assert abs(np.mean((a**2 - 1) * (b**2 - 1))) < 6 * 2 / a.size**0.5
+
+
+@all_classes
+def test_a_changed_decoding_value_is_refused(cls):
+    data = cls(16, 2.0, 3).to_dict()
+    with pytest.raises(ValueError, match="alignment"):
+        cls.from_dict(data | {"alignment": 1.1 * data["alignment"]})
+
+
+def test_rrsc_takes_as_many_bits_as_the_dimension_allows():
+    assert [RRSC(dim, 2.0).bits for dim in (2, 3, 100, 256, 1000)] == [1, 1, 6, 8, 8]

@@ -494,6 +494,7 @@ class RedrawsNoise(NoisyAggregator):
 
     def mean(self):
         exact = self._state.copy()
+        self.close(rng=np.random.default_rng())
         estimate = super().mean()
         self._state = exact
         return estimate
@@ -504,6 +505,59 @@ def test_the_test_above_would_notice_fresh_noise(seed):
     broken = RedrawsNoise(mechanism)
     broken.update(mechanism.encode(some_vectors(50, seed), rng=seed))
     assert not np.array_equal(broken.mean().value, broken.mean().value)
+
+
+def test_copies_of_an_open_round_close_alike(tmp_path, seed):
+    """Two releases of one round would average the noise away, were they not the same release."""
+    mechanism = small(CSGM)
+    messages = mechanism.encode(some_vectors(50, seed), rng=seed)
+    aggregator = mechanism.aggregator()
+    aggregator.update(messages)
+    aggregator.save(tmp_path / "open")
+    assert (tmp_path / "open").stat().st_mode & 0o777 == 0o600
+    means = [mechanism.load_aggregator(tmp_path / "open").mean().value for _ in range(3)]
+    np.testing.assert_array_equal(means[0], means[1])
+    np.testing.assert_array_equal(means[0], aggregator.mean().value)
+    # Another round of the same messages has another key, and the key of a closed round is gone.
+    another = mechanism.aggregator()
+    another.update(messages)
+    assert not np.array_equal(another.mean().value, means[0])
+    assert not aggregator._state[mechanism.frame.size + 1 :].any()
+
+
+def test_merging_ends_the_other_round(seed):
+    mechanism = small(CSGM)
+    messages = mechanism.encode(some_vectors(20, seed), rng=seed)
+    first, second = mechanism.aggregator(), mechanism.aggregator()
+    first.update(messages[:10])
+    second.update(messages[10:])
+    first.merge(second)
+    assert first.count == 20
+    assert not second._sums.any()
+    for use in (
+        second.mean,
+        second.close,
+        lambda: mechanism.aggregator().merge(second),
+        lambda: second.update(messages),
+    ):
+        with pytest.raises(ValueError, match="was merged into another"):
+            use()
+    with pytest.raises(ValueError, match="with itself"):
+        first.merge(first)
+
+
+@pytest.mark.parametrize("kind", [CSGM, L2CSGM])
+def test_noise_that_does_not_fit_is_refused(kind):
+    data = small(kind).to_dict()
+    with pytest.raises(ValueError, match="too large for sums of 62 bits"):
+        kind.from_dict(data | {"sigma": 1e12, "bits": 12})
+
+
+@pytest.mark.parametrize("kind", [CSGM, L2CSGM])
+def test_levels_that_cannot_do_are_not_called_unbiased(kind):
+    assert kind(dim=100, epsilon=2.0, clients=50).unbiased
+    assert not kind(dim=100, epsilon=2.0, clients=50, level=1.0).unbiased
+    assert not kind(dim=100, epsilon=2.0, clients=50, steps=1).unbiased
 
 
 def test_a_closed_round_takes_nothing_more(seed):
@@ -601,9 +655,9 @@ def test_noise_is_gaussian_of_the_stated_size(seed):
     mechanism = CSGM(dim=800, epsilon=1.0, clients=3, coordinates=100)
     aggregator = mechanism.aggregator()
     aggregator.update(mechanism.encode(np.zeros((2, 800)), rng=seed))
-    exact = aggregator._state[:-1, 0].copy()
+    exact = aggregator._sums.copy()
     aggregator.close(rng=seed)
-    z = (aggregator._state[:-1, 0] / 2**16 - exact) / mechanism.noise_scale
+    z = (aggregator._sums / 2**16 - exact) / mechanism.noise_scale
     assert len(z) == 2048
     assert abs(z.mean()) < 6 / 2048**0.5
     assert abs(np.mean(z**2) - 1) < 6 * (2 / 2048) ** 0.5

@@ -17,6 +17,7 @@ from sstq.schemes.sqkr import SQKR
 from sstq.schemes.sqkr_dense import central_binomial
 from sstq.schemes.sqkr_subsampled import best_k, paper_k
 from sstq.structured import structured_vectors
+from tests.scripted import ScriptedBits
 
 VARIANTS = {
     "default": {},
@@ -47,23 +48,6 @@ def some_vector(seed, norm=0.5):
 
 def encode(mechanism, x, rng):
     return mechanism.encode(x, rng=rng, clients=np.arange(len(x)) if mechanism.coin == "public" else None)
-
-
-class ScriptedBits:
-    """Hands out the given words (zeros without), and counts them."""
-
-    simulated = True
-
-    def __init__(self, words=None):
-        self._words = words
-        self.counts = []
-
-    def words(self, count):
-        self.counts.append(count)
-        if self._words is None:
-            return np.zeros(count, dtype=np.uint64)
-        assert count == self._words.size
-        return self._words.reshape(-1)
 
 
 def steps(channel):

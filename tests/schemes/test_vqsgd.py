@@ -8,23 +8,7 @@ from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.schemes import vqsgd
 from sstq.schemes.vqsgd import IdentityFrame, VqSGD
 from sstq.structured import structured_vectors
-
-
-class ScriptedBits:
-    """Hands out the given words, and counts them."""
-
-    simulated = True
-
-    def __init__(self, words=None):
-        self._words = words
-        self.counts = []
-
-    def words(self, count):
-        self.counts.append(count)
-        if self._words is None:
-            return np.zeros(count, dtype=np.uint64)
-        assert count == self._words.size
-        return self._words.reshape(-1)
+from tests.scripted import ScriptedBits
 
 
 def some_vectors(dim, seed=0):

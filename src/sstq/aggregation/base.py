@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Generic, Self, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,9 @@ class Aggregator(ABC, Generic[Owner]):
         (1000, True)
     """
 
+    private_file: ClassVar[bool] = False
+    """Whether a saved state is for its owner's eyes only; the sums of local mechanisms may be seen by anybody."""
+
     def __init__(self, mechanism: Owner) -> None:
         self._mechanism = mechanism
         self._state = self._empty_state()
@@ -136,14 +139,19 @@ class Aggregator(ABC, Generic[Owner]):
 
         Two aggregators that hold the same file are refused: its messages would count twice.
         """
+        if other is self:
+            raise ValueError("an aggregator cannot be merged with itself: its messages would count twice")
         self._refuse_foreign(other.digest, "the other aggregator is")
         self._refuse_overflow(other.count)
         if self._sources & other._sources:
             raise ValueError("both aggregators hold the same message file: its messages would count twice")
-        self._state += other._state
+        self._merge_state(other)
         self._sources |= other._sources
         self._count += other._count
         self._simulated |= other._simulated
+
+    def _merge_state(self, other: Aggregator[Owner]) -> None:
+        self._state += other._state
 
     def mean(self) -> Estimate:
         """The mean so far and its standard error."""
@@ -157,7 +165,7 @@ class Aggregator(ABC, Generic[Owner]):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a file, which is there whole or not at all (an .npz; the name is taken as it is)."""
-        with atomic_file(path) as file:
+        with atomic_file(path, private=self.private_file) as file:
             np.savez(
                 file,
                 format=np.array(_STATE_FORMAT),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Protocol
@@ -20,6 +22,8 @@ __all__ = ["NoisyAggregator", "NoisyDecoding"]
 
 # Noisy sums are kept to 2^-16 of the unit of the contributions, which leaves room for 2^32 messages of 12 bits.
 _FRACTION_BITS = 16
+_LARGEST_SUM = 2.0**62
+_CLOSED, _TAKEN_OVER = 1, 2
 
 
 class NoisyDecoding(MessageReader, Protocol):
@@ -54,18 +58,35 @@ class NoisyDecoding(MessageReader, Protocol):
         ...
 
 
+class _KeyedBits:
+    """Words that a secret key and the sums decide: closing two copies of one round draws the same noise twice."""
+
+    simulated = False
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """The first `count` words of the key's stream."""
+        return np.frombuffer(hashlib.shake_256(self._secret).digest(8 * count), dtype="<u8").astype(np.uint64)
+
+
 class NoisyAggregator(Aggregator[NoisyDecoding]):
     """A round of one trusted aggregator: integer sums, and Gaussian noise that is drawn once, when the round is closed.
 
-    `close`, or the first `mean`, draws the noise and forgets the sums without it. From then on every mean is the same,
+    `close`, or the first `mean`, adds the noise and forgets the sums without it. From then on every mean is the same,
     a saved state holds the noisy sums only, and more messages are refused: asking twice does not average the noise
-    away. The mean divides by the public number of clients, not by the number of messages.
+    away. The noise comes from a secret key of the round (drawn from the operating system when the round is made, saved
+    with an open state, erased on closing) and from the sums, so that closing two copies of the same open state gives
+    the same noise. Merging takes the other aggregator's sums over and ends it. The mean divides by the public number of
+    clients, not by the number of messages.
 
-    The state has a row for each frame coordinate and one more, which says whether the round is closed.
+    The state has a row for each frame coordinate, one that says whether the round is open, closed or taken over, and
+    two for the key.
 
     Warning:
-        Until the round is closed the state is not private, in memory or saved. Closing two copies of one open state
-        releases it twice and spends the budget twice: keep one, and delete the file of an open round that is done.
+        Until the round is closed the state is not private, in memory or saved (the file is readable for its owner
+        only). A client must be in a round once: its messages added twice spend twice the budget.
 
     Examples:
         >>> from sstq.schemes.csgm import CSGM
@@ -77,29 +98,48 @@ class NoisyAggregator(Aggregator[NoisyDecoding]):
         (True, True)
     """
 
+    private_file = True
+
     def _empty_state(self) -> NDArray[np.int64]:
-        return np.zeros((self._mechanism.frame.size + 1, 1), dtype=np.int64)
+        size = self._mechanism.frame.size
+        state = np.zeros((size + 3, 1), dtype=np.int64)
+        state[size + 1 :, 0] = np.frombuffer(os.urandom(16), dtype=np.int64)
+        return state
+
+    @property
+    def _sums(self) -> NDArray[np.int64]:
+        return self._state[: self._mechanism.frame.size, 0]
+
+    @property
+    def _phase(self) -> int:
+        return int(self._state[self._mechanism.frame.size, 0])
 
     @property
     def closed(self) -> bool:
         """Whether the noise has been drawn."""
-        return bool(self._state[-1, 0])
+        return self._phase == _CLOSED
 
     def close(self, rng: RngLike = None) -> None:
-        """Draw the noise and keep the noisy sums only. Closing again changes nothing.
+        """Add the noise and keep the noisy sums only. Closing again changes nothing.
 
         Args:
-            rng: None for the operating system's randomness (the private choice); a seed or Generator for simulation,
+            rng: None for noise from the round's secret key (the private choice); a seed or Generator for simulation,
                 which the estimate is then marked as.
         """
         if self.closed:
             return
-        source = bit_source(rng)
-        noise = normals(source, (len(self._state) - 1,)) * self._mechanism.noise_scale
+        self._refuse_ended()
+        key = self._state[self._mechanism.frame.size + 1 :, 0].tobytes()
+        source = _KeyedBits(key + self._sums.tobytes()) if rng is None else bit_source(rng)
+        noise = np.ldexp(normals(source, (len(self._sums),)) * self._mechanism.noise_scale, _FRACTION_BITS)
+        largest = np.abs(noise).max() + np.ldexp(float(np.abs(self._sums).max()), _FRACTION_BITS)
+        if not largest < _LARGEST_SUM:
+            raise ValueError(f"the noise does not fit the sums' 62 bits: {largest:g}; the mechanism cannot be right")
         # Rounding real noise to the grid of the sums rounds the noisy sum itself: nothing but post-processing.
-        self._state[:-1, 0] <<= _FRACTION_BITS
-        self._state[:-1, 0] += np.rint(np.ldexp(noise, _FRACTION_BITS)).astype(np.int64)
-        self._state[-1, 0] = 1
+        closed = np.zeros_like(self._state)
+        closed[: len(noise), 0] = (self._sums << _FRACTION_BITS) + np.rint(noise).astype(np.int64)
+        closed[len(noise), 0] = _CLOSED
+        self._state = closed
         self._simulated |= source.simulated
 
     def mean(self) -> Estimate:
@@ -108,6 +148,7 @@ class NoisyAggregator(Aggregator[NoisyDecoding]):
         The standard error comes from public numbers alone (the noise, and a bound of what sampling and rounding may
         add), because one made from the messages would tell about them.
         """
+        self._refuse_ended()
         if self._count:
             self.close()
         estimate = super().mean()
@@ -115,14 +156,27 @@ class NoisyAggregator(Aggregator[NoisyDecoding]):
         return replace(estimate, stderr=np.full(len(estimate.value), deviation))
 
     def merge(self, other: Aggregator[NoisyDecoding]) -> None:
-        """Add what another open aggregator of the same round holds."""
-        if isinstance(other, NoisyAggregator) and other.closed:
-            raise ValueError("the other aggregator's round is closed: its sums hold noise and cannot be added")
+        """Take over what another open aggregator of the same round holds; it is ended, and refuses to be used again."""
+        if isinstance(other, NoisyAggregator):
+            if other.closed:
+                raise ValueError("the other aggregator's round is closed: its sums hold noise and cannot be added")
+            other._refuse_ended()
         super().merge(other)
+
+    def _merge_state(self, other: Aggregator[NoisyDecoding]) -> None:
+        size = self._mechanism.frame.size
+        self._state[:size] += other._state[:size]
+        other._state[:] = 0
+        other._state[size, 0] = _TAKEN_OVER
+
+    def _refuse_ended(self) -> None:
+        if self._phase == _TAKEN_OVER:
+            raise ValueError("this aggregator was merged into another, which holds its messages now")
 
     def _refuse_overflow(self, added: int) -> None:
         if self.closed:
             raise ValueError("the round is closed: its noise has been drawn, and nothing can be added any more")
+        self._refuse_ended()
         if self._count + added > self._mechanism.clients:
             raise ValueError(
                 f"the round is for clients = {self._mechanism.clients}, got {self._count} messages and {added} more"
@@ -131,10 +185,10 @@ class NoisyAggregator(Aggregator[NoisyDecoding]):
 
     def _add(self, messages: Messages) -> None:
         for kept, values in self._mechanism.contributions(messages):
-            self._state[:-1, 0][kept] += values
+            self._sums[kept] += values
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        sums = np.ldexp(self._state[:-1, 0].astype(np.float64), -_FRACTION_BITS)
+        sums = np.ldexp(self._sums.astype(np.float64), -_FRACTION_BITS)
         frame = self._mechanism.frame
         value = np.asarray(frame.synthesize((sums * self._mechanism.sum_scale)[None])[0], dtype=np.float64)
         # Squares of the messages are not kept: `mean` has the standard error from elsewhere.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import MechanismOption, read_mechanism, require_folder_of, typical_error
-from sstq.cli.terminal import complain, note, progress, show_facts, warn
+from sstq.cli.common import MechanismOption, read_mechanism, require_folder_of, typical_error, warn_of_seed
+from sstq.cli.terminal import complain, note, progress, show_facts
 
 if TYPE_CHECKING:
     from sstq import Aggregator, Estimate, Mechanism
@@ -40,7 +40,9 @@ def aggregate(
     on the order of the files or on how messages are spread over them, to the last bit.
 
     The measured error norm is that of the standard errors, from the messages themselves. The predicted one is for
-    clients that all hold a typical vector as long as clip.
+    clients that all hold a typical vector as long as clip. For mechanisms that trust the aggregator (CSGM) the command
+    closes the round: noise is added once and for all, running it again gives the same mean, and more files are refused;
+    the measured error norm is then a bound from public numbers.
 
     Example: sstq aggregate day1.sstq day2.sstq --mechanism mechanism.json --output result
     """
@@ -52,11 +54,14 @@ def aggregate(
     bad = _add_files(aggregator, messages, state_path, skip_bad)
 
     estimate = aggregator.mean()
+    if shared.trust == "aggregator":
+        # The mean has closed the round: from here on only its noisy sums are kept, and the same mean comes out again.
+        aggregator.save(state_path)
     summary = _summary(shared, estimate)
     _write_results(output, estimate, summary)
     show_facts(str(output), [(name.replace("_", " "), value) for name, value in summary.items()])
     if estimate.simulated:
-        warn("NOT PRIVATE: some of these messages were simulated from a seed")
+        warn_of_seed("some of these messages were simulated from a seed")
     if bad:
         complain(f"{len(bad)} of {len(messages)} files were refused and are not in the mean:")
         for error in bad:
@@ -95,8 +100,10 @@ def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
         "count": estimate.count,
         "message_bits": mechanism.message_bits,
         "bits_received": estimate.count * mechanism.message_bits,
-        "epsilon": mechanism.epsilon,
-        "privacy_loss": mechanism.privacy_loss(),
+        "epsilon": mechanism.epsilon if math.isfinite(mechanism.epsilon) else None,
+        "delta": getattr(mechanism, "delta", 0.0),
+        "privacy_loss": mechanism.privacy_loss() if math.isfinite(mechanism.epsilon) else None,
+        "trust": mechanism.trust,
         "unbiased": mechanism.unbiased,
         "mean_norm": float(np.linalg.norm(estimate.value)),
         "predicted_error_norm": math.sqrt(typical_error(mechanism, estimate.count).total),

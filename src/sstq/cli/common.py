@@ -8,10 +8,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sstq.cli.terminal import warn
+
 if TYPE_CHECKING:
     from sstq import SSTQ, ExpectedError, Mechanism
 
-__all__ = ["MechanismOption", "describe_mechanism", "read_mechanism", "require_folder_of", "typical_error"]
+__all__ = [
+    "MechanismOption",
+    "describe_mechanism",
+    "privacy_of",
+    "randomness_of",
+    "read_mechanism",
+    "require_folder_of",
+    "typical_error",
+    "warn_of_seed",
+]
+
+_PRIVACY = {
+    "local": "yes: every message on its own",
+    "aggregator": "no: a message is for the trusted aggregator's eyes only; the mean it releases is private",
+    "none": "no: this mechanism has no privacy",
+}
 
 MechanismOption = Annotated[
     Path,
@@ -62,10 +79,18 @@ def describe_mechanism(mechanism: Mechanism) -> list[tuple[str, object]]:
     if error.bias2 > 1e-6 * mechanism.clip**2:
         facts.append(("error of any crowd", f"{math.sqrt(error.bias2) / mechanism.clip:.4g} of clip (the bias)"))
     else:
-        needed = math.ceil(error.variance / (0.1 * mechanism.clip) ** 2)
-        facts.append(("clients for an error of 10 %", f"{needed:,}"))
+        facts.append(_error_of_crowd(mechanism, error))
     facts.append(("digest", mechanism.digest()))
     return facts
+
+
+def _error_of_crowd(mechanism: Mechanism, error: ExpectedError) -> tuple[str, object]:
+    """Return what a crowd gains: the clients for an error of 10 %, or the error of the round where that is fixed."""
+    clients = getattr(mechanism, "clients", None)
+    if clients is not None:
+        total = typical_error(mechanism, clients).total
+        return f"error of the round of {clients:,}", f"{math.sqrt(total) / mechanism.clip:.4g} of clip"
+    return "clients for an error of 10 %", f"{max(1, math.ceil(error.variance / (0.1 * mechanism.clip) ** 2)):,}"
 
 
 def _describe_parts(mechanism: SSTQ) -> list[tuple[str, object]]:
@@ -77,6 +102,21 @@ def _describe_parts(mechanism: SSTQ) -> list[tuple[str, object]]:
         ("frame", f"{mechanism.frame.name}, N = {mechanism.frame.size}, seed {mechanism.frame.seed}"),
         ("kashin", f"{mechanism.kashin.name}, K = {mechanism.kashin.level:.6g}, {mechanism.kashin.steps} steps"),
     ]
+
+
+def privacy_of(mechanism: Mechanism, simulated: bool) -> str:
+    """Return whether the messages of a mechanism may be seen by anybody, in words."""
+    return "no: simulated from a seed" if simulated else _PRIVACY[mechanism.trust]
+
+
+def randomness_of(simulated: bool) -> str:
+    """Return where the randomness of messages came from, in words."""
+    return "a seed: simulated, not private" if simulated else "secret"
+
+
+def warn_of_seed(what: str) -> None:
+    """Say loudly that a seed stood in for secret randomness."""
+    warn(f"NOT PRIVATE: {what}")
 
 
 def require_folder_of(path: Path, option: str = "--output") -> None:

@@ -15,29 +15,33 @@ if TYPE_CHECKING:
 
 __all__ = ["compare", "mechanisms"]
 
+_PICTURES = (".png", ".svg", ".pdf")
+_CENTRAL = "CSGM has (ε, 1e-5) for the released mean, not ε for each message."
+
 
 def mechanisms(
     dim: Annotated[int, typer.Option(help="d, the length of the vectors.")] = 1000,
-    epsilon: Annotated[float, typer.Option(help="ε of one message.")] = 3.0,
+    epsilon: Annotated[float, typer.Option(help="ε of one message; of the released mean for CSGM.")] = 3.0,
+    clients: Annotated[int, typer.Option(help="n, the number of clients.")] = 1000,
 ) -> None:
     """List the mechanisms: bits, error, whom one has to trust, who tosses the coin, and how exact the guarantee is.
 
-    The error is that of one client's unit vector, divided by d: bias² and variance.
+    The error is that of the mean of the clients' unit vectors: bias² and variance.
 
     Example: sstq mechanisms --dim 25450 --epsilon 3
     """
-    rows = _compare(dim, epsilon, clients=1, timed=False)
-    columns = ["mechanism", "name", "bits", "bias²/d", "variance/d", "trust", "coin", "exact", "unbiased"]
+    rows = _compare(dim, epsilon, clients, timed=False)
+    columns = ["mechanism", "name", "bits", "bias²", "variance", "trust", "coin", "exact", "unbiased"]
     show_table(
-        f"Mechanisms at d = {dim:,}, ε = {epsilon:g}",
+        f"Mechanisms at d = {dim:,}, ε = {epsilon:g}, {clients:,} clients",
         columns,
         [
             [
                 row.label,
                 row.name,
                 f"{row.bits:,}",
-                _figure(row.bias2 / dim),
-                _figure(row.variance / dim),
+                _figure(row.bias2),
+                _figure(row.variance),
                 row.trust,
                 row.coin,
                 "yes" if row.exact else "no",
@@ -45,7 +49,7 @@ def mechanisms(
             ]
             for row in rows
         ],
-        caption="trust: who has to be trusted. exact: private integer by integer, as implemented.",
+        caption=f"trust: who has to be trusted. exact: private integer by integer, as implemented. {_CENTRAL}",
     )
 
 
@@ -66,6 +70,8 @@ def compare(
     for option, path in (("--csv", csv), ("--json", json), ("--png", png)):
         if path is not None:
             require_folder_of(path, option)
+    if png is not None and png.suffix.lower() not in _PICTURES:
+        raise ValueError(f"--png {png}: the name must end in {', '.join(_PICTURES)}")
     rows = _compare(dim, epsilon, clients, timed=True)
     columns = ["mechanism", "bits", "bias²", "variance", "MSE", "encode ms", "decode ms", "trust", "coin"]
     show_table(
@@ -85,7 +91,7 @@ def compare(
             ]
             for row in rows
         ],
-        caption="bias² does not go away with more clients; variance is that of the mean. MSE = bias² + variance.",
+        caption=f"bias² does not go away with more clients; variance is that of the mean. {_CENTRAL}",
     )
     if csv is not None:
         _write_csv(rows, csv)
@@ -103,7 +109,11 @@ def compare(
 def _compare(dim: int, epsilon: float, clients: int, *, timed: bool) -> list[Comparison]:
     from sstq.comparison import VARIANTS
     from sstq.comparison import compare as compare_mechanisms
+    from sstq.schemes.base import check_number
 
+    check_number("dim", dim, 1, 2**30, integer=True)
+    check_number("epsilon", epsilon, 0.01, 20)
+    check_number("clients", clients, 1, 2**32, integer=True)
     left_out: list[str] = []
     rows = []
     with progress("Comparing", len(VARIANTS)) as advance:

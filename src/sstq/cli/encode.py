@@ -1,4 +1,4 @@
-"""`sstq encode`: vectors in, private messages out."""
+"""`sstq encode`: vectors in, messages out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.common import MechanismOption, read_mechanism, require_folder_of
+from sstq.cli.common import MechanismOption, privacy_of, read_mechanism, require_folder_of, warn_of_seed
 from sstq.cli.terminal import note, progress, show_facts, warn
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def encode(
     column: Annotated[str | None, typer.Option(help="Which list column of the Parquet files.")] = None,
     clients: Annotated[
         Path | None,
-        typer.Option(help="With assigned indices: an .npy of distinct non-negative integers, one for each vector."),
+        typer.Option(help="Behind a public coin: an .npy of distinct non-negative integers, one for each vector."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="For simulation: a seed instead of secret randomness. The result is NOT private.")
@@ -45,7 +45,7 @@ def encode(
         typer.Option("--report", help="Print how many vectors were clipped or missed the certificate; for you only."),
     ] = False,
 ) -> None:
-    """Turn vectors into private messages, one for each.
+    """Turn vectors into messages, one for each; private ones, unless the mechanism trusts the aggregator or all.
 
     All of the input is read and checked once before anything is sampled; then it is encoded a piece at a time, whatever
     its size. The message file appears whole or not at all. A Parquet file has one column of lists of floats, or one
@@ -81,7 +81,7 @@ def encode(
             ("bits a message", shared.message_bits),
             ("file bytes", output.stat().st_size),
             ("digest", shared.digest()),
-            ("private", "no (simulated from a seed)" if seed is not None else "yes"),
+            ("private", privacy_of(shared, simulated=seed is not None)),
         ],
     )
     if report:
@@ -90,7 +90,9 @@ def encode(
             f"{local.missed} missed the certificate. These counts depend on the data: keep them to yourself."
         )
     if seed is not None:
-        warn("NOT PRIVATE: the messages come from --seed and are for simulation only; they are marked so")
+        warn_of_seed("the messages come from --seed and are for simulation only; they are marked so")
+    elif shared.trust != "local":
+        warn(f"the messages are in clear: {privacy_of(shared, simulated=False)}")
 
 
 def _batches(
@@ -121,17 +123,17 @@ def _generator(seed: int | None) -> RngLike:
 
 
 def _client_identifiers(mechanism: Mechanism, path: Path | None, total: int) -> NDArray[np.uint64] | None:
-    """Read the identifiers of assigned indices; they must be there exactly when the coin is public."""
+    """Read the clients' identifiers; they must be there exactly when the coin is public."""
     import numpy as np
 
     from sstq.messages import client_ids
 
     if mechanism.coin == "private":
         if path is not None:
-            raise ValueError("--clients is for assigned indices; this mechanism's clients draw their own")
+            raise ValueError("--clients is for public coins; this mechanism's coin is private")
         return None
     if path is None:
-        raise ValueError("--clients is required: this mechanism assigns indices by the clients' identifiers")
+        raise ValueError("--clients is required: behind a public coin both sides name the clients")
     try:
         return client_ids(np.load(path, allow_pickle=False), total)
     except (ValueError, EOFError, AttributeError) as error:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.common import describe_mechanism, read_mechanism
-from sstq.cli.terminal import complain, progress, show_facts, warn
+from sstq.cli.common import describe_mechanism, privacy_of, randomness_of, read_mechanism, warn_of_seed
+from sstq.cli.terminal import complain, progress, show_facts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,9 +55,11 @@ def inspect(
         raise ValueError(f"{path} is not a mechanism, a message file or an aggregator's state")
     if shared is not None:
         facts.append(("matches the mechanism", "yes" if digest == shared.digest() else "no"))
+        if digest == shared.digest():
+            facts.append(("private", privacy_of(shared, ("randomness", randomness_of(simulated=True)) in facts)))
     show_facts(str(path), facts)
-    if ("private", "no (simulated from a seed)") in facts:
-        warn("NOT PRIVATE: simulated from a seed")
+    if ("randomness", randomness_of(simulated=True)) in facts:
+        warn_of_seed("simulated from a seed")
     if shared is not None and digest != shared.digest():
         complain(f"{path} is of another mechanism: digest {digest[:16]}…, expected {shared.digest()[:16]}…")
         raise typer.Exit(1)
@@ -79,7 +81,7 @@ def _inspect_messages(path: Path, shared: Mechanism | None) -> tuple[Facts, str]
         ("bits a message", info.message_bits),
         ("file bytes", os.path.getsize(path)),
         ("client identifiers", "yes" if info.with_clients else "no"),
-        ("private", "no (simulated from a seed)" if info.simulated else "yes"),
+        ("randomness", randomness_of(info.simulated)),
         ("checksums", "verified"),
         ("digest", info.digest),
     ]
@@ -97,7 +99,7 @@ def _inspect_state(path: Path, shared: Mechanism | None) -> tuple[Facts, str]:
         ("messages", info.count),
         ("files", info.files),
         ("rows", info.rows),
-        ("private", "no (simulated from a seed)" if info.simulated else "yes"),
+        ("randomness", randomness_of(info.simulated)),
         ("digest", info.digest),
     ]
     return facts, info.digest

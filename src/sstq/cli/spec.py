@@ -107,7 +107,7 @@ def spec(
         "frame_seed": frame_seed,
     }
     given = {option: value for option, value in options.items() if value is not None}
-    built = mechanism(name, dim=dim, clip=clip, **given, **_settings(setting or []))
+    built = mechanism(name, dim=dim, clip=clip, **given, **_settings(setting or [], {"dim", "clip", *options}))
     facts = describe_mechanism(built)
     with atomic_file(output) as file:
         file.write(built.to_json().encode() + b"\n")
@@ -115,14 +115,19 @@ def spec(
     note(f"wrote {output}")
 
 
-def _settings(texts: list[str]) -> dict[str, Any]:
+def _settings(texts: list[str], options: set[str]) -> dict[str, Any]:
     """Read ARGUMENT=VALUE pairs; values are numbers where they look like numbers."""
     settings: dict[str, Any] = {}
     for text in texts:
         argument, separator, value = text.partition("=")
         if not separator or not argument:
             raise ValueError(f"--set takes ARGUMENT=VALUE, got {text!r}")
-        settings[argument.replace("-", "_")] = _number_or_word(value)
+        argument = argument.replace("-", "_")
+        if argument in options:
+            raise ValueError(f"--set {argument}: use --{argument.replace('_', '-')}")
+        if argument in settings:
+            raise ValueError(f"--set {argument} is given twice")
+        settings[argument] = _number_or_word(value)
     return settings
 
 

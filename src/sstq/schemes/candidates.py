@@ -34,6 +34,8 @@ __all__ = ["CandidateMechanism", "ClosestMechanism"]
 _NUMBERS_AT_A_TIME = 1 << 20
 # A Philox block is four words, hence eight coordinates.
 _BLOCK = 8
+# Other versions of a library may integrate to other last digits.
+_ALIGNMENT_TOLERANCE = 1e-6
 _COMMON = ("dim", "epsilon", "bits", "clip", "frame_seed")
 _NORMALS_KEY = int.from_bytes(b"normals", "little")
 
@@ -85,7 +87,14 @@ class CandidateMechanism(Mechanism):
         common = cls._checked(*(data[name] for name in _COMMON))
         mechanism = object.__new__(cls)
         mechanism._set_parts(**common, alignment=data["alignment"], **cls._read_draw(common, data))
+        expected = mechanism._expected_alignment()
+        if not abs(mechanism.alignment / expected - 1) <= _ALIGNMENT_TOLERANCE:
+            raise ValueError(f"alignment = {mechanism.alignment} is not that of the integers, {expected}")
         return mechanism
+
+    @abstractmethod
+    def _expected_alignment(self) -> float:
+        """μ from the integers of the draw."""
 
     @abstractmethod
     def _draw_dict(self) -> dict[str, Any]:

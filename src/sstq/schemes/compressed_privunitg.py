@@ -69,6 +69,9 @@ class CompressedPrivUnitG(ClosestMechanism):
         choice = k_closest(common["epsilon"], 1 << common["bits"], lambda first, second: (d - 1 + second) / first**2)
         self._set_parts(**common, choice=choice, alignment=choice.moments()[0] / math.sqrt(d))
 
+    def _expected_alignment(self) -> float:
+        return self.choice.moments()[0] / math.sqrt(self.dim)
+
     def _scores(self, seeds: NDArray[np.uint64], directions: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = np.zeros((len(seeds), self.size))
         for _, products in self._parts(seeds, directions):

@@ -101,6 +101,9 @@ class CoordinateGaussian(Mechanism):
         spent = self.privacy_loss()
         if not spent <= self.epsilon:
             raise ValueError(f"sigma = {sigma} spends {spent:g} at delta = {self.delta:g}, more than {self.epsilon}")
+        # The aggregator adds noise and sums in 62 bits, 16 of them behind the point; beyond, there would be no noise.
+        if not 40 * self.noise_scale + float(self.clients) * self._top_level < 2.0**45:
+            raise ValueError(f"sigma = {sigma} is too large for sums of 62 bits")
 
     @property
     def _budget(self) -> ReleaseBudget:
@@ -115,8 +118,14 @@ class CoordinateGaussian(Mechanism):
 
     @property
     def unbiased(self) -> bool:
-        """Whether the expectation is the clipped vector, to the certificate's residual."""
-        return self.kashin.exact
+        """Whether the expectation is the clipped vector, to the certificate's residual (a typical vector is tried)."""
+        return self._keeps_typical_vector
+
+    @cached_property
+    def _keeps_typical_vector(self) -> bool:
+        typical = np.random.default_rng(0).standard_normal((1, self.dim))
+        _, changed = self._coefficients((typical / np.linalg.norm(typical)).astype(np.float32))
+        return not bool(changed[0])
 
     @property
     def bound(self) -> float:

@@ -99,15 +99,20 @@ class MMRC(CandidateMechanism):
         masses, ratios, squares, means = _caps(dim, epsilon, np.array([share]), cap)
         thresholds = _thresholds(size, float(masses[0]), min(Fraction(float(ratios[0])), exp_lower(epsilon)))
         refuse_ratio(_ratio(thresholds), epsilon)
-        inside = np.array([[threshold / TOTAL for threshold in thresholds]])
         self._set_parts(
             **common,
             split=share,
             cap=cap,
             height=math.sqrt(squares[0]),
             thresholds=thresholds,
-            alignment=float(_alignment(masses, means, inside)[0]),
+            alignment=_alignment_of(thresholds, masses, means),
         )
+
+    def _expected_alignment(self) -> float:
+        masses, _, squares, means = _caps(self.dim, self.epsilon, np.array([self.split]), self.cap)
+        if not math.isclose(self.height, math.sqrt(squares[0]), rel_tol=1e-6, abs_tol=1e-12):
+            raise ValueError(f"height = {self.height} is not that of the cap, {math.sqrt(squares[0])}")
+        return _alignment_of(self.thresholds, masses, means)
 
     def privacy_loss(self) -> float:
         """The exact largest log-ratio of a candidate's probabilities, over all numbers inside, rounded up."""
@@ -215,6 +220,11 @@ def _alignment(masses: Floats, means: Floats, inside: Floats) -> Floats:
     gains = np.sum(binomial * (inside - i / size), axis=1)
     alignments: Floats = means * gains / (1 - masses[:, 0])
     return alignments
+
+
+def _alignment_of(thresholds: tuple[int, ...], masses: Floats, means: Floats) -> float:
+    inside = np.array([[threshold / TOTAL for threshold in thresholds]])
+    return float(_alignment(masses, means, inside)[0])
 
 
 def _best_share(dim: int, epsilon: float, size: int, cap: str) -> float:

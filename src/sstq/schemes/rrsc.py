@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.schemes.base import check_number
 from sstq.schemes.candidates import ClosestMechanism
 from sstq.schemes.closest import KClosest, k_closest, mean_chi
 
@@ -17,6 +18,7 @@ __all__ = ["RRSC"]
 # Added to the Gram matrix relative to its diagonal: rounding leaves it positive definite even where d = M and the
 # Gaussian vectors happen to be all but dependent. It turns with the candidates, so nothing becomes biased by it.
 _JITTER = 1e-13
+_DEFAULT_BITS = 8
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -38,7 +40,7 @@ class RRSC(ClosestMechanism):
     Args:
         dim: d, the length of the vectors.
         epsilon: ε of the local differential privacy of one message, 0.01 to 20.
-        bits: b, the bits of a message, 1 to 12, with 2^b ≤ d.
+        bits: b, the bits of a message, 1 to 12, with 2^b ≤ d; the default is 8, or as many as d allows.
         clip: vectors longer than this are scaled down to it.
         frame_seed: the public seed of the rotations.
 
@@ -65,12 +67,18 @@ class RRSC(ClosestMechanism):
     choice: KClosest
     alignment: float
 
-    def __init__(self, dim: int, epsilon: float, bits: int = 8, clip: float = 1.0, *, frame_seed: int = 0) -> None:
+    def __init__(
+        self, dim: int, epsilon: float, bits: int | None = None, clip: float = 1.0, *, frame_seed: int = 0
+    ) -> None:
+        if bits is None:
+            dim = check_number("dim", dim, self._least_dim, 2**30, integer=True)
+            bits = min(_DEFAULT_BITS, dim.bit_length() - 1)
         common = self._checked(dim, epsilon, bits, clip, frame_seed)
-        size = 1 << common["bits"]
-        choice = k_closest(common["epsilon"], size, lambda first, _: -first)
-        alignment = math.sqrt(size / (size - 1)) * choice.moments()[0] / mean_chi(common["dim"])
-        self._set_parts(**common, choice=choice, alignment=alignment)
+        choice = k_closest(common["epsilon"], 1 << common["bits"], lambda first, _: -first)
+        self._set_parts(**common, choice=choice, alignment=_alignment(choice, common["dim"]))
+
+    def _expected_alignment(self) -> float:
+        return _alignment(self.choice, self.dim)
 
     @classmethod
     def _checked(cls, dim: int, epsilon: float, bits: int, clip: float, frame_seed: int) -> dict[str, Any]:
@@ -119,3 +127,8 @@ class RRSC(ClosestMechanism):
         diagonal = np.einsum("nii->ni", gram)
         diagonal += _JITTER * diagonal.mean(axis=1, keepdims=True)
         return np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
+
+
+def _alignment(choice: KClosest, dim: int) -> float:
+    """E⟨s, u⟩ of the drawn vertex: normal order statistics over E χ_d, stretched by the centring."""
+    return math.sqrt(choice.size / (choice.size - 1)) * choice.moments()[0] / mean_chi(dim)

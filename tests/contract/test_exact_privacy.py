@@ -1,0 +1,131 @@
+"""Every private mechanism, for any pair of inputs: exact enumeration of discrete messages, density ratios of others.
+
+The enumerations drive the encoder itself with scripted words; they are written where the mechanism's own tests are. A
+mechanism that is registered without one fails `test_every_private_mechanism_is_enumerated`.
+"""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import sstq
+from sstq.exactness import TOTAL, exp_lower
+from sstq.structured import structured_vectors
+from tests.contract.cases import CASES, build
+from tests.schemes import test_candidates, test_frameunit, test_sqkr, test_vqsgd
+from tests.scripted import ScriptedBits
+
+WORDS = [0, 1 << 61, 1 << 63, 5 << 61, (1 << 64) - 1]
+
+
+def unit_vectors(dim):
+    """Structured directions with their opposites, short ones and zero."""
+    rows = np.concatenate([v[:1] for v in structured_vectors(dim, np.random.default_rng(1)).values()])
+    return np.concatenate([rows, -rows, 0.3 * rows[:2], np.zeros((1, dim))])
+
+
+def sstq_laws(mechanism):
+    """Laws of (code) given index and rounding words, from both ends of every step that any token's row has."""
+    breaks = sorted({0, *np.cumsum(np.asarray(mechanism.channel.matrix, dtype=object), axis=1).ravel().tolist()})
+    ranges = [(low, high - 1) for low, high in itertools.pairwise(breaks)]
+    for x, index, rounding in itertools.product(unit_vectors(mechanism.dim), WORDS[::2], WORDS):
+        ends = np.array([end for pair in ranges for end in pair], dtype=np.uint64)
+        words = np.stack(
+            [np.full(len(ends), index, np.uint64), np.full(len(ends), rounding, np.uint64), ends << np.uint64(2)], 1
+        )
+        clients = np.full(len(ends), 3, dtype=np.uint64) if mechanism.coin == "public" else None
+        unit = np.tile(x, (len(ends), 1)).astype(np.float32)
+        codes = mechanism._encode_unit(unit, clients, ScriptedBits(words), None)[0]
+        np.testing.assert_array_equal(codes[::2], codes[1::2])
+        law = [Fraction(0)] * mechanism.channel.outputs
+        for code, (low, high) in zip(codes[::2], ranges, strict=True):
+            law[code] += Fraction(high - low + 1, TOTAL)
+        yield law
+
+
+def vqsgd_laws(mechanism):
+    for x, which, spread in itertools.product(unit_vectors(mechanism.dim), WORDS, WORDS[::2]):
+        yield test_vqsgd.output_distribution(mechanism, x, which, spread)
+
+
+def sqkr_laws(mechanism):
+    vectors = unit_vectors(mechanism.dim)
+    if mechanism.variant == "dense":
+        small = sstq.mechanism("sqkr", dim=2, epsilon=mechanism.epsilon, variant="dense", frame_size=4)
+        rounding = np.full(2, 1 << 62, dtype=np.uint64)
+        for x in unit_vectors(2):
+            yield test_sqkr.dense_distribution(small, x, rounding)
+        return
+    for x, word in itertools.product(vectors, WORDS):
+        yield test_sqkr.subsampled_distribution(mechanism, x, np.full(2 * mechanism.k, word, dtype=np.uint64))[0]
+
+
+def frameunit_laws(mechanism):
+    small = sstq.mechanism("frameunit", dim=mechanism.dim, epsilon=mechanism.epsilon, frame_size=8, frame_seed=3)
+    for x, flip in itertools.product(unit_vectors(mechanism.dim), (0, (1 << 64) - 1)):
+        yield test_frameunit.output_distribution(small, x, flip)
+
+
+def candidate_laws(mechanism):
+    """The laws of one client's code: its candidates are public, so they are the same for all inputs."""
+    for x in unit_vectors(mechanism.dim):
+        yield test_candidates.distribution(mechanism, mechanism.clip * x, client=5)
+
+
+LAWS = {
+    "sstq": sstq_laws,
+    "frameunit": frameunit_laws,
+    "vqsgd": vqsgd_laws,
+    "sqkr": sqkr_laws,
+    "rrsc": candidate_laws,
+    "mmrc": candidate_laws,
+    "compressed-privunitg": candidate_laws,
+}
+CAPS = ("privunit", "privunitg", "projunit")
+
+
+def test_every_private_mechanism_is_enumerated():
+    for case in CASES:
+        mechanism = build(case)
+        if mechanism.trust == "local":
+            assert mechanism.name in (LAWS if mechanism.exact else CAPS)
+
+
+def largest_ratio(laws):
+    """The largest ratio of the probabilities of one message, over all pairs of laws; None if it is unbounded."""
+    worst = Fraction(1)
+    for column in zip(*set(map(tuple, laws)), strict=True):
+        if max(column) == 0:
+            continue
+        if min(column) == 0:
+            return None
+        worst = max(worst, max(column) / min(column))
+    return worst
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.split("/")[0] in LAWS])
+def test_discrete_messages_are_within_e_to_the_epsilon(case):
+    mechanism = build(case)
+    laws = list(LAWS[mechanism.name](mechanism))
+    assert all(sum(law) == 1 for law in laws)
+    ratio = largest_ratio(laws)
+    assert ratio is not None
+    assert 1 < ratio <= exp_lower(mechanism.epsilon)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.split("/")[0] in CAPS])
+def test_densities_are_within_e_to_the_epsilon(case):
+    """Two levels of density, both positive, whatever the direction; where each holds is tested with the mechanism."""
+    cap = build(case).cap
+    mass, inside = Fraction(cap.mass, TOTAL), Fraction(cap.inside, TOTAL)
+    levels = inside / mass, (1 - inside) / (1 - mass)
+    assert min(levels) > 0
+    assert 1 < levels[0] / levels[1] <= exp_lower(build(case).epsilon)
+
+
+def test_a_modest_overspend_is_found():
+    mechanism = build("sstq")
+    object.__setattr__(mechanism, "channel", sstq.channels.flat_channel(2, 2.1))
+    assert largest_ratio(list(sstq_laws(mechanism))) > exp_lower(mechanism.epsilon)
