@@ -9,7 +9,8 @@ import zlib
 
 import pytest
 
-_SEED = int(os.environ.get("SSTQ_TEST_SEED", secrets.randbits(32)))
+# In the environment, so that the workers of a parallel run have the same.
+_SEED = int(os.environ.setdefault("SSTQ_TEST_SEED", str(secrets.randbits(32))))
 
 
 def pytest_report_header() -> str:
