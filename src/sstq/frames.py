@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels, streams
+from sstq.randomness import box_muller
 
 __all__ = ["FourierFrame", "Frame", "HadamardFrame", "OrthogonalFrame", "default_frame_size", "make_frame"]
 
@@ -285,10 +286,8 @@ class OrthogonalFrame(Frame):
     def matrix(self) -> NDArray[np.float64]:
         """U itself, (N, d)."""
         count = self.dim * self.size
-        raw = streams.words(self.seed, "gauss", 2 * count)
-        radius = np.sqrt(-2 * np.log1p(-(raw[:count] >> np.uint64(11)).astype(np.float64) * 2.0**-53))
-        angle = (raw[count:] >> np.uint64(11)).astype(np.float64) * (2 * np.pi * 2.0**-53)
-        orthonormal, triangular = np.linalg.qr((radius * np.cos(angle)).reshape(self.size, self.dim))
+        gaussians = box_muller(streams.words(self.seed, "gauss", count + count % 2))[:count]
+        orthonormal, triangular = np.linalg.qr(gaussians.reshape(self.size, self.dim))
         # Without this the distribution depends on the sign convention of the QR routine and is not Haar.
         orthonormal *= np.where(np.diag(triangular) < 0, -1.0, 1.0)
         matrix: NDArray[np.float64] = orthonormal * self.redundancy**0.5

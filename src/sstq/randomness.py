@@ -18,8 +18,10 @@ __all__ = [
     "SecureBits",
     "SeededBits",
     "bit_source",
+    "box_muller",
     "channel_words",
     "normals",
+    "open_interval",
     "unit_interval",
 ]
 
@@ -92,6 +94,29 @@ def unit_interval(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
+def open_interval(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Words as odd multiples of 2^-53: uniform in (0, 1), never 0 or 1, and 1 − u is as exact as u.
+
+    Examples:
+        >>> open_interval(np.array([0, 2**64 - 1], dtype=np.uint64)) * 2.0**53
+        array([1.00000000e+00, 9.00719925e+15])
+    """
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def box_muller(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """As many standard normal numbers as words, an even number of them in the last axis; no row is zero.
+
+    Examples:
+        >>> box_muller(np.zeros((3, 4), dtype=np.uint64)).shape
+        (3, 4)
+    """
+    radius, angle = np.split(open_interval(words), 2, axis=-1)
+    np.sqrt(-2 * np.log(radius, out=radius), out=radius)
+    angle *= 2 * np.pi
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
+
+
 def normals(source: BitSource, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Independent standard normal numbers by the Box–Muller formula: always one word a number (one more if odd).
 
@@ -102,11 +127,7 @@ def normals(source: BitSource, shape: tuple[int, ...]) -> NDArray[np.float64]:
         (2, 3)
     """
     count = math.prod(shape)
-    pairs = -(-count // 2)
-    words = source.words(2 * pairs)
-    radius = np.sqrt(-2 * np.log1p(-unit_interval(words[:pairs])))
-    angle = unit_interval(words[pairs:]) * (2 * np.pi)
-    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count].reshape(shape)
+    return box_muller(source.words(count + count % 2))[:count].reshape(shape)
 
 
 def channel_words(words: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from sstq.randomness import bit_source
-from sstq.schemes.sphere import around, box_muller, open_interval, random_directions
+from sstq.randomness import bit_source, box_muller, open_interval
+from sstq.schemes.sphere import around, random_directions
 
 EXTREMES = np.array([0, 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1], dtype=np.uint64)
 

@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.exactness import TOTAL, exp_lower, log_upper
-from sstq.randomness import channel_words
+from sstq.randomness import box_muller, channel_words, open_interval
 from sstq.schemes.base import check_number
-from sstq.schemes.sphere import around, box_muller, open_interval
+from sstq.schemes.sphere import around
 
 __all__ = ["Cap", "GaussianCap", "SphereCap", "gamma_ratio"]
 

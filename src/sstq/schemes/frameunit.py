@@ -7,7 +7,7 @@ cross-polytope.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -18,9 +18,10 @@ from sstq.aggregation import FrameAggregator
 from sstq.layouts import Column, Field, Layout
 from sstq.messages import Messages
 from sstq.randomness import BitSource
-from sstq.schemes.base import LocalReport, Mechanism, check_number, row_chunks
+from sstq.schemes.base import LocalReport, check_number, row_chunks
 from sstq.schemes.closest import KClosest, draw_places
 from sstq.schemes.frame_alignment import alignment, best_draw
+from sstq.schemes.framed import FramedMechanism
 from sstq.schemes.mixed_frame import MixedFrame
 from sstq.schemes.sphere import random_directions
 
@@ -42,7 +43,7 @@ _SIGNS.setflags(write=False)
 
 
 @dataclass(frozen=True, init=False, eq=False)
-class FrameUnit(Mechanism):
+class FrameUnit(FramedMechanism):
     """PrivUnit restricted to the signed rows of a fast frame: optimal error, exactly ε-LDP, O(1) a message.
 
     U is the N×d Hadamard frame mixed twice (three times below 256 dimensions), c = U x. Of the 2N signed rows ±u_j the
@@ -142,24 +143,6 @@ class FrameUnit(Mechanism):
         """The frame row and the sign's code of every message."""
         row = messages.column("row")
         return row >> 1, row & 1
-
-    def with_frame_seed(self, frame_seed: int) -> FrameUnit:
-        """The same mechanism with another frame, for the next round; nothing is solved again.
-
-        Examples:
-            >>> from sstq import mix_seed
-            >>> mechanism = FrameUnit(dim=10, epsilon=1.0)
-            >>> rounds = [mechanism.with_frame_seed(mix_seed(7, r)) for r in range(2)]
-            >>> rounds[0] == rounds[1], rounds[0].choice == rounds[1].choice
-            (False, True)
-            >>> mechanism.with_frame_seed(5) == FrameUnit(dim=10, epsilon=1.0, frame_seed=5)
-            True
-        """
-        seed = check_number("frame_seed", frame_seed, 0, 2**64 - 1, integer=True)
-        other = object.__new__(FrameUnit)
-        parts = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        other._set_parts(**parts | {"frame": replace(self.frame, seed=seed)})
-        return other
 
     @property
     def _row_cost(self) -> int:

@@ -1,4 +1,4 @@
-"""The sphere: from the ball onto it, Gaussian numbers from words, and vectors at a given distance from a pole."""
+"""The sphere: from the ball onto it, and vectors at a given distance from a pole."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from sstq.randomness import unit_interval
 
-__all__ = ["around", "box_muller", "open_interval", "random_directions"]
+__all__ = ["around", "random_directions"]
 
 
 def random_directions(unit: NDArray[np.float32], words: NDArray[np.uint64]) -> NDArray[np.float64]:
@@ -39,29 +39,6 @@ def random_directions(unit: NDArray[np.float32], words: NDArray[np.uint64]) -> N
     flipped = unit_interval(words) < (1 - norms) / 2
     directions *= (np.where(flipped, -1.0, 1.0) / np.where(zero, 1.0, norms))[:, None]
     return directions
-
-
-def open_interval(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Words as odd multiples of 2^-53: uniform in (0, 1), never 0 or 1, and 1 − u is as exact as u.
-
-    Examples:
-        >>> open_interval(np.array([0, 2**64 - 1], dtype=np.uint64)) * 2.0**53
-        array([1.00000000e+00, 9.00719925e+15])
-    """
-    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-
-
-def box_muller(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """As many standard normal numbers as words, an even number of them in the last axis; no row is zero.
-
-    Examples:
-        >>> box_muller(np.zeros((3, 4), dtype=np.uint64)).shape
-        (3, 4)
-    """
-    radius, angle = np.split(open_interval(words), 2, axis=-1)
-    np.sqrt(-2 * np.log(radius, out=radius), out=radius)
-    angle *= 2 * np.pi
-    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
 
 
 def around(

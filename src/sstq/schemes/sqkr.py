@@ -8,7 +8,7 @@ sends all N of them through the half-space mechanism. `sstq.schemes.sqkr_signs` 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -21,8 +21,9 @@ from sstq.kashin import Kashin, certifies, missed, represent
 from sstq.layouts import Column, Layout
 from sstq.messages import Messages
 from sstq.randomness import BitSource
-from sstq.schemes.base import LocalReport, Mechanism, check_number, check_option
+from sstq.schemes.base import LocalReport, check_number, check_option
 from sstq.schemes.flat_response import check_flat, flat_from_dict
+from sstq.schemes.framed import FramedMechanism
 from sstq.schemes.parts import (
     build_frame,
     build_recipe,
@@ -42,7 +43,7 @@ _COINS = ("private", "public")
 
 
 @dataclass(frozen=True, init=False, eq=False)
-class SQKR(Mechanism):
+class SQKR(FramedMechanism):
     """Subsampled and quantized Kashin response.
 
     Subsampled: x̂ = (d/k)·(B/g)·Σ_l z_l·u_j with g = p − q of randomized response on 2^k tokens, and with β = K/√ρ
@@ -181,19 +182,6 @@ class SQKR(Mechanism):
     def decoding_scale(self) -> float:
         """The w with x̂ = d·w·Σ_l z_l·u_j over the m signs of a message: B/(m·g)."""
         return self.bound / (self.coder.sent * self.coder.gain)
-
-    def with_frame_seed(self, frame_seed: int) -> SQKR:
-        """The same mechanism with another frame, for the next round.
-
-        Examples:
-            >>> SQKR(dim=10, epsilon=1.0).with_frame_seed(5) == SQKR(dim=10, epsilon=1.0, frame_seed=5)
-            True
-        """
-        seed = check_number("frame_seed", frame_seed, 0, 2**64 - 1, integer=True)
-        other = object.__new__(SQKR)
-        parts = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        other._set_parts(**parts | {"frame": replace(self.frame, seed=seed)})
-        return other
 
     def _encode_unit(
         self,

@@ -9,7 +9,7 @@ decoding value.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -26,7 +26,8 @@ from sstq.kashin import Kashin, certifies, missed, pick, represent
 from sstq.layouts import Column, Field, Layout
 from sstq.messages import Messages
 from sstq.randomness import BitSource, channel_words, unit_interval
-from sstq.schemes.base import LocalReport, Mechanism, check_number, check_option
+from sstq.schemes.base import LocalReport, check_number, check_option
+from sstq.schemes.framed import FramedMechanism
 from sstq.schemes.parts import (
     CODEBOOKS,
     Decoder,
@@ -48,7 +49,7 @@ _INDICES = ("private", "assigned")
 
 
 @dataclass(frozen=True, init=False, eq=False)
-class SSTQ(Mechanism):
+class SSTQ(FramedMechanism):
     """Subsampled Stochastic TurboQuant.
 
     Args:
@@ -193,20 +194,6 @@ class SSTQ(Mechanism):
     def bound(self) -> float:
         """B = K·clip/√N, the public bound of a coordinate."""
         return self.kashin.level * self.clip / math.sqrt(self.frame.size)
-
-    def with_frame_seed(self, frame_seed: int) -> SSTQ:
-        """The same mechanism with another frame, for the next round; the channel is not solved again.
-
-        Examples:
-            >>> mechanism = SSTQ(dim=10, epsilon=1.0)
-            >>> mechanism.with_frame_seed(5) == SSTQ(dim=10, epsilon=1.0, frame_seed=5)
-            True
-        """
-        seed = check_number("frame_seed", frame_seed, 0, 2**64 - 1, integer=True)
-        other = object.__new__(SSTQ)
-        parts = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        other._set_parts(**parts | {"frame": replace(self.frame, seed=seed)})
-        return other
 
     def _encode_unit(
         self,
