@@ -1,0 +1,37 @@
+"""What many private messages of one client reveal together, and a ledger that keeps a client within its budget.
+
+A message is ε-LDP. `compose` says what T of them are worth, `rounds_allowed` and `epsilon_per_round` turn the question
+round, `subsampled_epsilon` and `shuffled_epsilon` say when a crowd helps, and `Ledger` refuses to spend too much.
+"""
+
+from sstq.accounting.budgets import compose, epsilon_per_round, rounds_allowed
+from sstq.accounting.composition import METHODS, optimal_delta
+from sstq.accounting.ledger import Ledger
+from sstq.accounting.ledger_file import (
+    BudgetExhausted,
+    Entry,
+    LedgerDamaged,
+    LedgerError,
+    RoundAlreadySpent,
+    RoundCapExceeded,
+)
+from sstq.accounting.shuffling import shuffled_delta, shuffled_epsilon
+from sstq.accounting.subsampling import subsampled_epsilon
+
+__all__ = [
+    "METHODS",
+    "BudgetExhausted",
+    "Entry",
+    "Ledger",
+    "LedgerDamaged",
+    "LedgerError",
+    "RoundAlreadySpent",
+    "RoundCapExceeded",
+    "compose",
+    "epsilon_per_round",
+    "optimal_delta",
+    "rounds_allowed",
+    "shuffled_delta",
+    "shuffled_epsilon",
+    "subsampled_epsilon",
+]

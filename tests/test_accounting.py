@@ -1,0 +1,492 @@
+"""Accounting against independent references: fractions, mpmath, enumeration of real channels, dp-accounting."""
+
+import itertools
+import math
+import sys
+from collections import Counter
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+import typer
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import sstq
+from sstq.accounting import (
+    METHODS,
+    Ledger,
+    compose,
+    epsilon_per_round,
+    optimal_delta,
+    rounds_allowed,
+    shuffled_delta,
+    shuffled_epsilon,
+    subsampled_epsilon,
+)
+from sstq.accounting.shuffling import _Clones
+from sstq.cli.account import account
+
+TOO_MUCH = 1 + 1e-6
+
+
+def reference_delta(epsilon, rounds, total):
+    """Kairouz, Oh, Viswanath (2015), Theorem 3.3, summed with 80 digits at any ε′."""
+    with mpmath.workdps(80):
+        grown = mpmath.exp(mpmath.mpf(epsilon))
+        terms = (
+            mpmath.binomial(rounds, lies) * (grown ** (rounds - lies) - mpmath.exp(total) * grown**lies)
+            for lies in range(rounds + 1)
+        )
+        return float(sum(term for term in terms if term > 0) / (1 + grown) ** rounds)
+
+
+def hockey_stick(first, second, epsilon):
+    """Σ (P − e^ε·Q)⁺, the least δ for this pair of distributions."""
+    return float(np.maximum(np.asarray(first) - math.exp(epsilon) * np.asarray(second), 0).sum())
+
+
+def random_channel(generator, epsilon, inputs, outputs):
+    """A random ε-LDP channel, its entries at the ends of the allowed range about half the time."""
+    while True:
+        base = generator.dirichlet(np.ones(outputs))
+        lifts = np.where(generator.random((inputs, outputs)) < 0.5, generator.integers(0, 2, (inputs, outputs)), 0.5)
+        rows = base * np.exp(epsilon * lifts)
+        rows /= rows.sum(axis=1, keepdims=True)
+        if np.log(rows.max(axis=0) / rows.min(axis=0)).max() <= epsilon:
+            return rows
+
+
+# Composition
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 5.0, 30.0])
+@pytest.mark.parametrize("rounds", [1, 2, 7, 100, 501])
+def test_optimal_delta_is_the_theorem(epsilon, rounds):
+    for fraction in (0.02, 0.3, 0.51, 0.9, 0.999):
+        total = fraction * rounds * epsilon
+        expected = reference_delta(epsilon, rounds, total)
+        assert optimal_delta(epsilon, rounds, total) == pytest.approx(expected, rel=1e-10, abs=1e-300)
+    assert optimal_delta(epsilon, rounds, compose(epsilon, rounds)) == 0.0
+
+
+def test_optimal_delta_of_very_many_rounds():
+    # The walk of 10^9 rounds is Gaussian to about 1e-4 here: mean Tε·tanh(ε/2), variance Tε²·(1 − tanh²).
+    epsilon, rounds, total = 1e-5, 10**9, 2.0
+    with mpmath.workdps(30):
+        mean = rounds * epsilon * mpmath.tanh(mpmath.mpf(epsilon) / 2)
+        deviation = mpmath.sqrt(2 * mean)
+        expected = mpmath.ncdf((mean - total) / deviation) - mpmath.exp(total) * mpmath.ncdf(
+            (mean - total) / deviation - deviation
+        )
+    assert optimal_delta(epsilon, rounds, total) == pytest.approx(float(expected), rel=1e-3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.floats(1e-3, 8), st.integers(1, 300), st.floats(-30, -0.5))
+@example(3.235072902050229, 5, -15.0)  # δ is of the size of the rounding error of the loss
+def test_optimal_composition_is_the_inverse_of_its_delta(epsilon, rounds, exponent):
+    delta = 10**exponent
+    total = compose(epsilon, rounds, delta)
+    assert 0 <= total <= compose(epsilon, rounds)
+    if total > 1e-9:
+        assert reference_delta(epsilon, rounds, total) <= delta
+        assert reference_delta(epsilon, rounds, total / TOO_MUCH) > delta * (1 - 1e-6)
+
+
+def test_no_channel_reveals_more_than_optimal_composition_says(seed):
+    generator = np.random.default_rng(seed)
+    for _ in range(20):
+        epsilon, rounds = generator.uniform(0.2, 3), 4
+        channels = [random_channel(generator, epsilon, 2, 3) for _ in range(rounds)]
+        first, second = np.ones(1), np.ones(1)
+        for channel in channels:
+            first, second = np.outer(first, channel[0]).ravel(), np.outer(second, channel[1]).ravel()
+        for total in (0.1, epsilon, 2.5 * epsilon):
+            assert hockey_stick(first, second, total) <= optimal_delta(epsilon, rounds, total) + 1e-14
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 4.0])
+@pytest.mark.parametrize("rounds", [1, 10, 300, 20_000])
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9])
+def test_privacy_loss_distributions_agree_with_the_theorem(epsilon, rounds, delta):
+    optimal = compose(epsilon, rounds, delta)
+    numeric = compose(epsilon, rounds, delta, "pld")
+    assert optimal * (1 - 1e-9) <= numeric <= max(optimal * 1.002, 1e-3 * epsilon)
+
+
+def test_privacy_loss_distributions_of_different_rounds(seed):
+    generator = np.random.default_rng(seed)
+    epsilons = generator.uniform(0.05, 1.0, 10).tolist()
+    truths = 1 / (1 + np.exp(-np.array(epsilons)))
+    first = second = np.ones(1)
+    for truth in truths:  # all 2^10 answers of ten randomized responses
+        first = np.outer(first, [truth, 1 - truth]).ravel()
+        second = np.outer(second, [1 - truth, truth]).ravel()
+    total = compose(epsilons, delta=1e-3, method="pld")
+    assert hockey_stick(first, second, total) <= 1e-3
+    assert hockey_stick(first, second, total - 0.01) > 1e-3
+    assert compose(np.array(epsilons), delta=1e-3, method="pld") == total
+
+
+def test_advanced_composition_is_the_printed_formula():
+    # √(2·100·ln 10⁶)·0.1 + 100·0.1·(e^0.1 − 1), by hand
+    assert compose(0.1, 100, 1e-6, "advanced") == pytest.approx(5.2565219 + 1.0517092, rel=1e-7)
+    assert compose([0.1] * 50 + [0.2], delta=1e-6, method="advanced") == pytest.approx(
+        math.sqrt(2 * math.log(1e6) * (50 * 0.01 + 0.04)) + 5 * math.expm1(0.1) + 0.2 * math.expm1(0.2)
+    )
+
+
+@pytest.mark.parametrize(("epsilon", "rounds"), [(0.01, 1000), (0.1, 100), (1.0, 20)])
+def test_tighter_theorems_give_less(epsilon, rounds):
+    basic, optimal = compose(epsilon, rounds), compose(epsilon, rounds, 1e-6)
+    assert optimal < basic
+    assert optimal < compose(epsilon, rounds, 1e-6, "advanced")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_without_delta_only_the_sum_holds(method):
+    assert compose(0.5, 7, 0.0, method) == 3.5
+    assert rounds_allowed(0.5, 3.5, 0.0, method) == 7
+    assert epsilon_per_round(7, 3.5, 0.0, method) == 0.5
+
+
+@given(st.floats(1e-6, 50), st.integers(1, 1000))
+def test_the_sum_is_exact_and_rounded_up(epsilon, rounds):
+    total = compose(epsilon, rounds)
+    exact = rounds * Fraction(epsilon)
+    assert Fraction(math.nextafter(total, 0)) < exact <= Fraction(total)
+    assert rounds_allowed(epsilon, total) >= rounds
+    assert rounds_allowed(epsilon, math.nextafter(total, 0)) < rounds
+    assert rounds * Fraction(epsilon_per_round(rounds, total)) <= Fraction(total)
+
+
+# The inverse questions
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("epsilon", "total", "delta"), [(0.1, 8.0, 1e-6), (0.5, 3.3, 1e-8), (0.02, 1.0, 1e-5)])
+def test_rounds_allowed_is_the_edge(method, epsilon, total, delta):
+    rounds = rounds_allowed(epsilon, total, delta, method)
+    assert min(compose(epsilon, rounds, delta, method), compose(epsilon, rounds)) <= total
+    assert min(compose(epsilon, rounds + 1, delta, method), compose(epsilon, rounds + 1)) > total
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("rounds", "total", "delta"), [(1, 0.5, 1e-6), (100, 8.0, 1e-6), (3000, 2.0, 1e-9)])
+def test_epsilon_per_round_is_the_edge(method, rounds, total, delta):
+    epsilon = epsilon_per_round(rounds, total, delta, method)
+    more = epsilon * TOO_MUCH
+    assert min(compose(epsilon, rounds, delta, method), compose(epsilon, rounds)) <= total * (1 + 1e-11)
+    assert min(compose(more, rounds, delta, method), compose(more, rounds)) > total
+
+
+def test_rounds_are_not_counted_beyond_the_limit():
+    assert rounds_allowed(1e-9, 1e6) == 10**9
+    assert rounds_allowed(50.0, 1.0) == 0
+    assert rounds_allowed(50.0, 1.0, 1e-6) == 0
+
+
+def test_shuffled_rounds_have_edges_too():
+    rounds = rounds_allowed(1.0, 2.0, 1e-6, clients=10_000)
+    assert compose(1.0, rounds, 1e-6, clients=10_000) <= 2.0 < compose(1.0, rounds + 1, 1e-6, clients=10_000)
+    epsilon = epsilon_per_round(50, 2.0, 1e-6, clients=10_000)
+    assert compose(epsilon, 50, 1e-6, clients=10_000) <= 2.0 * (1 + 1e-9)
+    assert compose(epsilon * 1.001, 50, 1e-6, clients=10_000) > 2.0
+    assert epsilon > epsilon_per_round(50, 2.0, 1e-6)
+
+
+def test_delta_is_shared_between_shuffling_and_composition():
+    amplified = shuffled_epsilon(1.0, 10_000, 1e-6 / 2 / 50)
+    assert compose(1.0, 50, 1e-6, clients=10_000) == compose(amplified, 50, 0.5e-6)
+    amplified = shuffled_epsilon(1.0, 10_000, 1e-6 / 50)
+    assert compose(1.0, 50, 1e-6, "basic", clients=10_000) == compose(amplified, 50)
+
+
+def test_a_crowd_of_one_gives_nothing():
+    assert compose(1.0, 10, 1e-6, clients=1) == compose(1.0, 10, 1e-6)
+
+
+# Subsampling
+
+
+def test_subsampling_holds_for_the_integers_of_a_channel():
+    epsilon, chance = 2.0, Fraction(1, 8)
+    weights = sstq.SSTQ(dim=4, epsilon=epsilon, bits=3).channel.matrix.tolist()
+    silent = weights[3]  # what a client that stays out sends: the encoding of one public token
+    mixed = [[(1 - chance) * w0 + chance * w for w0, w in zip(silent, row, strict=True)] for row in weights]
+    ratio = max(Fraction(max(column)) / min(column) for column in zip(*mixed, strict=True))
+    bound = subsampled_epsilon(epsilon, float(chance))
+    assert math.log(ratio) <= bound
+    assert math.log(ratio) == pytest.approx(bound, rel=1e-9)  # and it is tight
+
+
+def test_no_amplification_when_silence_is_seen():
+    epsilon, chance = 1.0, 0.1
+    truth = 1 / (1 + math.exp(-epsilon))
+    first = [1 - chance, chance * truth, chance * (1 - truth)]  # silent, "0", "1"
+    second = [1 - chance, chance * (1 - truth), chance * truth]
+    assert math.log(max(p / q for p, q in zip(first, second, strict=True))) == pytest.approx(epsilon)
+
+
+def test_subsampling_ends():
+    assert subsampled_epsilon(3.0, 0.0) == 0.0
+    assert subsampled_epsilon(3.0, 1.0) == 3.0
+    assert subsampled_epsilon(1e-9, 0.5) == pytest.approx(0.5e-9, rel=1e-6)
+
+
+# Shuffling
+
+
+def clone_distributions(epsilon, clients, chance):
+    """P and Q of the clone reduction by plain enumeration of all clones, with fractions of the doubles."""
+    truth = 1 / (1 + Fraction(math.exp(-epsilon)))
+    first, second = Counter(), Counter()
+    for clones in range(clients):
+        many = math.comb(clients - 1, clones) * chance**clones * (1 - chance) ** (clients - 1 - clones)
+        for a in range(clones + 1):
+            mass = many * math.comb(clones, a) / Fraction(2) ** clones
+            for own, probability in ((1, truth), (0, 1 - truth)):
+                first[a + own, clones - a + 1 - own] += mass * probability
+                second[a + 1 - own, clones - a + own] += mass * probability
+    return first, second
+
+
+def enumerated_delta(epsilon, clients, total, chance):
+    first, second = clone_distributions(epsilon, clients, chance)
+    return float(sum(max(0, first[key] - Fraction(math.exp(total)) * second[key]) for key in first))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 9.0])
+@pytest.mark.parametrize("clients", [1, 2, 5, 24])
+def test_shuffled_delta_is_the_enumeration(epsilon, clients):
+    chance = 2 / (Fraction(math.exp(epsilon)) + 1)
+    for fraction in (0.0, 0.1, 0.5, 0.99):
+        total = fraction * epsilon
+        delta = shuffled_delta(epsilon, clients, total)
+        expected = enumerated_delta(epsilon, clients, total, chance)
+        assert delta == pytest.approx(expected, rel=1e-6)
+        assert delta >= expected * (1 - 1e-12)
+        # The clones of 2021 are fewer, so that they hide less.
+        fewer = enumerated_delta(epsilon, clients, total, Fraction(math.exp(-epsilon)))
+        assert fewer >= expected * (1 - 1e-12)
+
+
+def shuffled_distribution(rows):
+    """The distribution of the histogram of independent messages with these distributions."""
+    histograms = Counter({(0,) * len(rows[0]): 1.0})
+    for row in rows:
+        grown = Counter()
+        for histogram, mass in histograms.items():
+            for message, probability in enumerate(row):
+                key = tuple(count + (index == message) for index, count in enumerate(histogram))
+                grown[key] += mass * probability
+        histograms = grown
+    return histograms
+
+
+def test_no_shuffled_channel_reveals_more_than_the_clones(seed):
+    generator = np.random.default_rng(seed)
+    for _ in range(30):
+        epsilon, clients = generator.uniform(0.2, 3), 5
+        channel = random_channel(generator, epsilon, 3, 3)
+        for others in itertools.combinations_with_replacement(range(3), clients - 1):
+            first = shuffled_distribution([channel[0], *channel[list(others)]])
+            second = shuffled_distribution([channel[1], *channel[list(others)]])
+            for total in (0.05, 0.3 * epsilon, 0.7 * epsilon):
+                delta = hockey_stick([first[key] for key in first], [second[key] for key in first], total)
+                assert delta <= shuffled_delta(epsilon, clients, total) + 1e-14
+
+
+@pytest.mark.parametrize("clients", [3000, 50_000])
+def test_grouping_of_clones_costs_little_and_errs_on_the_safe_side(monkeypatch, clients):
+    grouped = {total: shuffled_delta(2.0, clients, total) for total in (0.01, 0.05, 0.3)}
+    monkeypatch.setattr("sstq.accounting.shuffling._GROUPS", 10**6)
+    for total, delta in grouped.items():
+        exact = shuffled_delta(2.0, clients, total)
+        assert exact * (1 - 1e-9) <= delta <= exact * 1.05
+
+
+@pytest.mark.parametrize("clients", [1, 2, 1000, 10**7, 10**12])
+@pytest.mark.parametrize("epsilon", [1e-9, 0.5, 20.0])
+def test_the_groups_of_clones_are_all_of_them(epsilon, clients):
+    clones = _Clones.of(epsilon, clients)
+    assert clones.masses.sum() == pytest.approx(1, rel=1e-9)
+    assert (clones.masses >= 0).all()
+
+
+@pytest.mark.parametrize("clients", [10**3, 10**4, 10**6])
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-10])
+def test_numbers_beat_the_closed_form(clients, delta):
+    limit = math.log(clients / (16 * math.log(2 / delta)))
+    for epsilon in (0.01, 0.3, 0.5 * limit, limit * (1 - 1e-12)):
+        if 0 < epsilon <= limit:
+            closed = shuffled_epsilon(epsilon, clients, delta, method="closed-form")
+            assert shuffled_epsilon(epsilon, clients, delta) <= closed <= epsilon
+
+
+def test_closed_form_is_the_printed_formula():
+    # log(1 + (e − 1)/(e + 1)·(8·√(e·ln(4·10⁶)/10⁴) + 8e/10⁴)), Theorem 3.1 of 2021, by hand
+    assert shuffled_epsilon(1.0, 10_000, 1e-6, method="closed-form") == pytest.approx(0.2140257, abs=1e-7)
+    with pytest.raises(ValueError, match=r"epsilon must be at most log\(clients/\(16 log\(2/delta\)\)\) = 3.76"):
+        shuffled_epsilon(4.0, 10_000, 1e-6, method="closed-form")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(0.01, 30), st.integers(1, 10**8), st.floats(-20, -1))
+def test_shuffled_epsilon_is_the_inverse_and_falls_with_the_crowd(epsilon, clients, exponent):
+    delta = 10**exponent
+    amplified = shuffled_epsilon(epsilon, clients, delta)
+    assert 0 <= amplified <= epsilon
+    assert shuffled_delta(epsilon, clients, amplified) <= delta
+    if amplified > 1e-9:
+        assert shuffled_delta(epsilon, clients, amplified / TOO_MUCH) > delta * (1 - 1e-2)
+    # Groups of clones cost up to some thousandths, which may hide a few clients more but not twice as many.
+    assert shuffled_epsilon(epsilon, 2 * clients, delta) <= amplified * 1.01
+
+
+def test_almost_no_clone_hides_nobody():
+    # e^100 ≫ n: δ of no clone at all is p − e^ε(1 − p) = (e^100 − e^ε)/(e^100 + 1)
+    assert shuffled_epsilon(100.0, 10**12, 1e-6) == pytest.approx(100 + math.log1p(-1e-6), rel=1e-9)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: compose(0.0, 3), r"epsilon must be a number in \[1e-09, 100\], got 0.0"),
+        (lambda: compose(math.inf, 3), "epsilon must be a number"),
+        (lambda: compose(True, 3), "epsilon must be a number"),
+        (lambda: compose([], delta=1e-6), "epsilon must have at least one round"),
+        (lambda: compose([1.0], 3), "rounds must be left out"),
+        (lambda: compose([1.0, 2.0], delta=1e-6), "use 'pld'"),
+        (lambda: compose(1.0, 0), r"rounds must be an integer in \[1, 1000000000\], got 0"),
+        (lambda: compose(1.0, 2.5), "rounds must be an integer"),
+        (lambda: compose(1.0, 3, -1e-6), r"delta must be a number in \[1e-100, 0.5\], got -1e-06"),
+        (lambda: compose(1.0, 3, False), "delta must be a number"),
+        (
+            lambda: compose(1.0, 3, 1e-6, "best"),
+            "method must be 'basic' or .* or 'pld', got 'best'",
+        ),
+        (lambda: compose(1.0, 3, clients=100), "delta must be a number"),
+        (lambda: compose(1.0, 3, 1e-6, clients=0), r"clients must be an integer in \[1, "),
+        (lambda: compose(1.0, 10**6, 1e-6, "pld"), "rounds must be at most 100000 for method 'pld'"),
+        (lambda: compose(1.0, 10, 1e-12, "pld"), "delta must be at least 1e-09 for method 'pld'"),
+        (lambda: epsilon_per_round(10**9, 1e-3), "leaves less than 1e-09"),
+        (lambda: rounds_allowed(1.0, -1.0), "total_epsilon must be a number"),
+        (lambda: subsampled_epsilon(1.0, 1.5), r"probability must be a number in \[0, 1\], got 1.5"),
+        (lambda: shuffled_epsilon(1.0, 10, 0.0), "delta must be a number"),
+        (lambda: shuffled_epsilon(1.0, 10, 1e-6, "guess"), "method must be 'numeric' or 'closed-form'"),
+        (lambda: shuffled_delta(1.0, 10, math.nan), "total_epsilon must be a number"),
+    ],
+)
+def test_bad_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_missing_dp_accounting_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting.pld.common", None)
+    with pytest.raises(ImportError, match=r"sstq\[accounting\]"):
+        compose(1.0, 3, 1e-6, "pld")
+
+
+# The command
+
+
+def run(*arguments, code=0):
+    app = typer.Typer()
+    app.command()(account)
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def table(result):
+    head, *rows = [line.split("\t") for line in result.stdout.splitlines() if "\t" in line]
+    return {row[0]: dict(zip(head, row, strict=True)) for row in rows}
+
+
+def test_account_shows_every_method():
+    rows = table(run("--epsilon", 0.1, "--rounds", 100, "--delta", 1e-6, "--total-epsilon", 8))
+    assert list(rows) == list(METHODS)
+    assert rows["basic"]["epsilon of 100 rounds"] == "10"
+    assert rows["basic"]["delta"] == "0"
+    assert rows["basic"]["epsilon a round, 100 rounds within 8"] == "0.0799999"  # 100 times the double 0.08 is over 8
+    assert rows["optimal"]["delta"] == "1e-06"
+    assert float(rows["optimal"]["epsilon of 100 rounds"]) == pytest.approx(compose(0.1, 100, 1e-6), rel=1e-5)
+    assert float(rows["optimal"]["epsilon of 100 rounds"]) >= compose(0.1, 100, 1e-6)
+    assert rows["optimal"]["rounds within 8"] == str(rounds_allowed(0.1, 8.0, 1e-6))
+    assert float(rows["optimal"]["epsilon a round, 100 rounds within 8"]) <= epsilon_per_round(100, 8.0, 1e-6)
+
+
+def test_account_solves_for_what_is_left_out():
+    assert table(run("--epsilon", 0.5, "--total-epsilon", 8)) == {
+        "basic": {"method": "basic", "delta": "0", "rounds within 8": "16"}
+    }
+    assert table(run("--rounds", 16, "--total-epsilon", 8)) == {
+        "basic": {"method": "basic", "delta": "0", "epsilon a round, 16 rounds within 8": "0.5"}
+    }
+
+
+def test_account_explains_a_round_less_than_the_decimals_say():
+    result = run("--epsilon", 0.1, "--total-epsilon", 8)
+    assert table(result)["basic"]["rounds within 8"] == "79"
+    assert "80 times 0.1 is a little more than 8.0" in result.stderr
+    assert "a little more" not in run("--epsilon", 0.5, "--total-epsilon", 8).stderr
+
+
+def test_account_of_a_shuffled_crowd_warns():
+    result = run("--epsilon", 1, "--rounds", 10, "--delta", 1e-6, "--clients", 10_000, "--shuffled")
+    assert float(table(result)["shuffled, optimal"]["epsilon of 10 rounds"]) < 1
+    assert "public coin" in result.stderr
+
+
+def test_account_of_secret_participation_warns():
+    result = run("--epsilon", 1, "--rounds", 10, "--participation", 0.1)
+    assert float(table(result)["basic"]["epsilon of 10 rounds"]) == pytest.approx(
+        10 * subsampled_epsilon(1.0, 0.1), rel=1e-5
+    )
+    assert "nobody can tell" in result.stderr
+
+
+def test_account_leaves_out_what_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting.pld.common", None)
+    result = run("--epsilon", 1, "--rounds", 10, "--delta", 1e-6)
+    assert "pld" not in table(result)
+    assert "sstq[accounting]" in result.stderr
+
+
+def test_account_leaves_out_what_is_out_of_range():
+    result = run("--epsilon", 1, "--rounds", 10, "--delta", 1e-12)
+    assert list(table(result)) == ["basic", "advanced", "optimal"]
+    assert "delta must be at least 1e-09" in result.stderr
+    assert "epsilon must be a number" in str(run("--epsilon", -1, "--rounds", 10, "--delta", 1e-6, code=1).exception)
+
+
+def test_account_shows_a_ledger(tmp_path):
+    ledger = Ledger(tmp_path / "client.ledger", epsilon=2.0, round_cap=1.0)
+    ledger.spend(0.5, "first")
+    lines = dict(line.split("\t", 1) for line in run("--ledger", ledger.path).stdout.splitlines())
+    assert lines["spent"] == "0.5"
+    assert lines["remaining"] == "1.5"
+    assert lines["cap of a round"] == "1.0"
+    assert lines["first"].startswith("0.5\t")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--epsilon", 1], "two of --epsilon, --rounds and --total-epsilon"),
+        (["--epsilon", 1, "--rounds", 2, "--shuffled"], "--shuffled and --clients go together"),
+        (["--epsilon", 1, "--rounds", 2, "--clients", 9], "--shuffled and --clients go together"),
+        (["--rounds", 2, "--total-epsilon", 1, "--participation", 0.5], "--participation needs --epsilon"),
+        (["--ledger", "x", "--epsilon", 1], "--ledger stands alone"),
+    ],
+)
+def test_account_refuses(arguments, message):
+    assert message in str(run(*arguments, code=1).exception)

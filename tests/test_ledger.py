@@ -1,0 +1,560 @@
+"""A ledger never spends too much, never forgets, and never begins anew by itself."""
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections import Counter
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sstq.accounting import (
+    BudgetExhausted,
+    Ledger,
+    LedgerDamaged,
+    LedgerError,
+    RoundAlreadySpent,
+    RoundCapExceeded,
+    compose,
+    rounds_allowed,
+)
+from sstq.accounting.filters import _renyi, best_order, filtered_total
+
+PATIENCE = 300  # seconds; only against hanging for ever
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "client.ledger"
+
+
+def lock_of(path):
+    return path.with_name(f"{path.name}.lock")
+
+
+# Spending
+
+
+def test_spending_adds_up(path):
+    ledger = Ledger(path, epsilon=2.0)
+    assert (ledger.spent, ledger.remaining, ledger.entries) == (0.0, 2.0, ())
+    entry = ledger.spend(0.75, "a")
+    ledger.spend(1, 2)
+    assert (ledger.spent, ledger.remaining) == (1.75, 0.25)
+    assert [(e.round_id, e.epsilon) for e in ledger.entries] == [("a", 0.75), ("2", 1.0)]
+    assert ledger.entries[0] == entry
+    assert ledger.path == path
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_overspending_is_refused_and_changes_nothing(path, delta):
+    ledger = Ledger(path, epsilon=2.0, delta=delta)
+    ledger.spend(1.5, "a")
+    before = path.read_bytes()
+    with pytest.raises(BudgetExhausted, match=r"epsilon = 0.75 is more than is left: 0.5 of 2.0 \(1.5 is spent\)"):
+        ledger.spend(0.75, "b")
+    assert path.read_bytes() == before
+    ledger.spend(0.5, "b")  # smaller rounds go on
+    assert ledger.remaining == 0
+    assert issubclass(BudgetExhausted, ValueError)
+
+
+def test_a_round_can_be_spent_once(path):
+    ledger = Ledger(path, epsilon=2.0)
+    ledger.spend(0.5, 7)
+    before = path.read_bytes()
+    for again in (7, "7"):
+        with pytest.raises(RoundAlreadySpent, match="round '7' was spent already"):
+            ledger.spend(0.5, again)
+    assert path.read_bytes() == before
+
+
+def test_the_cap_of_a_round(path):
+    ledger = Ledger(path, epsilon=2.0, round_cap=0.5)
+    with pytest.raises(RoundCapExceeded, match=r"epsilon = 0.6 is more than the cap of a round, 0.5"):
+        ledger.spend(0.6, "a")
+    assert ledger.entries == ()
+    assert ledger.rounds_left(0.6) == 0
+    assert ledger.rounds_left(0.5) == 4
+    ledger.spend(0.5, "a")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(1e-9, 3), min_size=1, max_size=12), st.floats(0.1, 10))
+def test_the_sum_never_drifts_over_the_total(tmp_path_factory, epsilons, total):
+    ledger = Ledger(tmp_path_factory.mktemp("ledger") / "l", epsilon=total)
+    exact = Fraction(0)
+    for name, epsilon in enumerate(epsilons):
+        fits = exact + Fraction(epsilon) <= Fraction(total)
+        assert (ledger.rounds_left(epsilon) > 0) == fits
+        if fits:
+            ledger.spend(epsilon, name)
+            exact += Fraction(epsilon)
+        else:
+            with pytest.raises(BudgetExhausted):
+                ledger.spend(epsilon, name)
+        assert Fraction(ledger.spent) >= exact
+        assert Fraction(ledger.remaining) <= Fraction(total) - exact
+
+
+def test_ten_tenths_are_a_little_more_than_one(path):
+    # The double 0.1 is 2^-55·0.8 more than a tenth. A running sum of doubles would end below 1 and let an 11th pass.
+    ledger = Ledger(path, epsilon=1.0)
+    for name in range(9):
+        ledger.spend(0.1, name)
+    assert ledger.rounds_left(0.1) == 0
+    with pytest.raises(BudgetExhausted, match=r"0.0999999999999999"):
+        ledger.spend(0.1, 9)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, True, "1", None])
+def test_bad_epsilon(path, epsilon):
+    ledger = Ledger(path, epsilon=1.0)
+    with pytest.raises(ValueError, match="epsilon must be a number"):
+        ledger.spend(epsilon, "a")
+    assert ledger.entries == ()
+
+
+@pytest.mark.parametrize("round_id", ["", "x" * 257, None, 1.5, True, b"a"])
+def test_bad_round_id(path, round_id):
+    with pytest.raises(ValueError, match="round_id must be an integer or 1 to 256 characters"):
+        Ledger(path, epsilon=1.0).spend(0.5, round_id)
+
+
+@pytest.mark.parametrize("round_id", ["\n", '"}\n{"', "ε\x00", "\ud800", "x" * 256, -5])
+def test_any_other_name_of_a_round_comes_back(path, round_id):
+    Ledger(path, epsilon=1.0).spend(0.5, round_id)
+    assert Ledger(path).entries[0].round_id == str(round_id)
+
+
+# With δ
+
+
+def test_the_renyi_cost_of_a_round_is_that_of_randomized_response():
+    for epsilon in (1e-6, 0.1, 1.0, 5.0, 40.0):
+        for order in (1.02, 2.0, 4.36, 50.0):
+            with mpmath.workdps(50):
+                truth = 1 / (1 + mpmath.exp(-mpmath.mpf(epsilon)))
+                power = truth**order * (1 - truth) ** (1 - order) + (1 - truth) ** order * truth ** (1 - order)
+                expected = float(mpmath.log(power) / (mpmath.mpf(order) - 1))
+            assert _renyi(epsilon, order) == pytest.approx(expected, rel=1e-11)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0])
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12])
+def test_the_adaptive_filter_never_undercuts_the_optimum(epsilon, delta):
+    total = filtered_total("adaptive", delta, None, best_order(4.0, delta))
+    for rounds in (1, 10, 100, 1000):
+        assert compose(epsilon, rounds, delta) <= float(total(Counter({epsilon: rounds}))) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1])
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12])
+def test_the_adaptive_filter_allows_most_of_the_optimal_rounds(path, epsilon, delta):
+    best = rounds_allowed(epsilon, 4.0, delta)
+    assert 0.75 * best <= Ledger(path, epsilon=4.0, delta=delta).rounds_left(epsilon) <= best
+
+
+def test_delta_allows_more_rounds(tmp_path):
+    basic = Ledger(tmp_path / "basic", epsilon=8.0)
+    adaptive = Ledger(tmp_path / "adaptive", epsilon=8.0, delta=1e-6)
+    optimal = Ledger(tmp_path / "optimal", epsilon=8.0, delta=1e-6, round_cap=0.1, composition="optimal")
+    assert [ledger.composition for ledger in (basic, adaptive, optimal)] == ["basic", "adaptive", "optimal"]
+    assert basic.rounds_left(0.1) == 79
+    assert optimal.rounds_left(0.1) == rounds_allowed(0.1, 8.0, 1e-6) == 238
+    assert 200 <= adaptive.rounds_left(0.1) <= 238
+    assert adaptive.rounds_left(4.0) == 2  # large rounds fall back on the sum
+
+
+@pytest.mark.parametrize("composition", ["adaptive", "optimal"])
+def test_rounds_left_is_what_can_be_spent(path, composition):
+    ledger = Ledger(path, epsilon=1.0, delta=1e-3, round_cap=0.2, composition=composition)
+    ledger.spend(0.05, "small")
+    left = ledger.rounds_left(0.2)
+    assert left >= 4
+    for name in range(left):
+        ledger.spend(0.2, name)
+    assert ledger.spent <= 1.0
+    with pytest.raises(BudgetExhausted):
+        ledger.spend(0.2, "one more")
+
+
+def test_optimal_charges_the_cap(path):
+    ledger = Ledger(path, epsilon=8.0, delta=1e-6, round_cap=0.1, composition="optimal")
+    for name in range(3):
+        ledger.spend(0.1, name)
+    assert ledger.spent == pytest.approx(min(0.3, compose(0.1, 3, 1e-6)))
+    assert ledger.rounds_left(0.09) < 260  # and not the 290 that 0.09 alone would allow
+
+
+# Opening
+
+
+def test_a_ledger_is_opened_with_its_own_terms(path):
+    Ledger(path, epsilon=2.0, delta=1e-6, round_cap=1.0).spend(0.5, "a")
+    ledger = Ledger(path)
+    assert (ledger.epsilon, ledger.delta, ledger.round_cap, ledger.composition) == (2.0, 1e-6, 1.0, "adaptive")
+    ledger.spend(0.5, "b")
+    assert len(Ledger(path, epsilon=2, delta=1e-6, round_cap=1).entries) == 2
+
+
+@pytest.mark.parametrize(
+    "terms", [{"epsilon": 3.0}, {"epsilon": 2.0, "round_cap": 1.0}, {"epsilon": 2.0, "delta": 1e-6}]
+)
+def test_other_terms_are_refused(path, terms):
+    Ledger(path, epsilon=2.0)
+    before = path.read_bytes()
+    with pytest.raises(LedgerError, match="the ledger has other terms"):
+        Ledger(path, **terms)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon must be a number"),
+        ({"epsilon": math.inf}, "epsilon must be a number"),
+        ({"epsilon": 1.0, "delta": 1.0}, "delta must be a number"),
+        ({"epsilon": 1.0, "round_cap": 0.0}, "round_cap must be a number"),
+        ({"epsilon": 1.0, "composition": "best"}, "composition must be"),
+        ({"epsilon": 1.0, "composition": "adaptive"}, "does not go with delta = 0.0"),
+        ({"epsilon": 1.0, "delta": 1e-6, "composition": "basic"}, "does not go with delta"),
+        ({"epsilon": 1.0, "delta": 1e-6, "composition": "optimal"}, "needs a round_cap"),
+        ({"delta": 1e-6}, "epsilon must be given"),
+    ],
+)
+def test_bad_terms_make_no_file(path, terms, message):
+    with pytest.raises(ValueError, match=message):
+        Ledger(path, **terms)
+    assert not path.exists()
+
+
+def test_a_missing_ledger_is_not_made_by_looking(path):
+    with pytest.raises(FileNotFoundError):
+        Ledger(path)
+    with pytest.raises(FileNotFoundError):
+        Ledger(path.parent / "no" / "folder", epsilon=1.0)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_files_are_private(path):
+    old = os.umask(0)
+    try:
+        Ledger(path, epsilon=1.0).spend(0.5, "a")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(lock_of(path).stat().st_mode) == 0o600
+
+
+def test_a_link_has_the_same_lock(path):
+    ledger = Ledger(path, epsilon=1.0)
+    link = path.with_name("link")
+    link.symlink_to(path)
+    Ledger(link).spend(0.5, "a")
+    assert link.is_symlink()
+    assert len(ledger.entries) == 1
+    assert not lock_of(link).exists()
+
+
+# Damage
+
+
+def test_the_file_is_readable(path):
+    Ledger(path, epsilon=2.0, round_cap=1.0).spend(0.1, "a")
+    terms, entry, last = [json.loads(line) for line in path.read_text().splitlines()]
+    assert terms["format"] == "sstq-ledger"
+    assert terms["epsilon"] == 2.0
+    assert (entry["round_id"], entry["epsilon"]) == ("a", 0.1)
+    body = path.read_bytes().rsplit(b"\n", 2)[0] + b"\n"
+    assert last == {"entries": 1, "sha256": hashlib.sha256(body).hexdigest()}
+
+
+def test_every_truncation_and_every_flipped_byte_is_noticed(path):
+    ledger = Ledger(path, epsilon=2.0, round_cap=1.0)
+    ledger.spend(0.25, "a")
+    ledger.spend(0.25, "b")
+    data = path.read_bytes()
+    damaged = [data[:length] for length in range(len(data))]
+    damaged += [data[:i] + bytes([data[i] ^ bit]) + data[i + 1 :] for i in range(len(data)) for bit in (1, 128)]
+    lines = data.splitlines(keepends=True)
+    damaged += [b"".join(lines[:-2] + lines[-1:]), b"".join([lines[0], lines[-1]]), data + b"\n", data + data]
+    for content in damaged:
+        path.write_bytes(content)
+        with pytest.raises(LedgerDamaged):
+            Ledger(path)
+        assert path.read_bytes() == content
+    # What every way in does with damage is the same.
+    path.write_bytes(data[:-5])
+    for use in (
+        lambda: ledger.spend(0.25, "c"),
+        lambda: ledger.spent,
+        lambda: ledger.entries,
+        lambda: Ledger(path, epsilon=2.0, round_cap=1.0),
+    ):
+        with pytest.raises(LedgerDamaged, match=str(path)):
+            use()
+    assert path.read_bytes() == data[:-5]
+
+
+@pytest.mark.parametrize("content", [b"", b"{}\n", b"PK\x03\x04", b"\xff" * 100, b'{"format": "sstq-mechanism"}\n'])
+def test_a_foreign_file_is_refused_and_left_alone(path, content):
+    path.write_bytes(content)
+    with pytest.raises(LedgerDamaged, match="not a ledger" if content else "empty"):
+        Ledger(path, epsilon=1.0)
+    assert path.read_bytes() == content
+
+
+def rewritten(path, change):
+    """Change the lines of a ledger and give it the right checksum again."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()][:-1]
+    change(lines)
+    body = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    last = {"entries": len(lines) - 1, "sha256": hashlib.sha256(body).hexdigest()}
+    path.write_bytes(body + json.dumps(last).encode() + b"\n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lines: lines[0].update(version=2),
+        lambda lines: lines[0].update(extra=1),
+        lambda lines: lines[0].pop("delta"),
+        lambda lines: lines[0].update(epsilon="8"),
+        lambda lines: lines[0].update(epsilon=math.nan),
+        lambda lines: lines[0].update(composition="adaptive"),
+        lambda lines: lines[0].update(order=2.0),
+        lambda lines: lines[1].update(epsilon=-1.0),
+        lambda lines: lines[1].update(epsilon=math.inf),
+        lambda lines: lines[1].update(round_id=""),
+        lambda lines: lines[1].pop("time"),
+        lambda lines: lines.append(lines[1]),
+        lambda lines: lines.append([]),
+        lambda lines: lines.append(None),
+    ],
+)
+def test_a_well_formed_lie_is_refused(path, change):
+    Ledger(path, epsilon=2.0).spend(0.5, "a")
+    rewritten(path, change)
+    with pytest.raises(LedgerDamaged):
+        Ledger(path)
+
+
+def test_a_lost_ledger_is_not_a_fresh_budget(path):
+    ledger = Ledger(path, epsilon=2.0)
+    ledger.spend(0.5, "a")
+    path.unlink()
+    with pytest.raises(LedgerDamaged, match=r"missing, although client.ledger.lock is there"):
+        Ledger(path, epsilon=2.0)
+    with pytest.raises(LedgerDamaged, match="missing"):
+        ledger.spend(0.5, "b")
+    assert not path.exists()
+
+
+def test_a_lost_lock_is_made_again(path):
+    ledger = Ledger(path, epsilon=2.0)
+    lock_of(path).unlink()
+    ledger.spend(0.5, "a")
+    path.unlink()
+    with pytest.raises(LedgerDamaged):
+        Ledger(path, epsilon=2.0)
+
+
+def test_a_full_disk_spends_nothing(path, monkeypatch):
+    ledger = Ledger(path, epsilon=2.0)
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space left"):
+        ledger.spend(0.5, "a")
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    ledger.spend(0.5, "a")
+    assert sorted(item.name for item in path.parent.iterdir()) == ["client.ledger", "client.ledger.lock"]
+
+
+def test_an_expense_is_on_the_disk_before_spend_returns(path, monkeypatch):
+    ledger = Ledger(path, epsilon=2.0)
+    done = []
+    fsync, replace = os.fsync, os.replace
+
+    def watched_fsync(descriptor):
+        done.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        fsync(descriptor)
+
+    def watched_replace(source, target):
+        done.append("rename")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    ledger.spend(0.5, "a")
+    assert done == ["file", "rename", "folder"]
+
+
+# Several at once
+
+
+def test_threads_share_a_ledger(path):
+    Ledger(path, epsilon=10.0)
+    refused = []
+
+    def work(name):
+        ledger = Ledger(path, epsilon=10.0)
+        for index in range(8):
+            try:
+                ledger.spend(0.5, f"{name}.{index}")
+            except BudgetExhausted:
+                refused.append(name)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Ledger(path).spent == 10.0
+    assert len(refused) == 32 - 20
+
+
+SPENDER = """
+import sys
+from sstq.accounting import BudgetExhausted, Ledger
+ledger = Ledger(sys.argv[1], epsilon=20.0)
+print("ready", flush=True)
+sys.stdin.readline()
+for index in range(30):
+    try:
+        ledger.spend(0.5, f"{sys.argv[2]}.{index}")
+        print(index)
+    except BudgetExhausted:
+        pass
+"""
+
+
+def test_processes_share_a_ledger(path):
+    command = [sys.executable, "-c", SPENDER, str(path)]
+    workers = [
+        subprocess.Popen([*command, str(name)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for name in range(3)
+    ]
+    for worker in workers:
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    spent = {
+        f"{name}.{line}"
+        for name, worker in enumerate(workers)
+        for line in worker.communicate(timeout=PATIENCE)[0].split()
+    }
+    assert len(spent) == 40
+    assert {entry.round_id for entry in Ledger(path).entries} == spent
+
+
+def test_a_lock_that_is_held_is_waited_for(path):
+    ledger = Ledger(path, epsilon=1.0)
+    thread = threading.Thread(target=ledger.spend, args=(0.5, "a"))
+    with open(lock_of(path), "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive()
+        assert ledger.entries == ()  # reading does not wait
+    thread.join(PATIENCE)
+    assert len(ledger.entries) == 1
+
+
+# Killed
+
+# A process that forks spenders and has each of them killed. What a spender was told is spent it writes to a pipe; the
+# ledger must then have all of that, and at most one round more: the one it was killed in.
+KILLER = """
+import os, random, signal, sys, time
+from sstq.accounting import Ledger
+
+path, mode, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])
+generator = random.Random(seed)
+NAMES = ["open", "close", "fsync", "replace", "pread", "pwrite", "ftruncate", "unlink", "scandir"]
+
+
+def die_at(call, after):
+    '''Kill this process at its n-th call of the system that may matter, before or after it.'''
+    count = 0
+    def watch(function):
+        def watched(*arguments, **options):
+            nonlocal count
+            count += 1
+            if count == call and not after:
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = function(*arguments, **options)
+            if count == call:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+        return watched
+    for name in NAMES:
+        setattr(os, name, watch(getattr(os, name)))
+
+
+def spender(number, pipe, prepare):
+    prepare()
+    ledger = Ledger(path, epsilon=100000.0)
+    index = 0
+    while mode == "random" or index < 2:
+        os.write(pipe, b"%d.%d " % (number, index)) if ledger.spend(0.5, f"{number}.{index}") else None
+        index += 1
+    os._exit(0)
+
+
+told, killed, number = set(), 0, 0
+while number < 400:
+    if mode == "random" and number == 30:
+        break
+    number += 1
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        spender(number, writer, (lambda: None) if mode == "random" else (lambda: die_at((number + 1) // 2, number % 2)))
+    os.close(writer)
+    if mode == "random":
+        time.sleep(generator.uniform(0, 0.03))
+        os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    with open(reader) as file:
+        told |= set(file.read().split())
+    killed += os.WIFSIGNALED(status)
+    entries = Ledger(path).entries if os.path.exists(path) else ()
+    spent = {entry.round_id for entry in entries}
+    assert told <= spent, (number, told - spent)
+    assert len(spent - told) <= killed, (number, spent - told)
+    if mode == "points" and not os.WIFSIGNALED(status):
+        assert os.waitstatus_to_exitcode(status) == 0
+        break
+Ledger(path, epsilon=100000.0).spend(0.5, "last")
+print(killed, len(told), len(os.listdir(os.path.dirname(path))))
+"""
+
+
+@pytest.mark.parametrize("mode", ["points", "random"])
+def test_kill_minus_nine_at_any_point(path, mode, seed):
+    command = [sys.executable, "-W", "ignore", "-c", KILLER, str(path), mode, str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    killed, _, files = map(int, done.stdout.split())
+    assert killed >= 30
+    # At the end there are the ledger and its lock alone, whatever the killed left behind.
+    assert files == 2
+
+
+def test_numbers_of_numpy_are_numbers(path):
+    ledger = Ledger(path, epsilon=np.float32(2.0), round_cap=np.float64(1.0))
+    ledger.spend(np.float32(0.1), "a")
+    assert ledger.entries[0].epsilon == float(np.float32(0.1))
