@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels, streams
+from sstq.chunks import row_chunks
 from sstq.randomness import box_muller
 
 __all__ = ["FourierFrame", "Frame", "HadamardFrame", "OrthogonalFrame", "default_frame_size", "make_frame"]
@@ -131,6 +132,11 @@ class HadamardFrame(Frame):
         """√(N/d) over the √N of each unnormalised transform."""
         return float(self.dim**-0.5 * self.size ** (-(self.rounds - 1) / 2))
 
+    @property
+    def synthesis_scale(self) -> float:
+        """What unnormalised transforms there and back are short of x = (d/N)·Uᵀy."""
+        return self._analysis_scale / self.redundancy
+
     def analyze(self, x: Floats) -> Floats:
         """The least-norm coefficients y = U x of each row."""
         y = np.zeros((len(x), self.size), dtype=x.dtype)
@@ -151,7 +157,7 @@ class HadamardFrame(Frame):
             work *= signs
             kernels.hadamard_transform(work)
         x = work[:, self.columns] * self.signs
-        x *= self._analysis_scale / self.redundancy
+        x *= self.synthesis_scale
         return x
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -167,16 +173,55 @@ class HadamardFrame(Frame):
         return entries
 
     def squared_row_norms(self) -> NDArray[np.float64]:
-        """‖u_j‖² for every j: exactly 1 with one round."""
-        if self.rounds > 1:
-            raise ValueError(
-                f"the row norms of a Hadamard frame are known in closed form for rounds = 1 only, got {self.rounds}"
-            )
-        return np.ones(self.size)
+        """‖u_j‖² for every j: exactly 1 with one round, and on average with more."""
+        if self.rounds == 1:
+            return np.ones(self.size)
+        if self.rounds == 2:
+            return self._convolve((np.arange(self.size) < self.dim).astype(np.float64))
+        norms = np.zeros(self.size)
+        for part in row_chunks(self.dim, self.size):
+            norms += np.sum(self._squared_columns(part), axis=0)
+        return norms
 
     def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Σ_j weights_j·U_ji²: exact with one round, where U_ji² = 1/d; the average over i with more."""
-        return np.full(self.dim, float(np.sum(weights)) / self.dim)
+        """Σ_j weights_j·U_ji² for every column i; U_ji² = 1/d with one round."""
+        if self.rounds == 1:
+            return np.full(self.dim, float(np.sum(weights)) / self.dim)
+        if self.rounds == 2:
+            return self._convolve(weights.astype(np.float64))[: self.dim]
+        power = np.empty(self.dim)
+        for part in row_chunks(self.dim, self.size):
+            power[part] = self._squared_columns(part) @ weights
+        return power
+
+    def _squared_columns(self, part: slice) -> NDArray[np.float64]:
+        """U_ji² of a few columns i, one row each: with three rounds there is no cheaper way."""
+        spikes = np.zeros((part.stop - part.start, self.dim))
+        spikes[np.arange(len(spikes)), np.arange(part.start, part.stop)] = 1.0
+        return np.asarray(self.analyze(spikes), dtype=np.float64) ** 2
+
+    @cached_property
+    def _spectrum(self) -> NDArray[np.float64]:
+        """With two rounds, the transform of the squares U_ji² as a function of j ⊕ i, over N.
+
+        (H·D₂·H)_ji = Σ_k D₂_k·H_k,(j⊕i) depends on j ⊕ i alone, so that sums of squares over rows or over columns are
+        dyadic convolutions, products under the transform.
+        """
+        squares = self._later_signs[0].astype(np.float64)
+        kernels.hadamard_transform(squares)
+        squares *= self._analysis_scale
+        squares *= squares
+        kernels.hadamard_transform(squares)
+        squares /= self.size
+        return squares
+
+    def _convolve(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Σ_i weights_i·U_ji² for every j, all N columns being there; `weights` is overwritten."""
+        kernels.hadamard_transform(weights)
+        weights *= self._spectrum
+        kernels.hadamard_transform(weights)
+        # A sum of squares; rounding may leave a zero a hair below.
+        return np.maximum(weights, 0.0, out=weights)
 
 
 @dataclass(frozen=True)
@@ -240,7 +285,8 @@ class FourierFrame(Frame):
         turns = (np.asarray(indices)[:, None] * self.frequencies % self.size) * (2 * np.pi / self.size)
         singles = np.where(np.asarray(indices)[:, None] * self._single_frequencies % self.size > 0, -1.0, 1.0)
         paired = np.concatenate([np.cos(turns), np.sin(turns)], axis=1) * 2.0**0.5
-        rows: NDArray[np.float64] = np.concatenate([paired, singles], axis=1) * (self.signs * self.dim**-0.5)
+        rows: NDArray[np.float64] = np.concatenate([paired, singles], axis=1) * self.dim**-0.5
+        rows *= self.signs
         return rows
 
     def squared_row_norms(self) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Numerical kernels: transforms, Kashin projections, bit packing, sampling, accumulation.
+"""Numerical kernels: transforms, clipping, Kashin projections, selection, bit packing, sampling, accumulation.
 
 Pure functions on arrays. Each checks what it is handed (a wrong type or shape is a programming error), compiles its
 Numba kernel on first use and spreads rows over threads; the result does not depend on their number. Importing this
@@ -19,10 +19,12 @@ from sstq.kernels.threads import run_in_chunks
 
 __all__ = [
     "accumulate",
+    "clip_to_ball",
     "hadamard_transform",
     "kashin_pick",
     "kashin_represent",
     "pack_bits",
+    "pick_signed_rows",
     "sample_table",
     "unpack_bits",
 ]
@@ -57,6 +59,112 @@ def hadamard_transform(x: NDArray[Any]) -> None:
         from sstq.kernels.plain import transform_rows
     prepare(transform_rows, rows, bits)
     run_in_chunks(lambda chunk: transform_rows(rows[chunk], bits), rows.shape[0], rows.shape[1])
+
+
+def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Clip every row to norm `clip` and divide it by that.
+
+    Args:
+        x: (n, d), float32 or float64, finite; any magnitudes.
+        clip: positive.
+
+    Returns:
+        The rows in single precision, of norm at most 1 up to rounding, and which of them were longer than clip.
+
+    Examples:
+        >>> clip_to_ball(np.array([[3.0, 4.0], [0.0, 0.5]]), 1.0)
+        (array([[0.6, 0.8],
+               [0. , 0.5]], dtype=float32), array([ True, False]))
+
+    """
+    if not isinstance(x, np.ndarray) or x.dtype not in (np.float32, np.float64):
+        raise TypeError(f"x must be a float32 or float64 array, not {_kind(x)}")
+    # Broadcast and foreign-endian arrays, too: the kernel reads rows as they lie.
+    x = _checked("x", np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("=")), x.dtype.type, 2)
+    integer = np.int32 if x.dtype == np.float32 else np.int64
+    magnitude, fraction_bits = integer(np.iinfo(integer).max), int(np.finfo(x.dtype).nmant)
+    unit = np.empty(x.shape, np.float32)
+    longer = np.empty(x.shape[0], np.bool_)
+    from sstq.kernels.clipping import clip_rows
+
+    bits = x.view(integer)
+    prepare(clip_rows, x, bits, magnitude, fraction_bits, float(clip), unit, longer)
+
+    def work(rows: slice) -> None:
+        clip_rows(x[rows], bits[rows], magnitude, fraction_bits, float(clip), unit[rows], longer[rows])
+
+    run_in_chunks(work, x.shape[0], x.shape[1])
+    return unit, longer
+
+
+def pick_signed_rows(
+    x: NDArray[np.float32],
+    uniforms: NDArray[np.float64],
+    signs: tuple[NDArray[np.float32], NDArray[np.float32]],
+    which: NDArray[np.int64],
+    subsets: NDArray[np.int64],
+    inside: int,
+    places: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """One signed row of a mixed Hadamard frame for every client, by its place among the best aligned.
+
+    The scores of client i are c = ±U x, U being H·D_r·…·H·D_1 with the signs of its frame; the sign is − if
+    uniforms[i] < (1 − ‖x‖)/2. Of the R rows that take part, the `inside` ones of the largest |c_j| (ties: the smaller
+    j) come first, with the sign of c_j (c_j = 0 counts as positive), by index; then they come again with the opposite
+    sign; and then all others, each with both signs.
+
+    Args:
+        x: float32 (n, d), rows of the unit ball; e₁ stands for the direction of a zero row.
+        uniforms: float64 (n,), secret numbers in [0, 1).
+        signs: those of F frames before the first transform, float32 (F, d), and before the later ones, float32
+            (F, rounds − 1, N).
+        which: int64 (n,), the frame of each client.
+        subsets: int64 (n, R), the rows of the frame that take part; R = 0 for all of them, R = N.
+        inside: k, from 1 to R.
+        places: int64 (n,), in [0, 2R).
+
+    Returns:
+        int64 (n,): 2·slot for the row in a slot of the subset (or for that row of the frame), + 1 for its opposite.
+
+    Examples:
+        >>> x, half = np.float32([[0.6, 0.8]]), np.array([0.5])
+        >>> signs = np.ones((1, 2), np.float32), np.empty((1, 0, 2), np.float32)
+        >>> [int(pick_signed_rows(x, half, signs, np.array([0]), np.empty((1, 0), int), 1, np.array([p]))[0])
+        ...  for p in range(4)]
+        [0, 1, 2, 3]
+
+    """
+    x = _checked("x", x, np.float32, 2)
+    first = _checked("signs", signs[0], np.float32, 2)
+    later = _checked("signs", signs[1], np.float32, 3)
+    uniforms = _checked("uniforms", uniforms, np.float64, 1)
+    which = _checked("which", which, np.int64, 1)
+    subsets = _checked("subsets", subsets, np.int64, 2)
+    places = _checked("places", places, np.int64, 1)
+    count, size = x.shape[0], later.shape[2]
+    bits = _log2("the number of rows", size)
+    if not 0 < x.shape[1] <= size or first.shape != (later.shape[0], x.shape[1]):
+        raise ValueError(f"x of shape {x.shape} does not fit signs of shapes {first.shape} and {later.shape}")
+    if not len(uniforms) == len(which) == len(subsets) == len(places) == count:
+        raise ValueError(f"uniforms, which, subsets and places must have one entry for each of the {count} rows of x")
+    taking_part = subsets.shape[1] or size
+    if not 1 <= inside <= taking_part:
+        raise ValueError(f"inside must be from 1 to {taking_part}, not {inside}")
+    _check_range("which", which, len(first))
+    _check_range("subsets", subsets, size)
+    _check_range("places", places, 2 * taking_part)
+    from sstq.kernels.selection import pick_rows
+
+    picked = np.empty(count, np.int64)
+    prepare(pick_rows, x, uniforms, first, later, which, bits, subsets, inside, places, picked)
+
+    def work(rows: slice) -> None:
+        pick_rows(
+            x[rows], uniforms[rows], first, later, which[rows], bits, subsets[rows], inside, places[rows], picked[rows]
+        )
+
+    run_in_chunks(work, count, size * (later.shape[1] + 2))
+    return picked
 
 
 def kashin_pick(

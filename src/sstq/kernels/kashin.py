@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from sstq.kernels.buffers import CACHE_LINE, aligned
 from sstq.kernels.hadamard import radix_pass, transform, transform_bits, transform_low_bits
 from sstq.kernels.target import MAX_RADIX_BITS, VECTOR_BITS, VECTOR_WIDTH, compiled, inlined
 from sstq.kernels.vectors import (
@@ -48,8 +49,6 @@ _MASK_WORD = np.uint16 if VECTOR_WIDTH == 16 else np.uint8
 BLOCK_BITS = 11
 # A column of at most 2^8 vectors is gathered into a tile of 8 or 16 KiB.
 MAX_ROW_COUNT_BITS = 8
-# Float32 in a cache line of 64 bytes.
-CACHE_LINE = 16
 # The fused loop needs one bit above the base block for its clipping pass and one for its rows.
 MIN_FUSED_BITS = BASE_BITS + 2
 
@@ -258,14 +257,6 @@ def _residual(x: Any, columns: Any, signs: Any, bits: int, t: Any) -> float:
 
 
 @compiled
-def _aligned(size: int) -> Any:
-    """Return `size` uninitialised float32 that start on a cache line, so that no vector straddles two."""
-    buffer = np.empty(size + CACHE_LINE, np.float32)
-    skipped = (-(buffer.ctypes.data // 4)) % CACHE_LINE
-    return buffer[skipped : skipped + size]
-
-
-@compiled
 def solve_rows(
     x: Any,
     columns: Any,
@@ -286,9 +277,9 @@ def solve_rows(
     allocated once a call.
     """
     size = 1 << bits
-    a = _aligned(size + (CACHE_LINE << MAX_ROW_COUNT_BITS))
-    t = _aligned(size)
-    tile = _aligned(VECTOR_WIDTH << MAX_ROW_COUNT_BITS)
+    a = aligned(size + (CACHE_LINE << MAX_ROW_COUNT_BITS))
+    t = aligned(size)
+    tile = aligned(VECTOR_WIDTH << MAX_ROW_COUNT_BITS)
     for row in range(x.shape[0]):
         if bits < MIN_FUSED_BITS:
             _solve_small(x[row], columns, signs, schedule, bits, a, t)

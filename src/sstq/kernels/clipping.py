@@ -1,0 +1,73 @@
+"""Clipping rows to the unit ball, in two sweeps over a row that is in the cache after the first.
+
+The order of all additions is fixed, so the result is the same for every number of threads and every vector width.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sstq.kernels.target import compiled
+
+_LANES = 8
+# Norms between these come from squares that neither overflowed nor lost digits to underflow.
+_SAFE_LOW, _SAFE_HIGH = 1e-140, 1e150
+
+
+@compiled
+def _largest_bits(bits: Any, magnitude: Any) -> Any:
+    """Return the largest of the numbers read as integers, their sign bits masked away: they grow with the magnitude.
+
+    A maximum of integers is found by vectors; that of floating-point numbers is not, because of NaN.
+    """
+    largest = magnitude & ~magnitude
+    for i in range(bits.size):
+        key = bits[i] & magnitude
+        largest = key if key > largest else largest
+    return largest
+
+
+@compiled
+def norm(row: Any, scale: float) -> float:
+    """Return the Euclidean norm of scale·row, in double precision."""
+    # Written out, or the partial sums would live in memory.
+    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
+    blocks = row[: row.size // _LANES * _LANES].reshape(-1, _LANES)
+    for i in range(blocks.shape[0]):
+        s0 += (scale * np.float64(blocks[i, 0])) ** 2
+        s1 += (scale * np.float64(blocks[i, 1])) ** 2
+        s2 += (scale * np.float64(blocks[i, 2])) ** 2
+        s3 += (scale * np.float64(blocks[i, 3])) ** 2
+        s4 += (scale * np.float64(blocks[i, 4])) ** 2
+        s5 += (scale * np.float64(blocks[i, 5])) ** 2
+        s6 += (scale * np.float64(blocks[i, 6])) ** 2
+        s7 += (scale * np.float64(blocks[i, 7])) ** 2
+    for i in range(blocks.size, row.size):
+        s0 += (scale * np.float64(row[i])) ** 2
+    return math.sqrt(((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7)))
+
+
+@compiled
+def clip_rows(x: Any, bits: Any, magnitude: Any, fraction_bits: int, clip: float, unit: Any, longer: Any) -> None:
+    """Write every row of x, clipped to norm `clip` and divided by it, to unit; longer tells which were clipped.
+
+    bits is x read as integers, `magnitude` the mask of all but their sign bit, and fraction_bits those of a number's
+    fraction. A row whose squares might overflow or underflow is first multiplied by a power of two, which is exact,
+    that brings its largest magnitude into [1/2, 1), or nearly so if all of it is subnormal.
+    """
+    bias = (magnitude >> fraction_bits) // 2 - 1
+    for row in range(x.shape[0]):
+        scale = 1.0
+        natural = 1 / clip
+        length = norm(x[row], scale)
+        if not _SAFE_LOW < length < _SAFE_HIGH:
+            exponent: Any = np.int64((_largest_bits(bits[row], magnitude) >> fraction_bits) - bias)
+            scale = math.ldexp(1.0, -exponent)
+            # May be infinite: then the row is longer, and the other factor is the one that counts.
+            natural = math.ldexp(1.0, exponent) / clip
+            length = norm(x[row], scale)
+        longer[row] = natural * length > 1
+        factor = 1 / length if longer[row] else natural
+        for i in range(x.shape[1]):
+            unit[row, i] = np.float32(scale * np.float64(x[row, i]) * factor)

@@ -1,0 +1,109 @@
+"""Selection of signed rows against sorting."""
+
+import numpy as np
+import pytest
+
+from sstq.kernels import pick_signed_rows
+from sstq.kernels.selection import last_inside, magnitudes
+
+from . import reference
+
+
+def last_by_sorting(scores, inside):
+    return np.argsort(-np.abs(scores), kind="stable")[inside - 1]
+
+
+def last_by_kernel(scores, inside):
+    keys = np.empty(scores.size, np.int32)
+    largest = magnitudes(scores, keys)
+    tables, found = np.empty(4096, np.int32), np.empty(scores.size + 32, np.int32)
+    return last_inside(keys, largest, inside, tables, found)
+
+
+def scores_of_all_kinds(size, rng):
+    yield rng.standard_normal(size)
+    yield rng.integers(-3, 4, size)
+    yield np.zeros(size)
+    yield np.full(size, -2.5)
+    yield np.where(np.arange(size) == size // 2, 1e6, rng.standard_normal(size))
+    yield rng.standard_normal(size) * 10.0 ** rng.integers(-40, 38, size)
+    yield np.where(rng.random(size) < 0.5, 0.0, -0.0)
+    yield np.linspace(1, 1 + 1e-6, size)
+
+
+@pytest.mark.parametrize("size", [1, 2, 8, 31, 32, 33, 256, 4096])
+def test_the_last_inside_is_that_of_sorting(size, seed):
+    rng = np.random.default_rng(seed)
+    for scores in scores_of_all_kinds(size, rng):
+        with np.errstate(under="ignore"):
+            single = scores.astype(np.float32)
+        for inside in {1, 2, size // 4, size // 2, size - 1, size} & set(range(1, size + 1)):
+            assert last_by_kernel(single, inside) == last_by_sorting(single, inside)
+
+
+def rows_by_sorting(scores, inside):
+    """All signed rows by their place."""
+    chosen = np.sort(np.argsort(-np.abs(scores), kind="stable")[:inside])
+    rest = np.setdiff1d(np.arange(scores.size), chosen)
+    signed = 2 * chosen + (scores[chosen] < 0)
+    return np.concatenate([signed, signed ^ 1, np.repeat(2 * rest, 2) + np.tile([0, 1], rest.size)])
+
+
+@pytest.mark.parametrize(("dim", "size", "rounds"), [(1, 1, 2), (3, 4, 2), (5, 8, 3), (200, 256, 2), (300, 512, 3)])
+@pytest.mark.parametrize("slots", [0, 1, 4])
+def test_every_place_is_its_signed_row(dim, size, rounds, slots, seed):
+    """Three frames; a vector, its flipped copy, and vectors with scores that are tied or zero."""
+    rng = np.random.default_rng(seed)
+    slots = min(slots, size)
+    first = rng.choice(np.float32([-1, 1]), (3, dim))
+    later = rng.choice(np.float32([-1, 1]), (3, rounds - 1, size))
+    gauss = rng.standard_normal(dim) / dim
+    vectors = [gauss / max(1, np.linalg.norm(gauss)), np.eye(dim)[0], np.full(dim, dim**-0.5)]
+    for x, frame, flipped in zip(np.float32(vectors), range(3), (True, False, True), strict=True):
+        length = np.linalg.norm(x.astype(np.float64))
+        uniform = 0.0 if flipped else 1 - 2**-53
+        sign = -1 if uniform < (1 - length) / 2 else 1
+        scores = np.zeros(size)
+        scores[:dim] = np.float32(x * (sign / length)) * first[frame]
+        scores = reference.butterflies(scores)
+        for signs in later[frame]:
+            scores = reference.butterflies(scores * signs)
+        rows = rng.permutation(size)[:slots]
+        taking_part = scores[rows] if slots else scores
+        # Scores of the reference that are nearly tied may be ordered either way in single precision.
+        order = np.sort(np.abs(taking_part))[::-1]
+        gaps = -np.diff(order, append=-np.inf) > 1e-3 * order[0]
+        exact = np.abs(taking_part) == np.round(np.abs(taking_part) * size) / size
+        for inside in np.flatnonzero(gaps | exact.all()) + 1:
+            places = np.arange(2 * taking_part.size)
+            repeated = (len(places), 1)
+            picked = pick_signed_rows(
+                np.tile(x, repeated),
+                np.full(len(places), uniform),
+                (first, later),
+                np.full(len(places), frame),
+                np.tile(rows, repeated),
+                int(inside),
+                places,
+            )
+            np.testing.assert_array_equal(np.sort(picked), places)
+            expected = rows_by_sorting(taking_part, inside)
+            certain = np.abs(taking_part[expected >> 1]) > 1e-3 * order[0]
+            np.testing.assert_array_equal(picked[certain], expected[certain])
+
+
+def test_bad_arguments_are_refused():
+    x, half = np.float32([[0.6, 0.8]]), np.array([0.5])
+    signs = np.ones((1, 2), np.float32), np.empty((1, 0, 2), np.float32)
+    zero, none = np.array([0]), np.empty((1, 0), np.int64)
+    for arguments, message in [
+        ((x, half, signs, zero, none, 0, zero), "inside must be from 1 to 2"),
+        ((x, half, signs, zero, none, 3, zero), "inside must be from 1 to 2"),
+        ((x, half, signs, zero, none, 1, zero + 4), "places must lie"),
+        ((x, half, signs, zero + 1, none, 1, zero), "which must lie"),
+        ((x, half, signs, zero, np.array([[2]]), 1, zero), "subsets must lie"),
+        ((x[:, :1], half, signs, zero, none, 1, zero), "does not fit"),
+        ((x, half[:0], signs, zero, none, 1, zero), "one entry for each"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            pick_signed_rows(*arguments)
