@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sstq.schemes import from_json as from_json
     from sstq.schemes import mechanism as mechanism
     from sstq.schemes import mechanisms as mechanisms
+    from sstq.schemes.frameunit_sums import FrameBiasWarning as FrameBiasWarning
     from sstq.streams import mix_seed as mix_seed
 
 __version__ = "0.1.0"
@@ -36,6 +37,7 @@ _HOMES = {
     "Estimate": "sstq.aggregation",
     "ExpectedError": "sstq.schemes",
     "FourierFrame": "sstq.frames",
+    "FrameBiasWarning": "sstq.schemes.frameunit_sums",
     "HadamardFrame": "sstq.frames",
     "LocalReport": "sstq.schemes",
     "Mechanism": "sstq.schemes",

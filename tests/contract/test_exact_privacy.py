@@ -63,7 +63,10 @@ def sqkr_laws(mechanism):
 
 
 def frameunit_laws(mechanism):
-    small = sstq.mechanism("frameunit", dim=mechanism.dim, epsilon=mechanism.epsilon, frame_size=8, frame_seed=3)
+    data = mechanism.to_dict()
+    options = {name: data[name] for name in ("dim", "epsilon", "frames", "bits")}
+    coin = mechanism.coin if mechanism.frames > 1 else None
+    small = sstq.mechanism("frameunit", frame_size=8, frame_seed=3, coin=coin, **options)
     for x, flip in itertools.product(unit_vectors(mechanism.dim), (0, (1 << 64) - 1)):
         yield test_frameunit.output_distribution(small, x, flip)
 

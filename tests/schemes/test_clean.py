@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.schemes.base import row_chunks
+from sstq.chunks import row_chunks
 from sstq.schemes.clean import Clean
 
 

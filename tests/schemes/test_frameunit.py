@@ -1,5 +1,6 @@
 import json
 import math
+import warnings
 from fractions import Fraction
 from itertools import pairwise
 
@@ -7,14 +8,15 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.special import betainc, erf, ndtri
+from scipy.stats import hypergeom
 
 import sstq
+from sstq import kernels
 from sstq.exactness import TOTAL, exp_lower, log_upper
-from sstq.schemes import frameunit
+from sstq.frames import HadamardFrame
 from sstq.schemes.closest import mean_chi, whole_budget
-from sstq.schemes.frame_alignment import alignment, best_draw, top_half_normals
+from sstq.schemes.frame_alignment import alignment, best_draw, inside_by_rank, top_half_normals
 from sstq.schemes.frameunit import FrameUnit
-from sstq.schemes.mixed_frame import MixedFrame
 from sstq.schemes.privunit import PrivUnitG
 from sstq.schemes.sphere import random_directions
 from sstq.structured import structured_vectors
@@ -29,10 +31,11 @@ def some_vectors(dim, seed=0):
     return np.concatenate([rows, -rows, two, 0.3 * rows[:3], 0.7 * two, np.zeros((1, dim))])
 
 
-def output_distribution(mechanism, x, flip):
-    """The exact distribution of the message, given the word that may flip the vector.
+def output_distribution(mechanism, x, flip, frame=0, client=5):
+    """The exact distribution of the row, given the word that may flip the vector and the one that chooses the frame.
 
-    The row is a step function of the other two words; both ends of every step are encoded.
+    The row is a step function of the other two words; both ends of every step are encoded. Frames are chosen without
+    looking at the data, so the row given the frame is all that tells.
     """
     draw = mechanism.choice
     script, masses = [], []
@@ -42,12 +45,12 @@ def output_distribution(mechanism, x, flip):
     ):
         starts = [-(-TOTAL * i // members) for i in range(members + 1)]
         for start, end in pairwise(starts):
-            script += [(flip, a << 2, b << 2) for a in first for b in (start, end - 1)]
+            script += [(flip, a << 2, b << 2, frame) for a in first for b in (start, end - 1)]
             masses.append(Fraction(mass * (end - start), TOTAL**2))
-    words = np.array(script, dtype=np.uint64)
+    words = np.array(script, dtype=np.uint64)[:, : 4 if mechanism.frames > 1 and mechanism.coin == "private" else 3]
     unit = np.tile(x, (len(words), 1)).astype(np.float32)
-    (rows,) = mechanism._encode_unit(unit, None, ScriptedBits(words), None)
-    rows = rows.reshape(-1, 4)
+    clients = None if mechanism.coin == "private" else np.full(len(words), client, dtype=np.uint64)
+    rows = mechanism._encode_unit(unit, clients, ScriptedBits(words), None)[0].reshape(-1, 4)
     assert np.all(rows == rows[:, :1])
     distribution = [Fraction(0)] * draw.size
     for row, mass in zip(rows[:, 0], masses, strict=True):
@@ -65,10 +68,16 @@ def all_distributions(mechanism):
     }
 
 
-@pytest.mark.parametrize(("dim", "size"), [(1, 1), (1, 2), (3, 4), (3, 8), (16, 16)])
+SMALL = [(1, {"frame_size": 1}), (1, {"frame_size": 2}), (3, {"frame_size": 4}), (3, {"frame_size": 8})]
+SMALL += [(16, {"frame_size": 16}), (3, {"frame_size": 8, "frames": 5}), (3, {"frame_size": 8, "bits": 1})]
+SMALL += [(6, {"frame_size": 32, "bits": 3}), (3, {"frame_size": 8, "frames": 40, "bits": 4})]
+SMALL += [(3, {"frame_size": 8, "frames": 5, "coin": "public"})]
+
+
+@pytest.mark.parametrize(("dim", "options"), SMALL)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 16.0])
-def test_the_output_distribution_is_private_for_every_pair(dim, size, epsilon):
-    mechanism = FrameUnit(dim, epsilon, frame_size=size, frame_seed=3)
+def test_the_output_distribution_is_private_for_every_pair(dim, options, epsilon):
+    mechanism = FrameUnit(dim, epsilon, frame_seed=3, **options)
     # Given the flip, and so for every mixture over flips: for any pair of vectors.
     distributions = all_distributions(mechanism)
     assert all(sum(distribution) == 1 for distribution in distributions)
@@ -78,49 +87,24 @@ def test_the_output_distribution_is_private_for_every_pair(dim, size, epsilon):
     assert log_upper(ratio) > epsilon - 1e-9
     for distribution in distributions:
         # Exactly k rows are inside, whatever the ties.
-        assert sum(p > Fraction(1, 2 * size) for p in distribution) == mechanism.choice.inside
+        assert sum(p > Fraction(1, mechanism.choice.size) for p in distribution) == mechanism.choice.inside
 
 
 def test_a_mechanism_that_never_sends_an_opposite_fails_the_enumeration(monkeypatch):
-    rows_at = frameunit._rows_at
+    pick = kernels.pick_signed_rows
 
-    def one_sided(places, scores, inside, count):
-        return rows_at(np.where(places < 2 * count, places % count, places), scores, inside, count)
+    def one_sided(x, uniforms, signs, which, subsets, inside, places):
+        return pick(x, uniforms, signs, which, subsets, inside, np.where(places < 2 * inside, places % inside, places))
 
-    monkeypatch.setattr(frameunit, "_rows_at", one_sided)
+    monkeypatch.setattr(kernels, "pick_signed_rows", one_sided)
     with pytest.raises(ZeroDivisionError):
         largest_ratio(all_distributions(FrameUnit(3, 1.0, frame_size=8)))
-
-
-def test_a_mechanism_with_all_ties_inside_fails_the_enumeration(monkeypatch):
-    """Then there may be fewer rows outside than places."""
-    monkeypatch.setattr(frameunit, "_largest", lambda v, k: v >= -np.partition(-v, k - 1, axis=1)[:, k - 1, None])
-    with pytest.raises(IndexError):
-        all_distributions(FrameUnit(3, 1.0, frame_size=8))
 
 
 def test_a_mechanism_with_a_larger_threshold_fails_the_enumeration():
     mutant = FrameUnit(3, 1.0, frame_size=8)
     object.__setattr__(mutant.choice, "threshold", mutant.choice.threshold + 1000)
     assert largest_ratio(all_distributions(mutant)) > exp_lower(1.0)
-
-
-@pytest.mark.parametrize("count", [1, 3, 7, 8])
-def test_exactly_the_largest_are_chosen_and_every_place_is_a_row(count, seed):
-    rng = np.random.default_rng(seed)
-    scores = rng.integers(-3, 4, (200, 8)).astype(np.float32)
-    scores[0] = 0.0
-    chosen = frameunit._largest(np.abs(scores), count)
-    expected = np.zeros_like(chosen)
-    order = np.argsort(-np.abs(scores), axis=1, kind="stable")[:, :count]
-    np.put_along_axis(expected, order, True, axis=1)
-    np.testing.assert_array_equal(chosen, expected)
-    places = np.tile(np.arange(16), 200)
-    rows = frameunit._rows_at(places, np.repeat(scores, 16, axis=0), np.repeat(chosen, 16, axis=0), count)
-    rows = rows.reshape(200, 16)
-    np.testing.assert_array_equal(np.sort(rows, axis=1), np.tile(np.arange(16), (200, 1)))
-    signed = np.take_along_axis(scores, rows >> 1, axis=1) * (1 - 2 * (rows & 1))
-    assert np.all(signed[:, :count].min(axis=1) >= signed[:, count:].max(axis=1, initial=-np.inf))
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 40, 256])
@@ -164,14 +148,14 @@ def test_sums_of_order_statistics_of_many_approach_the_density(bits):
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 3.0, 6.0, 10.0, 20.0])
 @pytest.mark.parametrize("size", [1, 4, 256])
 def test_no_number_of_rows_inside_is_better(epsilon, size):
-    best = alignment(best_draw(epsilon, size), 1)
-    others = [alignment(whole_budget(epsilon, 2 * size, k), 1) for k in range(1, size + 1)]
+    best = alignment(best_draw(epsilon, size), 1, size)
+    others = [alignment(whole_budget(epsilon, 2 * size, k), 1, size) for k in range(1, size + 1)]
     assert best == pytest.approx(max(others), rel=1e-12)
 
 
 @pytest.mark.parametrize(("dim", "size", "rounds"), [(1, 4, 3), (5, 16, 2), (16, 16, 2), (5, 16, 3), (7, 8, 1)])
 def test_squares_of_a_mixed_frame_are_exact(dim, size, rounds, seed):
-    frame = MixedFrame(dim, size, seed, rounds=rounds)
+    frame = HadamardFrame(dim, size, seed, rounds=rounds)
     squares, weights = frame.rows(np.arange(size)) ** 2, np.random.default_rng(seed).random(size)
     np.testing.assert_allclose(frame.squared_row_norms(), squares.sum(axis=1), atol=1e-12)
     np.testing.assert_allclose(frame.column_power(weights), weights @ squares, atol=1e-12)
@@ -222,24 +206,29 @@ def test_samples_show_no_violation_and_words_do_not_depend_on_data(seed):
 def structured(dim):
     rng = np.random.default_rng(1)
     vectors = {name: rows[0] for name, rows in structured_vectors(dim, rng).items()}
-    return vectors | {"two spikes": np.where(np.arange(dim) < 2, 2**-0.5, 0.0)}
+    spikes = {f"{count} spikes": np.where(np.arange(dim) < count, count**-0.5, 0.0) for count in (2, 4) if count <= dim}
+    return vectors | spikes
 
 
-@pytest.mark.parametrize("dim", [2, 3, 16, 64, 256, 300, 4000])
+@pytest.mark.parametrize("dim", [2, 3, 16, 64, 256, 300, 1024, 5000])
 def test_alignment_over_frames_is_that_of_a_uniform_direction(dim):
-    """Within 1 % on every structured input (issue 4); frames are fixed, so this is no random test."""
-    mechanism = FrameUnit(dim, 3.0)
+    """Within 1 % on every structured input (issue 4) at any ε; frames are fixed, so this is no random test."""
+    mechanisms = [FrameUnit(dim, epsilon) for epsilon in (0.5, 1.0, 3.0, 6.0, 10.0)]
     names, vectors = zip(*structured(dim).items(), strict=True)
     unit = np.array(vectors, dtype=np.float32)
-    own, other = mechanism.choice.probabilities
-    rounds = 2000 if dim <= 300 else 100
-    total = np.zeros(len(unit))
+    rounds = 2000 if dim <= 300 else 300 if dim <= 1024 else 60
+    totals = np.zeros((len(mechanisms), len(unit)))
     for number in range(rounds):
-        frame = mechanism.with_frame_seed(sstq.mix_seed(5, number)).frame
-        ordered = np.sort(np.abs(frame.analyze(unit)), axis=1)
-        total += (own - other) * ordered[:, -mechanism.choice.inside :].sum(axis=1, dtype=np.float64)
-    ratios = dict(zip(names, total / rounds / mechanism.alignment, strict=True))
-    assert all(abs(ratio - 1) < 0.01 for ratio in ratios.values()), ratios
+        frame = mechanisms[0].with_frame_seed(sstq.mix_seed(5, number)).frame
+        tops = np.cumsum(np.sort(np.abs(frame.analyze(unit)), axis=1)[:, ::-1], axis=1, dtype=np.float64)
+        for total, mechanism in zip(totals, mechanisms, strict=True):
+            own, other = mechanism.choice.probabilities
+            total += (own - other) * tops[:, mechanism.choice.inside - 1]
+    for total, mechanism in zip(totals, mechanisms, strict=True):
+        ratios = dict(zip(names, total / rounds / mechanism.alignment, strict=True))
+        # At ε = 10 a single row may be inside, whose score scatters by 10 %.
+        tolerance = 0.01 if mechanism.epsilon < 10 else 0.01 + 0.3 * rounds**-0.5
+        assert all(abs(ratio - 1) < tolerance for ratio in ratios.values()), (mechanism.epsilon, ratios)
 
 
 @pytest.mark.parametrize("length", [1.0, 0.4, 0.0])
@@ -403,6 +392,160 @@ def test_tampered_json_is_refused(change, message):
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         FrameUnit(**{"dim": 4, "epsilon": 1.0} | arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "bits"),
+    [
+        ({"frames": 8}, 15 + 3),
+        ({"frames": 1000}, 15 + 10),
+        ({"frames": 8, "coin": "public"}, 15),
+        ({"bits": 3}, 3),
+        ({"bits": 8, "frames": 64}, 8),
+    ],
+)
+def test_bits_of_the_variants(options, bits, seed):
+    mechanism = FrameUnit(10_000, 3.0, **options)
+    assert mechanism.message_bits == bits
+    clients = np.arange(3) if mechanism.coin == "public" else None
+    messages = mechanism.encode(np.ones((3, 10_000)), rng=seed, clients=clients)
+    raw = messages.to_bytes()
+    assert len(raw) == -(-3 * bits // 8)
+    again = mechanism.messages_from_bytes(raw, 3, clients=clients)
+    np.testing.assert_array_equal(mechanism.decode(again), mechanism.decode(messages))
+    assert sstq.from_json(mechanism.to_json()) == mechanism
+    assert eval(repr(mechanism), {"FrameUnit": FrameUnit}) == mechanism  # noqa: S307
+
+
+@pytest.mark.parametrize(("bits", "error"), [(1, 1.9171), (3, 0.9386), (8, 0.7489)])
+def test_few_public_bits(bits, error):
+    """Issue 4: at most 0.95 with 3 bits and 0.76 with 8; one bit is the bare hemisphere, (π/2)·((e^ε+1)/(e^ε−1))²."""
+    dim = 10_000
+    mechanism, x = FrameUnit(dim, 3.0, bits=bits), np.full(dim, 0.01)
+    assert (mechanism.alignment**-2 - 1) / dim == pytest.approx(error, abs=1e-4)
+    assert mechanism.expected_mse(x).total / dim == pytest.approx(error, rel=0.01)
+
+
+@pytest.mark.parametrize(("size", "taking_part"), [(8, 4), (64, 1), (64, 16), (64, 63), (64, 64)])
+def test_the_chance_of_being_inside_is_hypergeometric(size, taking_part):
+    draw = best_draw(1.0, taking_part)
+    expected = hypergeom.cdf(draw.inside - 1, size - 1, np.arange(size), taking_part - 1)
+    np.testing.assert_allclose(inside_by_rank(draw, size), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"bits": 3}, {"bits": 6}, {"frames": 2}])
+@pytest.mark.parametrize("epsilon", [1.0, 6.0])
+def test_the_bias_of_the_frames_on_average(options, epsilon):
+    """The closed form against the exact bias of 60 frames, within 6 standard errors of that and 3 % of model."""
+    dim = 200
+    mechanism, x = FrameUnit(dim, epsilon, clip=2.0, **options), 2 * structured(dim)["gaussian"]
+    frames = [mechanism.with_frame_seed(sstq.mix_seed(6, r)) for r in range(60)]
+    biases = np.array([frame.expected_mse(x).bias2 for frame in frames])
+    margin = 6 * biases.std() / 60**0.5 + 0.03 * mechanism.frame_bias2
+    assert abs(biases.mean() - mechanism.frame_bias2) < margin
+
+
+def test_a_million_clients_of_dimension_256():
+    """Issue 4: d = 256, n = 10^6, G = 2^16, ε = 3: the error of the mean within 10 % of the optimum (measured: 4 %)."""
+    x = np.full(256, 1 / 16)
+    single = FrameUnit(256, 3.0)
+    assert single.frames_for(10**6) == 2**16
+    optimum = PrivUnitG(256, 3.0).expected_mse(x, clients=10**6).total
+    assert single.expected_mse(x, clients=10**6).total > 1000 * optimum
+    for vector in structured(256).values():
+        error = FrameUnit(256, 3.0, frames=2**16).expected_mse(vector, clients=10**6)
+        assert error.total < 1.1 * optimum
+        assert error.bias2 < error.variance / 20
+
+
+def test_the_mean_over_many_frames(seed):
+    """50,000 clients on 2^12 frames against the stated error: one z-test at |z| < 6, false failures below 1e-8."""
+    dim, clients = 64, 50_000
+    mechanism, x = FrameUnit(dim, 3.0, frames=2**12), structured(dim)["gaussian"]
+    messages = mechanism.encode(np.broadcast_to(x, (clients, dim)), rng=seed)
+    whole, halves = mechanism.aggregator(), mechanism.aggregator()
+    whole.update(messages)
+    halves.update(messages[20_000:])
+    other = mechanism.aggregator()
+    other.update(messages[:20_000])
+    halves.merge(other)
+    estimate = whole.mean()
+    np.testing.assert_array_equal(estimate.value, halves.mean().value)
+    error, expected = np.sum((estimate.value - x) ** 2), mechanism.expected_mse(x, clients=clients).total
+    # A sum of d independent squares of normal numbers has a relative standard deviation of √(2/d).
+    assert abs(error / expected - 1) < 6 * (2 / dim) ** 0.5 + 0.05
+    assert np.sum(estimate.stderr**2) == pytest.approx(expected, rel=0.1)
+    single = FrameUnit(dim, 3.0)
+    aggregator = single.aggregator()
+    aggregator.update(single.encode(np.broadcast_to(x, (clients, dim)), rng=seed))
+    assert np.sum((aggregator.mean().value - x) ** 2) > 10 * expected
+
+
+@pytest.mark.parametrize("options", [{"frames": 4}, {"frames": 50}, {"frames": 50, "bits": 3}])
+def test_the_sparse_aggregator_is_the_mean_of_the_decoded_messages(options, seed, tmp_path):
+    mechanism = FrameUnit(9, 3.0, clip=2.0, **options)
+    clients = np.arange(3000) if mechanism.coin == "public" else None
+    x = np.random.default_rng(seed).standard_normal((3000, 9)) / 2
+    messages = mechanism.encode(x, rng=seed, clients=clients)
+    aggregator = mechanism.aggregator()
+    aggregator.update(messages[:1234])
+    aggregator.save(tmp_path / "part")
+    aggregator = mechanism.load_aggregator(tmp_path / "part")
+    aggregator.update(messages[1234:])
+    estimate, decoded = aggregator.mean(), mechanism.decode(messages)
+    np.testing.assert_allclose(estimate.value, decoded.mean(axis=0), atol=1e-10 * np.abs(decoded).max())
+    # By clusters it is another estimate of the same standard error: √(2/49)·6 off at the very most.
+    tolerance = 1e-6 if mechanism.frames == 4 else 1.3
+    np.testing.assert_allclose(estimate.stderr, decoded.std(axis=0, ddof=1) / 3000**0.5, rtol=tolerance)
+
+
+def test_the_sparse_state_does_not_grow_with_the_frames_and_is_checked(tmp_path, seed):
+    mechanism = FrameUnit(9, 3.0, frames=2**30)
+    aggregator = mechanism.aggregator()
+    for _ in range(3):
+        aggregator.update(mechanism.encode(np.ones((50, 9)), rng=seed))
+    aggregator.save(tmp_path / "state")
+    assert (tmp_path / "state").stat().st_size < 20_000
+    assert mechanism.load_aggregator(tmp_path / "state").mean().count == 150
+    stored = dict(np.load(tmp_path / "state"))
+    for change in ([0, -1, 2], [-5, 1, 0], [2**40, 1, 0]):
+        np.savez(tmp_path / "damaged.npz", **stored | {"state": np.array([change])})
+        with pytest.raises(ValueError, match="is damaged"):
+            mechanism.load_aggregator(tmp_path / "damaged.npz")
+
+
+def test_the_mean_says_when_the_bias_is_no_longer_negligible():
+    """Issue 4: for n > d/10 on one frame, and so for n > G·d/10."""
+    for options, limit in (({}, 100), ({"frames": 3}, 300)):
+        mechanism = FrameUnit(1000, 3.0, **options)
+        aggregator = mechanism.aggregator()
+        aggregator.update(mechanism.encode(np.zeros((limit, 1000)), rng=1))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert aggregator.mean().note == ""
+        aggregator.update(mechanism.encode(np.zeros((1, 1000)), rng=2))
+        with pytest.warns(
+            sstq.FrameBiasWarning, match="frames=4 would make it so" if options else "frames=2"
+        ) as caught:
+            assert "no longer negligible" in aggregator.mean().note
+        assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"frames": 0}, "frames must be an integer"),
+        ({"frames": 2.0}, "frames must be an integer"),
+        ({"bits": 0}, r"bits must be an integer in \[1, 9\]"),
+        ({"bits": 10}, r"bits must be an integer in \[1, 9\]"),
+        ({"bits": 3, "coin": "private"}, "coin must be 'public' with bits"),
+        ({"coin": "public"}, "give frames or bits"),
+        ({"coin": "secret"}, "coin must be"),
+    ],
+)
+def test_bad_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        FrameUnit(4, 1.0, **options)
 
 
 def test_clients_and_foreign_messages_are_refused():

@@ -2,6 +2,8 @@
 
 from sstq.aggregation.base import Aggregator, Estimate, StateInfo, describe_state
 from sstq.aggregation.frame_sums import FrameAggregator, FrameDecoding
+from sstq.aggregation.group_sums import GroupAggregator, GroupDecoding
+from sstq.aggregation.strata import StratifiedAggregator, StratifiedDecoding
 from sstq.aggregation.vector_sums import VectorAggregator, VectorDecoding
 
 __all__ = [
@@ -9,7 +11,11 @@ __all__ = [
     "Estimate",
     "FrameAggregator",
     "FrameDecoding",
+    "GroupAggregator",
+    "GroupDecoding",
     "StateInfo",
+    "StratifiedAggregator",
+    "StratifiedDecoding",
     "VectorAggregator",
     "VectorDecoding",
     "describe_state",

@@ -40,12 +40,16 @@ class Estimate:
             themselves. The bias of a biased decoder is not in it. nan for a single message.
         count: the number of messages.
         simulated: whether any of them came from a seed.
+        estimator: "mean" of the messages' estimates, or "strata" (see `sstq.aggregation.strata`).
+        note: what should be known of this estimate, in a sentence; empty if there is nothing.
     """
 
     value: NDArray[np.float64]
     stderr: NDArray[np.float64]
     count: int
     simulated: bool = False
+    estimator: str = "mean"
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -183,13 +187,20 @@ class Aggregator(ABC, Generic[Owner]):
         info, state, sources = _read_state(path)
         loaded = cls(mechanism)
         loaded._refuse_foreign(info.digest, f"{os.fspath(path)} is")
-        if state.shape != loaded._state.shape:
-            raise ValueError(f"{os.fspath(path)} has sums of shape {state.shape}, expected {loaded._state.shape}")
+        try:
+            loaded._check_state(state)
+        except ValueError as error:
+            raise ValueError(f"{os.fspath(path)} is damaged: {error}") from error
         loaded._state = state
         loaded._count = info.count
         loaded._simulated = info.simulated
         loaded._sources = sources
         return loaded
+
+    def _check_state(self, state: NDArray[np.int64]) -> None:
+        """Refuse sums (ValueError) that cannot be those of this aggregator."""
+        if state.shape != self._state.shape:
+            raise ValueError(f"it has sums of shape {state.shape}, expected {self._state.shape}")
 
     def _refuse_foreign(self, digest: str, what: str) -> None:
         if digest != self.digest:

@@ -54,10 +54,16 @@ class FrameAggregator(Aggregator[FrameDecoding]):
         index, code = self._mechanism.indices_and_codes(messages)
         kernels.accumulate(self._state, index, code, self._table)
 
+    def _coordinate_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The sum of the decoded values of every coordinate and of their squares, in units of the decoding scale."""
+        units = from_limbs(self._state[:, 1], self._state[:, 2])
+        totals = np.ldexp(units, self._exponent - 2 * LIMB_BITS)
+        squares = np.ldexp(self._state[:, 3].astype(np.float64), 2 * self._exponent - LIMB_BITS)
+        return totals, squares
+
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         frame, scale = self._mechanism.frame, self._mechanism.decoding_scale
-        units = from_limbs(self._state[:, 1], self._state[:, 2])
-        total = np.ldexp(units, self._exponent - 2 * LIMB_BITS) * scale
-        value = np.asarray(frame.synthesize(total[None] * (frame.size / self._count))[0], dtype=np.float64)
-        squares = np.ldexp(self._state[:, 3].astype(np.float64), 2 * self._exponent - LIMB_BITS)
+        totals, squares = self._coordinate_sums()
+        weighted = totals[None] * scale * (frame.size / self._count)
+        value = np.asarray(frame.synthesize(weighted)[0], dtype=np.float64)
         return value, frame.column_power(squares) * ((frame.dim * scale) ** 2 / self._count)

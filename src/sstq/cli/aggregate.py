@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sstq.cli.common import MechanismOption, read_mechanism, require_folder_of, typical_error, warn_of_seed
-from sstq.cli.terminal import complain, note, progress, show_facts
+from sstq.cli.terminal import complain, note, progress, show_facts, warn
 
 if TYPE_CHECKING:
     from sstq import Aggregator, Estimate, Mechanism
@@ -46,6 +46,10 @@ def aggregate(
 
     Example: sstq aggregate day1.sstq day2.sstq --mechanism mechanism.json --output result
     """
+    import warnings
+
+    from sstq import FrameBiasWarning
+
     shared = read_mechanism(mechanism)
     output.mkdir(parents=True, exist_ok=True)
     state_path = output / "state.npz" if state is None else state
@@ -53,13 +57,18 @@ def aggregate(
     aggregator = shared.load_aggregator(state_path) if state_path.exists() else shared.aggregator()
     bad = _add_files(aggregator, messages, state_path, skip_bad)
 
-    estimate = aggregator.mean()
+    with warnings.catch_warnings():
+        # Its text is in the estimate's note, which is shown below in our own way.
+        warnings.simplefilter("ignore", FrameBiasWarning)
+        estimate = aggregator.mean()
     if shared.trust == "aggregator":
         # The mean has closed the round: from here on only its noisy sums are kept, and the same mean comes out again.
         aggregator.save(state_path)
     summary = _summary(shared, estimate)
     _write_results(output, estimate, summary)
     show_facts(str(output), [(name.replace("_", " "), value) for name, value in summary.items()])
+    if estimate.note:
+        warn(estimate.note)
     if estimate.simulated:
         warn_of_seed("some of these messages were simulated from a seed")
     if bad:
@@ -98,6 +107,7 @@ def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
     measured = float(np.linalg.norm(estimate.stderr))
     return {
         "count": estimate.count,
+        "estimator": estimate.estimator,
         "message_bits": mechanism.message_bits,
         "bits_received": estimate.count * mechanism.message_bits,
         "epsilon": mechanism.epsilon if math.isfinite(mechanism.epsilon) else None,

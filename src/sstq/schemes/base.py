@@ -7,14 +7,16 @@ import json
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sstq import kernels
 from sstq.aggregation import Aggregator
+from sstq.chunks import row_chunks
+from sstq.laws import Law
 from sstq.layouts import Column, Layout
 from sstq.messages import Messages, client_ids
 from sstq.randomness import BitSource, RngLike, bit_source
@@ -23,9 +25,6 @@ __all__ = ["ExpectedError", "LocalReport", "Mechanism", "check_number", "check_o
 
 JSON_FORMAT = "sstq-mechanism"
 JSON_VERSION = 1
-
-# Rows are checked, clipped and encoded this many numbers at a time, so that memory does not grow with the clients.
-_NUMBERS_AT_A_TIME = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -191,6 +190,22 @@ class Mechanism(ABC):
         """The aggregator that was saved to a file; ValueError unless it is whole and of this mechanism."""
         return type(self.aggregator()).load(path, self)
 
+    def law(self) -> Law:
+        """All probabilities of the secret draw as integers, for `sstq.audit`; ValueError where there are none.
+
+        Examples:
+            >>> import sstq
+            >>> law = sstq.mechanism("vqsgd", dim=3, epsilon=1.0).law()
+            >>> law.own + 5 * law.other == 2**62
+            True
+        """
+        reasons = {
+            "local": "sends continuous values, whose privacy holds up to floating point only (exact=False)",
+            "aggregator": "is private behind a trusted aggregator only (a message on its own is not)",
+            "none": "has no privacy at all",
+        }
+        raise ValueError(f"{self.name} {reasons[self.trust]}: there are no integer weights to audit")
+
     @abstractmethod
     def privacy_loss(self) -> float:
         """The largest log-ratio of the output distribution, rounded up to a double.
@@ -300,25 +315,8 @@ class Mechanism(ABC):
         return rows
 
     def _unit_ball(self, rows: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Rows clipped to norm `clip` and divided by it, and which of them were longer.
-
-        Each row is first divided by its largest magnitude, so that squaring neither overflows nor underflows.
-        """
-        largest = np.abs(rows).max(axis=1).astype(np.float64)
-        scaled = rows / np.where(largest > 0, largest, 1.0)[:, None]
-        norms = np.linalg.norm(scaled, axis=1)
-        inverse_norms = 1 / np.where(norms > 0, norms, 1.0)
-        with np.errstate(over="ignore"):
-            longer = largest / self.clip * norms > 1
-            factors = np.minimum(largest / self.clip, inverse_norms)
-        return (scaled * factors[:, None]).astype(np.float32, order="C"), longer
-
-
-def row_chunks(rows: int, width: int) -> Iterator[slice]:
-    """Slices over the rows that hold a bounded amount of numbers each."""
-    size = max(1, _NUMBERS_AT_A_TIME // width)
-    for start in range(0, rows, size):
-        yield slice(start, min(start + size, rows))
+        """Rows clipped to norm `clip` and divided by it, and which of them were longer."""
+        return kernels.clip_to_ball(rows, self.clip)
 
 
 def check_number(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:

@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 
 from sstq import streams
 from sstq.aggregation import VectorAggregator
+from sstq.chunks import row_chunks
+from sstq.laws import Law, TwoLevelLaw
 from sstq.layouts import Column, Field, Layout
 from sstq.messages import Messages
 from sstq.randomness import BitSource
-from sstq.schemes.base import LocalReport, Mechanism, check_number, row_chunks
+from sstq.schemes.base import LocalReport, Mechanism, check_number
 from sstq.schemes.closest import KClosest
 from sstq.schemes.sphere import random_directions
 
@@ -238,6 +240,10 @@ class ClosestMechanism(CandidateMechanism):
     """
 
     choice: KClosest
+
+    def law(self) -> Law:
+        """The draw's: always k candidates are inside."""
+        return TwoLevelLaw(self.choice.size, [(self.choice.inside, self.choice.threshold)])
 
     def privacy_loss(self) -> float:
         """The exact largest log-ratio of the draw's integers, rounded up to a double."""

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation.bounded_sums import BoundedAggregator
+from sstq.chunks import row_chunks
 from sstq.layouts import Column, FloatField, Layout
 from sstq.messages import Messages
 from sstq.randomness import BitSource
-from sstq.schemes.base import LocalReport, Mechanism, check_number, row_chunks
+from sstq.schemes.base import LocalReport, Mechanism, check_number
 
 __all__ = ["Clean"]
 

@@ -8,13 +8,14 @@ largest |g_i|]; no asymptotics are involved.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.schemes.closest import KClosest, mean_chi, whole_budget
 
-__all__ = ["alignment", "best_draw", "top_half_normals"]
+__all__ = ["alignment", "best_draw", "frame_bias2", "inside_by_rank", "top_half_normals"]
 
 # Places of the trapezoidal rule in standard deviations of a logit. With one member the density falls off as e^t only.
 _STEPS = np.arange(-400, 401) / 10
@@ -49,29 +50,84 @@ def top_half_normals(size: int, counts: NDArray[np.int64]) -> NDArray[np.float64
     return scaled
 
 
-def alignment(draw: KClosest, dim: int) -> float:
-    """The mean m = E⟨u, x⟩ of the signed row u drawn for a unit vector x, over messages and frames.
+def alignment(draw: KClosest, dim: int, size: int) -> float:
+    """The mean m = E⟨u, x⟩ of the signed row u drawn for a unit vector x, over messages, public coins and frames.
 
-    The 2N signed rows sum to zero, so that only the excess probability of those inside counts:
-    m = √(N/d)·(p_in − p_out)·S_k/E[χ_N].
+    R of the N rows take part. All 2R signed rows sum to zero, so that only the excess probability of those inside
+    counts: m = √(N/d)·(p_in − p_out)·S_k/E[χ_N], S_k being that of R numbers.
 
     Examples:
-        >>> m = alignment(best_draw(3.0, 16_384), dim=10_000)
+        >>> m = alignment(best_draw(3.0, 16_384), dim=10_000, size=16_384)
         >>> round((1 / m**2 - 1) / 10_000, 4)
         0.7425
+        >>> m = alignment(best_draw(3.0, 4), dim=10_000, size=16_384)
+        >>> round((1 / m**2 - 1) / 10_000, 4)
+        0.9386
     """
-    size = draw.size // 2
     own, other = draw.probabilities
-    top = float(top_half_normals(size, np.array([draw.inside]))[0])
+    top = float(top_half_normals(draw.size // 2, np.array([draw.inside]))[0])
     return math.sqrt(size / dim) * (own - other) * top / mean_chi(size)
 
 
+def inside_by_rank(draw: KClosest, size: int) -> NDArray[np.float64]:
+    """The probability of being inside, for the row of each rank 0, …, N − 1 that is one of the R that take part.
+
+    The R − 1 others are a random choice of N − 1 rows. A row of rank r is inside unless the k-th best of them is among
+    the r better ones; the k-th of a choice has rank p − 1 with probability C(p−1, k−1)·C(N−1−p, R−1−k)/C(N−1, R−1).
+
+    Examples:
+        >>> inside_by_rank(best_draw(3.0, 2), 4)
+        array([1.        , 0.66666667, 0.33333333, 0.        ])
+    """
+    from scipy.special import gammaln
+
+    taking_part, inside = draw.size // 2, draw.inside
+    if inside == taking_part:
+        return np.ones(size)
+    if taking_part == size:
+        return (np.arange(size) < inside).astype(np.float64)
+
+    def log_ways(among: NDArray[Any], chosen: int) -> NDArray[Any]:
+        ways: NDArray[Any] = gammaln(among + 1) - gammaln(chosen + 1) - gammaln(among - chosen + 1)
+        return ways
+
+    # Ranks that leave k − 1 better and R − 1 − k worse ones; all others have probability zero.
+    place = np.arange(inside, size - taking_part + inside + 1, dtype=np.float64)
+    log_all = log_ways(np.array([size - 1.0]), taking_part - 1)
+    log_at = log_ways(place - 1, inside - 1) + log_ways(size - 1 - place, taking_part - 1 - inside) - log_all
+    at = np.zeros(size)
+    at[place.astype(np.int64)] = np.exp(log_at)
+    beaten = np.cumsum(at)
+    # The last sum is 1 but for rounding.
+    kept: NDArray[np.float64] = np.clip(1 - beaten / beaten[-1], 0.0, 1.0)
+    return kept
+
+
+def frame_bias2(draw: KClosest, dim: int, size: int) -> float:
+    """The squared bias of one frame for a unit vector, on average over frames, up to terms of relative order 1/d.
+
+    For one frame the mean is Uᵀv over a constant, v_j = ±w_j by the sign and rank of c_j. Its part along c is what
+    reconstructs x. The rest, of squared norm ‖w‖² − A² with A = E⟨v, c⟩/‖c‖, is a random direction of the N − 1
+    others, of which the frame keeps d − 1: bias² = (‖w‖²/A² − 1)·(d − 1)/(N − 1), about 0.49·d/N at ε = 3.
+
+    Examples:
+        >>> round(frame_bias2(best_draw(3.0, 16_384), dim=10_000, size=16_384) * 1.6384, 3)
+        0.485
+    """
+    taking_part = draw.size // 2
+    weights = inside_by_rank(draw, size)
+    along = size / taking_part * float(top_half_normals(taking_part, np.array([draw.inside]))[0]) / mean_chi(size)
+    if size == 1:
+        return 0.0
+    return (float(weights @ weights) / along**2 - 1) * (dim - 1) / (size - 1)
+
+
 def best_draw(epsilon: float, size: int) -> KClosest:
-    """Of the draws from 2N signed rows with the whole budget, the one of the largest alignment.
+    """Of the draws from the 2R signed ones of R = `size` rows with the whole budget, the one of the largest alignment.
 
     S_k is concave in k (its increments are the order statistics, largest first) and the alignment is S_k over an affine
     function of k, so it has one hill only: the search narrows to it and compares the last candidates by their
-    integers. Below the equator, k > N, it only falls.
+    integers. Below the equator, k > R, it only falls.
 
     Examples:
         >>> best_draw(3.0, 16_384).inside

@@ -12,24 +12,36 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from sstq.aggregation import FrameAggregator
+from sstq import kernels, streams
+from sstq.aggregation import Aggregator
+from sstq.chunks import row_chunks
+from sstq.frame_groups import FrameGroups
+from sstq.frames import HadamardFrame
+from sstq.laws import Law, TwoLevelLaw
 from sstq.layouts import Column, Field, Layout
 from sstq.messages import Messages
-from sstq.randomness import BitSource
-from sstq.schemes.base import LocalReport, check_number, row_chunks
+from sstq.randomness import BitSource, unit_interval
+from sstq.schemes.base import ExpectedError, LocalReport, check_number, check_option
 from sstq.schemes.closest import KClosest, draw_places
-from sstq.schemes.frame_alignment import alignment, best_draw
+from sstq.schemes.frame_alignment import alignment, best_draw, frame_bias2, inside_by_rank
 from sstq.schemes.framed import FramedMechanism
-from sstq.schemes.mixed_frame import MixedFrame
+from sstq.schemes.frameunit_sums import FrameUnitAggregator, FrameUnitGroupAggregator
 from sstq.schemes.sphere import random_directions
 
 __all__ = ["FrameUnit"]
 
-# Below this many coordinates two mixings are not enough, and fewer rows are not like a uniform direction's coordinates.
-_MIXED_SIZE = 256
+# Fewer rows are not like the coordinates of a uniform direction.
+_LEAST_ROWS = 256
+# Up to this many coordinates two mixings leave a few spikes misaligned by more than 1 % (7 % at d = 300, ε = 10).
+_THREE_MIXINGS = 4096
+# What two mixings leave of the bias matters only where the bias of single frames averages out over so many frames.
+_MANY_FRAMES = 32
 _SIZE_MAX = 1 << 30
+
+# The error is exact over all frames up to this many, and an average over this many of them above.
+_FRAMES_TRIED = 64
 
 # Draws that are not better aligned than chance would leave nothing to decode.
 _ALIGNMENT_MIN = 1e-30
@@ -37,6 +49,7 @@ _ALIGNMENT_MIN = 1e-30
 _ALIGNMENT_TOLERANCE = 1e-6
 
 _NEVER_FLIPPED = np.uint64(2**64 - 1)
+_COINS = ("private", "public")
 
 _SIGNS = np.array([1.0, -1.0])
 _SIGNS.setflags(write=False)
@@ -46,16 +59,19 @@ _SIGNS.setflags(write=False)
 class FrameUnit(FramedMechanism):
     """PrivUnit restricted to the signed rows of a fast frame: optimal error, exactly ε-LDP, O(1) a message.
 
-    U is the N×d Hadamard frame mixed twice (three times below 256 dimensions), c = U x. Of the 2N signed rows ±u_j the
-    k best aligned with x are inside: since they come in pairs, those of the k largest |c_j|, with the sign of c_j; ties
-    go to the smaller j, and c_j = 0 counts as positive. A row inside is sent with probability T/2^62, else one of the
-    others, uniformly on either side. The estimate is x̂ = clip·(±u_j)/m with the alignment m = E⟨±u_j, x⟩/‖x‖ over
-    messages and frames, from the order statistics of a uniform direction of R^N (`sstq.schemes.frame_alignment`). A
-    vector shorter than clip is flipped with probability (1 − ‖x‖/clip)/2.
+    U is the N×d Hadamard frame mixed twice (three times up to 4096 dimensions or from 32 frames on), c = U x. Of the 2N
+    signed rows ±u_j the k best aligned with x are inside: since they come in pairs, those of the k largest |c_j|, with
+    the sign of c_j; ties go to the smaller j, and c_j = 0 counts as positive. A row inside is sent with probability
+    T/2^62, else one of the others, uniformly on either side. The estimate is x̂ = clip·(±u_j)/m with the alignment
+    m = E⟨±u_j, x⟩/‖x‖ over messages and frames, from the order statistics of a uniform direction of R^N
+    (`sstq.schemes.frame_alignment`). A vector shorter than clip is flipped with probability (1 − ‖x‖/clip)/2.
 
     On average over frames the squared error is clip²/m² − ‖x‖², up to terms of relative order 1/d from the norms of
     rows; at d = 10,000 that is PrivUnitG's optimum to 0.02 % for ε up to 6, and to 0.4 % at ε = 10. Privacy is exact
     and holds for every frame: T is the largest integer with T·⌈2^62/k⌉ ≤ e^ε·(2^62 − T)·⌊2^62/(2N − k)⌋.
+
+    With `frames=G` every client uses one of G frames, and with `bits=b` a client's signed rows are those of 2^(b−1)
+    rows of its frame, chosen by a public coin; N is then replaced by 2^(b−1) in the draw.
 
     Kin: RRSC (Isik et al., *Exact optimality of communication-privacy-utility tradeoffs in distributed mean
     estimation*, NeurIPS 2023) is k-closest encoding on a simplex rotated anew for every client.
@@ -63,17 +79,21 @@ class FrameUnit(FramedMechanism):
     Warning:
         Unbiased over messages and frame seeds together (`unbiased_over_frames`), not for one frame: `unbiased` is
         False. The mean for one frame is off by bias² ≈ 0.49·(d/N)·‖x‖² at ε = 3, mostly orthogonally to x, which more
-        clients do not lower. `expected_mse` states it exactly for the frame at hand. Use a fresh frame every round,
-        ``mechanism.with_frame_seed(sstq.mix_seed(base_seed, round_number))``, and fewer clients than dimensions (the
-        noise of a mean of n is about 0.74·d/n there); for n > d/10 the bias is no longer negligible.
+        clients do not lower; G frames lower it to 1/G of that. `expected_mse` states it, exactly for up to 64 frames.
+        Use a fresh frame every round, ``mechanism.with_frame_seed(sstq.mix_seed(base_seed, round_number))``, and
+        for more than d/10 clients ``frames=mechanism.frames_for(clients)``.
 
     Args:
         dim: d, the length of the vectors, up to 2^30.
         epsilon: ε of the local differential privacy of one message, 0.01 to 20.
         clip: vectors longer than this are scaled down to it.
+        frames: G, the number of frames that clients spread over, up to 2^30.
+        bits: b, the bits of a message whose rows a public coin chooses; all rows and a private coin unless given.
+        coin: who chooses a client's frame: "private", the client, which sends its number in log₂ G more bits; or
+            "public", a shared generator, and then both sides name the clients (always so with `bits`).
         frame_size: N, a power of two from d to 2^30; the least one that is also at least 256 unless given. Fewer rows
             than 256 are private all the same, but not aligned as m says.
-        frame_seed: the public seed of the frame.
+        frame_seed: the public seed of the frames and of the public coin.
 
     Examples:
         >>> mechanism = FrameUnit(dim=10_000, epsilon=3.0)
@@ -84,6 +104,10 @@ class FrameUnit(FramedMechanism):
         >>> error = mechanism.expected_mse(np.full(10_000, 0.01), clients=100)
         >>> error.bias2 < 0.4 < 70 < error.variance < 80
         True
+        >>> mechanism.frames_for(clients=1_000_000)
+        1024
+        >>> FrameUnit(dim=10_000, epsilon=3.0, frames=1024).message_bits, FrameUnit(10_000, 3.0, bits=3).message_bits
+        (25, 3)
     """
 
     name: ClassVar[str] = "frameunit"
@@ -93,19 +117,43 @@ class FrameUnit(FramedMechanism):
     dim: int
     epsilon: float
     clip: float
-    frame: MixedFrame
+    frame: HadamardFrame
+    frames: int
+    bits: int | None
+    public: bool
     choice: KClosest
     alignment: float
 
     def __init__(
-        self, dim: int, epsilon: float, clip: float = 1.0, *, frame_size: int | None = None, frame_seed: int = 0
+        self,
+        dim: int,
+        epsilon: float,
+        clip: float = 1.0,
+        *,
+        frames: int = 1,
+        bits: int | None = None,
+        coin: str | None = None,
+        frame_size: int | None = None,
+        frame_seed: int = 0,
     ) -> None:
         dim = check_number("dim", dim, 1, _SIZE_MAX, integer=True)
         epsilon = check_number("epsilon", epsilon, 0.01, 20)
-        size = 1 << (max(dim, _MIXED_SIZE) - 1).bit_length() if frame_size is None else frame_size
-        frame = _mixed_frame(dim, size, frame_seed)
-        draw = best_draw(epsilon, frame.size)
-        self._set_parts(dim=dim, epsilon=epsilon, clip=clip, frame=frame, choice=draw, alignment=alignment(draw, dim))
+        frames = check_number("frames", frames, 1, _SIZE_MAX, integer=True)
+        size = 1 << (max(dim, _LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
+        frame = _mixed_frame(dim, size, frame_seed, frames)
+        bits = _check_bits(frame, bits)
+        draw = best_draw(epsilon, _rows_taking_part(frame, bits))
+        self._set_parts(
+            dim=dim,
+            epsilon=epsilon,
+            clip=clip,
+            frame=frame,
+            frames=frames,
+            bits=bits,
+            public=_is_public(coin, frames, bits),
+            choice=draw,
+            alignment=alignment(draw, dim, frame.size),
+        )
 
     def _set_parts(self, **parts: Any) -> None:
         """Take the parts, whether built from options or read from JSON."""
@@ -114,20 +162,45 @@ class FrameUnit(FramedMechanism):
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
+        options = "" if self.frames == 1 else f"frames={self.frames}, "
+        options += "" if self.bits is None else f"bits={self.bits}, "
+        options += "coin='public', " if self.public and self.bits is None else ""
         return (
-            f"FrameUnit(dim={self.dim}, epsilon={self.epsilon}, clip={self.clip}, frame_size={self.frame.size}, "
-            f"frame_seed={self.frame.seed})"
+            f"FrameUnit(dim={self.dim}, epsilon={self.epsilon}, clip={self.clip}, {options}"
+            f"frame_size={self.frame.size}, frame_seed={self.frame.seed})"
         )
 
     @property
     def unbiased(self) -> bool:
-        """No: over messages and frame seeds together the mean is x, but not for the one frame that is used."""
+        """No: over messages and frame seeds together the mean is x, but not for the frames that are used."""
         return False
 
     @property
+    def coin(self) -> str:
+        """Who chooses a client's frame and rows: the client in secret ("private"), or a shared generator ("public")."""
+        return "public" if self.public else "private"
+
+    @property
     def layout(self) -> Layout:
-        """One field of log₂ 2N bits: row 2j is u_j, row 2j + 1 its opposite."""
-        return Layout((Field("row", self.frame.size.bit_length(), 2 * self.frame.size),))
+        """The row in log₂ 2N or b bits: 2j is u_j, 2j + 1 its opposite; and the frame if the client chose it."""
+        fields = [Field("row", (self.choice.size - 1).bit_length(), self.choice.size)]
+        if self._sends_frame:
+            fields.append(Field("frame", (self.frames - 1).bit_length(), self.frames))
+        return Layout(tuple(fields))
+
+    @property
+    def _sends_frame(self) -> bool:
+        return self.frames > 1 and not self.public
+
+    @cached_property
+    def groups(self) -> FrameGroups:
+        """The frames that clients spread over."""
+        return FrameGroups(self.frame, self.frames)
+
+    @property
+    def gain(self) -> float:
+        """The factor clip/m of the estimate ±gain·u_j."""
+        return self.clip / self.alignment
 
     @property
     def decoding_values(self) -> NDArray[np.float64]:
@@ -137,71 +210,194 @@ class FrameUnit(FramedMechanism):
     @property
     def decoding_scale(self) -> float:
         """The w with x̂ = ±d·w·u_j, which is clip/(d·m)."""
-        return self.clip / (self.dim * self.alignment)
+        return self.gain / self.dim
 
     def indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any]]:
         """The frame row and the sign's code of every message."""
         row = messages.column("row")
-        return row >> 1, row & 1
+        slot = row >> 1
+        if self.bits is not None:
+            assert messages.clients is not None  # noqa: S101 (checked where messages are made)
+            slot = self._rows_of(messages.clients, slot.astype(np.int64))
+        return slot, row & 1
+
+    def frames_indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """The number of the frame, its row and the sign's code of every message."""
+        if self._sends_frame:
+            frame = messages.column("frame")
+        elif messages.clients is not None:
+            frame = self._frames_of(messages.clients)
+        else:
+            frame = np.zeros(len(messages), dtype=np.int64)
+        return frame, *self.indices_and_codes(messages)
+
+    def _frames_of(self, clients: NDArray[np.uint64]) -> NDArray[np.int64]:
+        return streams.indices_of(self.frame.seed, "group", clients, self.frames)
+
+    def _rows_of(self, clients: NDArray[np.uint64], slots: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of the frame in the given slots of each client's 2^(b−1) rows."""
+        return streams.permuted(self.frame.seed, "rows", clients, slots, bits=self.frame.size.bit_length() - 1)
 
     @property
     def _row_cost(self) -> int:
-        return 4 * self.frame.size
+        return self.frame.size
 
     def _encode_unit(
         self,
         unit: NDArray[np.float32],
-        clients: NDArray[np.uint64] | None,  # noqa: ARG002 (the coin is private)
+        clients: NDArray[np.uint64] | None,
         source: BitSource,
         report: LocalReport | None,  # noqa: ARG002 (there is nothing to miss)
     ) -> tuple[Column, ...]:
-        # Always three words a message, drawn before anything is known of the data.
-        words = source.words(3 * len(unit)).reshape(-1, 3)
-        # Scores only tell the inside from the outside; no rounding error here can cost privacy.
-        scores = self._scores(random_directions(unit, words[:, 0]))
-        inside = _largest(np.abs(scores), self.choice.inside)
-        places = draw_places(self.choice.size, self.choice.inside, np.uint64(self.choice.threshold), words[:, 1:])
-        return (_rows_at(places, scores, inside, self.choice.inside),)
+        # Always as many words a message, drawn before anything is known of the data.
+        width = 4 if self._sends_frame else 3
+        words = source.words(width * len(unit)).reshape(-1, width)
+        if self._sends_frame:
+            frame = streams.multiply_shift(words[:, 3], self.frames)
+        else:
+            frame = np.zeros(len(unit), dtype=np.int64) if clients is None else self._frames_of(clients)
+        used, which = np.unique(frame, return_inverse=True)
+        subsets = np.empty((len(unit), 0), dtype=np.int64)
+        if self.bits is not None and clients is not None:
+            subsets = self._rows_of(clients, np.tile(np.arange(self.choice.size // 2), (len(unit), 1)))
+        places = draw_places(self.choice.size, self.choice.inside, np.uint64(self.choice.threshold), words[:, 1:3])
+        # Scores only tell the inside from the outside; no rounding error in the kernel can cost privacy.
+        row = kernels.pick_signed_rows(
+            unit, unit_interval(words[:, 0]), self._signs_of(used), which, subsets, self.choice.inside, places
+        )
+        return (row, frame) if self._sends_frame else (row,)
 
-    def _scores(self, directions: NDArray[np.float64]) -> NDArray[Any]:
-        return self.frame.analyze(directions.astype(np.float32))
+    def _signs_of(self, frames: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        return self._own_signs if self.frames == 1 else self.groups.signs(frames)
+
+    @cached_property
+    def _own_signs(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        return self.groups.signs(np.zeros(1, dtype=np.int64))
 
     def decode(self, messages: Messages) -> NDArray[np.float64]:
         """The estimate ±clip·u_j/m of each message alone, (n, d): for diagnosis; a mean comes from `aggregator`."""
         self._check_own(messages)
-        index, code = self.indices_and_codes(messages)
+        frame, index, code = self.frames_indices_and_codes(messages)
         estimates = np.empty((len(messages), self.dim))
         for part in row_chunks(len(messages), self.frame.size):
-            estimates[part] = self.frame.rows(index[part].astype(np.int64))
-        estimates *= (self.dim * self.decoding_scale * self.decoding_values[code])[:, None]
+            spikes = np.zeros((part.stop - part.start, self.frame.size))
+            spikes[np.arange(len(spikes)), index[part].astype(np.int64)] = self.gain * self.frame.redundancy
+            spikes *= _SIGNS[code[part]][:, None]
+            estimates[part] = self.groups.synthesize(spikes, frame[part].astype(np.int64))
         return estimates
 
-    def aggregator(self) -> FrameAggregator:
-        """An empty aggregator for this mechanism's messages, O(1) a message."""
-        return FrameAggregator(self)
+    def aggregator(self) -> Aggregator[Any]:
+        """An empty aggregator for this mechanism's messages, O(1) a message; sparse for several frames."""
+        return FrameUnitAggregator(self) if self.frames == 1 else FrameUnitGroupAggregator(self)
+
+    def law(self) -> Law:
+        """The draw's: the frame and the rows that take part are chosen without looking at the data."""
+        return TwoLevelLaw(self.choice.size, [(self.choice.inside, self.choice.threshold)])
 
     def privacy_loss(self) -> float:
-        """The exact largest log-ratio of the draw's integers, rounded up to a double."""
+        """The exact largest log-ratio of the draw's integers, rounded up to a double.
+
+        The frame and the rows that take part are chosen without looking at the data, so the draw is all that tells.
+        """
         return self.choice.privacy_loss()
 
-    @cached_property
-    def _squared_row_norms(self) -> NDArray[np.float64]:
-        return self.frame.squared_row_norms()
+    @property
+    def frame_bias2(self) -> float:
+        """The squared bias that the frames leave for a vector of norm clip, on average over frame seeds."""
+        return self.clip**2 * frame_bias2(self.choice, self.dim, self.frame.size) / self.frames
+
+    def frames_for(self, clients: int) -> int:
+        """The least power of two G for which the frames' bias² is at most a twentieth of the variance of the mean.
+
+        That is for clients who all hold one vector of norm clip; where vectors differ, so do their biases, and the mean
+        has less.
+
+        Examples:
+            >>> FrameUnit(dim=256, epsilon=3.0).frames_for(1_000_000)
+            65536
+        """
+        clients = check_number("clients", clients, 1, 2**62, integer=True)
+        variance = self.clip**2 * (self.alignment**-2 - 1)
+        needed = 20 * self.frame_bias2 * self.frames * clients / variance
+        return min(1 << max(0, int(np.ceil(np.log2(max(needed, 1.0))))), _SIZE_MAX)
+
+    def note(self, clients: int) -> str:
+        """What to know of a mean of so many clients: whether the bias of the frames is still negligible."""
+        if clients <= self.frames * self.dim / 10 or self.dim == 1:
+            return ""
+        bias = self.frame_bias2**0.5 / self.clip
+        noise = ((self.alignment**-2 - 1) / clients) ** 0.5
+        frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
+        return (
+            f"{clients} clients on {frames} of dimension {self.dim}: the bias of the frames, up to {bias:.2g} of clip, "
+            f"is no longer negligible beside the noise, {noise:.2g}; frames={self.frames_for(clients)} would make it so"
+        )
+
+    def expected_mse(self, x: ArrayLike, clients: int | None = None) -> ExpectedError:
+        """The expected squared error of a mean, bias and variance apart: exact for the frames at hand.
+
+        Of more than 64 frames, 64 stand for all of them: the bias² is then an average over frame seeds.
+
+        Args:
+            x: (d,), held by each of `clients` clients (1 if not given); or (n, d), one row for each of n clients.
+            clients: the number of clients, with a single x.
+
+        Examples:
+            >>> x = np.full(256, 1 / 16)
+            >>> one, many = (FrameUnit(256, 3.0, frames=G).expected_mse(x, clients=10**6) for G in (1, 2**16))
+            >>> round(one.bias2, 1), many.bias2 < many.variance / 20
+            (0.5, True)
+        """
+        if self.frames <= _FRAMES_TRIED:
+            return super().expected_mse(x, clients)
+        # Frames are independent, so their biases add up in squares: those of 64 frames say what G frames leave.
+        fewer = self._with_frames(_FRAMES_TRIED)
+        rows = self._check_vectors(x)
+        unit, _ = self._unit_ball(rows)
+        unclipped = float(np.sum((np.mean(rows, axis=0) - self.clip * np.mean(unit, axis=0, dtype=np.float64)) ** 2))
+        error = fewer.expected_mse(x, clients)
+        return ExpectedError(
+            unclipped + max(0.0, error.bias2 - unclipped) * _FRAMES_TRIED / self.frames, error.variance
+        )
+
+    def _with_frames(self, frames: int) -> FrameUnit:
+        other = object.__new__(type(self))
+        other._set_parts(**{name: getattr(self, name) for name in self.__dataclass_fields__} | {"frames": frames})
+        return other
 
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Exact for this frame, to the 2^62 of the second word: all signed rows sum to zero, those inside do not."""
+        """Exact over these frames and the public coin, to the 2^62 of the second word."""
         unit, _ = self._unit_ball(rows)
+        mean, power = np.zeros((len(rows), self.dim)), np.zeros(len(rows))
+        for number in range(self.frames):
+            of_frame = self._moments_of_frame(unit, self.groups.frame(number))
+            mean += of_frame[0] / self.frames
+            power += of_frame[1] / self.frames
+        return mean, power - np.einsum("ij,ij->i", mean, mean)
+
+    def _moments_of_frame(
+        self, unit: NDArray[np.float32], frame: HadamardFrame
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """E[x̂] and E‖x̂‖² of clients that use this frame: all signed rows sum to zero, those inside do not."""
         norms = np.minimum(np.linalg.norm(unit.astype(np.float64), axis=1, keepdims=True), 1.0)
-        scores = self._scores(random_directions(unit, np.full(len(unit), _NEVER_FLIPPED)))
-        inside = _largest(np.abs(scores), self.choice.inside)
+        directions = random_directions(unit, np.full(len(unit), _NEVER_FLIPPED))
+        scores = frame.analyze(directions.astype(np.float32))
+        inside = np.empty(scores.shape)
+        order = np.argsort(-np.abs(scores), axis=1, kind="stable")
+        np.put_along_axis(inside, order, self._inside_by_rank[None], axis=1)
         # A flip, of probability (1 − ‖x‖)/2, turns every sign but those of scores that are zero.
         signs: NDArray[np.float64] = np.where(scores == 0, 1.0, norms * np.sign(scores)) * inside
         own, other = self.choice.probabilities
-        gain = self.clip / self.alignment
-        mean = np.asarray(self.frame.synthesize(signs), dtype=np.float64)
-        mean *= gain * (own - other) * self.frame.redundancy
-        power = gain**2 * (2 * self.frame.size * other + (own - other) * (inside @ self._squared_row_norms))
-        return mean, power - np.einsum("ij,ij->i", mean, mean)
+        taking_part = self.choice.size / 2 / self.frame.size
+        mean = np.asarray(frame.synthesize(signs), dtype=np.float64)
+        mean *= self.gain * taking_part * (own - other) * frame.redundancy
+        squared_norms = frame.squared_row_norms()
+        power = 2 * other * squared_norms.sum() + (own - other) * (inside @ squared_norms)
+        return mean, self.gain**2 * taking_part * power
+
+    @cached_property
+    def _inside_by_rank(self) -> NDArray[np.float64]:
+        return inside_by_rank(self.choice, self.frame.size)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything public, the draw's integers and the alignment included, as JSON values."""
@@ -210,6 +406,9 @@ class FrameUnit(FramedMechanism):
             "epsilon": self.epsilon,
             "clip": self.clip,
             "frame": {"size": self.frame.size, "seed": self.frame.seed, "rounds": self.frame.rounds},
+            "frames": self.frames,
+            "bits": self.bits,
+            "coin": self.coin,
             "inside": self.choice.inside,
             "threshold": self.choice.threshold,
             "alignment": self.alignment,
@@ -220,48 +419,56 @@ class FrameUnit(FramedMechanism):
         """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
         dim = check_number("dim", data["dim"], 1, _SIZE_MAX, integer=True)
         epsilon = check_number("epsilon", data["epsilon"], 0.01, 20)
-        frame = _mixed_frame(dim, data["frame"]["size"], data["frame"]["seed"])
+        frames = check_number("frames", data["frames"], 1, _SIZE_MAX, integer=True)
+        frame = _mixed_frame(dim, data["frame"]["size"], data["frame"]["seed"], frames)
         if data["frame"]["rounds"] != frame.rounds:
             raise ValueError(f"rounds must be {frame.rounds} for dim={dim}, got {data['frame']['rounds']!r}")
-        # With more than N inside some rows would be inside with both signs, which the best draw never has.
-        inside = check_number("inside", data["inside"], 1, frame.size, integer=True)
-        draw = KClosest(epsilon, 2 * frame.size, inside, data["threshold"])
+        bits = _check_bits(frame, data["bits"])
+        taking_part = _rows_taking_part(frame, bits)
+        # With more than that inside some rows would be inside with both signs, which the best draw never has.
+        inside = check_number("inside", data["inside"], 1, taking_part, integer=True)
+        draw = KClosest(epsilon, 2 * taking_part, inside, data["threshold"])
+        right = alignment(draw, dim, frame.size)
         stated = check_number("alignment", data["alignment"], _ALIGNMENT_MIN, _SIZE_MAX)
-        if not abs(stated - alignment(draw, dim)) <= _ALIGNMENT_TOLERANCE * stated:
-            raise ValueError(f"alignment must be {alignment(draw, dim):.9g} for these integers, got {stated}")
+        if not abs(stated - right) <= _ALIGNMENT_TOLERANCE * stated:
+            raise ValueError(f"alignment must be {right:.9g} for these integers, got {stated}")
         mechanism = object.__new__(cls)
-        mechanism._set_parts(dim=dim, epsilon=epsilon, clip=data["clip"], frame=frame, choice=draw, alignment=stated)
+        mechanism._set_parts(
+            dim=dim,
+            epsilon=epsilon,
+            clip=data["clip"],
+            frame=frame,
+            frames=frames,
+            bits=bits,
+            public=_is_public(data["coin"], frames, bits),
+            choice=draw,
+            alignment=stated,
+        )
         return mechanism
 
 
-def _mixed_frame(dim: int, size: Any, seed: Any) -> MixedFrame:
+def _mixed_frame(dim: int, size: Any, seed: Any, frames: int) -> HadamardFrame:
     size = check_number("frame_size", size, dim, _SIZE_MAX, integer=True)
     seed = check_number("frame_seed", seed, 0, 2**64 - 1, integer=True)
-    return MixedFrame(dim, size, seed, rounds=2 if dim >= _MIXED_SIZE else 3)
+    return HadamardFrame(dim, size, seed, rounds=3 if dim <= _THREE_MIXINGS or frames >= _MANY_FRAMES else 2)
 
 
-def _largest(values: NDArray[Any], count: int) -> NDArray[np.bool_]:
-    """Which are the `count` largest of each row: exactly so many, ties going to the smaller index."""
-    place = values.shape[1] - count
-    bar = np.partition(values, place, axis=1)[:, place, None]
-    chosen: NDArray[np.bool_] = values >= bar
-    surplus = np.count_nonzero(chosen, axis=1) - count
-    tied = np.flatnonzero(surplus)
-    if len(tied):
-        ties = values[tied] == bar[tied]
-        ties_from_here = np.cumsum(ties[:, ::-1], axis=1)[:, ::-1]
-        chosen[tied] &= ~ties | (ties_from_here > surplus[tied, None])
-    return chosen
+def _check_bits(frame: HadamardFrame, bits: Any) -> int | None:
+    return None if bits is None else int(check_number("bits", bits, 1, frame.size.bit_length(), integer=True))
 
 
-def _rows_at(
-    places: NDArray[np.int64], scores: NDArray[Any], inside: NDArray[np.bool_], count: int
-) -> NDArray[np.int64]:
-    """The signed rows at the given places: those inside by index, then their opposites, then both signs of the rest."""
-    is_rest = places >= 2 * count
-    rank = np.where(is_rest, (places - 2 * count) >> 1, places % count)
-    passed = np.cumsum(inside ^ is_rest[:, None], axis=1, dtype=np.int32)
-    index = np.count_nonzero(passed <= rank[:, None], axis=1)
-    is_negative = np.take_along_axis(scores, index[:, None], axis=1)[:, 0] < 0
-    rows: NDArray[np.int64] = 2 * index + np.where(is_rest, places & 1, is_negative ^ (places >= count))
-    return rows
+def _rows_taking_part(frame: HadamardFrame, bits: int | None) -> int:
+    """R, the number of rows that a client chooses from."""
+    return frame.size if bits is None else 1 << (bits - 1)
+
+
+def _is_public(coin: Any, frames: int, bits: int | None) -> bool:
+    """Whether the coin is public, which is what `bits` needs and what one frame with all its rows has no use for."""
+    public = bits is not None if coin is None else check_option("coin", coin, _COINS) == "public"
+    if bits is not None and not public:
+        raise ValueError(
+            "coin must be 'public' with bits: a private choice of rows would have to be sent, got 'private'"
+        )
+    if public and bits is None and frames == 1:
+        raise ValueError("coin='public' assigns frames or rows: give frames or bits, too")
+    return public

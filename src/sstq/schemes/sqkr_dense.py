@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.chunks import row_chunks
 from sstq.kashin import represent
 from sstq.layouts import Column, Field
 from sstq.messages import Messages
 from sstq.randomness import BitSource, channel_words
-from sstq.schemes.base import row_chunks
 from sstq.schemes.flat_response import gain
 from sstq.schemes.sqkr_signs import BitCoder
 

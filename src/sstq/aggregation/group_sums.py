@@ -1,0 +1,150 @@
+"""Sums over many frames, sparse: for mechanisms whose estimate from one message is ±gain·u_j of one of G frames."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.aggregation.base import Aggregator, Estimate
+from sstq.chunks import row_chunks
+from sstq.frame_groups import FrameGroups
+from sstq.message_files import MessageReader
+from sstq.messages import Messages
+
+__all__ = ["FEW_FRAMES", "GroupAggregator", "GroupDecoding"]
+
+FEW_FRAMES = 32
+"""From so many frames on, the standard error comes from the scatter of the frames' means."""
+
+# New messages are sorted into the state when there are this many of them, or as many as the state has rows.
+_PENDING_ROWS = 1 << 20
+
+
+class GroupDecoding(MessageReader, Protocol):
+    """What the aggregator needs of the mechanism."""
+
+    @property
+    def groups(self) -> FrameGroups:
+        """The frames."""
+        ...
+
+    @property
+    def gain(self) -> float:
+        """The factor of the estimate ±gain·u_j."""
+        ...
+
+    def frames_indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """The frame, the row and the sign (0 is +, 1 is −) of every message."""
+        ...
+
+
+class GroupAggregator(Aggregator[GroupDecoding]):
+    """One row of integers for each row of a frame that was sent: its number frame·N + j, and how often with + and −.
+
+    One synthesis a frame gives the mean. Memory grows with the distinct rows that were sent, at most one a message, and
+    not with the number of frames.
+    """
+
+    def _empty_state(self) -> NDArray[np.int64]:
+        self._pending: list[NDArray[np.int64]] = []
+        return np.zeros((0, 3), dtype=np.int64)
+
+    def _add(self, messages: Messages) -> None:
+        frame, index, code = self._mechanism.frames_indices_and_codes(messages)
+        key = frame.astype(np.int64) * self._mechanism.groups.base.size + index.astype(np.int64)
+        self._add_rows(np.stack([key, code == 0, code == 1], axis=1).astype(np.int64))
+
+    def _add_rows(self, rows: NDArray[np.int64]) -> None:
+        self._pending.append(_condensed(rows))
+        if sum(map(len, self._pending)) >= max(_PENDING_ROWS, len(self._state)):
+            self._settle()
+
+    def _settle(self) -> None:
+        """Sort what is pending into the state, which then depends on the messages alone and not on their order."""
+        if self._pending:
+            self._state = _condensed(np.concatenate([self._state, *self._pending]))
+            self._pending = []
+
+    def _merge_state(self, other: Aggregator[GroupDecoding]) -> None:
+        assert isinstance(other, GroupAggregator)  # noqa: S101 (of the same mechanism, so of the same kind)
+        other._settle()
+        self._add_rows(other._state)
+
+    def _check_state(self, state: NDArray[np.int64]) -> None:
+        groups = self._mechanism.groups
+        keys, signs = state[:, 0], state[:, 1:]
+        if state.shape[1] != 3 or np.any(np.diff(keys) <= 0) or np.any(signs < 0) or np.any(signs.sum(axis=1) < 1):
+            raise ValueError("the sums are not those of a sparse aggregator")
+        if len(keys) and not 0 <= keys[0] <= keys[-1] < groups.count * groups.base.size:
+            raise ValueError("the sums name rows that these frames do not have")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state to a file, which is there whole or not at all (an .npz; the name is taken as it is)."""
+        self._settle()
+        super().save(path)
+
+    def mean(self) -> Estimate:
+        """The mean so far and its standard error.
+
+        From 32 frames on the error comes from the scatter of the frames' sums T_f of n_f messages, as in a survey by
+        clusters: Σ(T_f − n_f·x̄)²/n², times F/(F − 1) for F frames with messages. So it includes what the bias of single
+        frames contributes.
+        """
+        self._settle()
+        if self._mechanism.groups.count < FEW_FRAMES or self._count < 2:
+            return super().mean()
+        total, squares, weighted = (np.zeros(self._mechanism.groups.base.dim) for _ in range(3))
+        frames = counts2 = 0
+        for sums, counts in self._frame_sums():
+            total += sums.sum(axis=0)
+            squares += np.einsum("ij,ij->j", sums, sums)
+            weighted += counts @ sums
+            counts2 += int(counts @ counts)
+            frames += len(counts)
+        value = total / self._count
+        scatter = np.maximum(squares - 2 * value * weighted + value**2 * counts2, 0.0)
+        correction = frames / (frames - 1) if frames > 1 else np.nan
+        stderr = np.sqrt(scatter * correction) / self._count
+        return Estimate(value, stderr, self._count, self._simulated)
+
+    def _frame_sums(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
+        """The sums Σ ±gain·u_j of the frames that have messages, and how many they have; a few frames at a time."""
+        groups, gain = self._mechanism.groups, self._mechanism.gain
+        size = groups.base.size
+        frame, index = np.divmod(self._state[:, 0], size)
+        starts = np.flatnonzero(np.diff(frame, prepend=-1))
+        stops = np.append(starts[1:], len(frame))
+        for part in row_chunks(len(starts), size):
+            rows = slice(starts[part.start], stops[part.stop - 1])
+            numbers = frame[starts[part]]
+            place = np.searchsorted(numbers, frame[rows])
+            net = np.zeros((len(numbers), size))
+            net[place, index[rows]] = self._state[rows, 1] - self._state[rows, 2]
+            sums = groups.synthesize(net, numbers) * (gain * groups.base.redundancy)
+            counts = np.bincount(place, weights=self._state[rows, 1:].sum(axis=1), minlength=len(numbers))
+            yield np.asarray(sums, dtype=np.float64), counts.astype(np.int64)
+
+    def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        groups, gain = self._mechanism.groups, self._mechanism.gain
+        value = sum(sums.sum(axis=0) for sums, _ in self._frame_sums()) / self._count
+        frame, index = np.divmod(self._state[:, 0], groups.base.size)
+        power = np.zeros(groups.base.dim)
+        for number in np.unique(frame):
+            own = frame == number
+            sent = np.bincount(index[own], weights=self._state[own, 1:].sum(axis=1), minlength=groups.base.size)
+            power += groups.frame(int(number)).column_power(sent.astype(np.float64))
+        return value, power * (gain**2 / self._count)
+
+
+def _condensed(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows with ascending distinct keys, those of equal keys added up."""
+    if not len(rows):
+        return rows
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    starts = np.flatnonzero(np.diff(rows[:, 0], prepend=-1))
+    sums = np.add.reduceat(rows[:, 1:], starts, axis=0)
+    return np.concatenate([rows[starts, :1], sums], axis=1)
