@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sstq.schemes import Mechanism, mechanism, mechanism_class
 
-__all__ = ["VARIANTS", "Comparison", "Variant", "compare"]
+__all__ = ["VARIANTS", "Comparison", "Variant", "compare", "variant"]
 
 # Timing stops after this many seconds or clients, whichever comes first.
 _SECONDS, _MOST_CLIENTS = 0.3, 32
@@ -34,36 +34,45 @@ class Variant:
         return mechanism(self.name, **{k: v for k, v in common.items() if k in known} | dict(self.arguments))
 
 
-def _variant(label: str, name: str, **arguments: Any) -> Variant:
+def variant(label: str, name: str, **arguments: Any) -> Variant:
+    """A line of the comparison, from keyword arguments.
+
+    Examples:
+        >>> variant("SSTQ, 2 bits", "sstq", bits=2).build(dim=10, epsilon=1.0, clients=1).bits
+        2
+    """
     return Variant(label, name, tuple(arguments.items()))
 
 
 VARIANTS = (
-    _variant("SSTQ flat, 2 bits", "sstq", bits=2),
-    _variant("SSTQ flat, 4 bits", "sstq", bits=4),
-    _variant("SSTQ flat, 4 bits, uniform", "sstq", bits=4, codebook="uniform"),
-    _variant("SSTQ flat, 4 bits, paper's recipe", "sstq", bits=4, kashin="paper"),
-    _variant("SSTQ metric-aware, 4 bits", "sstq", bits=4, channel="metric-aware"),
-    _variant("SSTQ metric-aware, 2 bits, unbiased", "sstq", bits=2, channel="metric-aware", decoder="unbiased"),
-    _variant("SSTQ flat, 2 bits, public coin", "sstq", bits=2, index="assigned"),
-    _variant("FrameUnit", "frameunit"),
-    _variant("vqSGD", "vqsgd"),
-    _variant("SQKR", "sqkr"),
-    _variant("SQKR, public coin", "sqkr", coin="public"),
-    _variant("SQKR dense", "sqkr", variant="dense"),
-    _variant("PrivUnit", "privunit"),
-    _variant("PrivUnit, bare hemisphere", "privunit", split="hemisphere"),
-    _variant("PrivUnitG", "privunitg"),
-    _variant("ProjUnit", "projunit"),
-    _variant("ProjUnit, fast", "projunit", projection="fast"),
-    _variant("RRSC, 3 bits", "rrsc", bits=3),
-    _variant("RRSC, 8 bits", "rrsc", bits=8),
-    _variant("MMRC, 8 bits", "mmrc", bits=8),
-    _variant("compressed PrivUnitG, 8 bits", "compressed-privunitg", bits=8),
-    _variant("TurboQuant, 4 bits a number", "turboquant", bits=4),
-    _variant("CSGM", "csgm"),
-    _variant("L2-CSGM", "l2-csgm"),
-    _variant("Clean", "clean"),
+    variant("SSTQ flat, 2 bits", "sstq", bits=2),
+    variant("SSTQ flat, 4 bits", "sstq", bits=4),
+    variant("SSTQ flat, 4 bits, uniform", "sstq", bits=4, codebook="uniform"),
+    variant("SSTQ flat, 4 bits, paper's recipe", "sstq", bits=4, kashin="paper"),
+    variant("SSTQ optimal, 4 bits", "sstq", bits=4, channel="optimal"),
+    variant("SSTQ metric-aware, 4 bits", "sstq", bits=4, channel="metric-aware"),
+    variant("SSTQ metric-aware, 2 bits, unbiased", "sstq", bits=2, channel="metric-aware", decoder="unbiased"),
+    variant("SSTQ flat, 2 bits, public coin", "sstq", bits=2, index="assigned"),
+    variant("FrameUnit", "frameunit"),
+    variant("FrameUnit, 3 public bits", "frameunit", bits=3),
+    variant("FrameUnit, 8 public bits", "frameunit", bits=8),
+    variant("vqSGD", "vqsgd"),
+    variant("SQKR", "sqkr"),
+    variant("SQKR, public coin", "sqkr", coin="public"),
+    variant("SQKR dense", "sqkr", variant="dense"),
+    variant("PrivUnit", "privunit"),
+    variant("PrivUnit, bare hemisphere", "privunit", split="hemisphere"),
+    variant("PrivUnitG", "privunitg"),
+    variant("ProjUnit", "projunit"),
+    variant("ProjUnit, fast", "projunit", projection="fast"),
+    variant("RRSC, 3 bits", "rrsc", bits=3),
+    variant("RRSC, 8 bits", "rrsc", bits=8),
+    variant("MMRC, 8 bits", "mmrc", bits=8),
+    variant("compressed PrivUnitG, 8 bits", "compressed-privunitg", bits=8),
+    variant("TurboQuant, 4 bits a number", "turboquant", bits=4),
+    variant("CSGM", "csgm"),
+    variant("L2-CSGM", "l2-csgm"),
+    variant("Clean", "clean"),
 )
 
 
@@ -129,17 +138,17 @@ def compare(
     """
     direction = np.random.default_rng(0).standard_normal(dim)
     x = direction / np.linalg.norm(direction)
-    for variant in variants:
+    for candidate in variants:
         try:
-            built = variant.build(dim, epsilon, clients)
+            built = candidate.build(dim, epsilon, clients)
         except ValueError as refusal:
-            skipped(variant, str(refusal))
+            skipped(candidate, str(refusal))
             continue
         error = built.expected_mse(x, clients=clients)
         encode_ms, decode_ms = _milliseconds(built, x, clients) if timed else (None, None)
         yield Comparison(
-            label=variant.label,
-            name=variant.name,
+            label=candidate.label,
+            name=candidate.name,
             bits=built.message_bits,
             coin=built.coin,
             trust=built.trust,

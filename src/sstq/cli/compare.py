@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.common import require_folder_of
+from sstq.cli.numbers import CsvOption, JsonOption, PngOption, check_outputs, figure, write_numbers
 from sstq.cli.terminal import note, progress, show_table
 
 if TYPE_CHECKING:
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["compare", "mechanisms"]
 
-_PICTURES = (".png", ".svg", ".pdf")
 _CENTRAL = "CSGM has (ε, 1e-5) for the released mean, not ε for each message."
 
 
@@ -40,8 +38,8 @@ def mechanisms(
                 row.label,
                 row.name,
                 f"{row.bits:,}",
-                _figure(row.bias2),
-                _figure(row.variance),
+                figure(row.bias2),
+                figure(row.variance),
                 row.trust,
                 row.coin,
                 "yes" if row.exact else "no",
@@ -57,9 +55,9 @@ def compare(
     dim: Annotated[int, typer.Option(help="d, the length of the vectors.")],
     epsilon: Annotated[float, typer.Option(help="ε of one message.")],
     clients: Annotated[int, typer.Option(help="n, the number of clients.")] = 1000,
-    csv: Annotated[Path | None, typer.Option(help="Write the numbers as CSV.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the numbers as JSON.")] = None,
-    png: Annotated[Path | None, typer.Option(help="Draw error against bits (.png, .svg or .pdf).")] = None,
+    csv: CsvOption = None,
+    json: JsonOption = None,
+    png: PngOption = None,
 ) -> None:
     """Compare all mechanisms on a typical unit vector: bits, bias², variance, error of the mean, and time.
 
@@ -67,11 +65,7 @@ def compare(
 
     Example: sstq compare --dim 25450 --epsilon 3 --clients 1000 --png compare.png
     """
-    for option, path in (("--csv", csv), ("--json", json), ("--png", png)):
-        if path is not None:
-            require_folder_of(path, option)
-    if png is not None and png.suffix.lower() not in _PICTURES:
-        raise ValueError(f"--png {png}: the name must end in {', '.join(_PICTURES)}")
+    check_outputs(csv, json, png)
     rows = _compare(dim, epsilon, clients, timed=True)
     columns = ["mechanism", "bits", "bias²", "variance", "MSE", "encode ms", "decode ms", "trust", "coin"]
     show_table(
@@ -81,11 +75,11 @@ def compare(
             [
                 row.label,
                 f"{row.bits:,}",
-                _figure(row.bias2),
-                _figure(row.variance),
-                _figure(row.mse),
-                _figure(row.encode_ms or 0.0),
-                _figure(row.decode_ms or 0.0),
+                figure(row.bias2),
+                figure(row.variance),
+                figure(row.mse),
+                figure(row.encode_ms or 0.0),
+                figure(row.decode_ms or 0.0),
                 row.trust,
                 row.coin,
             ]
@@ -93,17 +87,13 @@ def compare(
         ],
         caption=f"bias² does not go away with more clients; variance is that of the mean. {_CENTRAL}",
     )
-    if csv is not None:
-        _write_csv(rows, csv)
-    if json is not None:
-        _write_json(rows, json, dim, epsilon, clients)
+    numbers = [_numbers(row) for row in rows]
+    write_numbers(numbers, csv, json, {"dim": dim, "epsilon": epsilon, "clients": clients}, "mechanisms")
     if png is not None:
         from sstq.plots import draw_comparison
 
         draw_comparison(rows, png, dim=dim, epsilon=epsilon, clients=clients)
-    for path in (csv, json, png):
-        if path is not None:
-            note(f"wrote {path}")
+        note(f"wrote {png}")
 
 
 def _compare(dim: int, epsilon: float, clients: int, *, timed: bool) -> list[Comparison]:
@@ -131,34 +121,6 @@ def _compare(dim: int, epsilon: float, clients: int, *, timed: bool) -> list[Com
     for reason in left_out:
         note(f"left out: {reason}")
     return rows
-
-
-def _figure(value: float) -> str:
-    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e5 or value == 0 else f"{value:.1e}"
-
-
-def _write_csv(rows: list[Comparison], path: Path) -> None:
-    import csv
-    import io
-
-    from sstq.atomic import atomic_file
-
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(_numbers(rows[0])), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(_numbers(row) for row in rows)
-    with atomic_file(path) as file:
-        file.write(text.getvalue().encode())
-
-
-def _write_json(rows: list[Comparison], path: Path, dim: int, epsilon: float, clients: int) -> None:
-    import json
-
-    from sstq.atomic import atomic_file
-
-    document = {"dim": dim, "epsilon": epsilon, "clients": clients, "mechanisms": [_numbers(row) for row in rows]}
-    with atomic_file(path) as file:
-        file.write(json.dumps(document, indent=2, allow_nan=False).encode() + b"\n")
 
 
 def _numbers(row: Comparison) -> dict[str, object]:

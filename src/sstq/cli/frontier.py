@@ -1,0 +1,72 @@
+"""`sstq frontier`: error against bits."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sstq.cli.numbers import CsvOption, JsonOption, PngOption, check_outputs, figure, write_numbers
+from sstq.cli.terminal import note, progress, show_table
+
+__all__ = ["frontier"]
+
+
+def frontier(
+    dim: Annotated[int, typer.Option(help="d, the length of the vectors.")] = 1000,
+    epsilon: Annotated[float, typer.Option(help="ε of one message.")] = 3.0,
+    csv: CsvOption = None,
+    json: JsonOption = None,
+    png: PngOption = None,
+) -> None:
+    """Show error against bits for every local mechanism, with the least error that any can have.
+
+    The error is that of one client's estimate of a typical unit vector, over d. Two lines bound it: the optimum of all
+    unbiased mechanisms, and the least that one bit allows.
+
+    Example: sstq frontier --dim 10000 --epsilon 3 --png frontier.png
+    """
+    check_outputs(csv, json, png)
+    from dataclasses import asdict
+
+    from sstq import frontier as library
+    from sstq.schemes.base import check_number
+
+    check_number("dim", dim, 1, 2**30, integer=True)
+    check_number("epsilon", epsilon, 0.01, 20)
+    points, left_out = [], []
+    with progress("Weighing", len(library.FAMILIES)) as advance:
+        for point in library.frontier(
+            dim, epsilon, skipped=lambda candidate, reason: left_out.append(f"{candidate.label}: {reason}")
+        ):
+            points.append(point)
+            advance(1)
+    for reason in left_out:
+        note(f"left out: {reason}")
+    optimum, one_bit = library.optimal_error(dim, epsilon), library.one_bit_error(dim, epsilon)
+    show_table(
+        f"Error against bits at d = {dim:,}, ε = {epsilon:g}: one client's unit vector, over d",
+        ["mechanism", "bits", "coin", "bias²/d", "variance/d", "MSE/d", "over the optimum", "unbiased"],
+        [
+            [
+                point.family,
+                f"{point.bits:,}",
+                point.coin,
+                figure(point.bias2 / dim),
+                figure(point.variance / dim),
+                figure(point.error),
+                f"{point.error / optimum:.3g} ×",
+                "yes" if point.unbiased else "no",
+            ]
+            for point in points
+        ],
+        caption=f"The optimum of all unbiased mechanisms is {optimum:.4g}; the least with one bit is {one_bit:.4g}. "
+        "unbiased: over messages, public coins and frame seeds.",
+    )
+    rows = [asdict(point) | {"error": point.error} for point in points]
+    write_numbers(rows, csv, json, {"epsilon": epsilon, "optimum": optimum, "one_bit": one_bit}, "points")
+    if png is not None:
+        from sstq.plots import draw_frontier
+
+        draw_frontier(points, png, dim=dim, epsilon=epsilon, optimum=optimum, one_bit=one_bit)
+        note(f"wrote {png}")

@@ -1,0 +1,63 @@
+"""Numbers for the eye and for other programs: what the commands that compare mechanisms share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sstq.cli.common import require_folder_of
+from sstq.cli.terminal import note
+
+__all__ = ["CsvOption", "JsonOption", "PngOption", "check_outputs", "figure", "write_numbers"]
+
+_PICTURES = (".png", ".svg", ".pdf")
+
+CsvOption = Annotated[Path | None, typer.Option(help="Write the numbers as CSV.")]
+JsonOption = Annotated[Path | None, typer.Option(help="Write the numbers as JSON.")]
+PngOption = Annotated[Path | None, typer.Option(help="Draw error against bits (.png, .svg or .pdf).")]
+
+
+def check_outputs(csv: Path | None, json: Path | None, png: Path | None) -> None:
+    """Refuse what cannot be written before any work is done."""
+    for option, path in (("--csv", csv), ("--json", json), ("--png", png)):
+        if path is not None:
+            require_folder_of(path, option)
+    if png is not None and png.suffix.lower() not in _PICTURES:
+        raise ValueError(f"--png {png}: the name must end in {', '.join(_PICTURES)}")
+
+
+def figure(value: float) -> str:
+    """Return a number in three digits, as short as it can be read."""
+    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e5 or value == 0 else f"{value:.1e}"
+
+
+def write_numbers(
+    rows: list[dict[str, Any]], csv: Path | None, json: Path | None, head: dict[str, Any], name: str
+) -> None:
+    """Write rows of numbers as CSV and, under `name` beside what stands in `head`, as JSON; each where it is asked."""
+    from sstq.atomic import atomic_file
+
+    for path, text in ((csv, _csv_text), (json, lambda rows: _json_text(head | {name: rows}))):
+        if path is not None:
+            with atomic_file(path) as file:
+                file.write(text(rows).encode())
+            note(f"wrote {path}")
+
+
+def _csv_text(rows: list[dict[str, Any]]) -> str:
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _json_text(document: dict[str, Any]) -> str:
+    import json
+
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"

@@ -1,0 +1,79 @@
+"""A channel: its probabilities and what a code stands for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sstq.plots.canvas import ACCENT, FAINT, INK, new_figure, save, tidy
+
+if TYPE_CHECKING:
+    from sstq.schemes import SSTQ
+
+__all__ = ["draw_channel"]
+
+# Up to this many codes every number of a channel is written into its cell, and every code gets a tick.
+_FEW, _SOME = 8, 16
+
+
+def draw_channel(mechanism: SSTQ, path: str | os.PathLike[str]) -> None:
+    """Draw the transition probabilities of a mechanism's channel and its decoding values to a .png, .svg or .pdf."""
+    figure = new_figure(9.6, 4.6, layout="constrained")
+    heat, decoding = figure.subplots(1, 2, width_ratios=(1.2, 1.0))
+    _draw_probabilities(figure, heat, mechanism)
+    _draw_decoding(decoding, mechanism)
+    figure.suptitle(
+        f"{mechanism.channel.name} channel with {mechanism.channel.outputs} codes, made for ε = {mechanism.epsilon:g}: "
+        f"spends {mechanism.privacy_loss():.10g}",
+        fontsize=12,
+        color=INK,
+    )
+    save(figure, path)
+
+
+def _draw_probabilities(figure: Any, axes: Any, mechanism: SSTQ) -> None:
+    from matplotlib.colors import LogNorm
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    probabilities = mechanism.channel.probabilities()
+    used = mechanism.channel.used
+    size = len(probabilities)
+    shades = LogNorm(vmin=probabilities[:, used].min(), vmax=probabilities.max())
+    shown = np.ma.masked_less_equal(probabilities, 0)
+    picture = axes.imshow(shown, cmap="magma", norm=shades, interpolation="nearest")
+    axes.set_xlabel("code sent")
+    axes.set_ylabel("token of the coordinate")
+    axes.set_title("Probability of a code given the token", color=INK, fontsize=10.5)
+    if size <= _SOME:
+        axes.set_xticks(range(size))
+        axes.set_yticks(range(size))
+    if size <= _FEW:
+        for token, code in np.ndindex(probabilities.shape):
+            if used[code]:
+                colour = "white" if shades(probabilities[token, code]) < 0.6 else "black"
+                text = f"{probabilities[token, code]:.3f}"
+                axes.text(code, token, text, ha="center", va="center", fontsize=8, color=colour)
+    bar = figure.colorbar(picture, ax=axes, shrink=0.85)
+    bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    bar.ax.yaxis.set_minor_locator(NullLocator())
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+
+
+def _draw_decoding(axes: Any, mechanism: SSTQ) -> None:
+    used = mechanism.channel.used
+    size = len(used)
+    width = max(2.0, 14 - size / 8)
+    axes.axhline(0, color=FAINT, linewidth=0.6)
+    axes.plot(range(size), mechanism.codebook.values, "_", color=INK, markersize=width, label="codeword")
+    axes.plot(
+        np.arange(size)[used], mechanism.decoder.values[used], "o", color=ACCENT, markersize=width / 2, label="decoded"
+    )
+    axes.set_xlabel("code")
+    axes.set_ylabel("in units of the bound B")
+    axes.set_title("What a code stands for", color=INK, fontsize=10.5)
+    axes.legend(frameon=False, loc="upper left")
+    if size <= _SOME:
+        axes.set_xticks(range(size))
+    tidy(axes)
