@@ -10,20 +10,27 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Result:
-    """One line of a benchmark's table: a measured figure and, where there is one, its target (at least)."""
+    """One line of a benchmark's table: a measured figure and, where there is one, its target (at least, or at most)."""
 
     what: str
     figure: float
     unit: str
     note: str = ""
     target: float | None = None
+    at_most: bool = False
 
     @property
     def verdict(self) -> str:
         """Whether the target is met, in rich's markup."""
         if self.target is None:
             return ""
-        return "[green]met[/]" if self.figure >= self.target else "[red]missed[/]"
+        met = self.figure <= self.target if self.at_most else self.figure >= self.target
+        return "[green]met[/]" if met else "[red]missed[/]"
+
+    @property
+    def goal(self) -> str:
+        """The target in words."""
+        return "" if self.target is None else f"{'≤' if self.at_most else '≥'} {self.target:g}"
 
 
 Benchmark = Callable[[], Iterable[Result]]
@@ -59,6 +66,6 @@ def run(names: list[str]) -> None:
         title = (_registry[name].__doc__ or name).splitlines()[0]
         table = Table("", "measured", "target", "", "note", title=f"{name}: {title}", title_justify="left")
         for result in _registry[name]():
-            target = "" if result.target is None else f"≥ {result.target:g}"
-            table.add_row(result.what, f"{result.figure:.3g} {result.unit}", target, result.verdict, result.note)
+            figure = f"{result.figure:.3g} {result.unit}"
+            table.add_row(result.what, figure, result.goal, result.verdict, result.note)
         console.print(table)

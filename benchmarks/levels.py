@@ -10,10 +10,10 @@ from sstq.kashin import CERTIFIED_RESIDUAL, Kashin, default_level, default_steps
 from sstq.structured import structured_vectors
 
 
-def misses(dim: int, size: int, factor: float, frames: int) -> tuple[int, int]:
+def misses(dim: int, size: int, factor: float, frames: int, steps: int | None = None) -> tuple[int, int]:
     """How many of how many inputs miss at `factor` times the default level."""
     missed = total = 0
-    recipe = Kashin("certified", factor * default_level(dim, size), default_steps(dim, size))
+    recipe = Kashin("certified", factor * default_level(dim, size), steps or default_steps(dim, size))
     for seed in range(frames):
         named = structured_vectors(dim, np.random.default_rng(10_000 + seed))
         x = np.concatenate([*named.values()]).astype(np.float32)

@@ -9,6 +9,7 @@ import numpy as np
 import sstq
 from benchmarks.harness import Result, benchmark, fastest
 from benchmarks.kernels import MILLION, numpy_kashin, threads
+from sstq import kernels
 from sstq.randomness import bit_source
 
 DIM = 25_450
@@ -56,6 +57,28 @@ def encoding() -> Iterator[Result]:
     yield Result("one thread vs NumPy loop", reference / one, "×", f"{one:.3g} s; NumPy {reference:.3g} s")
     yield Result("two threads vs NumPy loop", reference / two, "×", f"{two:.3g} s", target=60)
     yield Result("one client alone", 1e3 * single, "ms")
+
+
+@benchmark
+def frameunit() -> Iterator[Result]:
+    """FrameUnit encoding of 100 clients, in plain transforms of size N on as many threads, and beside SSTQ."""
+    dim, clients = 10_000, 100
+    mechanism, certified = sstq.mechanism("frameunit", dim=dim, epsilon=3.0), sstq.SSTQ(dim=dim, epsilon=3.0)
+    x = unit_vectors(clients, dim)
+    y = np.zeros((clients, mechanism.frame.size), dtype=np.float32)
+    for count in (1, 2):
+        with threads(count):
+            ours, plain, kashin = fastest(
+                lambda: mechanism.encode(x), lambda: kernels.hadamard_transform(y), lambda: certified.encode(x)
+            )
+        what = "one thread" if count == 1 else "two threads"
+        note = f"{1e6 * ours / clients:.3g} µs a client; one transform {1e6 * plain / clients:.3g} µs"
+        yield Result(f"{what}: encoding", ours / plain, "transforms", note, target=7, at_most=True)
+        yield Result(f"{what}: faster than SSTQ", kashin / ours, "×")
+    single = sstq.mechanism("frameunit", dim=DIM, epsilon=3.0)
+    vector = unit_vectors(1)
+    (alone,) = fastest(lambda: single.encode(vector), repeats=30)
+    yield Result("one client alone, d = 25,450", 1e3 * alone, "ms")
 
 
 @benchmark

@@ -5,12 +5,16 @@ Set SSTQ_TEST_SEED to repeat a run.
 
 import os
 import secrets
+import tempfile
 import zlib
 
 import pytest
 
 # In the environment, so that the workers of a parallel run have the same.
 _SEED = int(os.environ.setdefault("SSTQ_TEST_SEED", str(secrets.randbits(32))))
+# Solved channels and data sets of this user are neither used nor touched; workers of a parallel run share the folder.
+_CACHE = tempfile.TemporaryDirectory(prefix="sstq-tests-") if "SSTQ_TEST_CACHE" not in os.environ else None
+os.environ["SSTQ_CACHE"] = os.environ.setdefault("SSTQ_TEST_CACHE", _CACHE.name if _CACHE else "")
 
 
 def pytest_report_header() -> str:

@@ -17,7 +17,7 @@ from sstq import vector_files
 from sstq.cli import app
 
 DIM = 6
-COMMANDS = ["spec", "encode", "aggregate", "inspect", "channel", "mechanisms", "compare", "demo"]
+COMMANDS = ["spec", "encode", "aggregate", "inspect", "channel", "mechanisms", "compare", "frontier", "account", "demo"]
 PATIENCE = 300  # seconds; only against hanging for ever
 
 

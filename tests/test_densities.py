@@ -9,6 +9,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from sstq.densities import Density
+from sstq.frames import HadamardFrame
+from sstq.kashin import Kashin, represent
 
 MASSES = arrays(np.float64, st.integers(1, 9), elements=st.floats(0, 1)).filter(lambda a: a.sum() > 1e-3)
 
@@ -130,3 +132,35 @@ def test_densities_are_values() -> None:
     assert hash(Density.uniform(4)) == hash(Density.uniform(4))
     with pytest.raises(ValueError, match="read-only"):
         Density.uniform().masses[0] = 1.0
+
+
+@pytest.mark.parametrize(
+    ("dim", "size", "beta"), [(1600, 4096, 1.8), (1600, 4096, 1.63), (1000, 4096, 2.07), (3000, 4096, 2.6)]
+)
+def test_kashin_density_is_that_of_the_certified_solver(dim: int, size: int, beta: float, seed: int) -> None:
+    x = np.random.default_rng(seed).standard_normal((16, dim))
+    unit = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+    recipe = Kashin("certified", beta * (size / dim) ** 0.5, 96)
+    t = represent(HadamardFrame(dim, size, seed=seed), recipe, unit)[0].astype(float)
+    density = Density.kashin(beta, size / dim)
+    # Interpolation is off by up to half a per cent, 65,536 coordinates by as much at six standard errors.
+    assert np.mean(t**2) == pytest.approx(density.moment(2), rel=0.02)
+    assert np.mean(np.abs(t) == 1) == pytest.approx(sum(density.edges), abs=0.012)
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 1.8, 6.0, 6.001, 50.0])
+@pytest.mark.parametrize("redundancy", [1.0, 1.01, 4.0, 100.0])
+def test_kashin_density_exists_everywhere(beta: float, redundancy: float) -> None:
+    density = Density.kashin(beta, redundancy)
+    assert density.symmetric
+    assert density.moment(0) == pytest.approx(1)
+
+
+def test_kashin_density_is_gaussian_where_nothing_is_clamped() -> None:
+    assert 36 * Density.kashin(6.0, 2.0).moment(2) == pytest.approx(36 * Density.kashin(6.001, 2.0).moment(2), rel=0.02)
+
+
+@pytest.mark.parametrize(("beta", "redundancy"), [(0.0, 2.0), (-1.0, 2.0), (np.nan, 2.0), (1.8, 0.9), (1.8, np.inf)])
+def test_kashin_density_needs_a_level_and_a_redundancy(beta: float, redundancy: float) -> None:
+    with pytest.raises(ValueError, match=r"beta = .* must be positive and redundancy = .* at least 1"):
+        Density.kashin(beta, redundancy)

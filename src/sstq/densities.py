@@ -1,18 +1,23 @@
 """Public densities of Kashin coordinates, in units of the bound B.
 
-The codebooks that know more than the bound (Panter–Dite, loss-optimal) and the predictions of error need a density of
-the coordinates. It must be public: a model (uniform, censored Gaussian) or samples of public data, never the clients'
-(paper, Section 5.1).
+The codebooks that know more than the bound (Panter–Dite, loss-optimal), the minimum-variance channel and the
+predictions of error need a density of the coordinates. It must be public: a model (uniform, censored Gaussian), the
+table of typical representations that is shipped, or samples of public data, never the clients' (paper, Section 5.1).
 """
 
+import json
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.resources import files
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 DEFAULT_CELLS = 1024
+
+KASHIN_TABLE = "kashin_densities.json"
+"""The densities of typical representations; `python -m benchmarks densities` makes the file again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,16 +85,51 @@ class Density:
 
         Warning: representations are not unique. At β = 1.8 the over-relaxed solver has a second moment within 2–4 % of
         this model; the mass at exactly ±1 agrees (1 %) when it starts from the clipped least-norm coefficients, but is
-        0.042 instead of 0.109 when it starts from zero. Where that matters, use `from_samples` on public vectors.
+        0.042 instead of 0.109 when it starts from zero. `kashin` is the density of our solver as it is measured.
 
         Examples:
             >>> density = Density.censored_gaussian(1.8)
             >>> round(density.edges[1], 4), round(density.moment(2), 4)
             (0.0543, 0.3176)
         """
-        u = _censoring_point(beta)
-        _check_cells(cells)
-        # t = s·G/β has P(t ≤ τ) = (1 + erf(u·τ))/2 inside; mirroring makes the symmetry exact.
+        return cls._gaussian(_censoring_point(beta), _check_cells(cells))
+
+    @classmethod
+    def kashin(cls, beta: float, redundancy: float) -> "Density":
+        """Return the density of a typical vector's certified representation at level β = K/√ρ, measured.
+
+        The table holds histograms of the representations of Gaussian directions by `sstq.kashin.represent`, over β from
+        1 to 6 and ρ from 1 to 16, and is interpolated linearly in both. A redundancy beyond takes the end of the table;
+        so does a level below 1, at which nothing is exact. Beyond β = 6 nothing is clamped and the coordinates are
+        Gaussian.
+
+        Args:
+            beta: β, positive.
+            redundancy: ρ = N/d, at least 1.
+
+        Examples:
+            >>> density = Density.kashin(1.8, redundancy=2.575)
+            >>> round(sum(density.edges), 2), round(1.8**2 * density.moment(2), 2)
+            (0.05, 1.07)
+        """
+        if not (0 < beta < math.inf and 1 <= redundancy < math.inf):
+            raise ValueError(
+                f"beta = {beta!r} must be positive and redundancy = {redundancy!r} at least 1, both finite"
+            )
+        betas, redundancies, shares = _kashin_table()
+        if beta > betas[-1]:
+            return cls._gaussian(beta / math.sqrt(2), cells=2 * (shares.shape[2] - 1))
+        row, right = _between(betas, beta)
+        column, upper = _between(redundancies, redundancy)
+        corners = shares[row : row + 2, column : column + 2]
+        half = np.tensordot(np.outer([1 - right, right], [1 - upper, upper]), corners, axes=2) / 2
+        half /= 2 * math.fsum(half.tolist())
+        return cls(np.concatenate([half[-2::-1], half[:-1]]), (half[-1], half[-1]))
+
+    @classmethod
+    def _gaussian(cls, u: float, cells: int) -> "Density":
+        """Return the law of clip(G/(u√2), ±1) for a standard Gaussian G."""
+        # P(t ≤ τ) = (1 + erf(u·τ))/2 inside; mirroring makes the symmetry exact.
         grid = np.linspace(-1.0, 1.0, cells + 1).tolist()
         masses = np.diff([math.erf(u * point) for point in grid]) / 2
         masses = (masses + masses[::-1]) / 2
@@ -183,6 +223,20 @@ class Density:
         inner = np.stack([height * (y**power - left**power) / power for power in (1, 2, 3)])
         primitives: NDArray[np.float64] = self._cumulative[:, cell] + inner
         return primitives
+
+
+@cache
+def _kashin_table() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the levels β, the redundancies ρ and, for each pair, the shares of |t| in the cells of [0, 1) and at 1."""
+    table = json.loads(files("sstq").joinpath(KASHIN_TABLE).read_text(encoding="utf-8"))
+    shares = np.array(table["per_million"], dtype=np.float64) / 1e6
+    return np.array(table["beta"]), np.array(table["redundancy"]), shares
+
+
+def _between(grid: NDArray[np.float64], value: float) -> tuple[int, float]:
+    """Return the place of the grid point below a value and the share of the one above; the ends beyond the grid."""
+    place = int(np.clip(np.searchsorted(grid, value, side="right") - 1, 0, len(grid) - 2))
+    return place, float(np.clip((value - grid[place]) / (grid[place + 1] - grid[place]), 0, 1))
 
 
 def _check_cells(cells: int) -> int:

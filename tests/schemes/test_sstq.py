@@ -27,6 +27,8 @@ VARIANTS = {
     "metric-aware-panter-dite": {"channel": "metric-aware", "codebook": "panter-dite"},
     "metric-aware-loss-optimal": {"channel": "metric-aware", "codebook": "loss-optimal"},
     "metric-aware-repeated": {"channel": "metric-aware", "codebook": "optimized", "bits": 5},
+    "optimal": {"channel": "optimal"},
+    "optimal-assigned": {"channel": "optimal", "index": "assigned", "bits": 4},
     "paper-recipe": {"kashin": "paper"},
     "assigned": {"index": "assigned"},
     "fourier": {"frame": "fourier", "frame_size": 37},
@@ -39,6 +41,8 @@ UNBIASED = {
     "flat-one-bit",
     "flat-eight-bits",
     "metric-aware-unbiased",
+    "optimal",
+    "optimal-assigned",
     "assigned",
     "fourier",
     "orthogonal",
@@ -220,10 +224,11 @@ def test_json_carries_the_same_mechanism(variant):
     assert encode(again, x, 4).to_bytes() == encode(mechanism, x, 4).to_bytes()
 
 
-def test_json_integers_are_not_solved_again(monkeypatch):
-    text = make("metric-aware-loss-optimal").to_json()
-    monkeypatch.setattr("sstq.schemes.sstq.metric_aware_channel", None)
-    monkeypatch.setattr("sstq.schemes.parts.loss_optimal_codebook", None)
+@pytest.mark.parametrize("variant", ["metric-aware-loss-optimal", "optimal"])
+def test_json_integers_are_not_solved_again(variant, monkeypatch):
+    text = make(variant).to_json()
+    for solver in ("metric_aware_channel", "loss_optimal_codebook", "optimal_channel"):
+        monkeypatch.setattr(f"sstq.schemes.parts.{solver}", None)
     assert sstq.from_json(text).to_json() == text
 
 
@@ -470,7 +475,7 @@ def test_foreign_messages_are_not_decoded():
         ({"clip": 0.0}, "clip must be"),
         ({"clip": -1.0}, "clip must be"),
         ({"clip": float("inf")}, "clip must be"),
-        ({"channel": "laplace"}, "channel must be 'flat' or 'metric-aware', got 'laplace'"),
+        ({"channel": "laplace"}, "channel must be 'flat' or 'metric-aware' or 'optimal', got 'laplace'"),
         ({"codebook": "lloyd"}, "codebook must be"),
         ({"decoder": "ml"}, "decoder must be"),
         ({"frame": ["hadamard"]}, "frame must be"),

@@ -19,17 +19,25 @@ from sstq.channels.base import Channel
 from sstq.channels.decoders import identity_decoder, unbiased_decoder
 from sstq.channels.flat import FlatChannel, flat_channel, flat_channel_of_size
 from sstq.channels.metric_aware import metric_aware_channel
+from sstq.channels.optimal import optimal_channel, solving_progress
+from sstq.channels.optimal_exact import OPTIMAL, OptimalChannel, check_unbiased, decoded_second_moment
 from sstq.channels.serial import channel_from_dict
 from sstq.channels.table import TableChannel
 
 __all__ = [
+    "OPTIMAL",
     "Channel",
     "FlatChannel",
+    "OptimalChannel",
     "TableChannel",
     "channel_from_dict",
+    "check_unbiased",
+    "decoded_second_moment",
     "flat_channel",
     "flat_channel_of_size",
     "identity_decoder",
     "metric_aware_channel",
+    "optimal_channel",
+    "solving_progress",
     "unbiased_decoder",
 ]

@@ -12,11 +12,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from sstq.cli.account import account
 from sstq.cli.aggregate import aggregate
 from sstq.cli.channel import channel
 from sstq.cli.compare import compare, mechanisms
 from sstq.cli.demo import demo
 from sstq.cli.encode import encode
+from sstq.cli.frontier import frontier
 from sstq.cli.inspect import inspect
 from sstq.cli.spec import spec
 from sstq.cli.terminal import complain, paragraphs
@@ -47,7 +49,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (spec, encode, aggregate, inspect, channel, mechanisms, compare, demo):
+for command in (spec, encode, aggregate, inspect, channel, mechanisms, compare, frontier, account, demo):
     app.command(help=paragraphs(command.__doc__ or ""))(command)
 
 

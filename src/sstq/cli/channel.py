@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sstq.cli.common import read_mechanism, require_folder_of
+from sstq.cli.solving import solving_shown
 from sstq.cli.terminal import note, show_facts, show_table
 
 if TYPE_CHECKING:
@@ -27,13 +28,13 @@ def channel(
     epsilon: Annotated[float | None, typer.Option(help="ε of the channel.")] = None,
     bits: Annotated[int | None, typer.Option(help="b, for 2^b tokens. [dim]\\[default: 4][/dim]")] = None,
     kind: Annotated[
-        str | None, typer.Option("--channel", metavar="flat|metric-aware", help="[dim]\\[default: flat][/dim]")
+        str | None, typer.Option("--channel", metavar="flat|metric-aware|optimal", help="[dim]\\[default: flat][/dim]")
     ] = None,
     codebook: Annotated[
         str | None,
         typer.Option(
             metavar="optimized|uniform|panter-dite|loss-optimal",
-            help="The last two for the density of a typical vector of length 1000.",
+            help="The last two, like the optimal channel, for the density of a typical vector of length 1000.",
         ),
     ] = None,
     rate: Annotated[str | None, typer.Option(metavar="calibrated|paper", help="Of the metric-aware channel.")] = None,
@@ -57,7 +58,8 @@ def channel(
     ratio = shown.channel.ratio()
     facts: list[tuple[str, object]] = [
         ("channel", shown.channel.name),
-        ("tokens and codes", shown.channel.inputs),
+        ("tokens", shown.channel.inputs),
+        ("codes", shown.channel.outputs),
         ("codes in use", int(shown.channel.used.sum())),
         ("epsilon", f"{shown.epsilon!r}"),
         ("epsilon spent, rounded up", f"{shown.privacy_loss()!r}"),
@@ -92,14 +94,15 @@ def _chosen(
         return mechanism
     if epsilon is None:
         raise typer.BadParameter("give --mechanism or --epsilon")
-    return SSTQ(
-        dim=1000,
-        epsilon=epsilon,
-        bits=4 if bits is None else bits,
-        channel=kind or "flat",
-        codebook=codebook,
-        rate=rate,
-    )
+    with solving_shown(kind):
+        return SSTQ(
+            dim=1000,
+            epsilon=epsilon,
+            bits=4 if bits is None else bits,
+            channel=kind or "flat",
+            codebook=codebook,
+            rate=rate,
+        )
 
 
 def _flat_integers(mechanism: SSTQ) -> list[tuple[str, object]]:
@@ -113,17 +116,17 @@ def _flat_integers(mechanism: SSTQ) -> list[tuple[str, object]]:
 
 def _show_probabilities(mechanism: SSTQ) -> None:
     probabilities = mechanism.channel.probabilities()
-    places = _ends(len(probabilities))
+    tokens, places = _ends(mechanism.channel.inputs), _ends(mechanism.channel.outputs)
 
     def cells(values: list[str]) -> list[str]:
         return [values[place] if place is not None else "…" for place in places]
 
-    codes = cells([str(code) for code in range(len(probabilities))])
+    codes = cells([str(code) for code in range(mechanism.channel.outputs)])
     rows = [
         [f"{token}", f"{mechanism.codebook.values[token]:+.4f}", *cells([f"{p:.3g}" for p in probabilities[token]])]
         if token is not None
         else ["…"] * (2 + len(places))
-        for token in places
+        for token in tokens
     ]
     rows.append(["decoded", "", *cells([f"{value:+.4g}" for value in mechanism.decoder.values])])
     show_table(

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sstq.cli.common import describe_mechanism, require_folder_of
+from sstq.cli.solving import solving_shown
 from sstq.cli.terminal import note, show_facts
 
 __all__ = ["spec"]
@@ -24,7 +25,9 @@ def spec(
     clip: Annotated[float, typer.Option(help="Vectors longer than this are scaled down to it.")] = 1.0,
     channel: Annotated[
         str | None,
-        typer.Option(metavar="flat|metric-aware", help="How a code is randomized. [dim]\\[default: flat][/dim]"),
+        typer.Option(
+            metavar="flat|metric-aware|optimal", help="How a code is randomized. [dim]\\[default: flat][/dim]"
+        ),
     ] = None,
     codebook: Annotated[
         str | None,
@@ -73,6 +76,12 @@ def spec(
     frame_seed: Annotated[
         int | None, typer.Option(help="The public seed; a fresh one for every round. [dim]\\[default: 0][/dim]")
     ] = None,
+    tune: Annotated[
+        bool,
+        typer.Option(
+            "--tune", help="Choose N and K of sstq for the least error; up to two bits more, and slower to encode."
+        ),
+    ] = False,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="ARGUMENT=VALUE", help="Any other argument of another mechanism; repeatable."),
@@ -84,6 +93,8 @@ def spec(
     when its digest is the same. An option that means nothing to the mechanism is refused.
 
     Example: sstq spec --dim 25450 --epsilon 3 --bits 2 --clip 0.1 --output mechanism.json
+
+    Example: sstq spec --dim 25450 --epsilon 3 --channel optimal --tune
 
     Example: sstq spec --name privunit --dim 1000 --epsilon 3 --set split=hemisphere
     """
@@ -107,12 +118,39 @@ def spec(
         "frame_seed": frame_seed,
     }
     given = {option: value for option, value in options.items() if value is not None}
-    built = mechanism(name, dim=dim, clip=clip, **given, **_settings(setting or [], {"dim", "clip", *options}))
+    settings = _settings(setting or [], {"dim", "clip", *options})
+    with solving_shown(channel):
+        if tune:
+            given |= _tuned(name, dim, given)
+        built = mechanism(name, dim=dim, clip=clip, **given, **settings)
     facts = describe_mechanism(built)
     with atomic_file(output) as file:
         file.write(built.to_json().encode() + b"\n")
     show_facts(str(output), facts)
     note(f"wrote {output}")
+
+
+def _tuned(name: str, dim: int, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the frame size, level and steps that the options leave to be tuned, and say what they gain."""
+    from sstq.tuning import tune
+
+    if name != "sstq":
+        raise ValueError(f"--tune is for sstq; {name} has no level and redundancy to tune")
+    tunable = ("epsilon", "bits", "channel", "codebook", "decoder")
+    fixed = [option for option in given if option not in (*tunable, "index", "frame_seed")]
+    if fixed:
+        raise ValueError(
+            f"--tune chooses the frame's size and the level: --{fixed[0].replace('_', '-')} cannot be given"
+        )
+    if "epsilon" not in given:
+        raise ValueError("--tune needs --epsilon")
+    found = tune(dim, **{option: given[option] for option in tunable if option in given})
+    note(
+        f"tuned: N = {found.frame_size}, K = {found.level:.6g}; the predicted error is {found.mse:.4g}·d·clip² with a "
+        f"private coin's {found.message_bits} bits, {100 * found.gain:.1f} % below the default's with "
+        f"{found.default_message_bits}"
+    )
+    return {"frame_size": found.frame_size, "level": found.level, "steps": found.steps}
 
 
 def _settings(texts: list[str], options: set[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ flat randomized response, `panter_dite_codebook` the high-resolution optimum for
 from sstq.codebooks.base import BITS_MAX, BITS_MIN, Codebook, check_bits, uniform_codebook
 from sstq.codebooks.loss_optimal import loss_optimal_codebook, metric_aware_loss
 from sstq.codebooks.panter_dite import panter_dite_codebook
-from sstq.codebooks.rounding import interpolation, stochastic_round
+from sstq.codebooks.rounding import interpolation, rounding_moments, stochastic_round, token_moments
 from sstq.codebooks.surrogate import optimized_codebook, surrogate_loss
 
 __all__ = [
@@ -21,7 +21,9 @@ __all__ = [
     "metric_aware_loss",
     "optimized_codebook",
     "panter_dite_codebook",
+    "rounding_moments",
     "stochastic_round",
     "surrogate_loss",
+    "token_moments",
     "uniform_codebook",
 ]

@@ -1,4 +1,4 @@
-"""What a codebook is: M = 2^b values in [-1, 1], the unit being the bound B; and the plain one."""
+"""What a codebook is: values in [-1, 1] in order, the unit being the bound B; and the plain one."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,8 @@ class Codebook:
 
     Args:
         name: where they come from.
-        values: M = 2^b numbers in increasing order, the first -1 and the last 1; they may repeat.
+        values: 2 to 2^12 numbers in increasing order, the first -1 and the last 1; they may repeat. There are 2^b of
+            them unless the channel has other numbers of tokens and codes.
 
     Examples:
         >>> Codebook("mine", [-1.0, 0.0, 0.0, 1.0]).bits
@@ -45,8 +46,8 @@ class Codebook:
 
     def __post_init__(self) -> None:
         values = np.array(self.values, dtype=np.float64) + 0.0  # + 0.0 turns −0 into 0
-        if values.ndim != 1 or values.size not in {1 << bits for bits in range(BITS_MIN, BITS_MAX + 1)}:
-            raise ValueError(f"values has shape {values.shape}, not (2^b,) with b in [{BITS_MIN}, {BITS_MAX}]")
+        if values.ndim != 1 or not 2 <= values.size <= 1 << BITS_MAX:
+            raise ValueError(f"values has shape {values.shape}, not that of a vector of 2 to {1 << BITS_MAX} codewords")
         if not np.isfinite(values).all():
             raise ValueError("values holds NaN or infinity; codewords lie in [-1, 1]")
         for place, anchor in ((0, -1.0), (-1, 1.0)):
@@ -73,8 +74,8 @@ class Codebook:
 
     @property
     def bits(self) -> int:
-        """The bits of a token, b = log₂ M."""
-        return self.size.bit_length() - 1
+        """The bits of a token, ⌈log₂ M⌉."""
+        return (self.size - 1).bit_length()
 
 
 def uniform_codebook(bits: int) -> Codebook:

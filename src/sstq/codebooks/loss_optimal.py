@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sstq.codebooks.base import Codebook, check_bits, uniform_codebook
 from sstq.codebooks.panter_dite import panter_dite_codebook
+from sstq.codebooks.rounding import rounding_moments, token_moments
 from sstq.densities import Density
 from sstq.laplace import Rate, cell_bounds, laplace_probabilities, resolve_rate
 
@@ -73,34 +74,16 @@ def loss_optimal_codebook(bits: int, density: Density, epsilon: float, rate: Rat
     return min(books, key=lambda book: metric_aware_loss(book, density, epsilon, rate))
 
 
-def _rounding_moments(values: _Vector, density: Density) -> tuple[_Vector, _Vector]:
-    """Return ∫ y^p·(share of the lower token)·f and ∫ y^p·(share of the upper)·f on each gap, rows p = 0, 1."""
-    start, stop = values[:-1], values[1:]
-    whole = density.integrals(start, stop)
-    upper = (whole[1:] - start * whole[:2]) / (stop - start)
-    return whole[:2] - upper, upper
-
-
-def _token_moments(lower: _Vector, upper: _Vector, density: Density) -> _Vector:
-    """Return π_k = P(v = c_k) and A_k = E[y·1{v = c_k}], as two rows; the atoms at ±1 are rounded to themselves."""
-    tokens = np.zeros((2, lower.shape[1] + 1))
-    tokens[:, :-1] += lower
-    tokens[:, 1:] += upper
-    tokens[:, 0] += density.edges[0] * np.array([1.0, -1.0])
-    tokens[:, -1] += density.edges[1]
-    return tokens
-
-
 def _loss(values: _Vector, density: Density, decay: float) -> float:
-    shares, means = _token_moments(*_rounding_moments(values, density), density)
+    shares, means = token_moments(*rounding_moments(values, density), density)
     answers = laplace_probabilities(values, decay) @ np.stack([values, values**2], axis=1)
     return float(density.moment(2) - 2 * means @ answers[:, 0] + shares @ answers[:, 1])
 
 
 def _loss_gradient(values: _Vector, density: Density, decay: float) -> _Vector:
     """Return ∂ℒ*/∂c at a fixed rate."""
-    lower, upper = _rounding_moments(values, density)
-    shares, means = _token_moments(lower, upper, density)
+    lower, upper = rounding_moments(values, density)
+    shares, means = token_moments(lower, upper, density)
     probabilities = laplace_probabilities(values, decay)
     first, second = probabilities @ values, probabilities @ values**2
     # The answers' own values.

@@ -8,6 +8,8 @@ happens before the channel, so nothing here can cost privacy.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sstq.densities import Density
+
 
 def interpolation(values: NDArray[np.float64], y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Place coordinates between adjacent codewords.
@@ -54,3 +56,39 @@ def stochastic_round(values: NDArray[np.float64], y: ArrayLike, uniforms: ArrayL
     """
     lower, weight = interpolation(values, y)
     return lower + (np.asarray(uniforms) < weight)
+
+
+def rounding_moments(values: NDArray[np.float64], density: Density) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return ∫ y^p·(share of the lower token)·f and ∫ y^p·(share of the upper)·f on each gap, rows p = 0, 1.
+
+    Args:
+        values: distinct codewords in increasing order from -1 to 1.
+        density: of the coordinates; its point masses are not in these integrals.
+
+    Examples:
+        >>> rounding_moments(np.array([-1.0, 1.0]), Density.uniform())[0]
+        array([[ 0.5       ],
+               [-0.16666667]])
+
+    """
+    start, stop = values[:-1], values[1:]
+    whole = density.integrals(start, stop)
+    upper = (whole[1:] - start * whole[:2]) / (stop - start)
+    return whole[:2] - upper, upper
+
+
+def token_moments(lower: NDArray[np.float64], upper: NDArray[np.float64], density: Density) -> NDArray[np.float64]:
+    """Return P(v = c_k) and E[y·1{v = c_k}], as two rows, from the `rounding_moments` and the point masses at ±1.
+
+    Examples:
+        >>> density = Density.uniform()
+        >>> token_moments(*rounding_moments(np.array([-1.0, 0.0, 1.0]), density), density)[0]
+        array([0.25, 0.5 , 0.25])
+
+    """
+    tokens = np.zeros((2, lower.shape[1] + 1))
+    tokens[:, :-1] += lower
+    tokens[:, 1:] += upper
+    tokens[:, 0] += density.edges[0] * np.array([1.0, -1.0])
+    tokens[:, -1] += density.edges[1]
+    return tokens

@@ -39,17 +39,18 @@ def _draw_probabilities(figure: Any, axes: Any, mechanism: SSTQ) -> None:
 
     probabilities = mechanism.channel.probabilities()
     used = mechanism.channel.used
-    size = len(probabilities)
+    tokens, codes = probabilities.shape
     shades = LogNorm(vmin=probabilities[:, used].min(), vmax=probabilities.max())
     shown = np.ma.masked_less_equal(probabilities, 0)
     picture = axes.imshow(shown, cmap="magma", norm=shades, interpolation="nearest")
     axes.set_xlabel("code sent")
     axes.set_ylabel("token of the coordinate")
     axes.set_title("Probability of a code given the token", color=INK, fontsize=10.5)
-    if size <= _SOME:
-        axes.set_xticks(range(size))
-        axes.set_yticks(range(size))
-    if size <= _FEW:
+    if codes <= _SOME:
+        axes.set_xticks(range(codes))
+    if tokens <= _SOME:
+        axes.set_yticks(range(tokens))
+    if max(tokens, codes) <= _FEW:
         for token, code in np.ndindex(probabilities.shape):
             if used[code]:
                 colour = "white" if shades(probabilities[token, code]) < 0.6 else "black"
@@ -66,7 +67,9 @@ def _draw_decoding(axes: Any, mechanism: SSTQ) -> None:
     size = len(used)
     width = max(2.0, 14 - size / 8)
     axes.axhline(0, color=FAINT, linewidth=0.6)
-    axes.plot(range(size), mechanism.codebook.values, "_", color=INK, markersize=width, label="codeword")
+    # There may be more or fewer tokens than codes: they are spread over the same width.
+    places = np.linspace(0, size - 1, len(mechanism.codebook.values))
+    axes.plot(places, mechanism.codebook.values, "_", color=INK, markersize=width, label="codeword")
     axes.plot(
         np.arange(size)[used], mechanism.decoder.values[used], "o", color=ACCENT, markersize=width / 2, label="decoded"
     )

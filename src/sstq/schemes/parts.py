@@ -8,7 +8,16 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.channels import Channel, identity_decoder, unbiased_decoder
+from sstq.channels import (
+    OPTIMAL,
+    Channel,
+    check_unbiased,
+    flat_channel,
+    identity_decoder,
+    metric_aware_channel,
+    optimal_channel,
+    unbiased_decoder,
+)
 from sstq.channels.decoders import RESIDUAL_MAX
 from sstq.codebooks import (
     Codebook,
@@ -24,20 +33,21 @@ from sstq.laplace import Rate
 from sstq.schemes.base import check_number, check_option
 
 __all__ = [
+    "CHANNELS",
     "CODEBOOKS",
     "Decoder",
-    "build_codebook",
-    "build_decoder",
     "build_frame",
     "build_recipe",
-    "check_rate",
+    "build_scalar",
+    "check_scalar",
     "frame_from_dict",
     "frame_to_dict",
     "recipe_from_dict",
     "recipe_to_dict",
 ]
 
-CODEBOOKS = ("optimized", "uniform", "panter-dite", "loss-optimal")
+CHANNELS = ("flat", "metric-aware", OPTIMAL)
+CODEBOOKS = ("optimized", "uniform", "panter-dite", "loss-optimal", OPTIMAL)
 _DECODERS = ("unbiased", "identity")
 _LARGEST_VALUE = 1e100
 
@@ -67,11 +77,20 @@ class Decoder:
             raise ValueError(f"the decoder is called {self.name!r}, but its values are off by {off:g}")
 
 
-def build_decoder(name: str, channel: Channel, codebook: Codebook) -> Decoder:
-    """The decoding values of that name for a channel and a codebook."""
-    check_option("decoder", name, _DECODERS)
-    values = identity_decoder(codebook) if name == "identity" else unbiased_decoder(channel, codebook)
-    return Decoder(name, values)
+def check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: Decoder) -> None:
+    """Refuse a channel, a codebook and a decoder that do not belong together; they may come from JSON."""
+    codes = 1 << bits
+    tokens = channel.inputs if channel.name == OPTIMAL else codes
+    if not channel.inputs == codebook.size == tokens or not channel.outputs == len(decoder.values) == codes:
+        raise ValueError(
+            f"channel, codebook and decoder must have {tokens} tokens and 2^bits = {codes} codes, got a channel from "
+            f"{channel.inputs} to {channel.outputs}, {codebook.size} codewords and {len(decoder.values)} decoded values"
+        )
+    if OPTIMAL in (channel.name, codebook.name):
+        if not channel.name == codebook.name == OPTIMAL or decoder.name != "unbiased":
+            raise ValueError("the optimal channel, its codebook and its unbiased decoder belong together")
+        check_unbiased(channel, codebook, decoder.values)
+    decoder.check(channel, codebook)
 
 
 def build_frame(name: Any, dim: int, size: int | None, seed: int) -> Frame:
@@ -113,34 +132,69 @@ def build_recipe(name: str, frame: Frame, level: float | None, steps: int | None
     return make_kashin(name, frame, level, steps)
 
 
-def check_rate(rate: str | None, flat: bool) -> Rate:
-    """The rate of the metric-aware channel; it means nothing to the flat one."""
-    if flat and rate not in (None, "calibrated"):
-        raise ValueError(f"rate is an argument of the metric-aware channel, got {rate!r} with channel='flat'")
-    check_option("rate", rate or "calibrated", get_args(Rate))
-    return "paper" if rate == "paper" else "calibrated"
-
-
-def build_codebook(
-    name: str,
+def build_scalar(
     bits: int,
     epsilon: float,
-    channel: str,
-    rate: Rate,
-    recipe: Kashin,
-    frame: Frame,
-    density: Density | None,
+    *,
+    channel: str = "flat",
+    codebook: str | None = None,
+    decoder: str | None = None,
+    rate: str | None = None,
+    density: Density | None = None,
+    typical: Density | None = None,
+) -> tuple[Channel, Codebook, Decoder]:
+    """The channel, codebook and decoder of these names, for one coordinate in units of B.
+
+    A codebook or channel that is made for a density takes `density`, else the `typical` one of the representation.
+    """
+    check_option("channel", channel, CHANNELS)
+    if channel != "metric-aware" and rate not in (None, "calibrated"):
+        raise ValueError(f"rate is an argument of the metric-aware channel, got {rate!r} with channel={channel!r}")
+    check_option("rate", rate or "calibrated", get_args(Rate))
+    decay: Rate = "paper" if rate == "paper" else "calibrated"
+    if channel == OPTIMAL:
+        return _optimal_parts(bits, epsilon, codebook, decoder, density or typical)
+    flat = channel == "flat"
+    name = codebook or ("optimized" if flat else "uniform")
+    the_codebook = _build_codebook(name, bits, epsilon, channel, decay, density, typical)
+    the_channel = flat_channel(bits, epsilon) if flat else metric_aware_channel(the_codebook, epsilon, decay)
+    return the_channel, the_codebook, _build_decoder(decoder, flat, the_channel, the_codebook)
+
+
+def _optimal_parts(
+    bits: int, epsilon: float, codebook: str | None, decoder: str | None, density: Density | None
+) -> tuple[Channel, Codebook, Decoder]:
+    for label, given, own in (("codebook", codebook, OPTIMAL), ("decoder", decoder, "unbiased")):
+        if given not in (None, own):
+            raise ValueError(f"channel='optimal' brings its own {label}: {label} must be {own!r}, got {given!r}")
+    if density is None:
+        raise ValueError("channel='optimal' with kashin='paper' needs an explicit density of the coordinates")
+    solved = optimal_channel(bits, epsilon, density)
+    return solved.channel, solved.codebook, Decoder("unbiased", solved.values)
+
+
+def _build_decoder(name: str | None, flat: bool, channel: Channel, codebook: Codebook) -> Decoder:
+    name = check_option("decoder", name or ("unbiased" if flat else "identity"), _DECODERS)
+    values = identity_decoder(codebook) if name == "identity" else unbiased_decoder(channel, codebook)
+    return Decoder(name, values)
+
+
+def _build_codebook(
+    name: str, bits: int, epsilon: float, channel: str, rate: Rate, density: Density | None, typical: Density | None
 ) -> Codebook:
-    """The codebook of that name; the last two are for a density, by default that of a typical representation."""
     check_option("codebook", name, CODEBOOKS)
+    if name == OPTIMAL:
+        raise ValueError(f"codebook='optimal' belongs to channel='optimal'; got channel={channel!r}")
     if name in ("optimized", "uniform"):
         if density is not None:
-            raise ValueError(f"density is an argument of the panter-dite and loss-optimal codebooks, not of {name!r}")
+            raise ValueError(
+                "density is an argument of the optimal channel and of the panter-dite and loss-optimal codebooks, "
+                f"not of {name!r}"
+            )
         return optimized_codebook(bits, epsilon) if name == "optimized" else uniform_codebook(bits)
+    density = density or typical
     if density is None:
-        if not recipe.exact:
-            raise ValueError(f"codebook={name!r} with kashin='paper' needs an explicit density of the coordinates")
-        density = Density.censored_gaussian(recipe.bound(frame))
+        raise ValueError(f"codebook={name!r} with kashin='paper' needs an explicit density of the coordinates")
     if name == "panter-dite":
         return panter_dite_codebook(bits, density)
     if channel != "metric-aware":

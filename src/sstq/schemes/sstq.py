@@ -9,33 +9,35 @@ decoding value.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sstq import streams
-from sstq.aggregation import FrameAggregator
-from sstq.channels import Channel, channel_from_dict, flat_channel, metric_aware_channel
+from sstq.aggregation import FrameAggregator, StratifiedAggregator
+from sstq.aggregation.strata import StratifiedVariance, uses_strata
+from sstq.channels import Channel, channel_from_dict
+from sstq.chunks import row_chunks
 from sstq.codebooks import Codebook, interpolation, stochastic_round
 from sstq.densities import Density
 from sstq.frames import Frame
 from sstq.kashin import Kashin, certifies, missed, pick, represent
+from sstq.laws import Law, channel_law
 from sstq.layouts import Column, Field, Layout
 from sstq.messages import Messages
 from sstq.randomness import BitSource, channel_words, unit_interval
-from sstq.schemes.base import LocalReport, check_number, check_option
+from sstq.schemes.base import ExpectedError, LocalReport, check_number, check_option
 from sstq.schemes.framed import FramedMechanism
 from sstq.schemes.parts import (
     CODEBOOKS,
     Decoder,
-    build_codebook,
-    build_decoder,
     build_frame,
     build_recipe,
-    check_rate,
+    build_scalar,
+    check_scalar,
     frame_from_dict,
     frame_to_dict,
     recipe_from_dict,
@@ -44,7 +46,6 @@ from sstq.schemes.parts import (
 
 __all__ = ["SSTQ"]
 
-_CHANNELS = ("flat", "metric-aware")
 _INDICES = ("private", "assigned")
 
 
@@ -57,23 +58,25 @@ class SSTQ(FramedMechanism):
         epsilon: ε of the local differential privacy of one message, 0.01 to 20.
         bits: b, the bits of the code, 1 to 12. More is not always better: with the flat channel at ε = 3 two are best.
         clip: vectors longer than this are scaled down to it.
-        channel: "flat" (randomized response; unbiased) or "metric-aware" (truncated Laplace around the codeword).
+        channel: "flat" (randomized response; unbiased), "metric-aware" (truncated Laplace around the codeword) or
+            "optimal" (the unbiased channel of least variance for the density; solved once, in seconds).
         codebook: "optimized" for the flat channel's error (its default), "uniform" (the metric-aware default),
-            "panter-dite" or, for the metric-aware channel, "loss-optimal" for a density of the coordinates.
-        decoder: "unbiased" (the default for flat) or "identity", the codeword itself, which shrinks the estimate and is
-            biased (the paper's, and the default, for metric-aware).
+            "panter-dite" or, for the metric-aware channel, "loss-optimal" for a density of the coordinates. The optimal
+            channel brings its own.
+        decoder: "unbiased" (the default for flat, the only one for optimal) or "identity", the codeword itself, which
+            shrinks the estimate and is biased (the paper's, and the default, for metric-aware).
         rate: of the metric-aware channel: "calibrated" to spend the whole ε (default), or the "paper" value, which
             spends about half of it.
         kashin: "certified" (default) or "paper", the paper's recipe, which is biased (see `sstq.kashin`).
         level: the Kashin level K; the default is feasible for (dim, frame_size).
         steps: the number of steps of the representation, the same for every input.
-        index: "private" coin (default), or "assigned" by a public coin: then a message is b bits, and both sides name
-            the clients.
+        index: "private" coin (default), or "assigned" by a public coin: then a message is b bits, both sides name the
+            clients, and from 8N clients on the mean is taken by strata (see `sstq.aggregation.strata`).
         frame: "hadamard" (default), "orthogonal" or "fourier".
         frame_size: N; the default is 2^⌈log₂ 2.5d⌉.
         frame_seed: the public seed of the frame and of assigned indices.
-        density: the public density of the coordinates for the last two codebooks; the default is that of a typical
-            certified representation.
+        density: the public density of the coordinates for the optimal channel and the last two codebooks; the default
+            is that of a typical certified representation.
 
     Examples:
         >>> mechanism = SSTQ(dim=25_450, epsilon=3.0, bits=4, clip=0.1)
@@ -85,6 +88,7 @@ class SSTQ(FramedMechanism):
 
     name: ClassVar[str] = "sstq"
     exact: ClassVar[bool] = True
+    uniform_index: ClassVar[bool] = True
 
     dim: int
     epsilon: float
@@ -120,16 +124,18 @@ class SSTQ(FramedMechanism):
         dim = check_number("dim", dim, 1, 2**30, integer=True)
         epsilon = check_number("epsilon", epsilon, 0.01, 20)
         bits = check_number("bits", bits, 1, 12, integer=True)
-        check_option("channel", channel, _CHANNELS)
-        flat = channel == "flat"
-        decay = check_rate(rate, flat)
         the_frame = build_frame(frame, dim, frame_size, frame_seed)
         recipe = build_recipe(kashin, the_frame, level, steps)
-        the_codebook = build_codebook(
-            codebook or ("optimized" if flat else "uniform"), bits, epsilon, channel, decay, recipe, the_frame, density
+        the_channel, the_codebook, the_decoder = build_scalar(
+            bits,
+            epsilon,
+            channel=channel,
+            codebook=codebook,
+            decoder=decoder,
+            rate=rate,
+            density=density,
+            typical=Density.kashin(recipe.bound(the_frame), the_frame.redundancy) if recipe.exact else None,
         )
-        the_channel = flat_channel(bits, epsilon) if flat else metric_aware_channel(the_codebook, epsilon, decay)
-        the_decoder = build_decoder(decoder or ("unbiased" if flat else "identity"), the_channel, the_codebook)
         self._set_parts(
             dim=dim,
             epsilon=epsilon,
@@ -147,13 +153,10 @@ class SSTQ(FramedMechanism):
         """Take the parts, whether built from options or read from JSON, and check that they belong together."""
         parts["clip"] = check_number("clip", parts["clip"], 1e-100, 1e100)
         check_option("index", parts["index"], _INDICES)
-        channel, codebook, decoder = parts["channel"], parts["codebook"], parts["decoder"]
-        size = 1 << parts["bits"]
-        if not channel.inputs == channel.outputs == len(codebook.values) == len(decoder.values) == size:
-            raise ValueError(f"channel, codebook and decoder must have 2^bits = {size} entries")
+        channel = parts["channel"]
         if channel.epsilon != parts["epsilon"]:
             raise ValueError(f"the channel is made for epsilon {channel.epsilon}, not {parts['epsilon']}")
-        decoder.check(channel, codebook)
+        check_scalar(parts["bits"], channel, parts["codebook"], parts["decoder"])
         for name, value in parts.items():
             object.__setattr__(self, name, value)
 
@@ -227,8 +230,8 @@ class SSTQ(FramedMechanism):
             raise ValueError(f"message {impossible[0]}: code {columns[0][impossible[0]]} is never sent by this channel")
 
     def aggregator(self) -> FrameAggregator:
-        """An empty aggregator for this mechanism's messages."""
-        return FrameAggregator(self)
+        """An empty aggregator for this mechanism's messages; those of assigned indices are averaged by strata."""
+        return FrameAggregator(self) if self.index == "private" else StratifiedAggregator(self)
 
     @property
     def decoding_values(self) -> NDArray[np.float64]:
@@ -246,6 +249,10 @@ class SSTQ(FramedMechanism):
             return messages.column("index"), messages.column("code")
         return self._assigned(messages.clients), messages.column("code")
 
+    def law(self) -> Law:
+        """The channel's: the index is drawn without looking at the data."""
+        return channel_law(self.channel.to_dict())
+
     def privacy_loss(self) -> float:
         """The exact largest log-ratio of the channel's integers, rounded up to a double.
 
@@ -259,12 +266,41 @@ class SSTQ(FramedMechanism):
 
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact, by enumeration of coordinates, tokens and codes."""
-        unit, _ = self._unit_ball(rows)
-        coordinates, _ = represent(self.frame, self.kashin, unit)
-        first, second = self._coordinate_moments(coordinates.astype(np.float64))
+        first, second = self._message_moments(rows)
         mean = np.asarray(self.frame.synthesize(first), dtype=np.float64)
         power = self.dim**2 / self.frame.size * (second @ self.frame.squared_row_norms())
         return mean, power - np.sum(mean**2, axis=1)
+
+    def expected_mse(self, x: ArrayLike, clients: int | None = None) -> ExpectedError:
+        """The expected squared error of a mean, bias and variance apart: by strata where the aggregator uses them.
+
+        Args:
+            x: (d,), held by each of `clients` clients (1 if not given); or (n, d), one row for each of n clients.
+            clients: the number of clients, with a single x.
+
+        Examples:
+            >>> x = np.full(4, 0.5)
+            >>> private, public = (SSTQ(dim=4, epsilon=6.0, bits=4, index=i) for i in ("private", "assigned"))
+            >>> private.expected_mse(x, clients=100).total == public.expected_mse(x, clients=100).total
+            True
+            >>> private.expected_mse(x, clients=1000).total > 5 * public.expected_mse(x, clients=1000).total
+            True
+        """
+        error = super().expected_mse(x, clients)
+        rows = self._check_vectors(x)
+        count = len(rows) if clients is None else int(clients)
+        if self.index == "private" or not uses_strata(count, self.frame.size):
+            return error
+        strata = StratifiedVariance(self.frame, count)
+        for part in row_chunks(len(rows), self._row_cost):
+            strata.add(*self._message_moments(rows[part]))
+        return replace(error, variance=strata.total())
+
+    def _message_moments(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """E[w] and E[w²] of a message in every coordinate of each row, both (n, N)."""
+        unit, _ = self._unit_ball(rows)
+        coordinates, _ = represent(self.frame, self.kashin, unit)
+        return self._coordinate_moments(coordinates.astype(np.float64))
 
     def _coordinate_moments(self, y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """E[w] and E[w²] of the decoded coordinate given its true value y (in units of B), in physical units."""

@@ -1,0 +1,77 @@
+"""The table of typical Kashin coordinates that is shipped: measure it, compare it with the file, write the file.
+
+`python -m benchmarks densities` says how far the shipped table is from a fresh measurement;
+`SSTQ_WRITE_TABLE=1 python -m benchmarks densities` puts the fresh one in its place.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import sstq.densities
+from benchmarks.harness import Result, benchmark
+from sstq.densities import KASHIN_TABLE, Density
+from sstq.frames import HadamardFrame
+from sstq.kashin import Kashin, represent
+
+BETAS = (1.0, 1.15, 1.25, 1.35, 1.4, 1.45, 1.5, 1.55, 1.6, 1.65, 1.7, 1.75, 1.8, 1.85, 1.9, 1.95, 2.0, 2.1, 2.2, 2.3)
+BETAS += (2.4, 2.5, 2.6, 2.8, 3.0, 3.5, 4.0, 5.0, 6.0)
+REDUNDANCIES = (1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.25, 2.5, 3.0, 4.0, 5.0, 6.5, 8.0, 16.0)
+HALF_CELLS = 32
+SIZE, STEPS = 1 << 14, 96
+FRAMES, VECTORS = 4, 16
+
+
+def typical_coordinates(beta: float, redundancy: float) -> NDArray[np.float32]:
+    """|t|/β of all coordinates of certified representations of Gaussian directions."""
+    dim = round(SIZE / redundancy)
+    recipe = Kashin("certified", beta * (SIZE / dim) ** 0.5, STEPS)
+    parts = []
+    for seed in range(FRAMES):
+        x = np.random.default_rng(seed).standard_normal((VECTORS, dim))
+        unit = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+        parts.append(np.abs(represent(HadamardFrame(dim, SIZE, seed=seed), recipe, unit)[0]).ravel())
+    return np.concatenate(parts)
+
+
+def per_million(samples: NDArray[np.float32]) -> list[int]:
+    """The shares of the cells of [0, 1) and of the point 1, in millionths that sum to a million."""
+    counts = np.append(np.histogram(samples[samples < 1], HALF_CELLS, (0.0, 1.0))[0], np.sum(samples == 1))
+    rounded = np.round(counts * (1e6 / counts.sum())).astype(int)
+    rounded[rounded.argmax()] += 1_000_000 - rounded.sum()
+    return [int(share) for share in rounded]
+
+
+@benchmark
+def densities() -> Iterator[Result]:
+    """Second moments of typical coordinates, measured, against the table that is shipped."""
+    measured = []
+    for beta in BETAS:
+        measured.append([])
+        for redundancy in REDUNDANCIES:
+            samples = typical_coordinates(beta, redundancy)
+            measured[-1].append(per_million(samples))
+            if beta in (1.6, 1.8, 2.2) and redundancy in (2.0, 2.5, 4.0):
+                moment = beta**2 * float(np.mean(samples.astype(float) ** 2))
+                shipped = beta**2 * Density.kashin(beta, redundancy).moment(2) if _table().exists() else float("nan")
+                yield Result(f"β = {beta}, ρ = {redundancy}", moment, "E t²", f"the table says {shipped:.3f}")
+    if os.environ.get("SSTQ_WRITE_TABLE"):
+        _write(measured)
+
+
+def _table() -> Path:
+    return Path(sstq.densities.__file__).with_name(KASHIN_TABLE)
+
+
+def _write(measured: list[list[list[int]]]) -> None:
+    """One line a density, so that a change can be read."""
+    note = "shares of |t| in equal cells of [0, 1) and, last, at 1, for every beta and redundancy"
+    lines = ",\n".join(
+        "[" + ",\n ".join(json.dumps(row, separators=(",", ":")) for row in rows) + "]" for rows in measured
+    )
+    head = json.dumps({"note": note, "beta": BETAS, "redundancy": REDUNDANCIES})
+    _table().write_text(f'{head[:-1]},\n"per_million": [\n{lines}\n]}}\n', encoding="utf-8")

@@ -1,0 +1,57 @@
+"""Solved channels on disk, so that none is solved twice; nothing that is read is trusted.
+
+The folder is $SSTQ_CACHE, else $XDG_CACHE_HOME/sstq, else ~/.cache/sstq. A file is named by the digest of the
+configuration it belongs to and carries that configuration; whatever is missing, damaged or of another configuration is
+solved again, and a folder that cannot be written is left alone.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sstq.atomic import atomic_file
+from sstq.channels.optimal_exact import OptimalChannel
+
+_FORMAT = "sstq-optimal-channel"
+
+
+def cache_folder() -> Path:
+    """Where solved channels are kept.
+
+    Examples:
+        >>> cache_folder().is_absolute()
+        True
+    """
+    if chosen := os.environ.get("SSTQ_CACHE"):
+        return Path(chosen).absolute()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache") / "sstq"
+
+
+def read_cached(digest: str, configuration: Mapping[str, Any]) -> OptimalChannel | None:
+    """The channel of that configuration if a sound file holds it: its integers and its means are checked anew."""
+    try:
+        fields = json.loads(_path(digest).read_text(encoding="utf-8"))
+        if fields.pop("format") != _FORMAT or fields.pop("configuration") != configuration:
+            return None
+        return OptimalChannel.from_dict(fields)
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
+
+
+def write_cached(digest: str, configuration: Mapping[str, Any], solved: OptimalChannel) -> None:
+    """Keep the channel, if the folder can be written."""
+    text = json.dumps({"format": _FORMAT, "configuration": configuration} | solved.to_dict())
+    try:
+        path = _path(digest)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path) as file:
+            file.write(text.encode())
+    except (OSError, RuntimeError):  # RuntimeError: there is no home folder
+        return
+
+
+def _path(digest: str) -> Path:
+    return cache_folder() / f"optimal-{digest}.json"

@@ -1,0 +1,31 @@
+"""Progress of the minimum-variance channel while it is being solved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sstq.cli.terminal import progress
+
+__all__ = ["solving_shown"]
+
+
+@contextmanager
+def solving_shown(channel: str | None) -> Iterator[None]:
+    """Within the block, show on a terminal how far the optimal channel is; other channels have nothing to solve."""
+    if channel != "optimal":
+        yield
+        return
+    from sstq.channels import solving_progress
+
+    with progress("solving for the channel", 100) as advance:
+        shown = 0
+
+        def report(done: int, total: int) -> None:
+            nonlocal shown
+            share = 100 * done // total
+            advance(share - shown)
+            shown = share
+
+        with solving_progress(report):
+            yield
