@@ -39,6 +39,8 @@ def test_methods_agree_with_the_dense_matrix(frame):
     weights = rng.random(frame.size)
     np.testing.assert_allclose(frame.squared_row_norms(), np.sum(u**2, axis=1), atol=1e-11)
     np.testing.assert_allclose(frame.column_power(weights), weights @ u**2, atol=1e-11)
+    weights[1:] = 0
+    np.testing.assert_allclose(frame.column_power(weights), weights @ u**2, atol=1e-11)
 
 
 @pytest.mark.parametrize("frame", [f for f in FRAMES if not isinstance(f, OrthogonalFrame)], ids=name_of)

@@ -27,10 +27,10 @@ class Variant:
     name: str
     arguments: tuple[tuple[str, Any], ...] = ()
 
-    def build(self, dim: int, epsilon: float, clients: int) -> Mechanism:
-        """The mechanism for unit vectors, with those of the common arguments that mean something to it."""
+    def build(self, dim: int, epsilon: float, clients: int, clip: float = 1.0) -> Mechanism:
+        """The mechanism, with those of the common arguments that mean something to it."""
         known = inspect.signature(mechanism_class(self.name)).parameters
-        common = {"dim": dim, "epsilon": epsilon, "clients": clients}
+        common = {"dim": dim, "epsilon": epsilon, "clients": clients, "clip": clip}
         return mechanism(self.name, **{k: v for k, v in common.items() if k in known} | dict(self.arguments))
 
 

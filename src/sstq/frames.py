@@ -189,13 +189,19 @@ class HadamardFrame(Frame):
             return np.full(self.dim, float(np.sum(weights)) / self.dim)
         if self.rounds == 2:
             return self._convolve(weights.astype(np.float64))[: self.dim]
-        power = np.empty(self.dim)
-        for part in row_chunks(self.dim, self.size):
-            power[part] = self._squared_columns(part) @ weights
+        power = np.zeros(self.dim)
+        # With three rounds there is no rule for the squares; rows or columns are made, whichever are fewer.
+        chosen = np.flatnonzero(weights)
+        if len(chosen) < self.dim:
+            for part in row_chunks(len(chosen), self.size):
+                power += weights[chosen[part]] @ self.rows(chosen[part]) ** 2
+        else:
+            for part in row_chunks(self.dim, self.size):
+                power[part] = self._squared_columns(part) @ weights
         return power
 
     def _squared_columns(self, part: slice) -> NDArray[np.float64]:
-        """U_ji² of a few columns i, one row each: with three rounds there is no cheaper way."""
+        """U_ji² of a few columns i, one row each."""
         spikes = np.zeros((part.stop - part.start, self.dim))
         spikes[np.arange(len(spikes)), np.arange(part.start, part.stop)] = 1.0
         return np.asarray(self.analyze(spikes), dtype=np.float64) ** 2

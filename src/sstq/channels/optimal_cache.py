@@ -6,28 +6,15 @@ solved again, and a folder that cannot be written is left alone.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sstq.atomic import atomic_file
+from sstq.cache import cache_folder
 from sstq.channels.optimal_exact import OptimalChannel
 
 _FORMAT = "sstq-optimal-channel"
-
-
-def cache_folder() -> Path:
-    """Where solved channels are kept.
-
-    Examples:
-        >>> cache_folder().is_absolute()
-        True
-    """
-    if chosen := os.environ.get("SSTQ_CACHE"):
-        return Path(chosen).absolute()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache") / "sstq"
 
 
 def read_cached(digest: str, configuration: Mapping[str, Any]) -> OptimalChannel | None:

@@ -14,14 +14,17 @@ from typer.core import TyperGroup
 
 from sstq.cli.account import account
 from sstq.cli.aggregate import aggregate
+from sstq.cli.audit import audit
 from sstq.cli.channel import channel
 from sstq.cli.compare import compare, mechanisms
+from sstq.cli.data import data
 from sstq.cli.demo import demo
 from sstq.cli.encode import encode
 from sstq.cli.frontier import frontier
 from sstq.cli.inspect import inspect
 from sstq.cli.spec import spec
 from sstq.cli.terminal import complain, paragraphs
+from sstq.cli.train import train
 
 __all__ = ["app", "main"]
 
@@ -49,8 +52,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (spec, encode, aggregate, inspect, channel, mechanisms, compare, frontier, account, demo):
+for command in (spec, encode, aggregate, inspect, channel, mechanisms, compare, frontier, account, train, demo):
     app.command(help=paragraphs(command.__doc__ or ""))(command)
+app.add_typer(data, name="data")
+app.add_typer(audit, name="audit")
 
 
 def _print_version(wanted: bool) -> None:

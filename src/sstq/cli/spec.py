@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sstq.cli.common import describe_mechanism, require_folder_of
+from sstq.cli.settings import parse_settings
 from sstq.cli.solving import solving_shown
 from sstq.cli.terminal import note, show_facts
 
@@ -118,7 +119,7 @@ def spec(
         "frame_seed": frame_seed,
     }
     given = {option: value for option, value in options.items() if value is not None}
-    settings = _settings(setting or [], {"dim", "clip", *options})
+    settings = parse_settings(setting or [], {"dim", "clip", *options})
     with solving_shown(channel):
         if tune:
             given |= _tuned(name, dim, given)
@@ -151,28 +152,3 @@ def _tuned(name: str, dim: int, given: dict[str, Any]) -> dict[str, Any]:
         f"{found.default_message_bits}"
     )
     return {"frame_size": found.frame_size, "level": found.level, "steps": found.steps}
-
-
-def _settings(texts: list[str], options: set[str]) -> dict[str, Any]:
-    """Read ARGUMENT=VALUE pairs; values are numbers where they look like numbers."""
-    settings: dict[str, Any] = {}
-    for text in texts:
-        argument, separator, value = text.partition("=")
-        if not separator or not argument:
-            raise ValueError(f"--set takes ARGUMENT=VALUE, got {text!r}")
-        argument = argument.replace("-", "_")
-        if argument in options:
-            raise ValueError(f"--set {argument}: use --{argument.replace('_', '-')}")
-        if argument in settings:
-            raise ValueError(f"--set {argument} is given twice")
-        settings[argument] = _number_or_word(value)
-    return settings
-
-
-def _number_or_word(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

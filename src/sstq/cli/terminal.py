@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-__all__ = ["complain", "note", "paragraphs", "progress", "show_facts", "show_table", "warn"]
+__all__ = ["complain", "live_line", "note", "paragraphs", "progress", "show_facts", "show_table", "warn"]
 
 
 def paragraphs(text: str) -> str:
@@ -84,6 +84,18 @@ def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         task = bars.add_task(description, total=total)
         yield lambda amount: bars.advance(task, amount)
+
+
+@contextmanager
+def live_line(description: str, total: int) -> Iterator[Callable[[int, str], None]]:
+    """Show how far the work is and how it goes, when stderr is a terminal; the block gets what takes count and text."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = _stderr()
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        task = bars.add_task(description, total=total, text="")
+        yield lambda count, text: bars.update(task, completed=count, text=text)
 
 
 def _message(error: Exception | str) -> str:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
+from sstq.plots.labels import label_marks
 
 if TYPE_CHECKING:
     from sstq.comparison import Comparison
 
 __all__ = ["draw_comparison"]
 
-# Names beside marks: the height of a line and the width of a letter, as fractions of the axes.
-_LINE_HEIGHT, _LETTER_WIDTH = 0.024, 0.0068
 _ROUNDING, _FAR_BEYOND = 1e-12, 1e3
 
 
@@ -60,34 +59,6 @@ def draw_comparison(
     tidy(axes)
     axes.legend(frameon=False, fontsize=9, loc="lower left")
     names = [row.label + (f" ({row.mse:.1e}, beyond)" if row.mse > ceiling else "") for row in drawn]
-    _label_marks(axes, [(row.bits, min(row.mse, ceiling), name) for row, name in zip(drawn, names, strict=True)])
+    marks = [(row.bits, min(row.mse, ceiling), name) for row, name in zip(drawn, names, strict=True)]
+    label_marks(axes, marks, width=9.6, height=6.0)
     save(figure, path)
-
-
-def _label_marks(axes: Any, marks: Sequence[tuple[float, float, str]]) -> None:
-    """Write names to the right of the marks, each at the nearest height where it touches no other name and no mark.
-
-    Places are fractions of the (logarithmic) axes, so the limits must be final.
-    """
-    places = axes.transAxes.inverted().transform(axes.transData.transform([mark[:2] for mark in marks]))
-    taken = [(across - 0.006, across + 0.006, up) for across, up in places]
-    for (across, up), (bits, error, label) in sorted(zip(places.tolist(), marks, strict=True)):
-        left, right = across + 0.02, across + 0.02 + _LETTER_WIDTH * len(label)
-        steps = sorted(range(-80, 81), key=abs)
-        heights = (up + step * _LINE_HEIGHT / 4 for step in steps)
-        height = next((h for h in heights if 0 < h < 1 and not _touches(taken, left, right, h)), up)
-        taken.append((left, right, height))
-        axes.annotate(
-            label,
-            (bits, error),
-            xytext=(left, height),
-            textcoords="axes fraction",
-            fontsize=8,
-            color=INK,
-            va="center",
-            arrowprops={"arrowstyle": "-", "color": "#aaaaaa", "linewidth": 0.6, "relpos": (0.0, 0.5), "shrinkA": 1},
-        )
-
-
-def _touches(taken: Sequence[tuple[float, float, float]], left: float, right: float, height: float) -> bool:
-    return any(abs(height - level) < _LINE_HEIGHT and left < stop and start < right for start, stop, level in taken)

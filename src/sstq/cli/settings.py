@@ -1,0 +1,41 @@
+"""Arguments of mechanisms that a command has no option for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["parse_settings"]
+
+
+def parse_settings(texts: list[str], options: set[str]) -> dict[str, Any]:
+    """Read ARGUMENT=VALUE pairs; values are numbers where they look like numbers.
+
+    Args:
+        texts: the pairs.
+        options: arguments that have an option of their own, and must be given by it.
+
+    Examples:
+        >>> parse_settings(["bits=2", "split=hemisphere"], set())
+        {'bits': 2, 'split': 'hemisphere'}
+    """
+    settings: dict[str, Any] = {}
+    for text in texts:
+        argument, separator, value = text.partition("=")
+        if not separator or not argument:
+            raise ValueError(f"--set takes ARGUMENT=VALUE, got {text!r}")
+        argument = argument.replace("-", "_")
+        if argument in options:
+            raise ValueError(f"--set {argument}: use --{argument.replace('_', '-')}")
+        if argument in settings:
+            raise ValueError(f"--set {argument} is given twice")
+        settings[argument] = _number_or_word(value)
+    return settings
+
+
+def _number_or_word(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,215 @@
+"""`sstq train`: private federated training, simulated in one process."""
+
+from __future__ import annotations
+
+import csv
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sstq.cli.settings import parse_settings
+from sstq.cli.terminal import live_line, note, show_table, warn
+
+if TYPE_CHECKING:
+    from sstq import Mechanism
+    from sstq.federated import Problem, Settings
+
+__all__ = ["train"]
+
+_COLUMNS = ("mechanism", "number", "loss", "train_loss", "accuracy", "bits", "epsilon", "mean_norm", "seconds")
+
+
+def train(
+    dataset: Annotated[
+        str, typer.Option(metavar="digits|fashion-mnist|cifar-10|regression", help="What is learned.")
+    ] = "digits",
+    mechanism: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:ARGUMENT=VALUE,...]",
+            help="How gradients are sent; repeat it to compare several. [dim]\\[default: frameunit][/dim]",
+        ),
+    ] = None,
+    epsilon: Annotated[float, typer.Option(help="ε of one message, so of one round for a client.")] = 3.0,
+    rounds: Annotated[int | None, typer.Option(help="How many rounds. [dim]\\[default: 100][/dim]")] = None,
+    clients: Annotated[int | None, typer.Option(help="How many clients hold the examples.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Examples of a client's gradient.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Gradients longer than this are scaled down to it.")] = None,
+    rate: Annotated[float | None, typer.Option(help="The server's learning rate.")] = None,
+    momentum: Annotated[float, typer.Option(help="The server's momentum.")] = 0.0,
+    decay: Annotated[float, typer.Option(help="The rate of round t is rate/(1 + decay·t).")] = 0.0,
+    norm_cap: Annotated[
+        float | None, typer.Option(help="Means longer than this are scaled down to it. [dim]\\[default: 10][/dim]")
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Give clients few classes each (Dirichlet); small is extreme.")
+    ] = None,
+    dim: Annotated[int, typer.Option(help="The dimension of the regression.")] = 200,
+    seed: Annotated[int, typer.Option(help="Of partition, start and batches, the same for all mechanisms.")] = 0,
+    noise_seed: Annotated[
+        int | None, typer.Option(help="A seed instead of secret randomness, for the same run again.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Stop before a client's total ε exceeds this; kept in a ledger.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="A folder with the data set, instead of the cache.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for results and checkpoints.")] = Path(
+        "training"
+    ),
+) -> None:
+    """Train a model on examples that are spread over clients, each gradient sent as one private message.
+
+    The model is the paper's network with one hidden layer of 32 units, or a linear regression. Settings that are not
+    given are the paper's for that data set. All mechanisms see the same examples in the same order. A run that was
+    interrupted goes on when the same command is run again. Writes rounds.csv, training.png and, for each mechanism, its
+    JSON and a checkpoint with the model.
+
+    Example: sstq train --dataset digits --mechanism clean --mechanism frameunit --mechanism sstq:bits=2 --epsilon 4
+    """
+    from sstq.federated import Server, settings_for
+    from sstq.plots import draw_training
+
+    changes = {"clients": clients, "batch": batch, "clip": clip, "rate": rate, "rounds": rounds, "norm_cap": norm_cap}
+    settings = settings_for(dataset, changes)
+    server = Server(settings.rate, settings.norm_cap, momentum, decay)
+    problem = _problem(dataset, settings, dim, alpha, seed, data)
+    runs = {text: _build(text, problem, epsilon, settings) for text in mechanism or ["frameunit"]}
+    output.mkdir(parents=True, exist_ok=True)
+    histories = {
+        label: _run(label, problem, built, server, settings, seed, noise_seed, budget, output / _folder_name(label))
+        for label, built in runs.items()
+    }
+    _write_rounds([row for rows in histories.values() for row in rows], output / "rounds.csv")
+    title = f"{problem.name}: {problem.clients} clients, ε = {epsilon:g} a round, d = {problem.model.dim:,}"
+    draw_training(histories, output / "training.png", title=title)
+    show_table(
+        f"After {settings.rounds} rounds on {dataset}: {problem.clients} clients, d = {problem.model.dim:,}",
+        ["mechanism", "rounds", "bits a round", "total ε", "loss", "accuracy", "seconds a round"],
+        [_last(label, rows) for label, rows in histories.items()],
+        caption="total ε: of a client over all rounds, by plain addition. loss: the squared distance for a regression.",
+    )
+    if noise_seed is not None:
+        warn("NOT PRIVATE: --noise-seed replaced secret randomness, which is for reproducible runs only")
+    note(f"wrote {output / 'rounds.csv'}")
+    typer.echo(output / "training.png")
+
+
+def _problem(
+    dataset: str, settings: Settings, dim: int, alpha: float | None, seed: int, folder: Path | None
+) -> Problem:
+    from sstq.federated import image_problem, regression_problem
+
+    if dataset == "regression":
+        if alpha is not None:
+            raise ValueError("--alpha is for images: a regression has no classes")
+        return regression_problem(dim, settings.clients, seed)
+    from sstq.datasets import load
+
+    return image_problem(load(dataset, folder=folder), settings.clients, seed, alpha=alpha)
+
+
+def _build(text: str, problem: Problem, epsilon: float, settings: Settings) -> Mechanism:
+    """Return the mechanism of NAME:ARGUMENT=VALUE,…; ε and the number of clients are for those that take them."""
+    import inspect
+
+    from sstq import mechanism
+    from sstq.schemes import mechanism_class
+
+    name, _, arguments = text.partition(":")
+    common = {"epsilon": epsilon, "clients": problem.clients}
+    known = inspect.signature(mechanism_class(name)).parameters
+    given = {argument: value for argument, value in common.items() if argument in known}
+    given |= parse_settings(arguments.split(",") if arguments else [], {"dim", "clip", "epsilon"})
+    return mechanism(name, dim=problem.model.dim, clip=settings.clip, **given)
+
+
+def _folder_name(label: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in label)
+
+
+def _run(
+    label: str,
+    problem: Problem,
+    mechanism: Mechanism,
+    server: Any,
+    settings: Settings,
+    seed: int,
+    noise_seed: int | None,
+    budget: float | None,
+    folder: Path,
+) -> list[dict[str, Any]]:
+    """Train with one mechanism, showing every round; rounds of an earlier run that was cut short come first."""
+    from sstq.accounting import Ledger, LedgerError
+    from sstq.atomic import atomic_file
+    from sstq.federated import train as rounds_of
+
+    folder.mkdir(exist_ok=True)
+    with atomic_file(folder / "mechanism.json") as file:
+        file.write(mechanism.to_json().encode() + b"\n")
+    ledger = None if budget is None else Ledger(folder / "ledger.jsonl", epsilon=budget)
+    rows = _read_rounds(folder / "rounds.csv")
+    start = time.perf_counter()
+    with live_line(label, settings.rounds) as show:
+        try:
+            for report in rounds_of(
+                problem,
+                mechanism,
+                server,
+                settings.rounds,
+                batch=settings.batch,
+                seed=seed,
+                private_seed=noise_seed,
+                ledger=ledger,
+                checkpoint=folder / "checkpoint.npz",
+            ):
+                row = {name: getattr(report, name) for name in _COLUMNS[1:-1]} | {"mechanism": label}
+                row["seconds"] = time.perf_counter() - start
+                rows = [earlier for earlier in rows if earlier["number"] < report.number] + [row]
+                _write_rounds(rows, folder / "rounds.csv")
+                quality = f"loss {report.loss:.4g}"
+                quality += "" if report.accuracy is None else f", accuracy {report.accuracy:.1%}"
+                show(report.number, f"{quality}, {report.bits:,} bits a client")
+        except LedgerError as refusal:
+            warn(f"{label} stops after round {rows[-1]['number']}: {refusal}")
+    return rows
+
+
+def _last(label: str, rows: list[dict[str, Any]]) -> list[object]:
+    last, count = rows[-1], max(rows[-1]["number"], 1)
+    return [
+        label,
+        last["number"],
+        f"{last['bits'] // count:,}",
+        f"{last['epsilon']:g}",
+        f"{last['loss']:.4g}",
+        "" if last["accuracy"] is None else f"{last['accuracy']:.1%}",
+        f"{last['seconds'] / count:.3g}",
+    ]
+
+
+def _write_rounds(rows: list[dict[str, Any]], path: Path) -> None:
+    import io
+
+    from sstq.atomic import atomic_file
+
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    with atomic_file(path) as file:
+        file.write(text.getvalue().encode())
+
+
+def _read_rounds(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return [_typed(row) for row in csv.DictReader(file)]
+
+
+def _typed(row: dict[str, str]) -> dict[str, Any]:
+    numbers: dict[str, Any] = {name: float(row[name]) if row[name] else None for name in _COLUMNS[1:]}
+    numbers["number"], numbers["bits"] = int(row["number"]), int(row["bits"])
+    return numbers | {"mechanism": row["mechanism"]}

@@ -1,0 +1,57 @@
+"""Training that was cut short goes on where it stood."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.atomic import atomic_file
+from sstq.damage import DAMAGED_ARCHIVE
+
+__all__ = ["State", "load_state", "save_state"]
+
+_FORMAT = "sstq-training-1"
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """After so many rounds: the model, the server's velocity, and what is being trained."""
+
+    round_number: int
+    parameters: NDArray[np.float32]
+    velocity: NDArray[np.float64]
+    identity: str
+
+
+def save_state(state: State, path: str | os.PathLike[str]) -> None:
+    """Write the state to a file, which is there whole or not at all."""
+    with atomic_file(path) as file:
+        np.savez(
+            file,
+            format=np.array(_FORMAT),
+            identity=np.array(state.identity),
+            round_number=np.array(state.round_number),
+            parameters=state.parameters,
+            velocity=state.velocity,
+        )
+
+
+def load_state(path: str | os.PathLike[str], dim: int, identity: str) -> State:
+    """The state that `save_state` wrote for this very training; ValueError for anything else."""
+    name = os.fspath(path)
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            stored = {key: archive[key] for key in archive.files}
+        found, number = str(stored["identity"]), int(stored["round_number"])
+        parameters, velocity = stored["parameters"], stored["velocity"]
+        is_state = str(stored["format"]) == _FORMAT and parameters.shape == velocity.shape == (dim,) and number >= 0
+    except DAMAGED_ARCHIVE as error:
+        raise ValueError(f"{name} is damaged or not a checkpoint: {error}") from error
+    if found != identity:
+        raise ValueError(f"{name} is a checkpoint of another training ({found}, expected {identity})")
+    if not is_state:
+        raise ValueError(f"{name} is not a checkpoint of this model")
+    return State(number, parameters.astype(np.float32), velocity.astype(np.float64), identity)

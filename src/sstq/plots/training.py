@@ -1,0 +1,56 @@
+"""Training curves: accuracy or error by round, and at the end against the bits that were sent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
+from sstq.plots.labels import label_marks
+
+__all__ = ["draw_training"]
+
+_COLOURS = (ACCENT, SECOND, "#3c7d3c", "#8b5aa8", "#c08a1e", "#2a8f8f", "#a03060", "#5b6b2f", FAINT)
+
+
+def draw_training(
+    histories: Mapping[str, Sequence[Mapping[str, Any]]], path: str | os.PathLike[str], *, title: str
+) -> None:
+    """Draw every mechanism's rounds to a .png, .svg or .pdf.
+
+    Args:
+        histories: by label, the rounds: mappings with number, loss, accuracy (or None) and bits.
+        path: the file.
+        title: above all.
+    """
+    figure = new_figure(11.2, 4.6, layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1.25, 1.0))
+    measure = "accuracy" if all(rows[-1]["accuracy"] is not None for rows in histories.values()) else "loss"
+    marks: list[tuple[float, float, str]] = []
+    for number, (label, rows) in enumerate(histories.items()):
+        colour = INK if label.startswith("clean") else _COLOURS[number % len(_COLOURS)]
+        style = "--" if label.startswith("clean") else "-"
+        shown = [100 * row[measure] if measure == "accuracy" else row[measure] for row in rows]
+        left.plot([row["number"] for row in rows], shown, style, color=colour, linewidth=1.6, label=label)
+        bits = max(rows[-1]["bits"] / max(rows[-1]["number"], 1), 1)
+        right.plot([bits], [shown[-1]], "o", color=colour, markersize=8)
+        marks.append((bits, shown[-1], label))
+    what = "test accuracy, per cent" if measure == "accuracy" else "squared distance from the truth"
+    left.set_xlabel("round")
+    left.set_ylabel(what)
+    right.set_xlabel("bits a client sends in a round")
+    right.set_ylabel(f"{what}, at the end")
+    right.set_xscale("log")
+    right.set_xlim(min(mark[0] for mark in marks) / 2, 100 * max(mark[0] for mark in marks))
+    if measure == "loss":
+        left.set_yscale("log")
+        right.set_yscale("log")
+    for axes in (left, right):
+        axes.grid(which="major", color="#e5e5e5", linewidth=0.8)
+        axes.set_axisbelow(True)
+        tidy(axes)
+    left.legend(frameon=False, fontsize=8.5)
+    label_marks(right, marks, width=4.4, height=3.6)
+    figure.suptitle(title, fontsize=12, color=INK)
+    save(figure, path)
