@@ -16,6 +16,7 @@ from sstq.cli.account import account
 from sstq.cli.aggregate import aggregate
 from sstq.cli.audit import audit
 from sstq.cli.channel import channel
+from sstq.cli.clip import clip
 from sstq.cli.compare import compare, mechanisms
 from sstq.cli.data import data
 from sstq.cli.demo import demo
@@ -54,7 +55,8 @@ app = typer.Typer(
 )
 for command in (spec, encode, aggregate, inspect, channel, mechanisms, compare, frontier, account, train, demo):
     app.command(help=paragraphs(command.__doc__ or ""))(command)
-app.add_typer(data, name="data")
+for group, name in ((clip, "clip"), (data, "data")):
+    app.add_typer(group, name=name)
 app.add_typer(audit, name="audit")
 
 

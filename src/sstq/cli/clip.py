@@ -1,0 +1,300 @@
+"""`sstq clip`: a private survey of the clients' norms, and the clip that follows from it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sstq.cli.common import read_mechanism, require_folder_of, warn_of_seed
+from sstq.cli.terminal import note, paragraphs, progress, show_facts, show_table, warn
+
+if TYPE_CHECKING:
+    from sstq import Messages
+    from sstq.clipping import ClipChoice, Interval, NormProfile, NormSurvey
+
+__all__ = ["clip"]
+
+_HELP = """
+Choose clip by a private survey of the clients' norms: every client answers one yes-or-no question about its norm.
+
+A survey is shared (sstq clip spec), answered on the clients (sstq clip encode) and evaluated on the server (sstq clip
+aggregate). To see beforehand what would come out, on vectors that you hold, use sstq clip suggest.
+"""
+
+clip = typer.Typer(no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
+
+EpsilonOption = Annotated[float, typer.Option(help="ε of one answer; it adds to what the mean costs a client.")]
+LowestOption = Annotated[float, typer.Option(help="The least threshold.")]
+HighestOption = Annotated[float, typer.Option(help="The largest threshold; norms beyond it are only known to be.")]
+ThresholdsOption = Annotated[int, typer.Option(help="How many thresholds there are, in geometric progression.")]
+SurveyOption = Annotated[Path, typer.Option("--survey", "-s", help="The JSON file of the survey (sstq clip spec).")]
+DimOption = Annotated[int | None, typer.Option(help="The length of the vectors; an .npy file says it itself.")]
+QuantileOption = Annotated[
+    list[float] | None, typer.Option(help="Which quantiles to show. [dim]\\[0.5, 0.9, 0.99][/dim]")
+]
+MechanismOption = Annotated[
+    Path | None, typer.Option("--mechanism", "-m", help="Suggest a clip for this mechanism; its own is ignored.")
+]
+ClientsOption = Annotated[
+    int | None, typer.Option(help="n of the mean that the clip is for. [dim]\\[default: as many as answered][/dim]")
+]
+AlignmentOption = Annotated[
+    float, typer.Option(help="How well the cut-off parts point in one direction, 0 to 1; 1 is the worst case.")
+]
+SeedOption = Annotated[
+    int | None, typer.Option(help="For simulation: a seed instead of secret randomness. The result is NOT private.")
+]
+
+
+def spec(
+    lowest: LowestOption,
+    highest: HighestOption,
+    epsilon: EpsilonOption = 0.5,
+    thresholds: ThresholdsOption = 16,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write.")] = Path("survey.json"),
+) -> None:
+    """Write the survey that clients and server share.
+
+    Choose the range generously: a threshold too many costs little, and norms outside the range cannot be told apart.
+
+    Example: sstq clip spec --lowest 0.01 --highest 100 --epsilon 0.5 --output survey.json
+    """
+    from sstq.atomic import atomic_file
+    from sstq.clipping import NormSurvey
+
+    require_folder_of(output)
+    survey = NormSurvey(epsilon, lowest, highest, thresholds)
+    with atomic_file(output) as file:
+        file.write(survey.to_json().encode() + b"\n")
+    show_facts(str(output), _describe(survey))
+    note(f"wrote {output}")
+
+
+def encode(
+    vectors: Annotated[
+        list[Path],
+        typer.Argument(metavar="VECTORS...", help="Files of vectors, one row a client: .npy, .npz or Parquet."),
+    ],
+    survey: SurveyOption,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")],
+    dim: DimOption = None,
+    key: Annotated[str | None, typer.Option(help="Which array of the .npz files.")] = None,
+    column: Annotated[str | None, typer.Option(help="Which list column of the Parquet files.")] = None,
+    seed: SeedOption = None,
+) -> None:
+    """Turn vectors into private answers about their norms, one for each.
+
+    Example: sstq clip encode vectors.npy --survey survey.json --output answers.sstq
+    """
+    from sstq import write_messages
+
+    require_folder_of(output)
+    shared = _read_survey(survey)
+    count = write_messages(output, _answers(shared, vectors, dim, key, column, seed))
+    show_facts(str(output), [("answers", count), *_describe(shared)])
+    if seed is not None:
+        warn_of_seed("the answers come from --seed and are for simulation only; they are marked so")
+
+
+def aggregate(
+    answers: Annotated[list[Path], typer.Argument(metavar="ANSWERS...", help="Files of answers (sstq clip encode).")],
+    survey: SurveyOption,
+    mechanism: MechanismOption = None,
+    clients: ClientsOption = None,
+    quantile: QuantileOption = None,
+    alignment: AlignmentOption = 1.0,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write all numbers as JSON.")] = None,
+) -> None:
+    """Estimate quantiles of the norms from the answers and, with --mechanism, suggest a clip.
+
+    All intervals hold together with a probability of 95 %.
+
+    Example: sstq clip aggregate monday.sstq tuesday.sstq --survey survey.json --mechanism mechanism.json
+    """
+    if output is not None:
+        require_folder_of(output)
+    aggregator = _read_survey(survey).aggregator()
+    for path in answers:
+        if not aggregator.update_from_file(path):
+            note(f"{path} was in already and was passed over")
+    profile = aggregator.profile()
+    _show(profile, aggregator.count, quantile, mechanism, clients, alignment, output)
+    if profile.simulated:
+        warn_of_seed("some of these answers were simulated from a seed")
+
+
+def suggest(
+    vectors: Annotated[Path, typer.Option(help="Vectors that you hold: a sample, public data or last year's.")],
+    epsilon: EpsilonOption = 0.5,
+    lowest: LowestOption = 1e-3,
+    highest: HighestOption = 1e3,
+    thresholds: ThresholdsOption = 32,
+    mechanism: MechanismOption = None,
+    clients: ClientsOption = None,
+    quantile: QuantileOption = None,
+    alignment: AlignmentOption = 1.0,
+    dim: DimOption = None,
+    key: Annotated[str | None, typer.Option(help="Which array of the .npz file.")] = None,
+    column: Annotated[str | None, typer.Option(help="Which list column of the Parquet file.")] = None,
+    seed: SeedOption = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write all numbers as JSON.")] = None,
+) -> None:
+    """Run a whole survey on vectors that you hold: what clients with such vectors would let you know.
+
+    What is shown is as private as a real survey, unless --seed is given.
+
+    Example: sstq clip suggest --vectors file.npy --epsilon 0.5 --quantile 0.9 --mechanism mechanism.json
+    """
+    from sstq.clipping import NormSurvey
+
+    if output is not None:
+        require_folder_of(output)
+    survey = NormSurvey(epsilon, lowest, highest, thresholds)
+    aggregator = survey.aggregator()
+    for messages in _answers(survey, [vectors], dim, key, column, seed):
+        aggregator.update(messages)
+    _show(aggregator.profile(), aggregator.count, quantile, mechanism, clients, alignment, output)
+    if seed is not None:
+        warn_of_seed("the answers come from --seed")
+
+
+for command in (spec, encode, aggregate, suggest):
+    clip.command(help=paragraphs(command.__doc__ or ""))(command)
+
+
+def _read_survey(path: Path) -> NormSurvey:
+    from sstq.clipping import NormSurvey
+
+    try:
+        return NormSurvey.from_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _describe(survey: NormSurvey) -> list[tuple[str, object]]:
+    return [
+        ("thresholds", f"{len(survey.thresholds)}, from {survey.thresholds[0]:g} to {survey.thresholds[-1]:g}"),
+        ("epsilon spent, rounded up", repr(survey.privacy_loss())),
+        ("bits a message", survey.message_bits),
+        ("clients for shares within 2 %", f"{survey.clients_for(0.02):,}"),
+        ("digest", survey.digest()),
+    ]
+
+
+def _answers(
+    survey: NormSurvey, paths: list[Path], dim: int | None, key: str | None, column: str | None, seed: int | None
+) -> Iterator[Messages]:
+    import numpy as np
+
+    from sstq.vector_files import open_vectors
+
+    rng = None if seed is None else np.random.default_rng(seed)
+    files = [open_vectors(path, _dim_of(path) if dim is None else dim, key, column) for path in paths]
+    total = sum(file.count for file in files)
+    with progress("Checking", total) as advance:
+        for file in files:
+            for rows in file.chunks():
+                advance(len(rows))
+    with progress("Answering", total) as advance:
+        for file in files:
+            for rows in file.chunks():
+                yield survey.encode(rows, rng)
+                advance(len(rows))
+
+
+def _dim_of(path: Path) -> int:
+    """Return the length of the vectors of an .npy file."""
+    import numpy as np
+
+    try:
+        return int(np.lib.format.open_memmap(path, mode="r").shape[-1])
+    except (ValueError, EOFError, IndexError) as error:
+        raise ValueError(f"{path}: --dim is needed unless the vectors are an .npy file") from error
+
+
+def _show(
+    profile: NormProfile,
+    count: int,
+    quantiles: list[float] | None,
+    mechanism: Path | None,
+    clients: int | None,
+    alignment: float,
+    output: Path | None,
+) -> None:
+    wanted = quantiles or [0.5, 0.9, 0.99]
+    found = {q: profile.quantile(q) for q in wanted}
+    columns = ["quantile", "norm", "at least", "at most"]
+    rows = [[f"{q:g}", *map(_figure, (one.value, one.low, one.high))] for q, one in found.items()]
+    show_table(
+        f"Norms, from {count:,} answers", columns, rows, caption="All intervals hold together in 95 of 100 surveys."
+    )
+    document: dict[str, Any] = {
+        "answers": count,
+        "simulated": profile.simulated,
+        "quantiles": [{"q": q, **_finite(one)} for q, one in found.items()],
+        "thresholds": profile.thresholds.tolist(),
+        "above": profile.above.tolist(),
+        "above_low": profile.low.tolist(),
+        "above_high": profile.high.tolist(),
+    }
+    if mechanism is not None:
+        from sstq.clipping import suggest_clip
+
+        choice = suggest_clip(profile, read_mechanism(mechanism), clients or count, alignment=alignment)
+        _show_choice(choice, clients or count)
+        document["clip"] = choice.clip
+        document["relative_error"] = choice.relative_error
+        document["error_seen"] = choice.best.error
+        document["error_at_most"] = choice.best.largest_error
+    elif clients is not None:
+        raise ValueError("--clients goes with --mechanism: a clip is suggested for a mechanism and its clients")
+    if output is not None:
+        _write(document, output)
+
+
+def _show_choice(choice: ClipChoice, clients: int) -> None:
+    rows = [
+        [
+            f"{one.clip:.4g}",
+            f"{100 * one.above.value:.3g} %",
+            *map(_figure, (one.bias.low, one.bias.value, one.bias.high, one.noise, one.error)),
+        ]
+        for one in (*choice.candidates, choice.best)
+    ]
+    show_table(
+        f"What a clip costs a mean of {clients:,} clients",
+        ["clip", "clipped", "bias at least", "bias seen", "bias at most", "noise", "error seen"],
+        rows,
+        caption="bias: a bound of what clipping moves the mean by. The last line is the clip of least error.",
+    )
+    facts = [
+        ("clip", f"{choice.clip:.4g}"),
+        ("error seen", _figure(choice.best.error)),
+        ("error at most", _figure(choice.best.largest_error)),
+    ]
+    show_facts("Suggestion", facts)
+    if choice.note:
+        warn(choice.note)
+
+
+def _figure(value: float) -> str:
+    return "beyond" if math.isinf(value) else f"{value:.4g}"
+
+
+def _finite(interval: Interval) -> dict[str, float | None]:
+    """Return the interval for JSON, which knows no infinity: None there."""
+    values = {"value": interval.value, "low": interval.low, "high": interval.high}
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
+
+def _write(document: dict[str, Any], path: Path) -> None:
+    from sstq.atomic import atomic_file
+
+    with atomic_file(path) as file:
+        file.write(json.dumps(document, indent=2, allow_nan=False).encode() + b"\n")
+    note(f"wrote {path}")
