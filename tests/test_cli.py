@@ -17,7 +17,8 @@ from sstq import vector_files
 from sstq.cli import app
 
 DIM = 6
-COMMANDS = ["spec", "encode", "aggregate", "inspect", "channel", "mechanisms", "compare", "frontier", "account", "demo"]
+COMMANDS = ["spec", "encode", "aggregate", "inspect", "channel", "mechanisms", "compare", "frontier", "plan", "account"]
+COMMANDS += ["train", "demo", "clip", "data"]
 PATIENCE = 300  # seconds; only against hanging for ever
 
 

@@ -105,7 +105,10 @@ def frontier(
 
 
 def optimal_error(dim: int, epsilon: float) -> float:
-    """The least MSE/d of all unbiased ε-LDP randomizers of unit vectors, however long their messages: PrivUnitG's.
+    """The least MSE/d of all unbiased ε-LDP randomizers of unit vectors, however long their messages: PrivUnit's.
+
+    Asi, Feldman and Talwar, *Optimal algorithms for mean estimation under local differential privacy*, ICML 2022:
+    PrivUnit with the best cap is optimal for every d, and PrivUnitG's error tends to its (0.1 % above at d = 1000).
 
     Examples:
         >>> round(optimal_error(10_000, 3.0), 4)
@@ -113,7 +116,7 @@ def optimal_error(dim: int, epsilon: float) -> float:
     """
     from sstq.schemes import mechanism
 
-    return mechanism("privunitg", dim=dim, epsilon=epsilon).expected_mse(np.full(dim, dim**-0.5)).total / dim
+    return mechanism("privunit", dim=dim, epsilon=epsilon).expected_mse(np.full(dim, dim**-0.5)).total / dim
 
 
 def one_bit_error(dim: int, epsilon: float) -> float:

@@ -14,10 +14,11 @@ The definition, in full:
 * A sign is −1 where the bit is 1; bit k of a stream is bit k mod 64, least significant first, of word k // 64.
 * A choice of d out of N places is the d smallest of the first N words (ties: the smaller place), in ascending order.
 * A uniform index below N is ⌊word · N / 2^64⌋.
-* The permutation of 2^m places that belongs to an identifier with word w is a Feistel network of eight rounds on the
-  high ⌈m/2⌉ and the low ⌊m/2⌋ bits of a place. Round r = 0, 2, … changes the high half, r = 1, 3, … the low half, by
-  exclusive or with the leading bits of mix(w + (2^32·(r + 1) + other half)·0x9E3779B97F4A7C15 mod 2^64); mix is the
-  finalizer of SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014).
+* The permutation of 2^m places that belongs to an identifier with word w is a Feistel network of eight rounds (32 below
+  six bits) on the high ⌈m/2⌉ and the low ⌊m/2⌋ bits of a place. Round r = 0, 2, … changes the high half, r = 1, 3, …
+  the low half, by exclusive or with the leading bits of mix(w + (2^32·(r + 1) + other half)·0x9E3779B97F4A7C15 mod
+  2^64); mix is the finalizer of SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom number generators*,
+  OOPSLA 2014).
 
 None of this is secret. What protects a client is drawn in `sstq.randomness`.
 """
@@ -45,7 +46,8 @@ _WEYL_STEPS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
 _WORD = 1 << 64
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_FEISTEL_ROUNDS = 8
+# Halves of two or three bits mix slowly: with eight rounds four images of eight places are far from a random choice.
+_FEISTEL_ROUNDS, _FEISTEL_ROUNDS_IF_SMALL, _SMALL_BITS = 8, 32, 6
 _SPLITMIX_STEP = np.uint64(0x9E3779B97F4A7C15)
 _SPLITMIX_MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
@@ -126,7 +128,7 @@ def permuted(
 ) -> NDArray[np.int64]:
     """Where each identifier's own permutation of the 2^bits places takes places[i] (or places[i, :]); random access.
 
-    Distinct places of one identifier stay distinct, so the images of 0, …, k − 1 are a random choice of k.
+    Distinct places of one identifier stay distinct, so the images of 0, …, k − 1 are a choice of k that looks random.
 
     Examples:
         >>> images = permuted(7, "rows", np.array([1, 2], dtype=np.uint64), np.tile(np.arange(8), (2, 1)), bits=3)
@@ -136,7 +138,7 @@ def permuted(
     keys = words_of(seed, purpose, identifiers).reshape((-1,) + (1,) * (places.ndim - 1))
     low_bits, high_bits = np.uint64(bits // 2), np.uint64(bits - bits // 2)
     high, low = places.astype(np.uint64) >> low_bits, places.astype(np.uint64) & ((np.uint64(1) << low_bits) - 1)
-    for step in range(_FEISTEL_ROUNDS):
+    for step in range(_FEISTEL_ROUNDS if bits >= _SMALL_BITS else _FEISTEL_ROUNDS_IF_SMALL):
         other, width = (low, high_bits) if step % 2 == 0 else (high, low_bits)
         hashed = _splitmix(keys + (np.uint64((step + 1) << 32) + other) * _SPLITMIX_STEP)
         # In two shifts: for no bits at all one shift by 64 would be undefined.

@@ -188,7 +188,7 @@ class Aggregator(ABC, Generic[Owner]):
         loaded = cls(mechanism)
         loaded._refuse_foreign(info.digest, f"{os.fspath(path)} is")
         try:
-            loaded._check_state(state)
+            loaded._check_state(state, info.count)
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)} is damaged: {error}") from error
         loaded._state = state
@@ -197,7 +197,7 @@ class Aggregator(ABC, Generic[Owner]):
         loaded._sources = sources
         return loaded
 
-    def _check_state(self, state: NDArray[np.int64]) -> None:
+    def _check_state(self, state: NDArray[np.int64], count: int) -> None:  # noqa: ARG002 (those that count rows use it)
         """Refuse sums (ValueError) that cannot be those of this aggregator."""
         if state.shape != self._state.shape:
             raise ValueError(f"it has sums of shape {state.shape}, expected {self._state.shape}")

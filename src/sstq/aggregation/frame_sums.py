@@ -54,6 +54,12 @@ class FrameAggregator(Aggregator[FrameDecoding]):
         index, code = self._mechanism.indices_and_codes(messages)
         kernels.accumulate(self._state, index, code, self._table)
 
+    def _check_state(self, state: NDArray[np.int64], count: int) -> None:
+        super()._check_state(state, count)
+        counts = state[:, 0]
+        if np.any(counts < 0) or np.any(counts > count) or int(counts.sum()) != count:
+            raise ValueError(f"it says {count} messages, but its sums are of another number")
+
     def _coordinate_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The sum of the decoded values of every coordinate and of their squares, in units of the decoding scale."""
         units = from_limbs(self._state[:, 1], self._state[:, 2])

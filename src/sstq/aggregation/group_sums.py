@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.base import Aggregator, Estimate
+from sstq.aggregation.base import MOST_MESSAGES, Aggregator, Estimate
 from sstq.chunks import row_chunks
 from sstq.frame_groups import FrameGroups
 from sstq.message_files import MessageReader
@@ -59,7 +59,11 @@ class GroupAggregator(Aggregator[GroupDecoding]):
         self._add_rows(np.stack([key, code == 0, code == 1], axis=1).astype(np.int64))
 
     def _add_rows(self, rows: NDArray[np.int64]) -> None:
-        self._pending.append(_condensed(rows))
+        rows = _condensed(rows)
+        # Batches double from the last to the first, so that there are few of them, however small they come.
+        while self._pending and len(self._pending[-1]) <= 2 * len(rows):
+            rows = _condensed(np.concatenate([self._pending.pop(), rows]))
+        self._pending.append(rows)
         if sum(map(len, self._pending)) >= max(_PENDING_ROWS, len(self._state)):
             self._settle()
 
@@ -74,13 +78,20 @@ class GroupAggregator(Aggregator[GroupDecoding]):
         other._settle()
         self._add_rows(other._state)
 
-    def _check_state(self, state: NDArray[np.int64]) -> None:
+    def _check_state(self, state: NDArray[np.int64], count: int) -> None:
         groups = self._mechanism.groups
+        if state.shape[1] != 3:
+            raise ValueError(f"it has sums of shape {state.shape}, expected three columns")
         keys, signs = state[:, 0], state[:, 1:]
-        if state.shape[1] != 3 or np.any(np.diff(keys) <= 0) or np.any(signs < 0) or np.any(signs.sum(axis=1) < 1):
-            raise ValueError("the sums are not those of a sparse aggregator")
-        if len(keys) and not 0 <= keys[0] <= keys[-1] < groups.count * groups.base.size:
+        if len(keys) and not 0 <= keys.min() <= keys.max() < groups.count * groups.base.size:
             raise ValueError("the sums name rows that these frames do not have")
+        # Each sign at most 2^32 first, so that nothing below can wrap around.
+        if np.any(signs < 0) or np.any(signs > MOST_MESSAGES) or np.any(signs.sum(axis=1) < 1):
+            raise ValueError("the sums are not those of a sparse aggregator")
+        if np.any(np.diff(keys) <= 0):
+            raise ValueError("the sums are not those of a sparse aggregator")
+        if sum(map(int, signs.sum(axis=1))) != count:
+            raise ValueError(f"it says {count} messages, but its sums are of another number")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a file, which is there whole or not at all (an .npz; the name is taken as it is)."""

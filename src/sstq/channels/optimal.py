@@ -19,6 +19,7 @@ from sstq.channels.decoders import unbiased_decoder
 from sstq.channels.flat import FlatChannel, flat_channel
 from sstq.channels.optimal_cache import read_cached, write_cached
 from sstq.channels.optimal_exact import (
+    OPTIMAL,
     OptimalChannel,
     decoded_second_moment,
     embedded,
@@ -124,7 +125,8 @@ def _known(bits: int, epsilon: float, density: Density) -> OptimalChannel | None
     digest, configuration = _configuration(bits, epsilon, density)
     if digest not in _solved:
         found = read_cached(digest, configuration)
-        if found is None or (found.channel.epsilon, found.channel.outputs) != (epsilon, 1 << bits):
+        expected = (OPTIMAL, epsilon, 1 << bits)
+        if found is None or (found.channel.name, found.channel.epsilon, found.channel.outputs) != expected:
             return None
         least = min((moment for moment, _, _ in _flat_moments(bits, epsilon, density)), default=math.inf)
         if found.second_moment(density) > least * (1 + _ROUNDING):

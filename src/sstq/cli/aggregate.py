@@ -118,6 +118,7 @@ def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
         "mean_norm": float(np.linalg.norm(estimate.value)),
         "predicted_error_norm": math.sqrt(typical_error(mechanism, estimate.count).total),
         "measured_error_norm": measured if math.isfinite(measured) else None,
+        "note": estimate.note,
         "simulated": estimate.simulated,
         "digest": mechanism.digest(),
     }

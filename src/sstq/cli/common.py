@@ -69,19 +69,29 @@ def describe_mechanism(mechanism: Mechanism) -> list[tuple[str, object]]:
         ("trust", mechanism.trust),
         ("coin", mechanism.coin),
         ("bits a message", mechanism.message_bits),
-        ("unbiased", "yes" if mechanism.unbiased else "no"),
+        ("unbiased", _unbiased_in_words(mechanism)),
     ]
     if isinstance(mechanism, SSTQ):
         facts += _describe_parts(mechanism)
     facts.append(
         ("error of one client", f"{math.sqrt(error.total) / mechanism.clip:.4g} of clip (a typical vector that long)")
     )
-    if error.bias2 > 1e-6 * mechanism.clip**2:
+    if error.bias2 > 1e-6 * mechanism.clip**2 and not _over_frames(mechanism):
         facts.append(("error of any crowd", f"{math.sqrt(error.bias2) / mechanism.clip:.4g} of clip (the bias)"))
     else:
         facts.append(_error_of_crowd(mechanism, error))
     facts.append(("digest", mechanism.digest()))
     return facts
+
+
+def _over_frames(mechanism: Mechanism) -> bool:
+    return bool(getattr(mechanism, "unbiased_over_frames", False))
+
+
+def _unbiased_in_words(mechanism: Mechanism) -> str:
+    if mechanism.unbiased:
+        return "yes"
+    return "over frame seeds, not for one frame: use a fresh frame every round" if _over_frames(mechanism) else "no"
 
 
 def _error_of_crowd(mechanism: Mechanism, error: ExpectedError) -> tuple[str, object]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sstq.cli.numbers import CsvOption, JsonOption, PngOption, check_outputs, figure, write_numbers
 from sstq.cli.terminal import note, progress, show_table
+
+if TYPE_CHECKING:
+    from sstq.comparison import Variant
 
 __all__ = ["frontier"]
 
@@ -32,13 +35,16 @@ def frontier(
     from sstq import frontier as library
     from sstq.schemes.base import check_number
 
-    check_number("dim", dim, 1, 2**30, integer=True)
+    check_number("dim", dim, 2, 2**30, integer=True)
     check_number("epsilon", epsilon, 0.01, 20)
     points, left_out = [], []
     with progress("Weighing", len(library.FAMILIES)) as advance:
-        for point in library.frontier(
-            dim, epsilon, skipped=lambda candidate, reason: left_out.append(f"{candidate.label}: {reason}")
-        ):
+
+        def leave_out(candidate: Variant, reason: str) -> None:
+            left_out.append(f"{candidate.label}: {reason}")
+            advance(1)
+
+        for point in library.frontier(dim, epsilon, skipped=leave_out):
             points.append(point)
             advance(1)
     for reason in left_out:

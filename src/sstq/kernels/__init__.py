@@ -79,8 +79,8 @@ def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[NDArray[np.float32], NDA
     """
     if not isinstance(x, np.ndarray) or x.dtype not in (np.float32, np.float64):
         raise TypeError(f"x must be a float32 or float64 array, not {_kind(x)}")
-    # Broadcast and foreign-endian arrays, too: the kernel reads rows as they lie.
-    x = _checked("x", np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("=")), x.dtype.type, 2)
+    # Broadcast and strided arrays, too.
+    x = _checked("x", np.ascontiguousarray(x), x.dtype.type, 2)
     integer = np.int32 if x.dtype == np.float32 else np.int64
     magnitude, fraction_bits = integer(np.iinfo(integer).max), int(np.finfo(x.dtype).nmant)
     unit = np.empty(x.shape, np.float32)

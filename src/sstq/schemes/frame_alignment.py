@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sstq.schemes.closest import KClosest, mean_chi, whole_budget
 
-__all__ = ["alignment", "best_draw", "frame_bias2", "inside_by_rank", "top_half_normals"]
+__all__ = ["alignment", "best_draw", "frame_bias2", "inside_by_rank", "second_moment", "top_half_normals"]
 
 # Places of the trapezoidal rule in standard deviations of a logit. With one member the density falls off as e^t only.
 _STEPS = np.arange(-400, 401) / 10
@@ -37,17 +37,56 @@ def top_half_normals(size: int, counts: NDArray[np.int64]) -> NDArray[np.float64
     """
     from scipy.special import ndtri
 
+    tails, weights = _tail_of_the_last(size, counts)
+    heights = np.exp(-(ndtri(tails / 2) ** 2) / 2)
+    sums = np.sum(weights * heights, axis=1) / np.sum(weights, axis=1)
+    scaled: NDArray[np.float64] = size * math.sqrt(2 / math.pi) * np.where(counts == size, 1.0, sums)
+    return scaled
+
+
+def _tail_of_the_last(size: int, counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Nodes q and weights for expectations over q ~ Beta(k, N − k), one row for each k (at most N − 1)."""
     within = np.minimum(counts, size - 1).astype(np.float64)[:, None]
     share = within / size
     logits = np.sqrt(1 / np.maximum(within, 1) + 1 / (size - within)) * _STEPS
     # Everything relative to the logit of k/N: large terms would cancel otherwise.
     growth = share * np.expm1(logits)
     weights = np.exp(within * logits - size * np.log1p(growth))
-    tails = share * np.exp(logits) / (1 + growth)
-    heights = np.exp(-(ndtri(tails / 2) ** 2) / 2)
-    sums = np.sum(weights * heights, axis=1) / np.sum(weights, axis=1)
-    scaled: NDArray[np.float64] = size * math.sqrt(2 / math.pi) * np.where(counts == size, 1.0, sums)
-    return scaled
+    return share * np.exp(logits) / (1 + growth), weights
+
+
+def second_moment(draw: KClosest, dim: int, size: int) -> float:
+    """E‖u‖² of the signed row u drawn for a unit vector, over messages, public coins and frames: 1 but for order 1/d.
+
+    Rows that are well aligned are a little longer than the others. With v = E[Σ of the k largest g_i²]/N the part of
+    the rows inside along c is v; of the rest, k − v, the frame keeps d − 1 of N − 1 dimensions.
+
+    Examples:
+        >>> round(second_moment(best_draw(3.0, 256), dim=2, size=256), 3)
+        1.667
+        >>> round(second_moment(best_draw(3.0, 16_384), dim=10_000, size=16_384), 4)
+        1.0001
+    """
+    own, other = draw.probabilities
+    rows = draw.size // 2
+    along = _top_half_normal_squares(rows, draw.inside) / size
+    across = (dim - 1) * (draw.inside - along) / (size - 1) if size > 1 else 0.0
+    return 2 * rows * other + (own - other) * size / dim * (along + across)
+
+
+def _top_half_normal_squares(size: int, count: int) -> float:
+    """The expected sum of the squares of the k largest of N absolute values of standard normal numbers.
+
+    As in `top_half_normals`, with ∫_y^∞ t²·f(t) dt = 2y·φ(y) + Q(y): k + N·E[2y·φ(y)] at y = Q⁻¹(q).
+    """
+    if count == size:
+        return float(size)
+    tails, weights = _tail_of_the_last(size, np.array([count], dtype=np.int64))
+    from scipy.special import ndtri
+
+    y = -ndtri(tails / 2)
+    heights = y * np.exp(-(y**2) / 2) * math.sqrt(2 / math.pi)
+    return count + size * float(np.sum(weights * heights) / np.sum(weights))
 
 
 def alignment(draw: KClosest, dim: int, size: int) -> float:

@@ -25,7 +25,7 @@ from sstq.messages import Messages
 from sstq.randomness import BitSource, unit_interval
 from sstq.schemes.base import ExpectedError, LocalReport, check_number, check_option
 from sstq.schemes.closest import KClosest, draw_places
-from sstq.schemes.frame_alignment import alignment, best_draw, frame_bias2, inside_by_rank
+from sstq.schemes.frame_alignment import alignment, best_draw, frame_bias2, inside_by_rank, second_moment
 from sstq.schemes.framed import FramedMechanism
 from sstq.schemes.frameunit_sums import FrameUnitAggregator, FrameUnitGroupAggregator
 from sstq.schemes.sphere import random_directions
@@ -303,8 +303,17 @@ class FrameUnit(FramedMechanism):
 
     @property
     def frame_bias2(self) -> float:
-        """The squared bias that the frames leave for a vector of norm clip, on average over frame seeds."""
+        """The squared bias that the frames leave for a vector of norm clip, on average over frame seeds.
+
+        It is the part across the vector, which is all but a share of order 1/d; in one dimension there is none.
+        """
         return self.clip**2 * frame_bias2(self.choice, self.dim, self.frame.size) / self.frames
+
+    @cached_property
+    def _variance_over_frames(self) -> float:
+        """The variance of the estimate of a vector of norm clip, around its mean for the frame, on average."""
+        power = second_moment(self.choice, self.dim, self.frame.size) / self.alignment**2
+        return self.clip**2 * max(power - 1 - frame_bias2(self.choice, self.dim, self.frame.size), 1e-6)
 
     def frames_for(self, clients: int) -> int:
         """The least power of two G for which the frames' bias² is at most a twentieth of the variance of the mean.
@@ -317,8 +326,7 @@ class FrameUnit(FramedMechanism):
             65536
         """
         clients = check_number("clients", clients, 1, 2**62, integer=True)
-        variance = self.clip**2 * (self.alignment**-2 - 1)
-        needed = 20 * self.frame_bias2 * self.frames * clients / variance
+        needed = 20 * self.frame_bias2 * self.frames * clients / self._variance_over_frames
         return min(1 << max(0, int(np.ceil(np.log2(max(needed, 1.0))))), _SIZE_MAX)
 
     def note(self, clients: int) -> str:
@@ -326,7 +334,7 @@ class FrameUnit(FramedMechanism):
         if clients <= self.frames * self.dim / 10 or self.dim == 1:
             return ""
         bias = self.frame_bias2**0.5 / self.clip
-        noise = ((self.alignment**-2 - 1) / clients) ** 0.5
+        noise = (self._variance_over_frames / clients) ** 0.5 / self.clip
         frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
         return (
             f"{clients} clients on {frames} of dimension {self.dim}: the bias of the frames, up to {bias:.2g} of clip, "
@@ -354,11 +362,13 @@ class FrameUnit(FramedMechanism):
         fewer = self._with_frames(_FRAMES_TRIED)
         rows = self._check_vectors(x)
         unit, _ = self._unit_ball(rows)
-        unclipped = float(np.sum((np.mean(rows, axis=0) - self.clip * np.mean(unit, axis=0, dtype=np.float64)) ** 2))
+        # The square of a huge clipped-off part may be infinite, which is then the truth to within a double.
+        with np.errstate(over="ignore"):
+            cut_off = np.mean(rows, axis=0, dtype=np.float64) - self.clip * np.mean(unit, axis=0, dtype=np.float64)
+            unclipped = float(np.sum(cut_off**2))
         error = fewer.expected_mse(x, clients)
-        return ExpectedError(
-            unclipped + max(0.0, error.bias2 - unclipped) * _FRAMES_TRIED / self.frames, error.variance
-        )
+        of_frames = max(0.0, error.bias2 - unclipped) if np.isfinite(unclipped) else 0.0
+        return ExpectedError(unclipped + of_frames * _FRAMES_TRIED / self.frames, error.variance)
 
     def _with_frames(self, frames: int) -> FrameUnit:
         other = object.__new__(type(self))

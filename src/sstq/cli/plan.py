@@ -1,0 +1,122 @@
+"""`sstq plan`: the mechanism for a wish, and its price."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sstq.cli.common import require_folder_of
+from sstq.cli.numbers import figure
+from sstq.cli.terminal import note, show_facts
+
+if TYPE_CHECKING:
+    from sstq.planner import Plan, Times
+
+__all__ = ["plan"]
+
+# A longer JSON is written with --output, not shown.
+_SPEC_SHOWN = 1000
+
+
+def plan(
+    dim: Annotated[int, typer.Option(help="d, the length of the vectors.")],
+    clients: Annotated[int | None, typer.Option(help="n, the clients of a round.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="ε that one message may spend.")] = None,
+    bits: Annotated[int | None, typer.Option(help="The most bits of a message.")] = None,
+    target_error: Annotated[
+        float | None, typer.Option(help="The error of the mean that is wished for, as a share of clip.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="T, the rounds that one client may take part in.")] = None,
+    total_epsilon: Annotated[float | None, typer.Option(help="ε of all rounds of a client together.")] = None,
+    delta: Annotated[float, typer.Option(help="δ of all rounds together; 0 for pure ε.")] = 0.0,
+    clip: Annotated[float, typer.Option(help="Vectors longer than this are scaled down to it.")] = 1.0,
+    coin: Annotated[
+        str, typer.Option(metavar="private|public|any", help="Who draws what is public: a public coin saves bits.")
+    ] = "private",
+    trust: Annotated[str, typer.Option(metavar="local", help="Whom one has to trust: nobody.")] = "local",
+    server: Annotated[
+        str, typer.Option(metavar="fast|any", help="The server's work: O(1) a message, or any, which lets RRSC in.")
+    ] = "fast",
+    alike: Annotated[
+        float | None, typer.Option(help="The cosine of clients' vectors with their common direction, if it is known.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the mechanism's JSON, for sstq encode.")
+    ] = None,
+) -> None:
+    """Choose a mechanism and its parameters, say what they cost, and solve for what is left out.
+
+    Two of ε (or rounds and a total ε), clients and target error are needed; the third is solved for. With all of them
+    the shortest message that has the error is found. More bits are not always better, nor is more ε.
+
+    Predictions are for clients that all hold one typical vector of norm clip.
+
+    Example: sstq plan --dim 25450 --clients 100000 --epsilon 3 --bits 20
+
+    Example: sstq plan --dim 25450 --epsilon 3 --target-error 0.05
+
+    Example: sstq plan --dim 25450 --clients 100000 --rounds 100 --total-epsilon 8 --delta 1e-6 --output spec.json
+    """
+    from sstq import planner
+    from sstq.atomic import atomic_file
+
+    if output is not None:
+        require_folder_of(output)
+    found = planner.plan(
+        dim,
+        clients,
+        epsilon,
+        bits=bits,
+        target_error=target_error,
+        rounds=rounds,
+        total_epsilon=total_epsilon,
+        delta=delta,
+        clip=clip,
+        coin=coin,
+        trust=trust,
+        server=server,
+        alike=alike,
+    )
+    spec = found.spec()
+    show_facts("Plan", _facts(found, found.times(), spec))
+    if output is not None:
+        with atomic_file(output) as file:
+            file.write(spec.encode() + b"\n")
+        note(f"wrote {output}")
+
+
+def _facts(found: Plan, times: Times, spec: str) -> list[tuple[str, object]]:
+    how = "measured here" if times.measured else "estimated"
+    facts: list[tuple[str, object]] = [
+        ("mechanism", found.label),
+        ("solved for", found.solved_for),
+        ("epsilon", f"{found.epsilon!r}"),
+        ("clients", found.clients),
+        ("bits a message", found.bits),
+        ("coin", found.coin),
+        ("error of the mean", _both(found.error, found.clip)),
+        ("bias", _both(found.bias, found.clip)),
+        ("standard deviation", _both(found.standard_deviation, found.clip)),
+        ("rounds", found.rounds),
+        ("bytes in all", found.total_bytes),
+        ("encode", f"{figure(1e3 * times.encode)} ms a client ({how})"),
+        ("decode", f"{figure(times.decode)} s a round ({how})"),
+        ("epsilon of all rounds, sum", f"{found.total_epsilon_basic:.10g}"),
+    ]
+    if found.total_epsilon_optimal is not None:
+        facts.append((f"epsilon of all rounds, delta {found.delta:g}", f"{found.total_epsilon_optimal:.10g}"))
+    facts.append(("why", found.explanation))
+    for other in found.alternatives:
+        needs = f" (needs {other.needs})" if other.needs else ""
+        facts.append((f"instead: {other.label}", f"{other.bits} bits, {_both(other.error, found.clip)}{needs}"))
+    facts.append(("python", found.python()))
+    facts.append(
+        ("spec", spec if len(spec) <= _SPEC_SHOWN else f"{len(spec)} characters of JSON: --output writes them")
+    )
+    return facts
+
+
+def _both(length: float, clip: float) -> str:
+    return f"{figure(length)} ({figure(length / clip)} of clip)"
