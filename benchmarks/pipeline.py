@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -103,11 +105,73 @@ def aggregating() -> Iterator[Result]:
 
 @benchmark
 def randomness() -> Iterator[Result]:
-    """Random words: the operating system's beside a seeded generator's."""
+    """The operating system's random words beside a seeded generator's, alone and in encoding; one thread."""
     count = 1 << 20
     secure, seeded = fastest(lambda: bit_source(None).words(count), lambda: bit_source(1).words(count))
     yield Result("operating system", count / secure / MILLION, "million words/s", "three words a message")
     yield Result("seeded", count / seeded / MILLION, "million words/s")
+    # vqSGD in few dimensions is the cheapest encoding that there is, so that nothing else hides the randomness.
+    for name, dim, clients in (("vqsgd", 2, 200_000), ("vqsgd", 64, 50_000), ("frameunit", 64, 20_000)):
+        mechanism, x = sstq.mechanism(name, dim=dim, epsilon=3.0), unit_vectors(clients, dim)
+        with threads(1):
+            secure, seeded = fastest(lambda m=mechanism, x=x: m.encode(x), lambda m=mechanism, x=x: m.encode(x, rng=1))
+        note = f"{clients / secure / MILLION:.3g} million messages/s"
+        what = f"encoding with secure over seeded words: {name}, d = {dim}"
+        yield Result(what, secure / seeded, "× the time", note, target=2, at_most=True)
+
+
+@benchmark
+def timing() -> Iterator[Result]:
+    """Encoding time of one vector by what it holds, over that of a Gaussian one: least and median of 300."""
+    for name, dim, options in (
+        ("sstq", 1000, {}),
+        ("frameunit", 16_384, {}),
+        ("vqsgd", 1000, {}),
+        ("sqkr", 1000, {}),
+        ("rrsc", 1000, {"bits": 5}),
+    ):
+        mechanism = sstq.mechanism(name, dim=dim, epsilon=3.0, **options)
+        vectors = _telling_vectors(mechanism)
+        encode = partial(mechanism.encode, clients=[7]) if mechanism.coin == "public" else mechanism.encode
+        with threads(1):
+            times = _interleaved([partial(encode, x) for x in vectors.values()], repeats=300)
+        least, median = times.min(axis=1), np.median(times, axis=1)
+        for position, what in enumerate(vectors):
+            note = f"median {median[position] / median[0]:.3f} ×; {1e6 * least[position]:.0f} µs"
+            yield Result(f"{name}: {what}", least[position] / least[0], "×", note)
+
+
+def _telling_vectors(mechanism: sstq.Mechanism) -> dict[str, np.ndarray]:
+    """Vectors of the same shape that a processor might treat differently."""
+    dim = mechanism.dim
+    gaussian = np.random.default_rng(3).standard_normal(dim)
+    gaussian /= np.linalg.norm(gaussian)
+    vectors = {
+        "a Gaussian vector": gaussian,
+        "zero": np.zeros(dim),
+        "a spike": np.eye(1, dim)[0],
+        "a constant": np.full(dim, dim**-0.5),
+        "subnormal numbers": gaussian * 1e-310,
+        "numbers that are subnormal in single precision": gaussian * 1e-40,
+        "longer than clip": gaussian * 1e30,
+    }
+    frame = getattr(mechanism, "frame", None)
+    if frame is not None:
+        vectors["a row of the frame"] = frame.rows(np.array([3]))[0].astype(np.float64)
+    return vectors
+
+
+def _interleaved(candidates: list[Callable[[], object]], repeats: int) -> np.ndarray:
+    """Seconds of each call, (candidates, repeats), the candidates in turns."""
+    for candidate in candidates:
+        candidate()
+    seconds = np.empty((len(candidates), repeats))
+    for repeat in range(repeats):
+        for position, candidate in enumerate(candidates):
+            start = time.perf_counter()
+            candidate()
+            seconds[position, repeat] = time.perf_counter() - start
+    return seconds
 
 
 _MEMORY_PROGRAM = """

@@ -1,5 +1,6 @@
 import multiprocessing
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -27,20 +28,48 @@ def test_fresh_entropy_every_time():
     assert not np.array_equal(bit_source(None).words(4), bit_source(None).words(4))
 
 
-def _child_words(queue):
-    queue.put(bit_source(None).words(4).tolist())
+def _child_words(queue, source):
+    queue.put(source.words(64).tolist())
 
 
 def test_fork_does_not_repeat_words():
-    context = multiprocessing.get_context("spawn" if not hasattr(os, "fork") else "fork")
+    # The source is made and used before the fork, so that a buffer of its own would be copied.
+    source = bit_source(None)
+    seen = source.words(64).tolist()
+    context = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
     queue = context.Queue()
-    children = [context.Process(target=_child_words, args=(queue,)) for _ in range(2)]
+    children = [context.Process(target=_child_words, args=(queue, source)) for _ in range(3)]
     for child in children:
         child.start()
-    drawn = [queue.get(timeout=60) for _ in children]
+    for _ in children:
+        seen += queue.get(timeout=60)
     for child in children:
         child.join()
-    assert drawn[0] != drawn[1]
+    seen += source.words(64).tolist()
+    # 320 words of a working generator have an equal pair with probability 3e-15.
+    assert len(set(seen)) == 5 * 64
+
+
+def test_threads_do_not_share_words():
+    source, draws = bit_source(None), 200
+    with ThreadPoolExecutor(8) as pool:
+        drawn = list(pool.map(lambda _: source.words(500), range(draws)))
+    # 100,000 words of a working generator have an equal pair with probability 3e-10.
+    assert len(np.unique(np.concatenate(drawn))) == draws * 500
+
+
+def test_nothing_is_kept():
+    source = bit_source(None)
+    source.words(1000)
+    assert vars(source) == {}
+
+
+def test_requests_of_the_operating_system_are_bounded(monkeypatch):
+    asked = []
+    monkeypatch.setattr(os, "urandom", lambda count: asked.append(count) or bytes(count))
+    bit_source(None).words(100_001)
+    assert sum(asked) == 8 * 100_001
+    assert max(asked) <= 1 << 17
 
 
 def test_seeds_and_generators_are_reproducible_and_marked():

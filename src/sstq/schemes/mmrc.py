@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.exactness import TOTAL, exp_lower, log_upper
+from sstq.laws import Law, TwoLevelLaw
 from sstq.schemes.base import check_number, check_option
 from sstq.schemes.candidates import CandidateMechanism
 from sstq.schemes.closest import draw_codes, refuse_ratio, weight_range
@@ -113,6 +114,10 @@ class MMRC(CandidateMechanism):
         if not math.isclose(self.height, math.sqrt(squares[0]), rel_tol=1e-6, abs_tol=1e-12):
             raise ValueError(f"height = {self.height} is not that of the cap, {math.sqrt(squares[0])}")
         return _alignment_of(self.thresholds, masses, means)
+
+    def law(self) -> Law:
+        """The draw's: any number of candidates may be inside."""
+        return TwoLevelLaw(self.size, list(enumerate(self.thresholds)))
 
     def privacy_loss(self) -> float:
         """The exact largest log-ratio of a candidate's probabilities, over all numbers inside, rounded up."""

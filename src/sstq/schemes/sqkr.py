@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sstq.channels import FlatChannel, flat_channel_of_size
 from sstq.frames import Frame
 from sstq.kashin import Kashin, certifies, missed, represent
+from sstq.laws import HalfSpaceLaw, Law, channel_law
 from sstq.layouts import Column, Layout
 from sstq.messages import Messages
 from sstq.randomness import BitSource
@@ -207,6 +208,12 @@ class SQKR(FramedMechanism):
     def aggregator(self) -> SignAggregator:
         """An empty aggregator for this mechanism's messages."""
         return SignAggregator(self)
+
+    def law(self) -> Law:
+        """The channel's, on the 2^k tokens; dense, the half-space mechanism's, whose side the channel draws."""
+        if self.variant == "dense":
+            return HalfSpaceLaw(self.frame.size, self.channel.own, self.channel.other)
+        return channel_law(self.channel.to_dict())
 
     def privacy_loss(self) -> float:
         """The exact log-ratio of the channel's two integers, rounded up to a double.

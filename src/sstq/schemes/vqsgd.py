@@ -18,6 +18,7 @@ from sstq import streams
 from sstq.aggregation import FrameAggregator
 from sstq.channels import FlatChannel, flat_channel_of_size
 from sstq.frames import Floats, Frame
+from sstq.laws import Law, channel_law
 from sstq.layouts import Column, Field, Layout
 from sstq.messages import Messages
 from sstq.randomness import BitSource, channel_words, unit_interval
@@ -174,6 +175,10 @@ class VqSGD(Mechanism):
     def aggregator(self) -> FrameAggregator:
         """An empty aggregator for this mechanism's messages, O(1) a message."""
         return FrameAggregator(self)
+
+    def law(self) -> Law:
+        """The channel's."""
+        return channel_law(self.channel.to_dict())
 
     def privacy_loss(self) -> float:
         """The exact log-ratio of the channel's two integers, rounded up to a double."""

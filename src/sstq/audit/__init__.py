@@ -1,0 +1,31 @@
+"""Checking the privacy claim: from the integers, through the encoder, and from messages alone.
+
+* `exact_audit` computes ε from the integers of a mechanism's law; `check_encoder` drives the encoder through all that
+  its secret words can do and finds the same law.
+* `certify` writes the law and its ε as a certificate, which `verify` and a script that does not import sstq check.
+* `empirical_audit` treats the encoder as a black box and bounds ε from below; `sampler_test` compares the frequencies
+  of messages with the integers.
+"""
+
+from sstq.audit.certificate import certify, verify
+from sstq.audit.empirical import EmpiricalAudit, PairResult, empirical_audit
+from sstq.audit.encoder import EncoderCheck, check_encoder
+from sstq.audit.exact import ExactAudit, exact_audit, log_interval
+from sstq.audit.pairs import worst_pairs
+from sstq.audit.sampler import SamplerTest, sampler_test
+
+__all__ = [
+    "EmpiricalAudit",
+    "EncoderCheck",
+    "ExactAudit",
+    "PairResult",
+    "SamplerTest",
+    "certify",
+    "check_encoder",
+    "empirical_audit",
+    "exact_audit",
+    "log_interval",
+    "sampler_test",
+    "verify",
+    "worst_pairs",
+]

@@ -1,0 +1,169 @@
+"""`sstq audit`: checks of the privacy claim, from the integers and from messages alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sstq.cli.common import read_mechanism, require_folder_of
+from sstq.cli.terminal import complain, note, paragraphs, progress, show_facts, show_table, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sstq.audit import EmpiricalAudit, ExactAudit, SamplerTest
+
+__all__ = ["audit"]
+
+_PARTS = 1000
+
+_Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The mechanism's JSON file (sstq spec).")]
+_Seed = Annotated[int | None, typer.Option(help="Repeat an audit; the operating system's randomness if not given.")]
+
+
+def exact(spec: _Spec, seed: _Seed = None) -> None:
+    """Compute ε from the integer weights, for all inputs, and drive the encoder to see that it follows them.
+
+    ε is printed as an interval between two rational numbers. Mechanisms with continuous outputs have no such weights
+    and are refused. Exit code 1 if the claim does not hold.
+
+    Example: sstq audit exact mechanism.json
+    """
+    from sstq.audit import check_encoder, exact_audit
+
+    mechanism = read_mechanism(spec)
+    found = exact_audit(mechanism)
+    with progress("Driving the encoder", _PARTS) as advance:
+        check = check_encoder(mechanism, rng=seed, progress=_shares(advance))
+    how_many = "all" if check.complete else f"a sample of {check.cells}"
+    show_facts(
+        str(spec),
+        [
+            ("mechanism", mechanism.name),
+            *_exact_facts(found),
+            ("encoder follows the integers", check.problem or f"yes, in {check.situations} situations"),
+            ("outcomes tried in each", f"{how_many}, at both ends of their words and within"),
+            ("largest ratio met", f"{float(check.ratio):.12g}"),
+            ("random words a message", check.words),
+            ("digest", mechanism.digest()),
+        ],
+    )
+    if check.problem or not found.holds:
+        complain(check.problem or f"the integers spend more than epsilon = {found.epsilon!r}")
+        raise typer.Exit(1)
+
+
+def empirical(
+    spec: _Spec,
+    samples: Annotated[int, typer.Option(help="Messages of each input of a pair.")] = 20_000,
+    alpha: Annotated[float, typer.Option(help="The probability of a false alarm is at most this.")] = 1e-3,
+    seed: _Seed = None,
+) -> None:
+    """Bound ε from below by messages alone, as an adversary would: the encoder is a black box.
+
+    Pairs of inputs that are easy to tell apart are encoded many times; one half of the messages chooses an event, the
+    other half tests it. Exit code 1 if the messages show that more than ε is spent. For exact mechanisms the
+    frequencies of messages are tested against the integer weights, too; either part has half of alpha.
+
+    Example: sstq audit empirical mechanism.json --samples 100000
+    """
+    from sstq.audit import empirical_audit, sampler_test
+
+    mechanism = read_mechanism(spec)
+    level = alpha / 2 if mechanism.exact else alpha
+    with progress("Encoding", _PARTS) as advance:
+        found = empirical_audit(mechanism, samples, level, rng=seed, progress=_shares(advance))
+    test = sampler_test(mechanism, samples, level, rng=seed) if mechanism.exact else None
+    _show_empirical(str(spec), found, test, alpha)
+    if found.reach <= found.epsilon:
+        warn(f"{samples} messages cannot show more than {found.reach:.3g}: take more --samples to test this ε")
+    if found.violation or (test is not None and not test.passed):
+        complain("the messages contradict the claim" if found.violation else "the sampler contradicts its integers")
+        raise typer.Exit(1)
+
+
+def certify(
+    spec: _Spec,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The certificate to write.")] = Path(
+        "certificate.json"
+    ),
+) -> None:
+    """Write a certificate: the integer weights and their exact ε, for a reviewer to verify without this library.
+
+    Example: sstq audit certify mechanism.json --output certificate.json
+    """
+    from sstq.atomic import atomic_file
+    from sstq.audit import certify as certificate
+
+    require_folder_of(output)
+    text = certificate(read_mechanism(spec))
+    with atomic_file(output) as file:
+        file.write(text.encode())
+    note(f"wrote {output}")
+
+
+def verify(
+    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="The file that sstq audit certify wrote.")],
+    spec: Annotated[Path | None, typer.Argument(metavar="[SPEC]", help="The mechanism that it must be of.")] = None,
+) -> None:
+    """Verify a certificate, and that it is of this mechanism if one is given. Exit code 1 if it is not valid.
+
+    Everything is computed anew from the integers. The documentation has a script that does the same without sstq.
+
+    Example: sstq audit verify certificate.json mechanism.json
+    """
+    from sstq.audit import verify as verified
+
+    mechanism = None if spec is None else read_mechanism(spec)
+    found = verified(certificate.read_text(encoding="utf-8"), mechanism)
+    belongs = "not asked" if mechanism is None else f"yes, digest {mechanism.digest()}"
+    show_facts(str(certificate), [("valid", "yes"), ("of this mechanism", belongs), *_exact_facts(found)])
+
+
+audit = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Check the privacy claim: exactly from the integers, or from messages alone.",
+)
+for command in (exact, empirical, certify, verify):
+    audit.command(help=paragraphs(command.__doc__ or ""))(command)
+
+
+def _exact_facts(found: ExactAudit) -> list[tuple[str, object]]:
+    return [
+        ("epsilon stated", repr(found.epsilon)),
+        ("epsilon is at least", found.lower),
+        ("epsilon is at most", found.upper),
+        ("largest ratio, exactly", found.ratio),
+        ("within e^epsilon", "yes, in rational arithmetic" if found.holds else "NO"),
+        ("law", f"{found.law.kind}, size {found.law.to_dict()['size']}"),
+    ]
+
+
+def _show_empirical(title: str, found: EmpiricalAudit, test: SamplerTest | None, alpha: float) -> None:
+    columns = ["pair", "event: a set of", "likely", "unlikely", "epsilon is at least"]
+    show_table(
+        title,
+        columns,
+        [[r.pair, r.event, r.likely, r.unlikely, f"{r.bound:.4g}"] for r in found.results],
+        caption=f"likely, unlikely: of {found.tested} messages that tested the event. All bounds hold together.",
+    )
+    facts: list[tuple[str, object]] = [
+        ("epsilon stated", repr(found.epsilon)),
+        ("epsilon is at least", f"{found.lower_bound:.4g}"),
+        ("so many messages could show", f"{found.reach:.4g}"),
+        ("violation", "FOUND" if found.violation else "none found"),
+    ]
+    if test is not None:
+        agree = "agrees with the integers" if test.passed else "DISAGREES with the integers"
+        facts.append(
+            ("sampler", f"{agree}: χ² = {test.statistic:.4g} in {test.classes} classes, p = {test.p_value:.3g}")
+        )
+    show_facts("verdict", [*facts, ("false alarm at most", f"{alpha:g}")])
+
+
+def _shares(advance: Callable[[int], None]) -> Callable[[int, int], None]:
+    """A report of how many are done out of how many, in parts of a progress bar."""
+    return lambda done, total: advance(_PARTS * done // total - _PARTS * (done - 1) // total)
