@@ -609,17 +609,61 @@ def test_channel_options_are_checked(tmp_path, spec):
 
 
 def test_demo_writes_a_picture_and_prints_its_path_last(tmp_path, monkeypatch):
-    from sstq import demo
+    from sstq import demo, demo_training
 
     quick = functools.partial(demo.run_demo, epsilons=(4.0,), copies=(1, 2))
     monkeypatch.setattr(demo, "run_demo", quick)
+    monkeypatch.setattr(demo_training, "run_training", functools.partial(demo_training.run_training, rounds=2))
     result = run("demo", "-o", tmp_path / "new" / "folder", "--seed", 1)
-    picture = tmp_path / "new" / "folder" / "digits.png"
-    assert result.stdout.splitlines()[-1] == str(picture)
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    pictures = [tmp_path / "new" / "folder" / name for name in ("digits.png", "training.png")]
+    assert result.stdout.splitlines()[-2:] == [str(picture) for picture in pictures]
+    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
+    assert "FrameUnit\t13\t8\t" in result.stdout
     assert len(json.loads((tmp_path / "new" / "folder" / "results.json").read_text())["rows"]) == 2
     assert "NOT PRIVATE" in result.stderr
     assert "3,594" in result.stdout
+
+
+TRAINING = ("train", "--dataset", "regression", "--dim", 6, "--clients", 20, "--mechanism", "clean")
+TRAINING += ("--mechanism", "frameunit:frames=4", "--epsilon", 2, "--noise-seed", 1)
+
+
+def test_train_writes_rounds_and_goes_on_where_it_stood(tmp_path):
+    result = run(*TRAINING, "--rounds", 3, "-o", tmp_path / "run")
+    assert result.stdout.splitlines()[-1] == str(tmp_path / "run" / "training.png")
+    assert "NOT PRIVATE" in result.stderr
+    rounds = (tmp_path / "run" / "rounds.csv").read_text().splitlines()
+    assert len(rounds) == 1 + 2 * 4
+    run(*TRAINING, "--rounds", 5, "-o", tmp_path / "run")
+    run(*TRAINING, "--rounds", 5, "-o", tmp_path / "whole")
+    gone_on, whole = (
+        [line.rsplit(",", 1)[0] for line in (tmp_path / name / "rounds.csv").read_text().splitlines()]
+        for name in ("run", "whole")
+    )
+    # All but the seconds and the loss of the batches, which nobody knows of a round that was not run again.
+    assert [line.split(",")[:3] for line in gone_on] == [line.split(",")[:3] for line in whole]
+    assert (tmp_path / "run" / "training.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_train_stops_within_its_budget(tmp_path):
+    result = run(*TRAINING[:-4], "--epsilon", 2, "--rounds", 5, "--budget", 5, "-o", tmp_path, code=0)
+    assert "frameunit:frames=4 stops after round 2" in result.stderr
+    assert "frameunit:frames=4\t2\t" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--dataset", "mnist"), "dataset must be"),
+        (("--dataset", "regression", "--alpha", 0.1), "--alpha is for images"),
+        (("--dataset", "regression", "--mechanism", "nothing"), "nothing"),
+        (("--dataset", "regression", "--mechanism", "sstq:bits"), "ARGUMENT=VALUE"),
+        (("--dataset", "regression", "--rounds", -1), "rounds must be"),
+    ],
+)
+def test_train_refuses_what_it_cannot_do(arguments, message, tmp_path):
+    result = run("train", *arguments, "-o", tmp_path / "run", code=1)
+    assert message in result.stderr
 
 
 def test_compare_writes_what_it_prints(tmp_path):

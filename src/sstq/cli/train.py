@@ -148,7 +148,9 @@ def _run(
     folder.mkdir(exist_ok=True)
     with atomic_file(folder / "mechanism.json") as file:
         file.write(mechanism.to_json().encode() + b"\n")
-    ledger = None if budget is None else Ledger(folder / "ledger.jsonl", epsilon=budget)
+    # A baseline without privacy has no budget to keep.
+    budgeted = budget is not None and mechanism.trust != "none"
+    ledger = Ledger(folder / "ledger.jsonl", epsilon=budget) if budgeted else None
     rows = _read_rounds(folder / "rounds.csv")
     start = time.perf_counter()
     with live_line(label, settings.rounds) as show:
