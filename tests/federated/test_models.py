@@ -55,3 +55,19 @@ def test_the_start_depends_on_the_seed_alone():
     assert np.any(model.initial(3) != model.initial(4))
     assert model.initial(3).dtype == np.float32
     assert np.abs(model.initial(3)[: 784 * 32]).max() <= 1 / 28
+
+
+def test_he_starts_with_the_variance_of_its_inputs_and_no_biases(seed):
+    model = HiddenLayer(inputs=800, hidden=50, classes=40, start="he")
+    parameters = model.initial(seed)
+    weights, bias, second, last = np.split(parameters, np.cumsum([800 * 50, 50, 50 * 40]))
+    assert not bias.any()
+    assert not last.any()
+    for part, inputs in ((weights, 800), (second, 50)):
+        # The variance of n normal numbers has a relative standard error of √(2/n); six of them: one run in 10⁸ fails.
+        assert abs(part.var() * inputs / 2 - 1) < 6 * (2 / len(part)) ** 0.5
+
+
+def test_an_unknown_start_is_refused():
+    with pytest.raises(ValueError, match="start must be 'uniform' or 'he', got 'zero'"):
+        HiddenLayer(inputs=3, start="zero")

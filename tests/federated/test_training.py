@@ -196,3 +196,15 @@ def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="clients must be"):
         regression_problem(dim=6, clients=41, seed=0, examples=40)
     assert isinstance(problem.model, LeastSquares)
+
+
+def test_another_estimate_of_the_mean_takes_the_place_of_the_private_one(seed):
+    problem = regression_problem(dim=6, clients=10, seed=seed, examples=100)
+    mechanism = sstq.mechanism("privunitg", dim=6, epsilon=1.0)
+
+    def exact(_mechanism, gradients, _number, _rng):
+        return gradients.mean(axis=0, dtype=np.float64)
+
+    plain = run(problem, clean(problem, clip=100.0), rounds=5, seed=seed)
+    replaced = run(problem, mechanism, rounds=5, seed=seed, estimate=exact)
+    assert replaced[-1].loss == pytest.approx(plain[-1].loss, rel=1e-4)

@@ -24,6 +24,7 @@ from sstq.cli.encode import encode
 from sstq.cli.frontier import frontier
 from sstq.cli.inspect import inspect
 from sstq.cli.plan import plan
+from sstq.cli.reproduce import reproduce
 from sstq.cli.spec import spec
 from sstq.cli.terminal import complain, paragraphs
 from sstq.cli.train import train
@@ -54,7 +55,21 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (spec, encode, aggregate, inspect, channel, mechanisms, compare, frontier, plan, account, train, demo):
+for command in (
+    spec,
+    encode,
+    aggregate,
+    inspect,
+    channel,
+    mechanisms,
+    compare,
+    frontier,
+    plan,
+    account,
+    train,
+    reproduce,
+    demo,
+):
     app.command(help=paragraphs(command.__doc__ or ""))(command)
 for group, name in ((clip, "clip"), (data, "data")):
     app.add_typer(group, name=name)

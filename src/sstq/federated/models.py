@@ -67,7 +67,7 @@ class HiddenLayer:
         hidden: the hidden units.
         classes: the labels.
         start: "uniform" in ±1/√(inputs of the layer), as is usual for such layers, or "he": weights from
-            N(0, 2/(inputs of the layer)) and biases of zero. The paper does not say which; its losses are those of "he".
+            N(0, 2/(inputs of the layer)) and biases of zero. The paper does not say; its losses are those of "he".
 
     Examples:
         >>> HiddenLayer(inputs=784).dim, HiddenLayer(inputs=3072).dim

@@ -1,0 +1,73 @@
+"""How much is run: the paper's sizes, or a quick look at everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["FULL", "QUICK", "Scale"]
+
+_PAPER_METHODS = (
+    "clean",
+    "privunit",
+    "vqsgd",
+    "sqkr",
+    "sstq-optimized",
+    "sstq-uniform",
+    "sstq-metric",
+    "sstq-metric-sharp",
+)
+_OUR_METHODS = ("sstq-certified", "sstq-optimal", "frameunit", "privunitg")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The sizes of all experiments.
+
+    Attributes:
+        quick: whether this is less than the paper ran.
+        seeds: of everything that is random.
+        methods: keys of `METHODS`.
+        mse_dims: dimensions of the error measurement.
+        trials: of the error measurement, for each seed.
+        regression_dims: dimensions of the regression.
+        bit_widths: of the comparison of bit widths.
+        rounds: of the trainings, by data set; regressions included.
+        image_methods: keys of `METHODS`, by data set, where fewer than all are run.
+        timing_dims: dimensions at which a round is timed.
+        timed_rounds: how many.
+    """
+
+    quick: bool = False
+    seeds: int = 5
+    methods: tuple[str, ...] = (*_PAPER_METHODS, *_OUR_METHODS)
+    mse_dims: tuple[int, ...] = (100, 500, 1000, 5000, 10_000)
+    trials: int = 200
+    regression_dims: tuple[int, ...] = (100, 200, 500)
+    bit_widths: tuple[int, ...] = (4, 8)
+    rounds: tuple[tuple[str, int], ...] = (("regression", 100), ("fashion-mnist", 100), ("cifar-10", 100))
+    image_methods: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    timing_dims: tuple[int, ...] = (25_450, 98_666)
+    timed_rounds: int = 3
+
+    def rounds_of(self, kind: str) -> int:
+        """The rounds of a training."""
+        return dict(self.rounds)[kind]
+
+    def methods_of(self, kind: str) -> tuple[str, ...]:
+        """The methods that are trained on a data set."""
+        return dict(self.image_methods).get(kind, self.methods)
+
+
+FULL = Scale()
+QUICK = Scale(
+    quick=True,
+    seeds=1,
+    mse_dims=(100, 1000),
+    trials=200,
+    regression_dims=(100, 200),
+    rounds=(("regression", 100), ("fashion-mnist", 10), ("cifar-10", 3)),
+    image_methods=(("cifar-10", ("clean", "sstq-uniform", "frameunit")),),
+    timing_dims=(25_450,),
+    timed_rounds=1,
+)
+"""Two minutes on two cores; where it trains for fewer rounds, its accuracies say nothing about the paper's."""
