@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 .PHONY: help demo test check format docs bench clean
 
 help:
-	@echo "make demo    recover class means of images from a few bits a client (table and picture)"
+	@echo "make demo    private means and private federated training on images (tables and pictures)"
 	@echo "make test    the whole test suite, doctests and README snippets included"
 	@echo "make check   formatting, lint, types, tests and a strict build of the documentation"
 	@echo "make bench   speed, as ratios against reference implementations in one run"

@@ -105,7 +105,7 @@ def empirical_audit(
     Examples:
         >>> import sstq
         >>> mechanism = sstq.mechanism("vqsgd", dim=3, epsilon=1.0)
-        >>> audit = empirical_audit(mechanism)
+        >>> audit = empirical_audit(mechanism, rng=1)
         >>> audit.violation, 0.5 < audit.lower_bound <= 1.0
         (False, True)
     """

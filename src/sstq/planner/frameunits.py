@@ -11,9 +11,8 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-
 from sstq.planner.offers import Offer, Terms
+from sstq.schemes.frame_alignment import second_moment
 from sstq.schemes.frameunit import FrameUnit
 
 __all__ = ["FrameUnitFamily", "all_rows_error", "one_client_error", "private_family", "public_family"]
@@ -26,8 +25,6 @@ _FRAMES_MAX = 1 << 30
 # The ε below the allowed one that are tried where frames are too few, to three digits. Between two of them the error is
 # within 0.1 % of its least.
 _SPENDINGS = tuple(float(f"{20 * 1.05**-step:.3g}") for step in range(156))
-# Quantiles for the mean square of a row, which is a small correction.
-_QUANTILES = (np.arange(400) + 0.5) / 400
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class FrameUnitFamily:
     def _wanted_frames(self, epsilon: float, clients: int) -> int:
         mechanism = _one_frame(self.terms.dim, epsilon, self.bits)
         share = _PRIVATE_BIAS_SHARE if self.bits is None else _PUBLIC_BIAS_SHARE
-        needed = max(1.0, _bias2(mechanism) * clients / (share * (mechanism.alignment**-2 - 1)))
+        needed = max(1.0, _bias2(mechanism) * clients / (share * mechanism.variance_over_frames))
         # A number that is sent has room for a power of two.
         return min(math.ceil(needed) if self.bits else 1 << math.ceil(math.log2(needed)), _FRAMES_MAX)
 
@@ -120,34 +117,13 @@ def all_rows_error(dim: int, epsilon: float) -> float:
 def one_client_error(mechanism: FrameUnit) -> float:
     """The mean squared error of one client's estimate of a unit vector, bias and variance, over all frames.
 
-    E‖x̂‖² is E‖u‖²/m² of the row u that is sent. Rows have squared norm 1 on average; when N > d the well aligned ones
-    are a little longer: given c = ⟨u, x⟩ = t/√d the mean of ‖u‖² is 1 + (t² − 1)·(N − d)/((N − 1)·d), because the other
-    coordinates of a uniform direction of R^N share what is left.
+    E‖x̂‖² is E‖u‖²/m² of the row u that is sent.
 
     Examples:
         >>> round(one_client_error(FrameUnit(10_000, 3.0)) / 10_000, 4)
         0.7425
     """
-    dim, size = mechanism.dim, mechanism.frame.size
-    longer = (_mean_square_score(mechanism) - 1) * (size - dim) / ((size - 1) * dim)
-    return (1 + longer) / mechanism.alignment**2 - 1
-
-
-def _mean_square_score(mechanism: FrameUnit) -> float:
-    """E[t²] of the row that is drawn, scores being standard normal.
-
-    Of R half-normal numbers with tail Q the k largest have Σ t² = R·E[q + 2·y·φ(y)], y = Q⁻¹(q), q ~ Beta(k, R − k).
-    """
-    from scipy.special import betaincinv, ndtri
-
-    rows, inside = mechanism.choice.size // 2, mechanism.choice.inside
-    if inside == rows:
-        return 1.0
-    tails = betaincinv(inside, rows - inside, _QUANTILES)
-    scores = -ndtri(tails / 2)
-    top = inside + rows * float(np.mean(2 * scores * np.exp(-(scores**2) / 2))) / math.sqrt(2 * math.pi)
-    own, other = mechanism.choice.probabilities
-    return own * top + other * (2 * rows - top)
+    return second_moment(mechanism.choice, mechanism.dim, mechanism.frame.size) / mechanism.alignment**2 - 1
 
 
 @lru_cache(maxsize=512)

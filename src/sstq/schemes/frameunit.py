@@ -310,7 +310,7 @@ class FrameUnit(FramedMechanism):
         return self.clip**2 * frame_bias2(self.choice, self.dim, self.frame.size) / self.frames
 
     @cached_property
-    def _variance_over_frames(self) -> float:
+    def variance_over_frames(self) -> float:
         """The variance of the estimate of a vector of norm clip, around its mean for the frame, on average."""
         power = second_moment(self.choice, self.dim, self.frame.size) / self.alignment**2
         return self.clip**2 * max(power - 1 - frame_bias2(self.choice, self.dim, self.frame.size), 1e-6)
@@ -326,7 +326,7 @@ class FrameUnit(FramedMechanism):
             65536
         """
         clients = check_number("clients", clients, 1, 2**62, integer=True)
-        needed = 20 * self.frame_bias2 * self.frames * clients / self._variance_over_frames
+        needed = 20 * self.frame_bias2 * self.frames * clients / self.variance_over_frames
         return min(1 << max(0, int(np.ceil(np.log2(max(needed, 1.0))))), _SIZE_MAX)
 
     def note(self, clients: int) -> str:
@@ -334,7 +334,7 @@ class FrameUnit(FramedMechanism):
         if clients <= self.frames * self.dim / 10 or self.dim == 1:
             return ""
         bias = self.frame_bias2**0.5 / self.clip
-        noise = (self._variance_over_frames / clients) ** 0.5 / self.clip
+        noise = (self.variance_over_frames / clients) ** 0.5 / self.clip
         frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
         return (
             f"{clients} clients on {frames} of dimension {self.dim}: the bias of the frames, up to {bias:.2g} of clip, "
