@@ -11,6 +11,7 @@ import sstq
 from sstq.channels import (
     OptimalChannel,
     TableChannel,
+    channel_from_dict,
     decoded_second_moment,
     flat_channel,
     optimal,
@@ -196,6 +197,9 @@ def damaged(fields):
     values = np.pad(unbiased_decoder(plain, uniform_codebook(1)), (0, 2))
     poor = OptimalChannel(TableChannel("optimal", 3.0, matrix), uniform_codebook(1), values)
     yield json.dumps(fields | poor.to_dict())
+    # Sound, but of another construction.
+    channel = TableChannel("metric-aware", 3.0, channel_from_dict(fields["channel"]).matrix)
+    yield json.dumps(fields | {"channel": channel.to_dict()})
 
 
 def test_damaged_files_are_solved_again(nothing_solved, monkeypatch):
