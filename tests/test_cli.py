@@ -33,9 +33,14 @@ def run(*arguments, code=0, env=None):
 
 
 def start(*arguments, **options):
-    """Start the real program."""
+    """Start the real program, as from a terminal: shells have what they run in the background ignore interruptions."""
     command = [sys.executable, "-m", "sstq", *(str(argument) for argument in arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, preexec_fn=_heed_interruptions, **pipes, **options)
+
+
+def _heed_interruptions():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run_program(*arguments, **options):
