@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.schemes import Mechanism, mechanism, mechanism_class
+from sstq.structured import typical_vector
 
 __all__ = ["VARIANTS", "Comparison", "Variant", "compare", "variant"]
 
@@ -136,8 +137,7 @@ def compare(
         >>> rows[0].bits, rows[0].unbiased
         (10, True)
     """
-    direction = np.random.default_rng(0).standard_normal(dim)
-    x = direction / np.linalg.norm(direction)
+    x = typical_vector(dim)
     for candidate in variants:
         try:
             built = candidate.build(dim, epsilon, clients)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from sstq.atomic import atomic_file
 from sstq.randomness import RngLike
 from sstq.schemes import SSTQ
+from sstq.structured import typical_vector
 
 __all__ = ["Demo", "DemoRow", "choose_mechanism", "load_images", "planned_clients", "run_demo", "save_results"]
 
@@ -90,8 +91,7 @@ def choose_mechanism(epsilon: float) -> SSTQ:
         >>> choose_mechanism(2.0).message_bits
         10
     """
-    direction = np.random.default_rng(0).standard_normal(DIM)
-    typical = direction * (CLIP / np.linalg.norm(direction))
+    typical = typical_vector(DIM, CLIP)
     candidates = [SSTQ(dim=DIM, epsilon=epsilon, bits=bits, clip=CLIP) for bits in _BITS]
     return min(candidates, key=lambda mechanism: mechanism.expected_mse(typical).total)
 

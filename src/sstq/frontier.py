@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sstq.comparison import Variant, variant
+from sstq.structured import typical_vector
 
 __all__ = ["FAMILIES", "Point", "frontier", "one_bit_error", "optimal_error"]
 
@@ -89,8 +90,7 @@ def frontier(
         >>> [(point.family, point.bits) for point in points]
         [('FrameUnit', 9), ('FrameUnit, public rows', 1), ('FrameUnit, public rows', 2)]
     """
-    direction = np.random.default_rng(0).standard_normal(dim)
-    x = direction / np.linalg.norm(direction)
+    x = typical_vector(dim)
     for candidate in families:
         try:
             built = candidate.build(dim, epsilon, clients=1)

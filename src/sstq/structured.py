@@ -5,7 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["structured_vectors"]
+__all__ = ["structured_vectors", "typical_vector"]
+
+
+def typical_vector(dim: int, norm: float = 1.0) -> NDArray[np.float64]:
+    """The vector for which errors are predicted where none is given: one fixed Gaussian direction.
+
+    Examples:
+        >>> float(np.linalg.norm(typical_vector(1000, norm=0.25)).round(12))
+        0.25
+    """
+    direction = np.random.default_rng(0).standard_normal(dim)
+    scaled: NDArray[np.float64] = direction * (norm / np.linalg.norm(direction))
+    return scaled
 
 
 def structured_vectors(dim: int, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:

@@ -48,10 +48,9 @@ def read_mechanism(path: Path) -> Mechanism:
 
 def typical_error(mechanism: Mechanism, clients: int = 1) -> ExpectedError:
     """Return the expected error of clients that all hold a typical vector of norm clip: a fixed Gaussian direction."""
-    import numpy as np
+    from sstq.structured import typical_vector
 
-    direction = np.random.default_rng(0).standard_normal(mechanism.dim)
-    return mechanism.expected_mse(direction * (mechanism.clip / np.linalg.norm(direction)), clients=clients)
+    return mechanism.expected_mse(typical_vector(mechanism.dim, mechanism.clip), clients=clients)
 
 
 def describe_mechanism(mechanism: Mechanism) -> list[tuple[str, object]]:

@@ -37,27 +37,20 @@ def write_numbers(
     rows: list[dict[str, Any]], csv: Path | None, json: Path | None, head: dict[str, Any], name: str
 ) -> None:
     """Write rows of numbers as CSV and, under `name` beside what stands in `head`, as JSON; each where it is asked."""
-    from sstq.atomic import atomic_file
+    from sstq.csv_files import write_csv
 
-    for path, text in ((csv, _csv_text), (json, lambda rows: _json_text(head | {name: rows}))):
-        if path is not None:
-            with atomic_file(path) as file:
-                file.write(text(rows).encode())
-            note(f"wrote {path}")
-
-
-def _csv_text(rows: list[dict[str, Any]]) -> str:
-    import csv
-    import io
-
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    if csv is not None:
+        write_csv(csv, list(rows[0]), rows)
+        note(f"wrote {csv}")
+    if json is not None:
+        _write_json(json, head | {name: rows})
+        note(f"wrote {json}")
 
 
-def _json_text(document: dict[str, Any]) -> str:
+def _write_json(path: Path, document: dict[str, Any]) -> None:
     import json
 
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+    from sstq.atomic import atomic_file
+
+    with atomic_file(path) as file:
+        file.write(json.dumps(document, indent=2, allow_nan=False).encode() + b"\n")

@@ -13,6 +13,7 @@ import numpy as np
 from sstq.messages import Messages
 from sstq.schemes import FrameUnit, Mechanism
 from sstq.schemes.rrsc import RRSC
+from sstq.structured import typical_vector
 
 __all__ = ["Times", "time_mechanism"]
 
@@ -52,8 +53,7 @@ def time_mechanism(mechanism: Mechanism, clients: int) -> Times:
     if operations > _MOST_OPERATIONS:
         each = operations / _OPERATIONS_A_SECOND
         return Times(each, each * clients, measured=False)
-    x = np.random.default_rng(0).standard_normal(mechanism.dim)
-    x *= mechanism.clip / np.linalg.norm(x)
+    x = typical_vector(mechanism.dim, mechanism.clip)
 
     def encode(count: int) -> Messages:
         identifiers = np.arange(count) if mechanism.coin == "public" else None

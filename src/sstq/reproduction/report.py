@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import base64
-import csv
 import html
-import io
 import math
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sstq.atomic import atomic_file
+from sstq.csv_files import write_csv
 from sstq.reproduction.lines import AGREES, DIFFERS, NOT_COMPARED, Line, Section
 from sstq.reproduction.paper import PaperNumber
 from sstq.reproduction.scales import Scale
@@ -54,23 +53,14 @@ def write_report(sections: Sequence[Section], folder: Path, scale: Scale, *, mis
     for section in sections:
         own = folder / section.name
         own.mkdir(parents=True, exist_ok=True)
-        _write_csv(own / "results.csv", _COLUMNS, map(_csv_row, section.lines))
+        write_csv(own / "results.csv", _COLUMNS, map(_csv_row, section.lines))
         if section.curves:
-            _write_csv(own / "curves.csv", tuple(section.curves[0]), map(_shortened, section.curves))
+            write_csv(own / "curves.csv", tuple(section.curves[0]), map(_shortened, section.curves))
         draw_section(section, own)
     page = folder / "report.html"
     with atomic_file(page) as file:
         file.write(_page(sections, folder, scale, missing).encode())
     return page
-
-
-def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    with atomic_file(path) as file:
-        file.write(text.getvalue().encode())
 
 
 def _csv_row(line: Line) -> dict[str, Any]:

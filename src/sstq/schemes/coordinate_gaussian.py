@@ -28,6 +28,7 @@ from sstq.schemes.base import ExpectedError, LocalReport, Mechanism, check_numbe
 from sstq.schemes.coordinate_sampling import SEED_WORDS, CoordinateSampling
 from sstq.schemes.parts import build_frame, recipe_from_dict, recipe_to_dict
 from sstq.schemes.subsampled_gaussian import ReleaseBudget
+from sstq.structured import typical_vector
 
 __all__ = ["CoordinateGaussian", "hadamard_frame"]
 
@@ -123,8 +124,7 @@ class CoordinateGaussian(Mechanism):
 
     @cached_property
     def _keeps_typical_vector(self) -> bool:
-        typical = np.random.default_rng(0).standard_normal((1, self.dim))
-        _, changed = self._coefficients((typical / np.linalg.norm(typical)).astype(np.float32))
+        _, changed = self._coefficients(typical_vector(self.dim)[None].astype(np.float32))
         return not bool(changed[0])
 
     @property
