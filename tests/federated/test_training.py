@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -27,7 +29,7 @@ def blobs(clients=20, seed=0):
 
 def run(problem, mechanism, rounds=30, **options):
     server = options.pop("server", Server(rate=0.5))
-    return list(train(problem, mechanism, server, rounds, batch=16, **options))
+    return list(train(problem, mechanism, server, rounds, **({"batch": 16} | options)))
 
 
 def clean(problem, clip=1.0):
@@ -143,6 +145,11 @@ def test_a_run_that_was_cut_short_goes_on_to_the_same_end(tmp_path):
     np.testing.assert_array_equal(rest[-1].parameters, whole[-1].parameters)
     with pytest.raises(ValueError, match="another training"):
         run(problem, clean(problem), checkpoint=path)
+    for other in ({"server": Server(rate=0.2)}, {"batch": 5}, {"seed": 1}, {"fresh_frames": False}):
+        with pytest.raises(ValueError, match="another training"):
+            run(problem, mechanism, checkpoint=path, **(options | other))
+    with pytest.raises(ValueError, match="another training"):
+        run(replace(problem, parts=problem.parts[::-1]), mechanism, checkpoint=path, **options)
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match="damaged"):
         run(problem, mechanism, checkpoint=path)

@@ -7,6 +7,7 @@ seed see the same examples in the same order, and differ by their noise alone.
 from __future__ import annotations
 
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ def train(
         fresh_frames: whether every round has its own frame, where the mechanism has one.
         ledger: where a client's ε is charged before anything is sent; a round that it refuses ends the training.
         checkpoint: a file to which the state is saved after every round; if it is there already, training goes on
-            from it.
+            from it, or is refused if anything but the number of rounds differs.
         estimate: instead of `private_mean`, what makes the mean of a round; it need not be private.
 
     Examples:
@@ -93,7 +94,8 @@ def train(
         True
     """
     _check(problem, mechanism, rounds, batch)
-    state = _start(problem, mechanism, seed, checkpoint)
+    identity = _identity(problem, mechanism, server, batch, seed, fresh_frames)
+    state = _start(problem, identity, seed, checkpoint)
     yield _report(problem, mechanism, state, float("nan"), float("nan"))
     while state.round_number < rounds:
         number = state.round_number + 1
@@ -137,8 +139,17 @@ def _check(problem: Problem, mechanism: Mechanism, rounds: int, batch: int) -> N
         raise ValueError(f"the mechanism is for dim {mechanism.dim}, but the model has {problem.model.dim} parameters")
 
 
-def _start(problem: Problem, mechanism: Mechanism, seed: int, checkpoint: str | Path | None) -> State:
-    identity = f"{problem.name} {problem.clients} {seed} {mechanism.digest()}"
+def _identity(
+    problem: Problem, mechanism: Mechanism, server: Server, batch: int, seed: int, fresh_frames: bool
+) -> str:
+    """What a checkpoint must agree with: everything that decides the next round, but for the noise."""
+    # The parts stand for the data and for how it was spread over the clients.
+    parts = zlib.crc32(b"".join(part.tobytes() for part in problem.parts))
+    facts = (problem.name, problem.model.dim, problem.clients, f"{parts:08x}", server, batch, seed, fresh_frames)
+    return " ".join(map(str, (*facts, mechanism.digest())))
+
+
+def _start(problem: Problem, identity: str, seed: int, checkpoint: str | Path | None) -> State:
     if checkpoint is not None and Path(checkpoint).exists():
         return load_state(checkpoint, problem.model.dim, identity)
     parameters = problem.model.initial(seed)
