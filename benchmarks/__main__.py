@@ -10,6 +10,7 @@ import benchmarks.levels
 import benchmarks.pipeline
 import benchmarks.strata
 import benchmarks.theory
+import benchmarks.training
 import benchmarks.tuning  # noqa: F401
 from benchmarks.harness import run
 
