@@ -42,7 +42,7 @@ def random_messages(mechanism, count, rng):
             if field.name == "norm":
                 values = np.ones(shape)
             elif mechanism.name == "privunitg":
-                values = np.sign(values) * 255 * mechanism.decoding_scale * mechanism.cap.gain / mechanism.clip
+                values *= mechanism.largest_norm * (1 - 1e-6) / np.linalg.norm(values, axis=1, keepdims=True)
             else:
                 values /= np.linalg.norm(values, axis=1, keepdims=True)
         else:
@@ -119,7 +119,7 @@ WORST = {
     "privunit": unit_vectors,
     "privunit/hemisphere": unit_vectors,
     "privunitg": lambda mechanism, count: (
-        np.full((count, mechanism.dim), 0.99999 * 2**8 * mechanism.decoding_scale * mechanism.cap.gain / CLIP),
+        np.full((count, mechanism.dim), (1 - 1e-6) * mechanism.largest_norm / mechanism.dim**0.5),
     ),
     "clean": lambda mechanism, count: (np.tile(np.eye(mechanism.dim)[0], (count, 1)),),
 }

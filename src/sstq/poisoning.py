@@ -58,8 +58,6 @@ _BALL_TOLERANCE = 1e-6
 _GAUSSIAN_EXCESS = 13.0
 # The probability of the honest counts of a stratum that are too rare to be looked at.
 _LEFT_OUT = 1e-12
-# Aggregators of dense vectors refuse a decoded coordinate beyond so many times the mechanism's scale.
-_LARGEST_COORDINATE = 2.0**8
 
 
 @dataclass(frozen=True)
@@ -184,8 +182,7 @@ def _(mechanism: PrivUnit) -> float:
 
 @largest_message.register
 def _(mechanism: PrivUnitG) -> float:
-    # A Gaussian vector may have any norm; only the aggregator limits its coordinates.
-    return _LARGEST_COORDINATE * mechanism.decoding_scale * math.sqrt(mechanism.dim)
+    return mechanism.largest_norm * mechanism.clip / mechanism.cap.gain
 
 
 @largest_message.register

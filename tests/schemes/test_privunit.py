@@ -468,3 +468,26 @@ def test_shares_of_the_budget():
         p, a = cap.inside / TOTAL, cap.mass / TOTAL
         assert math.log(p / (1 - p)) == pytest.approx(share * 3.0, abs=1e-9)
         assert math.log((1 - a) / a) == pytest.approx((1 - share) * 3.0, abs=1e-9)
+
+
+def test_a_gaussian_vector_that_no_honest_client_sends_is_refused():
+    mechanism = PrivUnitG(dim=400, epsilon=3.0)
+    assert mechanism.largest_norm == 1.9
+    for norm, accepted in ((1.89, True), (1.91, False), (float("nan"), False)):
+        columns = (np.full((3, 400), norm / 20, dtype=np.float32),)
+        if accepted:
+            assert len(mechanism.messages_from_columns(columns, None, simulated=True)) == 3
+        else:
+            with pytest.raises(ValueError, match="message 0: vector"):
+                mechanism.messages_from_columns(columns, None, simulated=True)
+
+
+@pytest.mark.parametrize("dim", [2, 3, 50])
+def test_the_longest_vector_that_the_words_can_make_is_accepted(dim):
+    """Scripted words at both ends of their range, at the largest and the smallest epsilon."""
+    for epsilon in (0.01, 20.0):
+        mechanism = PrivUnitG(dim=dim, epsilon=epsilon)
+        words = np.array([[0] * mechanism.cap.words, [2**64 - 1] * mechanism.cap.words], dtype=np.uint64)
+        drawn = mechanism.cap.draw(np.tile(np.eye(dim)[0], (2, 1)), words)
+        along = np.abs(drawn[:, 0]) * dim**0.5
+        assert along.max() < 12

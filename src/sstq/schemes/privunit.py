@@ -25,12 +25,23 @@ _SPLITS = ("optimal", "hemisphere")
 _NORM_TOLERANCE = 1e-3
 
 
+# How much longer than 1 a Gaussian vector v ~ N(0, I/d) may be on the wire, in units of 1/√d. The d − 1 coordinates
+# beside x are longer than √d + 13 with a probability below e^(-13²/2) < 2e-37; the one along x, from a word of 62 bits, is
+# below 12. So an honest message is refused with a probability below 2e-37, whatever d is.
+_GAUSSIAN_EXCESS = 18.0
+
+
 def check_unit_norms(vectors: NDArray[np.float32]) -> None:
     """ValueError unless every row has norm 1, to the tolerance of single precision in many dimensions."""
-    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    norms = _norms(vectors)
     wrong = np.flatnonzero(np.abs(norms - 1) > _NORM_TOLERANCE)
     if len(wrong):
         raise ValueError(f"message {wrong[0]}: vector must have norm 1, got {norms[wrong[0]]:g}")
+
+
+def _norms(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    norms: NDArray[np.float64] = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    return norms
 
 
 class CapMechanism(Mechanism):
@@ -206,6 +217,19 @@ class PrivUnitG(CapMechanism):
         dim = check_number("dim", dim, 2, 2**30, integer=True)
         epsilon = check_number("epsilon", epsilon, 0.01, 20)
         self._set(dim=dim, epsilon=epsilon, clip=clip, cap=GaussianCap.optimal(dim, epsilon))
+
+    @property
+    def largest_norm(self) -> float:
+        """What no honest vector is longer than; longer ones are refused, so that one message cannot weigh like many."""
+        return 1 + _GAUSSIAN_EXCESS / math.sqrt(self.dim)
+
+    def _check_columns(self, columns: tuple[Column, ...]) -> None:
+        norms = _norms(columns[0])
+        wrong = np.flatnonzero(~(norms <= self.largest_norm))
+        if len(wrong):
+            raise ValueError(
+                f"message {wrong[0]}: vector must have a norm of at most {self.largest_norm:g}, got {norms[wrong[0]]:g}"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Everything public, integers and decoding values included, as JSON values."""
