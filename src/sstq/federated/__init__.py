@@ -3,6 +3,8 @@
 problem ──▶ gradients of all clients ──▶ encode ──▶ mean ──▶ server step ──▶ evaluation, again
 """
 
+from typing import TYPE_CHECKING, Any
+
 from sstq.federated.models import Evaluation, HiddenLayer, LeastSquares, Model
 from sstq.federated.partitions import dirichlet_partition, iid_partition
 from sstq.federated.problems import Problem, image_problem, regression_problem
@@ -10,6 +12,10 @@ from sstq.federated.server import Server
 from sstq.federated.settings import SETTINGS, Settings, settings_for
 from sstq.federated.training import Round, private_mean, train
 
+if TYPE_CHECKING:
+    from sstq.federated.torch_models import TorchModel as TorchModel
+
+# Without TorchModel, so that a star import needs no PyTorch.
 __all__ = [
     "SETTINGS",
     "Evaluation",
@@ -28,3 +34,12 @@ __all__ = [
     "settings_for",
     "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # PyTorch takes seconds to import, and is an extra: only for those who ask for its model.
+    if name == "TorchModel":
+        from sstq.federated.torch_models import TorchModel
+
+        return TorchModel
+    raise AttributeError(f"module 'sstq.federated' has no attribute {name!r}")

@@ -54,9 +54,16 @@ class Problem:
 
 
 def image_problem(
-    dataset: Any, clients: int, seed: int, *, hidden: int = 32, start: str = "uniform", alpha: float | None = None
+    dataset: Any,
+    clients: int,
+    seed: int,
+    *,
+    hidden: int = 32,
+    start: str = "uniform",
+    alpha: float | None = None,
+    model: Model | None = None,
 ) -> Problem:
-    """The paper's network on a data set of images.
+    """The paper's network, or another model, on a data set of images.
 
     Args:
         dataset: from `sstq.datasets.load`.
@@ -65,8 +72,10 @@ def image_problem(
         hidden: the hidden units.
         start: of the network, "uniform" or "he" (see `HiddenLayer`).
         alpha: of a Dirichlet partition by label; a random one unless given.
+        model: instead of the paper's network, for which alone `hidden` and `start` are.
     """
-    model = HiddenLayer(dataset.train_images.shape[1], hidden, len(dataset.classes), start)
+    if model is None:
+        model = HiddenLayer(dataset.train_images.shape[1], hidden, len(dataset.classes), start)
     labels = dataset.train_labels
     if alpha is None:
         parts = iid_partition(len(labels), clients, seed)

@@ -1,0 +1,77 @@
+"""The model that `sstq train` trains on images: the paper's network, or a PyTorch module of the user's own."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sstq.federated import Problem
+
+__all__ = ["PAPER_MODEL", "image_problem_with"]
+
+PAPER_MODEL = "hidden-layer"
+
+
+def image_problem_with(
+    model: str, dataset: Any, clients: int, seed: int, *, alpha: float | None = None, **options: Any
+) -> Problem:
+    """Return the learning problem of a data set and the text of ``--model``.
+
+    Args:
+        model: "hidden-layer", or MODULE:FUNCTION, a function of an image's shape (channels, rows, columns) and the
+            number of classes that returns a PyTorch module. The working folder is looked in first.
+        dataset: from `sstq.datasets.load`.
+        clients: as for `image_problem`.
+        seed: as for `image_problem`.
+        alpha: as for `image_problem`.
+        options: others of `image_problem`.
+
+    Examples:
+        >>> from sstq.datasets import load
+        >>> problem = image_problem_with("sstq.federated.torch_networks:convolutional", load("digits"), 100, 0)
+        >>> problem.name, problem.model.dim
+        ('digits with sstq.federated.torch_networks:convolutional', 1946)
+    """
+    from sstq.federated import image_problem
+
+    if model == PAPER_MODEL:
+        return image_problem(dataset, clients, seed, alpha=alpha, **options)
+    from sstq.federated import TorchModel
+
+    build = _function(model)
+    rows_and_columns = dataset.image_shape[-2:]
+    shape = (dataset.train_images.shape[1] // (rows_and_columns[0] * rows_and_columns[1]), *rows_and_columns)
+    torch_model = TorchModel(lambda: build(shape, len(dataset.classes)), input_shape=shape)
+    problem = image_problem(dataset, clients, seed, alpha=alpha, model=torch_model, **options)
+    # In the name, so that a checkpoint of one model is not taken for another's of the same dimension.
+    return replace(problem, name=f"{problem.name} with {model}")
+
+
+def _function(text: str) -> Any:
+    """Return the function of MODULE:FUNCTION."""
+    module_name, separator, name = text.partition(":")
+    if not (separator and module_name and name):
+        raise ValueError(f"--model must be {PAPER_MODEL} or MODULE:FUNCTION, got {text!r}")
+    with _working_folder_first():
+        module = importlib.import_module(module_name)
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise ValueError(f"--model {text}: {module_name} has no function {name!r}")
+    return function
+
+
+@contextmanager
+def _working_folder_first() -> Iterator[None]:
+    """As for ``python -m``: a program that was installed does not look there."""
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)

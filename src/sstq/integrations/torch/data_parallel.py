@@ -1,0 +1,194 @@
+"""Data-parallel training in which the ranks exchange private messages instead of gradients.
+
+Each rank is one client. In every step it encodes its gradient as one message; all ranks gather all messages, the only
+bytes of the step, and decode the same mean. So every rank sees every message, and none sees another's gradient.
+"""
+
+# Without `from __future__ import annotations`: PyTorch looks at the annotations of a hook, which must not be strings.
+import hashlib
+import inspect
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from sstq.accounting import Ledger
+from sstq.integrations.torch.layout import ParameterLayout
+from sstq.integrations.torch.rounds import client_identifier, mean_of_round, round_mechanism
+from sstq.integrations.torch.running_statistics import refuse_running_statistics
+from sstq.integrations.torch.updates import UpdateReport, encode_vector
+from sstq.messages import Messages
+from sstq.schemes import Mechanism
+from sstq.schemes.base import check_number
+
+__all__ = ["PrivateExchange", "ddp_hook"]
+
+# Larger than any gradient, so that DistributedDataParallel puts all of them into one bucket.
+_BUCKET_MEGABYTES = 1 << 30
+
+
+class PrivateExchange:
+    """What a rank needs to exchange messages: the state of `ddp_hook`, made on all ranks with the same arguments.
+
+    Making it compares fingerprints of the arguments on all ranks, and all refuse (ValueError) if they differ. A step
+    sends ⌈message_bits/8⌉ bytes from each rank to the others. Its frame comes from the base seed and the number of the
+    step, which all ranks know.
+
+    A rank spends ε in each step, T·ε in T steps. The mean of n ranks has a squared error of about 0.74·d·clip²/n
+    (FrameUnit, ε = 3): few ranks need small models, many steps and small rates.
+
+    Warning:
+        A ledger that refuses raises on its own rank, in ``backward()``, before anything is sent. Ranks that send the
+        same number of messages from the same budget all stop in the same step. A rank that stops alone, for this or any
+        other reason, leaves the others waiting until the process group's timeout.
+
+    Args:
+        mechanism: for vectors of as many numbers as the model has trainable parameters. One whose messages are for a
+            trusted aggregator only (CSGM) is refused: there is none here.
+        base_seed: public, the same on all ranks.
+        ledger: this rank's own, in a file of its own; charged with ε before a step's message is sent.
+        process_group: the default one unless given.
+        private_seed: of the privacy noise, for simulation; the operating system's randomness unless given.
+
+    Attributes:
+        steps: how many were taken.
+        report: counts clipped and not finite gradients; it depends on the data, so it must stay on this rank.
+
+    Examples:
+        >>> import tempfile, sstq, torch, torch.distributed as dist
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> dist.init_process_group("gloo", init_method=f"file://{folder.name}/store", rank=0, world_size=1)
+        >>> exchange = PrivateExchange(sstq.mechanism("frameunit", dim=3, epsilon=8.0))
+        >>> model = exchange.data_parallel(torch.nn.Linear(2, 1))
+        >>> model(torch.ones(4, 2)).mean().backward()
+        >>> exchange.steps, exchange.step_bytes
+        (1, 2)
+        >>> dist.destroy_process_group()
+        >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        *,
+        base_seed: int = 0,
+        ledger: Ledger | None = None,
+        process_group: Any = None,
+        private_seed: int | None = None,
+    ) -> None:
+        if mechanism.trust == "aggregator":
+            raise ValueError(
+                f"mechanism {mechanism.name!r} is private behind a trusted aggregator only, but every rank sees all "
+                "messages: use one whose trust is 'local'"
+            )
+        self.mechanism = mechanism
+        self.steps = 0
+        self.report = UpdateReport()
+        self._base_seed = check_number("base_seed", base_seed, 0, 2**64 - 1, integer=True)
+        self._ledger = ledger
+        self._group = process_group
+        self._private_seed = private_seed
+        self._agree()
+
+    @property
+    def step_bytes(self) -> int:
+        """How many bytes each rank sends to the others in a step."""
+        return -(-self.mechanism.message_bits // 8)
+
+    def data_parallel(self, module: torch.nn.Module) -> DistributedDataParallel:
+        """The module as a DistributedDataParallel that exchanges messages only.
+
+        It has all gradients in one bucket, sends no buffers while training (they are not private) and lets no layer
+        keep statistics of the examples. PyTorch itself sends two things that are no message: rank 0's model to all,
+        when this is called, and once, in the second step, the order in which rank 0's gradients became ready.
+        """
+        refuse_running_statistics(module)
+        dim = ParameterLayout.of(module).dim
+        if dim != self.mechanism.dim:
+            raise ValueError(f"the mechanism is for dim {self.mechanism.dim}, but the module has {dim} parameters")
+        # PyTorch renamed the option that sends buffers in every step.
+        known = inspect.signature(DistributedDataParallel).parameters
+        no_buffers = {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
+        model = DistributedDataParallel(
+            module, process_group=self._group, bucket_cap_mb=_BUCKET_MEGABYTES, **no_buffers
+        )
+        model.register_comm_hook(self, ddp_hook)
+        return model
+
+    def mean(self, gradient: torch.Tensor) -> torch.Tensor:
+        """The mean of all ranks' gradients as they learn it from one message each: the next step of all of them."""
+        number = self.steps + 1
+        mechanism = round_mechanism(self.mechanism, self._base_seed, number)
+        if self._ledger is not None:
+            self._ledger.spend(mechanism.epsilon, f"step {number}")
+        raw = self._encode(gradient, mechanism, number).to_bytes()
+        aggregator = mechanism.aggregator()
+        for rank, received in enumerate(self._gather(raw, gradient.device)):
+            identifier = client_identifier(mechanism, rank, number)
+            clients = None if identifier is None else [identifier]
+            aggregator.update(mechanism.messages_from_bytes(received, 1, clients=clients))
+        self.steps = number
+        decoded = torch.from_numpy(mean_of_round(aggregator).value)
+        return decoded.to(gradient.device, gradient.dtype)
+
+    def state_dict(self) -> dict[str, int]:
+        """What `load_state_dict` needs to go on: the number of steps."""
+        return {"steps": self.steps}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on after so many steps, on all ranks at once; they compare fingerprints again."""
+        self.steps = check_number("steps", state["steps"], 0, 2**32 - 2, integer=True)
+        self._agree()
+
+    def _encode(self, gradient: torch.Tensor, mechanism: Mechanism, number: int) -> Messages:
+        rank = dist.get_rank(self._group)
+        seeded = self._private_seed is not None
+        rng = np.random.default_rng([self._private_seed, number, rank]) if seeded else None
+        vector = ParameterLayout((tuple(gradient.shape),)).flatten([gradient])
+        identifier = client_identifier(mechanism, rank, number)
+        return encode_vector(vector, mechanism, rng, client=identifier, report=self.report)
+
+    def _gather(self, raw: bytes, device: torch.device) -> list[bytes]:
+        """The bytes of all ranks, as many from each, in the order of the ranks."""
+        own = torch.frombuffer(bytearray(raw), dtype=torch.uint8).to(device)
+        gathered = [torch.empty_like(own) for _ in range(dist.get_world_size(self._group))]
+        dist.all_gather(gathered, own, group=self._group)
+        return [part.cpu().numpy().tobytes() for part in gathered]
+
+    def _agree(self) -> None:
+        terms = f"{self.mechanism.digest()} {self._base_seed} {self.steps}"
+        device = torch.device("cuda") if dist.get_backend(self._group) == "nccl" else torch.device("cpu")
+        found = self._gather(hashlib.sha256(terms.encode()).digest(), device)
+        differing = [rank for rank, fingerprint in enumerate(found) if fingerprint != found[0]]
+        if differing:
+            raise ValueError(
+                f"mechanism, base_seed and steps must be the same on all ranks, but ranks {differing} differ from "
+                f"rank 0 (here: digest {self.mechanism.digest()[:16]}…, base_seed {self._base_seed}, "
+                f"{self.steps} steps)"
+            )
+
+
+def ddp_hook(state: PrivateExchange, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Exchange one message a rank for a bucket of gradients: for ``model.register_comm_hook(exchange, ddp_hook)``.
+
+    `PrivateExchange.data_parallel` registers it on a model with the right settings. On one of your own, set
+    ``forward_sync_buffers=False`` (``broadcast_buffers=False`` in older versions of PyTorch), since buffers such as
+    running statistics are sent in clear; leave ``find_unused_parameters`` off, since it sends which parameters a rank
+    used; and set ``bucket_cap_mb`` above the size of the gradients. Several buckets are refused: each would be a
+    message of its own, and their ε would add up.
+    """
+    gradient = bucket.buffer()
+    if bucket.index() or not bucket.is_last():
+        raise ValueError(
+            "all gradients must be in one bucket, because every bucket would spend ε anew: set bucket_cap_mb above the "
+            "size of the gradients, in one floating-point type, or use PrivateExchange.data_parallel"
+        )
+    if gradient.numel() != state.mechanism.dim:
+        raise ValueError(
+            f"the mechanism is for dim {state.mechanism.dim}, but the gradients have {gradient.numel()} numbers"
+        )
+    future = torch.futures.Future()
+    future.set_result(state.mean(gradient))
+    return future

@@ -1,0 +1,32 @@
+"""Layers that keep statistics of the examples they see, which would travel or be published in clear."""
+
+from __future__ import annotations
+
+import torch
+
+__all__ = ["refuse_running_statistics"]
+
+
+def refuse_running_statistics(module: torch.nn.Module) -> None:
+    """Refuse (ValueError) layers in training mode that keep running statistics, or exchange them with other machines.
+
+    Batch normalisation stores the means and variances of the examples in buffers. They are no part of a private
+    message: they would leave with the model in clear. In evaluation mode (``layer.eval()``) they are constants, and
+    without them (``track_running_stats=False``) there is nothing to leave; both are allowed.
+
+    Examples:
+        >>> import torch
+        >>> refuse_running_statistics(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)))
+        Traceback (most recent call last):
+        ...
+        ValueError: layer '1' (BatchNorm1d) keeps running statistics of the examples, ...: use GroupNorm, or ...
+        >>> refuse_running_statistics(torch.nn.GroupNorm(1, 2))
+    """
+    for name, layer in module.named_modules():
+        exchanges = isinstance(layer, torch.nn.SyncBatchNorm)
+        if layer.training and (exchanges or getattr(layer, "track_running_stats", False)):
+            raise ValueError(
+                f"layer {name!r} ({type(layer).__name__}) keeps running statistics of the examples, which are not "
+                "private and would leave with the model in clear: use GroupNorm, or freeze the layer's statistics "
+                "with .eval()"
+            )
