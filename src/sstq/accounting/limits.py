@@ -75,4 +75,5 @@ def round_up(value: Fraction) -> float:
 
 def round_down(value: Fraction) -> float:
     """Return the greatest double that is at most `value`."""
-    return -round_up(-value)
+    # Adding zero makes a negative zero, which reads badly, a plain one.
+    return -round_up(-value) + 0.0
