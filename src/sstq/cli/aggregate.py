@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sstq.cli.common import MechanismOption, read_mechanism, require_folder_of, typical_error, warn_of_seed
+from sstq.cli.engines import AddressOption, EngineOption, engine
 from sstq.cli.terminal import complain, note, progress, show_facts, warn
 
 if TYPE_CHECKING:
@@ -32,12 +34,15 @@ def aggregate(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Go on without files that are refused; the exit code is still 1.")
     ] = False,
+    engine_name: EngineOption = "local",
+    address: AddressOption = None,
 ) -> None:
     """Estimate the mean from message files, with its standard error.
 
     The state is saved after every file, and a file that is in already is passed over: after an interruption, or when
     more files have come in, run the same command again. A file is added whole or not at all. The result does not depend
-    on the order of the files or on how messages are spread over them, to the last bit.
+    on the order of the files or on how messages are spread over them, to the last bit. Neither does it depend on the
+    engine: runs with and without Ray can take turns on one state.
 
     The measured error norm is that of the standard errors, from the messages themselves. The predicted one is for
     clients that all hold a typical vector as long as clip. For mechanisms that trust the aggregator (CSGM) the command
@@ -55,7 +60,8 @@ def aggregate(
     state_path = output / "state.npz" if state is None else state
     require_folder_of(state_path, "--state")
     aggregator = shared.load_aggregator(state_path) if state_path.exists() else shared.aggregator()
-    bad = _add_files(aggregator, messages, state_path, skip_bad)
+    with engine(engine_name, address) as in_ray:
+        bad = _add_files(aggregator, messages, state_path, skip_bad, in_ray)
 
     with warnings.catch_warnings():
         # Its text is in the estimate's note, which is shown below in our own way.
@@ -78,26 +84,43 @@ def aggregate(
         raise typer.Exit(1)
 
 
-def _add_files(aggregator: Aggregator[Any], paths: list[Path], state: Path, skip_bad: bool) -> list[Exception]:
+def _add_files(
+    aggregator: Aggregator[Any], paths: list[Path], state: Path, skip_bad: bool, in_ray: bool
+) -> list[Exception]:
     """Add the files, saving the state after each; returns the refusals, or raises the first one."""
-    refusals: list[Exception] = []
+    refusals: dict[int, Exception] = {}
     repeated = 0
-    with progress("Aggregating", sum(path.stat().st_size for path in paths if path.is_file())) as advance:
-        for path in paths:
-            try:
-                added = aggregator.update_from_file(path)
-            except (ValueError, OSError) as error:
-                if not skip_bad:
-                    raise
-                refusals.append(error)
+    sizes = [path.stat().st_size if path.is_file() else 0 for path in paths]
+    with progress("Aggregating", sum(sizes)) as advance:
+        for number, added in _outcomes(aggregator, paths, skip_bad, in_ray):
+            if isinstance(added, Exception):
+                refusals[number] = added
                 continue
             if added:
                 aggregator.save(state)
             repeated += not added
-            advance(path.stat().st_size)
+            advance(sizes[number])
     if repeated:
         note(f"{repeated} of {len(paths)} files were in already and were passed over")
-    return refusals
+    return [refusals[number] for number in sorted(refusals)]
+
+
+def _outcomes(
+    aggregator: Aggregator[Any], paths: list[Path], skip_bad: bool, in_ray: bool
+) -> Iterator[tuple[int, bool | ValueError | OSError]]:
+    """Yield the number of each path and whether its file was added, or why it was refused."""
+    if in_ray:
+        from sstq.integrations.ray import add_files
+
+        yield from add_files(aggregator, paths, skip_bad=skip_bad)
+        return
+    for number, path in enumerate(paths):
+        try:
+            yield number, aggregator.update_from_file(path)
+        except (ValueError, OSError) as error:
+            if not skip_bad:
+                raise
+            yield number, error
 
 
 def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:

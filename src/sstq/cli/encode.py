@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sstq.cli.common import MechanismOption, privacy_of, read_mechanism, require_folder_of, warn_of_seed
+from sstq.cli.engines import AddressOption, EngineOption, engine
 from sstq.cli.terminal import note, progress, show_facts, warn
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sstq import LocalReport, Mechanism, Messages
-    from sstq.randomness import RngLike
-    from sstq.vector_files import VectorFile
+    from sstq import LocalReport, Mechanism
+    from sstq.shards import Shard
 
 __all__ = ["encode"]
 
@@ -29,7 +29,12 @@ def encode(
     ],
     mechanism: MechanismOption,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The message file to write; Parquet if its name ends in .parquet.")
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The message file to write; Parquet if its name ends in .parquet. With --shards, a folder.",
+        ),
     ],
     key: Annotated[str | None, typer.Option(help="Which array of the .npz files.")] = None,
     column: Annotated[str | None, typer.Option(help="Which list column of the Parquet files.")] = None,
@@ -44,6 +49,12 @@ def encode(
         bool,
         typer.Option("--report", help="Print how many vectors were clipped or missed the certificate; for you only."),
     ] = False,
+    shards: Annotated[
+        str | None,
+        typer.Option(metavar="sstq|parquet", help="Write a message file of this kind for each file of vectors."),
+    ] = None,
+    engine_name: EngineOption = "local",
+    address: AddressOption = None,
 ) -> None:
     """Turn vectors into messages, one for each; private ones, unless the mechanism trusts the aggregator or all.
 
@@ -51,35 +62,29 @@ def encode(
     its size. The message file appears whole or not at all. A Parquet file has one column of lists of floats, or one
     column of floats for each coordinate.
 
+    With --shards every NAME.npy (…) becomes NAME.sstq or NAME.parquet in the folder --output. Files that are there are
+    not encoded again, so that an interrupted run can be repeated without sending two messages about one vector. With
+    --seed the messages are the same as those of one file for all.
+
     Example: sstq encode embeddings.npy --mechanism mechanism.json --output messages.sstq
     """
-    from sstq import LocalReport, write_messages
-    from sstq.vector_files import open_vectors
-
-    require_folder_of(output)
-    if any(output.exists() and output.samefile(path) for path in (mechanism, *vectors) if path.exists()):
-        raise ValueError(f"--output {output} is also read from; choose another name")
     shared = read_mechanism(mechanism)
-    files = [open_vectors(path, shared.dim, key, column) for path in vectors]
-    total = sum(file.count for file in files)
-    if not total:
-        raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
-    identifiers = _client_identifiers(shared, clients, total)
     rng = _generator(seed)
-    with progress("Checking", total) as advance:
-        for file in files:
-            for rows in file.chunks():
-                advance(len(rows))
-
-    local = LocalReport()
-    with progress("Encoding", total) as advance:
-        count = write_messages(output, _batches(shared, files, identifiers, rng, local, advance))
+    if shards is None:
+        if engine_name == "ray":
+            raise ValueError("--engine ray needs --shards: every task writes a file of its own")
+        with engine(engine_name, address):
+            total, size, local = _to_one_file(shared, mechanism, vectors, output, key, column, clients, rng)
+    else:
+        planned = _plan(shared, vectors, output, shards, key, column)
+        with engine(engine_name, address) as in_ray:
+            total, size, local = _to_shards(shared, planned, output, clients, rng, in_ray)
     show_facts(
         str(output),
         [
-            ("messages", count),
+            ("messages", total),
             ("bits a message", shared.message_bits),
-            ("file bytes", output.stat().st_size),
+            ("file bytes", size),
             ("digest", shared.digest()),
             ("private", privacy_of(shared, simulated=seed is not None)),
         ],
@@ -95,24 +100,106 @@ def encode(
         warn(f"the messages are in clear: {privacy_of(shared, simulated=False)}")
 
 
-def _batches(
+def _to_one_file(
     mechanism: Mechanism,
-    files: list[VectorFile],
-    identifiers: NDArray[np.uint64] | None,
-    rng: RngLike,
-    local: LocalReport,
-    advance: Callable[[int], None],
-) -> Iterator[Messages]:
-    start = 0
-    for file in files:
-        for rows in file.chunks():
-            ids = None if identifiers is None else identifiers[start : start + len(rows)]
-            yield mechanism.encode(rows, rng, clients=ids, report=local)
-            start += len(rows)
-            advance(len(rows))
+    mechanism_path: Path,
+    vectors: list[Path],
+    output: Path,
+    key: str | None,
+    column: str | None,
+    clients: Path | None,
+    rng: np.random.Generator | None,
+) -> tuple[int, int, LocalReport]:
+    """Write the messages of all vectors to one file; returns their number, its size and the local report."""
+    from sstq import LocalReport, write_messages
+    from sstq.shards import encoded_batches
+    from sstq.vector_files import open_vectors
+
+    require_folder_of(output)
+    if any(output.exists() and output.samefile(path) for path in (mechanism_path, *vectors) if path.exists()):
+        raise ValueError(f"--output {output} is also read from; choose another name")
+    files = [open_vectors(path, mechanism.dim, key, column) for path in vectors]
+    total = sum(file.count for file in files)
+    if not total:
+        raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
+    identifiers = _client_identifiers(mechanism, clients, total)
+    with progress("Checking", total) as advance:
+        for file in files:
+            for rows in file.chunks():
+                advance(len(rows))
+    local = LocalReport()
+    with progress("Encoding", total) as advance:
+        write_messages(output, encoded_batches(files, mechanism, rng, identifiers, local, advance))
+    return total, output.stat().st_size, local
 
 
-def _generator(seed: int | None) -> RngLike:
+def _plan(
+    mechanism: Mechanism, vectors: list[Path], output: Path, kind: str, key: str | None, column: str | None
+) -> list[Shard]:
+    from sstq.schemes.base import check_option
+    from sstq.shards import FORMATS, plan_shards
+
+    check_option("--shards", kind, FORMATS)
+    return plan_shards(vectors, output, mechanism.dim, kind=kind, key=key, column=column)
+
+
+def _to_shards(
+    mechanism: Mechanism,
+    shards: list[Shard],
+    output: Path,
+    clients: Path | None,
+    rng: np.random.Generator | None,
+    in_ray: bool,
+) -> tuple[int, int, LocalReport]:
+    """Write a message file for each shard; returns the messages, the bytes of all files and the local report."""
+    import shutil
+
+    from sstq import LocalReport
+    from sstq.shards import unfinished_folder
+
+    total = sum(shard.count for shard in shards)
+    identifiers = _client_identifiers(mechanism, clients, total)
+    # What an interrupted run has left there was never finished, so never sent.
+    shutil.rmtree(unfinished_folder(output), ignore_errors=True)
+    unfinished_folder(output).mkdir(parents=True)
+    local, there = LocalReport(), 0
+    try:
+        with progress("Encoding", total) as advance:
+            for shard, part in zip(shards, _reports(mechanism, shards, identifiers, rng, in_ray), strict=True):
+                advance(shard.count)
+                there += part is None
+                if part is not None:
+                    local.vectors += part.vectors
+                    local.clipped += part.clipped
+                    local.missed += part.missed
+    finally:
+        shutil.rmtree(unfinished_folder(output), ignore_errors=True)
+    if there:
+        note(f"{there} of {len(shards)} message files were there already and were left as they are")
+    return total, sum(shard.messages.stat().st_size for shard in shards), local
+
+
+def _reports(
+    mechanism: Mechanism,
+    shards: list[Shard],
+    clients: NDArray[np.uint64] | None,
+    rng: np.random.Generator | None,
+    in_ray: bool,
+) -> Iterator[LocalReport | None]:
+    """Encode the shards, yielding what each reports; None where the message file was there."""
+    if in_ray:
+        from sstq.integrations.ray import encode_shards
+
+        yield from encode_shards(shards, mechanism, rng, clients=clients)
+        return
+    from sstq.shards import encode_shard
+
+    for shard in shards:
+        ids = None if clients is None else clients[shard.first : shard.first + shard.count]
+        yield encode_shard(shard, mechanism, rng, clients=ids)
+
+
+def _generator(seed: int | None) -> np.random.Generator | None:
     import numpy as np
 
     if seed is None:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sstq.cli.engines import AddressOption, EngineOption, engine
+from sstq.cli.models import PAPER_MODEL, image_problem_with
 from sstq.cli.settings import parse_settings
 from sstq.cli.terminal import live_line, note, show_table, warn
 
 if TYPE_CHECKING:
     from sstq import Mechanism
     from sstq.federated import Problem, Settings
+    from sstq.federated.training import RoundEngine
 
 __all__ = ["train"]
 
@@ -25,6 +28,14 @@ def train(
     dataset: Annotated[
         str, typer.Option(metavar="digits|fashion-mnist|cifar-10|regression", help="What is learned.")
     ] = "digits",
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="hidden-layer|MODULE:FUNCTION",
+            help="What learns images: the paper's network, or the PyTorch module that a function of the image's shape "
+            "(channels, rows, columns) and the number of classes returns.",
+        ),
+    ] = PAPER_MODEL,
     mechanism: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,13 +69,16 @@ def train(
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for results and checkpoints.")] = Path(
         "training"
     ),
+    engine_name: EngineOption = "local",
+    address: AddressOption = None,
 ) -> None:
     """Train a model on examples that are spread over clients, each gradient sent as one private message.
 
-    The model is the paper's network with one hidden layer of 32 units, or a linear regression. Settings that are not
-    given are the paper's for that data set. All mechanisms see the same examples in the same order. A run that was
-    interrupted goes on when the same command is run again. Writes rounds.csv, training.png and, for each mechanism, its
-    JSON and a checkpoint with the model.
+    The model is the paper's network with one hidden layer of 32 units, any PyTorch module (--model), or a linear
+    regression. Settings that are not given are the paper's for that data set. All mechanisms see the same examples in
+    the same order. A run that was interrupted goes on when the same command is run again. With --engine ray groups of
+    256 clients are computed in tasks; with --noise-seed the result is the same, to the last bit, as without. Writes
+    rounds.csv, training.png and, for each mechanism, its JSON and a checkpoint with the model.
 
     Example: sstq train --dataset digits --mechanism clean --mechanism frameunit --mechanism sstq:bits=2 --epsilon 4
     """
@@ -74,13 +88,26 @@ def train(
     changes = {"clients": clients, "batch": batch, "clip": clip, "rate": rate, "rounds": rounds, "norm_cap": norm_cap}
     settings = settings_for(dataset, changes)
     server = Server(settings.rate, settings.norm_cap, momentum, decay)
-    problem = _problem(dataset, settings, dim, alpha, seed, data)
+    problem = _problem(dataset, model, settings, dim, alpha, seed, data)
     runs = {text: _build(text, problem, epsilon, settings) for text in mechanism or ["frameunit"]}
     output.mkdir(parents=True, exist_ok=True)
-    histories = {
-        label: _run(label, problem, built, server, settings, seed, noise_seed, budget, output / _folder_name(label))
-        for label, built in runs.items()
-    }
+    with engine(engine_name, address) as in_ray:
+        rounds_engine = _rounds_in_ray() if in_ray else None
+        histories = {
+            label: _run(
+                label,
+                problem,
+                built,
+                server,
+                settings,
+                seed,
+                noise_seed,
+                budget,
+                output / _folder_name(label),
+                rounds_engine,
+            )
+            for label, built in runs.items()
+        }
     _write_rounds([row for rows in histories.values() for row in rows], output / "rounds.csv")
     title = f"{problem.name}: {problem.clients} clients, ε = {epsilon:g} a round, d = {problem.model.dim:,}"
     draw_training(histories, output / "training.png", title=title)
@@ -97,32 +124,34 @@ def train(
 
 
 def _problem(
-    dataset: str, settings: Settings, dim: int, alpha: float | None, seed: int, folder: Path | None
+    dataset: str, model: str, settings: Settings, dim: int, alpha: float | None, seed: int, folder: Path | None
 ) -> Problem:
-    from sstq.federated import image_problem, regression_problem
+    from sstq.federated import regression_problem
 
     if dataset == "regression":
+        if model != PAPER_MODEL:
+            raise ValueError("--model is for images: a regression is linear")
         if alpha is not None:
             raise ValueError("--alpha is for images: a regression has no classes")
         return regression_problem(dim, settings.clients, seed)
     from sstq.datasets import load
 
-    return image_problem(load(dataset, folder=folder), settings.clients, seed, alpha=alpha)
+    return image_problem_with(model, load(dataset, folder=folder), settings.clients, seed, alpha=alpha)
 
 
 def _build(text: str, problem: Problem, epsilon: float, settings: Settings) -> Mechanism:
     """Return the mechanism of NAME:ARGUMENT=VALUE,…; ε and the number of clients are for those that take them."""
-    import inspect
-
-    from sstq import mechanism
-    from sstq.schemes import mechanism_class
+    from sstq.comparison import variant
 
     name, _, arguments = text.partition(":")
-    common = {"epsilon": epsilon, "clients": problem.clients}
-    known = inspect.signature(mechanism_class(name)).parameters
-    given = {argument: value for argument, value in common.items() if argument in known}
-    given |= parse_settings(arguments.split(",") if arguments else [], {"dim", "clip", "epsilon"})
-    return mechanism(name, dim=problem.model.dim, clip=settings.clip, **given)
+    given = parse_settings(arguments.split(",") if arguments else [], {"dim", "clip", "epsilon"})
+    return variant(text, name, **given).build(problem.model.dim, epsilon, problem.clients, settings.clip)
+
+
+def _rounds_in_ray() -> RoundEngine:
+    from sstq.integrations.ray import RayRounds
+
+    return RayRounds()
 
 
 def _folder_name(label: str) -> str:
@@ -139,6 +168,7 @@ def _run(
     noise_seed: int | None,
     budget: float | None,
     folder: Path,
+    rounds_engine: RoundEngine | None,
 ) -> list[dict[str, Any]]:
     """Train with one mechanism, showing every round; rounds of an earlier run that was cut short come first."""
     from sstq.accounting import Ledger, LedgerError
@@ -165,6 +195,7 @@ def _run(
                 private_seed=noise_seed,
                 ledger=ledger,
                 checkpoint=folder / "checkpoint.npz",
+                engine=rounds_engine,
             ):
                 row = {name: getattr(report, name) for name in _COLUMNS[1:-1]} | {"mechanism": label}
                 row["seconds"] = time.perf_counter() - start
@@ -192,16 +223,9 @@ def _last(label: str, rows: list[dict[str, Any]]) -> list[object]:
 
 
 def _write_rounds(rows: list[dict[str, Any]], path: Path) -> None:
-    import io
+    from sstq.csv_files import write_csv
 
-    from sstq.atomic import atomic_file
-
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=_COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    with atomic_file(path) as file:
-        file.write(text.getvalue().encode())
+    write_csv(path, _COLUMNS, rows)
 
 
 def _read_rounds(path: Path) -> list[dict[str, Any]]:

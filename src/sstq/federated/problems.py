@@ -43,14 +43,18 @@ class Problem:
         return len(self.parts)
 
     def batches(self, batch: int, seed: int, round_number: int) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        """A batch of each client's own examples, (clients, batch, …) and (clients, batch).
+        """A batch of each client's own examples, (clients, batch, …) and (clients, batch)."""
+        chosen = self.chosen(batch, seed, round_number)
+        return self.x[chosen], self.y[chosen]
 
-        It is a function of the seed and the round alone, so that all mechanisms see the same examples. A client with
+    def chosen(self, batch: int, seed: int, round_number: int) -> NDArray[np.int64]:
+        """The numbers of the examples of a round's batches, (clients, batch).
+
+        They are a function of the seed and the round alone, so that all mechanisms see the same examples. A client with
         fewer examples than that draws with replacement.
         """
         rng = np.random.default_rng([seed, 3, round_number])
-        chosen = np.stack([part[rng.choice(len(part), batch, replace=len(part) < batch)] for part in self.parts])
-        return self.x[chosen], self.y[chosen]
+        return np.stack([part[rng.choice(len(part), batch, replace=len(part) < batch)] for part in self.parts])
 
 
 def image_problem(

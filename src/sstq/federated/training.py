@@ -6,26 +6,47 @@ seed see the same examples in the same order, and differ by their noise alone.
 
 from __future__ import annotations
 
-import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.accounting import Ledger
 from sstq.federated.checkpoints import State, load_state, save_state
+from sstq.federated.groups import client_groups, mean_of_groups, round_identities
+from sstq.federated.models import Model
 from sstq.federated.problems import Problem
 from sstq.federated.server import Server
+from sstq.rounds import mean_of_round, round_mechanism
 from sstq.schemes import Mechanism
 from sstq.schemes.base import check_number
-from sstq.schemes.framed import FramedMechanism
-from sstq.schemes.frameunit_sums import FrameBiasWarning
-from sstq.streams import mix_seed
 
-__all__ = ["Round", "private_mean", "train"]
+__all__ = ["Round", "RoundEngine", "batch_loss", "private_mean", "train"]
+
+Estimator = Callable[[Mechanism, NDArray[np.float32], int, np.random.Generator | None], NDArray[np.float64]]
+
+
+class RoundEngine(Protocol):
+    """What computes a round of training elsewhere than in this process, to the same bits."""
+
+    def __call__(
+        self,
+        problem: Problem,
+        mechanism: Mechanism,
+        parameters: NDArray[np.float32],
+        *,
+        batch: int,
+        seed: int,
+        round_number: int,
+        rng: np.random.Generator | None,
+    ) -> tuple[NDArray[np.float64], float]:
+        """The mean gradient as the server learns it, and the mean loss of the round's batches."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -65,8 +86,8 @@ def train(
     fresh_frames: bool = True,
     ledger: Ledger | None = None,
     checkpoint: str | Path | None = None,
-    estimate: Callable[[Mechanism, NDArray[np.float32], int, np.random.Generator | None], NDArray[np.float64]]
-    | None = None,
+    estimate: Estimator | None = None,
+    engine: RoundEngine | None = None,
 ) -> Iterator[Round]:
     """Train, yielding what is known after every round.
 
@@ -83,6 +104,7 @@ def train(
         checkpoint: a file to which the state is saved after every round; if it is there already, training goes on
             from it, or is refused if anything but the number of rounds differs.
         estimate: instead of `private_mean`, what makes the mean of a round; it need not be private.
+        engine: what computes the rounds, this process unless given (see `sstq.integrations.ray`).
 
     Examples:
         >>> import sstq
@@ -94,6 +116,8 @@ def train(
         True
     """
     _check(problem, mechanism, rounds, batch)
+    if engine is not None and estimate is not None:
+        raise ValueError("estimate is for rounds in this process: give it or an engine, not both")
     identity = _identity(problem, mechanism, server, batch, seed, fresh_frames)
     state = _start(problem, identity, seed, checkpoint)
     yield _report(problem, mechanism, state, float("nan"), float("nan"))
@@ -101,15 +125,11 @@ def train(
         number = state.round_number + 1
         if ledger is not None:
             ledger.spend(mechanism.epsilon, f"round {number}")
-        this_round = mechanism
-        if fresh_frames and isinstance(mechanism, FramedMechanism):
-            this_round = mechanism.with_frame_seed(mix_seed(seed, number))
-        x, y = problem.batches(batch, seed, number)
-        gradients = problem.model.gradients(state.parameters, x, y)
+        this_round = round_mechanism(mechanism, seed, number) if fresh_frames else mechanism
         rng = None if private_seed is None else np.random.default_rng([private_seed, number])
-        mean = (estimate or private_mean)(this_round, gradients, number, rng)
-        examples = x.reshape(-1, *x.shape[2:]), y.reshape(-1)
-        train_loss = problem.model.evaluate(state.parameters, *examples).loss
+        mean, train_loss = (engine or partial(_compute_here, estimate or private_mean))(
+            problem, this_round, state.parameters, batch=batch, seed=seed, round_number=number, rng=rng
+        )
         parameters, velocity = server.step(state.parameters, mean, state.velocity, number - 1)
         state = State(number, parameters, velocity, state.identity)
         if checkpoint is not None:
@@ -122,14 +142,37 @@ def private_mean(
 ) -> NDArray[np.float64]:
     """The mean of the clients' vectors as the server learns it, from their messages alone."""
     count = len(gradients)
-    # Behind a public coin every client needs a fresh identity in every round.
-    clients = None if mechanism.coin == "private" else np.arange(count) + round_number * count
+    clients = round_identities(mechanism, count, round_number)
     aggregator = mechanism.aggregator()
-    aggregator.update(mechanism.encode(gradients, rng=rng, clients=clients))
-    with warnings.catch_warnings():
-        # With a fresh frame every round the bias of one frame is averaged out over rounds.
-        warnings.simplefilter("ignore", FrameBiasWarning)
-        return aggregator.mean().value
+    for group in client_groups(count):
+        identities = None if clients is None else clients[group]
+        aggregator.update(mechanism.encode(gradients[group], rng=rng, clients=identities))
+    return mean_of_round(aggregator).value
+
+
+def _compute_here(
+    estimate: Estimator,
+    problem: Problem,
+    mechanism: Mechanism,
+    parameters: NDArray[np.float32],
+    *,
+    batch: int,
+    seed: int,
+    round_number: int,
+    rng: np.random.Generator | None,
+) -> tuple[NDArray[np.float64], float]:
+    """A round in this process, see `RoundEngine`."""
+    x, y = problem.batches(batch, seed, round_number)
+    groups = list(client_groups(problem.clients))
+    gradients = np.concatenate([problem.model.gradients(parameters, x[group], y[group]) for group in groups])
+    mean = estimate(mechanism, gradients, round_number, rng)
+    losses = [batch_loss(problem.model, parameters, x[group], y[group]) for group in groups]
+    return mean, mean_of_groups(losses, problem.clients)
+
+
+def batch_loss(model: Model, parameters: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[Any]) -> float:
+    """The mean loss of batches (clients, batch, …) and their targets."""
+    return model.evaluate(parameters, x.reshape(-1, *x.shape[2:]), y.reshape(-1)).loss
 
 
 def _check(problem: Problem, mechanism: Mechanism, rounds: int, batch: int) -> None:
@@ -139,9 +182,7 @@ def _check(problem: Problem, mechanism: Mechanism, rounds: int, batch: int) -> N
         raise ValueError(f"the mechanism is for dim {mechanism.dim}, but the model has {problem.model.dim} parameters")
 
 
-def _identity(
-    problem: Problem, mechanism: Mechanism, server: Server, batch: int, seed: int, fresh_frames: bool
-) -> str:
+def _identity(problem: Problem, mechanism: Mechanism, server: Server, batch: int, seed: int, fresh_frames: bool) -> str:
     """What a checkpoint must agree with: everything that decides the next round, but for the noise."""
     # The parts stand for the data and for how it was spread over the clients.
     parts = zlib.crc32(b"".join(part.tobytes() for part in problem.parts))

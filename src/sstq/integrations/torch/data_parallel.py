@@ -16,10 +16,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sstq.accounting import Ledger
 from sstq.integrations.torch.layout import ParameterLayout
-from sstq.integrations.torch.rounds import client_identifier, mean_of_round, round_mechanism
 from sstq.integrations.torch.running_statistics import refuse_running_statistics
 from sstq.integrations.torch.updates import UpdateReport, encode_vector
 from sstq.messages import Messages
+from sstq.rounds import client_identifier, mean_of_round, round_mechanism
 from sstq.schemes import Mechanism
 from sstq.schemes.base import check_number
 

@@ -10,10 +10,10 @@ import torch
 from sstq.accounting import Ledger
 from sstq.aggregation import Estimate
 from sstq.integrations.torch.layout import ParameterLayout
-from sstq.integrations.torch.rounds import client_identifier, mean_of_round, round_mechanism
 from sstq.integrations.torch.updates import UpdateReport, encode_gradients, set_gradients
 from sstq.messages import Messages
 from sstq.randomness import RngLike
+from sstq.rounds import client_identifier, mean_of_round, round_mechanism
 from sstq.schemes import Mechanism
 from sstq.schemes.base import check_number
 

@@ -1,0 +1,48 @@
+"""Clients in groups of fixed size, so that a round can be computed in pieces and come out the same to the last bit.
+
+Matrix products of floating-point numbers are rounded in an order that depends on the shapes of the matrices. So every
+engine computes gradients and losses for the same groups; what is added up over the groups are integers, or numbers in
+the order of the groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.schemes import Mechanism
+
+__all__ = ["CLIENTS_AT_A_TIME", "client_groups", "mean_of_groups", "round_identities"]
+
+CLIENTS_AT_A_TIME = 256
+"""The clients of a group."""
+
+
+def client_groups(clients: int) -> Iterator[slice]:
+    """The groups of that many clients; all are full but the last.
+
+    Examples:
+        >>> list(client_groups(300))
+        [slice(0, 256, None), slice(256, 300, None)]
+    """
+    for start in range(0, clients, CLIENTS_AT_A_TIME):
+        yield slice(start, min(start + CLIENTS_AT_A_TIME, clients))
+
+
+def mean_of_groups(values: Sequence[float], clients: int) -> float:
+    """The mean over clients from the mean of each group, in the order of `client_groups`.
+
+    Examples:
+        >>> mean_of_groups([1.0, 2.0], clients=512)
+        1.5
+    """
+    shares = [(group.stop - group.start) / clients for group in client_groups(clients)]
+    return math.fsum(value * share for value, share in zip(values, shares, strict=True))
+
+
+def round_identities(mechanism: Mechanism, clients: int, round_number: int) -> NDArray[np.int64] | None:
+    """Who the clients of a round are behind a public coin, where each needs a fresh identity in every round."""
+    return None if mechanism.coin == "private" else np.arange(clients) + round_number * clients

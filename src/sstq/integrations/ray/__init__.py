@@ -1,0 +1,13 @@
+"""Ray: encode, aggregate and train on many cores or machines, to the bits of a run in one process (the [ray] extra).
+
+One task a file, or a group of clients. Tasks change nothing but what they return, or publish one file once; what comes
+back is added up as integers, by the driver, each result once. So neither order, nor the number of workers, nor a task
+that is run again after its worker died can change the result.
+"""
+
+from sstq.integrations.ray.aggregation import add_files
+from sstq.integrations.ray.connection import connected
+from sstq.integrations.ray.encoding import encode_shards
+from sstq.integrations.ray.training import RayRounds
+
+__all__ = ["RayRounds", "add_files", "connected", "encode_shards"]

@@ -1,0 +1,62 @@
+"""Vectors encoded, one task a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import chdir
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.integrations.ray.tasks import results_of, shared_mechanism
+from sstq.schemes import LocalReport, Mechanism
+from sstq.shards import Shard, encode_shard
+
+__all__ = ["encode_shards"]
+
+
+def encode_shards(
+    shards: Sequence[Shard],
+    mechanism: Mechanism,
+    rng: np.random.Generator | None = None,
+    *,
+    clients: NDArray[np.uint64] | None = None,
+) -> Iterator[LocalReport | None]:
+    """Encode shards, yielding the local report of each in order, or None if its message file was there.
+
+    Does what `sstq.shards.encode_shard` does with each. Tasks may be run again, and a task that was believed dead may
+    finish after all; the message file of a shard is still published once, from one of them. (If a worker dies between
+    publishing and reporting, the report is lost.)
+
+    Args:
+        shards: of `sstq.shards.plan_shards`, in folders that all workers share; the unfinished folder must exist.
+        mechanism: that encodes.
+        rng: None for secret randomness, a generator for simulation; the result is then the same, to the last bit, as
+            without Ray.
+        clients: behind a public coin, the identifiers of the clients of all shards in order.
+
+    Raises:
+        ValueError: a shard is refused. Those before it have been finished; of those after it, some may have been.
+
+    """
+
+    def calls() -> Iterator[tuple[Any, ...]]:
+        for shard in shards:
+            ids = None if clients is None else clients[shard.first : shard.first + shard.count]
+            yield shard, os.getcwd(), mechanism.to_json(), rng, ids
+
+    for result in results_of(_encode, calls()):
+        if isinstance(result, Exception):
+            raise result
+        yield result
+
+
+def _encode(
+    shard: Shard, folder: str, mechanism: str, rng: np.random.Generator | None, clients: NDArray[np.uint64] | None
+) -> LocalReport | None:
+    with chdir(folder):
+        # Arguments of a task cannot be written to, which compiled code tells apart; a copy can.
+        ids = None if clients is None else clients.copy()
+        return encode_shard(shard, shared_mechanism(mechanism), rng, clients=ids)
