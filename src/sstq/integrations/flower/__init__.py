@@ -1,0 +1,19 @@
+"""Flower: two lines make an app's training private, one on the client and one on the server.
+
+`SstqMod` goes first in the list of mods of ``@app.train``: it turns the client's update into one private message and
+charges the node's ledger. `SstqStrategy` wraps any strategy: it asks for such messages, adds them up and hands the
+inner strategy their mean. `LocalGrid` runs a ClientApp for many nodes in this process.
+
+Needs the extra: ``pip install 'sstq[flower]'``.
+"""
+
+try:
+    import flwr as _flwr  # noqa: F401
+except ImportError as error:
+    raise ImportError("sstq.integrations.flower needs Flower: pip install 'sstq[flower]'") from error
+
+from sstq.integrations.flower.grid import LocalGrid
+from sstq.integrations.flower.mod import SstqMod
+from sstq.integrations.flower.strategy import SstqStrategy
+
+__all__ = ["LocalGrid", "SstqMod", "SstqStrategy"]

@@ -1,0 +1,172 @@
+"""What a node allows: caps on ε, whom to trust, and the ledger on its disk.
+
+Everything here is decided without looking at data, so that a refusal tells nothing about it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from logging import ERROR, WARNING
+from pathlib import Path
+from typing import Any
+
+from flwr.supercore import log
+
+from sstq.accounting import Ledger, LedgerDamaged, LedgerError
+from sstq.accounting.ledger_file import check_round_id
+from sstq.accounting.limits import check_round_epsilon, check_total_epsilon
+from sstq.integrations.flower.wire import price
+from sstq.schemes import Mechanism
+from sstq.schemes.base import check_option
+
+__all__ = ["Limits", "NodeBudget"]
+
+_TRUST = ("local", "aggregator", "none")
+_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the app allows; None where it leaves the decision to the node.
+
+    Attributes:
+        max_epsilon: the greatest ε of one message.
+        total_epsilon: the greatest sum of all.
+        ledger: the folder of the ledgers.
+    """
+
+    max_epsilon: float | None = None
+    total_epsilon: float | None = None
+    ledger: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_epsilon is not None:
+            check_round_epsilon(self.max_epsilon, "max_epsilon")
+        if self.total_epsilon is not None:
+            check_total_epsilon(self.total_epsilon)
+
+
+class NodeBudget:
+    """The caps in force on a node, and its ledger.
+
+    Args:
+        app: what the app allows.
+        node_config: what the node allows: "sstq-max-epsilon" and "sstq-total-epsilon" (the smaller of app's and node's
+            counts), "sstq-ledger" (instead of the app's folder), "sstq-node" (what its ledger is called, instead of the
+            node's number) and "sstq-trust" (whom the node trusts beside itself: "local" nobody, "aggregator" the
+            server, "none" everybody; an app cannot set it).
+        node_id: the node's number.
+
+    Raises:
+        ValueError: a cap or the folder is missing, or the node's configuration cannot be read.
+    """
+
+    def __init__(self, app: Limits, node_config: Mapping[str, Any], node_id: int) -> None:
+        node_total = _number(node_config, "sstq-total-epsilon", check_total_epsilon)
+        self.max_epsilon = _smaller(
+            _number(node_config, "sstq-max-epsilon", check_round_epsilon), app.max_epsilon, "sstq-max-epsilon"
+        )
+        self.total_epsilon = _smaller(node_total, app.total_epsilon, "sstq-total-epsilon")
+        self._trust = check_option("sstq-trust", node_config.get("sstq-trust", "local"), _TRUST)
+        # An app's cap binds that app only, so a ledger is opened for the node's total where there is one.
+        self._ledger_total = self.total_epsilon if node_total is None else node_total
+        folder = node_config.get("sstq-ledger", app.ledger)
+        if not isinstance(folder, str | Path) or not str(folder):
+            raise ValueError("the node has no ledger: set sstq-ledger, a folder, in the node's configuration")
+        name = node_config.get("sstq-node", f"node-{node_id}")
+        if not isinstance(name, str) or not _NODE_NAME.fullmatch(name):
+            raise ValueError("sstq-node must be 1 to 64 letters, digits, dots, dashes and underscores")
+        self.path = Path(folder).expanduser() / f"{name}.ledger"
+
+    def permit(self, mechanism: Mechanism, round_id: str) -> None:
+        """Say before the training whether its message could leave; ValueError if not. Nothing is spent."""
+        if _TRUST.index(mechanism.trust) > _TRUST.index(self._trust):
+            raise ValueError(
+                f"{mechanism.name} is not locally private (trust = {mechanism.trust!r}), and this node has not allowed "
+                f"it (sstq-trust = {self._trust!r})"
+            )
+        if mechanism.trust == "none":
+            return
+        check_round_id(round_id)
+        epsilon = price(mechanism)
+        if epsilon > self.max_epsilon:
+            raise ValueError(
+                f"epsilon = {epsilon!r} is more than this node allows for one message, {self.max_epsilon!r}"
+            )
+        with _public_reasons():
+            ledger = self._open()
+            if any(entry.round_id == round_id for entry in ledger.entries):
+                raise ValueError("this request was answered already; a second answer would be a second expense")
+            within = self._rules(ledger) or _sum(ledger) + Fraction(epsilon) <= Fraction(self.total_epsilon)
+            if not within or not ledger.rounds_left(epsilon):
+                raise ValueError(_exhausted(epsilon))
+
+    def charge(self, mechanism: Mechanism, round_id: str) -> None:
+        """Spend a message's ε; when this returns it is on the disk, and the message may leave.
+
+        Raises:
+            ValueError: it may not. Nothing was spent, unless the total is smaller than the ledger's own and another
+                process spent the rest of it at the same moment: then this one has paid and does not send.
+        """
+        if mechanism.trust == "none":
+            log(WARNING, "SstqMod: %s sends data without privacy, as sstq-trust allows", mechanism.name)
+            return
+        epsilon = price(mechanism)
+        with _public_reasons():
+            ledger = self._open()
+            ledger.spend(epsilon, round_id)
+            # The ledger guards its own total under a lock. A smaller one may have been overspent since `permit`.
+            if not self._rules(ledger) and _sum(ledger) > Fraction(self.total_epsilon):
+                raise ValueError(_exhausted(epsilon))
+
+    def _rules(self, ledger: Ledger) -> bool:
+        """Whether the ledger's own total is the smallest; it then decides alone, by its own way of adding up."""
+        return ledger.epsilon <= self.total_epsilon
+
+    def _open(self) -> Ledger:
+        """The node's ledger with the terms it was created with, or a new one."""
+        if self.path.exists():
+            return Ledger(self.path)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ledger = Ledger(self.path, epsilon=self._ledger_total)
+        log(WARNING, "SstqMod: a new budget begins: %s, total epsilon %s", self.path, ledger.epsilon)
+        return ledger
+
+
+@contextmanager
+def _public_reasons() -> Iterator[None]:
+    """Turn errors of ledger and disk into ValueErrors whose text may leave the node; the whole is logged locally."""
+    try:
+        yield
+    except (LedgerDamaged, OSError) as error:
+        log(ERROR, "SstqMod: the ledger cannot be used: %s", error)
+        raise ValueError("the node's ledger cannot be used; its operator finds the reason in the log") from error
+    except LedgerError as error:
+        log(WARNING, "SstqMod: the ledger refuses: %s", error)
+        raise ValueError(f"the node's ledger refuses: {type(error).__name__}") from error
+
+
+def _sum(ledger: Ledger) -> Fraction:
+    """All that was ever spent, by plain addition."""
+    return sum((Fraction(entry.epsilon) for entry in ledger.entries), Fraction(0))
+
+
+def _exhausted(epsilon: float) -> str:
+    return f"epsilon = {epsilon!r} is more than is left of this node's budget"
+
+
+def _number(node_config: Mapping[str, Any], key: str, check: Callable[[float, str], float]) -> float | None:
+    if key not in node_config:
+        return None
+    return check(node_config[key], key)
+
+
+def _smaller(node: float | None, app: float | None, key: str) -> float:
+    caps = [cap for cap in (node, app) if cap is not None]
+    if not caps:
+        raise ValueError(f"the node has no cap: set {key} in the node's configuration; nothing is sent without")
+    return min(caps)

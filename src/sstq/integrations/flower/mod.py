@@ -1,0 +1,168 @@
+"""The client side: a mod that lets nothing but one private message of the update leave the node."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from logging import ERROR, INFO, WARNING
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Context, Error, Message, MessageType, MetricRecord, MetricRecordValues, RecordDict
+from flwr.clientapp.typing import ClientAppCallable
+from flwr.common.constant import ErrorCode
+from flwr.supercore import log
+from numpy.typing import NDArray
+
+from sstq.integrations.flower.budget import Limits, NodeBudget
+from sstq.integrations.flower.vectors import PrivateArrays, sole_arrays
+from sstq.integrations.flower.wire import METRICS, RECORD, Answer, Request
+from sstq.schemes import LocalReport
+
+__all__ = ["COUNTS", "SstqMod"]
+
+COUNTS = "sstq-counts"
+"""The record of the context's state in which the node counts what depends on its data; it must stay there."""
+
+
+class SstqMod:
+    """Encodes the update of a training function into one private message, within the node's budget.
+
+    The first in the list of mods of ``@app.train``, so that it is the last to touch what leaves. In order:
+
+    1. Before the training: the request is read, its mechanism built anew from its integers, and mechanism, shapes and
+       budget are checked. What does not pass is refused with an error reply, for reasons that do not depend on data.
+    2. The training function runs. If it fails, or its update is not finite, the update is the zero vector, since a
+       reply that depends on data in kind would leak; the node counts this locally and finds it in its log.
+    3. Other keys or shapes than the server's are refused: they come from the model's code, not from data.
+    4. ε is charged to the ledger, on the disk. Then the update is encoded with the operating system's randomness. A
+       node that crashes in between has spent. A request that was charged is never answered again.
+    5. A new reply is made of the message's bytes, the mechanism's digest and the round's number. Metrics, sample counts
+       and arrays stay, but for metrics that are shared by name, in clear.
+
+    Messages that are not for training pass untouched. What the node sets in its configuration (``--node-config``)
+    counts before what the app sets here: see `sstq.integrations.flower.budget.NodeBudget`.
+
+    Args:
+        max_epsilon: the greatest ε of one message.
+        total_epsilon: the greatest ε of all messages of a node together.
+        ledger: the folder of the ledgers, one file a node.
+        share_metrics: names of the metrics of the training that are sent as they are, without any privacy.
+
+    Examples:
+        >>> from flwr.clientapp import ClientApp
+        >>> app = ClientApp()
+        >>> @app.train(mods=[SstqMod(max_epsilon=4.0, total_epsilon=40.0, ledger="ledgers")])
+        ... def train(message, context):
+        ...     ...
+    """
+
+    def __init__(
+        self,
+        *,
+        max_epsilon: float | None = None,
+        total_epsilon: float | None = None,
+        ledger: str | Path | None = None,
+        share_metrics: Sequence[str] = (),
+    ) -> None:
+        self._limits = Limits(max_epsilon, total_epsilon, None if ledger is None else Path(ledger))
+        if isinstance(share_metrics, str):
+            raise ValueError(f"share_metrics must be a sequence of names, got {share_metrics!r}")
+        self._share_metrics = tuple(share_metrics)
+
+    def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        """Answer a request for training; other messages go on to the next mod."""
+        if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
+            return call_next(message, context)
+        try:
+            request = Request.from_content(message.content)
+            model = sole_arrays(message.content, "the request")
+            arrays = PrivateArrays.of(model, request.names)
+            if arrays.dim != request.mechanism.dim:
+                raise ValueError(f"the mechanism is for {request.mechanism.dim} numbers, the arrays hold {arrays.dim}")
+            # Copies, since the training may change what it is given.
+            keys, before = set(model), arrays.flatten(model)
+            budget = NodeBudget(self._limits, context.node_config, context.node_id)
+            round_id = _round_id(message, request)
+            budget.permit(request.mechanism, round_id)
+        except ValueError as error:
+            return _refuse(message, context, error)
+
+        reply = _train(message, context, call_next)
+        try:
+            update = np.zeros(arrays.dim) if reply is None else _update(reply, keys, arrays, before, context)
+            budget.charge(request.mechanism, round_id)
+        except ValueError as error:
+            return _refuse(message, context, error)
+        answer = Answer(_encode(request, update, message, context), request.mechanism.digest(), request.number)
+        content = RecordDict({RECORD: answer.to_record()})
+        shared = {} if reply is None else _shared(reply, self._share_metrics)
+        if shared:
+            content[METRICS] = MetricRecord(shared)
+        return Message(content, reply_to=message)
+
+
+def _round_id(message: Message, request: Request) -> str:
+    """The name of the request in the ledger; one that comes twice has the same, and is answered once."""
+    return f"run {message.metadata.run_id} round {request.number} message {message.metadata.message_id}"
+
+
+def _train(message: Message, context: Context, call_next: ClientAppCallable) -> Message | None:
+    """The reply of the training, or None if it failed: why it did may depend on data, so the server is not told."""
+    try:
+        reply = call_next(message, context)
+        if not reply.has_error():
+            return reply
+        log(ERROR, "SstqMod: the training failed (%s); a zero update is sent in its place", reply.error.reason)
+    except Exception as error:
+        log(ERROR, "SstqMod: the training failed; a zero update is sent in its place", exc_info=error)
+    _count(context, "failed")
+    return None
+
+
+def _update(
+    reply: Message, keys: set[str], arrays: PrivateArrays, before: NDArray[np.float64], context: Context
+) -> NDArray[np.float64]:
+    """The model of the reply minus the model of the request, or zeros if that is not finite."""
+    model = sole_arrays(reply.content, "the training's reply")
+    if set(model) != keys:
+        changed = ", ".join(sorted(set(model) ^ keys))
+        raise ValueError(f"the training must return the arrays that it was given; missing or new: {changed}")
+    after = arrays.flatten(model)
+    with np.errstate(over="ignore", invalid="ignore"):
+        update = after - before
+    if np.isfinite(update).all():
+        return update
+    log(WARNING, "SstqMod: the update is not finite; a zero update is sent in its place")
+    _count(context, "not-finite")
+    return np.zeros_like(update)
+
+
+def _encode(request: Request, update: NDArray[np.float64], message: Message, context: Context) -> bytes:
+    mechanism, report = request.mechanism, LocalReport()
+    # Behind a public coin the node's number names the client: both sides know it, and the coin changes with the frame.
+    clients = [message.metadata.dst_node_id] if mechanism.coin == "public" else None
+    payload = mechanism.encode(update, clients=clients, report=report).to_bytes()
+    _count(context, "answered")
+    for field in dataclasses.fields(report):
+        if field.name != "vectors":
+            _count(context, field.name, getattr(report, field.name))
+    return payload
+
+
+def _shared(reply: Message, names: Sequence[str]) -> dict[str, MetricRecordValues]:
+    metrics = {key: value for record in reply.content.metric_records.values() for key, value in record.items()}
+    return {name: metrics[name] for name in names if name in metrics}
+
+
+def _refuse(message: Message, context: Context, error: ValueError) -> Message:
+    _count(context, "refused")
+    log(INFO, "SstqMod: refused: %s", error)
+    return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, f"SstqMod: {error}"), reply_to=message)
+
+
+def _count(context: Context, what: str, times: int = 1) -> None:
+    counts = context.state.metric_records.get(COUNTS) or MetricRecord()
+    so_far = counts.get(what, 0)
+    counts[what] = times + (so_far if isinstance(so_far, int) else 0)
+    context.state[COUNTS] = counts

@@ -1,0 +1,110 @@
+"""The replies of a round, sorted: what counts, and what does not under its own name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from logging import INFO
+
+import numpy as np
+from flwr.app import Message, MetricRecord, MetricRecordValues
+from flwr.supercore import log
+
+from sstq.integrations.flower.wire import METRICS, RECORD, Answer, Request
+from sstq.messages import Messages
+
+__all__ = ["DROPPED", "SortedReplies", "sort_replies"]
+
+DROPPED = ("refused", "unencoded", "malformed", "stale", "foreign", "duplicate", "missing")
+"""Why a reply does not count: the node refused or failed (an error reply); it holds no private message, or arrays in
+clear; what it holds cannot be a message of this round's mechanism; it answers another round; its node was not asked;
+its node has answered already; or a node that was asked sent nothing at all."""
+
+
+@dataclass
+class SortedReplies:
+    """What arrived in a round.
+
+    Attributes:
+        messages: the messages that count, one a node, in the order of their nodes' numbers.
+        bytes: of their payloads.
+        dropped: how many replies did not count, by reason.
+        metrics: the unweighted means of the metrics that the nodes share, over those that share them.
+    """
+
+    messages: list[Messages] = field(default_factory=list)
+    bytes: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    metrics: dict[str, MetricRecordValues] = field(default_factory=dict)
+
+
+class _Dropped(Exception):  # noqa: N818 (a verdict, not an error)
+    """A reply does not count; its argument says why."""
+
+
+def sort_replies(replies: Iterable[Message], request: Request, asked: set[int]) -> SortedReplies:
+    """Take one private message from each node that was asked, and count the rest.
+
+    Args:
+        replies: in any order.
+        request: what was asked for.
+        asked: the nodes' numbers.
+    """
+    result = SortedReplies()
+    taken: dict[int, tuple[Messages, MetricRecord | None]] = {}
+    seen: set[int] = set()
+    reasons: Counter[str] = Counter()
+    for reply in replies:
+        node = reply.metadata.src_node_id
+        seen.add(node)
+        try:
+            if node not in asked:
+                raise _Dropped("foreign")
+            if reply.has_error():
+                reasons[reply.error.reason or "no reason given"] += 1
+                raise _Dropped("refused")
+            messages, metrics = _private_message(reply, request, node)
+            if node in taken:
+                raise _Dropped("duplicate")
+        except _Dropped as verdict:
+            result.dropped[str(verdict)] += 1
+        else:
+            taken[node] = messages, metrics
+    for reason, times in reasons.most_common(5):
+        log(INFO, "\t> SstqStrategy: %s refused: %s", times, reason)
+    # Whatever the order of arrival, the same replies give the same bits.
+    result.messages = [taken[node][0] for node in sorted(taken)]
+    result.bytes = len(result.messages) * -(-request.mechanism.message_bits // 8)
+    result.dropped["missing"] = len(asked - seen)
+    result.metrics = _mean_metrics([record for _, (_, record) in sorted(taken.items()) if record is not None])
+    return result
+
+
+def _private_message(reply: Message, request: Request, node: int) -> tuple[Messages, MetricRecord | None]:
+    content = reply.content
+    record = content.config_records.get(RECORD)
+    if record is None or content.array_records or not set(content) <= {RECORD, METRICS}:
+        raise _Dropped("unencoded")
+    try:
+        answer = Answer.from_record(record)
+        if answer.number != request.number:
+            raise _Dropped("stale")
+        mechanism = request.mechanism
+        if answer.digest != mechanism.digest():
+            raise _Dropped("malformed")
+        clients = [node] if mechanism.coin == "public" else None
+        return mechanism.messages_from_bytes(answer.payload, 1, clients=clients), content.metric_records.get(METRICS)
+    except ValueError as error:
+        raise _Dropped("malformed") from error
+
+
+def _mean_metrics(records: list[MetricRecord]) -> dict[str, MetricRecordValues]:
+    """The mean of each metric over the nodes that share it; one whose values differ in shape is left out."""
+    means: dict[str, MetricRecordValues] = {}
+    for key in sorted({key for record in records for key in record}):
+        values = [np.asarray(record[key], dtype=np.float64) for record in records if key in record]
+        if len({value.shape for value in values}) == 1:
+            mean = np.mean(values, axis=0)
+            means[key] = mean.tolist() if mean.ndim else float(mean)
+    return means

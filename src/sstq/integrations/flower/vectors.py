@@ -1,0 +1,119 @@
+"""The arrays of a model as one vector, and back: which of them are private, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, RecordDict
+from numpy.typing import NDArray
+
+__all__ = ["PrivateArrays", "private_names", "sole_arrays"]
+
+
+def sole_arrays(content: RecordDict, what: str) -> ArrayRecord:
+    """The one ArrayRecord of a message; ValueError unless there is exactly one."""
+    records = list(content.array_records.values())
+    if len(records) != 1:
+        raise ValueError(f"{what} must hold exactly one ArrayRecord, got {len(records)}")
+    return records[0]
+
+
+def private_names(record: ArrayRecord, frozen: Sequence[str]) -> tuple[str, ...]:
+    """The names of the arrays whose updates are private: those of real numbers, but for the frozen ones.
+
+    Args:
+        record: the model.
+        frozen: names or patterns ("backbone.*"); each must match an array.
+
+    Examples:
+        >>> model = ArrayRecord({"w": Array(np.zeros(3)), "steps": Array(np.array(7)), "old.w": Array(np.zeros(9))})
+        >>> private_names(model, ["old.*"])
+        ('w',)
+    """
+    for pattern in frozen:
+        if not any(fnmatchcase(name, pattern) for name in record):
+            raise ValueError(f"frozen: no array is called {pattern!r}; there are {', '.join(record)}")
+    names = []
+    for name, array in record.items():
+        values = _loaded(name, array)
+        if values.dtype.kind == "c":
+            raise ValueError(f"the array {name!r} is complex; send its real and imaginary parts, or list it in frozen")
+        if values.dtype.kind == "f" and values.size and not any(fnmatchcase(name, pattern) for pattern in frozen):
+            names.append(name)
+    if not names:
+        raise ValueError("no array of the model is left to train: all are frozen, empty or integers")
+    return tuple(names)
+
+
+@dataclass(frozen=True)
+class PrivateArrays:
+    """The named arrays of a model as one vector, in the order of their names.
+
+    Examples:
+        >>> model = ArrayRecord({"w": Array(np.zeros((2, 2))), "b": Array(np.array(1.0)), "steps": Array(np.array(7))})
+        >>> arrays = PrivateArrays.of(model, ["w", "b"])
+        >>> arrays.dim, arrays.flatten(model)
+        (5, array([0., 0., 0., 0., 1.]))
+        >>> arrays.add(model, np.full(5, 0.5))["b"].numpy()
+        array(1.5)
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, record: ArrayRecord, names: Sequence[str]) -> PrivateArrays:
+        """Those arrays of a model; ValueError unless all are there, once, and hold real numbers."""
+        if len(set(names)) != len(names):
+            raise ValueError("the names of the private arrays must be distinct")
+        return cls(tuple(names), tuple(_real(record, name).shape for name in names))
+
+    @property
+    def dim(self) -> int:
+        """The length of the vector."""
+        return sum(self._sizes)
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
+
+    def flatten(self, record: ArrayRecord) -> NDArray[np.float64]:
+        """The vector of a model with these arrays; ValueError if one has another shape."""
+        parts = []
+        for name, shape in zip(self.names, self.shapes, strict=True):
+            values = _real(record, name)
+            if values.shape != shape:
+                raise ValueError(f"the array {name!r} has shape {values.shape}, expected {shape}")
+            # A double holds any float but the widest, whose overflow is an infinity and treated as such.
+            with np.errstate(over="ignore"):
+                parts.append(values.astype(np.float64).reshape(-1))
+        return np.concatenate(parts)
+
+    def add(self, record: ArrayRecord, vector: NDArray[np.float64]) -> ArrayRecord:
+        """The model with the vector added to these arrays; the others are as they were."""
+        changed = dict(record)
+        pieces = np.split(vector, np.cumsum(self._sizes)[:-1])
+        for name, piece in zip(self.names, pieces, strict=True):
+            before = _real(record, name)
+            changed[name] = Array(np.asarray(before + piece.reshape(before.shape), dtype=before.dtype))
+        return ArrayRecord(changed)
+
+
+def _loaded(name: str, array: Array) -> NDArray[Any]:
+    try:
+        return array.numpy()
+    except (ValueError, TypeError, EOFError, OSError) as error:
+        raise ValueError(f"the array {name!r} cannot be read: {error}") from error
+
+
+def _real(record: ArrayRecord, name: str) -> NDArray[Any]:
+    if name not in record:
+        raise ValueError(f"there is no array {name!r}; there are {', '.join(record) or 'none'}")
+    values = _loaded(name, record[name])
+    if values.dtype.kind != "f":
+        raise ValueError(f"the array {name!r} must hold real numbers, got dtype {values.dtype}")
+    return values

@@ -1,0 +1,168 @@
+import pytest
+
+import sstq
+from sstq.accounting import Ledger
+from sstq.integrations.flower.budget import Limits, NodeBudget
+
+from .apps import frameunit
+
+
+def budget(folder, app=None, **node_config):
+    settings = {"sstq-max-epsilon": 2.0, "sstq-total-epsilon": 5.0, "sstq-ledger": str(folder)}
+    return NodeBudget(app or Limits(), settings | node_config, node_id=2)
+
+
+def test_epsilon_is_charged_exactly(tmp_path):
+    node = budget(tmp_path)
+    for number, spent in [(1, 2.0), (2, 4.0)]:
+        node.permit(frameunit(2.0), f"round {number}")
+        node.charge(frameunit(2.0), f"round {number}")
+        assert Ledger(node.path).spent == spent
+    assert node.path == tmp_path / "node-2.ledger"
+
+
+def test_asking_spends_nothing(tmp_path):
+    node = budget(tmp_path)
+    node.permit(frameunit(), "round 1")
+    assert Ledger(node.path).entries == ()
+
+
+def test_a_spent_budget_is_refused_before_and_after_the_training(tmp_path):
+    node = budget(tmp_path)
+    for number in (1, 2):
+        node.charge(frameunit(2.0), f"round {number}")
+    for ask in (node.permit, node.charge):
+        with pytest.raises(ValueError, match=r"more than is left|BudgetExhausted"):
+            ask(frameunit(2.0), "round 3")
+    node.permit(frameunit(1.0), "round 3")
+    assert Ledger(node.path).spent == 4.0
+
+
+def test_the_budget_outlives_the_process(tmp_path):
+    budget(tmp_path).charge(frameunit(2.0), "round 1")
+    again = budget(tmp_path)
+    with pytest.raises(ValueError, match="answered already"):
+        again.permit(frameunit(2.0), "round 1")
+    with pytest.raises(ValueError, match="RoundAlreadySpent"):
+        again.charge(frameunit(2.0), "round 1")
+    assert Ledger(again.path).spent == 2.0
+
+
+@pytest.mark.parametrize(("node", "app", "cap"), [(1.0, 3.0, 1.0), (3.0, 1.0, 1.0)])
+def test_the_smaller_cap_of_a_message_counts(tmp_path, node, app, cap):
+    used = budget(tmp_path, Limits(max_epsilon=app), **{"sstq-max-epsilon": node})
+    used.permit(frameunit(cap), "round 1")
+    with pytest.raises(ValueError, match=f"allows for one message, {cap}"):
+        used.permit(frameunit(cap + 0.01), "round 1")
+
+
+def test_the_smaller_total_counts_and_the_ledger_is_the_nodes(tmp_path):
+    thrifty = budget(tmp_path, Limits(total_epsilon=2.0))
+    thrifty.charge(frameunit(2.0), "round 1")
+    assert Ledger(thrifty.path).epsilon == 5.0
+    with pytest.raises(ValueError, match="more than is left"):
+        thrifty.permit(frameunit(1.0), "round 2")
+    budget(tmp_path).charge(frameunit(2.0), "round 2")  # another app, with no cap of its own
+    with pytest.raises(ValueError, match="more than is left"):
+        budget(tmp_path, **{"sstq-total-epsilon": 4.0}).permit(frameunit(0.5), "round 3")
+
+
+def test_a_smaller_total_holds_although_two_apps_ask_at_once(tmp_path):
+    """Both were permitted; the second to pay finds the total overspent and does not send."""
+    first, second = (budget(tmp_path, Limits(total_epsilon=2.0)) for _ in range(2))
+    first.permit(frameunit(2.0), "a")
+    second.permit(frameunit(2.0), "b")
+    first.charge(frameunit(2.0), "a")
+    with pytest.raises(ValueError, match="more than is left"):
+        second.charge(frameunit(2.0), "b")
+
+
+def test_an_app_alone_may_set_everything(tmp_path):
+    node = NodeBudget(Limits(1.0, 3.0, tmp_path), {}, node_id=9)
+    node.charge(frameunit(1.0), "round 1")
+    assert Ledger(tmp_path / "node-9.ledger").remaining == 2.0
+
+
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [("sstq-max-epsilon", "no cap"), ("sstq-total-epsilon", "no cap"), ("sstq-ledger", "no ledger")],
+)
+def test_nothing_is_sent_without_a_cap_or_a_ledger(tmp_path, missing, reason):
+    settings = {"sstq-max-epsilon": 2.0, "sstq-total-epsilon": 5.0, "sstq-ledger": str(tmp_path)}
+    del settings[missing]
+    with pytest.raises(ValueError, match=f"{reason}: set {missing}|{reason}.*{missing}"):
+        NodeBudget(Limits(), settings, node_id=2)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"sstq-max-epsilon": "2"},
+        {"sstq-max-epsilon": float("nan")},
+        {"sstq-total-epsilon": -1.0},
+        {"sstq-total-epsilon": True},
+        {"sstq-ledger": 7},
+        {"sstq-ledger": ""},
+        {"sstq-node": "../other"},
+        {"sstq-node": 7},
+        {"sstq-trust": "all"},
+    ],
+)
+def test_a_setting_that_cannot_be_read_is_never_passed_over(tmp_path, config):
+    with pytest.raises(ValueError, match=next(iter(config))):
+        budget(tmp_path, Limits(1.0, 1.0, tmp_path), **config)
+
+
+def test_a_named_node_keeps_its_ledger_under_another_number(tmp_path):
+    named = {"sstq-max-epsilon": 2.0, "sstq-total-epsilon": 2.0, "sstq-ledger": str(tmp_path), "sstq-node": "ward-3"}
+    NodeBudget(Limits(), named, node_id=1).charge(frameunit(2.0), "round 1")
+    with pytest.raises(ValueError, match="more than is left"):
+        NodeBudget(Limits(), named, node_id=2).permit(frameunit(2.0), "round 2")
+
+
+def test_a_ledger_that_is_there_keeps_its_terms(ledgers):
+    Ledger(ledgers / "node-2.ledger", epsilon=3.0, delta=1e-6, round_cap=0.2)
+    node = budget(ledgers)
+    for number in range(40):  # more than 3.0 by plain addition
+        node.permit(frameunit(0.1), f"round {number}")
+        node.charge(frameunit(0.1), f"round {number}")
+    with pytest.raises(ValueError, match="more than is left"):
+        node.permit(frameunit(0.3), "the ledger's own cap of a round")
+
+
+@pytest.mark.parametrize("damage", ["cut", "deleted"])
+def test_a_damaged_ledger_is_refused_without_its_path(tmp_path, damage):
+    node = budget(tmp_path)
+    node.charge(frameunit(1.0), "round 1")
+    if damage == "cut":
+        node.path.write_bytes(node.path.read_bytes()[:-10])
+    else:
+        node.path.unlink()
+    for ask in (node.permit, node.charge):
+        with pytest.raises(ValueError, match="ledger cannot be used") as refusal:
+            ask(frameunit(1.0), "round 2")
+        assert str(tmp_path) not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("name", "trust"), [("csgm", "aggregator"), ("clean", "none"), ("turboquant", "none")])
+def test_only_the_node_can_allow_what_is_not_locally_private(tmp_path, name, trust):
+    arguments = {"epsilon": 1.0, "clients": 10} if name == "csgm" else {}
+    weak = sstq.mechanism(name, dim=6, **arguments)
+    with pytest.raises(ValueError, match="not locally private"):
+        budget(tmp_path).permit(weak, "round 1")
+    if trust == "none":
+        with pytest.raises(ValueError, match="not locally private"):
+            budget(tmp_path, **{"sstq-trust": "aggregator"}).permit(weak, "round 1")
+    allowed = budget(tmp_path, **{"sstq-trust": trust})
+    allowed.permit(weak, "round 1")
+    allowed.charge(weak, "round 1")
+    if trust == "aggregator":
+        assert Ledger(allowed.path).spent == 1.0
+    else:
+        assert not allowed.path.exists()
+
+
+@pytest.mark.parametrize("limits", [{"max_epsilon": 0.0}, {"total_epsilon": -1.0}, {"max_epsilon": 1000.0}])
+def test_an_apps_caps_are_checked(limits):
+    with pytest.raises(ValueError, match=next(iter(limits))):
+        Limits(**limits)

@@ -1,0 +1,359 @@
+"""What leaves a node, and when nothing does."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from flwr.common.constant import ErrorCode
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+
+import sstq
+from sstq.accounting import Ledger
+from sstq.integrations.flower import SstqMod
+from sstq.integrations.flower.mod import COUNTS
+from sstq.integrations.flower.wire import METRICS, RECORD, Answer
+
+from .apps import DIM, NAMES, context, frameunit, model, request_message, train_to
+
+UPDATE = np.array([0.3, -0.1, 0.2, 0.4, -0.5, 0.6])
+
+
+@pytest.fixture
+def mod(tmp_path):
+    return SstqMod(max_epsilon=4.0, total_epsilon=10.0, ledger=tmp_path)
+
+
+def wire_bytes(message):
+    """Everything that Flower would send of a message."""
+    return b"".join(part.deflate() for part in get_all_nested_objects(message).values())
+
+
+def never(message, context):
+    pytest.fail("the training must not run")
+
+
+def refusal(reply):
+    assert reply.has_error()
+    assert not reply.has_content()
+    assert reply.error.code == ErrorCode.MOD_FAILED_PRECONDITION
+    return reply.error.reason
+
+
+def test_a_reply_is_one_message_of_the_mechanism(mod, tmp_path):
+    reply = mod(request_message(frameunit(), number=5), context(), train_to(UPDATE))
+    assert list(reply.content) == [RECORD]
+    answer = Answer.from_record(reply.content[RECORD])
+    assert (answer.digest, answer.number) == (frameunit().digest(), 5)
+    assert len(frameunit().messages_from_bytes(answer.payload, 1)) == 1
+    assert Ledger(tmp_path / "node-2.ledger").spent == 2.0
+
+
+def test_nothing_of_the_update_or_the_metrics_is_in_the_reply(mod):
+    secret = 0.123456789
+    reply = mod(request_message(frameunit()), context(), train_to(np.full(DIM, secret), accuracy=secret))
+    sent = wire_bytes(reply)
+    for dtype in ("<f4", "<f8", ">f4", ">f8"):
+        assert np.array(secret, dtype).tobytes() not in sent
+    for word in (b"accuracy", b"loss", b"num-examples", b"matrix", b"numpy"):
+        assert word not in sent
+    assert len(sent) < 400
+
+
+def test_the_message_encodes_the_difference_from_the_model_that_was_sent(tmp_path):
+    """Clean shows what was encoded; the node has allowed it."""
+    clean = sstq.mechanism("clean", dim=DIM, clip=10.0)
+    start = np.arange(DIM) + 1.0
+    mod = SstqMod(max_epsilon=1.0, total_epsilon=1.0, ledger=tmp_path)
+    reply = mod(request_message(clean, start=start), context(**{"sstq-trust": "none"}), train_to(start + UPDATE))
+    sent = clean.messages_from_bytes(Answer.from_record(reply.content[RECORD]).payload, 1)
+    assert clean.decode(sent)[0] == pytest.approx(UPDATE, abs=1e-6)
+
+
+def test_a_training_that_changes_its_request_changes_nothing(tmp_path):
+    clean = sstq.mechanism("clean", dim=DIM, clip=10.0)
+    mod = SstqMod(max_epsilon=1.0, total_epsilon=1.0, ledger=tmp_path)
+
+    def train(message, context):
+        message.content["arrays"] = model(UPDATE)
+        message.content[RECORD] = ConfigRecord()
+        return train_to(UPDATE)(message, context)
+
+    reply = mod(request_message(clean), context(**{"sstq-trust": "none"}), train)
+    sent = clean.messages_from_bytes(Answer.from_record(reply.content[RECORD]).payload, 1)
+    assert clean.decode(sent)[0] == pytest.approx(UPDATE, abs=1e-6)
+
+
+def _raise(message, context):
+    raise ZeroDivisionError("patient 17 has no examples")
+
+
+def _error(message, context):
+    return Message(Error(ErrorCode.UNKNOWN, "patient 17"), reply_to=message)
+
+
+@pytest.mark.parametrize(
+    ("train", "counted"),
+    [
+        (train_to(np.full(DIM, np.nan)), "not-finite"),
+        (train_to([0, 0, np.inf, 0, 0, 0]), "not-finite"),
+        (train_to([0, 0, 0, 0, 0, 1.7e308]), None),
+        (train_to(np.zeros(DIM)), None),
+        (_raise, "failed"),
+        (_error, "failed"),
+        (lambda message, context: None, "failed"),
+    ],
+)
+def test_no_data_changes_the_kind_of_a_reply(mod, tmp_path, train, counted):
+    normal = mod(request_message(frameunit(), message_id="a"), context(), train_to(UPDATE))
+    own = context()
+    reply = mod(request_message(frameunit(), message_id="b"), own, train)
+    assert {key: type(value) for key, value in reply.content[RECORD].items()} == {
+        key: type(value) for key, value in normal.content[RECORD].items()
+    }
+    assert list(reply.content) == list(normal.content)
+    assert len(wire_bytes(reply)) == pytest.approx(len(wire_bytes(normal)), abs=2)  # timestamps vary in length
+    assert b"17" not in Answer.from_record(reply.content[RECORD]).payload
+    assert b"patient" not in wire_bytes(reply)
+    assert Ledger(tmp_path / "node-2.ledger").spent == 4.0
+    counts = own.state[COUNTS]
+    assert counts["answered"] == 1
+    assert {key for key in counts if key in ("failed", "not-finite")} == ({counted} if counted else set())
+
+
+@pytest.mark.parametrize("broken", [train_to(np.full(DIM, np.nan)), _raise])
+def test_what_is_not_finite_is_sent_as_zeros(tmp_path, broken):
+    clean = sstq.mechanism("clean", dim=DIM)
+    mod = SstqMod(max_epsilon=1.0, total_epsilon=1.0, ledger=tmp_path)
+    reply = mod(request_message(clean), context(**{"sstq-trust": "none"}), broken)
+    sent = clean.messages_from_bytes(Answer.from_record(reply.content[RECORD]).payload, 1)
+    assert not clean.decode(sent).any()
+
+
+def test_each_answer_is_drawn_anew(mod, tmp_path):
+    mod = SstqMod(max_epsilon=1.0, total_epsilon=100.0, ledger=tmp_path)
+    replies = [mod(request_message(frameunit(0.1), message_id=str(i)), context(), train_to(UPDATE)) for i in range(20)]
+    # All alike with probability 512^-19, as if drawn from the 512 signed rows at ε = 0.
+    assert len({reply.content[RECORD]["message"] for reply in replies}) > 1
+
+
+def test_a_request_is_answered_once(mod, tmp_path):
+    mod(request_message(frameunit()), context(), train_to(UPDATE))
+    assert "answered already" in refusal(mod(request_message(frameunit()), context(), never))
+    assert Ledger(tmp_path / "node-2.ledger").spent == 2.0
+
+
+def test_another_request_of_the_same_round_is_charged_again(mod, tmp_path):
+    for message_id in ("a", "b"):
+        mod(request_message(frameunit(), message_id=message_id), context(), train_to(UPDATE))
+    assert Ledger(tmp_path / "node-2.ledger").spent == 4.0
+
+
+def test_a_spent_budget_is_refused_without_training(mod, tmp_path):
+    for number in range(5):
+        reply = mod(request_message(frameunit(), message_id=str(number)), context(), train_to(UPDATE))
+        assert reply.has_content()
+    again = SstqMod(max_epsilon=4.0, total_epsilon=10.0, ledger=tmp_path)  # a restart
+    assert "left of this node's budget" in refusal(
+        again(request_message(frameunit(), message_id="5"), context(), never)
+    )
+    assert Ledger(tmp_path / "node-2.ledger").spent == 10.0
+
+
+def test_nodes_have_budgets_of_their_own(mod, tmp_path):
+    for node in (2, 3):
+        mod(request_message(frameunit(), node=node), context(node), train_to(UPDATE))
+    assert sorted(path.name for path in tmp_path.glob("*.ledger")) == ["node-2.ledger", "node-3.ledger"]
+
+
+def test_a_crash_between_expense_and_reply_has_spent(mod, tmp_path, monkeypatch):
+    def crash(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(frameunit()), "encode", crash)
+    with pytest.raises(KeyboardInterrupt):
+        mod(request_message(frameunit()), context(), train_to(UPDATE))
+    monkeypatch.undo()
+    assert Ledger(tmp_path / "node-2.ledger").spent == 2.0
+    assert "answered already" in refusal(mod(request_message(frameunit()), context(), never))
+
+
+def test_a_crash_in_the_training_has_not(mod, tmp_path):
+    def crash(message, context):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mod(request_message(frameunit()), context(), crash)
+    assert Ledger(tmp_path / "node-2.ledger").spent == 0.0
+    assert mod(request_message(frameunit()), context(), train_to(UPDATE)).has_content()
+
+
+def _without_request():
+    message = request_message(frameunit())
+    del message.content[RECORD]
+    return message
+
+
+def _with(**changes):
+    message = request_message(frameunit())
+    for key, value in changes.items():
+        message.content[RECORD][key] = value
+    return message
+
+
+def _with_two_models():
+    message = request_message(frameunit())
+    message.content["more"] = model()
+    return message
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (_without_request, "no 'sstq' record"),
+        (lambda: _with(digest="0" * 64), "digest"),
+        (lambda: _with(mechanism="{}"), "format"),
+        (lambda: request_message(frameunit(), names=["matrix"]), "for 6 numbers, the arrays hold 4"),
+        (lambda: request_message(frameunit(), names=[*NAMES, "steps"]), "must hold real numbers"),
+        (_with_two_models, "exactly one ArrayRecord, got 2"),
+        (lambda: request_message(frameunit(epsilon=4.5)), "allows for one message, 4.0"),
+        (lambda: request_message(sstq.mechanism("clean", dim=DIM)), "not locally private"),
+        (lambda: request_message(sstq.mechanism("csgm", dim=DIM, epsilon=1.0, clients=9)), "not locally private"),
+        (lambda: request_message(frameunit(), message_id="x" * 300), "round_id"),
+    ],
+)
+def test_refusals_come_before_the_training_and_cost_nothing(mod, tmp_path, message, reason):
+    own = context()
+    assert reason in refusal(mod(message(), own, never))
+    assert own.state[COUNTS] == {"refused": 1}
+    for ledger in tmp_path.glob("*.ledger"):
+        assert Ledger(ledger).spent == 0.0
+
+
+def test_without_a_cap_anywhere_nothing_is_sent(tmp_path):
+    assert "no cap" in refusal(SstqMod(ledger=tmp_path)(request_message(frameunit()), context(), never))
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_node_has_the_last_word(mod, tmp_path):
+    strict = {"sstq-max-epsilon": 1.0, "sstq-ledger": str(tmp_path / "own")}
+    assert "one message, 1.0" in refusal(mod(request_message(frameunit()), context(**strict), never))
+    assert mod(request_message(frameunit(1.0)), context(**strict), train_to(UPDATE)).has_content()
+    assert Ledger(tmp_path / "own" / "node-2.ledger").spent == 1.0
+
+
+def _extra(message, context):
+    reply = train_to(UPDATE)(message, context)
+    reply.content["arrays"]["extra"] = Array(np.zeros(3))
+    return reply
+
+
+def _renamed(message, context):
+    arrays = dict(model(UPDATE))
+    arrays["module.bias"] = arrays.pop("bias")
+    return Message(RecordDict({"arrays": ArrayRecord(arrays)}), reply_to=message)
+
+
+def _reshaped(message, context):
+    reply = train_to(UPDATE)(message, context)
+    reply.content["arrays"]["bias"] = Array(np.zeros(2))
+    return reply
+
+
+def _twice(message, context):
+    return Message(RecordDict({"arrays": model(), "more": model()}), reply_to=message)
+
+
+@pytest.mark.parametrize(
+    ("train", "reason"),
+    [
+        (_extra, "missing or new: extra"),
+        (_renamed, "missing or new: bias, module.bias"),
+        (_reshaped, r"'bias' has shape (2,), expected (1,)"),
+        (_twice, "exactly one ArrayRecord, got 2"),
+    ],
+)
+def test_an_update_of_another_form_is_refused_and_costs_nothing(mod, tmp_path, train, reason):
+    assert reason in refusal(mod(request_message(frameunit()), context(), train))
+    assert Ledger(tmp_path / "node-2.ledger").spent == 0.0
+
+
+def test_arrays_that_are_not_asked_for_may_change(mod):
+    def train(message, context):
+        reply = train_to(UPDATE)(message, context)
+        reply.content["arrays"]["steps"] = Array(np.array(8))
+        return reply
+
+    assert mod(request_message(frameunit()), context(), train).has_content()
+
+
+def test_metrics_are_shared_by_name_only(tmp_path):
+    mod = SstqMod(max_epsilon=4.0, total_epsilon=10.0, ledger=tmp_path, share_metrics=["loss", "unknown"])
+    reply = mod(request_message(frameunit()), context(), train_to(UPDATE, accuracy=0.9))
+    assert reply.content[METRICS] == MetricRecord({"loss": 0.5})
+    with pytest.raises(ValueError, match="sequence of names"):
+        SstqMod(share_metrics="loss")
+
+
+def test_other_messages_pass_untouched(mod):
+    message = Message(RecordDict({"arrays": model()}), dst_node_id=2, message_type="evaluate")
+    reply = Message(RecordDict({"metrics": MetricRecord({"loss": 1.0})}), reply_to=message)
+    assert mod(message, context(), lambda *_: reply) is reply
+
+
+@pytest.mark.parametrize("name", [name for name in sstq.mechanisms() if name not in ("clean", "turboquant")])
+def test_every_private_mechanism_can_be_asked_for(tmp_path, name):
+    arguments = {"clients": 10} if "csgm" in name else {}
+    used = sstq.mechanism(name, dim=DIM, epsilon=2.0, **arguments)
+    mod = SstqMod(max_epsilon=2.0, total_epsilon=2.0, ledger=tmp_path)
+    reply = mod(request_message(used), context(**{"sstq-trust": "aggregator"}), train_to(UPDATE))
+    clients = [2] if used.coin == "public" else None
+    used.messages_from_bytes(Answer.from_record(reply.content[RECORD]).payload, 1, clients=clients)
+    assert Ledger(tmp_path / "node-2.ledger").spent == 2.0
+
+
+def test_behind_a_public_coin_the_nodes_number_is_the_client(mod, monkeypatch):
+    used = sstq.mechanism("sqkr", dim=DIM, epsilon=2.0, coin="public")
+    original, named = type(used).encode, []
+
+    def encode(self, x, *, clients, report):
+        named.append(clients)
+        return original(self, x, clients=clients, report=report)
+
+    monkeypatch.setattr(type(used), "encode", encode)
+    for node in (2, 2**64 - 1):
+        assert mod(request_message(used, node=node), context(node), train_to(UPDATE)).has_content()
+    assert named == [[2], [2**64 - 1]]
+
+
+# Run by two processes at once: each asks ten times for a budget of ten answers.
+PROGRAM = """
+import logging, os, sys
+os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
+import numpy as np
+from flwr.supercore.task_identity import TaskIdentity
+from sstq.integrations.flower import SstqMod
+from tests.integrations.flower.apps import context, frameunit, request_message, train_to
+logging.getLogger("flwr").setLevel(logging.CRITICAL)
+TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 0
+mod = SstqMod(max_epsilon=1.0, total_epsilon=10.0, ledger=sys.argv[1])
+names = [f"{sys.argv[2]}-{i}" for i in range(10)]
+replies = [mod(request_message(frameunit(1.0), message_id=name), context(), train_to(np.ones(6))) for name in names]
+print(sum(reply.has_content() for reply in replies))
+"""
+
+
+def test_two_processes_share_one_budget(ledgers):
+    root = Path(__file__).parents[3]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(ledgers), name], cwd=root, stdout=subprocess.PIPE, text=True
+        )
+        for name in ("a", "b")
+    ]
+    answered = [int(process.communicate(timeout=300)[0]) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert sum(answered) == 10
+    assert Ledger(ledgers / "node-2.ledger").spent == 10.0

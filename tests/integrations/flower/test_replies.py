@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+from flwr.app import Error, Message, MetricRecord, RecordDict
+
+import sstq
+from sstq.integrations.flower.replies import sort_replies
+from sstq.integrations.flower.wire import METRICS, RECORD, Answer, Request
+
+from .apps import DIM, NAMES, frameunit, model, request_message
+
+MECHANISM = frameunit()
+REQUEST = Request(MECHANISM, 3, NAMES)
+
+
+def reply(node=2, *, payload=None, used=MECHANISM, number=3, metrics=None):
+    if payload is None:
+        payload = used.encode(np.full(used.dim, 0.1), rng=node).to_bytes()
+    content = RecordDict({RECORD: Answer(payload, used.digest(), number).to_record()})
+    if metrics is not None:
+        content[METRICS] = MetricRecord(metrics)
+    return Message(content, reply_to=request_message(used, node=node))
+
+
+def error(node=2):
+    return Message(Error(6, "no"), reply_to=request_message(MECHANISM, node=node))
+
+
+def unencoded(with_message):
+    message = reply()
+    if not with_message:
+        del message.content[RECORD]
+    message.content["arrays"] = model()
+    return message
+
+
+def test_one_message_a_node_counts():
+    result = sort_replies([reply(3), reply(2)], REQUEST, {2, 3})
+    assert len(result.messages) == 2
+    assert result.bytes == 4
+    assert not +result.dropped
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (lambda: error(), "refused"),
+        (lambda: unencoded(True), "unencoded"),
+        (lambda: unencoded(False), "unencoded"),
+        (lambda: reply(payload=b""), "malformed"),
+        (lambda: reply(payload=b"\xff" * 9), "malformed"),
+        (lambda: reply(payload=b"\xff\xff"), "malformed"),
+        (lambda: reply(used=frameunit(epsilon=3.0)), "malformed"),
+        (lambda: reply(number=2), "stale"),
+        (lambda: reply(number=4), "stale"),
+    ],
+)
+def test_what_does_not_count_has_a_name(bad, reason):
+    result = sort_replies([bad(), reply(3)], REQUEST, {2, 3})
+    assert len(result.messages) == 1
+    assert +result.dropped == {reason: 1}
+
+
+def test_a_record_more_makes_a_reply_unencoded():
+    message = reply()
+    message.content["more"] = MetricRecord({"examples": 3})
+    assert sort_replies([message], REQUEST, {2}).dropped["unencoded"] == 1
+
+
+def test_nodes_that_were_not_asked_do_not_count():
+    result = sort_replies([reply(2), reply(4), error(5)], REQUEST, {2, 3})
+    assert len(result.messages) == 1
+    assert +result.dropped == {"foreign": 2, "missing": 1}
+
+
+def test_a_node_counts_once():
+    first, second = reply(2), reply(2, payload=MECHANISM.encode(-np.ones(DIM), rng=99).to_bytes())
+    result = sort_replies([first, second, first], REQUEST, {2})
+    assert result.messages[0].to_bytes() == Answer.from_record(first.content[RECORD]).payload
+    assert +result.dropped == {"duplicate": 2}
+
+
+def test_a_bad_reply_does_not_stand_in_the_way_of_a_good_one():
+    result = sort_replies([reply(payload=b""), reply()], REQUEST, {2})
+    assert len(result.messages) == 1
+    assert +result.dropped == {"malformed": 1}
+
+
+def test_behind_a_public_coin_the_node_names_the_client():
+    used = sstq.mechanism("sqkr", dim=DIM, epsilon=2.0, coin="public")
+    payload = used.encode(np.ones(DIM), rng=1, clients=[2]).to_bytes()
+    result = sort_replies([reply(used=used, payload=payload)], Request(used, 3, NAMES), {2})
+    assert result.messages[0].clients.tolist() == [2]
+
+
+def test_shared_metrics_are_averaged_without_weights():
+    replies = [
+        reply(2, metrics={"loss": 1.0, "parts": [1.0, 3.0], "odd": 1}),
+        reply(3, metrics={"loss": 2.0, "parts": [3.0, 5.0], "odd": [1]}),
+        reply(4),
+    ]
+    result = sort_replies(replies, REQUEST, {2, 3, 4})
+    assert len(result.messages) == 3
+    assert result.metrics == {"loss": 1.5, "parts": [2.0, 4.0]}

@@ -1,0 +1,158 @@
+"""Whole runs: a ClientApp, a strategy and many nodes in one process."""
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi
+
+import sstq
+from sstq.accounting import Ledger
+from sstq.integrations.flower import LocalGrid, SstqStrategy
+
+from .apps import app_with
+
+DIM = 16
+TRUTH = np.linspace(-1, 1, DIM) / np.linalg.norm(np.linspace(-1, 1, DIM))
+
+
+def start():
+    return ArrayRecord({"w": Array(np.zeros(DIM, dtype=np.float32)), "steps": Array(np.array(0))})
+
+
+def regression(message, context):
+    """A step of gradient descent on the node's own examples of one linear model."""
+    examples = np.random.default_rng(int(context.node_config["partition-id"])).standard_normal((32, DIM))
+    w = message.content["arrays"]["w"].numpy()
+    w = w - 0.4 * examples.T @ (examples @ (w - TRUTH)) / 32
+    arrays = ArrayRecord({"w": Array(w.astype(np.float32)), "steps": Array(np.array(1))})
+    metrics = MetricRecord({"loss": float(np.sum((w - TRUTH) ** 2)), "num-examples": 32})
+    return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+
+
+def run(inner, ledgers, *, nodes=40, rounds=6, train=regression, epsilon=8.0, mechanism="sstq", clip=0.45, **rest):
+    grid_arguments = {name: rest.pop(name) for name in ("dropout", "wire", "seed", "node_config") if name in rest}
+    limits = {"max_epsilon": 8.0, "total_epsilon": 800.0, "ledger": ledgers} | rest.pop("limits", {})
+    grid = LocalGrid(app_with(train, **limits), nodes, **grid_arguments)
+    used = SstqStrategy(inner, mechanism, epsilon=epsilon, clip=clip, **rest)
+    return used.start(grid, start(), num_rounds=rounds)
+
+
+def loss(result):
+    return float(np.sum((result.arrays["w"].numpy() - TRUTH) ** 2))
+
+
+# The noise of a round's mean has a norm of 0.3 at first and less as the updates shrink; what the last rounds leave of
+# it is the loss: about 0.3² = 0.09 if it did not shrink. Twenty-four runs gave at most 0.05.
+@pytest.mark.parametrize(
+    "inner",
+    [
+        FedAvg(fraction_evaluate=0.0),
+        FedAvgM(fraction_evaluate=0.0, server_learning_rate=0.7, server_momentum=0.3),
+        FedAdam(fraction_evaluate=0.0, eta=0.5, beta_1=0.0, tau=0.1),
+        FedYogi(fraction_evaluate=0.0, eta=0.1, beta_1=0.0, tau=0.1),
+    ],
+    ids=lambda inner: type(inner).__name__,
+)
+def test_training_converges_inside_every_strategy(inner, ledgers):
+    result = run(inner, ledgers)
+    assert loss(result) < 0.3  # it was 1
+    assert result.arrays["steps"].numpy() == 0
+    assert result.arrays["steps"].dtype == "int64"
+    assert Ledger(ledgers / "node-2.ledger").spent == 48.0
+    assert result.train_metrics_clientapp[6]["sstq-epsilon-total"] == 48.0
+
+
+def test_without_noise_it_is_plain_federated_averaging(ledgers):
+    """The mechanism without privacy, which the nodes allow: the unweighted mean of all models, to float32."""
+    node_config = {"sstq-trust": "none"}
+    result = run(
+        FedAvg(fraction_evaluate=0.0),
+        ledgers,
+        rounds=1,
+        nodes=5,
+        mechanism="clean",
+        epsilon=None,
+        clip=10.0,
+        node_config=node_config,
+    )
+    expected = np.zeros(DIM)
+    for partition in range(5):
+        examples = np.random.default_rng(partition).standard_normal((32, DIM))
+        expected += 0.4 * examples.T @ (examples @ TRUTH) / 32 / 5
+    assert result.arrays["w"].numpy() == pytest.approx(expected, abs=1e-6)
+
+
+def test_failures_of_all_kinds_do_not_stop_a_run(ledgers, seed):
+    def wire(reply):
+        node = reply.metadata.src_node_id
+        if node % 5 == 0:
+            return []
+        if node % 5 == 1:
+            return [reply, reply]
+        if node % 5 == 2 and reply.has_content() and "sstq" in reply.content:
+            reply.content["sstq"]["message"] = b"nonsense"
+        return [reply]
+
+    def train(message, context):
+        if context.node_config["partition-id"] % 7 == 0:
+            raise ZeroDivisionError("no examples")
+        return regression(message, context)
+
+    strict = {"sstq-max-epsilon": 1.0}
+    result = run(
+        FedAvg(),
+        ledgers,
+        nodes=40,
+        rounds=3,
+        train=train,
+        wire=wire,
+        dropout=0.1,
+        seed=seed,
+        node_config=lambda partition: strict if partition % 10 == 7 else {},
+    )
+    assert len(result.train_metrics_clientapp) == len(result.evaluate_metrics_clientapp) == 3
+    metrics = result.train_metrics_clientapp[3]
+    fates = ("replies", "missing", "malformed", "refused")
+    assert sum(metrics[f"sstq-{fate}"] for fate in fates) == 40
+    assert metrics["sstq-replies"] > 0
+    # Out of 40 nodes 8 are always lost, and of 8 others each answer is doubled, unless they drop out (all of them do
+    # with probability 1e-8).
+    assert metrics["sstq-missing"] >= 8
+    assert metrics["sstq-duplicate"] > 0
+    assert metrics["sstq-malformed"] > 0
+
+
+def test_a_run_without_a_single_reply_ends_with_the_model_it_began_with(ledgers):
+    result = run(FedAvg(fraction_evaluate=0.0), ledgers, nodes=3, rounds=2, dropout=1.0)
+    assert result.arrays["w"].data == start()["w"].data
+    assert [metrics["sstq-missing"] for metrics in result.train_metrics_clientapp.values()] == [3, 3]
+
+
+def test_nodes_stop_when_their_budget_is_spent_and_stay_so(ledgers):
+    limits = {"total_epsilon": 20.0}
+    result = run(FedAvg(fraction_evaluate=0.0), ledgers, nodes=4, rounds=4, limits=limits)
+    replies = [metrics["sstq-replies"] for metrics in result.train_metrics_clientapp.values()]
+    assert replies == [4, 4, 0, 0]
+    assert [Ledger(path).spent for path in sorted(ledgers.glob("*.ledger"))] == [16.0] * 4
+    again = run(FedAvg(fraction_evaluate=0.0), ledgers, nodes=4, rounds=1, limits=limits)
+    assert again.train_metrics_clientapp[1]["sstq-refused"] == 4
+
+
+@pytest.mark.parametrize("name", [name for name in sstq.mechanisms() if name not in ("clean", "turboquant")])
+def test_every_private_mechanism_trains(name, ledgers):
+    arguments = {"clients": 3} if "csgm" in name else {}
+    node_config = {"sstq-trust": "aggregator"}
+    result = run(
+        FedAvg(fraction_evaluate=0.0),
+        ledgers,
+        nodes=3,
+        rounds=1,
+        mechanism=name,
+        epsilon=2.0,
+        node_config=node_config,
+        **arguments,
+    )
+    metrics = result.train_metrics_clientapp[1]
+    assert metrics["sstq-replies"] == 3
+    assert metrics["sstq-predicted-error"] > 0
+    assert result.arrays["w"].numpy().any()

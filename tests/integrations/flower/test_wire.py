@@ -1,0 +1,94 @@
+import json
+
+import pytest
+from flwr.app import ConfigRecord, RecordDict
+
+import sstq
+from sstq.integrations.flower.wire import RECORD, Answer, Request, price
+
+from .apps import NAMES, frameunit
+
+
+def content(**changes):
+    record = Request(frameunit(), 3, NAMES).to_record()
+    for key, value in changes.items():
+        record[key] = value
+    return RecordDict({RECORD: record})
+
+
+def test_a_request_survives_the_wire():
+    assert Request.from_content(content()) == Request(frameunit(), 3, NAMES)
+
+
+def test_an_answer_survives_the_wire():
+    answer = Answer(b"\x01\x02", frameunit().digest(), 3)
+    assert Answer.from_record(answer.to_record()) == answer
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"mechanism": 3}, "no mechanism"),
+        ({"mechanism": "{}"}, "format"),
+        ({"digest": frameunit(epsilon=1.0).digest()}, "digest"),
+        ({"round": -1}, "round"),
+        ({"round": 1.0}, "round"),
+        ({"arrays": []}, "name the arrays"),
+        ({"arrays": [1, 2]}, "name the arrays"),
+    ],
+)
+def test_other_requests_are_refused(changes, reason):
+    with pytest.raises(ValueError, match=reason):
+        Request.from_content(content(**changes))
+
+
+def test_a_message_without_a_request_is_refused():
+    with pytest.raises(ValueError, match="SstqStrategy"):
+        Request.from_content(RecordDict())
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"message": b"1", "digest": b"2"},
+        {"message": b"1", "digest": b"2", "round": 1, "loss": 0.1},
+        {"message": "1", "digest": b"2", "round": 1},
+        {"message": b"1", "digest": "2", "round": 1},
+        {"message": b"1", "digest": b"2", "round": 1.0},
+    ],
+)
+def test_other_answers_are_refused(record):
+    with pytest.raises(ValueError, match="answer"):
+        Answer.from_record(ConfigRecord(record))
+
+
+def _mechanism(name):
+    arguments = {"clients": 10} if "csgm" in name else {}
+    return sstq.mechanism(name, dim=8, epsilon=3.0, **arguments)
+
+
+PRIVATE = [name for name in sstq.mechanisms() if name not in ("clean", "turboquant")]
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_an_epsilon_that_is_written_smaller_is_not_believed(name):
+    """A server that writes a smaller ε into the JSON of a mechanism is refused, or charged what it really costs."""
+    original = _mechanism(name)
+    data = json.loads(original.to_json())
+
+    def lie(value):
+        if isinstance(value, dict):
+            return {key: 0.5 if key == "epsilon" else lie(entry) for key, entry in value.items()}
+        return value
+
+    text = json.dumps(lie(data), sort_keys=True, separators=(",", ":"))
+    try:
+        loaded = sstq.from_json(text)
+    except ValueError:
+        return
+    assert price(loaded) >= original.privacy_loss() - 1e-9
+
+
+def test_the_price_is_the_agreed_epsilon():
+    assert [price(_mechanism(name)) for name in PRIVATE] == [3.0] * len(PRIVATE)
+    assert price(sstq.mechanism("clean", dim=3)) == float("inf")
