@@ -1,0 +1,1 @@
+"""The paper's network, trained by Flower from private messages."""

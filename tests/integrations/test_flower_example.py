@@ -1,0 +1,194 @@
+"""The parts of the example app that need no servers: networks, data, certificates, and what is sent to the nodes."""
+
+import shutil
+import ssl
+import stat
+import sys
+import tomllib
+import zipfile
+from importlib import import_module
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs the extra flower")
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-fashion"
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """Imports a module of the example, and forgets it afterwards: its names are not ours alone."""
+    monkeypatch.syspath_prepend(EXAMPLE)
+    yield import_module
+    for name, module in list(sys.modules.items()):
+        if str(EXAMPLE) in (getattr(module, "__file__", None) or ""):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def config():
+    settings = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    return settings | {"dataset": "digits"}
+
+
+def test_nodes_and_server_share_the_training_set_without_overlap(example, config):
+    task = example("flower_fashion.task")
+    config |= {"public-examples": 200}
+    parts = [task.public_examples(config)]
+    parts += [task.node_examples(config, {"partition-id": i, "num-partitions": 3}) for i in range(3)]
+    assert [len(part.labels) for part in parts] == [200, 413, 412, 412]
+    everything = example("sstq.datasets").load("digits").train_images
+    together = np.concatenate([part.images for part in parts])
+    assert np.array_equal(np.unique(together, axis=0), np.unique(everything, axis=0))
+
+
+def test_both_frameworks_take_the_same_steps(example, config):
+    torch = pytest.importorskip("torch", reason="needs the extra torch")
+    from flwr.app import ArrayRecord
+
+    task = example("flower_fashion.task")
+    config |= {"local-steps": 3}
+    examples = task.node_examples(config, {"partition-id": 0, "num-partitions": 10})
+    ours, theirs = (task.network(config | {"framework": name}) for name in ("numpy", "torch"))
+    start = theirs.initial(seed=5)
+    state = start.to_torch_state_dict()
+    flat = np.concatenate([state[name].numpy().T.reshape(-1) for name in ("0.weight", "0.bias", "2.weight", "2.bias")])
+    fitted = theirs.fit(start, examples, config, [1, 2])
+    expected = ours.fit(ArrayRecord({"parameters": example("flwr.app").Array(flat)}), examples, config, [1, 2])
+    after = fitted.to_torch_state_dict()
+    found = np.concatenate([after[name].numpy().T.reshape(-1) for name in ("0.weight", "0.bias", "2.weight", "2.bias")])
+    np.testing.assert_allclose(found, expected["parameters"].numpy(), rtol=0, atol=1e-5)
+    assert np.abs(found - flat).max() > 1e-3
+    test = task.test_examples(config)
+    assert theirs.evaluate(fitted, test).accuracy == pytest.approx(ours.evaluate(expected, test).accuracy, abs=0.01)
+    assert theirs.evaluate(fitted, test).loss == pytest.approx(ours.evaluate(expected, test).loss, abs=1e-4)
+    assert torch.equal(start.to_torch_state_dict()["0.bias"], torch.zeros(32))
+
+
+def test_an_unknown_framework_is_refused(example, config):
+    with pytest.raises(ValueError, match="framework must be 'numpy' or 'torch', got 'jax'"):
+        example("flower_fashion.task").network(config | {"framework": "jax"})
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_the_app_runs_in_one_process(example, config, framework, tmp_path):
+    if framework == "torch":
+        pytest.importorskip("torch", reason="needs the extra torch")
+    from flwr.app import Context, RecordDict
+
+    from sstq.integrations.flower import LocalGrid
+
+    config |= {"framework": framework, "num-server-rounds": 2, "output": str(tmp_path / "output")}
+    grid = LocalGrid(
+        example("flower_fashion.client_app").app,
+        nodes=4,
+        run_config=config,
+        node_config=lambda node: {"sstq-ledger": str(tmp_path), "sstq-max-epsilon": 1.0 if node == 3 else 3.0},
+    )
+    context = Context(1, 1, {}, RecordDict(), config)
+    example("flower_fashion.server_app").app(grid=grid, context=context)
+    check_history = example("checks").check_history
+    check_history(tmp_path / "output", rounds=2, replies=3, refusals=1, accuracy=0.0)
+    with pytest.raises(example("processes").NotAsExpectedError, match="sstq-replies is 4"):
+        check_history(tmp_path / "output", rounds=2, replies=4, refusals=0, accuracy=0.0)
+    with np.load(tmp_path / "output" / "model.npz") as model:
+        assert sum(model[name].size for name in model.files) == 2410
+
+
+@pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # Flower's, not ours
+def test_what_is_sent_to_nodes_is_the_package_alone(example, tmp_path):
+    from flwr.cli.build import build_fab_from_disk
+
+    copy = tmp_path / "flower-fashion"
+    shutil.copytree(EXAMPLE, copy)
+    example("certificates").make_certificates(copy / "state")
+    example("certificates").make_node_key(copy / "flower_fashion" / "key")
+    with zipfile.ZipFile(BytesIO(build_fab_from_disk(copy))) as archive:
+        names = set(archive.namelist())
+    modules = {f"flower_fashion/{path.name}" for path in (EXAMPLE / "flower_fashion").glob("*.py")}
+    assert names - {".info/CONTENT", "pyproject.toml", "README.md"} == modules
+
+
+def test_certificates_are_trusted_by_who_has_the_authority_alone(example, tmp_path):
+    example("certificates").make_certificates(tmp_path / "ours", hosts=("superlink.example.org",))
+    example("certificates").make_certificates(tmp_path / "other")
+    assert stat.S_IMODE((tmp_path / "ours" / "server.key").stat().st_mode) == 0o600
+    for host in ("superlink.example.org", "localhost", "127.0.0.1"):
+        shake_hands(tmp_path / "ours", tmp_path / "ours" / "ca.crt", host)
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"self-signed|signature|unable to get local issuer"):
+        shake_hands(tmp_path / "ours", tmp_path / "other" / "ca.crt", "localhost")
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"doesn't match|mismatch"):
+        shake_hands(tmp_path / "ours", tmp_path / "ours" / "ca.crt", "elsewhere.example.org")
+
+
+def shake_hands(server, authority, host):
+    """A TLS handshake in memory, with the strictest checks of certificates that Python knows."""
+    answering = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    answering.load_cert_chain(server / "server.crt", server / "server.key")
+    asking = ssl.create_default_context(cafile=authority)
+    asking.verify_flags |= ssl.VERIFY_X509_STRICT
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = asking.wrap_bio(to_client, to_server, server_hostname=host)
+    other = answering.wrap_bio(to_server, to_client, server_side=True)
+    for side in (client, other, client, other):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    assert client.version() == "TLSv1.3"
+
+
+def test_keys_of_nodes_are_those_flower_reads(example, tmp_path):
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+    from flwr.cli.supernode.register import try_load_public_key
+    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+
+    example("certificates").make_node_key(tmp_path / "key")
+    assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
+    private = load_ssh_private_key((tmp_path / "key").read_bytes(), None)
+    assert public_key_to_bytes(private.public_key()) == try_load_public_key(tmp_path / "key.pub")
+
+
+STUBBORN_CHILD = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+time.sleep(600)
+"""
+PARENT = f"""
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", {STUBBORN_CHILD!r}], start_new_session=True)
+time.sleep(600)
+"""
+
+
+def test_whatever_a_process_started_is_stopped_with_it(example, tmp_path, monkeypatch):
+    processes = example("processes")
+    monkeypatch.setattr(processes, "_GRACE", 1.0)
+    process = processes.Process("parent", [sys.executable, "-c", PARENT], {}, tmp_path)
+    processes.wait_until("the child runs", lambda: "ready" in process.text(), [process], 60)
+    family = processes._descendants(process._process.pid)
+    assert len(family) == 1
+    processes.stop([process])
+    assert process.exit_code == -15
+    processes.wait_until("the child is gone", lambda: not any(map(processes._alive, family)), [], 60)
+
+
+def test_waiting_ends_when_a_process_does_and_when_time_is_up(example, tmp_path):
+    processes = example("processes")
+    short = processes.Process("short", [sys.executable, "-c", "print('so it goes')"], {}, tmp_path)
+    with pytest.raises(
+        processes.NotAsExpectedError, match=r"short ended \(exit code 0\) before doomsday; see .*short.log"
+    ):
+        processes.wait_until("doomsday", lambda: False, [short], 60)
+    assert short.text() == "so it goes\n"
+    with pytest.raises(processes.NotAsExpectedError, match="waited 0 s in vain for doomsday"):
+        processes.wait_until("doomsday", lambda: False, [], 0.2)
+
+
+def test_free_ports_are_distinct_and_free(example):
+    ports = example("processes").free_ports(20)
+    assert len(set(ports)) == 20
