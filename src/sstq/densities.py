@@ -83,9 +83,10 @@ class Density:
         t = clip(s·G, ±β)/β. It reconstructs x when E[G·clip(s·G, ±β)] = s·erf(β/(s√2)) = 1, which fixes s and has a
         solution only for β > √(π/2) (FINDINGS 1).
 
-        Warning: representations are not unique. At β = 1.8 the over-relaxed solver has a second moment within 2–4 % of
-        this model; the mass at exactly ±1 agrees (1 %) when it starts from the clipped least-norm coefficients, but is
-        0.042 instead of 0.109 when it starts from zero. `kashin` is the density of our solver as it is measured.
+        Warning: representations are not unique. At β = 1.8 over-relaxed projections have a second moment within 2–4 %
+        of this model; the mass at exactly ±1 agrees (1 %) when they start from the clipped least-norm coefficients, but
+        is 0.042 instead of 0.109 when they start from zero. `kashin` is the density of our solver as it is measured,
+        which leaves 0.06 within a hundredth of ±1 and next to none at ±1.
 
         Examples:
             >>> density = Density.censored_gaussian(1.8)
@@ -110,7 +111,7 @@ class Density:
         Examples:
             >>> density = Density.kashin(1.8, redundancy=2.575)
             >>> round(sum(density.edges), 2), round(1.8**2 * density.moment(2), 2)
-            (0.05, 1.07)
+            (0.03, 1.06)
         """
         if not (0 < beta < math.inf and 1 <= redundancy < math.inf):
             raise ValueError(

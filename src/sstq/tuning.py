@@ -24,10 +24,10 @@ from sstq.schemes.parts import build_scalar
 
 __all__ = ["Tuned", "least_level", "tune"]
 
-# β(ρ) of large frames: where 96 steps certify random, heavy-tailed, spike, constant, block, sparse and Hadamard inputs
+# β(ρ) of large frames: where 24 steps certify random, heavy-tailed, spike, constant, block, sparse and Hadamard inputs
 # with 0.05 to spare. `python -m benchmarks tuned_levels` measures it again. Small frames are less regular.
 _LEVELS = {2.5: 1.7, 3.2: 1.65, 4.0: 1.6, 5.0: 1.55}
-_STEPS = 96
+_STEPS = 24
 _LEAST_SIZE = 4096
 
 # Levels above the least that are tried, upward until the error rises.
@@ -67,7 +67,7 @@ class Tuned:
 
 
 def least_level(dim: int, size: int) -> float:
-    """The lowest level K at which 96 steps certify, by measurement; the default level where nothing better is known.
+    """The lowest level K at which 24 steps certify, by measurement; the default level where nothing better is known.
 
     Examples:
         >>> round(least_level(1000, 4096) / (4096 / 1000) ** 0.5, 2), round(least_level(10, 32) / 3.2**0.5, 2)

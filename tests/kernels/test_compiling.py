@@ -5,6 +5,7 @@ import sys
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from sstq.kernels import compiling
@@ -15,16 +16,20 @@ def test_import_leaves_numba_alone():
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
+class Kernel(SimpleNamespace):
+    __hash__ = object.__hash__
+
+
 @pytest.fixture
 def slow_kernel(monkeypatch):
-    """A stand-in for a Numba function that takes 0.3 s to compile or to load, with a patience of 0.05 s."""
+    """A stand-in for a Numba function that takes 0.15 s to compile or to load, with a patience of 0.05 s."""
     monkeypatch.setattr(compiling, "PATIENCE_SECONDS", 0.05)
     monkeypatch.delenv("SSTQ_QUIET", raising=False)
     compiling._announce.cache_clear()
-    kernel = SimpleNamespace(overloads={}, stats=SimpleNamespace(cache_misses={"signature": 1}), compiled=[])
+    kernel = Kernel(stats=SimpleNamespace(cache_misses={"signature": 1}), compiled=[])
 
     def compile_slowly(signature):
-        time.sleep(0.3)
+        time.sleep(0.15)
         kernel.compiled.append(signature)
 
     kernel.compile = compile_slowly
@@ -53,12 +58,16 @@ def test_quiet(slow_kernel, capsys, monkeypatch):
     assert capsys.readouterr().err == ""
 
 
-def test_compiled_signatures_are_left_alone(slow_kernel):
+def test_a_kernel_is_prepared_once_for_each_type(slow_kernel):
     import numba
 
-    slow_kernel.overloads[(numba.int64,)] = "code"
-    compiling.prepare(slow_kernel, 1)
-    assert slow_kernel.compiled == []
+    array = np.zeros((2, 3), np.float32)
+    read_only = array.copy()
+    read_only.flags.writeable = False
+    kinds = [array, read_only, array.T, array[:, ::2], array[0], array.astype(np.float64), 1, 1.0]
+    for argument in kinds + kinds[::-1]:
+        compiling.prepare(slow_kernel, argument)
+    assert slow_kernel.compiled == [(numba.typeof(argument),) for argument in kinds]
 
 
 def test_cache_key_holds_width_and_sources():

@@ -7,12 +7,13 @@ import sys
 import numpy as np
 import pytest
 
-from sstq.kernels import kashin_pick, kashin_represent
+from sstq.kernels import SignedColumns, kashin_pick, kashin_represent
 
 from . import reference
 
-CERTIFIED = np.array([[1.45, np.inf, 1.8]] * 12, np.float32)
-PAPER = np.array([[1.0, 0.9, np.inf]] * 8 + [[1.0, np.inf, 0.9]], np.float32)
+CERTIFIED = np.array([[1.4, 0, np.inf, 1.8]] + [[1, 0, np.inf, 1.8], [1, 2.5, np.inf, 1.8]] * 3, np.float32)
+RELAXED = np.array([[1.45, 0, np.inf, 1.8]] * 12, np.float32)
+PAPER = np.array([[1.0, 0, 0.9, np.inf]] * 8 + [[1.0, 0, np.inf, 0.9]], np.float32)
 
 
 def problem(seed, size, dim, clients):
@@ -21,131 +22,145 @@ def problem(seed, size, dim, clients):
     signs = rng.choice(np.array([-1, 1], np.float32), dim)
     x = rng.standard_normal((clients, dim))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
-    return x.astype(np.float32), columns, signs
+    return x.astype(np.float32), SignedColumns(columns, signs, size)
 
 
-def rounding_bound(size, schedule):
-    # One projection is two transforms of log₂ N levels and a few more roundings, each relative to ‖a‖₂ ≤ √N·‖x‖ = √N.
-    # As a map of t a step does not expand errors for relaxations ≤ 2, so they add up, at most quadratically in the
-    # number of steps: first in a, then from a into t.
-    steps = len(schedule)
-    a_step = (2 * np.log2(size) + 8) * reference.FLOAT32_ROUNDING * np.sqrt(size)
-    return 1.45 * steps * (steps + 1) / 2 * a_step
-
-
-@pytest.mark.parametrize("schedule", [CERTIFIED, PAPER], ids=["certified", "paper"])
+@pytest.mark.parametrize("schedule", [CERTIFIED, RELAXED, PAPER], ids=["certified", "relaxed", "paper"])
 @pytest.mark.parametrize("bits", [*range(15), 17, 18])
 def test_against_the_textbook(bits, schedule, seed):
     size = 1 << bits
-    dim = max(1, int(size / 2.6))
-    x, columns, signs = problem(seed, size, dim, clients=3)
-    t, residuals = kashin_represent(x, columns, signs, size, schedule)
-    expected, expected_residuals = reference.kashin(x, columns, signs, size, schedule)
-    bound = rounding_bound(size, schedule)
+    x, columns = problem(seed, size, max(1, int(size / 2.6)), clients=3)
+    t, residuals = kashin_represent(x, columns, schedule)
+    expected, expected_residuals, bound = reference.kashin(x, columns, schedule)
     assert np.all(np.linalg.norm(t - expected, axis=1) <= bound)
     # The residual's map x − signs·gather(H t)/N shrinks 2-norms of t by √N.
-    np.testing.assert_allclose(residuals, expected_residuals, rtol=0, atol=1.01 * bound / np.sqrt(size))
+    np.testing.assert_array_less(np.abs(residuals - expected_residuals), 1.01 * bound / np.sqrt(size))
 
 
 def test_rows_longer_than_a_block(seed):
     # 2^21: more rows than fit one column, so some bits are transformed inside the row.
     size = 1 << 21
     schedule = CERTIFIED[:3]
-    x, columns, signs = problem(seed, size, 700_000, clients=1)
-    t, residuals = kashin_represent(x, columns, signs, size, schedule)
-    expected, expected_residuals = reference.kashin(x, columns, signs, size, schedule)
-    assert np.linalg.norm(t - expected) <= rounding_bound(size, schedule)
+    x, columns = problem(seed, size, 700_000, clients=1)
+    t, residuals = kashin_represent(x, columns, schedule)
+    expected, expected_residuals, bound = reference.kashin(x, columns, schedule)
+    assert np.linalg.norm(t - expected) <= bound
     np.testing.assert_allclose(residuals, expected_residuals, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 100, 512])
 def test_any_dimension_up_to_the_size(dim, seed):
-    x, columns, signs = problem(seed, 512, dim, clients=4)
-    t, _ = kashin_represent(x, columns, signs, 512, CERTIFIED)
-    expected, _ = reference.kashin(x, columns, signs, 512, CERTIFIED)
-    assert np.all(np.linalg.norm(t - expected, axis=1) <= rounding_bound(512, CERTIFIED))
+    x, columns = problem(seed, 512, dim, clients=4)
+    t, _ = kashin_represent(x, columns, CERTIFIED)
+    expected, _, bound = reference.kashin(x, columns, CERTIFIED)
+    assert np.all(np.linalg.norm(t - expected, axis=1) <= bound)
 
 
 def test_converges_inside_the_box(seed):
-    x, columns, signs = problem(seed, 4096, 1500, clients=5)
-    schedule = np.array([[1.45, np.inf, 2.0]] * 60, np.float32)
-    t, residuals = kashin_represent(x, columns, signs, 4096, schedule)
-    assert np.all(np.abs(t) <= 2)
-    # The recursion cannot do better than the rounding of a; FINDINGS 1 gives 20 steps to 1e-6.
+    x, columns = problem(seed, 4096, 1500, clients=5)
+    schedule = np.repeat(RELAXED, 5, axis=0)
+    t, residuals = kashin_represent(x, columns, schedule)
+    assert np.all(np.abs(t) <= np.float32(1.8))
+    # The recursion cannot do better than the rounding of a.
     assert np.all(residuals <= 5e-6)
-    # Computed afresh from t, so it agrees with the float64 value up to one transform's rounding of ‖x‖ = 1.
-    exact = reference.residual_norms(x, columns, signs, 4096, t)
-    np.testing.assert_allclose(residuals, exact, rtol=0, atol=13 * reference.FLOAT32_ROUNDING)
+    # Computed afresh from t in double precision.
+    np.testing.assert_allclose(residuals, reference.residual_norms(x, columns, t), rtol=0, atol=1e-14)
+
+
+def test_quotients_save_steps(seed):
+    # Ten steps against sixty of a fixed length; a quotient of another step, or none, needs more than ten.
+    x, columns = problem(seed, 4096, 1500, clients=20)
+    schedule = np.array([[1.4, 0, np.inf, 1.8], *[[1, 0, np.inf, 1.8], [1, 2.5, np.inf, 1.8]] * 4, [1, 0, np.inf, 1.8]])
+    _, residuals = kashin_represent(x, columns, schedule.astype(np.float32))
+    assert np.all(residuals <= 1e-5)
 
 
 @pytest.mark.parametrize("size", [64, 2048, 1 << 15])
 def test_picks_are_entries_of_the_representation(size, seed):
-    x, columns, signs = problem(seed, size, size // 3, clients=7)
+    x, columns = problem(seed, size, size // 3, clients=7)
     picks = np.random.default_rng(seed).integers(size, size=(7, 5))
-    t, residuals = kashin_represent(x, columns, signs, size, CERTIFIED)
-    values, same_residuals = kashin_pick(x, columns, signs, size, CERTIFIED, picks)
+    t, residuals = kashin_represent(x, columns, CERTIFIED)
+    values, same_residuals = kashin_pick(x, columns, CERTIFIED, picks)
     np.testing.assert_array_equal(values, np.take_along_axis(t, picks, axis=1))
     np.testing.assert_array_equal(residuals, same_residuals)
+    same_values, none = kashin_pick(x, columns, CERTIFIED, picks, certify=False)
+    np.testing.assert_array_equal(values, same_values)
+    assert none.shape == (0,)
 
 
 def test_threads_do_not_change_a_bit(seed, monkeypatch):
-    x, columns, signs = problem(seed, 4096, 1500, clients=9)
+    x, columns = problem(seed, 4096, 1500, clients=9)
     monkeypatch.setenv("SSTQ_THREADS", "1")
-    t, residuals = kashin_represent(x, columns, signs, 4096, CERTIFIED)
+    t, residuals = kashin_represent(x, columns, CERTIFIED)
     monkeypatch.setenv("SSTQ_THREADS", "2")
-    again, residuals_again = kashin_represent(x, columns, signs, 4096, CERTIFIED)
+    again, residuals_again = kashin_represent(x, columns, CERTIFIED)
     np.testing.assert_array_equal(t, again)
     np.testing.assert_array_equal(residuals, residuals_again)
 
 
 def test_no_steps_and_no_clients(seed):
-    x, columns, signs = problem(seed, 256, 90, clients=2)
-    t, residuals = kashin_represent(x, columns, signs, 256, CERTIFIED[:0])
+    x, columns = problem(seed, 256, 90, clients=2)
+    t, residuals = kashin_represent(x, columns, CERTIFIED[:0])
     assert not t.any()
     np.testing.assert_allclose(residuals, 1, rtol=1e-6)
-    values, residuals = kashin_pick(x[:0], columns, signs, 256, CERTIFIED, np.empty((0, 1), np.int64))
+    values, residuals = kashin_pick(x[:0], columns, CERTIFIED, np.empty((0, 1), np.int64))
     assert values.shape == (0, 1)
     assert residuals.shape == (0,)
 
 
 def test_read_only_input(seed):
-    x, columns, signs = problem(seed, 256, 90, clients=2)
-    expected, _ = kashin_represent(x, columns, signs, 256, CERTIFIED)
-    for array in (x, columns, signs):
+    x, columns = problem(seed, 256, 90, clients=2)
+    expected, _ = kashin_represent(x, columns, CERTIFIED)
+    for array in (x, columns.places, columns.signs):
         array.flags.writeable = False
-    t, _ = kashin_represent(x, columns, signs, 256, CERTIFIED)
+    again = SignedColumns(columns.places, columns.signs, columns.size)
+    t, _ = kashin_represent(x, again, CERTIFIED)
     np.testing.assert_array_equal(t, expected)
+
+
+def test_a_zero_vector_and_a_tiny_one(seed):
+    # The quotient is 0/0 for the one, and its squares underflow in single precision for the other.
+    x, columns = problem(seed, 256, 90, clients=2)
+    x *= np.array([[0], [1e-30]], np.float32)
+    t, residuals = kashin_represent(x, columns, CERTIFIED)
+    assert not t[0].any()
+    assert residuals[0] == 0
+    assert residuals[1] <= 1e-35
 
 
 def test_refuses():
     x = np.ones((2, 3), np.float32)
-    columns = np.array([0, 2, 5])
+    places = np.array([0, 2, 5])
     signs = np.ones(3, np.float32)
 
     def refused(error, says, **changes):
-        arguments = {"x": x, "columns": columns, "signs": signs, "size": 8, "schedule": CERTIFIED, **changes}
+        arguments = {"x": x, "schedule": CERTIFIED, "picks": np.zeros((2, 1), np.int64), **changes}
+        frame = {"places": places, "signs": signs, "size": 8}
+        frame |= {name: arguments.pop(name) for name in frame.keys() & arguments.keys()}
         with pytest.raises(error, match=says):
-            kashin_pick(**{"picks": np.zeros((2, 1), np.int64), **arguments})
+            kashin_pick(columns=SignedColumns(**frame), **arguments)
 
     refused(TypeError, "x must be a float32", x=x.astype(np.float64))
     refused(ValueError, "power of two", size=7)
-    refused(ValueError, "ascending", columns=np.array([0, 5, 2]))
-    refused(ValueError, r"columns must lie in \[0, 8\), but one entry is 8", columns=np.array([0, 2, 8]))
-    refused(ValueError, "shape", columns=np.array([0, 2]))
+    refused(ValueError, "ascending", places=np.array([0, 5, 2]))
+    refused(ValueError, r"places must lie in \[0, 8\), but one entry is 8", places=np.array([0, 2, 8]))
+    refused(ValueError, r"places must lie in \[0, 8\), but one entry is -1", places=np.array([-1, 2, 7]))
+    refused(ValueError, "same shape", places=np.array([0, 2]))
+    refused(ValueError, "rows of 3 entries", x=np.ones((2, 4), np.float32))
     refused(ValueError, r"\+1 or -1", signs=np.array([1, 0, 1], np.float32))
-    refused(ValueError, "schedule", schedule=np.ones((2, 2), np.float32))
+    refused(ValueError, "schedule", schedule=np.ones((2, 3), np.float32))
     refused(ValueError, "picks must lie", picks=np.full((2, 1), -1))
     refused(ValueError, "one row for each", picks=np.zeros((3, 1), np.int64))
 
 
 def test_memory_does_not_grow_with_clients():
-    # All representations together would take 2000 · 2^14 · 4 bytes = 131 MB; a thread's vectors take 0.13 MB.
+    # All representations together would take 2000 · 2^14 · 4 bytes = 131 MB; a thread's vectors take 0.26 MB.
     script = """
 import resource, numpy as np
-from sstq.kernels import kashin_pick
+from sstq.kernels import SignedColumns, kashin_pick
+columns = SignedColumns(np.arange(64), np.ones(64, np.float32), 1 << 14)
 def run(x):
-    ones = np.ones((1, 3), np.float32)
-    kashin_pick(x, np.arange(64), np.ones(64, np.float32), 1 << 14, ones, np.zeros((len(x), 1), int))
+    kashin_pick(x, columns, np.ones((1, 4), np.float32), np.zeros((len(x), 1), int))
 run(np.ones((8, 64), np.float32))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 run(np.ones((2000, 64), np.float32))
@@ -157,16 +172,16 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 def test_wide_vectors_agree(tmp_path):
     size = 1 << 14
-    x, columns, signs = problem(5, size, 5000, clients=2)
+    x, columns = problem(5, size, 5000, clients=2)
     path = tmp_path / "problem.npz"
-    np.savez(path, x=x, columns=columns, signs=signs, schedule=CERTIFIED)
+    np.savez(path, x=x, places=columns.places, signs=columns.signs, schedule=CERTIFIED)
     script = (
-        "import sys, numpy as np; from sstq.kernels import kashin_represent; p = np.load(sys.argv[1])\n"
-        f"t, _ = kashin_represent(p['x'], p['columns'], p['signs'], {size}, p['schedule']); np.save(sys.argv[2], t)"
+        "import sys, numpy as np; from sstq.kernels import SignedColumns, kashin_represent; p = np.load(sys.argv[1])\n"
+        f"columns = SignedColumns(p['places'], p['signs'], {size})\n"
+        "np.save(sys.argv[2], kashin_represent(p['x'], columns, p['schedule'])[0])"
     )
     result = tmp_path / "t.npy"
     environment = {**os.environ, "SSTQ_VECTOR_WIDTH": "16"}
     subprocess.run([sys.executable, "-c", script, path, result], check=True, env=environment)
-    expected, _ = reference.kashin(x, columns, signs, size, CERTIFIED)
-    t = np.load(result)
-    assert np.all(np.linalg.norm(t - expected, axis=1) <= rounding_bound(size, CERTIFIED))
+    expected, _, bound = reference.kashin(x, columns, CERTIFIED)
+    assert np.all(np.linalg.norm(np.load(result) - expected, axis=1) <= bound)

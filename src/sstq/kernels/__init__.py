@@ -14,10 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.exactness import TOTAL
+from sstq.kernels.checks import check_range, check_width, checked, kind_of, log2
+from sstq.kernels.columns import SignedColumns
 from sstq.kernels.compiling import prepare
 from sstq.kernels.threads import run_in_chunks
 
 __all__ = [
+    "SignedColumns",
     "accumulate",
     "clip_to_ball",
     "hadamard_transform",
@@ -28,6 +31,10 @@ __all__ = [
     "sample_table",
     "unpack_bits",
 ]
+
+
+LONGEST_STEP = 16.0
+"""The longest adaptive step of `kashin_pick`. Only inputs that no number of steps would represent ask for more."""
 
 
 def hadamard_transform(x: NDArray[Any]) -> None:
@@ -46,12 +53,12 @@ def hadamard_transform(x: NDArray[Any]) -> None:
 
     """
     if not isinstance(x, np.ndarray) or x.dtype not in (np.float32, np.float64):
-        raise TypeError(f"x must be a float32 or float64 array, not {_kind(x)}")
+        raise TypeError(f"x must be a float32 or float64 array, not {kind_of(x)}")
     if x.ndim not in (1, 2):
         raise ValueError(f"x must have 1 or 2 dimensions, not shape {x.shape}")
     if not x.flags.c_contiguous or not x.flags.writeable:
         raise ValueError("x must be C-contiguous and writable: it is transformed in place")
-    bits = _log2("the length of a row of x", x.shape[-1])
+    bits = log2("the length of a row of x", x.shape[-1])
     rows = x.reshape(-1, x.shape[-1])
     if x.dtype == np.float32:
         from sstq.kernels.hadamard import transform_rows
@@ -78,9 +85,9 @@ def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[NDArray[np.float32], NDA
 
     """
     if not isinstance(x, np.ndarray) or x.dtype not in (np.float32, np.float64):
-        raise TypeError(f"x must be a float32 or float64 array, not {_kind(x)}")
+        raise TypeError(f"x must be a float32 or float64 array, not {kind_of(x)}")
     # Broadcast and strided arrays, too.
-    x = _checked("x", np.ascontiguousarray(x), x.dtype.type, 2)
+    x = checked("x", np.ascontiguousarray(x), x.dtype.type, 2)
     integer = np.int32 if x.dtype == np.float32 else np.int64
     magnitude, fraction_bits = integer(np.iinfo(integer).max), int(np.finfo(x.dtype).nmant)
     unit = np.empty(x.shape, np.float32)
@@ -134,15 +141,15 @@ def pick_signed_rows(
         [0, 1, 2, 3]
 
     """
-    x = _checked("x", x, np.float32, 2)
-    first = _checked("signs", signs[0], np.float32, 2)
-    later = _checked("signs", signs[1], np.float32, 3)
-    uniforms = _checked("uniforms", uniforms, np.float64, 1)
-    which = _checked("which", which, np.int64, 1)
-    subsets = _checked("subsets", subsets, np.int64, 2)
-    places = _checked("places", places, np.int64, 1)
+    x = checked("x", x, np.float32, 2)
+    first = checked("signs", signs[0], np.float32, 2)
+    later = checked("signs", signs[1], np.float32, 3)
+    uniforms = checked("uniforms", uniforms, np.float64, 1)
+    which = checked("which", which, np.int64, 1)
+    subsets = checked("subsets", subsets, np.int64, 2)
+    places = checked("places", places, np.int64, 1)
     count, size = x.shape[0], later.shape[2]
-    bits = _log2("the number of rows", size)
+    bits = log2("the number of rows", size)
     if not 0 < x.shape[1] <= size or first.shape != (later.shape[0], x.shape[1]):
         raise ValueError(f"x of shape {x.shape} does not fit signs of shapes {first.shape} and {later.shape}")
     if not len(uniforms) == len(which) == len(subsets) == len(places) == count:
@@ -150,9 +157,9 @@ def pick_signed_rows(
     taking_part = subsets.shape[1] or size
     if not 1 <= inside <= taking_part:
         raise ValueError(f"inside must be from 1 to {taking_part}, not {inside}")
-    _check_range("which", which, len(first))
-    _check_range("subsets", subsets, size)
-    _check_range("places", places, 2 * taking_part)
+    check_range("which", which, len(first))
+    check_range("subsets", subsets, size)
+    check_range("places", places, 2 * taking_part)
     from sstq.kernels.selection import pick_rows
 
     picked = np.empty(count, np.int64)
@@ -169,107 +176,92 @@ def pick_signed_rows(
 
 def kashin_pick(
     x: NDArray[np.float32],
-    columns: NDArray[np.int64],
-    signs: NDArray[np.float32],
-    size: int,
+    columns: SignedColumns,
     schedule: NDArray[np.float32],
     picks: NDArray[np.int64],
+    *,
+    certify: bool = True,
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Solve for Kashin representations and return a few of their entries.
 
-    With v = scatter(signs·x) into R^N at `columns`, H the unnormalised Hadamard matrix and P = H·mask·H/N, start from
-    t = 0 and a = H v and do for every row (ω, cap, box) of the schedule
+    With v = scatter(signs·x) into R^N at the columns, H the unnormalised Hadamard matrix and P = H·mask·H/N, start from
+    t = 0 and a = H v and do for every row (ω, γ, cap, box) of the schedule
 
-        t' = clip(t + clip(ω·a, ±cap), ±box),      a ← P(a − (t' − t)),      t ← t'.
+        t' = clip(t + clip(r·a, ±cap), ±box),      a ← P(a − (t' − t)),      t ← t',      r = max(ω, min(γ·q, 16)),
 
-    The representation t stands for the vector signs·gather(H t)/N. The work is the same for every input.
+    where q = ‖s‖²/‖P s‖² is that of the step s = t' − t before the last (0 in the first two steps). The representation
+    t stands for the vector signs·gather(H t)/N. The work is the same for every input.
 
     Args:
         x: float32 (n, d), one client a row.
-        columns: int64 (d,), strictly ascending positions in [0, N).
-        signs: float32 (d,), each +1 or −1.
-        size: N, a power of two, at least d.
-        schedule: float32 (steps, 3), rows (ω, cap, box); cap and box may be infinite.
+        columns: the places of the d coordinates among N, and their signs.
+        schedule: float32 (steps, 4), rows (ω, γ, cap, box); cap and box may be infinite.
         picks: int64 (n, k), positions in [0, N).
+        certify: whether to compute the residuals, in double precision, from t.
 
     Returns:
-        t at the picks, float32 (n, k), and the residuals ‖x − signs·gather(H t)/N‖₂, float64 (n,), computed afresh
-        from t. Memory beyond the result: two vectors of length N for each thread.
+        t at the picks, float32 (n, k), and the residuals ‖x − signs·gather(H t)/N‖₂, float64 (n,), or (0,) without
+        `certify`. Memory beyond the result: two vectors of length N for each thread, and one in double precision.
 
     Examples:
-        >>> x, columns, signs = np.ones((1, 1), np.float32), np.array([0]), np.ones(1, np.float32)
-        >>> schedule = np.array([[1.0, np.inf, np.inf]], np.float32)
-        >>> kashin_pick(x, columns, signs, 4, schedule, np.array([[0, 3]]))
+        >>> x, columns = np.ones((1, 1), np.float32), SignedColumns(np.array([0]), np.ones(1, np.float32), size=4)
+        >>> schedule = np.array([[1.0, 0.0, np.inf, np.inf]], np.float32)
+        >>> kashin_pick(x, columns, schedule, np.array([[0, 3]]))
         (array([[1., 1.]], dtype=float32), array([0.]))
 
     """
-    x = _checked("x", x, np.float32, 2)
-    picks = _checked("picks", picks, np.int64, 2)
+    x = checked("x", x, np.float32, 2)
+    picks = checked("picks", picks, np.int64, 2)
     if picks.shape[0] != x.shape[0]:
         raise ValueError(f"picks must have one row for each of the {x.shape[0]} rows of x, not shape {picks.shape}")
-    _check_range("picks", picks, size)
+    check_range("picks", picks, columns.size)
     values = np.empty(picks.shape, np.float32)
-    unused = np.empty((0, size), np.float32)
-    residuals = _solve(x, columns, signs, size, schedule, picks, values, unused)
+    unused = np.empty((0, columns.size), np.float32)
+    residuals = np.empty(len(x) if certify else 0)
+    _solve(x, columns, schedule, picks, values, unused, residuals)
     return values, residuals
 
 
 def kashin_represent(
-    x: NDArray[np.float32],
-    columns: NDArray[np.int64],
-    signs: NDArray[np.float32],
-    size: int,
-    schedule: NDArray[np.float32],
+    x: NDArray[np.float32], columns: SignedColumns, schedule: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Solve for Kashin representations and return them whole: t, float32 (n, N), and the residuals, float64 (n,).
 
     The arguments and the computation are those of `kashin_pick`.
     """
-    x = _checked("x", x, np.float32, 2)
-    t = np.empty((x.shape[0], size), np.float32)
+    x = checked("x", x, np.float32, 2)
+    t = np.empty((x.shape[0], columns.size), np.float32)
     no_picks = np.empty((x.shape[0], 0), np.int64)
     no_values = np.empty((x.shape[0], 0), np.float32)
-    residuals = _solve(x, columns, signs, size, schedule, no_picks, no_values, t)
+    residuals = np.empty(len(x))
+    _solve(x, columns, schedule, no_picks, no_values, t, residuals)
     return t, residuals
 
 
 def _solve(
     x: NDArray[np.float32],
-    columns: NDArray[np.int64],
-    signs: NDArray[np.float32],
-    size: int,
+    columns: SignedColumns,
     schedule: NDArray[np.float32],
     picks: NDArray[np.int64],
     values: NDArray[np.float32],
     t: NDArray[np.float32],
-) -> NDArray[np.float64]:
-    """Check what both Kashin functions share, run the kernel on all rows and return the residuals."""
-    bits = _log2("size", size)
-    dim = x.shape[1]
-    columns = _checked("columns", columns, np.int64, 1)
-    signs = _checked("signs", signs, np.float32, 1)
-    schedule = _checked("schedule", schedule, np.float32, 2)
-    if columns.shape != (dim,) or signs.shape != (dim,):
-        raise ValueError(f"columns and signs must have shape ({dim},), not {columns.shape} and {signs.shape}")
-    if schedule.shape[1] != 3:
-        raise ValueError(f"schedule must have shape (steps, 3), not {schedule.shape}")
-    _check_range("columns", columns, size)
-    if np.any(np.diff(columns) <= 0):
-        raise ValueError("columns must be strictly ascending")
-    if np.any(np.abs(signs) != 1):
-        raise ValueError("signs must all be +1 or -1")
+    residuals: NDArray[np.float64],
+) -> None:
+    """Check what both Kashin functions share and run the kernel on all rows."""
+    schedule = checked("schedule", schedule, np.float32, 2)
+    if x.shape[1] != columns.dim:
+        raise ValueError(f"x must have rows of {columns.dim} entries, one for each column, not shape {x.shape}")
+    if schedule.shape[1] != 4:
+        raise ValueError(f"schedule must have shape (steps, 4), not {schedule.shape}")
+    from sstq.kernels.kashin import solve_rows
 
-    from sstq.kernels.kashin import mask_words, solve_rows
-
-    mask = mask_words(columns, size)
-    residuals = np.empty(x.shape[0], np.float64)
-    prepare(solve_rows, x, columns, signs, mask, schedule, bits, picks, values, t, residuals)
+    frame = columns.places, columns.signs, columns.mask, schedule, columns.bits
+    prepare(solve_rows, x, *frame, picks, values, t, residuals)
 
     def work(rows: slice) -> None:
-        solve_rows(x[rows], columns, signs, mask, schedule, bits, picks[rows], values[rows], t[rows], residuals[rows])
+        solve_rows(x[rows], *frame, picks[rows], values[rows], t[rows], residuals[rows])
 
-    run_in_chunks(work, x.shape[0], size * (2 * schedule.shape[0] + 1))
-    return residuals
+    run_in_chunks(work, x.shape[0], columns.size * (2 * schedule.shape[0] + 1))
 
 
 def pack_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.uint8]:
@@ -290,8 +282,8 @@ def pack_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.uint8]:
         array([33,  3], dtype=uint8)
 
     """
-    values = _checked("values", values, np.uint64, 1)
-    _check_width(width)
+    values = checked("values", values, np.uint64, 1)
+    check_width(width)
     if values.size and int(values.max()) >> width:
         raise ValueError(f"values must be below 2^{width}, but one is {values.max()}")
     from sstq.kernels.packing import pack_words
@@ -312,8 +304,8 @@ def unpack_bits(data: NDArray[np.uint8], count: int, width: int) -> NDArray[np.u
 
     """
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 1:
-        raise TypeError(f"data must be a one-dimensional uint8 array, not {_kind(data)}")
-    _check_width(width)
+        raise TypeError(f"data must be a one-dimensional uint8 array, not {kind_of(data)}")
+    check_width(width)
     if count < 0:
         raise ValueError(f"count must not be negative, but is {count}")
     expected = -(-count * width // 8)
@@ -352,15 +344,15 @@ def sample_table(
         array([0, 1])
 
     """
-    tokens = _checked("tokens", tokens, np.int64, 1)
-    words = _checked("words", words, np.uint64, 1)
-    cumulative = _checked("cumulative", cumulative, np.uint64, 2)
+    tokens = checked("tokens", tokens, np.int64, 1)
+    words = checked("words", words, np.uint64, 1)
+    cumulative = checked("cumulative", cumulative, np.uint64, 2)
     if words.shape != tokens.shape:
         raise ValueError(f"words must have the shape of tokens, {tokens.shape}, not {words.shape}")
     if cumulative.shape[1] == 0 or np.any(cumulative[:, -1] != TOTAL):
         raise ValueError("the last entry of every row of cumulative must be 2^62")
-    _check_range("tokens", tokens, cumulative.shape[0])
-    _check_range("words", words, TOTAL)
+    check_range("tokens", tokens, cumulative.shape[0])
+    check_range("words", words, TOTAL)
     from sstq.kernels.sampling import search_rows
 
     codes = np.empty(tokens.shape, np.int64)
@@ -392,66 +384,23 @@ def accumulate(
 
     """
     if not isinstance(state, np.ndarray) or state.dtype != np.int64:
-        raise TypeError(f"state must be an int64 array, not {_kind(state)}")
+        raise TypeError(f"state must be an int64 array, not {kind_of(state)}")
     if state.ndim != 2 or state.shape[1] != 4 or not state.flags.c_contiguous or not state.flags.writeable:
         raise ValueError(f"state must be a writable C-contiguous array of shape (N, 4), not {state.shape}")
-    table = _checked("table", table, np.int64, 2)
+    table = checked("table", table, np.int64, 2)
     if table.shape[1] != 3:
         raise ValueError(f"table must have shape (M, 3), not {table.shape}")
     for name, array in (("index", index), ("code", code)):
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
-            raise TypeError(f"{name} must be an integer array, not {_kind(array)}")
+            raise TypeError(f"{name} must be an integer array, not {kind_of(array)}")
         if array.ndim != 1 or not array.flags.c_contiguous:
             raise ValueError(f"{name} must be one-dimensional and C-contiguous, not of shape {array.shape}")
     if index.shape != code.shape:
         raise ValueError(f"code must have the shape of index, {index.shape}, not {code.shape}")
-    _check_range("index", index, state.shape[0])
-    _check_range("code", code, table.shape[0])
+    check_range("index", index, state.shape[0])
+    check_range("code", code, table.shape[0])
     from sstq.kernels.accumulation import add_messages
 
     increments = np.concatenate([np.ones((table.shape[0], 1), np.int64), table], axis=1)
     prepare(add_messages, state, index, code, increments)
     add_messages(state, index, code, increments)
-
-
-def _kind(value: object) -> str:
-    """Describe a rejected argument."""
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype} of shape {value.shape}"
-    return type(value).__name__
-
-
-def _checked(name: str, array: NDArray[Any], dtype: type[np.generic], dimensions: int) -> NDArray[Any]:
-    """Return an input array that has the type the kernels are compiled for, or say what is wrong with it.
-
-    A read-only array is copied: to Numba it is another type, for which everything would be compiled again.
-    """
-    if not isinstance(array, np.ndarray) or array.dtype != dtype:
-        raise TypeError(f"{name} must be a {np.dtype(dtype)} array, not {_kind(array)}")
-    if array.ndim != dimensions:
-        raise ValueError(f"{name} must have {dimensions} dimension(s), not shape {array.shape}")
-    if not array.flags.c_contiguous:
-        raise ValueError(f"{name} must be C-contiguous")
-    return array if array.flags.writeable else array.copy()
-
-
-def _check_range(name: str, array: NDArray[Any], bound: int) -> None:
-    """Refuse entries outside [0, bound), naming one."""
-    if array.size == 0:
-        return
-    for extreme in (int(array.min()), int(array.max())):
-        if not 0 <= extreme < bound:
-            raise ValueError(f"{name} must lie in [0, {bound}), but one entry is {extreme}")
-
-
-def _check_width(width: int) -> None:
-    """Refuse a number of bits that a uint64 cannot hold."""
-    if not 1 <= width <= 64:
-        raise ValueError(f"width must be from 1 to 64, but is {width}")
-
-
-def _log2(name: str, size: int) -> int:
-    """Return log₂ of a power of two, or say that it is none."""
-    if size < 1 or size & (size - 1):
-        raise ValueError(f"{name} must be a power of two, but is {size}")
-    return size.bit_length() - 1

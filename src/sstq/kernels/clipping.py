@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from sstq.kernels.passes import SQUARE_LANES, add_squares
 from sstq.kernels.target import compiled
 
-_LANES = 8
 # Norms between these come from squares that neither overflowed nor lost digits to underflow.
 _SAFE_LOW, _SAFE_HIGH = 1e-140, 1e150
 
@@ -31,21 +31,12 @@ def _largest_bits(bits: Any, magnitude: Any) -> Any:
 @compiled
 def norm(row: Any, scale: float) -> float:
     """Return the Euclidean norm of scale·row, in double precision."""
-    # Written out, or the partial sums would live in memory.
-    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
-    blocks = row[: row.size // _LANES * _LANES].reshape(-1, _LANES)
-    for i in range(blocks.shape[0]):
-        s0 += (scale * np.float64(blocks[i, 0])) ** 2
-        s1 += (scale * np.float64(blocks[i, 1])) ** 2
-        s2 += (scale * np.float64(blocks[i, 2])) ** 2
-        s3 += (scale * np.float64(blocks[i, 3])) ** 2
-        s4 += (scale * np.float64(blocks[i, 4])) ** 2
-        s5 += (scale * np.float64(blocks[i, 5])) ** 2
-        s6 += (scale * np.float64(blocks[i, 6])) ** 2
-        s7 += (scale * np.float64(blocks[i, 7])) ** 2
-    for i in range(blocks.size, row.size):
-        s0 += (scale * np.float64(row[i])) ** 2
-    return math.sqrt(((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7)))
+    s = np.zeros(SQUARE_LANES)
+    whole = row.size // SQUARE_LANES
+    add_squares(row, np.int64(whole), scale, s)
+    for i in range(whole * SQUARE_LANES, row.size):
+        s[0] += (scale * np.float64(row[i])) ** 2
+    return math.sqrt(((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7])))
 
 
 @compiled

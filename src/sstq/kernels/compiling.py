@@ -9,7 +9,12 @@ import sys
 import threading
 from typing import Any
 
+import numpy as np
+
 PATIENCE_SECONDS = 1.0
+
+# What has been compiled or loaded, by the kernel and the kinds of its arguments.
+_prepared: set[tuple[Any, ...]] = set()
 
 
 @functools.cache
@@ -30,11 +35,13 @@ def prepare(kernel: Any, *arguments: Any) -> None:
     Called before work is handed to threads, so that one thread compiles while the others do not queue behind it.
     Prints one line to stderr when compiling takes longer than PATIENCE_SECONDS, unless SSTQ_QUIET is set.
     """
+    # Numba's own types take a third of a millisecond to make.
+    kinds = (kernel, *map(_kind, arguments))
+    if kinds in _prepared:
+        return
     from numba import typeof
 
     signature = tuple(typeof(argument) for argument in arguments)
-    if signature in kernel.overloads:
-        return
     timer = threading.Timer(PATIENCE_SECONDS, _announce_if_compiling, [kernel])
     timer.daemon = True
     if not os.environ.get("SSTQ_QUIET"):
@@ -43,3 +50,12 @@ def prepare(kernel: Any, *arguments: Any) -> None:
         kernel.compile(signature)
     finally:
         timer.cancel()
+    _prepared.add(kinds)
+
+
+def _kind(argument: Any) -> Any:
+    """Whatever of an argument its Numba type depends on."""
+    if isinstance(argument, np.ndarray):
+        flags = argument.flags
+        return argument.dtype, argument.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
+    return type(argument)

@@ -10,8 +10,7 @@ Internal functions address a flat float32 array by offsets: x[offset : offset + 
 
 from typing import Any
 
-from sstq.kernels.target import MAX_RADIX_BITS, VECTOR_BITS, VECTOR_WIDTH, compiled, inlined
-from sstq.kernels.vectors import (
+from sstq.kernels.passes import (
     BASE_BITS,
     BASE_SIZE,
     butterfly2,
@@ -21,6 +20,7 @@ from sstq.kernels.vectors import (
     transform_base,
     transform_vector,
 )
+from sstq.kernels.target import MAX_RADIX_BITS, VECTOR_BITS, VECTOR_WIDTH, compiled, inlined
 
 # Blocks of at most 2^12 floats (16 KiB) leave half of a 32 KiB L1 cache to everything else.
 L1_BITS = 12
@@ -93,22 +93,36 @@ def _transform_in_l1(x: Any, offset: int, bits: int) -> None:
 
 
 @compiled
+def bits_of_block(bits: int) -> int:
+    """The bits of a block in a transform of 2^bits floats."""
+    if bits <= L1_BITS:
+        return bits
+    # Whole groups of MAX_RADIX_BITS above the block: a smaller last group would cost a full sweep through memory.
+    return L1_BITS - (L1_BITS - bits) % MAX_RADIX_BITS
+
+
+@compiled
+def transform_block(x: Any, offset: int, block: int, block_bits: int, bits: int) -> None:
+    """The share of one block in the transform of x[offset : offset + 2^bits]; blocks are to be taken in order.
+
+    A caller that fills the blocks itself, each just before its turn, finds them in the L1 cache.
+    """
+    _transform_in_l1(x, offset + (block << block_bits), block_bits)
+    # Join the blocks on every level that this one completes.
+    done = (block + 1) << block_bits
+    joined = block_bits + MAX_RADIX_BITS
+    while joined <= bits and done & ((1 << joined) - 1) == 0:
+        stride = 1 << (joined - MAX_RADIX_BITS)
+        radix_pass(x, offset + done - (1 << joined), stride, stride, MAX_RADIX_BITS)
+        joined += MAX_RADIX_BITS
+
+
+@compiled
 def transform(x: Any, offset: int, bits: int) -> None:
     """Transform of x[offset : offset + 2^bits] for any number of bits."""
-    if bits <= L1_BITS:
-        _transform_in_l1(x, offset, bits)
-        return
-    # Whole groups of MAX_RADIX_BITS above the block: a smaller last group would cost a full sweep through memory.
-    block_bits = L1_BITS - (L1_BITS - bits) % MAX_RADIX_BITS
+    block_bits = bits_of_block(bits)
     for block in range(1 << (bits - block_bits)):
-        _transform_in_l1(x, offset + (block << block_bits), block_bits)
-        # Join the blocks on every level that this one completes.
-        done = (block + 1) << block_bits
-        joined = block_bits + MAX_RADIX_BITS
-        while joined <= bits and done & ((1 << joined) - 1) == 0:
-            stride = 1 << (joined - MAX_RADIX_BITS)
-            radix_pass(x, offset + done - (1 << joined), stride, stride, MAX_RADIX_BITS)
-            joined += MAX_RADIX_BITS
+        transform_block(x, offset, block, block_bits, bits)
 
 
 @compiled

@@ -2,11 +2,16 @@
 
 For one client: v ∈ R^N holds the signed coordinates at `columns` and zero elsewhere, H is the unnormalised Hadamard
 matrix and P = H·mask·H/N the projection onto the coefficients of vectors supported on `columns`. From t = 0 and the
-residual coefficients a = H v, every row (ω, cap, box) of the schedule does
+residual coefficients a = H v, every row (ω, γ, cap, box) of the schedule does
 
-    t' = clip(t + clip(ω·a, ±cap), ±box),      a ← P(a − (t' − t)),      t ← t'.
+    t' = clip(t + clip(r·a, ±cap), ±box),      a ← P(a − (t' − t)),      t ← t',      r = max(ω, min(γ·q, 16)).
 
 P a = a holds throughout, so a = H(v − mask·H t/N) up to rounding: the part of v that t does not yet reconstruct.
+
+**Step length.** q = ‖s‖²/‖P s‖² is that of the step before the last, s = t' − t: how much longer than the reduction of
+the residual that step was (Barzilai and Borwein's quotient; 0 before there is one). From P a = a and a' = a − P s
+follows ‖P s‖² = 2⟨a, s⟩ − ‖a‖² + ‖a'‖², so the sums ‖a‖², ⟨a, s⟩ and ‖s‖² of two sweeps are enough. They are added up
+while the numbers are in registers, and one step late because ‖a'‖ is known only after the next.
 
 **Fusion.** Index bits can be transformed in any order, so the index is cut into low bits, a *block* in the L1 cache,
 and high bits, the *rows*. Each step is then one sweep over the rows (low bits forward, clip, low bits backward) and
@@ -24,10 +29,10 @@ from typing import Any
 
 import numpy as np
 
+from sstq.kernels import LONGEST_STEP
 from sstq.kernels.buffers import CACHE_LINE, aligned
 from sstq.kernels.hadamard import radix_pass, transform, transform_bits, transform_low_bits
-from sstq.kernels.target import MAX_RADIX_BITS, VECTOR_BITS, VECTOR_WIDTH, compiled, inlined
-from sstq.kernels.vectors import (
+from sstq.kernels.passes import (
     BASE_BITS,
     butterfly2,
     butterfly4,
@@ -42,6 +47,8 @@ from sstq.kernels.vectors import (
     masked8,
     masked16,
 )
+from sstq.kernels.plain import transform_rows as transform_doubles
+from sstq.kernels.target import MAX_RADIX_BITS, VECTOR_BITS, VECTOR_WIDTH, compiled, inlined
 
 _MASK_WORD = np.uint16 if VECTOR_WIDTH == 16 else np.uint8
 
@@ -49,6 +56,8 @@ _MASK_WORD = np.uint16 if VECTOR_WIDTH == 16 else np.uint8
 BLOCK_BITS = 11
 # A column of at most 2^8 vectors is gathered into a tile of 8 or 16 KiB.
 MAX_ROW_COUNT_BITS = 8
+# Stands in for a reduction that is zero, as that of a zero vector, or lost to rounding.
+_TINY = 1e-30
 # The fused loop needs one bit above the base block for its clipping pass and one for its rows.
 MIN_FUSED_BITS = BASE_BITS + 2
 
@@ -62,7 +71,7 @@ def mask_words(columns: Any, size: int) -> Any:
 
 @compiled
 def _step_block(
-    a: Any, offset: int, t: Any, t_offset: int, bits: int, scale: Any, rate: Any, cap: Any, box: Any
+    a: Any, offset: int, t: Any, t_offset: int, bits: int, scale: Any, rate: Any, cap: Any, box: Any, sums: Any
 ) -> None:
     """Low bits forward, one step, low bits backward, on a block of 2^bits floats; the last pass each way is fused."""
     fused_bits = min(bits - BASE_BITS, MAX_RADIX_BITS)
@@ -72,33 +81,61 @@ def _step_block(
     transform_low_bits(a, offset, size, low_bits)
     if MAX_RADIX_BITS == 4 and fused_bits == 4:
         for k in range(0, stride, VECTOR_WIDTH):
-            clipped16(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box)
+            clipped16(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box, sums)
     elif fused_bits == 3:
         for k in range(0, stride, VECTOR_WIDTH):
-            clipped8(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box)
+            clipped8(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box, sums)
     elif fused_bits == 2:
         for k in range(0, stride, VECTOR_WIDTH):
-            clipped4(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box)
+            clipped4(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box, sums)
     else:
         for k in range(0, stride, VECTOR_WIDTH):
-            clipped2(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box)
+            clipped2(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box, sums)
     transform_low_bits(a, offset, size, low_bits)
 
 
 @compiled
 def _step_rows(
-    a: Any, pitch: int, t: Any, row_bits: int, block_bits: int, scale: Any, rate: Any, cap: Any, box: Any
+    a: Any,
+    pitch: int,
+    t: Any,
+    row_bits: int,
+    block_bits: int,
+    scale: Any,
+    rate: Any,
+    cap: Any,
+    box: Any,
+    lanes: Any,
+    sums: Any,
 ) -> None:
-    """Row by row: all bits of the row forward, one step, all bits of the row backward."""
+    """Row by row: all bits of the row forward, one step, all bits of the row backward.
+
+    sums receives ‖a‖², ⟨a, s⟩ and ‖s‖²; lanes is working memory for one block's share of them.
+    """
     row_size = 1 << row_bits
     block_size = 1 << block_bits
+    sums[:] = 0
     for row in range(t.size >> row_bits):
         offset = row * pitch
         t_offset = row << row_bits
         transform_bits(a, offset, row_size, block_bits, row_bits)
         for block in range(0, row_size, block_size):
-            _step_block(a, offset + block, t, t_offset + block, block_bits, scale, rate, cap, box)
+            lanes[:] = 0
+            _step_block(a, offset + block, t, t_offset + block, block_bits, scale, rate, cap, box, lanes)
+            # In double precision: single precision would not do for the sum of millions.
+            for k in range(lanes.size):
+                sums[k // VECTOR_WIDTH] += np.float64(lanes[k])
         transform_bits(a, offset, row_size, block_bits, row_bits)
+    sums[0] *= np.float64(scale) ** 2
+    sums[1] *= np.float64(scale)
+
+
+@inlined
+def _relaxation(row: Any, last: Any, before: Any) -> Any:
+    """The r of a step from its row of the schedule and the sums of the last step and of the one before."""
+    reduction = 2 * before[1] - before[0] + last[0]
+    quotient = before[2] / max(reduction, _TINY)
+    return max(row[0], np.float32(min(row[1] * quotient, LONGEST_STEP)))
 
 
 @inlined
@@ -198,7 +235,7 @@ def _transform_row_numbers(a: Any, pitch: int, row_bits: int, row_count_bits: in
 
 @compiled
 def _solve_fused(
-    x: Any, columns: Any, signs: Any, mask: Any, schedule: Any, bits: int, a: Any, t: Any, tile: Any
+    x: Any, columns: Any, signs: Any, mask: Any, schedule: Any, bits: int, a: Any, t: Any, tile: Any, lanes: Any
 ) -> None:
     """Run the schedule for one client, whose vectors have at least MIN_FUSED_BITS index bits; t is the result."""
     block_bits, row_bits, row_count_bits = _split_bits(bits)
@@ -211,12 +248,15 @@ def _solve_fused(
         a[(column >> row_bits) * pitch + (column & (row_size - 1))] = signs[i] * x[i]
     _transform_row_numbers(a, pitch, row_bits, row_count_bits)
     scale = np.float32(1)
+    sums = np.zeros((2, 3))
     for step in range(schedule.shape[0]):
         if step > 0:
             _project_rows(a, pitch, row_bits, row_count_bits, mask, tile)
             scale = np.float32(1 / t.size)  # a arrives from H·mask·H, without the factor of P
-        rate = schedule[step, 0] * scale
-        _step_rows(a, pitch, t, row_bits, block_bits, scale, rate, schedule[step, 1], schedule[step, 2])
+        before, last = sums[step & 1], sums[~step & 1]
+        rate = _relaxation(schedule[step], last, before) * scale
+        cap, box = schedule[step, 2], schedule[step, 3]
+        _step_rows(a, pitch, t, row_bits, block_bits, scale, rate, cap, box, lanes, before)
 
 
 @compiled
@@ -228,12 +268,20 @@ def _solve_small(x: Any, columns: Any, signs: Any, schedule: Any, bits: int, a: 
     for i in range(x.size):
         a[columns[i]] = signs[i] * x[i]
     transform(a, np.int64(0), bits)
+    sums = np.zeros((2, 3))
     for step in range(schedule.shape[0]):
-        relaxation, cap, box = schedule[step]
+        cap, box = schedule[step, 2], schedule[step, 3]
+        before, last = sums[step & 1], sums[~step & 1]
+        relaxation = _relaxation(schedule[step], last, before)
+        before[:] = 0
         for k in range(t.size):
             move = min(max(relaxation * a[k], -cap), cap)
             new = min(max(t[k] + move, -box), box)
-            a[k] -= new - t[k]
+            taken = new - t[k]
+            before[0] += np.float64(a[k]) * a[k]
+            before[1] += np.float64(a[k]) * taken
+            before[2] += np.float64(taken) * taken
+            a[k] -= taken
             t[k] = new
         transform(a, np.int64(0), bits)
         for i in range(x.size):
@@ -245,13 +293,15 @@ def _solve_small(x: Any, columns: Any, signs: Any, schedule: Any, bits: int, a: 
 
 
 @compiled
-def _residual(x: Any, columns: Any, signs: Any, bits: int, t: Any) -> float:
-    """Return ‖x − signs·gather(H t)/N‖₂; t is overwritten."""
-    transform(t, np.int64(0), bits)
+def _residual(x: Any, columns: Any, signs: Any, bits: int, t: Any, doubles: Any) -> float:
+    """Return ‖x − signs·gather(H t)/N‖₂, in double precision throughout; doubles, (1, N), is working memory."""
+    for k in range(t.size):
+        doubles[0, k] = t[k]
+    transform_doubles(doubles, bits)
     scale = 1.0 / t.size
     squares = 0.0
     for i in range(x.size):
-        error = np.float64(x[i]) - scale * np.float64(signs[i] * t[columns[i]])
+        error = np.float64(x[i]) - scale * np.float64(signs[i]) * doubles[0, columns[i]]
         squares += error * error
     return math.sqrt(squares)
 
@@ -272,23 +322,26 @@ def solve_rows(
     """Run the schedule for every row of x and write what the caller asked for.
 
     x is float32 (n, d); columns int64 (d,); signs float32 (d,); mask comes from `mask_words`; schedule is float32
-    (steps, 3). values, float32 (n, k), receives t at picks, int64 (n, k); t_out, float32 (n, N) or (0, N), receives t
-    itself if it has rows; residuals, float64 (n,), receives ‖x − signs·gather(H t)/N‖₂. The working vectors are
-    allocated once a call.
+    (steps, 4). values, float32 (n, k), receives t at picks, int64 (n, k); t_out, float32 (n, N) or (0, N), receives t
+    itself if it has rows; residuals, float64 (n,) or (0,), receives ‖x − signs·gather(H t)/N‖₂ if it has entries. The
+    working vectors are allocated once a call.
     """
     size = 1 << bits
     a = aligned(size + (CACHE_LINE << MAX_ROW_COUNT_BITS))
     t = aligned(size)
     tile = aligned(VECTOR_WIDTH << MAX_ROW_COUNT_BITS)
+    lanes = aligned(3 * VECTOR_WIDTH)
+    doubles = np.empty((1, size if residuals.size else 0))
     for row in range(x.shape[0]):
         if bits < MIN_FUSED_BITS:
             _solve_small(x[row], columns, signs, schedule, bits, a, t)
         else:
-            _solve_fused(x[row], columns, signs, mask, schedule, bits, a, t, tile)
+            _solve_fused(x[row], columns, signs, mask, schedule, bits, a, t, tile, lanes)
         for k in range(picks.shape[1]):
             values[row, k] = t[picks[row, k]]
         if t_out.shape[0] > 0:
             # A loop: the general code behind a slice assignment takes seconds to compile.
             for k in range(size):
                 t_out[row, k] = t[k]
-        residuals[row] = _residual(x[row], columns, signs, bits, t)
+        if residuals.size:
+            residuals[row] = _residual(x[row], columns, signs, bits, t, doubles)

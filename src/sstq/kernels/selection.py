@@ -11,7 +11,7 @@ import numpy as np
 
 from sstq.kernels.buffers import aligned
 from sstq.kernels.clipping import norm
-from sstq.kernels.hadamard import transform
+from sstq.kernels.hadamard import bits_of_block, transform_block
 from sstq.kernels.target import compiled
 
 # 128 bins an octave, from the largest magnitude down over 8 octaves; what is smaller shares the last bin.
@@ -21,7 +21,7 @@ _BINS = 1024
 _TABLES = 4
 _MAGNITUDE = np.int32(0x7FFFFFFF)
 # Members of the bin are looked for in groups, most of which have none.
-_GROUP = 32
+_GROUP = 64
 
 
 @compiled
@@ -63,20 +63,22 @@ def _bin_of_rank(keys: Any, base: Any, rank: int, tables: Any) -> Any:
 @compiled
 def _members(keys: Any, low: Any, high: Any, found: Any) -> Any:
     """Write the places of the keys with low ≤ key ≤ high, ascending; return how many there are."""
-    width = np.uint32(high - low)
+    # As unsigned numbers the keys below `low` are far above it: one comparison does for both ends.
+    above, first, width = keys.view(np.uint32), np.uint32(low), np.uint32(high - low)
     count: Any = 0
-    groups = keys[: keys.size // _GROUP * _GROUP].reshape(-1, _GROUP)
-    for group in range(groups.shape[0]):
-        hits = np.int32(0)
+    whole = keys.size // _GROUP * _GROUP
+    for start in range(0, whole, _GROUP):
+        group = above[start : start + _GROUP]
+        least = np.uint32(0xFFFFFFFF)
         for k in range(_GROUP):
-            hits += np.int32(np.uint32(groups[group, k] - low) <= width)
-        if hits:
+            least = min(least, np.uint32(group[k] - first))
+        if least <= width:
             for k in range(_GROUP):
-                found[count] = group * _GROUP + k
-                count += np.uint32(groups[group, k] - low) <= width
-    for j in range(groups.size, keys.size):
+                found[count] = start + k
+                count += np.uint32(group[k] - first) <= width
+    for j in range(whole, keys.size):
         found[count] = j
-        count += np.uint32(keys[j] - low) <= width
+        count += np.uint32(above[j] - first) <= width
     return count
 
 
@@ -153,17 +155,25 @@ def _place_of(keys: Any, last: int, wants_inside: bool, rank: int) -> int:
 def _mix(x: Any, sign: float, length: float, first_signs: Any, later_signs: Any, bits: int, scores: Any) -> None:
     """Write U x·sign/length, up to a positive constant, to scores; e₁ stands for x if its length is 0."""
     factor = sign / length if length > 0 else 0.0
-    for i in range(x.size):
-        scores[i] = np.float32(np.float64(x[i]) * factor) * first_signs[i]
-    if length == 0:
-        scores[0] = np.float32(sign) * first_signs[0]
-    for i in range(x.size, scores.size):
-        scores[i] = 0
-    transform(scores, np.int64(0), bits)
+    block_bits = bits_of_block(bits)
+    for block in range(1 << (bits - block_bits)):
+        # Slices: for indices from a variable start LLVM finds no vectors.
+        start, stop = block << block_bits, (block + 1) << block_bits
+        part, given, signs = scores[start:stop], x[start:stop], first_signs[start:stop]
+        for i in range(given.size):
+            part[i] = np.float32(np.float64(given[i]) * factor) * signs[i]
+        for i in range(given.size, part.size):
+            part[i] = 0
+        if length == 0 and block == 0:
+            part[0] = np.float32(sign) * signs[0]
+        transform_block(scores, np.int64(0), block, block_bits, bits)
     for step in range(later_signs.shape[0]):
-        for i in range(scores.size):
-            scores[i] *= later_signs[step, i]
-        transform(scores, np.int64(0), bits)
+        for block in range(1 << (bits - block_bits)):
+            start, stop = block << block_bits, (block + 1) << block_bits
+            part, signs = scores[start:stop], later_signs[step, start:stop]
+            for i in range(part.size):
+                part[i] *= signs[i]
+            transform_block(scores, np.int64(0), block, block_bits, bits)
 
 
 @compiled

@@ -16,6 +16,8 @@ import numba
 from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
 
+from sstq.kernels.support import uses_vectors
+
 
 def _choose_vector_width() -> int:
     """Return the float32 lanes of a vector: 16 where Numba targets AVX-512, elsewhere 8 (AVX2, two NEON registers).
@@ -33,7 +35,8 @@ def _choose_vector_width() -> int:
     return 16 if "+avx512f" in features.split(",") else 8
 
 
-VECTOR_WIDTH = _choose_vector_width()
+USES_VECTORS = uses_vectors()
+VECTOR_WIDTH = _choose_vector_width() if USES_VECTORS else 8
 VECTOR_BITS = VECTOR_WIDTH.bit_length() - 1
 
 # A radix-R pass holds R vectors in registers: AVX-512 has 32 registers, everything before it 16.
@@ -42,7 +45,7 @@ MAX_RADIX_BITS = 4 if VECTOR_WIDTH == 16 else 3
 
 def _fingerprint() -> str:
     """Hash of everything outside a kernel's own module that its machine code depends on."""
-    digest = hashlib.sha256(f"vector width {VECTOR_WIDTH}".encode())
+    digest = hashlib.sha256(f"vector width {VECTOR_WIDTH}, explicit {USES_VECTORS}".encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()

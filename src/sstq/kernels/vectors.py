@@ -17,6 +17,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
@@ -182,21 +183,35 @@ def _make_masked_butterfly(bits: int) -> Any:
 def _make_clipped_butterfly(bits: int) -> Any:
     @intrinsic
     def clipped_butterfly(
-        _typing: Any, a: Any, offset: Any, t: Any, t_offset: Any, stride: Any, scale: Any, rate: Any, cap: Any, box: Any
+        _typing: Any,
+        a: Any,
+        offset: Any,
+        t: Any,
+        t_offset: Any,
+        stride: Any,
+        scale: Any,
+        rate: Any,
+        cap: Any,
+        box: Any,
+        sums: Any,
     ) -> Any:
         """Butterfly of one column of a, one relaxed projection step, butterfly again; a and t change in place.
 
-        The step, with rate = ω·scale:  t' = clip(t + clip(rate·a, ±cap), ±box);  a ← scale·a − (t' − t);  t ← t'.
+        The step, with rate = ω·scale:  t' = clip(t + clip(rate·a, ±cap), ±box);  a ← scale·a − (t' − t);  t ← t'. The
+        products a·a, a·(t' − t) and (t' − t)², a without its scale, are added to the three vectors of `sums`.
         """
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            a, offset, t, t_offset, stride, *scalars = arguments
+            a, offset, t, t_offset, stride, *scalars, sums = arguments
             first = _element_pointer(context, builder, signature.args[0], a, offset)
             pointers = _column_pointers(builder, first, stride, 1 << bits)
             first_t = _element_pointer(context, builder, signature.args[2], t, t_offset)
             t_pointers = _column_pointers(builder, first_t, stride, 1 << bits)
+            first_sum = _element_pointer(context, builder, signature.args[9], sums, ir.Constant(_INDEX, 0))
+            sum_pointers = _column_pointers(builder, first_sum, ir.Constant(_INDEX, VECTOR_WIDTH), 3)
             scale, rate, cap, box = (_splat(builder, scalar) for scalar in scalars)
             minus_cap, minus_box = builder.fneg(cap), builder.fneg(box)
+            totals = [_load(builder, pointer) for pointer in sum_pointers]
 
             def step(k: int, vector: Any) -> Any:
                 old = _load(builder, t_pointers[k])
@@ -204,17 +219,59 @@ def _make_clipped_butterfly(bits: int) -> Any:
                 new = _clip(builder, builder.fadd(old, move), minus_box, box)
                 _store(builder, new, t_pointers[k])
                 taken = builder.fsub(new, old)
+                # Not fused: plain loops could not do the same.
+                for place, (left, right) in enumerate(((vector, vector), (vector, taken), (taken, taken))):
+                    totals[place] = builder.fadd(totals[place], builder.fmul(left, right))
                 return builder.fsub(builder.fmul(vector, scale, flags=_FUSED), taken, flags=_FUSED)
 
             _emit_pass(builder, pointers, pointers, step)
+            for total, pointer in zip(totals, sum_pointers, strict=True):
+                _store(builder, total, pointer)
             return context.get_dummy_value()
 
         single = types.float32
-        return types.void(a, types.int64, t, types.int64, types.int64, single, single, single, single), generate
+        return types.void(a, types.int64, t, types.int64, types.int64, single, single, single, single, sums), generate
 
     return clipped_butterfly
 
 
+SQUARE_LANES = 8
+"""The partial sums of `add_squares`: fixed, so that the order of additions is the same for every vector width."""
+
+
+def _add_squares(_typing: Any, x: Any, count: Any, scale: Any, sums: Any) -> Any:
+    """Add (scale·x[8·i + k])², i < count, to sums[k] for every k < 8, in double precision.
+
+    LLVM does not find the vectors in eight sums that are written out.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        x, count, scale, sums = arguments
+        x_type = signature.args[0]
+        numbers = ir.VectorType(context.get_value_type(x_type.dtype), SQUARE_LANES)
+        doubles = ir.VectorType(ir.DoubleType(), SQUARE_LANES)
+        first = _element_pointer(context, builder, x_type, x, ir.Constant(_INDEX, 0))
+        target = _element_pointer(context, builder, signature.args[3], sums, ir.Constant(_INDEX, 0))
+        target = builder.bitcast(target, doubles.as_pointer())
+        undefined = ir.Constant(doubles, ir.Undefined)
+        single = builder.insert_element(undefined, scale, ir.Constant(_LANE, 0))
+        places = ir.Constant(ir.VectorType(_LANE, SQUARE_LANES), [0] * SQUARE_LANES)
+        scales = builder.shuffle_vector(single, undefined, places)
+        total = cgutils.alloca_once_value(builder, builder.load(target, align=8))
+        with cgutils.for_range(builder, count) as loop:
+            pointer = builder.gep(first, [builder.mul(loop.index, ir.Constant(_INDEX, SQUARE_LANES))])
+            vector = builder.load(builder.bitcast(pointer, numbers.as_pointer()), align=x_type.dtype.bitwidth // 8)
+            if numbers != doubles:
+                vector = builder.fpext(vector, doubles)
+            scaled = builder.fmul(scales, vector)
+            builder.store(builder.fadd(builder.load(total), builder.fmul(scaled, scaled)), total)
+        builder.store(builder.load(total), target, align=8)
+        return context.get_dummy_value()
+
+    return types.void(x, types.int64, types.float64, sums), generate
+
+
+add_squares: Any = intrinsic(_add_squares)
 transform_vector: Any = intrinsic(_transform_vector)
 transform_base: Any = intrinsic(_transform_base)
 butterfly2, butterfly4, butterfly8, butterfly16 = (_make_butterfly(bits) for bits in range(1, 5))

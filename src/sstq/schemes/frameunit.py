@@ -180,7 +180,7 @@ class FrameUnit(FramedMechanism):
         """Who chooses a client's frame and rows: the client in secret ("private"), or a shared generator ("public")."""
         return "public" if self.public else "private"
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """The row in log₂ 2N or b bits: 2j is u_j, 2j + 1 its opposite; and the frame if the client chose it."""
         fields = [Field("row", (self.choice.size - 1).bit_length(), self.choice.size)]
@@ -256,7 +256,7 @@ class FrameUnit(FramedMechanism):
             frame = streams.multiply_shift(words[:, 3], self.frames)
         else:
             frame = np.zeros(len(unit), dtype=np.int64) if clients is None else self._frames_of(clients)
-        used, which = np.unique(frame, return_inverse=True)
+        used, which = (frame[:1], frame) if self.frames == 1 else np.unique(frame, return_inverse=True)
         subsets = np.empty((len(unit), 0), dtype=np.int64)
         if self.bits is not None and clients is not None:
             subsets = self._rows_of(clients, np.tile(np.arange(self.choice.size // 2), (len(unit), 1)))

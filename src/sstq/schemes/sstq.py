@@ -185,7 +185,7 @@ class SSTQ(FramedMechanism):
     def _certifies(self) -> bool:
         return certifies(self.frame, self.kashin)
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """The fields of a message: the code in the low bits and, with a private coin, the index above it."""
         fields = [Field("code", self.bits, 1 << self.bits)]
@@ -208,7 +208,7 @@ class SSTQ(FramedMechanism):
         # Always three words a message, drawn before anything is known of the data.
         words = source.words(3 * len(unit)).reshape(-1, 3)
         index = streams.multiply_shift(words[:, 0], self.frame.size) if clients is None else self._assigned(clients)
-        coordinate, residual = pick(self.frame, self.kashin, unit, index[:, None])
+        coordinate, residual = pick(self.frame, self.kashin, unit, index[:, None], certify=report is not None)
         uniforms = unit_interval(words[:, 1])
         token = stochastic_round(self.codebook.values, coordinate[:, 0].astype(np.float64), uniforms)
         code = self.channel.sample(token, channel_words(words[:, 2]))

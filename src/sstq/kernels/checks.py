@@ -1,0 +1,52 @@
+"""What every kernel asks of its arguments: types, shapes and ranges, with messages that name the argument."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def kind_of(value: object) -> str:
+    """Describe a rejected argument."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} of shape {value.shape}"
+    return type(value).__name__
+
+
+def checked(name: str, array: NDArray[Any], dtype: type[np.generic], dimensions: int) -> NDArray[Any]:
+    """Return an input array that has the type the kernels are compiled for, or say what is wrong with it.
+
+    A read-only array is copied: to Numba it is another type, for which everything would be compiled again.
+    """
+    if not isinstance(array, np.ndarray) or array.dtype != dtype:
+        raise TypeError(f"{name} must be a {np.dtype(dtype)} array, not {kind_of(array)}")
+    if array.ndim != dimensions:
+        raise ValueError(f"{name} must have {dimensions} dimension(s), not shape {array.shape}")
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{name} must be C-contiguous")
+    return array if array.flags.writeable else array.copy()
+
+
+def check_range(name: str, array: NDArray[Any], bound: int) -> None:
+    """Refuse entries outside [0, bound), naming one."""
+    if array.size == 0:
+        return
+    # Read as unsigned numbers negative ones are the largest, so that one look finds both kinds.
+    if int(array.view(f"u{array.itemsize}").max()) < bound:
+        return
+    for extreme in (int(array.min()), int(array.max())):
+        if not 0 <= extreme < bound:
+            raise ValueError(f"{name} must lie in [0, {bound}), but one entry is {extreme}")
+
+
+def check_width(width: int) -> None:
+    """Refuse a number of bits that a uint64 cannot hold."""
+    if not 1 <= width <= 64:
+        raise ValueError(f"width must be from 1 to 64, but is {width}")
+
+
+def log2(name: str, size: int) -> int:
+    """Return log₂ of a power of two, or say that it is none."""
+    if size < 1 or size & (size - 1):
+        raise ValueError(f"{name} must be a power of two, but is {size}")
+    return size.bit_length() - 1
