@@ -47,6 +47,7 @@ docs: $(VENV)/extra-check
 	$(BIN)/mkdocs serve
 
 bench: $(VENV)/extra-test
+	$(BIN)/sstq bench
 	$(BIN)/python -m benchmarks
 
 clean:

@@ -1,133 +1,60 @@
 """Benchmarks of sstq.kernels."""
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib.util import find_spec
+from collections.abc import Iterator
 
 import numpy as np
 
 from benchmarks.harness import Result, benchmark, fastest
 from sstq import kernels
+from sstq.bench.references import numpy_butterflies, threads
+from sstq.frames import HadamardFrame
+from sstq.kashin import make_kashin
 
 MILLION = 1e6
 GIGA = 1e9
 
 
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Set the number of threads for a while."""
-    before = os.environ.get("SSTQ_THREADS")
-    os.environ["SSTQ_THREADS"] = str(count)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["SSTQ_THREADS"]
-        else:
-            os.environ["SSTQ_THREADS"] = before
-
-
-def aligned_zeros(rows: int, size: int) -> np.ndarray:
-    """Float32 rows on cache lines: others are slower for every implementation, by chance of the allocator.
-
-    Zeros, so that transforming them again and again stays finite.
-    """
-    buffer = np.zeros(rows * size + 16, np.float32)
-    start = -(buffer.ctypes.data // 4) % 16
-    return buffer[start : start + rows * size].reshape(rows, size)
-
-
-def numpy_butterflies(x: np.ndarray) -> None:
-    """Transform the last axis in place, one NumPy operation for all butterflies of a level."""
-    half = 1
-    while half < x.shape[-1]:
-        pairs = x.reshape(*x.shape[:-1], -1, 2, half)
-        upper, lower = pairs[..., 0, :], pairs[..., 1, :]
-        difference = upper - lower
-        upper += lower
-        lower[...] = difference
-        half *= 2
-
-
-@benchmark
-def transform() -> Iterator[Result]:
-    """float32 Walsh–Hadamard transform, one thread: speed relative to others."""
-    from sstq.kernels.plain import transform_rows as plain_rows
-
-    fht_cpu = None
-    if find_spec("fht_cpu") is not None:
-        import fht_cpu
-    for bits in (10, 12, 14, 16, 18, 20):
-        size = 1 << bits
-        x = aligned_zeros(max(1, (1 << 20) >> bits), size)
-        copy = np.empty_like(x)
-        candidates: list[Callable[[], object]] = [
-            lambda x=x: kernels.hadamard_transform(x),
-            lambda x=x: plain_rows(x, x.shape[1].bit_length() - 1),
-            lambda x=x, copy=copy: np.copyto(copy, x),
-            lambda x=x: numpy_butterflies(x[:1]),
-        ]
-        if fht_cpu is not None:
-            candidates.append(lambda x=x: fht_cpu.fht(x, num_threads=1))
-        with threads(1):
-            ours, plain, memcpy, butterflies, *other = fastest(*candidates, repeats=25)
-        speed = bits * size * len(x) / ours / GIGA
-        label = f"N = 2^{bits} vs"
-        yield Result(
-            f"{label} NumPy butterflies",
-            butterflies * len(x) / ours,
-            "×",
-            f"ours: {ours / len(x) * MILLION:.3g} µs, {speed:.3g} G additions/s",
-            target=40 if bits == 16 else None,
-        )
-        yield Result(f"{label} our plain kernel", plain / ours, "×")
-        yield Result(f"{label} copying memory", memcpy / ours, "×")
-        if other:
-            yield Result(f"{label} fht-cpu", other[0] / ours, "×")
-
-
-def numpy_kashin(
-    x: np.ndarray, columns: np.ndarray, signs: np.ndarray, size: int, schedule: np.ndarray
-) -> tuple[np.ndarray, float]:
+def numpy_kashin(x: np.ndarray, columns: kernels.SignedColumns, schedule: np.ndarray) -> np.ndarray:
     """Run the same algorithm for one client, in NumPy."""
-    a = np.zeros(size, np.float32)
-    a[columns] = signs * x
-    mask = np.zeros(size, np.float32)
-    mask[columns] = np.float32(1 / size)
+    a = np.zeros(columns.size, np.float32)
+    a[columns.places] = columns.signs * x
+    mask = np.zeros(columns.size, np.float32)
+    mask[columns.places] = np.float32(1 / columns.size)
     numpy_butterflies(a)
-    t = np.zeros(size, np.float32)
-    for relaxation, cap, box in schedule:
-        new = np.clip(t + np.clip(relaxation * a, -cap, cap), -box, box)
+    t = np.zeros(columns.size, np.float32)
+    power = product = moved = quotient = 0.0
+    for relaxation, stretch, cap, box in schedule:
+        rate = np.float32(max(relaxation, min(stretch * quotient, kernels.LONGEST_STEP)))
+        new = np.clip(t + np.clip(rate * a, -cap, cap), -box, box)
+        quotient = moved / max(2 * product - power + a @ a, 1e-30)
+        power, product, moved = a @ a, a @ (new - t), (new - t) @ (new - t)
         a -= new - t
         t = new
         numpy_butterflies(a)
         a *= mask
         numpy_butterflies(a)
-    rebuilt = t.copy()
-    numpy_butterflies(rebuilt)
-    return t, float(np.linalg.norm(x - signs * rebuilt[columns] / size))
+    return t
 
 
 @benchmark
 def kashin() -> Iterator[Result]:
-    """100 clients, d = 25,450, N = 65,536, 24 steps: speed relative to NumPy (3 clients in NumPy, scaled)."""
-    dim, size, clients, steps, numpy_clients = 25_450, 1 << 16, 100, 24, 3
+    """100 clients, d = 25,450, N = 65,536, default steps: speed relative to NumPy (3 clients in NumPy, scaled)."""
+    clients, numpy_clients = 100, 3
+    frame = HadamardFrame(25_450, 1 << 16)
+    schedule = make_kashin("certified", frame).schedule(frame)
+    columns, steps = kernels.SignedColumns(frame.columns, frame.signs, frame.size), len(schedule)
     rng = np.random.default_rng(1)
-    columns = np.sort(rng.choice(size, dim, replace=False))
-    signs = rng.choice(np.array([-1, 1], np.float32), dim)
-    x = rng.standard_normal((clients, dim)).astype(np.float32)
+    x = rng.standard_normal((clients, frame.dim)).astype(np.float32)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
-    schedule = np.array([[1.45, np.inf, 1.8]] * steps, np.float32)
-    picks = rng.integers(size, size=(clients, 1))
+    picks = rng.integers(frame.size, size=(clients, 1))
 
     def ours(count: int) -> None:
         with threads(count):
-            kernels.kashin_pick(x, columns, signs, size, schedule, picks)
+            kernels.kashin_pick(x, columns, schedule, picks, certify=False)
 
     def in_numpy() -> None:
         for row in x[:numpy_clients]:
-            numpy_kashin(row, columns, signs, size, schedule)
+            numpy_kashin(row, columns, schedule)
 
     one, two, reference = fastest(lambda: ours(1), lambda: ours(2), in_numpy, repeats=5)
     reference *= clients / numpy_clients

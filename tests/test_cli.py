@@ -18,7 +18,7 @@ from sstq.cli import app
 
 DIM = 6
 COMMANDS = ["spec", "encode", "aggregate", "inspect", "channel", "mechanisms", "compare", "frontier", "plan", "account"]
-COMMANDS += ["train", "reproduce", "demo", "clip", "data", "audit"]
+COMMANDS += ["train", "reproduce", "demo", "bench", "warmup", "clip", "data", "audit"]
 PATIENCE = 300  # seconds; only against hanging for ever
 
 

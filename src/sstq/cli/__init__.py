@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from sstq.cli.account import account
 from sstq.cli.aggregate import aggregate
 from sstq.cli.audit import audit
+from sstq.cli.bench import bench
 from sstq.cli.channel import channel
 from sstq.cli.clip import clip
 from sstq.cli.compare import compare, mechanisms
@@ -28,6 +29,7 @@ from sstq.cli.reproduce import reproduce
 from sstq.cli.spec import spec
 from sstq.cli.terminal import complain, paragraphs
 from sstq.cli.train import train
+from sstq.cli.warmup import warmup
 
 __all__ = ["app", "main"]
 
@@ -69,6 +71,8 @@ for command in (
     train,
     reproduce,
     demo,
+    bench,
+    warmup,
 ):
     app.command(help=paragraphs(command.__doc__ or ""))(command)
 for group, name in ((clip, "clip"), (data, "data")):

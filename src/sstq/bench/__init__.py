@@ -1,0 +1,27 @@
+"""Speed on this machine, as ratios against references in one process: what `sstq bench` runs.
+
+`suite` has the measurements; `sstq.bench.harness` times them, `sstq.bench.report` keeps and compares their results.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sstq.bench.harness import Benchmark, Measured, Result, fastest
+from sstq.bench.measurements import aggregate, bandwidth, encode, scaling, transform
+from sstq.bench.processes import startup
+from sstq.bench.profile import stages
+from sstq.bench.report import Change, Run, compare, read_run, write_run
+
+__all__ = ["Change", "Measured", "Result", "Run", "compare", "fastest", "read_run", "suite", "write_run"]
+
+
+def suite(quick: bool = False) -> dict[str, Benchmark]:
+    """The measurements by name, to be called in this order; `quick` takes fewer sizes and repeats.
+
+    Examples:
+        >>> list(suite())
+        ['bandwidth', 'transform', 'encode', 'scaling', 'aggregate', 'stages', 'startup']
+    """
+    measurements = (bandwidth, transform, encode, scaling, aggregate, stages, startup)
+    return {measurement.__name__: partial(measurement, quick) for measurement in measurements}

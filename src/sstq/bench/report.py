@@ -1,0 +1,120 @@
+"""The results of a run as JSON, and two runs side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sstq.atomic import atomic_file
+from sstq.bench.harness import Measured, Result
+from sstq.bench.machine import machine_facts
+
+__all__ = ["Change", "Run", "compare", "read_run", "write_run"]
+
+FORMAT, VERSION = "sstq-bench", 1
+# Even with no spread at all two runs differ: by the placement of memory, the temperature, the clock.
+LEAST_NOISE = 0.05
+
+
+@dataclass(frozen=True)
+class Run:
+    """The results of one run, by benchmark, and what they were measured on."""
+
+    results: Mapping[str, Sequence[Result]]
+    machine: Mapping[str, Any]
+    date: str
+
+    @classmethod
+    def of_now(cls, results: Mapping[str, Sequence[Result]]) -> Run:
+        """A run on this machine that has just ended.
+
+        Examples:
+            >>> Run.of_now({"sorting": [Result("ints", 2.0, "µs")]}).machine["cores"] > 0
+            True
+        """
+        return cls(results, machine_facts(), datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+@dataclass(frozen=True)
+class Change:
+    """A figure of two runs.
+
+    Attributes:
+        ratio: new over old.
+        noise: by how much, relatively, it may differ without meaning anything: the spreads of both runs together, at
+            least 5 %; None if it was not timed in repeats.
+    """
+
+    ratio: float
+    noise: float | None
+
+    @property
+    def significant(self) -> bool:
+        """Whether the figures differ by more than noise.
+
+        Examples:
+            >>> Change(ratio=1.04, noise=0.05).significant, Change(ratio=0.5, noise=0.3).significant
+            (False, True)
+        """
+        return max(self.ratio, 1 / self.ratio) > 1 + (LEAST_NOISE if self.noise is None else self.noise)
+
+
+def compare(new: Run, old: Run) -> dict[tuple[str, str], Change]:
+    """The changes of all figures that both runs have, by benchmark and line.
+
+    Examples:
+        >>> old, new = (Run({"sorting": [Result("ints", Measured(t, 0.01), "µs")]}, {}, "") for t in (2.0, 3.0))
+        >>> change = compare(new, old)["sorting", "ints"]
+        >>> change.ratio, change.significant
+        (1.5, True)
+    """
+    before = {(name, r.what, r.unit): r for name, results in old.results.items() for r in results}
+    changes = {}
+    for name, results in new.results.items():
+        for result in results:
+            other = before.get((name, result.what, result.unit))
+            if other is not None and other.figure > 0 and result.figure > 0:
+                spreads = (result.spread, other.spread)
+                noise = None if None in spreads else max(LEAST_NOISE, sum(s for s in spreads if s is not None))
+                changes[name, result.what] = Change(float(result.figure) / float(other.figure), noise)
+    return changes
+
+
+def write_run(run: Run, path: str | os.PathLike[str]) -> None:
+    """Write a run as JSON, whole or not at all."""
+    results = [
+        {"benchmark": name, "spread": result.spread} | asdict(result) | {"figure": float(result.figure)}
+        for name, lines in run.results.items()
+        for result in lines
+    ]
+    document = {"format": FORMAT, "version": VERSION, "date": run.date, "machine": run.machine, "results": results}
+    with atomic_file(path) as file:
+        file.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+
+
+def read_run(path: str | os.PathLike[str]) -> Run:
+    """The run that `write_run` wrote; ValueError for anything else."""
+    name = os.fspath(path)
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{name} is not JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ValueError(f"{name} holds no results of sstq bench: its format must be {FORMAT!r}")
+    if document.get("version") != VERSION:
+        raise ValueError(f"{name} has version {document.get('version')} of the format, this library reads {VERSION}")
+    results: dict[str, list[Result]] = {}
+    try:
+        for line in document["results"]:
+            benchmark, spread = line.pop("benchmark"), line.pop("spread")
+            figure = float(line.pop("figure"))
+            read = Result(figure=figure if spread is None else Measured(figure, float(spread)), **line)
+            results.setdefault(benchmark, []).append(read)
+        return Run(results, dict(document["machine"]), str(document["date"]))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{name} is incomplete or malformed: {error!r}") from error

@@ -1,0 +1,111 @@
+"""Compile every kernel that the mechanisms need, and keep the machine code on disk, before anybody waits for it.
+
+Numba keeps compiled code beside the sources, or in the folder that NUMBA_CACHE_DIR names, under the processor and the
+versions of Numba and of this library: another processor or version compiles anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from sstq import kernels
+from sstq.schemes import SSTQ, FrameUnit
+
+__all__ = ["Step", "cache_place", "count_steps", "warm_up"]
+
+# Messages come as the smallest unsigned integers that hold them, assigned indices as int64: (index, code).
+_MESSAGE_TYPES = (
+    (np.uint8, np.uint8),
+    (np.uint8, np.uint16),
+    (np.uint16, np.uint8),
+    (np.uint16, np.uint16),
+    (np.uint32, np.uint8),
+    (np.uint32, np.uint16),
+    (np.uint32, np.uint32),
+    (np.int64, np.uint8),
+    (np.int64, np.uint16),
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One family of kernels made ready.
+
+    Attributes:
+        name: what it does.
+        seconds: how long it took.
+        compiled: whether anything had to be compiled; otherwise it was loaded from the disk.
+    """
+
+    name: str
+    seconds: float
+    compiled: bool
+
+
+def count_steps() -> int:
+    """The number of steps of `warm_up`.
+
+    Examples:
+        >>> count_steps() > 10
+        True
+    """
+    return len(_steps())
+
+
+def warm_up() -> Iterator[Step]:
+    """Make all kernels ready, a family at a time.
+
+    Examples:
+        >>> steps = list(warm_up())
+        >>> any(step.compiled for step in warm_up())
+        False
+    """
+    from numba.core import event
+
+    for name, call in _steps().items():
+        start = time.perf_counter()
+        with event.install_recorder("numba:compile") as recorder:
+            call()
+        yield Step(name, time.perf_counter() - start, compiled=bool(recorder.buffer))
+
+
+def cache_place() -> Path | None:
+    """The folder of the compiled kernels, or None if no folder can be written to and every process compiles anew.
+
+    Examples:
+        >>> place = cache_place()
+        >>> place is None or place.is_absolute()
+        True
+    """
+    from sstq.kernels.hadamard import transform_rows
+
+    place = getattr(transform_rows._cache, "cache_path", None)
+    return None if place is None else Path(place)
+
+
+def _steps() -> dict[str, Callable[[], object]]:
+    """Every public kernel on next to nothing; what a kernel is compiled for does not depend on sizes."""
+    one = np.ones((1, 2), np.float32)
+    code, word = np.zeros(1, np.int64), np.zeros(1, np.uint64)
+    steps: dict[str, Callable[[], object]] = {
+        "transform, single precision": partial(kernels.hadamard_transform, one.copy()),
+        "transform, double precision": partial(kernels.hadamard_transform, one.astype(np.float64)),
+        "clipping, single precision": partial(kernels.clip_to_ball, one, 1.0),
+        "clipping, double precision": partial(kernels.clip_to_ball, one.astype(np.float64), 1.0),
+        "Kashin representation": lambda: SSTQ(dim=2, epsilon=1.0).encode(one),
+        "choice of signed rows": lambda: FrameUnit(dim=2, epsilon=1.0).encode(one),
+        "sampling from a table": partial(kernels.sample_table, code, word, np.full((1, 1), 1 << 62, np.uint64)),
+        "packing": partial(kernels.pack_bits, word, 4),
+        "unpacking": partial(kernels.unpack_bits, np.zeros(1, np.uint8), 1, 4),
+    }
+    state, table = np.zeros((1, 4), np.int64), np.zeros((1, 3), np.int64)
+    for index, kind in _MESSAGE_TYPES:
+        name = f"aggregation, {np.dtype(index)} and {np.dtype(kind)}"
+        steps[name] = partial(kernels.accumulate, state, np.zeros(1, index), np.zeros(1, kind), table)
+    return steps
