@@ -108,4 +108,7 @@ def _steps() -> dict[str, Callable[[], object]]:
     for index, kind in _MESSAGE_TYPES:
         name = f"aggregation, {np.dtype(index)} and {np.dtype(kind)}"
         steps[name] = partial(kernels.accumulate, state, np.zeros(1, index), np.zeros(1, kind), table)
+    steps["aggregation of vectors"] = partial(
+        kernels.accumulate_vectors, state, np.zeros((1, 1)), unit=1.0, limit=1.0, value_bits=1, square_bits=1
+    )
     return steps

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sstq.kernels import accumulate
+from sstq.kernels import accumulate, accumulate_vectors
 
 
 @pytest.mark.parametrize("index_type", [np.int64, np.uint32])
@@ -67,3 +67,35 @@ def test_loading_the_kernel_does_not_hide_the_function():
 
     test_no_messages()
     assert all(callable(getattr(kernels, name)) for name in kernels.__all__)
+
+
+@pytest.mark.parametrize(("columns", "value_bits", "square_bits", "limit"), [(3, 44, 14, 256.0), (4, 59, 59, 1.0)])
+def test_vectors_against_numpy(columns, value_bits, square_bits, limit, seed):
+    rng = np.random.default_rng(seed)
+    unit = float(rng.uniform(0.1, 10.0))
+    vectors = unit * limit * rng.uniform(-1, 1, (50, 7)) * rng.choice([1.0, 1e-3, 0.0], (50, 7))
+    state = rng.integers(0, 100, (7, columns))
+    expected = state.copy()
+    relative = vectors / unit
+    values = np.rint(np.ldexp(relative, value_bits)).astype(np.int64)
+    squares = np.rint(np.ldexp(relative**2, square_bits)).astype(np.int64)
+    mask = (1 << 30) - 1
+    parts = [values >> 30, values & mask, *([squares] if columns == 3 else [squares >> 30, squares & mask])]
+    expected += np.stack([part.sum(axis=0) for part in parts], axis=1)
+    factors = {"unit": unit, "limit": limit, "value_bits": value_bits, "square_bits": square_bits}
+    assert accumulate_vectors(state, vectors, **factors)
+    np.testing.assert_array_equal(state, expected)
+
+
+@pytest.mark.parametrize("bad", [1.001, -1.001, np.inf, np.nan])
+def test_a_number_beyond_the_limit_is_told(bad):
+    vectors = np.zeros((3, 2))
+    vectors[2, 1] = bad
+    factors = {"unit": 1.0, "limit": 1.0, "value_bits": 10, "square_bits": 10}
+    assert not accumulate_vectors(np.zeros((2, 3), np.int64), vectors, **factors)
+    with pytest.raises(ValueError, match="columns"):
+        accumulate_vectors(np.zeros((3, 3), np.int64), vectors, **factors)
+    with pytest.raises(ValueError, match="state must be"):
+        accumulate_vectors(np.zeros((2, 5), np.int64), vectors, **factors)
+    with pytest.raises(TypeError, match="state must be"):
+        accumulate_vectors(np.zeros((2, 3)), vectors, **factors)

@@ -7,8 +7,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq import kernels
 from sstq.aggregation.base import Aggregator
-from sstq.aggregation.fixed_point import from_limbs, to_limbs
+from sstq.aggregation.fixed_point import from_limbs
 from sstq.message_files import MessageReader
 from sstq.messages import Messages
 
@@ -16,7 +17,7 @@ __all__ = ["BoundedAggregator", "BoundedDecoding"]
 
 # Values are kept to 2^-59 of the bound and squares to 2^-59 of its square: two limbs each.
 _FRACTION_BITS = 59
-_NUMBERS_AT_A_TIME = 1 << 21
+_NUMBERS_AT_A_TIME = 1 << 18
 
 
 class BoundedDecoding(MessageReader, Protocol):
@@ -51,13 +52,16 @@ class BoundedAggregator(Aggregator[BoundedDecoding]):
         added = self._empty_state()
         size = max(1, _NUMBERS_AT_A_TIME // self._mechanism.dim)
         for start in range(0, len(messages), size):
-            relative = self._mechanism.decode(messages[start : start + size]) / self._mechanism.decoding_bound
-            if not np.all(np.abs(relative) <= 1):
+            within = kernels.accumulate_vectors(
+                added,
+                np.ascontiguousarray(self._mechanism.decode(messages[start : start + size])),
+                unit=self._mechanism.decoding_bound,
+                limit=1.0,
+                value_bits=_FRACTION_BITS,
+                square_bits=_FRACTION_BITS,
+            )
+            if not within:
                 raise ValueError(f"a decoded coordinate is beyond the bound {self._mechanism.decoding_bound:g}")
-            for column, terms in ((0, relative), (2, relative**2)):
-                high, low = to_limbs(np.rint(np.ldexp(terms, _FRACTION_BITS)).astype(np.int64))
-                added[:, column] += high.sum(axis=0)
-                added[:, column + 1] += low.sum(axis=0)
         self._state += added
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LIMB_BITS", "fixed_point_table", "from_limbs", "to_limbs"]
+__all__ = ["LIMB_BITS", "fixed_point_table", "from_limbs"]
 
 LIMB_BITS = 30
 """Limbs and squares of 30 bits leave room for 2^32 messages in 63 bits."""
@@ -32,11 +32,6 @@ def fixed_point_table(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], i
         square = round(Fraction(value) ** 2 * Fraction(2) ** (LIMB_BITS - 2 * exponent))
         rows.append((scaled >> LIMB_BITS, scaled & ((1 << LIMB_BITS) - 1), square))
     return np.array(rows, dtype=np.int64), exponent
-
-
-def to_limbs(scaled: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The high and low limbs of integers below 2^60 in magnitude."""
-    return scaled >> LIMB_BITS, scaled & ((1 << LIMB_BITS) - 1)
 
 
 def from_limbs(high: NDArray[np.int64], low: NDArray[np.int64]) -> NDArray[np.float64]:

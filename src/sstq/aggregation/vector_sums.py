@@ -7,8 +7,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq import kernels
 from sstq.aggregation.base import Aggregator
-from sstq.aggregation.fixed_point import from_limbs, to_limbs
+from sstq.aggregation.fixed_point import from_limbs
 from sstq.message_files import MessageReader
 from sstq.messages import Messages
 
@@ -17,7 +18,7 @@ __all__ = ["VectorAggregator", "VectorDecoding"]
 # Decoded coordinates are kept to 2^-44 of the mechanism's scale, and their squares to 2^-14.
 _VALUE_BITS, _SQUARE_BITS = 44, 14
 _LARGEST = 2.0**8
-_NUMBERS_AT_A_TIME = 1 << 21
+_NUMBERS_AT_A_TIME = 1 << 18
 
 
 class VectorDecoding(MessageReader, Protocol):
@@ -48,13 +49,16 @@ class VectorAggregator(Aggregator[VectorDecoding]):
         added = self._empty_state()
         size = max(1, _NUMBERS_AT_A_TIME // self._mechanism.dim)
         for start in range(0, len(messages), size):
-            relative = self._mechanism.decode(messages[start : start + size]) / self._mechanism.decoding_scale
-            if not np.all(np.abs(relative) <= _LARGEST):
+            within = kernels.accumulate_vectors(
+                added,
+                np.ascontiguousarray(self._mechanism.decode(messages[start : start + size])),
+                unit=self._mechanism.decoding_scale,
+                limit=_LARGEST,
+                value_bits=_VALUE_BITS,
+                square_bits=_SQUARE_BITS,
+            )
+            if not within:
                 raise ValueError(f"a decoded coordinate is beyond {_LARGEST:g} times the mechanism's scale")
-            high, low = to_limbs(np.rint(np.ldexp(relative, _VALUE_BITS)).astype(np.int64))
-            squares = np.rint(np.ldexp(relative**2, _SQUARE_BITS)).astype(np.int64)
-            for column, terms in enumerate((high, low, squares)):
-                added[:, column] += terms.sum(axis=0)
         self._state += added
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

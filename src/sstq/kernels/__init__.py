@@ -22,6 +22,7 @@ from sstq.kernels.threads import run_in_chunks
 __all__ = [
     "SignedColumns",
     "accumulate",
+    "accumulate_vectors",
     "clip_to_ball",
     "hadamard_transform",
     "kashin_pick",
@@ -404,3 +405,51 @@ def accumulate(
     increments = np.concatenate([np.ones((table.shape[0], 1), np.int64), table], axis=1)
     prepare(add_messages, state, index, code, increments)
     add_messages(state, index, code, increments)
+
+
+def accumulate_vectors(
+    state: NDArray[np.int64],
+    vectors: NDArray[np.float64],
+    *,
+    unit: float,
+    limit: float,
+    value_bits: int,
+    square_bits: int,
+) -> bool:
+    """Add vectors to sums in fixed point: of v = round(2^value_bits·x/unit), and of round(2^square_bits·(x/unit)²).
+
+    Row j of the state has the sums of v >> 30, of v & (2^30 − 1) and of the squares of coordinate j; with a fourth
+    column the squares have two limbs as well. One thread.
+
+    Args:
+        state: int64 (d, 3) or (d, 4), C-contiguous and writable, changed in place.
+        vectors: float64 (n, d).
+        unit: of the fixed point, positive.
+        limit: what |x|/unit must not exceed.
+        value_bits: of a value's fraction.
+        square_bits: of a square's fraction.
+
+    Returns:
+        Whether all numbers are within the limit; if not, the state has been spoiled.
+
+    Examples:
+        >>> state = np.zeros((2, 3), np.int64)
+        >>> accumulate_vectors(state, np.array([[1.0, -0.5]]), unit=1.0, limit=1.0, value_bits=31, square_bits=4)
+        True
+        >>> state
+        array([[ 2,  0, 16],
+               [-1,  0,  4]])
+
+    """
+    if not isinstance(state, np.ndarray) or state.dtype != np.int64:
+        raise TypeError(f"state must be an int64 array, not {kind_of(state)}")
+    vectors = checked("vectors", vectors, np.float64, 2)
+    if state.ndim != 2 or state.shape[1] not in (3, 4) or not state.flags.c_contiguous or not state.flags.writeable:
+        raise ValueError(f"state must be a writable C-contiguous array of shape (d, 3) or (d, 4), not {state.shape}")
+    if vectors.shape[1] != len(state):
+        raise ValueError(f"vectors must have {len(state)} columns, not {vectors.shape[1]}")
+    from sstq.kernels.accumulation import add_vectors
+
+    factors = (float(unit), float(limit), 2.0**value_bits, 2.0**square_bits)
+    prepare(add_vectors, state, vectors, *factors)
+    return bool(add_vectors(state, vectors, *factors))

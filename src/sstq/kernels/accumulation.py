@@ -2,7 +2,13 @@
 
 from typing import Any
 
+import numpy as np
+
 from sstq.kernels.target import compiled
+
+# As in sstq.aggregation.fixed_point: a constant of the machine code.
+_LIMB_BITS = 30
+_LIMB_MASK = (1 << _LIMB_BITS) - 1
 
 
 @compiled
@@ -23,3 +29,26 @@ def add_messages(state: Any, index: Any, code: Any, increments: Any) -> None:
         state[row, 1] = first
         state[row, 2] = second
         state[row, 3] = third
+
+
+@compiled
+def add_vectors(state: Any, vectors: Any, unit: float, limit: float, value_factor: float, square_factor: float) -> bool:
+    """Add each vector, coordinate by coordinate, to sums of values (two limbs) and of squares (one limb or two).
+
+    Returns False at the first number beyond limit·unit in magnitude, or that is none; the state is of no use then.
+    """
+    for i in range(vectors.shape[0]):
+        for j in range(vectors.shape[1]):
+            relative = vectors[i, j] / unit
+            if not abs(relative) <= limit:
+                return False
+            value = np.int64(np.rint(relative * value_factor))
+            square = np.int64(np.rint(relative * relative * square_factor))
+            state[j, 0] += value >> _LIMB_BITS
+            state[j, 1] += value & _LIMB_MASK
+            if state.shape[1] == 3:
+                state[j, 2] += square
+            else:
+                state[j, 2] += square >> _LIMB_BITS
+                state[j, 3] += square & _LIMB_MASK
+    return True
