@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -326,10 +325,12 @@ def check_number(name: str, value: Any, low: float, high: float, *, integer: boo
     allowed = f"{name} must be {kind} in {ends}"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, kinds):
         raise ValueError(f"{allowed}, got {value!r}")
-    number = int(value) if integer else float(value)
-    if math.isnan(number) or not low <= number <= high:
-        raise ValueError(f"{allowed}, got {value!r}")
-    return number
+    # An integer of Python's own is compared as it is: it may be too large for a float, or for being printed.
+    number = value if isinstance(value, int) else int(value) if integer else float(value)
+    if not low <= number <= high:
+        long = isinstance(number, int) and abs(number) >= 10**100
+        raise ValueError(f"{allowed}, got {'an integer of more than 100 digits' if long else repr(value)}")
+    return int(number) if integer else float(number)
 
 
 def check_option(name: str, value: Any, allowed: tuple[str, ...]) -> str:
