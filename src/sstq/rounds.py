@@ -8,31 +8,49 @@ from typing import Any
 from sstq.aggregation import Aggregator, Estimate
 from sstq.schemes import Mechanism
 from sstq.schemes.base import check_number
-from sstq.schemes.framed import FramedMechanism
 from sstq.schemes.frameunit_sums import FrameBiasWarning
 from sstq.streams import mix_seed
 
 __all__ = ["client_identifier", "mean_of_round", "round_mechanism"]
 
-_CLIENTS = 1 << 32
+_ROUNDS, _NAMES = 1 << 32, 1 << 64
 
 
 def round_mechanism(mechanism: Mechanism, base_seed: int, number: int) -> Mechanism:
-    """The mechanism of a round: with a frame of its own, where it has one, so that bias does not pile up.
+    """The mechanism of a round: with a seed of its own for its frame or public coin, so that bias does not pile up.
+
+    PrivUnit, PrivUnitG, vqSGD and Clean have neither, and are the same in every round.
 
     Examples:
         >>> import sstq
         >>> mechanism = sstq.mechanism("frameunit", dim=10, epsilon=1.0)
         >>> round_mechanism(mechanism, 7, 1) == mechanism.with_frame_seed(sstq.mix_seed(7, 1))
         True
+        >>> round_mechanism(sstq.mechanism("turboquant", dim=10), 7, 1).frame.seed == sstq.mix_seed(7, 1)
+        True
     """
-    if isinstance(mechanism, FramedMechanism):
-        return mechanism.with_frame_seed(mix_seed(base_seed, number))
+    seed = mix_seed(base_seed, number)
+    if hasattr(mechanism, "with_frame_seed"):
+        changed: Mechanism = mechanism.with_frame_seed(seed)
+        return changed
+    data = mechanism.to_dict()
+    if "frame_seed" in data:
+        return mechanism.from_dict(data | {"frame_seed": seed})
+    if "frame" in data:
+        return mechanism.from_dict(data | {"frame": data["frame"] | {"seed": seed}})
     return mechanism
 
 
 def client_identifier(mechanism: Mechanism, client: int | None, number: int) -> int | None:
-    """The name of a client in a round, different in every round; None where the mechanism's coin is private.
+    """The name of a client behind a public coin, (2^32·number + client) mod 2^64; None where the coin is private.
+
+    The clients of a round have different names, and a client has a different one in every round, so that a client's
+    coin is fresh even where the rounds share a mechanism.
+
+    Args:
+        mechanism: of the round.
+        client: its number, in [0, 2^64).
+        number: of the round, in [0, 2^32).
 
     Examples:
         >>> import sstq
@@ -43,8 +61,9 @@ def client_identifier(mechanism: Mechanism, client: int | None, number: int) -> 
         return None
     if client is None:
         raise ValueError("client is required: with a public coin both sides name the clients, one integer each")
-    number = check_number("round_number", number, 0, _CLIENTS - 1, integer=True)
-    return int(number * _CLIENTS + check_number("client", client, 0, _CLIENTS - 1, integer=True))
+    number = check_number("round_number", number, 0, _ROUNDS - 1, integer=True)
+    # Modulo a power of two, adding is one-to-one: however large the numbers are, two clients do not meet in a round.
+    return int((number * (_NAMES // _ROUNDS) + check_number("client", client, 0, _NAMES - 1, integer=True)) % _NAMES)
 
 
 def mean_of_round(aggregator: Aggregator[Any]) -> Estimate:

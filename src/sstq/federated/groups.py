@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.rounds import client_identifier
 from sstq.schemes import Mechanism
 
 __all__ = ["CLIENTS_AT_A_TIME", "client_groups", "mean_of_groups", "round_identities"]
@@ -43,6 +44,13 @@ def mean_of_groups(values: Sequence[float], clients: int) -> float:
     return math.fsum(value * share for value, share in zip(values, shares, strict=True))
 
 
-def round_identities(mechanism: Mechanism, clients: int, round_number: int) -> NDArray[np.int64] | None:
-    """Who the clients of a round are behind a public coin, where each needs a fresh identity in every round."""
-    return None if mechanism.coin == "private" else np.arange(clients) + round_number * clients
+def round_identities(mechanism: Mechanism, clients: int, round_number: int) -> NDArray[np.uint64] | None:
+    """The names of the clients 0, 1, … of a round, see `sstq.rounds.client_identifier`; None where the coin is private.
+
+    Examples:
+        >>> import sstq
+        >>> round_identities(sstq.mechanism("frameunit", dim=10, epsilon=1.0, bits=3), clients=2, round_number=1)
+        array([4294967296, 4294967297], dtype=uint64)
+    """
+    first = client_identifier(mechanism, 0, round_number)
+    return None if first is None else np.uint64(first) + np.arange(clients, dtype=np.uint64)

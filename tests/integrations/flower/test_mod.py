@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -86,8 +87,23 @@ def test_a_training_that_changes_its_request_changes_nothing(tmp_path):
     assert clean.decode(sent)[0] == pytest.approx(UPDATE, abs=1e-6)
 
 
-def _raise(message, context):
+class _NoMessage:
+    """What a training function should not return."""
+
+    def has_error(self):
+        return False
+
+    @property
+    def content(self):
+        raise RuntimeError("patient 17")
+
+
+def _raise(*_, **__):
     raise ZeroDivisionError("patient 17 has no examples")
+
+
+def _exit(message, context):
+    raise SystemExit("patient 17 is missing")
 
 
 def _error(message, context):
@@ -102,7 +118,9 @@ def _error(message, context):
         (train_to([0, 0, 0, 0, 0, 1.7e308]), None),
         (train_to(np.zeros(DIM)), None),
         (_raise, "failed"),
+        (_exit, "failed"),
         (_error, "failed"),
+        (lambda message, context: _NoMessage(), "failed"),
         (lambda message, context: None, "failed"),
     ],
 )
@@ -115,12 +133,30 @@ def test_no_data_changes_the_kind_of_a_reply(mod, tmp_path, train, counted):
     }
     assert list(reply.content) == list(normal.content)
     assert len(wire_bytes(reply)) == pytest.approx(len(wire_bytes(normal)), abs=2)  # timestamps vary in length
-    assert b"17" not in Answer.from_record(reply.content[RECORD]).payload
     assert b"patient" not in wire_bytes(reply)
     assert Ledger(tmp_path / "node-2.ledger").spent == 4.0
     counts = own.state[COUNTS]
     assert counts["answered"] == 1
     assert {key for key in counts if key in ("failed", "not-finite")} == ({counted} if counted else set())
+
+
+def test_what_cannot_be_encoded_is_sent_as_zeros(mod, tmp_path, monkeypatch):
+    original = type(frameunit()).encode
+
+    def encode(self, x, **arguments):
+        if x.any():
+            raise ArithmeticError("patient 17")
+        return original(self, x, **arguments)
+
+    monkeypatch.setattr(type(frameunit()), "encode", encode)
+    own = context()
+    reply = mod(request_message(frameunit()), own, train_to(UPDATE))
+    assert list(reply.content) == [RECORD]
+    assert (own.state[COUNTS]["failed"], own.state[COUNTS]["answered"]) == (1, 1)
+    assert Ledger(tmp_path / "node-2.ledger").spent == 2.0
+    monkeypatch.setattr(type(frameunit()), "encode", _raise)
+    reason = refusal(mod(request_message(frameunit(), message_id="b"), context(), train_to(UPDATE)))
+    assert reason == "SstqMod: no update can be encoded; the node's operator finds the reason in the log"
 
 
 @pytest.mark.parametrize("broken", [train_to(np.full(DIM, np.nan)), _raise])
@@ -203,6 +239,22 @@ def _with(**changes):
     return message
 
 
+def _with_bytes(data):
+    message = request_message(frameunit())
+    message.content["arrays"]["bias"] = Array("float64", (1,), "numpy.ndarray", data)
+    return message
+
+
+def _npz():
+    buffer = BytesIO()
+    np.savez(buffer, np.zeros(1))
+    return buffer.getvalue()
+
+
+def _beyond_naming():
+    return request_message(sstq.mechanism("mmrc", dim=DIM, epsilon=1.0), number=2**32)
+
+
 def _with_two_models():
     message = request_message(frameunit())
     message.content["more"] = model()
@@ -218,6 +270,9 @@ def _with_two_models():
         (lambda: request_message(frameunit(), names=["matrix"]), "for 6 numbers, the arrays hold 4"),
         (lambda: request_message(frameunit(), names=[*NAMES, "steps"]), "must hold real numbers"),
         (_with_two_models, "exactly one ArrayRecord, got 2"),
+        (lambda: _with_bytes(b"PK\x03\x04 nonsense"), "'bias' cannot be read"),
+        (lambda: _with_bytes(_npz()), "'bias' cannot be read: it is a NpzFile"),
+        (_beyond_naming, "round_number"),
         (lambda: request_message(frameunit(epsilon=4.5)), "allows for one message, 4.0"),
         (lambda: request_message(sstq.mechanism("clean", dim=DIM)), "not locally private"),
         (lambda: request_message(sstq.mechanism("csgm", dim=DIM, epsilon=1.0, clients=9)), "not locally private"),
@@ -266,17 +321,44 @@ def _twice(message, context):
     return Message(RecordDict({"arrays": model(), "more": model()}), reply_to=message)
 
 
+def _nothing(message, context):
+    return Message(RecordDict({"metrics": MetricRecord({"loss": 1.0})}), reply_to=message)
+
+
+def _integers(message, context):
+    reply = train_to(UPDATE)(message, context)
+    reply.content["arrays"]["bias"] = Array(np.zeros(1, dtype=np.int64))
+    return reply
+
+
+def _unreadable(message, context):
+    reply = train_to(UPDATE)(message, context)
+    reply.content["arrays"]["bias"] = Array("float64", (1,), "numpy.ndarray", _npz())
+    return reply
+
+
 @pytest.mark.parametrize(
-    ("train", "reason"),
+    ("train", "detail"),
     [
         (_extra, "missing or new: extra"),
         (_renamed, "missing or new: bias, module.bias"),
-        (_reshaped, r"'bias' has shape (2,), expected (1,)"),
+        (_reshaped, "'bias' has shape (2,), expected (1,)"),
         (_twice, "exactly one ArrayRecord, got 2"),
+        (_nothing, "exactly one ArrayRecord, got 0"),
+        (_integers, "got dtype int64"),
+        (_unreadable, "'bias' cannot be read"),
     ],
 )
-def test_an_update_of_another_form_is_refused_and_costs_nothing(mod, tmp_path, train, reason):
-    assert reason in refusal(mod(request_message(frameunit()), context(), train))
+def test_an_update_of_another_form_is_refused_in_the_same_words_and_costs_nothing(
+    mod, tmp_path, monkeypatch, train, detail
+):
+    lines = []
+    monkeypatch.setattr(
+        "sstq.integrations.flower.mod.log", lambda level, text, *values, **_: lines.append(text % values)
+    )
+    reason = refusal(mod(request_message(frameunit()), context(), train))
+    assert reason == "SstqMod: the training's reply has another form than the model that was sent"
+    assert any(detail in line for line in lines)
     assert Ledger(tmp_path / "node-2.ledger").spent == 0.0
 
 
@@ -293,6 +375,7 @@ def test_metrics_are_shared_by_name_only(tmp_path):
     mod = SstqMod(max_epsilon=4.0, total_epsilon=10.0, ledger=tmp_path, share_metrics=["loss", "unknown"])
     reply = mod(request_message(frameunit()), context(), train_to(UPDATE, accuracy=0.9))
     assert reply.content[METRICS] == MetricRecord({"loss": 0.5})
+    assert METRICS not in mod(request_message(frameunit(), message_id="b"), context(), _raise).content
     with pytest.raises(ValueError, match="sequence of names"):
         SstqMod(share_metrics="loss")
 
@@ -308,13 +391,14 @@ def test_every_private_mechanism_can_be_asked_for(tmp_path, name):
     arguments = {"clients": 10} if "csgm" in name else {}
     used = sstq.mechanism(name, dim=DIM, epsilon=2.0, **arguments)
     mod = SstqMod(max_epsilon=2.0, total_epsilon=2.0, ledger=tmp_path)
-    reply = mod(request_message(used), context(**{"sstq-trust": "aggregator"}), train_to(UPDATE))
-    clients = [2] if used.coin == "public" else None
+    allowed = {"sstq-trust": "aggregator", "sstq-max-delta": 1e-5}
+    reply = mod(request_message(used), context(**allowed), train_to(UPDATE))
+    clients = [2**32 + 2] if used.coin == "public" else None
     used.messages_from_bytes(Answer.from_record(reply.content[RECORD]).payload, 1, clients=clients)
     assert Ledger(tmp_path / "node-2.ledger").spent == 2.0
 
 
-def test_behind_a_public_coin_the_nodes_number_is_the_client(mod, monkeypatch):
+def test_behind_a_public_coin_node_and_round_name_the_client(mod, monkeypatch):
     used = sstq.mechanism("sqkr", dim=DIM, epsilon=2.0, coin="public")
     original, named = type(used).encode, []
 
@@ -325,7 +409,7 @@ def test_behind_a_public_coin_the_nodes_number_is_the_client(mod, monkeypatch):
     monkeypatch.setattr(type(used), "encode", encode)
     for node in (2, 2**64 - 1):
         assert mod(request_message(used, node=node), context(node), train_to(UPDATE)).has_content()
-    assert named == [[2], [2**64 - 1]]
+    assert named == [[2**32 + 2], [2**32 - 1]]
 
 
 # Run by two processes at once: each asks ten times for a budget of ten answers.

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from flwr.app import Error, Message, MetricRecord, RecordDict
@@ -87,9 +89,10 @@ def test_a_bad_reply_does_not_stand_in_the_way_of_a_good_one():
 
 def test_behind_a_public_coin_the_node_names_the_client():
     used = sstq.mechanism("sqkr", dim=DIM, epsilon=2.0, coin="public")
-    payload = used.encode(np.ones(DIM), rng=1, clients=[2]).to_bytes()
+    named = 3 * 2**32 + 2  # round 3, node 2
+    payload = used.encode(np.ones(DIM), rng=1, clients=[named]).to_bytes()
     result = sort_replies([reply(used=used, payload=payload)], Request(used, 3, NAMES), {2})
-    assert result.messages[0].clients.tolist() == [2]
+    assert result.messages[0].clients.tolist() == [named]
 
 
 def test_shared_metrics_are_averaged_without_weights():
@@ -101,3 +104,20 @@ def test_shared_metrics_are_averaged_without_weights():
     result = sort_replies(replies, REQUEST, {2, 3, 4})
     assert len(result.messages) == 3
     assert result.metrics == {"loss": 1.5, "parts": [2.0, 4.0]}
+
+
+@pytest.mark.parametrize("spoilt", [math.inf, -math.inf, math.nan, [], [1.0, math.nan]])
+def test_metrics_that_are_no_finite_numbers_are_passed_over(spoilt):
+    replies = [
+        reply(2, metrics={"loss": 1.0, "own": spoilt}),
+        reply(3, metrics={"loss": spoilt}),
+        reply(4, metrics={"loss": 2.0}),
+    ]
+    result = sort_replies(replies, REQUEST, {2, 3, 4})
+    assert len(result.messages) == 3
+    assert result.metrics == {"loss": 1.5}
+
+
+def test_a_sum_of_metrics_that_overflows_is_left_out():
+    replies = [reply(node, metrics={"loss": 1.5e308, "accuracy": 0.5}) for node in (2, 3)]
+    assert sort_replies(replies, REQUEST, {2, 3}).metrics == {"accuracy": 0.5}

@@ -34,8 +34,7 @@ def answers(messages, request, updates, seed):
     replies = []
     for i, (message, update) in enumerate(zip(messages, updates, strict=True)):
         node = message.metadata.dst_node_id
-        clients = [node] if request.mechanism.coin == "public" else None
-        payload = request.mechanism.encode(update, rng=seed + i, clients=clients).to_bytes()
+        payload = request.mechanism.encode(update, rng=seed + i, clients=request.clients(node)).to_bytes()
         answer = Answer(payload, request.mechanism.digest(), request.number)
         replies.append(Message(RecordDict({RECORD: answer.to_record()}), reply_to=message))
     return replies
@@ -70,8 +69,7 @@ def test_the_mean_is_the_aggregators_bit_for_bit(grid, seed, name, arguments):
     sent = [Answer.from_record(reply.content[RECORD]).payload for reply in replies]
     aggregator = request.mechanism.aggregator()
     for node, payload in sorted(zip(nodes, sent, strict=True)):
-        clients = [node] if request.mechanism.coin == "public" else None
-        aggregator.update(request.mechanism.messages_from_bytes(payload, 1, clients=clients))
+        aggregator.update(request.mechanism.messages_from_bytes(payload, 1, clients=request.clients(node)))
     estimate = aggregator.mean()
     for array, before, part in zip(NAMES, (4, 1, 1), np.split(estimate.value, [4, 5]), strict=True):
         base = start[array].numpy()
@@ -127,7 +125,7 @@ def test_metrics_say_what_arrived_and_what_it_cost(grid, seed):
     assert arrays is not None
     assert (metrics["sstq-replies"], metrics["sstq-bytes"]) == (10, 20)
     assert (metrics["sstq-duplicate"], metrics["sstq-missing"], metrics["sstq-stale"]) == (1, 2, 0)
-    assert (metrics["sstq-epsilon"], metrics["sstq-epsilon-total"]) == (2.0, 4.0)
+    assert (metrics["sstq-epsilon"], metrics["sstq-epsilon-total"], metrics["sstq-delta"]) == (2.0, 4.0, 0.0)
     expected = request.mechanism.expected_mse(typical_vector(DIM), clients=10)
     assert metrics["sstq-predicted-error"] == pytest.approx(math.sqrt(expected.total))
 
@@ -154,6 +152,53 @@ def test_the_predicted_error_is_the_measured_one(seed):
     _, metrics = used.aggregate_train(1, answers(messages, request, update, seed))
     # The measured error scatters by 5.1 % (300 simulated rounds): 31 % is six deviations, wrong once in 5e8.
     assert metrics["sstq-measured-error"] == pytest.approx(metrics["sstq-predicted-error"], rel=0.31)
+
+
+def test_the_predicted_error_knows_that_drop_outs_shrink_a_central_mean(monkeypatch, seed):
+    """CSGM divides by `clients`, however many answer: the errors of 100 rounds in which 5 of 20 do."""
+    lines, squares = [], []
+    monkeypatch.setattr(
+        "sstq.integrations.flower.strategy.log", lambda level, text, *values: lines.append(text % values)
+    )
+    grid = LocalGrid(app_with(train_to(UPDATE), **LIMITS), 20)
+    update = typical_vector(DIM)
+    used = strategy(mechanism="csgm", clients=20, delta=1e-3, epsilon=10.0)
+    for number in range(100):
+        messages, request = ask(used, grid, number=number)
+        replies = answers(messages[:5], request, [update] * 5, seed + 1000 * number)
+        arrays, metrics = used.aggregate_train(number, replies)
+        squares.append(np.sum((vector(arrays) - update) ** 2))
+    assert metrics["sstq-delta"] == 1e-3
+    # 0.75 of the error is the shrinkage. Six measured deviations of the mean: wrong once in 3e7 (Student, 99 degrees).
+    deviation = np.std(squares, ddof=1) / 10
+    assert np.mean(squares) == pytest.approx(metrics["sstq-predicted-error"] ** 2, abs=6 * deviation)
+    assert metrics["sstq-predicted-error"] > 0.75
+    assert "5 of 20 clients count" in lines[0]
+    messages, request = ask(used, grid)
+    _, metrics = used.aggregate_train(1, answers(messages, request, [update] * 20, seed))
+    expected = request.mechanism.expected_mse(update, clients=20)
+    assert metrics["sstq-predicted-error"] == pytest.approx(math.sqrt(expected.total))
+    assert len(lines) == 100
+
+
+def test_a_model_that_would_overflow_stays_as_it_was(monkeypatch, grid, seed):
+    class Inner(FedAvg):
+        def aggregate_train(self, *_):
+            pytest.fail("there is no model to aggregate")
+
+    lines = []
+    monkeypatch.setattr(
+        "sstq.integrations.flower.strategy.log", lambda level, text, *values: lines.append(text % values)
+    )
+    start = ArrayRecord({"w": Array(np.zeros(DIM, dtype=np.float16))})
+    used = strategy(Inner(**QUIET), clip=1e7)
+    messages, request = ask(used, grid, start)
+    arrays, metrics = used.aggregate_train(1, answers(messages, request, np.zeros((12, DIM)), seed))
+    assert arrays is start
+    assert metrics["sstq-replies"] == 12
+    assert lines == [
+        "SstqStrategy: the array 'w' would not be finite as float16 after round 1; the model stays as it was"
+    ]
 
 
 def test_replies_of_an_earlier_round_are_stale(grid, seed):

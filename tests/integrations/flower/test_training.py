@@ -141,7 +141,7 @@ def test_nodes_stop_when_their_budget_is_spent_and_stay_so(ledgers):
 @pytest.mark.parametrize("name", [name for name in sstq.mechanisms() if name not in ("clean", "turboquant")])
 def test_every_private_mechanism_trains(name, ledgers):
     arguments = {"clients": 3} if "csgm" in name else {}
-    node_config = {"sstq-trust": "aggregator"}
+    node_config = {"sstq-trust": "aggregator", "sstq-max-delta": 1e-5}
     result = run(
         FedAvg(fraction_evaluate=0.0),
         ledgers,

@@ -1,4 +1,4 @@
-"""What a node allows: caps on ε, whom to trust, and the ledger on its disk.
+"""What a node allows: caps on ε and δ, whom to trust, and the ledger on its disk.
 
 Everything here is decided without looking at data, so that a refusal tells nothing about it.
 """
@@ -19,9 +19,9 @@ from flwr.supercore import log
 from sstq.accounting import Ledger, LedgerDamaged, LedgerError
 from sstq.accounting.ledger_file import check_round_id
 from sstq.accounting.limits import check_round_epsilon, check_total_epsilon
-from sstq.integrations.flower.wire import price
+from sstq.integrations.flower.wire import delta_of, price
 from sstq.schemes import Mechanism
-from sstq.schemes.base import check_option
+from sstq.schemes.base import check_number, check_option
 
 __all__ = ["Limits", "NodeBudget"]
 
@@ -36,18 +36,21 @@ class Limits:
     Attributes:
         max_epsilon: the greatest ε of one message.
         total_epsilon: the greatest sum of all.
-        ledger: the folder of the ledgers.
+        ledger: the folder of the ledgers; a relative one is taken from where the process is now.
     """
 
     max_epsilon: float | None = None
     total_epsilon: float | None = None
-    ledger: Path | None = None
+    ledger: str | Path | None = None
 
     def __post_init__(self) -> None:
         if self.max_epsilon is not None:
             check_round_epsilon(self.max_epsilon, "max_epsilon")
         if self.total_epsilon is not None:
             check_total_epsilon(self.total_epsilon)
+        if self.ledger is not None:
+            # A process that changes its folder must not begin a new budget there.
+            object.__setattr__(self, "ledger", _folder("ledger", self.ledger).absolute())
 
 
 class NodeBudget:
@@ -56,9 +59,12 @@ class NodeBudget:
     Args:
         app: what the app allows.
         node_config: what the node allows: "sstq-max-epsilon" and "sstq-total-epsilon" (the smaller of app's and node's
-            counts), "sstq-ledger" (instead of the app's folder), "sstq-node" (what its ledger is called, instead of the
-            node's number) and "sstq-trust" (whom the node trusts beside itself: "local" nobody, "aggregator" the
-            server, "none" everybody; an app cannot set it).
+            counts), "sstq-ledger" (instead of the app's folder; absolute, and required with a total of the node's own,
+            because in a folder that an app names the total would begin anew) and "sstq-node" (what its ledger is
+            called, instead of the node's number). An app cannot set the others: "sstq-trust" (whom the node trusts
+            beside itself: "local" nobody, "aggregator" the server, "none" everybody), "sstq-max-delta" (the greatest δ
+            of one answer, 0 unless given) and "sstq-exact" (whether mechanisms that are private up to floating point
+            only are refused).
         node_id: the node's number.
 
     Raises:
@@ -72,15 +78,17 @@ class NodeBudget:
         )
         self.total_epsilon = _smaller(node_total, app.total_epsilon, "sstq-total-epsilon")
         self._trust = check_option("sstq-trust", node_config.get("sstq-trust", "local"), _TRUST)
+        self._max_delta = check_number("sstq-max-delta", node_config.get("sstq-max-delta", 0.0), 0.0, 1.0)
+        self._exact = node_config.get("sstq-exact", False)
+        if not isinstance(self._exact, bool):
+            raise ValueError(f"sstq-exact must be true or false, got {self._exact!r}")
         # An app's cap binds that app only, so a ledger is opened for the node's total where there is one.
         self._ledger_total = self.total_epsilon if node_total is None else node_total
-        folder = node_config.get("sstq-ledger", app.ledger)
-        if not isinstance(folder, str | Path) or not str(folder):
-            raise ValueError("the node has no ledger: set sstq-ledger, a folder, in the node's configuration")
+        folder = _node_folder(node_config, app)
         name = node_config.get("sstq-node", f"node-{node_id}")
         if not isinstance(name, str) or not _NODE_NAME.fullmatch(name):
             raise ValueError("sstq-node must be 1 to 64 letters, digits, dots, dashes and underscores")
-        self.path = Path(folder).expanduser() / f"{name}.ledger"
+        self.path = folder / f"{name}.ledger"
 
     def permit(self, mechanism: Mechanism, round_id: str) -> None:
         """Say before the training whether its message could leave; ValueError if not. Nothing is spent."""
@@ -89,16 +97,25 @@ class NodeBudget:
                 f"{mechanism.name} is not locally private (trust = {mechanism.trust!r}), and this node has not allowed "
                 f"it (sstq-trust = {self._trust!r})"
             )
+        if self._exact and not mechanism.exact:
+            raise ValueError(
+                f"{mechanism.name} is not exact, and this node allows exact mechanisms only (sstq-exact = true)"
+            )
         if mechanism.trust == "none":
             return
         check_round_id(round_id)
+        if delta_of(mechanism) > self._max_delta:
+            raise ValueError(
+                f"delta = {delta_of(mechanism)!r} is more than this node allows for one message, {self._max_delta!r} "
+                "(sstq-max-delta)"
+            )
         epsilon = price(mechanism)
         if epsilon > self.max_epsilon:
             raise ValueError(
                 f"epsilon = {epsilon!r} is more than this node allows for one message, {self.max_epsilon!r}"
             )
         with _public_reasons():
-            ledger = self._open()
+            ledger = self._open(mechanism)
             if any(entry.round_id == round_id for entry in ledger.entries):
                 raise ValueError("this request was answered already; a second answer would be a second expense")
             within = self._rules(ledger) or _sum(ledger) + Fraction(epsilon) <= Fraction(self.total_epsilon)
@@ -117,7 +134,7 @@ class NodeBudget:
             return
         epsilon = price(mechanism)
         with _public_reasons():
-            ledger = self._open()
+            ledger = self._open(mechanism)
             ledger.spend(epsilon, round_id)
             # The ledger guards its own total under a lock. A smaller one may have been overspent since `permit`.
             if not self._rules(ledger) and _sum(ledger) > Fraction(self.total_epsilon):
@@ -127,10 +144,13 @@ class NodeBudget:
         """Whether the ledger's own total is the smallest; it then decides alone, by its own way of adding up."""
         return ledger.epsilon <= self.total_epsilon
 
-    def _open(self) -> Ledger:
-        """The node's ledger with the terms it was created with, or a new one."""
+    def _open(self, mechanism: Mechanism) -> Ledger:
+        """The node's ledger with the terms it was created with, or a new one; ValueError if they exclude δ."""
         if self.path.exists():
-            return Ledger(self.path)
+            ledger = Ledger(self.path)
+            if ledger.delta > 0 and delta_of(mechanism) > 0:
+                raise ValueError("the node's ledger adds up with a delta of its own, which holds for pure epsilon only")
+            return ledger
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         ledger = Ledger(self.path, epsilon=self._ledger_total)
         log(WARNING, "SstqMod: a new budget begins: %s, total epsilon %s", self.path, ledger.epsilon)
@@ -157,6 +177,33 @@ def _sum(ledger: Ledger) -> Fraction:
 
 def _exhausted(epsilon: float) -> str:
     return f"epsilon = {epsilon!r} is more than is left of this node's budget"
+
+
+def _node_folder(node_config: Mapping[str, Any], app: Limits) -> Path:
+    """Where the node's ledger is: in its own folder, or in the app's if the total is the app's too."""
+    if "sstq-ledger" in node_config:
+        folder = _folder("sstq-ledger", node_config["sstq-ledger"])
+        if not folder.is_absolute():
+            raise ValueError("sstq-ledger must be an absolute folder: a relative one would begin a budget anywhere")
+        return folder
+    if "sstq-total-epsilon" in node_config:
+        raise ValueError(
+            "the node has a total but no ledger of its own, and in an app's it would begin anew: set sstq-ledger, a "
+            "folder, in the node's configuration"
+        )
+    if app.ledger is None:
+        raise ValueError("the node has no ledger: set sstq-ledger, a folder, in the node's configuration")
+    return Path(app.ledger)
+
+
+def _folder(name: str, value: Any) -> Path:
+    """The folder with its home written out; the value itself stays out of errors, because refusals leave the node."""
+    if not isinstance(value, str | Path) or not str(value):
+        raise ValueError(f"{name} must be the name of a folder")
+    try:
+        return Path(value).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{name} begins with a home folder that is not known") from error
 
 
 def _number(node_config: Mapping[str, Any], key: str, check: Callable[[float, str], float]) -> float | None:

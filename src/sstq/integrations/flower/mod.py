@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from logging import ERROR, INFO, WARNING
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sstq.integrations.flower.budget import Limits, NodeBudget
 from sstq.integrations.flower.vectors import PrivateArrays, sole_arrays
 from sstq.integrations.flower.wire import METRICS, RECORD, Answer, Request
-from sstq.schemes import LocalReport
+from sstq.schemes import LocalReport, Mechanism
 
 __all__ = ["COUNTS", "SstqMod"]
 
@@ -32,11 +32,14 @@ class SstqMod:
 
     1. Before the training: the request is read, its mechanism built anew from its integers, and mechanism, shapes and
        budget are checked. What does not pass is refused with an error reply, for reasons that do not depend on data.
-    2. The training function runs. If it fails, or its update is not finite, the update is the zero vector, since a
-       reply that depends on data in kind would leak; the node counts this locally and finds it in its log.
-    3. Other keys or shapes than the server's are refused: they come from the model's code, not from data.
-    4. ε is charged to the ledger, on the disk. Then the update is encoded with the operating system's randomness. A
-       node that crashes in between has spent. A request that was charged is never answered again.
+    2. The training function runs. If it fails (SystemExit included), or its update is not finite, the update is the
+       zero vector, since a reply that depends on data in kind would leak; the node counts this locally and finds it in
+       its log.
+    3. Other keys or shapes than the server's are refused, always in the same words. That they differ is told, so the
+       form of a reply must not depend on data (as a head with as many classes as the node has labels would).
+    4. ε is charged to the ledger, on the disk. This can still refuse, if others have spent the rest meanwhile. Then the
+       update is encoded with the operating system's randomness. A node that crashes in between has spent. A request
+       that was charged is never answered again.
     5. A new reply is made of the message's bytes, the mechanism's digest and the round's number. Metrics, sample counts
        and arrays stay, but for metrics that are shared by name, in clear.
 
@@ -46,13 +49,15 @@ class SstqMod:
     Args:
         max_epsilon: the greatest ε of one message.
         total_epsilon: the greatest ε of all messages of a node together.
-        ledger: the folder of the ledgers, one file a node.
-        share_metrics: names of the metrics of the training that are sent as they are, without any privacy.
+        ledger: the folder of the ledgers, one file a node. An app's own folder is an app's own budget: another app, or
+            this one with another folder, begins anew. A relative folder is taken from where the process is now.
+        share_metrics: names of the metrics of the training that are sent as they are, without any privacy. A failed
+            training has none, and that they are missing shows.
 
     Examples:
         >>> from flwr.clientapp import ClientApp
         >>> app = ClientApp()
-        >>> @app.train(mods=[SstqMod(max_epsilon=4.0, total_epsilon=40.0, ledger="ledgers")])
+        >>> @app.train(mods=[SstqMod(max_epsilon=4.0, total_epsilon=40.0, ledger="~/ledgers")])
         ... def train(message, context):
         ...     ...
     """
@@ -65,7 +70,7 @@ class SstqMod:
         ledger: str | Path | None = None,
         share_metrics: Sequence[str] = (),
     ) -> None:
-        self._limits = Limits(max_epsilon, total_epsilon, None if ledger is None else Path(ledger))
+        self._limits = Limits(max_epsilon, total_epsilon, ledger)
         if isinstance(share_metrics, str):
             raise ValueError(f"share_metrics must be a sequence of names, got {share_metrics!r}")
         self._share_metrics = tuple(share_metrics)
@@ -81,25 +86,41 @@ class SstqMod:
             if arrays.dim != request.mechanism.dim:
                 raise ValueError(f"the mechanism is for {request.mechanism.dim} numbers, the arrays hold {arrays.dim}")
             # Copies, since the training may change what it is given.
-            keys, before = set(model), arrays.flatten(model)
+            sent = _Sent(frozenset(model), arrays, arrays.flatten(model))
+            clients = request.clients(message.metadata.dst_node_id)
             budget = NodeBudget(self._limits, context.node_config, context.node_id)
             round_id = _round_id(message, request)
             budget.permit(request.mechanism, round_id)
         except ValueError as error:
             return _refuse(message, context, error)
 
-        reply = _train(message, context, call_next)
         try:
-            update = np.zeros(arrays.dim) if reply is None else _update(reply, keys, arrays, before, context)
+            update, shared = _train(message, context, call_next, sent, self._share_metrics)
             budget.charge(request.mechanism, round_id)
+            payload = _encode(request.mechanism, update, clients, context)
         except ValueError as error:
             return _refuse(message, context, error)
-        answer = Answer(_encode(request, update, message, context), request.mechanism.digest(), request.number)
+        answer = Answer(payload, request.mechanism.digest(), request.number)
         content = RecordDict({RECORD: answer.to_record()})
-        shared = {} if reply is None else _shared(reply, self._share_metrics)
         if shared:
             content[METRICS] = MetricRecord(shared)
         return Message(content, reply_to=message)
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """The model that the server sent: its keys, its private arrays, and their numbers."""
+
+    keys: frozenset[str]
+    arrays: PrivateArrays
+    vector: NDArray[np.float64]
+
+
+class _OtherFormError(ValueError):
+    """The training's reply does not fit the model; its text leaves the node, and so says nothing of the reply."""
+
+    def __init__(self) -> None:
+        super().__init__("the training's reply has another form than the model that was sent")
 
 
 def _round_id(message: Message, request: Request) -> str:
@@ -107,30 +128,39 @@ def _round_id(message: Message, request: Request) -> str:
     return f"run {message.metadata.run_id} round {request.number} message {message.metadata.message_id}"
 
 
-def _train(message: Message, context: Context, call_next: ClientAppCallable) -> Message | None:
-    """The reply of the training, or None if it failed: why it did may depend on data, so the server is not told."""
+def _train(
+    message: Message, context: Context, call_next: ClientAppCallable, sent: _Sent, share_metrics: Sequence[str]
+) -> tuple[NDArray[np.float64], dict[str, MetricRecordValues]]:
+    """The update of the training and what it shares; zeros and nothing if it failed.
+
+    Why it failed may depend on data, so the server is not told.
+    """
     try:
         reply = call_next(message, context)
         if not reply.has_error():
-            return reply
+            return _update(reply, sent, context), _shared(reply, share_metrics)
         log(ERROR, "SstqMod: the training failed (%s); a zero update is sent in its place", reply.error.reason)
-    except Exception as error:
+    except _OtherFormError:
+        raise
+    except (Exception, SystemExit) as error:
         log(ERROR, "SstqMod: the training failed; a zero update is sent in its place", exc_info=error)
     _count(context, "failed")
-    return None
+    return np.zeros_like(sent.vector), {}
 
 
-def _update(
-    reply: Message, keys: set[str], arrays: PrivateArrays, before: NDArray[np.float64], context: Context
-) -> NDArray[np.float64]:
+def _update(reply: Message, sent: _Sent, context: Context) -> NDArray[np.float64]:
     """The model of the reply minus the model of the request, or zeros if that is not finite."""
-    model = sole_arrays(reply.content, "the training's reply")
-    if set(model) != keys:
-        changed = ", ".join(sorted(set(model) ^ keys))
-        raise ValueError(f"the training must return the arrays that it was given; missing or new: {changed}")
-    after = arrays.flatten(model)
+    try:
+        model = sole_arrays(reply.content, "the training's reply")
+        if set(model) != sent.keys:
+            changed = ", ".join(sorted(set(model) ^ sent.keys))
+            raise ValueError(f"the training must return the arrays that it was given; missing or new: {changed}")
+        after = sent.arrays.flatten(model)
+    except ValueError as error:
+        log(ERROR, "SstqMod: %s", error)
+        raise _OtherFormError from error
     with np.errstate(over="ignore", invalid="ignore"):
-        update = after - before
+        update = after - sent.vector
     if np.isfinite(update).all():
         return update
     log(WARNING, "SstqMod: the update is not finite; a zero update is sent in its place")
@@ -138,16 +168,22 @@ def _update(
     return np.zeros_like(update)
 
 
-def _encode(request: Request, update: NDArray[np.float64], message: Message, context: Context) -> bytes:
-    mechanism, report = request.mechanism, LocalReport()
-    # Behind a public coin the node's number names the client: both sides know it, and the coin changes with the frame.
-    clients = [message.metadata.dst_node_id] if mechanism.coin == "public" else None
-    payload = mechanism.encode(update, clients=clients, report=report).to_bytes()
-    _count(context, "answered")
-    for field in dataclasses.fields(report):
-        if field.name != "vectors":
-            _count(context, field.name, getattr(report, field.name))
-    return payload
+def _encode(mechanism: Mechanism, update: NDArray[np.float64], clients: list[int] | None, context: Context) -> bytes:
+    """The message's bytes; those of a zero update if this one cannot be encoded, for which there is no known case."""
+    for vector in (update, np.zeros_like(update)):
+        report = LocalReport()
+        try:
+            payload = mechanism.encode(vector, clients=clients, report=report).to_bytes()
+        except Exception as error:
+            log(ERROR, "SstqMod: the update cannot be encoded; a zero update is sent in its place", exc_info=error)
+            _count(context, "failed")
+            continue
+        _count(context, "answered")
+        for field in fields(report):
+            if field.name != "vectors":
+                _count(context, field.name, getattr(report, field.name))
+        return payload
+    raise ValueError("no update can be encoded; the node's operator finds the reason in the log")
 
 
 def _shared(reply: Message, names: Sequence[str]) -> dict[str, MetricRecordValues]:

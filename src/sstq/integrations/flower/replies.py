@@ -30,7 +30,7 @@ class SortedReplies:
         messages: the messages that count, one a node, in the order of their nodes' numbers.
         bytes: of their payloads.
         dropped: how many replies did not count, by reason.
-        metrics: the unweighted means of the metrics that the nodes share, over those that share them.
+        metrics: the unweighted means of the metrics that the nodes share, over those that share finite numbers.
     """
 
     messages: list[Messages] = field(default_factory=list)
@@ -93,18 +93,24 @@ def _private_message(reply: Message, request: Request, node: int) -> tuple[Messa
         mechanism = request.mechanism
         if answer.digest != mechanism.digest():
             raise _Dropped("malformed")
-        clients = [node] if mechanism.coin == "public" else None
+        clients = request.clients(node)
         return mechanism.messages_from_bytes(answer.payload, 1, clients=clients), content.metric_records.get(METRICS)
     except ValueError as error:
         raise _Dropped("malformed") from error
 
 
 def _mean_metrics(records: list[MetricRecord]) -> dict[str, MetricRecordValues]:
-    """The mean of each metric over the nodes that share it; one whose values differ in shape is left out."""
+    """The mean of each metric over the nodes that share it as finite numbers; without those that differ in shape.
+
+    Names and values are the clients' own, so nothing that they send may stop the server.
+    """
     means: dict[str, MetricRecordValues] = {}
     for key in sorted({key for record in records for key in record}):
         values = [np.asarray(record[key], dtype=np.float64) for record in records if key in record]
+        values = [value for value in values if value.size and np.isfinite(value).all()]
         if len({value.shape for value in values}) == 1:
-            mean = np.mean(values, axis=0)
-            means[key] = mean.tolist() if mean.ndim else float(mean)
+            with np.errstate(over="ignore", invalid="ignore"):
+                mean = np.mean(values, axis=0)
+            if np.isfinite(mean).all():
+                means[key] = mean.tolist() if mean.ndim else float(mean)
     return means

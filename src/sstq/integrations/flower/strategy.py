@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import secrets
 from collections import Counter
@@ -22,12 +21,11 @@ from sstq.accounting.limits import round_up
 from sstq.aggregation import Estimate
 from sstq.integrations.flower.replies import DROPPED, SortedReplies, sort_replies
 from sstq.integrations.flower.vectors import PrivateArrays, private_names, sole_arrays
-from sstq.integrations.flower.wire import METRICS, RECORD, Request, price
+from sstq.integrations.flower.wire import METRICS, RECORD, Request, delta_of, price
 from sstq.messages import Messages
-from sstq.rounds import mean_of_round
+from sstq.rounds import mean_of_round, round_mechanism
 from sstq.schemes import Mechanism, mechanism, mechanism_class
 from sstq.schemes.base import check_number
-from sstq.streams import mix_seed
 from sstq.structured import typical_vector
 
 __all__ = ["SstqStrategy"]
@@ -57,15 +55,17 @@ class SstqStrategy(Strategy):
 
     Each round has a fresh public frame, where the mechanism has one. Replies that do not count are dropped and counted
     (`sstq.integrations.flower.replies.DROPPED`). A round without a single valid reply leaves model and inner strategy
-    as they were. Evaluation is the inner strategy's own, and not private.
+    as they were, and so does one after which the model would not be finite in its own dtype (float16, say); both are
+    logged. Evaluation is the inner strategy's own, and not private.
 
     Metrics of a round: ``sstq-replies`` and ``sstq-bytes`` (of the messages that counted, without Flower's envelope);
     ``sstq-refused``, ``-unencoded``, ``-malformed``, ``-stale``, ``-foreign``, ``-duplicate`` and ``-missing``;
     ``sstq-predicted-error``, the expected distance (root of the mean square) of the mean update from the true one if
     all clients held the same update of norm `clip`; ``sstq-measured-error``, the same from the scatter of the messages,
-    where the bias of one frame does not show; ``sstq-epsilon``, what one answer costs a client; and
-    ``sstq-epsilon-total``, what those clients have spent that were asked most often. An error that cannot be known,
-    from one reply or none, is nan.
+    where bias does not show, be it of one frame or of a mean that is divided by more clients than answered (CSGM);
+    ``sstq-epsilon`` and ``sstq-delta``, what one answer costs a client; and ``sstq-epsilon-total``, what those clients
+    have spent that were asked most often. An error that cannot be known, from one reply or none, is nan. Other names
+    are metrics that clients share: names and values are the clients' own.
 
     Args:
         strategy: one that averages arrays. Those that compare clients with each other have only the mean to look at.
@@ -103,7 +103,7 @@ class SstqStrategy(Strategy):
             else check_number("frame_seed", frame_seed, 0, 2**64 - 1, integer=True)
         )
         self._name = mechanism
-        self._takes_seed = "frame_seed" in inspect.signature(mechanism_class(mechanism)).parameters
+        mechanism_class(mechanism)  # refuses an unknown name now, not in the first round
         self._arguments = arguments | {"clip": clip} | ({} if epsilon is None else {"epsilon": epsilon})
         self._frozen = tuple(frozen)
         self._mechanism: Mechanism | None = None
@@ -153,9 +153,13 @@ class SstqStrategy(Strategy):
             log(WARNING, "SstqStrategy: no valid reply in round %s; the model stays as it was", server_round)
             return this.model, MetricRecord(self._metrics(this.request.mechanism, result, None))
         estimate = _mean(this.request.mechanism, result.messages)
-        model = this.arrays.add(this.model, estimate.value)
-        arrays, metrics = self.strategy.aggregate_train(server_round, [self._synthetic_reply(model, result)])
         ours = self._metrics(this.request.mechanism, result, estimate)
+        try:
+            model = this.arrays.add(this.model, estimate.value)
+        except OverflowError as error:
+            log(WARNING, "SstqStrategy: %s after round %s; the model stays as it was", error, server_round)
+            return this.model, MetricRecord(ours)
+        arrays, metrics = self.strategy.aggregate_train(server_round, [self._synthetic_reply(model, result)])
         return _restored(arrays, this), MetricRecord({**(metrics or {}), **ours})
 
     def configure_evaluate(
@@ -168,17 +172,10 @@ class SstqStrategy(Strategy):
         """As the inner strategy does."""
         return self.strategy.aggregate_evaluate(server_round, replies)
 
-    def _build(self, dim: int, **seed: int) -> Mechanism:
-        return mechanism(self._name, dim=dim, **self._arguments, **seed)
-
     def _mechanism_of_round(self, dim: int) -> Mechanism:
-        seed = mix_seed(self.frame_seed, self._rounds)
         if self._mechanism is None or self._mechanism.dim != dim:
-            self._mechanism = self._build(dim)
-        if hasattr(self._mechanism, "with_frame_seed"):
-            changed: Mechanism = self._mechanism.with_frame_seed(seed)
-            return changed
-        return self._build(dim, frame_seed=seed) if self._takes_seed else self._mechanism
+            self._mechanism = mechanism(self._name, dim=dim, **self._arguments)
+        return round_mechanism(self._mechanism, self.frame_seed, self._rounds)
 
     def _synthetic_reply(self, model: ArrayRecord, result: SortedReplies) -> Message:
         """One reply with the mean, of weight 1, as if a single client had sent it."""
@@ -204,6 +201,7 @@ class SstqStrategy(Strategy):
             "sstq-predicted-error": predicted,
             "sstq-measured-error": measured,
             "sstq-epsilon": epsilon,
+            "sstq-delta": delta_of(used),
             "sstq-epsilon-total": round_up(most * Fraction(epsilon)) if math.isfinite(epsilon) else epsilon,
         }
 
@@ -214,11 +212,18 @@ def _mean(used: Mechanism, messages: list[Messages]) -> Estimate:
     return mean_of_round(aggregator)
 
 
-def _predicted_error(used: Mechanism, clients: int) -> float:
+def _predicted_error(used: Mechanism, count: int) -> float:
     try:
-        return math.sqrt(used.expected_mse(typical_vector(used.dim, used.clip), clients=clients).total)
+        error = used.expected_mse(typical_vector(used.dim, used.clip), clients=count)
     except ValueError:  # this mechanism has no closed form
         return math.nan
+    # Behind a trusted aggregator a sum is divided by the clients that its noise was made for, however many answered.
+    made_for = getattr(used, "clients", count)
+    share = count / made_for
+    if share < 1:
+        log(WARNING, "SstqStrategy: %s of %s clients count, so their mean is shrunk by as much", count, made_for)
+    bias = (1 - share) * used.clip + share * math.sqrt(error.bias2)
+    return math.hypot(bias, share * math.sqrt(error.variance))
 
 
 def _restored(arrays: ArrayRecord | None, this: _Round) -> ArrayRecord | None:

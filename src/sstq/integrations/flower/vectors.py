@@ -94,20 +94,31 @@ class PrivateArrays:
         return np.concatenate(parts)
 
     def add(self, record: ArrayRecord, vector: NDArray[np.float64]) -> ArrayRecord:
-        """The model with the vector added to these arrays; the others are as they were."""
+        """The model with the vector added to these arrays; the others are as they were.
+
+        Raises:
+            OverflowError: an array would hold numbers that are not finite in its dtype.
+        """
         changed = dict(record)
         pieces = np.split(vector, np.cumsum(self._sizes)[:-1])
         for name, piece in zip(self.names, pieces, strict=True):
             before = _real(record, name)
-            changed[name] = Array(np.asarray(before + piece.reshape(before.shape), dtype=before.dtype))
+            with np.errstate(over="ignore", invalid="ignore"):
+                after = np.asarray(before + piece.reshape(before.shape), dtype=before.dtype)
+            if not np.isfinite(after).all():
+                raise OverflowError(f"the array {name!r} would not be finite as {before.dtype}")
+            changed[name] = Array(after)
         return ArrayRecord(changed)
 
 
 def _loaded(name: str, array: Array) -> NDArray[Any]:
     try:
-        return array.numpy()
-    except (ValueError, TypeError, EOFError, OSError) as error:
+        values = array.numpy()
+    except Exception as error:  # bytes from elsewhere, of which NumPy and its zip files make errors of many kinds
         raise ValueError(f"the array {name!r} cannot be read: {error}") from error
+    if not isinstance(values, np.ndarray):
+        raise ValueError(f"the array {name!r} cannot be read: it is a {type(values).__name__}")
+    return values
 
 
 def _real(record: ArrayRecord, name: str) -> NDArray[Any]:

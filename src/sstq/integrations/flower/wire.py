@@ -12,9 +12,11 @@ from functools import lru_cache
 
 from flwr.app import ConfigRecord, RecordDict
 
+from sstq.accounting import price
+from sstq.rounds import client_identifier
 from sstq.schemes import Mechanism, from_json
 
-__all__ = ["METRICS", "RECORD", "Answer", "Request", "price"]
+__all__ = ["METRICS", "RECORD", "Answer", "Request", "delta_of", "price"]
 
 RECORD = "sstq"
 METRICS = "metrics"
@@ -23,15 +25,17 @@ METRICS = "metrics"
 _mechanism = lru_cache(maxsize=4)(from_json)
 
 
-def price(mechanism: Mechanism) -> float:
-    """The ε that a message of this mechanism is charged: what was agreed, and no less than what the numbers give away.
+def delta_of(mechanism: Mechanism) -> float:
+    """The δ of one message: 0 but for mechanisms behind a trusted aggregator.
 
     Examples:
         >>> import sstq
-        >>> price(sstq.mechanism("frameunit", dim=10, epsilon=2.0))
-        2.0
+        >>> delta_of(sstq.mechanism("frameunit", dim=10, epsilon=2.0))
+        0.0
+        >>> delta_of(sstq.mechanism("csgm", dim=10, epsilon=2.0, clients=5, delta=1e-6))
+        1e-06
     """
-    return max(mechanism.epsilon, mechanism.privacy_loss())
+    return float(getattr(mechanism, "delta", 0.0))
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,15 @@ class Request:
     mechanism: Mechanism
     number: int
     names: tuple[str, ...]
+
+    def clients(self, node: int) -> list[int] | None:
+        """What names this node's message behind a public coin, as both sides know it; None where the coin is private.
+
+        Raises:
+            ValueError: the number of the round is beyond what can be named.
+        """
+        identifier = client_identifier(self.mechanism, node, self.number)
+        return None if identifier is None else [identifier]
 
     def to_record(self) -> ConfigRecord:
         """The request as a record."""
