@@ -3,10 +3,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import sstq
+from sstq.cli import app
 from sstq.message_files import describe_messages
-from sstq.shards import encode_shard, plan_shards, unfinished_folder
+from sstq.shards import encode_shard, plan_shards, record_simulation, unfinished_folder
 
 
 @pytest.fixture
@@ -95,6 +97,53 @@ def test_a_message_file_that_cannot_be_the_shard_s_is_refused(planned, mechanism
     ):
         with pytest.raises(ValueError, match="choose another folder"):
             encode_shard(changed, other, rng)
+
+
+def test_a_simulation_keeps_to_one_seed_and_one_list_of_shards(planned, mechanism, tmp_path):
+    _, shards = planned
+    folder = tmp_path / "out"
+    for _ in range(2):
+        record_simulation(folder, mechanism, 3, shards)
+        encode_shard(shards[1], mechanism, np.random.default_rng(3))
+    earlier = plan_shards([tmp_path / "one.npy", tmp_path / "three.npy", tmp_path / "two.npy"], folder, 5)
+    for name, other in (
+        ("seed", (mechanism, 4, shards)),
+        ("mechanism", (sstq.SSTQ(dim=5, epsilon=2.0, bits=2), 3, shards)),
+        ("shards", (mechanism, 3, shards[:2])),
+        ("shards", (mechanism, 3, earlier)),
+        ("seed, shards", (mechanism, 4, earlier)),
+    ):
+        with pytest.raises(ValueError, match=f"another simulation, which differs in {name}; choose another folder"):
+            record_simulation(folder, *other)
+    (folder / ".simulation.json").write_text('{"seed"')
+    with pytest.raises(ValueError, match="is damaged"):
+        record_simulation(folder, mechanism, 3, shards)
+    (folder / ".simulation.json").unlink()
+    with pytest.raises(ValueError, match=r"two.sstq is there, but not .simulation.json"):
+        record_simulation(folder, mechanism, 3, shards)
+
+
+def test_the_command_refuses_to_mix_simulations(planned, mechanism, tmp_path):
+    _, shards = planned
+    (tmp_path / "mechanism.json").write_text(mechanism.to_json())
+    paths = [shard.vectors for shard in shards]
+
+    def encode(vectors, seed, code):
+        options = ["-m", tmp_path / "mechanism.json", "-o", tmp_path / "out", "--shards", "sstq", "--seed", seed]
+        result = CliRunner().invoke(app, [str(word) for word in ("encode", *vectors, *options)])
+        assert result.exit_code == code, result.output
+        return result.stderr
+
+    encode(paths, 3, 0)
+    before = [shard.messages.read_bytes() for shard in shards]
+    shards[1].messages.unlink()
+    assert "differs in seed;" in encode(paths, 4, 1)
+    assert "differs in shards;" in encode(paths[1:], 3, 1)
+    assert not shards[1].messages.exists()
+    assert "2 of 3 message files were there already" in encode(paths, 3, 0)
+    together = sstq.Messages.concatenate([read(shard, mechanism) for shard in shards])
+    assert together.to_bytes() == mechanism.encode(planned[0], rng=3).to_bytes()
+    assert [shard.messages.read_bytes() for shard in (shards[0], shards[2])] == [before[0], before[2]]
 
 
 def test_bad_vectors_leave_nothing(planned, mechanism):

@@ -8,6 +8,7 @@ is nobody's message as long as nobody takes it out of there.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.atomic import atomic_file
 from sstq.message_files import describe_messages, write_messages
 from sstq.messages import Messages
 from sstq.randomness import RngLike
@@ -25,7 +27,16 @@ from sstq.schemes.base import check_option
 from sstq.splitting import stream_part
 from sstq.vector_files import VectorFile, open_vectors
 
-__all__ = ["FORMATS", "Shard", "encode_shard", "encoded_batches", "is_finished", "plan_shards", "unfinished_folder"]
+__all__ = [
+    "FORMATS",
+    "Shard",
+    "encode_shard",
+    "encoded_batches",
+    "is_finished",
+    "plan_shards",
+    "record_simulation",
+    "unfinished_folder",
+]
 
 FORMATS = ("sstq", "parquet")
 
@@ -109,6 +120,56 @@ def plan_shards(
 def unfinished_folder(folder: Path) -> Path:
     """Where message files are until they are finished; remove it when nobody writes to the folder any more."""
     return folder / ".unfinished"
+
+
+def record_simulation(folder: Path, mechanism: Mechanism, seed: int, shards: Sequence[Shard]) -> None:
+    """Note in the folder, before anything is encoded, which places in the stream of a seed its shards take.
+
+    A run with another seed, other shards or another order would put parts of another stream beside those that are
+    there, so it is refused, and so are message files without such a note. What the vectors are is not compared.
+
+    Args:
+        folder: of the message files; must exist. The note is the hidden file `.simulation.json`.
+        mechanism: that encodes.
+        seed: of the generator that all shards share.
+        shards: all of them, of `plan_shards`.
+
+    Raises:
+        ValueError: the folder holds messages of another simulation, or of none.
+
+    Examples:
+        >>> import sstq, tempfile
+        >>> folder, mechanism = Path(tempfile.mkdtemp()), sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
+        >>> np.save(folder / "monday.npy", np.zeros((10, 3)))
+        >>> shards = plan_shards([folder / "monday.npy"], folder, dim=3)
+        >>> for seed in (5, 5, 6):
+        ...     record_simulation(folder, mechanism, seed, shards)
+        Traceback (most recent call last):
+        ...
+        ValueError: ... is of another simulation, which differs in seed; choose another folder
+    """
+    path = folder / ".simulation.json"
+    places = [[shard.messages.name, shard.first, shard.count] for shard in shards]
+    note = {"seed": seed, "mechanism": mechanism.digest(), "shards": places}
+    if path.exists():
+        try:
+            found = dict(json.loads(path.read_bytes()))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path} is damaged: {error}; choose another folder") from error
+        differing = [part for part in note if found.get(part) != note[part]]
+        if differing:
+            raise ValueError(
+                f"{path} is of another simulation, which differs in {', '.join(differing)}; choose another folder"
+            )
+        return
+    for shard in shards:
+        if shard.messages.exists():
+            raise ValueError(
+                f"{shard.messages} is there, but not {path.name}, which says of which simulation it is; choose another "
+                "folder"
+            )
+    with atomic_file(path) as file:
+        file.write(json.dumps(note).encode() + b"\n")
 
 
 def encoded_batches(

@@ -167,6 +167,22 @@ def test_statistics_that_stay_or_are_not_kept_are_allowed(layer, seed):
     assert np.isfinite(model.gradients(model.initial(0), x, y)).all()
 
 
+def test_statistics_are_not_woken_by_the_module_that_was_given(seed):
+    module = nn.Sequential(nn.BatchNorm1d(4).eval(), nn.Linear(4, 3))
+    model = TorchModel(module)
+    module.train()
+    x, y = batches(seed)
+    start = model.initial(0)
+    model.gradients(start, x, y)
+    assert not model.trained_module(start)[0].running_mean.any()
+    assert not module[0].running_mean.any()
+
+
+def test_statistics_that_are_sent_are_refused_in_any_mode():
+    with pytest.raises(ValueError, match=r"layer '0' \(SyncBatchNorm\) sends statistics"):
+        TorchModel(nn.Sequential(nn.SyncBatchNorm(4), nn.Linear(4, 3)).eval())
+
+
 def test_any_other_buffer_that_changes_is_refused_by_torch(seed):
     class Counting(nn.Module):
         def __init__(self):
@@ -269,6 +285,60 @@ def test_training_goes_on_from_a_checkpoint_bit_for_bit(tmp_path):
     list(train(problem, mechanism, Server(), 2, **options, checkpoint=tmp_path / "state.npz"))
     rest = list(train(problem, mechanism, Server(), 4, **options, checkpoint=tmp_path / "state.npz"))
     np.testing.assert_array_equal(rest[-1].parameters, whole[-1].parameters)
+
+
+def squared(outputs, targets):
+    return (outputs[:, 0] - targets).square().mean()
+
+
+def test_models_are_the_same_when_their_descriptions_are():
+    def linear(bias=0.5, activation=nn.Tanh, **options):
+        module = nn.Sequential(nn.Linear(2, 3), activation(), nn.Dropout(0.5))
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.fill_(bias)
+        return TorchModel(module, **options)
+
+    def with_buffer(value):
+        module = nn.Sequential(nn.Linear(2, 3))
+        module.register_buffer("scale", torch.tensor(value), persistent=False)
+        return TorchModel(module)
+
+    assert linear().description == linear().description
+    frozen, evaluated = nn.Linear(2, 3), nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.5))
+    frozen.bias.requires_grad_(False)
+    models = [
+        linear(),
+        linear(bias=0.25),
+        linear(activation=nn.ReLU),
+        linear(loss="squared-error"),
+        linear(loss=squared),
+        linear(input_shape=(2,)),
+        linear(at_a_time=8),
+        linear(dropout_seed=1),
+        with_buffer(1.0),
+        with_buffer(2.0),
+        TorchModel(frozen),
+        TorchModel(evaluated),
+        TorchModel(evaluated.eval()),
+    ]
+    assert len({model.description for model in models}) == len(models)
+
+
+def test_a_checkpoint_of_another_network_is_refused(tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((50, 2)).astype(np.float32), rng.integers(0, 3, 50)
+
+    def go_on(activation, rounds):
+        model = TorchModel(lambda: nn.Sequential(nn.Linear(2, 3), activation()))
+        problem = Problem("points", model, x, y, iid_partition(50, 5, 0), x, y)
+        mechanism = sstq.mechanism("clean", dim=model.dim)
+        return list(train(problem, mechanism, Server(), rounds, batch=4, checkpoint=tmp_path / "state.npz"))
+
+    go_on(nn.Tanh, 1)
+    with pytest.raises(ValueError, match=r"differs in model$"):
+        go_on(nn.Identity, 2)
+    assert [report.number for report in go_on(nn.Tanh, 2)] == [1, 2]
 
 
 def test_a_model_of_the_users_own_folder_is_found(tmp_path, monkeypatch):

@@ -145,14 +145,109 @@ def test_a_run_that_was_cut_short_goes_on_to_the_same_end(tmp_path):
     np.testing.assert_array_equal(rest[-1].parameters, whole[-1].parameters)
     with pytest.raises(ValueError, match="another training"):
         run(problem, clean(problem), checkpoint=path)
-    for other in ({"server": Server(rate=0.2)}, {"batch": 5}, {"seed": 1}, {"fresh_frames": False}):
-        with pytest.raises(ValueError, match="another training"):
+    for other in (
+        {"server": Server(rate=0.2)},
+        {"batch": 5},
+        {"seed": 1},
+        {"private_seed": 4},
+        {"private_seed": None},
+        {"fresh_frames": False},
+        {"estimate": exact},
+    ):
+        with pytest.raises(ValueError, match=f"another training, which differs in {next(iter(other))}$"):
             run(problem, mechanism, checkpoint=path, **(options | other))
-    with pytest.raises(ValueError, match="another training"):
-        run(replace(problem, parts=problem.parts[::-1]), mechanism, checkpoint=path, **options)
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match="damaged"):
         run(problem, mechanism, checkpoint=path)
+
+
+def exact(_mechanism, gradients, _number, _rng):
+    return gradients.mean(axis=0, dtype=np.float64)
+
+
+class Network(HiddenLayer):
+    """As a model of a user's own, which may have a description and may not."""
+
+    description = None
+
+
+def test_a_checkpoint_is_for_the_same_data_and_model(tmp_path):
+    problem, path = blobs(), tmp_path / "checkpoint"
+    mechanism = clean(problem)
+    run(problem, mechanism, rounds=1, checkpoint=path)
+    # Parts of other lengths, with the same examples in the same order.
+    moved = [problem.parts[0], *np.split(np.concatenate(problem.parts[1:3]), [1]), *problem.parts[3:]]
+    for name, other in (
+        ("parts", {"parts": problem.parts[::-1]}),
+        ("parts", {"parts": moved}),
+        ("x", {"x": problem.x[::-1]}),
+        ("y", {"y": problem.y[::-1]}),
+        ("y", {"y": problem.y.astype(np.int32)}),
+        ("problem", {"name": "other"}),
+        ("model", {"model": HiddenLayer(2, 8, 3, "he")}),
+        ("model", {"model": Network(2, 8, 3)}),
+    ):
+        changed = replace(problem, **other)
+        with pytest.raises(ValueError, match=f"another training, which differs in {name}$"):
+            run(changed, mechanism, rounds=2, checkpoint=path)
+    # What is only tested on, and views of the same numbers, change nothing.
+    same = replace(problem, x=np.asfortranarray(problem.x), test_x=problem.x[:5], test_y=problem.y[:5])
+    assert [report.number for report in run(same, mechanism, rounds=2, checkpoint=path)] == [1, 2]
+
+
+def test_a_checkpoint_of_a_regression_is_for_its_truth(tmp_path):
+    problem = regression_problem(dim=6, clients=4, seed=0, examples=40)
+    run(problem, clean(problem), rounds=1, checkpoint=tmp_path / "c")
+    other = replace(problem, model=LeastSquares(np.nextafter(problem.model.truth, np.float32(9))))
+    with pytest.raises(ValueError, match=r"differs in model$"):
+        run(other, clean(problem), checkpoint=tmp_path / "c")
+
+
+def test_checksums_of_data_are_for_checkpoints_only(monkeypatch):
+    def forbidden(_problem):
+        raise AssertionError
+
+    monkeypatch.setattr("sstq.federated.training.facts_of_problem", forbidden)
+    assert len(run(blobs(), clean(blobs()), rounds=1)) == 2
+
+
+def test_a_checkpoint_of_an_older_format_is_refused(tmp_path):
+    np.savez(tmp_path / "old.npz", format="sstq-training-1", identity="blobs 51")
+    with pytest.raises(ValueError, match="format is sstq-training-1, expected sstq-training-2"):
+        run(blobs(), clean(blobs()), checkpoint=tmp_path / "old.npz")
+
+
+def test_a_round_that_is_done_again_is_charged_again(tmp_path, monkeypatch):
+    """The power fails after a round was paid and before its state was saved."""
+    problem = blobs()
+    mechanism = sstq.mechanism("frameunit", dim=problem.model.dim, epsilon=2.0)
+    ledger, options = Ledger(tmp_path / "ledger", epsilon=20.0), {"checkpoint": tmp_path / "c", "rounds": 3}
+
+    def fails(*_arguments):
+        raise OSError("the power fails")
+
+    reports = train(problem, mechanism, Server(), 3, batch=16, ledger=ledger, checkpoint=tmp_path / "c")
+    assert [next(reports).number for _ in range(2)] == [0, 1]
+    with monkeypatch.context() as patched:
+        patched.setattr("sstq.federated.training.save_state", fails)
+        with pytest.raises(OSError, match="the power fails"):
+            next(reports)
+    assert ledger.spent == 4.0
+    again = run(problem, mechanism, server=Server(), ledger=ledger, **options)
+    assert [report.number for report in again] == [1, 2, 3]
+    assert ledger.spent == 8.0
+    # A training that is finished costs nothing more.
+    run(problem, mechanism, server=Server(), ledger=ledger, **options)
+    assert ledger.spent == 8.0
+
+
+def test_a_ledger_is_for_pure_privacy(tmp_path):
+    problem = regression_problem(dim=6, clients=4, seed=0, examples=40)
+    mechanism = sstq.mechanism("csgm", dim=6, epsilon=1.0, clients=4)
+    ledger = Ledger(tmp_path / "ledger", epsilon=20.0)
+    with pytest.raises(ValueError, match="a ledger adds up pure ε"):
+        next(train(problem, mechanism, Server(), 1, ledger=ledger))
+    assert not ledger.entries
 
 
 def test_the_ledger_is_charged_before_anything_is_sent_and_ends_the_training(tmp_path):
@@ -208,9 +303,6 @@ def test_bad_arguments_are_refused():
 def test_another_estimate_of_the_mean_takes_the_place_of_the_private_one(seed):
     problem = regression_problem(dim=6, clients=10, seed=seed, examples=100)
     mechanism = sstq.mechanism("privunitg", dim=6, epsilon=1.0)
-
-    def exact(_mechanism, gradients, _number, _rng):
-        return gradients.mean(axis=0, dtype=np.float64)
 
     plain = run(problem, clean(problem, clip=100.0), rounds=5, seed=seed)
     replaced = run(problem, mechanism, rounds=5, seed=seed, estimate=exact)

@@ -161,7 +161,25 @@ def test_relative_paths_are_the_driver_s(tmp_path, seed, monkeypatch):
     added_by_ray(mechanism.aggregator(), [path.name])
     with pytest.raises(FileNotFoundError) as raised:
         list(add_files(mechanism.aggregator(), ["none.sstq"]))
-    assert raised.value.filename == "none.sstq"
+    assert Path(raised.value.filename) == Path.cwd() / "none.sstq"
+
+
+def test_workers_need_no_folder_of_the_driver_but_those_of_the_files(tmp_path, seed, monkeypatch):
+    """The driver is in a folder that the workers do not have."""
+    mechanism = sstq.SSTQ(dim=DIM, epsilon=4.0, bits=3)
+    shards = vector_shards(tmp_path, seed)
+    monkeypatch.setattr(os, "getcwd", lambda: str(tmp_path / "elsewhere"))
+    assert [report.vectors for report in encode_shards(shards, mechanism)] == [shard.count for shard in shards]
+    added_by_ray(mechanism.aggregator(), [shard.messages for shard in shards])
+
+
+def test_relative_shards_are_the_driver_s(tmp_path, seed, monkeypatch):
+    mechanism = sstq.SSTQ(dim=DIM, epsilon=4.0, bits=3)
+    vector_shards(tmp_path, seed, count=1)
+    monkeypatch.chdir(tmp_path)
+    shards = plan_shards([Path("v0.npy")], Path("out"), DIM)
+    assert [report.vectors for report in encode_shards(shards, mechanism)] == [30]
+    assert (tmp_path / "out" / "v0.sstq").exists()
 
 
 def test_a_worker_that_is_killed_in_the_middle_of_a_file_loses_and_doubles_nothing(tmp_path, seed):

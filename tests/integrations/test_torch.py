@@ -227,6 +227,29 @@ def test_the_ledger_is_charged_before_a_message(tmp_path):
     assert ledger.spent == 16.0
 
 
+def test_a_round_that_is_done_again_is_charged_again(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.jsonl", epsilon=100.0)
+    weight = torch.ones(4, requires_grad=True)
+    optimizer = PrivateOptimizer(torch.optim.SGD([weight], lr=0.1), frameunit(4))
+    state = optimizer.state_dict()
+    optimizer.message(ledger=ledger)
+    optimizer.load_state_dict(state)
+    optimizer.message(ledger=ledger)
+    another = PrivateOptimizer(torch.optim.SGD([weight], lr=0.1), frameunit(4))
+    another.message(ledger=ledger)
+    assert ledger.spent == 24.0
+
+
+def test_a_ledger_is_for_pure_privacy(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.jsonl", epsilon=100.0)
+    mechanism = sstq.mechanism("csgm", dim=4, epsilon=1.0, clients=5, delta=0.1)
+    optimizer = PrivateOptimizer(torch.optim.SGD([torch.ones(4, requires_grad=True)], lr=0.1), mechanism)
+    with pytest.raises(ValueError, match=r"pure ε, but mechanism 'csgm' .* delta = 0.1"):
+        optimizer.message(ledger=ledger)
+    assert not ledger.entries
+    assert len(optimizer.message()) == 1
+
+
 def test_the_mean_is_capped_and_frozen_parameters_stay():
     free, frozen = torch.zeros(4, requires_grad=True), torch.zeros(4)
     optimizer = PrivateOptimizer(torch.optim.SGD([free, frozen], lr=1.0), frameunit(4), norm_cap=0.5)
@@ -311,10 +334,35 @@ def test_what_ranks_decode_is_the_mean_of_their_messages(ranks):
 
 
 def test_only_the_bytes_of_the_messages_are_exchanged(ranks):
+    """The profiler sees all collective operations, PyTorch's own as well; the network has a buffer."""
     for rank in ranks:
-        # One collective operation in the whole step, of so many bytes: the profiler sees PyTorch's own, too.
+        start, *steps = rank["watched"]["collectives"]
+        # Our fingerprints and PyTorch's number of parameters; then rank 0's shapes, and its parameters and buffer.
+        assert start[:2] == [("gloo:all_gather", [[32]]), ("gloo:all_gather", [[1]])]
+        assert {name for name, _ in start[2:]} == {"gloo:broadcast"}
+        assert start[-1] == ("gloo:broadcast", [[21 + 4]])
         assert rank["watched"]["step_bytes"] == 2
-        assert rank["watched"]["collectives"] == [("gloo:all_gather", [[2]])]
+        message = [("gloo:all_gather", [[2]])]
+        # In the second step PyTorch sends the order of rank 0's four gradients, and number and size of its buckets.
+        assert steps == [
+            message,
+            [("gloo:broadcast", [[4 + 1]]), ("gloo:broadcast", [[1]]), *message],
+            message,
+            message,
+        ]
+
+
+def test_statistics_are_refused_when_train_wakes_them(ranks):
+    for rank in ranks:
+        report = rank["woken statistics"]
+        assert report["frozen"] is None
+        assert all("use GroupNorm" in error for error in report["errors"])
+        assert not report["mean"].any()
+
+
+def test_a_step_that_is_done_again_is_charged_again(ranks):
+    for rank in ranks:
+        assert rank["started again"] == {"spent": 32.0, "steps": 2}
 
 
 def test_what_is_not_finite_on_one_rank_is_zero_for_all(ranks):
@@ -355,6 +403,7 @@ def test_two_ranks_learn(ranks):
         ("other mechanisms", r"must be the same on all ranks, but ranks \[1\] differ"),
         ("wrong dim", "for dim 5, but the module has 21 parameters"),
         ("statistics", "use GroupNorm"),
+        ("sent statistics", "SyncBatchNorm"),
         ("trusted", "every rank sees all messages"),
     ],
 )

@@ -4,6 +4,8 @@ All that the test wants to know is left in FOLDER as rank-RANK.pt.
 """
 
 import sys
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +27,19 @@ def frameunit(dim, epsilon=8.0, clip=1.0, **options):
     return sstq.mechanism("frameunit", dim=dim, epsilon=epsilon, clip=clip, **options)
 
 
+class Scale(nn.Module):
+    """Has a buffer, as PyTorch would send it in every forward pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.ones(4))
+
+    def forward(self, x):
+        return x * self.scale
+
+
 def network():
-    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    return nn.Sequential(nn.Linear(3, 4), Scale(), nn.Tanh(), nn.Linear(4, 1))
 
 
 def examples(rank, step):
@@ -52,29 +65,35 @@ def error_of(action):
     return None
 
 
+@contextmanager
+def collectives(found):
+    """Add all collective operations of the block to a list, PyTorch's own among them, with the shapes of the data."""
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as watched:
+        yield
+    found.append([(event.name, event.input_shapes) for event in watched.events() if event.name.startswith("gloo")])
+    calls = [event.name for event in watched.events() if event.name.startswith("c10d::")]
+    assert len(calls) == len(found[-1]), calls
+
+
 def watched_steps(rank):
-    """Some steps with Adam, the last of them under a profiler that sees every collective operation."""
-    exchange = Watched(frameunit(21), base_seed=BASE_SEED, private_seed=PRIVATE_SEED)
+    """Some steps with Adam, all under a profiler, from the construction on."""
+    sent = []
     torch.manual_seed(rank)  # rank 0's start is everybody's
-    model = exchange.data_parallel(network())
+    with collectives(sent):
+        exchange = Watched(frameunit(21), base_seed=BASE_SEED, private_seed=PRIVATE_SEED)
+        model = exchange.data_parallel(network())
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for step in range(STEPS):
         x, y = examples(rank, step)
-        optimizer.zero_grad()
-        loss = nn.functional.mse_loss(model(x), y)
-        if step == STEPS - 1:
-            with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as watched:
-                loss.backward()
-                optimizer.step()
-            collectives = [(e.name, e.input_shapes) for e in watched.events() if e.name.startswith("gloo")]
-        else:
-            loss.backward()
+        with collectives(sent):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
             optimizer.step()
     return {
         "seen": exchange.seen,
         "parameters": [parameter.detach().clone() for parameter in model.parameters()],
         "gradients": [parameter.grad.clone() for parameter in model.parameters()],
-        "collectives": collectives,
+        "collectives": sent,
         "step_bytes": exchange.step_bytes,
         "steps": exchange.steps,
     }
@@ -94,6 +113,32 @@ def exhausted(rank, folder):
     x, y = examples(rank, 0)
     errors = [error_of(lambda: nn.functional.mse_loss(model(x), y).backward()) for _ in range(3)]
     return {"errors": errors, "steps": exchange.steps, "spent": ledger.spent}
+
+
+def started_again(rank, folder):
+    """A crash after the second step was paid and before its state was saved: the step is done and paid again."""
+    ledger = Ledger(folder / f"again-{rank}.jsonl", epsilon=100.0)
+    first = PrivateExchange(frameunit(4), ledger=ledger)
+    first.mean(torch.ones(4))
+    state = first.state_dict()
+    first.mean(torch.ones(4))
+    second = PrivateExchange(frameunit(4), ledger=ledger)
+    second.load_state_dict(state)
+    second.mean(torch.ones(4))
+    second.load_state_dict(state)
+    second.mean(torch.ones(4))
+    return {"spent": ledger.spent, "steps": second.steps}
+
+
+def woken_statistics():
+    """Batch normalisation that is in evaluation mode at first; what wakes it, and whether its statistics changed."""
+    module = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    module[1].eval()
+    model = PrivateExchange(frameunit(12)).data_parallel(module)
+    frozen = error_of(lambda: model(torch.randn(5, 3)).sum().backward())
+    model.train()
+    errors = [error_of(partial(part, torch.randn(5, 3))) for part in (model, module)]
+    return {"frozen": frozen, "errors": errors, "mean": module[1].running_mean.clone()}
 
 
 def several_buckets(rank):
@@ -142,6 +187,8 @@ def main(rank, folder):
         "watched": watched_steps(rank),
         "not finite": not_finite(rank),
         "exhausted": exhausted(rank, folder),
+        "started again": started_again(rank, folder),
+        "woken statistics": woken_statistics(),
         "several buckets": several_buckets(rank),
         "converging": converging(rank),
         "resumed": resumed(),
@@ -151,6 +198,7 @@ def main(rank, folder):
         "half": PrivateExchange(frameunit(4), private_seed=1).mean(torch.ones(4, dtype=torch.bfloat16)),
         "wrong dim": error_of(lambda: PrivateExchange(frameunit(5)).data_parallel(network())),
         "statistics": error_of(lambda: PrivateExchange(frameunit(4)).data_parallel(nn.BatchNorm1d(2))),
+        "sent statistics": error_of(lambda: PrivateExchange(frameunit(4)).data_parallel(nn.SyncBatchNorm(2).eval())),
         "trusted": error_of(lambda: PrivateExchange(sstq.mechanism("csgm", dim=4, epsilon=1.0, clients=2))),
     }
     torch.save(report, folder / f"rank-{rank}.pt")

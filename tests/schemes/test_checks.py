@@ -4,7 +4,11 @@ import pytest
 from sstq.schemes.base import check_number
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1, 5.1, 10**400, -(10**5000), "1", True, None])
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("inf"), -0.1, 5.1, 10**400, -(10**5000), "1", True, None],
+    ids=lambda value: type(value).__name__,  # pytest cannot print the long ones
+)
 @pytest.mark.parametrize("integer", [False, True])
 def test_what_is_no_number_in_the_range_is_refused_by_name(value, integer):
     with pytest.raises(ValueError, match=r"^x must be an? \w+ in \[0, 5\], got ") as refusal:

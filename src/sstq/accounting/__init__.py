@@ -15,6 +15,7 @@ from sstq.accounting.ledger_file import (
     RoundAlreadySpent,
     RoundCapExceeded,
 )
+from sstq.accounting.pricing import RunExpenses, ledger_price, price
 from sstq.accounting.shuffling import shuffled_delta, shuffled_epsilon
 from sstq.accounting.subsampling import subsampled_epsilon
 
@@ -27,9 +28,12 @@ __all__ = [
     "LedgerError",
     "RoundAlreadySpent",
     "RoundCapExceeded",
+    "RunExpenses",
     "compose",
     "epsilon_per_round",
+    "ledger_price",
     "optimal_delta",
+    "price",
     "rounds_allowed",
     "shuffled_delta",
     "shuffled_epsilon",

@@ -64,21 +64,22 @@ def encode(
 
     With --shards every NAME.npy (…) becomes NAME.sstq or NAME.parquet in the folder --output. Files that are there are
     not encoded again, so that an interrupted run can be repeated without sending two messages about one vector. With
-    --seed the messages are the same as those of one file for all.
+    --seed the messages are the same as those of one file for all; a folder takes one seed and one list of files then.
 
     Example: sstq encode embeddings.npy --mechanism mechanism.json --output messages.sstq
     """
     shared = read_mechanism(mechanism)
-    rng = _generator(seed)
     if shards is None:
         if engine_name == "ray":
             raise ValueError("--engine ray needs --shards: every task writes a file of its own")
         with engine(engine_name, address):
-            total, size, local = _to_one_file(shared, mechanism, vectors, output, key, column, clients, rng)
+            total, size, local = _to_one_file(
+                shared, mechanism, vectors, output, key, column, clients, _generator(seed)
+            )
     else:
         planned = _plan(shared, vectors, output, shards, key, column)
         with engine(engine_name, address) as in_ray:
-            total, size, local = _to_shards(shared, planned, output, clients, rng, in_ray)
+            total, size, local = _to_shards(shared, planned, output, clients, seed, in_ray)
     show_facts(
         str(output),
         [
@@ -148,17 +149,21 @@ def _to_shards(
     shards: list[Shard],
     output: Path,
     clients: Path | None,
-    rng: np.random.Generator | None,
+    seed: int | None,
     in_ray: bool,
 ) -> tuple[int, int, LocalReport]:
     """Write a message file for each shard; returns the messages, the bytes of all files and the local report."""
     import shutil
 
     from sstq import LocalReport
-    from sstq.shards import unfinished_folder
+    from sstq.shards import record_simulation, unfinished_folder
 
+    rng = _generator(seed)
     total = sum(shard.count for shard in shards)
     identifiers = _client_identifiers(mechanism, clients, total)
+    if seed is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        record_simulation(output, mechanism, seed, shards)
     # What an interrupted run has left there was never finished, so never sent.
     shutil.rmtree(unfinished_folder(output), ignore_errors=True)
     unfinished_folder(output).mkdir(parents=True)

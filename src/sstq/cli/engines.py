@@ -13,9 +13,7 @@ __all__ = ["AddressOption", "EngineOption", "engine"]
 
 EngineOption = Annotated[
     str,
-    typer.Option(
-        "--engine", metavar="local|ray", help="Work in this process, or in Ray tasks (the ray extra); same result."
-    ),
+    typer.Option("--engine", metavar="local|ray", help="Work in this process, or in Ray tasks (the ray extra)."),
 ]
 AddressOption = Annotated[
     str | None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,8 +77,9 @@ def train(
 
     The model is the paper's network with one hidden layer of 32 units, any PyTorch module (--model), or a linear
     regression. Settings that are not given are the paper's for that data set. All mechanisms see the same examples in
-    the same order. A run that was interrupted goes on when the same command is run again. With --engine ray groups of
-    256 clients are computed in tasks; with --noise-seed the result is the same, to the last bit, as without. Writes
+    the same order. A run that was interrupted goes on when the same command is run again; with --budget a round that
+    is done again is charged again. With --engine ray groups of 256 clients are computed in tasks; with --noise-seed, on
+    processors of one kind and with as many BLAS threads, the result is the same, to the last bit, as without. Writes
     rounds.csv, training.png and, for each mechanism, its JSON and a checkpoint with the model.
 
     Example: sstq train --dataset digits --mechanism clean --mechanism frameunit --mechanism sstq:bits=2 --epsilon 4
@@ -90,6 +92,8 @@ def train(
     server = Server(settings.rate, settings.norm_cap, momentum, decay)
     problem = _problem(dataset, model, settings, dim, alpha, seed, data)
     runs = {text: _build(text, problem, epsilon, settings) for text in mechanism or ["frameunit"]}
+    if budget is not None:
+        _check_budgeted(runs.values())
     output.mkdir(parents=True, exist_ok=True)
     with engine(engine_name, address) as in_ray:
         rounds_engine = _rounds_in_ray() if in_ray else None
@@ -146,6 +150,14 @@ def _build(text: str, problem: Problem, epsilon: float, settings: Settings) -> M
     name, _, arguments = text.partition(":")
     given = parse_settings(arguments.split(",") if arguments else [], {"dim", "clip", "epsilon"})
     return variant(text, name, **given).build(problem.model.dim, epsilon, problem.clients, settings.clip)
+
+
+def _check_budgeted(mechanisms: Iterable[Mechanism]) -> None:
+    """Refuse mechanisms that no ledger can hold before any of them is trained."""
+    from sstq.accounting import ledger_price
+
+    for mechanism in mechanisms:
+        ledger_price(mechanism)
 
 
 def _rounds_in_ray() -> RoundEngine:

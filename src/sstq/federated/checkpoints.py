@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 
@@ -13,17 +14,17 @@ from sstq.damage import DAMAGED_ARCHIVE
 
 __all__ = ["State", "load_state", "save_state"]
 
-_FORMAT = "sstq-training-1"
+_FORMAT = "sstq-training-2"
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """After so many rounds: the model, the server's velocity, and what is being trained."""
+    """After so many rounds: the model, the server's velocity, and what is being trained, by the names of its parts."""
 
     round_number: int
     parameters: NDArray[np.float32]
     velocity: NDArray[np.float64]
-    identity: str
+    identity: dict[str, str]
 
 
 def save_state(state: State, path: str | os.PathLike[str]) -> None:
@@ -32,26 +33,29 @@ def save_state(state: State, path: str | os.PathLike[str]) -> None:
         np.savez(
             file,
             format=np.array(_FORMAT),
-            identity=np.array(state.identity),
+            identity=np.array(json.dumps(state.identity)),
             round_number=np.array(state.round_number),
             parameters=state.parameters,
             velocity=state.velocity,
         )
 
 
-def load_state(path: str | os.PathLike[str], dim: int, identity: str) -> State:
+def load_state(path: str | os.PathLike[str], dim: int, identity: dict[str, str]) -> State:
     """The state that `save_state` wrote for this very training; ValueError for anything else."""
     name = os.fspath(path)
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             stored = {key: archive[key] for key in archive.files}
-        found, number = str(stored["identity"]), int(stored["round_number"])
+        if str(stored["format"]) != _FORMAT:
+            raise ValueError(f"its format is {stored['format']}, expected {_FORMAT}")
+        found, number = dict(json.loads(str(stored["identity"]))), int(stored["round_number"])
         parameters, velocity = stored["parameters"], stored["velocity"]
-        is_state = str(stored["format"]) == _FORMAT and parameters.shape == velocity.shape == (dim,) and number >= 0
+        is_state = parameters.shape == velocity.shape == (dim,) and number >= 0
     except DAMAGED_ARCHIVE as error:
         raise ValueError(f"{name} is damaged or not a checkpoint: {error}") from error
-    if found != identity:
-        raise ValueError(f"{name} is a checkpoint of another training ({found}, expected {identity})")
+    differing = [part for part in identity if found.get(part) != identity[part]]
+    if differing:
+        raise ValueError(f"{name} is a checkpoint of another training, which differs in {', '.join(differing)}")
     if not is_state:
         raise ValueError(f"{name} is not a checkpoint of this model")
     return State(number, parameters.astype(np.float32), velocity.astype(np.float64), identity)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.federated.identity import checksum
 from sstq.schemes.base import check_option
 
 __all__ = ["Evaluation", "HiddenLayer", "LeastSquares", "Model"]
@@ -35,7 +36,11 @@ class Evaluation:
 
 
 class Model(Protocol):
-    """What the federated loop needs of a model."""
+    """What the federated loop needs of a model.
+
+    It may also have a ``description``, a string that is the same for equal models and differs for others: a checkpoint
+    goes on with a model of the same description only (of the same class and dimension, for a model without one).
+    """
 
     @property
     def dim(self) -> int:
@@ -86,6 +91,11 @@ class HiddenLayer:
     def dim(self) -> int:
         """d, the number of parameters."""
         return (self.inputs + 1) * self.hidden + (self.hidden + 1) * self.classes
+
+    @property
+    def description(self) -> str:
+        """All arguments."""
+        return f"HiddenLayer({self.inputs}, {self.hidden}, {self.classes}, {self.start!r})"
 
     def initial(self, seed: int) -> Floats:
         """The parameters to start from, (d,)."""
@@ -167,6 +177,11 @@ class LeastSquares:
     def dim(self) -> int:
         """D."""
         return len(self.truth)
+
+    @property
+    def description(self) -> str:
+        """A checksum of the truth."""
+        return f"LeastSquares({checksum(self.truth)})"
 
     def initial(self, seed: int) -> Floats:  # noqa: ARG002 (the start is the same for all)
         """Zero."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.federated.identity import checksum
 from sstq.federated.models import Evaluation
 from sstq.schemes.base import check_number, check_option
 
@@ -93,6 +94,7 @@ class TorchModel:
         if not callable(loss):
             check_option("loss", loss, tuple(_LOSSES))
         self._loss: Loss = loss if callable(loss) else _LOSSES[loss]
+        self._loss_name = getattr(loss, "__qualname__", type(loss).__qualname__) if callable(loss) else loss
         self._labels = loss == "cross-entropy"
         self._input_shape = None if input_shape is None else tuple(input_shape)
         self._at_a_time = check_number("at_a_time", at_a_time, 1, 2**31, integer=True)
@@ -120,6 +122,26 @@ class TorchModel:
     def layout(self) -> ParameterLayout:
         """How the parameters lie in the vector."""
         return self._layout
+
+    @property
+    def description(self) -> str:
+        """The module as PyTorch prints it, a checksum of what it holds at first, and all options.
+
+        Of a loss that is a function of your own, the name.
+
+        Examples:
+            >>> import torch
+            >>> model, other = TorchModel(lambda: torch.nn.Linear(4, 3)), TorchModel(lambda: torch.nn.Linear(2, 5))
+            >>> model.dim == other.dim, model.description == other.description
+            (True, False)
+        """
+        held = hashlib.sha256()
+        for name, tensor in (*self._module.named_parameters(), *self._module.named_buffers()):
+            held.update(f"{name} {checksum(tensor.detach().cpu().numpy())}\n".encode())
+        modes = [name for name, layer in self._module.named_modules() if layer.training]
+        held.update(repr((modes, self.names)).encode())
+        options = (self._loss_name, self._input_shape, self._at_a_time, self._dropout_seed)
+        return f"{self._module} {held.hexdigest()[:16]} {options}"
 
     def initial(self, seed: int) -> Floats:
         """The parameters to start from, (d,): those of a module built from the seed, or of the given one."""

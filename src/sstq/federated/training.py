@@ -6,7 +6,6 @@ seed see the same examples in the same order, and differ by their noise alone.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -16,9 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.accounting import Ledger
+from sstq.accounting import Ledger, RunExpenses, ledger_price, price
 from sstq.federated.checkpoints import State, load_state, save_state
 from sstq.federated.groups import client_groups, mean_of_groups, round_identities
+from sstq.federated.identity import facts_of_problem
 from sstq.federated.models import Model
 from sstq.federated.problems import Problem
 from sstq.federated.server import Server
@@ -32,7 +32,7 @@ Estimator = Callable[[Mechanism, NDArray[np.float32], int, np.random.Generator |
 
 
 class RoundEngine(Protocol):
-    """What computes a round of training elsewhere than in this process, to the same bits."""
+    """What computes a round of training elsewhere than in this process, with the same result."""
 
     def __call__(
         self,
@@ -100,9 +100,12 @@ def train(
         seed: of the start, the batches and the frames.
         private_seed: of the privacy noise, for simulation; the operating system's randomness unless given.
         fresh_frames: whether every round has its own frame, where the mechanism has one.
-        ledger: where a client's ε is charged before anything is sent; a round that it refuses ends the training.
+        ledger: where a client's ε is charged before anything is sent; a round that it refuses ends the training. A
+            round that is done again after a crash is charged again. For mechanisms with δ = 0, since it adds up pure ε.
         checkpoint: a file to which the state is saved after every round; if it is there already, training goes on
-            from it, or is refused if anything but the number of rounds differs.
+            from it, or is refused (ValueError) unless these are the same: `mechanism`, `server`, `batch`, `seed`,
+            `private_seed` or its absence, `fresh_frames`, the name of `estimate`, and of the problem its name, the
+            checksums of `x`, `y` and `parts`, and the description of the model (see `Model`).
         estimate: instead of `private_mean`, what makes the mean of a round; it need not be private.
         engine: what computes the rounds, this process unless given (see `sstq.integrations.ray`).
 
@@ -116,15 +119,20 @@ def train(
         True
     """
     _check(problem, mechanism, rounds, batch)
+    if ledger is not None:
+        ledger_price(mechanism)
     if engine is not None and estimate is not None:
         raise ValueError("estimate is for rounds in this process: give it or an engine, not both")
-    identity = _identity(problem, mechanism, server, batch, seed, fresh_frames)
+    identity: dict[str, str] = {}
+    if checkpoint is not None:
+        identity = _identity(problem, mechanism, server, batch, seed, private_seed, fresh_frames, estimate)
     state = _start(problem, identity, seed, checkpoint)
+    expenses = RunExpenses(mechanism)
     yield _report(problem, mechanism, state, float("nan"), float("nan"))
     while state.round_number < rounds:
         number = state.round_number + 1
         if ledger is not None:
-            ledger.spend(mechanism.epsilon, f"round {number}")
+            expenses.charge(ledger, number)
         this_round = round_mechanism(mechanism, seed, number) if fresh_frames else mechanism
         rng = None if private_seed is None else np.random.default_rng([private_seed, number])
         mean, train_loss = (engine or partial(_compute_here, estimate or private_mean))(
@@ -182,15 +190,30 @@ def _check(problem: Problem, mechanism: Mechanism, rounds: int, batch: int) -> N
         raise ValueError(f"the mechanism is for dim {mechanism.dim}, but the model has {problem.model.dim} parameters")
 
 
-def _identity(problem: Problem, mechanism: Mechanism, server: Server, batch: int, seed: int, fresh_frames: bool) -> str:
-    """What a checkpoint must agree with: everything that decides the next round, but for the noise."""
-    # The parts stand for the data and for how it was spread over the clients.
-    parts = zlib.crc32(b"".join(part.tobytes() for part in problem.parts))
-    facts = (problem.name, problem.model.dim, problem.clients, f"{parts:08x}", server, batch, seed, fresh_frames)
-    return " ".join(map(str, (*facts, mechanism.digest())))
+def _identity(
+    problem: Problem,
+    mechanism: Mechanism,
+    server: Server,
+    batch: int,
+    seed: int,
+    private_seed: int | None,
+    fresh_frames: bool,
+    estimate: Estimator | None,
+) -> dict[str, str]:
+    """What a checkpoint must agree with. An engine is no part of it: all compute the same rounds."""
+    name = "private_mean" if estimate is None else getattr(estimate, "__qualname__", type(estimate).__qualname__)
+    return facts_of_problem(problem) | {
+        "mechanism": mechanism.digest(),
+        "server": str(server),
+        "batch": str(batch),
+        "seed": str(seed),
+        "private_seed": "secret" if private_seed is None else str(private_seed),
+        "fresh_frames": str(fresh_frames),
+        "estimate": name,
+    }
 
 
-def _start(problem: Problem, identity: str, seed: int, checkpoint: str | Path | None) -> State:
+def _start(problem: Problem, identity: dict[str, str], seed: int, checkpoint: str | Path | None) -> State:
     if checkpoint is not None and Path(checkpoint).exists():
         return load_state(checkpoint, problem.model.dim, identity)
     parameters = problem.model.initial(seed)
@@ -206,7 +229,7 @@ def _report(problem: Problem, mechanism: Mechanism, state: State, train_loss: fl
         train_loss,
         evaluation.accuracy,
         number * mechanism.message_bits,
-        number * mechanism.epsilon if number else 0.0,
+        number * price(mechanism) if number else 0.0,
         mean_norm,
         state.parameters,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import chdir, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ def add_files(
 
     Args:
         aggregator: to add to. It stays with this process.
-        paths: framed or Parquet files, at paths that all workers can read.
+        paths: framed or Parquet files, at paths that all workers can read; relative ones are those of this process.
         skip_bad: whether to yield the error in its place and go on when a file is refused, instead of raising it.
 
     Examples:
@@ -37,7 +36,7 @@ def add_files(
     """
     mechanism = aggregator._mechanism
     known = frozenset(aggregator._sources)
-    calls = ((os.fspath(path), os.getcwd(), mechanism.to_json(), type(aggregator), known) for path in paths)
+    calls = ((Path(path).absolute(), mechanism.to_json(), type(aggregator), known) for path in paths)
     for number, result in enumerate(results_of(_read_file, calls)):
         try:
             yield number, _add(aggregator, result)
@@ -61,15 +60,12 @@ def _add(aggregator: Aggregator[Any], result: dict[str, Any] | Exception | None)
     return True
 
 
-def _read_file(
-    path: str, folder: str, mechanism: str, kind: type[Aggregator[Any]], known: frozenset[str]
-) -> dict[str, Any] | None:
-    """The sums of one file, or None if it is known; a relative path is as seen from the driver's folder."""
+def _read_file(path: Path, mechanism: str, kind: type[Aggregator[Any]], known: frozenset[str]) -> dict[str, Any] | None:
+    """The sums of one file, or None if it is known."""
     part = kind(shared_mechanism(mechanism))
     part._sources = set(known)
-    with nullcontext() if Path(path).is_absolute() else chdir(folder):
-        if not part.update_from_file(path):
-            return None
+    if not part.update_from_file(path):
+        return None
     part._sources -= known
     return without_mechanism(part)
 

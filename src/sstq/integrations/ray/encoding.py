@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import chdir
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,9 +31,10 @@ def encode_shards(
 
     Args:
         shards: of `sstq.shards.plan_shards`, in folders that all workers share; the unfinished folder must exist.
+            Relative paths are those of this process.
         mechanism: that encodes.
         rng: None for secret randomness, a generator for simulation; the result is then the same, to the last bit, as
-            without Ray.
+            without Ray, on processors of one kind.
         clients: behind a public coin, the identifiers of the clients of all shards in order.
 
     Raises:
@@ -45,7 +45,8 @@ def encode_shards(
     def calls() -> Iterator[tuple[Any, ...]]:
         for shard in shards:
             ids = None if clients is None else clients[shard.first : shard.first + shard.count]
-            yield shard, os.getcwd(), mechanism.to_json(), rng, ids
+            there = replace(shard, vectors=shard.vectors.absolute(), messages=shard.messages.absolute())
+            yield there, mechanism.to_json(), rng, ids
 
     for result in results_of(_encode, calls()):
         if isinstance(result, Exception):
@@ -54,9 +55,8 @@ def encode_shards(
 
 
 def _encode(
-    shard: Shard, folder: str, mechanism: str, rng: np.random.Generator | None, clients: NDArray[np.uint64] | None
+    shard: Shard, mechanism: str, rng: np.random.Generator | None, clients: NDArray[np.uint64] | None
 ) -> LocalReport | None:
-    with chdir(folder):
-        # Arguments of a task cannot be written to, which compiled code tells apart; a copy can.
-        ids = None if clients is None else clients.copy()
-        return encode_shard(shard, shared_mechanism(mechanism), rng, clients=ids)
+    # Arguments of a task cannot be written to, which compiled code tells apart; a copy can.
+    ids = None if clients is None else clients.copy()
+    return encode_shard(shard, shared_mechanism(mechanism), rng, clients=ids)

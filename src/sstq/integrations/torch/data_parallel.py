@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from sstq.accounting import Ledger
+from sstq.accounting import Ledger, RunExpenses, ledger_price
 from sstq.integrations.torch.layout import ParameterLayout
 from sstq.integrations.torch.running_statistics import refuse_running_statistics
 from sstq.integrations.torch.updates import UpdateReport, encode_vector
@@ -36,7 +36,9 @@ class PrivateExchange:
     sends ⌈message_bits/8⌉ bytes from each rank to the others. Its frame comes from the base seed and the number of the
     step, which all ranks know.
 
-    A rank spends ε in each step, T·ε in T steps. The mean of n ranks has a squared error of about 0.74·d·clip²/n
+    A rank spends ε in each step, T·ε in T steps. A step that is done again after a crash is charged again, because its
+    message is a second one about the same data: each object is a run of its own for the ledger, and so is what
+    `load_state_dict` begins. The mean of n ranks has a squared error of about 0.74·d·clip²/n
     (FrameUnit, ε = 3): few ranks need small models, many steps and small rates.
 
     Warning:
@@ -48,7 +50,8 @@ class PrivateExchange:
         mechanism: for vectors of as many numbers as the model has trainable parameters. One whose messages are for a
             trusted aggregator only (CSGM) is refused: there is none here.
         base_seed: public, the same on all ranks.
-        ledger: this rank's own, in a file of its own; charged with ε before a step's message is sent.
+        ledger: this rank's own, in a file of its own; charged with ε before a step's message is sent. For mechanisms
+            with δ = 0, since it adds up pure ε.
         process_group: the default one unless given.
         private_seed: of the privacy noise, for simulation; the operating system's randomness unless given.
 
@@ -83,11 +86,14 @@ class PrivateExchange:
                 f"mechanism {mechanism.name!r} is private behind a trusted aggregator only, but every rank sees all "
                 "messages: use one whose trust is 'local'"
             )
+        if ledger is not None:
+            ledger_price(mechanism)
         self.mechanism = mechanism
         self.steps = 0
         self.report = UpdateReport()
         self._base_seed = check_number("base_seed", base_seed, 0, 2**64 - 1, integer=True)
         self._ledger = ledger
+        self._expenses = RunExpenses(mechanism)
         self._group = process_group
         self._private_seed = private_seed
         self._agree()
@@ -100,9 +106,14 @@ class PrivateExchange:
     def data_parallel(self, module: torch.nn.Module) -> DistributedDataParallel:
         """The module as a DistributedDataParallel that exchanges messages only.
 
-        It has all gradients in one bucket, sends no buffers while training (they are not private) and lets no layer
-        keep statistics of the examples. PyTorch itself sends two things that are no message: rank 0's model to all,
-        when this is called, and once, in the second step, the order in which rank 0's gradients became ready.
+        It has all gradients in one bucket and sends no buffers while training (they are not private). PyTorch's layers
+        that keep statistics of the examples are refused, here and again before every forward pass of the module, since
+        ``model.train()`` would wake those that were in evaluation mode.
+
+        Beside the messages PyTorch itself sends, when this is called, the number and the shapes of the parameters, to
+        compare them, and rank 0's parameters and buffers to all; and in the second step the order in which rank 0's
+        gradients became ready, and number and size of the buckets. That order depends on rank 0's examples only if the
+        module takes different paths for different examples.
         """
         refuse_running_statistics(module)
         dim = ParameterLayout.of(module).dim
@@ -115,6 +126,7 @@ class PrivateExchange:
             module, process_group=self._group, bucket_cap_mb=_BUCKET_MEGABYTES, **no_buffers
         )
         model.register_comm_hook(self, ddp_hook)
+        module.register_forward_pre_hook(_refuse_again)
         return model
 
     def mean(self, gradient: torch.Tensor) -> torch.Tensor:
@@ -122,7 +134,7 @@ class PrivateExchange:
         number = self.steps + 1
         mechanism = round_mechanism(self.mechanism, self._base_seed, number)
         if self._ledger is not None:
-            self._ledger.spend(mechanism.epsilon, f"step {number}")
+            self._expenses.charge(self._ledger, number)
         raw = self._encode(gradient, mechanism, number).to_bytes()
         aggregator = mechanism.aggregator()
         for rank, received in enumerate(self._gather(raw, gradient.device)):
@@ -138,8 +150,9 @@ class PrivateExchange:
         return {"steps": self.steps}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on after so many steps, on all ranks at once; they compare fingerprints again."""
+        """Go on after so many steps, on all ranks at once, as another run for ledgers; they compare fingerprints."""
         self.steps = check_number("steps", state["steps"], 0, 2**32 - 2, integer=True)
+        self._expenses = RunExpenses(self.mechanism)
         self._agree()
 
     def _encode(self, gradient: torch.Tensor, mechanism: Mechanism, number: int) -> Messages:
@@ -170,14 +183,18 @@ class PrivateExchange:
             )
 
 
+def _refuse_again(module: torch.nn.Module, _inputs: Any) -> None:
+    refuse_running_statistics(module)
+
+
 def ddp_hook(state: PrivateExchange, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Exchange one message a rank for a bucket of gradients: for ``model.register_comm_hook(exchange, ddp_hook)``.
 
     `PrivateExchange.data_parallel` registers it on a model with the right settings. On one of your own, set
     ``forward_sync_buffers=False`` (``broadcast_buffers=False`` in older versions of PyTorch), since buffers such as
-    running statistics are sent in clear; leave ``find_unused_parameters`` off, since it sends which parameters a rank
-    used; and set ``bucket_cap_mb`` above the size of the gradients. Several buckets are refused: each would be a
-    message of its own, and their ε would add up.
+    running statistics are sent in clear; use no layer that keeps such statistics, which the hook cannot see; leave
+    ``find_unused_parameters`` off, since it sends which parameters a rank used; and set ``bucket_cap_mb`` above the
+    size of the gradients. Several buckets are refused: each would be a message of its own, and their ε would add up.
     """
     gradient = bucket.buffer()
     if bucket.index() or not bucket.is_last():

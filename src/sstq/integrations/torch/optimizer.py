@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sstq.accounting import Ledger
+from sstq.accounting import Ledger, RunExpenses
 from sstq.aggregation import Estimate
 from sstq.integrations.torch.layout import ParameterLayout
 from sstq.integrations.torch.updates import UpdateReport, encode_gradients, set_gradients
@@ -30,6 +30,13 @@ class PrivateOptimizer:
     Every message is ε-LDP by itself, so a client that sends one in each of T rounds spends T·ε. The mean of n messages
     has a squared error of about 0.74·d·clip²/n (FrameUnit, ε = 3): with one client it is noise, with thousands it is a
     gradient. Ask `mechanism.expected_mse` before training.
+
+    Each object is a run of its own for ledgers, and so is what `load_state_dict` begins: a round that is done again
+    after a crash is charged again, because its message is a second one about the same data.
+
+    Warning:
+        This knows the optimizer's parameters and no layers. Running statistics (batch normalisation) stay in the
+        client's module; do not send that module or its state, which is not private.
 
     Args:
         optimizer: the optimizer that steps; also the order in which its parameters form the vector. Learning-rate
@@ -63,6 +70,7 @@ class PrivateOptimizer:
             raise ValueError(f"the mechanism is for dim {mechanism.dim}, but the optimizer has {dim} trainable numbers")
         self.optimizer = optimizer
         self._base = mechanism
+        self._expenses = RunExpenses(mechanism)
         self._base_seed = check_number("base_seed", base_seed, 0, 2**64 - 1, integer=True)
         self._norm_cap = None if norm_cap is None else check_number("norm_cap", norm_cap, 1e-12, 1e12)
         self._begin(1)
@@ -100,12 +108,13 @@ class PrivateOptimizer:
         Args:
             rng: None for the operating system's randomness (the private choice); a seed or Generator for simulation.
             client: behind a public coin, the client's number below 2^32.
-            ledger: this client's own, charged before anything is encoded; it refuses a second message in a round.
+            ledger: this client's own, charged before anything is encoded. It refuses a second message in a round of
+                this object. For mechanisms with δ = 0, since it adds up pure ε.
             report: counts what this client may want to know of its data; keep it local.
         """
         identifier = client_identifier(self._mechanism, client, self._number)
         if ledger is not None:
-            ledger.spend(self._mechanism.epsilon, f"round {self._number}")
+            self._expenses.charge(ledger, self._number)
         messages = encode_gradients(self.optimizer, self._mechanism, rng, client=identifier, report=report)
         self.optimizer.zero_grad()
         return messages
@@ -137,7 +146,8 @@ class PrivateOptimizer:
         return {"round_number": self._number, "optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on at the beginning of the round that a `state_dict` is of."""
+        """Go on at the beginning of the round that a `state_dict` is of; for ledgers this begins another run."""
         number = check_number("round_number", state["round_number"], 1, 2**32 - 1, integer=True)
         self.optimizer.load_state_dict(state["optimizer"])
+        self._expenses = RunExpenses(self._base)
         self._begin(number)

@@ -8,11 +8,13 @@ __all__ = ["refuse_running_statistics"]
 
 
 def refuse_running_statistics(module: torch.nn.Module) -> None:
-    """Refuse (ValueError) layers in training mode that keep running statistics, or exchange them with other machines.
+    """Refuse (ValueError) PyTorch's layers that keep running statistics now, or exchange them with other machines.
 
     Batch normalisation stores the means and variances of the examples in buffers. They are no part of a private
     message: they would leave with the model in clear. In evaluation mode (``layer.eval()``) they are constants, and
-    without them (``track_running_stats=False``) there is nothing to leave; both are allowed.
+    without them (``track_running_stats=False``) there is nothing to leave; both are allowed, as long as it is so:
+    ``module.train()`` changes the mode of all layers, so call this again where they are used. ``SyncBatchNorm``, which
+    sends statistics to other machines, is refused in any mode. Buffers that layers of your own write to are not found.
 
     Examples:
         >>> import torch
@@ -23,8 +25,12 @@ def refuse_running_statistics(module: torch.nn.Module) -> None:
         >>> refuse_running_statistics(torch.nn.GroupNorm(1, 2))
     """
     for name, layer in module.named_modules():
-        exchanges = isinstance(layer, torch.nn.SyncBatchNorm)
-        if layer.training and (exchanges or getattr(layer, "track_running_stats", False)):
+        if isinstance(layer, torch.nn.SyncBatchNorm):
+            raise ValueError(
+                f"layer {name!r} (SyncBatchNorm) sends statistics of the examples to other machines in clear as soon "
+                "as it is in training mode: use GroupNorm"
+            )
+        if layer.training and getattr(layer, "track_running_stats", False):
             raise ValueError(
                 f"layer {name!r} ({type(layer).__name__}) keeps running statistics of the examples, which are not "
                 "private and would leave with the model in clear: use GroupNorm, or freeze the layer's statistics "
