@@ -7,8 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq import kernels
 from sstq.aggregation.base import Aggregator
+from sstq.aggregation.dense_sums import DenseDecoding, add_decoded
 from sstq.aggregation.fixed_point import from_limbs
 from sstq.message_files import MessageReader
 from sstq.messages import Messages
@@ -18,21 +18,14 @@ __all__ = ["VectorAggregator", "VectorDecoding"]
 # Decoded coordinates are kept to 2^-44 of the mechanism's scale, and their squares to 2^-14.
 _VALUE_BITS, _SQUARE_BITS = 44, 14
 _LARGEST = 2.0**8
-_NUMBERS_AT_A_TIME = 1 << 18
 
 
-class VectorDecoding(MessageReader, Protocol):
+class VectorDecoding(DenseDecoding, MessageReader, Protocol):
     """What the aggregator needs of the mechanism."""
-
-    dim: int
 
     @property
     def decoding_scale(self) -> float:
         """The root mean square of a decoded coordinate, or about that: a public unit for the fixed point."""
-        ...
-
-    def decode(self, messages: Messages) -> NDArray[np.float64]:
-        """The estimate of each message alone, (n, d)."""
         ...
 
 
@@ -47,18 +40,16 @@ class VectorAggregator(Aggregator[VectorDecoding]):
 
     def _add(self, messages: Messages) -> None:
         added = self._empty_state()
-        size = max(1, _NUMBERS_AT_A_TIME // self._mechanism.dim)
-        for start in range(0, len(messages), size):
-            within = kernels.accumulate_vectors(
-                added,
-                np.ascontiguousarray(self._mechanism.decode(messages[start : start + size])),
-                unit=self._mechanism.decoding_scale,
-                limit=_LARGEST,
-                value_bits=_VALUE_BITS,
-                square_bits=_SQUARE_BITS,
-            )
-            if not within:
-                raise ValueError(f"a decoded coordinate is beyond {_LARGEST:g} times the mechanism's scale")
+        if not add_decoded(
+            added,
+            self._mechanism,
+            messages,
+            unit=self._mechanism.decoding_scale,
+            limit=_LARGEST,
+            value_bits=_VALUE_BITS,
+            square_bits=_SQUARE_BITS,
+        ):
+            raise ValueError(f"a decoded coordinate is beyond {_LARGEST:g} times the mechanism's scale")
         self._state += added
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
