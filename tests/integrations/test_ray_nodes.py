@@ -1,7 +1,9 @@
 """A machine of a Ray cluster is lost while it works: its processes are killed, and its results with them."""
 
 import os
+import signal
 import time
+from contextlib import suppress
 from threading import Thread
 
 import numpy as np
@@ -61,4 +63,8 @@ def lose_when_it_works(cluster, node, folder):
     while not list(folder.glob(f"{node.node_id}.*")):
         time.sleep(0.05)
     cluster.remove_node(node, allow_graceful=False)
+    # A worker outlives its node's manager for a moment, in which it could still finish.
+    for marker in folder.glob(f"{node.node_id}.*"):
+        with suppress(ProcessLookupError):
+            os.kill(int(marker.name.split(".")[1]), signal.SIGKILL)
     (folder / "go").touch()
