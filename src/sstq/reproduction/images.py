@@ -19,8 +19,8 @@ _POINTS = 2.0
 _CLEAN_MOVES = "Moves with the start of the network; the paper has one start, which lies within the range of ours."
 # Measured on Fashion-MNIST: docs/reproduction.md, "The clamp".
 _SHRUNK = (
-    "The clamp of K = 2 shortens every mean by a fifth, which slows the learning down; with that undone at the server "
-    "the paper's gaps come out."
+    "A possible reason: the clamp of K = 2 shortens every mean by a fifth, which slows the learning down. With that "
+    "undone at the server the paper's gaps come out."
 )
 _AT_CHANCE = 15.0
 _TITLES = {"fashion-mnist": "Fashion-MNIST", "cifar-10": "CIFAR-10"}
