@@ -35,7 +35,8 @@ def results_of(
 
     Calls are taken from the iterable only when there is room for another task. A ValueError or OSError of the
     function is yielded as its result; other errors are raised. Tasks that are still under way when the iterator is
-    closed are ended.
+    closed, a few a core at most, run to their end, and nobody looks at their results. (They are not cancelled: if a
+    task ends at the moment at which it is cancelled by force, Ray 2.55 aborts the driver.)
 
     Args:
         function: of an importable module; it may be run several times, if a worker dies.
@@ -57,18 +58,12 @@ def results_of(
     most = _TASKS_A_CORE * max(1, int(ray.cluster_resources().get("CPU", 1)))
     waiting = iter(calls)
     running: deque[Any] = deque()
-    try:
-        while True:
-            for call in islice(waiting, most - len(running)):
-                running.append(remote.remote(__version__, function, *call))
-            if not running:
-                return
-            result = _result(ray, running[0])
-            running.popleft()
-            yield result
-    finally:
-        for reference in running:
-            ray.cancel(reference, force=True)
+    while True:
+        for call in islice(waiting, most - len(running)):
+            running.append(remote.remote(__version__, function, *call))
+        if not running:
+            return
+        yield _result(ray, running.popleft())
 
 
 def _perform(version: str, function: Callable[..., Any], *arguments: Any) -> Any:
