@@ -6,12 +6,10 @@ import numpy as np
 
 from benchmarks.harness import Result, benchmark, fastest
 from sstq import kernels
+from sstq.bench.measurements import GIGA, MILLION
 from sstq.bench.references import numpy_butterflies, threads
 from sstq.frames import HadamardFrame
 from sstq.kashin import make_kashin
-
-MILLION = 1e6
-GIGA = 1e9
 
 
 def numpy_kashin(x: np.ndarray, columns: kernels.SignedColumns, schedule: np.ndarray) -> np.ndarray:

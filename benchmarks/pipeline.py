@@ -1,4 +1,4 @@
-"""Benchmarks of the whole way of a vector: encoding, aggregation, randomness, memory, start-up."""
+"""Benchmarks of the way of a vector to a message: encoding, randomness, what time tells of the data, memory."""
 
 import subprocess
 import sys
@@ -10,25 +10,19 @@ import numpy as np
 
 import sstq
 from benchmarks.harness import Result, benchmark, fastest
-from benchmarks.kernels import MILLION, numpy_kashin
+from benchmarks.kernels import numpy_kashin
 from sstq import kernels
-from sstq.bench.measurements import DIM, unit_vectors
-from sstq.bench.references import threads
+from sstq.bench.measurements import DIM, MILLION, unit_vectors
+from sstq.bench.references import draw_in_numpy, threads
 from sstq.randomness import bit_source
 
 
 def straightforward_encode(mechanism: sstq.SSTQ, x: np.ndarray, rng: np.random.Generator) -> tuple[int, int]:
-    """Algorithm 1 for one client as one would write it down in NumPy."""
+    """Algorithm 1 for one client as one would write it down in NumPy, with the mechanism's own representation."""
     frame = mechanism.frame
     columns = kernels.SignedColumns(frame.columns, frame.signs, frame.size)
     t = numpy_kashin(x, columns, mechanism.kashin.schedule(frame))
-    j = int(rng.integers(frame.size))
-    words, y = mechanism.codebook.values, t[j] / mechanism.kashin.bound(frame)
-    k = min(int(np.searchsorted(words, y, side="right")) - 1, len(words) - 2)
-    token = k + int(rng.random() < (y - words[k]) / (words[k + 1] - words[k]))
-    probabilities = np.full(len(words), 1 / (np.exp(mechanism.epsilon) + len(words) - 1))
-    probabilities[token] *= np.exp(mechanism.epsilon)
-    return j, int(rng.choice(len(words), p=probabilities))
+    return draw_in_numpy(mechanism, t * np.float32(mechanism.bound / mechanism.kashin.bound(frame)), rng)
 
 
 @benchmark

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.harness import Result, benchmark, fastest
-from benchmarks.pipeline import DIM, straightforward_encode
+from sstq.bench.measurements import DIM
+from sstq.bench.references import paper_in_numpy
 from sstq.federated import HiddenLayer
 from sstq.reproduction.jobs import Job, run_job
 from sstq.reproduction.methods import METHODS
@@ -38,8 +39,8 @@ def _straightforward_round() -> float:
         mean = np.zeros(DIM)
         for client in range(NAIVE_CLIENTS):
             gradient = model.gradients(parameters, x[client : client + 1], y[client : client + 1])[0]
-            gradient *= min(1.0, CLIP / float(np.linalg.norm(gradient))) / CLIP
-            index, code = straightforward_encode(mechanism, gradient, rng)
+            gradient *= min(1.0, CLIP / float(np.linalg.norm(gradient)))
+            index, code = paper_in_numpy(mechanism, gradient, rng)
             mean += mechanism.decoder.values[code] * mechanism.frame.rows(np.array([index]))[0]
 
     return fastest(one_round, repeats=3)[0]

@@ -29,16 +29,7 @@ def round_mechanism(mechanism: Mechanism, base_seed: int, number: int) -> Mechan
         >>> round_mechanism(sstq.mechanism("turboquant", dim=10), 7, 1).frame.seed == sstq.mix_seed(7, 1)
         True
     """
-    seed = mix_seed(base_seed, number)
-    if hasattr(mechanism, "with_frame_seed"):
-        changed: Mechanism = mechanism.with_frame_seed(seed)
-        return changed
-    data = mechanism.to_dict()
-    if "frame_seed" in data:
-        return mechanism.from_dict(data | {"frame_seed": seed})
-    if "frame" in data:
-        return mechanism.from_dict(data | {"frame": data["frame"] | {"seed": seed}})
-    return mechanism
+    return mechanism.with_frame_seed(mix_seed(base_seed, number))
 
 
 def client_identifier(mechanism: Mechanism, client: int | None, number: int) -> int | None:

@@ -27,7 +27,7 @@ def contract_vectors(mechanism, seed):
 
 def fresh_coin(mechanism, seed):
     """The mechanism behind another public coin; expectations are over that coin, too."""
-    return mechanism.with_frame_seed(seed) if hasattr(mechanism, "with_frame_seed") else mechanism
+    return mechanism.with_frame_seed(seed)
 
 
 def check_expectation(mechanism, x, seed, count):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "aligned_zeros",
     "blas_on_one_thread",
+    "draw_in_numpy",
     "foreign_transform",
     "kronecker_transform",
     "numpy_butterflies",
@@ -208,7 +209,23 @@ def paper_in_numpy(mechanism: SSTQ, x: Floats, rng: np.random.Generator) -> tupl
         >>> 0 <= index < 256 and 0 <= code < 16
         True
     """
-    y = paper_representation(mechanism, x)
+    return draw_in_numpy(mechanism, paper_representation(mechanism, x), rng)
+
+
+def draw_in_numpy(mechanism: SSTQ, y: Floats, rng: np.random.Generator) -> tuple[int, int]:
+    """The second half of Algorithm 1: a coordinate of a representation, its token, and what the flat channel sends.
+
+    Args:
+        mechanism: whose codebook, bound and ε are used.
+        y: the coefficients, (N,).
+        rng: all of its randomness.
+
+    Examples:
+        >>> import sstq
+        >>> mechanism = sstq.SSTQ(dim=2, epsilon=20.0, bits=1)
+        >>> draw_in_numpy(mechanism, np.full(4, mechanism.bound), np.random.default_rng(0))[1]
+        1
+    """
     j = int(rng.integers(len(y)))
     words, coordinate = mechanism.codebook.values, float(y[j]) / mechanism.bound
     k = int(np.clip(np.searchsorted(words, coordinate, side="right") - 1, 0, len(words) - 2))

@@ -10,7 +10,7 @@ from sstq.federated.partitions import dirichlet_partition, iid_partition
 from sstq.federated.problems import Problem, image_problem, regression_problem
 from sstq.federated.server import Server
 from sstq.federated.settings import SETTINGS, Settings, settings_for
-from sstq.federated.training import Round, RoundEngine, private_mean, train
+from sstq.federated.training import Round, RoundEngine, RoundTask, private_mean, train
 
 if TYPE_CHECKING:
     from sstq.federated.torch_models import TorchModel as TorchModel
@@ -25,6 +25,7 @@ __all__ = [
     "Problem",
     "Round",
     "RoundEngine",
+    "RoundTask",
     "Server",
     "Settings",
     "dirichlet_partition",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,27 +26,36 @@ from sstq.rounds import mean_of_round, round_mechanism
 from sstq.schemes import Mechanism
 from sstq.schemes.base import check_number
 
-__all__ = ["Round", "RoundEngine", "batch_loss", "private_mean", "train"]
+__all__ = ["Round", "RoundEngine", "RoundTask", "batch_loss", "private_mean", "train"]
 
 Estimator = Callable[[Mechanism, NDArray[np.float32], int, np.random.Generator | None], NDArray[np.float64]]
 
 
-class RoundEngine(Protocol):
-    """What computes a round of training elsewhere than in this process, with the same result."""
+@dataclass(frozen=True)
+class RoundTask:
+    """All that a round is computed from.
 
-    def __call__(
-        self,
-        problem: Problem,
-        mechanism: Mechanism,
-        parameters: NDArray[np.float32],
-        *,
-        batch: int,
-        seed: int,
-        round_number: int,
-        rng: np.random.Generator | None,
-    ) -> tuple[NDArray[np.float64], float]:
-        """The mean gradient as the server learns it, and the mean loss of the round's batches."""
-        ...
+    Attributes:
+        problem: the model, and who holds which examples.
+        mechanism: of this round, its frame included.
+        parameters: of the model, before the step.
+        batch: the examples of a client's gradient.
+        seed: of the batches.
+        number: of the round.
+        rng: of the privacy noise, for simulation; None for the operating system's randomness.
+    """
+
+    problem: Problem
+    mechanism: Mechanism
+    parameters: NDArray[np.float32]
+    batch: int
+    seed: int
+    number: int
+    rng: np.random.Generator | None
+
+
+# What computes a round: the mean gradient as the server learns it, and the mean loss of the round's batches.
+RoundEngine = Callable[[RoundTask], tuple[NDArray[np.float64], float]]
 
 
 @dataclass(frozen=True)
@@ -107,7 +116,7 @@ def train(
             `private_seed` or its absence, `fresh_frames`, the name of `estimate`, and of the problem its name, the
             checksums of `x`, `y` and `parts`, and the description of the model (see `Model`).
         estimate: instead of `private_mean`, what makes the mean of a round; it need not be private.
-        engine: what computes the rounds, this process unless given (see `sstq.integrations.ray`).
+        engine: what computes the rounds, with the same result as this process (see `sstq.integrations.ray`).
 
     Examples:
         >>> import sstq
@@ -128,6 +137,7 @@ def train(
         identity = _identity(problem, mechanism, server, batch, seed, private_seed, fresh_frames, estimate)
     state = _start(problem, identity, seed, checkpoint)
     expenses = RunExpenses(mechanism)
+    compute = engine or partial(_compute_here, estimate or private_mean)
     yield _report(problem, mechanism, state, float("nan"), float("nan"))
     while state.round_number < rounds:
         number = state.round_number + 1
@@ -135,9 +145,7 @@ def train(
             expenses.charge(ledger, number)
         this_round = round_mechanism(mechanism, seed, number) if fresh_frames else mechanism
         rng = None if private_seed is None else np.random.default_rng([private_seed, number])
-        mean, train_loss = (engine or partial(_compute_here, estimate or private_mean))(
-            problem, this_round, state.parameters, batch=batch, seed=seed, round_number=number, rng=rng
-        )
+        mean, train_loss = compute(RoundTask(problem, this_round, state.parameters, batch, seed, number, rng))
         parameters, velocity = server.step(state.parameters, mean, state.velocity, number - 1)
         state = State(number, parameters, velocity, state.identity)
         if checkpoint is not None:
@@ -158,24 +166,15 @@ def private_mean(
     return mean_of_round(aggregator).value
 
 
-def _compute_here(
-    estimate: Estimator,
-    problem: Problem,
-    mechanism: Mechanism,
-    parameters: NDArray[np.float32],
-    *,
-    batch: int,
-    seed: int,
-    round_number: int,
-    rng: np.random.Generator | None,
-) -> tuple[NDArray[np.float64], float]:
-    """A round in this process, see `RoundEngine`."""
-    x, y = problem.batches(batch, seed, round_number)
-    groups = list(client_groups(problem.clients))
-    gradients = np.concatenate([problem.model.gradients(parameters, x[group], y[group]) for group in groups])
-    mean = estimate(mechanism, gradients, round_number, rng)
-    losses = [batch_loss(problem.model, parameters, x[group], y[group]) for group in groups]
-    return mean, mean_of_groups(losses, problem.clients)
+def _compute_here(estimate: Estimator, task: RoundTask) -> tuple[NDArray[np.float64], float]:
+    """The `RoundEngine` of this process."""
+    model, parameters, clients = task.problem.model, task.parameters, task.problem.clients
+    x, y = task.problem.batches(task.batch, task.seed, task.number)
+    groups = list(client_groups(clients))
+    gradients = np.concatenate([model.gradients(parameters, x[group], y[group]) for group in groups])
+    mean = estimate(task.mechanism, gradients, task.number, task.rng)
+    losses = [batch_loss(model, parameters, x[group], y[group]) for group in groups]
+    return mean, mean_of_groups(losses, clients)
 
 
 def batch_loss(model: Model, parameters: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[Any]) -> float:

@@ -50,15 +50,13 @@ class Method:
             20
         """
         from sstq.schemes import mechanism
-        from sstq.schemes.framed import FramedMechanism
 
         given = dict(self.arguments)
         if self.name != "clean":
             given["epsilon"] = epsilon
         if self.takes_bits:
             given["bits"] = bits
-        built = mechanism(self.name, dim=dim, clip=clip, **given)
-        return built.with_frame_seed(frame_seed) if isinstance(built, FramedMechanism) else built
+        return mechanism(self.name, dim=dim, clip=clip, **given).with_frame_seed(frame_seed)
 
 
 _ALL = (

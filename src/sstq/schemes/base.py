@@ -263,6 +263,17 @@ class Mechanism(ABC):
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
 
+    def with_frame_seed(self, frame_seed: int) -> Self:  # noqa: ARG002 (nothing here is public and random)
+        """The same mechanism with another public seed, for the next round; itself, if it has no frame or public coin.
+
+        Examples:
+            >>> import sstq
+            >>> mechanism = sstq.mechanism("vqsgd", dim=3, epsilon=1.0)
+            >>> mechanism.with_frame_seed(5) is mechanism
+            True
+        """
+        return self
+
     def to_json(self) -> str:
         """The mechanism as JSON text, from which `sstq.from_json` makes the same mechanism anywhere."""
         header = {"format": JSON_FORMAT, "version": JSON_VERSION, "mechanism": self.name}

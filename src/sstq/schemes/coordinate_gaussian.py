@@ -288,6 +288,11 @@ class CoordinateGaussian(Mechanism):
         count = len(np.asarray(x)) if np.ndim(x) == 2 else clients or 1
         return ExpectedError(error.bias2, error.variance + self._noise_power(count))
 
+    def with_frame_seed(self, frame_seed: int) -> Self:
+        """The same mechanism with another frame, for the next round; the noise is not solved again."""
+        data = self.to_dict()
+        return self.from_dict(data | {"frame": data["frame"] | {"seed": frame_seed}})
+
     def to_dict(self) -> dict[str, Any]:
         """Everything public, the noise included, as JSON values."""
         return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,6 +175,10 @@ class TurboQuant(Mechanism):
         unit, _ = self._unit_ball(rows)
         return self._estimates(*self._quantize(unit)), np.zeros(len(rows))
 
+    def with_frame_seed(self, frame_seed: int) -> Self:
+        """The same quantizer with another rotation, for the next round; nothing is solved again."""
+        return self.from_dict(self.to_dict() | {"frame_seed": frame_seed})
+
     def to_dict(self) -> dict[str, Any]:
         """Everything public, the levels themselves included. ε is infinite, which JSON cannot say: it is left out."""
         return {
@@ -186,7 +190,7 @@ class TurboQuant(Mechanism):
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> TurboQuant:
+    def from_dict(cls, data: dict[str, Any]) -> Self:
         """The mechanism whose `to_dict` this is; its levels are checked again, not solved again."""
         dim = check_number("dim", data["dim"], 1, 2**30, integer=True)
         bits = check_number("bits", data["bits"], 1, _MOST_BITS, integer=True)

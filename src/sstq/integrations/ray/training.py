@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from sstq.federated.groups import client_groups, mean_of_groups, round_identities
 from sstq.federated.models import Model
 from sstq.federated.problems import Problem
-from sstq.federated.training import batch_loss
+from sstq.federated.training import RoundTask, batch_loss
 from sstq.integrations.ray.aggregation import as_aggregator, without_mechanism
 from sstq.integrations.ray.connection import import_ray
 from sstq.integrations.ray.tasks import results_of, shared_mechanism
 from sstq.rounds import mean_of_round
-from sstq.schemes import Mechanism
 from sstq.splitting import stream_part
 
 __all__ = ["RayRounds"]
@@ -44,23 +43,15 @@ class RayRounds:
         self._problem: Problem | None = None
         self._examples: Any = None
 
-    def __call__(
-        self,
-        problem: Problem,
-        mechanism: Mechanism,
-        parameters: NDArray[np.float32],
-        *,
-        batch: int,
-        seed: int,
-        round_number: int,
-        rng: np.random.Generator | None,
-    ) -> tuple[NDArray[np.float64], float]:
+    def __call__(self, task: RoundTask) -> tuple[NDArray[np.float64], float]:
         """The mean gradient as the server learns it, and the mean loss of the round's batches."""
         ray = import_ray()
+        problem, mechanism = task.problem, task.mechanism
         if problem is not self._problem:
             self._problem, self._examples = problem, ray.put((problem.model, problem.x, problem.y))
-        shared = (self._examples, ray.put(parameters), mechanism.to_json(), problem.clients, round_number, rng)
-        chosen = problem.chosen(batch, seed, round_number)
+        parameters = ray.put(task.parameters)
+        shared = (self._examples, parameters, mechanism.to_json(), problem.clients, task.number, task.rng)
+        chosen = problem.chosen(task.batch, task.seed, task.number)
         calls = ((chosen[group], group.start, *shared) for group in client_groups(problem.clients))
         total = mechanism.aggregator()
         losses = []

@@ -107,7 +107,7 @@ class PrivateOptimizer:
 
         Args:
             rng: None for the operating system's randomness (the private choice); a seed or Generator for simulation.
-            client: behind a public coin, the client's number below 2^32.
+            client: behind a public coin, the client's number below 2^64.
             ledger: this client's own, charged before anything is encoded. It refuses a second message in a round of
                 this object. For mechanisms with δ = 0, since it adds up pure ε.
             report: counts what this client may want to know of its data; keep it local.
