@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sstq.kernels import pick_signed_rows
-from sstq.kernels.selection import last_inside, magnitudes
+from sstq.kernels.selection import last_inside
 
 from . import reference
 
@@ -13,11 +13,9 @@ def last_by_sorting(scores, inside):
     return np.argsort(-np.abs(scores), kind="stable")[inside - 1]
 
 
-def last_by_kernel(scores, inside):
-    keys = np.empty(scores.size, np.int32)
-    largest = magnitudes(scores, keys)
-    tables, found = np.empty(4096, np.int32), np.empty(scores.size + 32, np.int32)
-    return last_inside(keys, largest, inside, tables, found)
+def last_by_kernel(scores, inside, typical):
+    bins, found = np.empty(scores.size, np.uint16), np.empty(scores.size + 1, np.int32)
+    return last_inside(scores, typical, inside, bins, np.empty(4096, np.int32), found)
 
 
 def scores_of_all_kinds(size, rng):
@@ -38,7 +36,8 @@ def test_the_last_inside_is_that_of_sorting(size, seed):
         with np.errstate(under="ignore"):
             single = scores.astype(np.float32)
         for inside in {1, 2, size // 4, size // 2, size - 1, size} & set(range(1, size + 1)):
-            assert last_by_kernel(single, inside) == last_by_sorting(single, inside)
+            for typical in (1.0, 1e-38, 1e38):
+                assert last_by_kernel(single, inside, typical) == last_by_sorting(single, inside)
 
 
 def rows_by_sorting(scores, inside):

@@ -115,7 +115,8 @@ def check_names(names: Iterable[str], benchmarks: Mapping[str, Benchmark]) -> No
 def fastest(*candidates: Callable[[], object], repeats: int = 9) -> list[Measured]:
     """Return the least seconds of each candidate, called in turns after one call each that is not counted.
 
-    The spread of a minimum is how far the median of the repeats lies above it, relatively.
+    Every other turn goes backwards, so that no candidate always finds the caches as the same other one left them. The
+    spread of a minimum is how far the median of the repeats lies above it, relatively.
 
     Examples:
         >>> few, many = fastest(lambda: sum(range(100)), lambda: sum(range(100_000)), repeats=3)
@@ -125,8 +126,10 @@ def fastest(*candidates: Callable[[], object], repeats: int = 9) -> list[Measure
     for candidate in candidates:
         candidate()
     seconds: list[list[float]] = [[] for _ in candidates]
+    turn = list(zip(candidates, seconds, strict=True))
     for _ in range(repeats):
-        for candidate, taken in zip(candidates, seconds, strict=True):
+        turn.reverse()
+        for candidate, taken in turn:
             start = time.perf_counter()
             candidate()
             taken.append(time.perf_counter() - start)

@@ -49,6 +49,9 @@ def _pass_over_bits(x: Any, offset: int, size: int, first: int, last: int) -> No
     bit = first
     while bit < last:
         bits = min(last - bit, MAX_RADIX_BITS)
+        if last - bit == MAX_RADIX_BITS + 1:
+            # Halves: a pass for one bit alone moves as much as any other and does the least.
+            bits = (MAX_RADIX_BITS + 1) // 2
         stride = 1 << bit
         for block in range(offset, offset + size, stride << bits):
             radix_pass(x, block, stride, stride, bits)

@@ -2,7 +2,8 @@
 
 **Selection.** Which scores are among the k largest magnitudes is decided on integers: without its sign bit a float32,
 read as an integer, grows with the magnitude. One histogram of the leading bits finds the narrow bin that holds the k-th
-largest, and the few members of that bin are then ordered among themselves. Ties go to the smaller index.
+largest, and the few members of that bin are then ordered among themselves. Ties go to the smaller index. The bins lie
+around the root mean square of the scores, which is known beforehand: mixing is a rotation.
 """
 
 from typing import Any
@@ -14,9 +15,12 @@ from sstq.kernels.clipping import norm
 from sstq.kernels.hadamard import bits_of_block, transform_block
 from sstq.kernels.target import compiled
 
-# 128 bins an octave, from the largest magnitude down over 8 octaves; what is smaller shares the last bin.
+# 128 bins an octave. The lowest and the highest also take what lies beyond them.
 _BIN_SHIFT = 16
 _BINS = 1024
+# The bin of the root mean square: five octaves of bins are below it and three above, where few scores of a rotated
+# vector are.
+_TYPICAL_BIN = 640
 # Several histograms in turns: two neighbours that fall into one bin would wait for each other.
 _TABLES = 4
 _MAGNITUDE = np.int32(0x7FFFFFFF)
@@ -25,29 +29,29 @@ _GROUP = 64
 
 
 @compiled
-def magnitudes(scores: Any, keys: Any) -> Any:
-    """Write the magnitudes as integers that compare alike; return the largest."""
+def _find_bins(scores: Any, typical: float, bins: Any) -> None:
+    """Write the bin of every score; `typical` is about their root mean square."""
     bits = scores.view(np.int32)
-    largest = np.int32(0)
-    for j in range(keys.size):
-        key = bits[j] & _MAGNITUDE
-        keys[j] = key
-        largest = key if key > largest else largest
-    return largest
+    middle = np.empty(1, np.float32)
+    middle[0] = typical
+    base = np.int32((middle.view(np.int32)[0] >> _BIN_SHIFT) - _TYPICAL_BIN)
+    for j in range(bins.size):
+        # Narrowed at every step: Numba computes with 64 bits otherwise, of which a vector holds half as many.
+        leading = np.int32(np.int32(bits[j] & _MAGNITUDE) >> _BIN_SHIFT)
+        bins[j] = np.uint16(min(max(np.int32(leading - base), np.int32(0)), np.int32(_BINS - 1)))
 
 
 @compiled
-def _bin_of_rank(keys: Any, base: Any, rank: int, tables: Any) -> Any:
-    """The bin that holds the key of that rank (0 is the largest), and the rank that it has within the bin."""
+def _bin_of_rank(bins: Any, rank: int, tables: Any) -> Any:
+    """The bin that holds the score of that rank (0 is the largest), and the rank that it has within the bin."""
     for i in range(tables.size):
         tables[i] = 0
-    whole = keys.size // _TABLES * _TABLES
+    whole = bins.size // _TABLES * _TABLES
     for start in range(0, whole, _TABLES):
         for table in range(_TABLES):
-            place = max((keys[start + table] >> _BIN_SHIFT) - base, np.int32(0))
-            tables[np.uint32(table * _BINS) + np.uint32(place)] += np.int32(1)
-    for j in range(whole, keys.size):
-        tables[np.uint32(max((keys[j] >> _BIN_SHIFT) - base, np.int32(0)))] += np.int32(1)
+            tables[np.uint32(table * _BINS) + np.uint32(bins[start + table])] += np.int32(1)
+    for j in range(whole, bins.size):
+        tables[np.uint32(bins[j])] += np.int32(1)
     place = _BINS
     passed = 0
     inside = 0
@@ -61,39 +65,40 @@ def _bin_of_rank(keys: Any, base: Any, rank: int, tables: Any) -> Any:
 
 
 @compiled
-def _members(keys: Any, low: Any, high: Any, found: Any) -> Any:
-    """Write the places of the keys with low ≤ key ≤ high, ascending; return how many there are."""
-    # As unsigned numbers the keys below `low` are far above it: one comparison does for both ends.
-    above, first, width = keys.view(np.uint32), np.uint32(low), np.uint32(high - low)
+def _members(bins: Any, place: int, found: Any) -> Any:
+    """Write the indices of the scores in that bin, ascending; return how many there are."""
+    wanted = np.uint16(place)
     count: Any = 0
-    whole = keys.size // _GROUP * _GROUP
+    whole = bins.size // _GROUP * _GROUP
     for start in range(0, whole, _GROUP):
-        group = above[start : start + _GROUP]
-        least = np.uint32(0xFFFFFFFF)
+        group = bins[start : start + _GROUP]
+        # A form of “is any equal” that LLVM finds vectors for.
+        least = np.uint16(0xFFFF)
         for k in range(_GROUP):
-            least = min(least, np.uint32(group[k] - first))
-        if least <= width:
+            least = min(least, np.uint16(group[k] ^ wanted))
+        if least == 0:
             for k in range(_GROUP):
                 found[count] = start + k
-                count += np.uint32(group[k] - first) <= width
-    for j in range(whole, keys.size):
+                count += group[k] == wanted
+    for j in range(whole, bins.size):
         found[count] = j
-        count += np.uint32(above[j] - first) <= width
+        count += bins[j] == wanted
     return count
 
 
 @compiled
-def _kth_member(keys: Any, found: Any, count: int, rank: int, digits: Any) -> Any:
-    """The place, of those in found[:count], whose key has that rank, ties by place: digit by digit, four passes.
+def _kth_member(scores: Any, found: Any, count: int, rank: int, digits: Any) -> Any:
+    """The index, of those in found[:count], whose magnitude has that rank, ties by index: digit by digit, four passes.
 
-    The passes do not depend on the keys, so that one bin with all members costs a small multiple of the usual time.
+    The passes do not depend on the scores, so that one bin with all members costs a small multiple of the usual time.
     """
+    bits = scores.view(np.int32)
     prefix = np.int64(0)
     for shift in (24, 16, 8, 0):
         for digit in range(256):
             digits[digit] = 0
         for i in range(count):
-            key = np.int64(keys[found[i]])
+            key = np.int64(bits[found[i]] & _MAGNITUDE)
             digits[(key >> shift) & 255] += np.int32(key >> (shift + 8) == prefix)
         digit = 255
         while digits[digit] <= rank:
@@ -101,7 +106,7 @@ def _kth_member(keys: Any, found: Any, count: int, rank: int, digits: Any) -> An
             digit -= 1
         prefix = (prefix << 8) | digit
     for i in range(count):
-        if keys[found[i]] == prefix:
+        if bits[found[i]] & _MAGNITUDE == prefix:
             if rank == 0:
                 return found[i]
             rank -= 1
@@ -109,40 +114,49 @@ def _kth_member(keys: Any, found: Any, count: int, rank: int, digits: Any) -> An
 
 
 @compiled
-def last_inside(keys: Any, largest: Any, inside: int, tables: Any, found: Any) -> Any:
-    """The place of the last of the `inside` largest keys, larger ones first and ties by place."""
-    base = np.int32((largest >> _BIN_SHIFT) - (_BINS - 1))
-    place, rank = _bin_of_rank(keys, base, inside - 1, tables)
-    low = np.int32((base + place) << _BIN_SHIFT) if place else np.int32(0)
-    high = np.int32(((base + place) << _BIN_SHIFT) | ((1 << _BIN_SHIFT) - 1))
-    count = _members(keys, low, high, found)
-    return _kth_member(keys, found, count, rank, tables)
+def last_inside(scores: Any, typical: float, inside: int, bins: Any, tables: Any, found: Any) -> Any:
+    """The index of the last of the `inside` scores of largest magnitude, larger ones first and ties by index.
+
+    Args:
+        scores: float32 (N,).
+        typical: about their root mean square; another number costs time, not correctness.
+        inside: from 1 to N.
+        bins: working memory, uint16 (N,).
+        tables: working memory, int32 (_TABLES · _BINS,).
+        found: working memory, int32 (N + 1,).
+    """
+    _find_bins(scores, typical, bins)
+    place, rank = _bin_of_rank(bins, inside - 1, tables)
+    count = _members(bins, place, found)
+    return _kth_member(scores, found, count, rank, tables)
 
 
 @compiled
-def _count_at_least(keys: Any, bar: Any) -> Any:
+def _count_at_least(bits: Any, bar: Any) -> Any:
     count = np.int32(0)
-    for j in range(keys.size):
-        count += np.int32(keys[j] >= bar)
+    for j in range(bits.size):
+        count += np.int32((bits[j] & _MAGNITUDE) >= bar)
     return count
 
 
 @compiled
-def _place_of(keys: Any, last: int, wants_inside: bool, rank: int) -> int:
-    """The place, by index, of the rank-th key inside, or of those outside; `last` is that of `last_inside`."""
-    # Up to `last` a key as large as its own is inside; after it, only larger ones are.
+def _place_of(scores: Any, last: int, wants_inside: bool, rank: int) -> int:
+    """The rank-th index of those inside, or of those outside; `last` is that of `last_inside`."""
+    bits = scores.view(np.int32)
+    # Up to `last` a magnitude as large as its own is inside; after it, only larger ones are.
+    own = bits[last] & _MAGNITUDE
     span = 256
     start = 0
-    while start < keys.size:
-        bar = keys[last] if start <= last else keys[last] + np.int32(1)
-        stop = min(start + span, keys.size)
+    while start < bits.size:
+        bar = own if start <= last else own + np.int32(1)
+        stop = min(start + span, bits.size)
         if start <= last < stop:
             stop = last + 1
-        members = _count_at_least(keys[start:stop], bar)
+        members = _count_at_least(bits[start:stop], bar)
         members = members if wants_inside else (stop - start) - members
         if rank < members:
             for j in range(start, stop):
-                if (keys[j] >= bar) == wants_inside:
+                if ((bits[j] & _MAGNITUDE) >= bar) == wants_inside:
                     if rank == 0:
                         return j
                     rank -= 1
@@ -162,8 +176,9 @@ def _mix(x: Any, sign: float, length: float, first_signs: Any, later_signs: Any,
         part, given, signs = scores[start:stop], x[start:stop], first_signs[start:stop]
         for i in range(given.size):
             part[i] = np.float32(np.float64(given[i]) * factor) * signs[i]
-        for i in range(given.size, part.size):
-            part[i] = 0
+        rest = part[given.size :]
+        for i in range(rest.size):
+            rest[i] = 0
         if length == 0 and block == 0:
             part[0] = np.float32(sign) * signs[0]
         transform_block(scores, np.int64(0), block, block_bits, bits)
@@ -198,23 +213,24 @@ def pick_rows(
     scores = aligned(size)
     taken = subsets.shape[1]
     candidates = aligned(taken) if taken else scores
-    keys = np.empty(candidates.size, np.int32)
-    found = np.empty(candidates.size + _GROUP, np.int32)
+    bins = np.empty(candidates.size, np.uint16)
+    found = np.empty(candidates.size + 1, np.int32)
     tables = np.empty(_TABLES * _BINS, np.int32)
+    # The root mean square of H D … H D x for a unit vector x.
+    typical = float(size) ** (later_signs.shape[1] / 2)
     for client in range(x.shape[0]):
         length = norm(x[client], 1.0)
         sign = -1.0 if uniforms[client] < (1 - length) / 2 else 1.0
         _mix(x[client], sign, length, first_signs[which[client]], later_signs[which[client]], bits, scores)
         for slot in range(taken):
             candidates[slot] = scores[subsets[client, slot]]
-        largest = magnitudes(candidates, keys)
-        last = last_inside(keys, largest, inside, tables, found)
+        last = last_inside(candidates, typical, inside, bins, tables, found)
         place = places[client]
         is_rest = place >= 2 * inside
         if is_rest:
-            slot = _place_of(keys, last, False, (place - 2 * inside) >> 1)
+            slot = _place_of(candidates, last, False, (place - 2 * inside) >> 1)
             negative = place & 1
         else:
-            slot = _place_of(keys, last, True, place % inside)
+            slot = _place_of(candidates, last, True, place % inside)
             negative = np.int64(candidates[slot] < 0) ^ np.int64(place >= inside)
         picked[client] = 2 * slot + negative
