@@ -48,6 +48,28 @@ def test_packing_is_the_specification(data):
         assert again.dtype == column.dtype
 
 
+@pytest.mark.parametrize("widths", [(13, 4), (3,), (16, 64), (64, 13)])
+@pytest.mark.parametrize("count", [15, 16, 17, 100])
+def test_blocks_join_without_a_seam(widths, count, monkeypatch, seed):
+    monkeypatch.setattr("sstq.layouts._NUMBERS_A_BLOCK", 16)
+    layout = Layout(tuple(Field(f"f{i}", bits, 1 << bits) for i, bits in enumerate(widths)))
+    rng = np.random.default_rng(seed)
+    columns = tuple(rng.integers(0, field.limit, count, dtype=field.dtype) for field in layout.fields)
+    raw = layout.pack(columns)
+    assert raw == big_integer_packing(layout, columns)
+    for column, again in zip(columns, layout.unpack(raw, count), strict=True):
+        np.testing.assert_array_equal(again, column)
+
+
+def test_a_bad_message_of_a_later_block_is_named_by_its_number(monkeypatch):
+    monkeypatch.setattr("sstq.layouts._NUMBERS_A_BLOCK", 16)
+    codes = np.zeros(50, np.uint8)
+    codes[41] = 7
+    raw = Layout((Field("code", 3, 8),)).pack((codes,))
+    with pytest.raises(ValueError, match="message 41: code must be below 5, got 7"):
+        Layout((Field("code", 3, 5),)).unpack(raw, 50)
+
+
 def test_floats_keep_their_bits():
     layout = Layout((FloatField("x", count=3), Field("tail", 5, 32)))
     numbers = np.array([[0.1, -0.0, 1e-45], [3e38, -1.5, 7.0]], dtype=np.float32)

@@ -7,6 +7,7 @@ bit k mod 8, least significant first, of byte k // 8. The bits left over in the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +22,10 @@ Column = NDArray[Any]
 
 # The widest message that the bit-packing kernel takes in one piece.
 _WORD_BITS = 64
-# Wider ones go through an array of single bits, this many at a time.
-_BITS_AT_A_TIME = 1 << 24
+# Messages are packed in blocks, of so many numbers that all of their copies on the way stay in the cache. In the worst
+# case, messages wider than a word, every single bit is a number for a while.
+_NUMBERS_A_BLOCK = 1 << 15
+_BITS_A_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -48,17 +51,16 @@ class Field:
         """The values as integers of `bits` bits, (n, count)."""
         return column.reshape(len(column), self.count).astype(np.uint64)
 
-    def from_integers(self, values: NDArray[np.uint64]) -> Column:
-        """The inverse; ValueError for a value that the field cannot have."""
+    def from_integers(self, values: NDArray[np.uint64], first: int = 0) -> Column:
+        """The inverse; ValueError for a value that the field cannot have, in a message numbered from `first` on."""
         if self.limit < 1 << self.bits:
-            self._refuse(values, values >= self.limit, f"must be below {self.limit}")
+            self._refuse(values, values >= self.limit, f"must be below {self.limit}", first)
         return self._shaped(values.astype(self.dtype))
 
-    def _refuse(self, values: NDArray[Any], bad: NDArray[np.bool_], requirement: str) -> None:
-        places = np.argwhere(bad)
-        if len(places):
-            row, entry = places[0]
-            raise ValueError(f"message {row}: {self.name} {requirement}, got {values[row, entry]}")
+    def _refuse(self, values: NDArray[Any], bad: NDArray[np.bool_], requirement: str, first: int) -> None:
+        if bad.any():
+            row, entry = np.argwhere(bad)[0]
+            raise ValueError(f"message {first + row}: {self.name} {requirement}, got {values[row, entry]}")
 
     def _shaped(self, values: Column) -> Column:
         return values[:, 0] if self.count == 1 else values
@@ -83,10 +85,10 @@ class FloatField(Field):
         values = np.ascontiguousarray(column, dtype="<f4").reshape(len(column), self.count)
         return values.view("<u4").astype(np.uint64)
 
-    def from_integers(self, values: NDArray[np.uint64]) -> Column:
+    def from_integers(self, values: NDArray[np.uint64], first: int = 0) -> Column:
         """The numbers of the bit patterns; ValueError unless they are finite."""
         numbers = values.astype("<u4").view("<f4").astype(np.float32)
-        self._refuse(numbers, ~np.isfinite(numbers), "must be finite")
+        self._refuse(numbers, ~np.isfinite(numbers), "must be finite", first)
         return self._shaped(numbers)
 
 
@@ -103,14 +105,8 @@ class Layout:
 
     def pack(self, columns: tuple[Column, ...]) -> bytes:
         """The columns as bits without gaps."""
-        if not len(columns[0]):
-            return b""
-        integers = [field.to_integers(column) for field, column in zip(self.fields, columns, strict=True)]
-        if self.message_bits <= _WORD_BITS:
-            return kernels.pack_bits(self._joined(integers), self.message_bits).tobytes()
-        if self._whole_bytes:
-            return self._pack_bytes(integers)
-        return self._pack_single_bits(integers)
+        count = len(columns[0])
+        return b"".join(self._pack_block([column[block] for column in columns]) for block in self._blocks(count))
 
     def unpack(self, raw: bytes, count: int) -> tuple[Column, ...]:
         """The columns of `count` messages; ValueError where the bytes cannot be such messages."""
@@ -129,17 +125,42 @@ class Layout:
         if spare and raw[-1] >> (8 - spare):
             raise ValueError(f"the last {spare} bits of the last byte (byte {expected - 1}) must be zero")
         data = np.frombuffer(raw, dtype=np.uint8)
-        if self.message_bits <= _WORD_BITS:
-            integers = self._split(kernels.unpack_bits(data, count, self.message_bits))
-        elif self._whole_bytes:
-            integers = self._unpack_bytes(data.reshape(count, self.message_bits // 8))
-        else:
-            integers = self._unpack_single_bits(data, count)
-        return tuple(field.from_integers(values) for field, values in zip(self.fields, integers, strict=True))
+        columns = self._empty(count)
+        for block in self._blocks(count):
+            first, last = block.start * self.message_bits // 8, -(-block.stop * self.message_bits // 8)
+            integers = self._unpack_block(data[first:last], block.stop - block.start)
+            for field, column, values in zip(self.fields, columns, integers, strict=True):
+                column[block] = field.from_integers(values, block.start)
+        return columns
 
     def empty(self) -> tuple[Column, ...]:
         """The columns of no message."""
-        return tuple(np.zeros((0, f.count) if f.count > 1 else 0, dtype=f.dtype) for f in self.fields)
+        return self._empty(0)
+
+    def _empty(self, count: int) -> tuple[Column, ...]:
+        return tuple(np.empty((count, f.count) if f.count > 1 else count, dtype=f.dtype) for f in self.fields)
+
+    def _blocks(self, count: int) -> Iterator[slice]:
+        """Slices over the messages, each but the last of a multiple of eight, so that they end on whole bytes."""
+        numbers = sum(field.count for field in self.fields)
+        size = max(8, min(_NUMBERS_A_BLOCK // numbers, _BITS_A_BLOCK // self.message_bits) // 8 * 8)
+        for start in range(0, count, size):
+            yield slice(start, min(start + size, count))
+
+    def _pack_block(self, columns: list[Column]) -> bytes:
+        integers = [field.to_integers(column) for field, column in zip(self.fields, columns, strict=True)]
+        if self.message_bits <= _WORD_BITS:
+            return kernels.pack_bits(self._joined(integers), self.message_bits).tobytes()
+        if self._whole_bytes:
+            return self._pack_bytes(integers)
+        return self._pack_single_bits(integers)
+
+    def _unpack_block(self, data: NDArray[np.uint8], count: int) -> list[NDArray[np.uint64]]:
+        if self.message_bits <= _WORD_BITS:
+            return self._split(kernels.unpack_bits(data, count, self.message_bits))
+        if self._whole_bytes:
+            return self._unpack_bytes(data.reshape(count, self.message_bits // 8))
+        return self._unpack_single_bits(data, count)
 
     @property
     def _whole_bytes(self) -> bool:
@@ -185,30 +206,18 @@ class Layout:
         return integers
 
     def _pack_single_bits(self, integers: list[NDArray[np.uint64]]) -> bytes:
-        # Pieces of a multiple of eight messages end on a whole byte.
-        rows = max(8, _BITS_AT_A_TIME // self.message_bits // 8 * 8)
-        packed = bytearray()
-        for start in range(0, len(integers[0]), rows):
-            bits = []
-            for field, values in zip(self.fields, integers, strict=True):
-                piece = values[start : start + rows, :, None]
-                single = piece >> np.arange(field.bits, dtype=np.uint64) & np.uint64(1)
-                bits.append(single.reshape(len(piece), field.width))
-            packed += np.packbits(np.concatenate(bits, axis=1).astype(np.uint8), bitorder="little").tobytes()
-        return bytes(packed)
+        bits = []
+        for field, values in zip(self.fields, integers, strict=True):
+            single = values[:, :, None] >> np.arange(field.bits, dtype=np.uint64) & np.uint64(1)
+            bits.append(single.reshape(len(values), field.width))
+        return np.packbits(np.concatenate(bits, axis=1).astype(np.uint8), bitorder="little").tobytes()
 
     def _unpack_single_bits(self, data: NDArray[np.uint8], count: int) -> list[NDArray[np.uint64]]:
-        integers = [np.empty((count, field.count), dtype=np.uint64) for field in self.fields]
-        rows = max(8, _BITS_AT_A_TIME // self.message_bits // 8 * 8)
-        for start in range(0, count, rows):
-            size = min(rows, count - start)
-            first = start * self.message_bits // 8
-            piece = data[first : first + -(-size * self.message_bits // 8)]
-            bits = np.unpackbits(piece, count=size * self.message_bits, bitorder="little").reshape(size, -1)
-            place = 0
-            for field, values in zip(self.fields, integers, strict=True):
-                entries = bits[:, place : place + field.width].reshape(size, field.count, field.bits).astype(np.uint64)
-                weights = np.uint64(1) << np.arange(field.bits, dtype=np.uint64)
-                values[start : start + size] = entries @ weights
-                place += field.width
+        bits = np.unpackbits(data, count=count * self.message_bits, bitorder="little").reshape(count, -1)
+        integers, place = [], 0
+        for field in self.fields:
+            entries = bits[:, place : place + field.width].reshape(count, field.count, field.bits).astype(np.uint64)
+            weights = np.uint64(1) << np.arange(field.bits, dtype=np.uint64)
+            integers.append(entries @ weights)
+            place += field.width
         return integers

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sstq.aggregation import VectorAggregator
 from sstq.exactness import TOTAL
+from sstq.kernels.threads import run_in_chunks
 from sstq.layouts import Column, FloatField, Layout
 from sstq.messages import Messages
 from sstq.randomness import BitSource
@@ -78,7 +79,13 @@ class CapMechanism(Mechanism):
         report: LocalReport | None,  # noqa: ARG002 (nothing can be missed)
     ) -> tuple[Column, ...]:
         words = source.words(len(unit) * (1 + self.cap.words)).reshape(len(unit), -1)
-        return (self.cap.draw(random_directions(unit, words[:, 0]), words[:, 1:]),)
+        vectors = np.empty(unit.shape, dtype=np.float32)
+
+        def draw(rows: slice) -> None:
+            vectors[rows] = self.cap.draw(random_directions(unit[rows], words[rows, 0]), words[rows, 1:])
+
+        run_in_chunks(draw, len(unit), self.dim)
+        return (vectors,)
 
     def decode(self, messages: Messages) -> NDArray[np.float64]:
         """The estimate clip·v/m of each message alone, (n, d)."""
