@@ -1,6 +1,5 @@
 """The fused projection loop against the textbook loop in float64."""
 
-import os
 import subprocess
 import sys
 
@@ -168,20 +167,3 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert int(done.stdout) < 20_000  # KiB
-
-
-def test_wide_vectors_agree(tmp_path):
-    size = 1 << 14
-    x, columns = problem(5, size, 5000, clients=2)
-    path = tmp_path / "problem.npz"
-    np.savez(path, x=x, places=columns.places, signs=columns.signs, schedule=CERTIFIED)
-    script = (
-        "import sys, numpy as np; from sstq.kernels import SignedColumns, kashin_represent; p = np.load(sys.argv[1])\n"
-        f"columns = SignedColumns(p['places'], p['signs'], {size})\n"
-        "np.save(sys.argv[2], kashin_represent(p['x'], columns, p['schedule'])[0])"
-    )
-    result = tmp_path / "t.npy"
-    environment = {**os.environ, "SSTQ_VECTOR_WIDTH": "16"}
-    subprocess.run([sys.executable, "-c", script, path, result], check=True, env=environment)
-    expected, _, bound = reference.kashin(x, columns, CERTIFIED)
-    assert np.all(np.linalg.norm(np.load(result) - expected, axis=1) <= bound)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sstq.kernels.passes import SQUARE_LANES, add_squares
-from sstq.kernels.target import compiled
+from sstq.kernels.passes import add_squares
+from sstq.kernels.target import SQUARE_LANES, compiled
 
 # Norms between these come from squares that neither overflowed nor lost digits to underflow.
 _SAFE_LOW, _SAFE_HIGH = 1e-140, 1e150

@@ -10,11 +10,16 @@ from typing import Any
 import numba
 import numpy as np
 
-from sstq.kernels.target import MAX_RADIX_BITS, VECTOR_BITS, VECTOR_WIDTH
+from sstq.kernels.target import MAX_RADIX_BITS, SQUARE_LANES, SUM_LANES, VECTOR_BITS, VECTOR_WIDTH
 
 BASE_BITS = VECTOR_BITS + MAX_RADIX_BITS
 BASE_SIZE = 1 << BASE_BITS
-SQUARE_LANES = 8
+
+
+@numba.njit
+def _one(x: Any, i: Any, s: Any, y: Any, j: Any, r: Any) -> None:  # noqa: ARG001 (one signature with the others)
+    """The float at x[i], stored at y[j]."""
+    y[j] = x[i]
 
 
 @numba.njit
@@ -86,39 +91,45 @@ def _make_masked_butterfly(butterfly: Any, count: int) -> Any:
 def _make_clipped_butterfly(butterfly: Any, count: int) -> Any:
     @numba.njit
     def clipped_butterfly(
-        a: Any, offset: int, t: Any, t_offset: int, stride: int, scale: Any, rate: Any, cap: Any, box: Any, sums: Any
+        a: Any,
+        offset: int,
+        t: Any,
+        t_offset: int,
+        stride: int,
+        scale: Any,
+        rate: Any,
+        cap: Any,
+        box: Any,
+        sums: Any,
+        lane: int,
     ) -> None:
         """Butterfly of one column of a, one relaxed projection step, butterfly again; a and t change in place.
 
-        The products a·a, a·(t' − t) and (t' − t)² are added to the VECTOR_WIDTH sums of each.
+        The products a·a, a·(t' − t) and (t' − t)² are added to the SUM_LANES sums of each, from that of `lane` on.
         """
         butterfly(a, offset, stride, a, offset, stride)
         for k in range(count):
-            for lane in range(VECTOR_WIDTH):
-                place, t_place = np.uint64(offset + k * stride + lane), np.uint64(t_offset + k * stride + lane)
+            for i in range(VECTOR_WIDTH):
+                place, t_place = np.uint64(offset + k * stride + i), np.uint64(t_offset + k * stride + i)
                 before, old = a[place], t[t_place]
                 new = min(max(old + min(max(before * rate, -cap), cap), -box), box)
                 taken = new - old
                 t[t_place] = new
                 a[place] = before * scale - taken
-                sums[lane] += before * before
-                sums[VECTOR_WIDTH + lane] += before * taken
-                sums[2 * VECTOR_WIDTH + lane] += taken * taken
+                sums[lane + i] += before * before
+                sums[SUM_LANES + lane + i] += before * taken
+                sums[2 * SUM_LANES + lane + i] += taken * taken
         butterfly(a, offset, stride, a, offset, stride)
 
     return clipped_butterfly
 
 
-butterfly2, butterfly4, butterfly8 = (_make_butterfly(across) for across in (_two, _four, _eight))
-masked2, masked4, masked8 = (
-    _make_masked_butterfly(butterfly, count) for butterfly, count in ((butterfly2, 2), (butterfly4, 4), (butterfly8, 8))
-)
-clipped2, clipped4, clipped8 = (
-    _make_clipped_butterfly(butterfly, count)
-    for butterfly, count in ((butterfly2, 2), (butterfly4, 4), (butterfly8, 8))
-)
+_butterflies = {count: _make_butterfly(across) for count, across in ((1, _one), (2, _two), (4, _four), (8, _eight))}
+_, butterfly2, butterfly4, butterfly8 = _butterflies.values()
+masked1, masked2, masked4, masked8 = (_make_masked_butterfly(each, count) for count, each in _butterflies.items())
+clipped1, clipped2, clipped4, clipped8 = (_make_clipped_butterfly(each, count) for count, each in _butterflies.items())
 # Never called: without vectors eight lanes and radix 8 are the most (`sstq.kernels.target`).
-butterfly16, masked16, clipped16 = butterfly8, masked8, clipped8
+butterfly16 = butterfly8
 
 
 @numba.njit

@@ -19,6 +19,9 @@ one over columns of one vector's width (high bits backward, mask, high bits forw
 two transforms and two more sweeps. The factor 1/N joins the next step's arithmetic at no cost. When N is so large
 that rows must be longer than a block, the bits between are transformed within the row, still in the L2 cache.
 
+**Order.** Which bits are joined in a pass decides in which order numbers are added. It is the same on every processor,
+and so are the parts in which sums are kept: the result does not depend on the vector width.
+
 Rows of a are padded by one cache line (`pitch`): at a stride of a power of two the vectors of a column would compete
 for the same few places in the cache. Constants are handed to compiled functions as np.int64(...): for a bare literal
 Numba would compile the callee once more.
@@ -33,22 +36,18 @@ from sstq.kernels import LONGEST_STEP
 from sstq.kernels.buffers import CACHE_LINE, aligned
 from sstq.kernels.hadamard import radix_pass, transform, transform_bits, transform_low_bits
 from sstq.kernels.passes import (
-    BASE_BITS,
-    butterfly2,
-    butterfly4,
     butterfly8,
-    butterfly16,
+    clipped1,
     clipped2,
     clipped4,
     clipped8,
-    clipped16,
+    masked1,
     masked2,
     masked4,
     masked8,
-    masked16,
 )
 from sstq.kernels.plain import transform_rows as transform_doubles
-from sstq.kernels.target import MAX_RADIX_BITS, VECTOR_BITS, VECTOR_WIDTH, compiled, inlined
+from sstq.kernels.target import MAX_RADIX_BITS, SUM_LANES, VECTOR_BITS, VECTOR_WIDTH, compiled, inlined
 
 _MASK_WORD = np.uint16 if VECTOR_WIDTH == 16 else np.uint8
 
@@ -58,8 +57,12 @@ BLOCK_BITS = 11
 MAX_ROW_COUNT_BITS = 8
 # Stands in for a reduction that is zero, as that of a zero vector, or lost to rounding.
 _TINY = 1e-30
-# The fused loop needs one bit above the base block for its clipping pass and one for its rows.
-MIN_FUSED_BITS = BASE_BITS + 2
+# A pass over a column that does more than butterflies joins at most this many bits.
+_PASS_BITS = 3
+# The bits of a block below those of its clipping pass: at least the 8 that the widest vectors take at once.
+_LEAST_LOW_BITS = 8
+# The fused loop needs one bit above these for its clipping pass and one for its rows.
+MIN_FUSED_BITS = _LEAST_LOW_BITS + 2
 
 
 def mask_words(columns: Any, size: int) -> Any:
@@ -74,24 +77,35 @@ def _step_block(
     a: Any, offset: int, t: Any, t_offset: int, bits: int, scale: Any, rate: Any, cap: Any, box: Any, sums: Any
 ) -> None:
     """Low bits forward, one step, low bits backward, on a block of 2^bits floats; the last pass each way is fused."""
-    fused_bits = min(bits - BASE_BITS, MAX_RADIX_BITS)
+    fused_bits = min(bits - _LEAST_LOW_BITS, _PASS_BITS)
     low_bits = bits - fused_bits
     size = 1 << bits
     stride = 1 << low_bits
     transform_low_bits(a, offset, size, low_bits)
-    if MAX_RADIX_BITS == 4 and fused_bits == 4:
+    if fused_bits == 3:
         for k in range(0, stride, VECTOR_WIDTH):
-            clipped16(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box, sums)
-    elif fused_bits == 3:
-        for k in range(0, stride, VECTOR_WIDTH):
-            clipped8(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box, sums)
+            clipped8(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box, sums, k % SUM_LANES)
     elif fused_bits == 2:
         for k in range(0, stride, VECTOR_WIDTH):
-            clipped4(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box, sums)
+            clipped4(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box, sums, k % SUM_LANES)
     else:
         for k in range(0, stride, VECTOR_WIDTH):
-            clipped2(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box, sums)
+            clipped2(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box, sums, k % SUM_LANES)
     transform_low_bits(a, offset, size, low_bits)
+
+
+@inlined
+def _add_lanes(lanes: Any, sums: Any) -> None:
+    """Add up the parts of ‖a‖², ⟨a, s⟩ and ‖s‖², in double precision: single would not do for the sum of millions."""
+    for k in range(lanes.size):
+        sums[k // SUM_LANES] += np.float64(lanes[k])
+
+
+@inlined
+def _scale_sums(sums: Any, scale: Any) -> None:
+    """Give a its scale in ‖a‖² and ⟨a, s⟩."""
+    sums[0] *= np.float64(scale) ** 2
+    sums[1] *= np.float64(scale)
 
 
 @compiled
@@ -122,12 +136,9 @@ def _step_rows(
         for block in range(0, row_size, block_size):
             lanes[:] = 0
             _step_block(a, offset + block, t, t_offset + block, block_bits, scale, rate, cap, box, lanes)
-            # In double precision: single precision would not do for the sum of millions.
-            for k in range(lanes.size):
-                sums[k // VECTOR_WIDTH] += np.float64(lanes[k])
+            _add_lanes(lanes, sums)
         transform_bits(a, offset, row_size, block_bits, row_bits)
-    sums[0] *= np.float64(scale) ** 2
-    sums[1] *= np.float64(scale)
+    _scale_sums(sums, scale)
 
 
 @inlined
@@ -141,9 +152,7 @@ def _relaxation(row: Any, last: Any, before: Any) -> Any:
 @inlined
 def _mask_column(x: Any, offset: int, stride: int, bits: int, mask: Any, mask_offset: int, mask_stride: int) -> None:
     """Butterfly, mask, butterfly on one column of 2^bits vectors."""
-    if MAX_RADIX_BITS == 4 and bits == 4:
-        masked16(x, offset, stride, mask, mask_offset, mask_stride)
-    elif bits == 3:
+    if bits == 3:
         masked8(x, offset, stride, mask, mask_offset, mask_stride)
     elif bits == 2:
         masked4(x, offset, stride, mask, mask_offset, mask_stride)
@@ -153,30 +162,11 @@ def _mask_column(x: Any, offset: int, stride: int, bits: int, mask: Any, mask_of
 
 @inlined
 def _copy_columns(
-    x: Any,
-    offset: int,
-    stride: int,
-    y: Any,
-    y_offset: int,
-    y_stride: int,
-    bits: int,
-    count: int,
-    step: int,
-    y_step: int,
+    x: Any, offset: int, stride: int, y: Any, y_offset: int, y_stride: int, count: int, step: int, y_step: int
 ) -> None:
-    """Butterfly of `count` columns of 2^bits vectors from x to y; the columns are `step` and `y_step` floats apart."""
-    if MAX_RADIX_BITS == 4 and bits == 4:
-        for k in range(count):
-            butterfly16(x, offset + k * step, stride, y, y_offset + k * y_step, y_stride)
-    elif bits == 3:
-        for k in range(count):
-            butterfly8(x, offset + k * step, stride, y, y_offset + k * y_step, y_stride)
-    elif bits == 2:
-        for k in range(count):
-            butterfly4(x, offset + k * step, stride, y, y_offset + k * y_step, y_stride)
-    else:
-        for k in range(count):
-            butterfly2(x, offset + k * step, stride, y, y_offset + k * y_step, y_stride)
+    """Butterfly of `count` columns of eight vectors from x to y; the columns are `step` and `y_step` floats apart."""
+    for k in range(count):
+        butterfly8(x, offset + k * step, stride, y, y_offset + k * y_step, y_stride)
 
 
 @compiled
@@ -184,24 +174,24 @@ def _project_rows(a: Any, pitch: int, row_bits: int, row_count_bits: int, mask: 
     """Column by column: the bits that number the rows backward, mask, the same bits forward."""
     row_size = 1 << row_bits
     words_a_row = row_size // VECTOR_WIDTH
-    if row_count_bits <= MAX_RADIX_BITS:
+    if row_count_bits <= _PASS_BITS:
         for word in range(words_a_row):
             _mask_column(a, word * VECTOR_WIDTH, pitch, row_count_bits, mask, word, words_a_row)
         return
-    # A row's number is split into MAX_RADIX_BITS high bits, done on the way between a and the tile, and the rest,
+    # A row's number is split into _PASS_BITS high bits, done on the way between a and the tile, and the rest,
     # done inside the tile; of the rest the lowest bits are fused with the mask.
-    inner_bits = row_count_bits - MAX_RADIX_BITS
+    inner_bits = row_count_bits - _PASS_BITS
     inner_count = 1 << inner_bits
     outer_stride = pitch << inner_bits
     tile_stride = inner_count * VECTOR_WIDTH
     tile_size = VECTOR_WIDTH << row_count_bits
-    masked_bits = min(inner_bits, MAX_RADIX_BITS)
+    masked_bits = min(inner_bits, _PASS_BITS)
     masked_size = VECTOR_WIDTH << masked_bits
     first_bit = VECTOR_BITS + masked_bits
     last_bit = VECTOR_BITS + inner_bits
     for word in range(words_a_row):
         column = word * VECTOR_WIDTH
-        _copy_columns(a, column, outer_stride, tile, 0, tile_stride, MAX_RADIX_BITS, inner_count, pitch, VECTOR_WIDTH)
+        _copy_columns(a, column, outer_stride, tile, 0, tile_stride, inner_count, pitch, VECTOR_WIDTH)
         if first_bit < last_bit:
             transform_bits(tile, np.int64(0), tile_size, first_bit, last_bit)
         for group in range(1 << (row_count_bits - masked_bits)):
@@ -209,7 +199,7 @@ def _project_rows(a: Any, pitch: int, row_bits: int, row_count_bits: int, mask: 
             _mask_column(tile, group * masked_size, VECTOR_WIDTH, masked_bits, mask, mask_offset, words_a_row)
         if first_bit < last_bit:
             transform_bits(tile, np.int64(0), tile_size, first_bit, last_bit)
-        _copy_columns(tile, 0, tile_stride, a, column, outer_stride, MAX_RADIX_BITS, inner_count, VECTOR_WIDTH, pitch)
+        _copy_columns(tile, 0, tile_stride, a, column, outer_stride, inner_count, VECTOR_WIDTH, pitch)
 
 
 @compiled
@@ -260,36 +250,37 @@ def _solve_fused(
 
 
 @compiled
-def _solve_small(x: Any, columns: Any, signs: Any, schedule: Any, bits: int, a: Any, t: Any) -> None:
-    """Run the schedule for one client as it is written, for sizes below the fused loop; t is the result."""
-    kept = np.empty(x.size, np.float32)
+def _solve_small(
+    x: Any, columns: Any, signs: Any, mask: Any, schedule: Any, bits: int, a: Any, t: Any, lanes: Any
+) -> None:
+    """Run the schedule for one client with plain transforms, for sizes below the fused loop; t is the result.
+
+    a and t have room for SUM_LANES floats at least. What lies beyond the vectors stays zero.
+    """
+    size = 1 << bits
     a.fill(0)
     t.fill(0)
     for i in range(x.size):
         a[columns[i]] = signs[i] * x[i]
     transform(a, np.int64(0), bits)
+    scale = np.float32(1)
     sums = np.zeros((2, 3))
     for step in range(schedule.shape[0]):
-        cap, box = schedule[step, 2], schedule[step, 3]
+        if step > 0:
+            transform(a, np.int64(0), bits)
+            for word in range(mask.size):
+                masked1(a, word * VECTOR_WIDTH, np.int64(0), mask, word, np.int64(0))
+            transform(a, np.int64(0), bits)
+            scale = np.float32(1 / size)
         before, last = sums[step & 1], sums[~step & 1]
-        relaxation = _relaxation(schedule[step], last, before)
+        rate = _relaxation(schedule[step], last, before) * scale
+        cap, box = schedule[step, 2], schedule[step, 3]
+        lanes[:] = 0
+        for k in range(0, t.size, VECTOR_WIDTH):
+            clipped1(a, k, t, k, np.int64(0), scale, rate, cap, box, lanes, k % SUM_LANES)
         before[:] = 0
-        for k in range(t.size):
-            move = min(max(relaxation * a[k], -cap), cap)
-            new = min(max(t[k] + move, -box), box)
-            taken = new - t[k]
-            before[0] += np.float64(a[k]) * a[k]
-            before[1] += np.float64(a[k]) * taken
-            before[2] += np.float64(taken) * taken
-            a[k] -= taken
-            t[k] = new
-        transform(a, np.int64(0), bits)
-        for i in range(x.size):
-            kept[i] = a[columns[i]] / np.float32(t.size)
-        a.fill(0)
-        for i in range(x.size):
-            a[columns[i]] = kept[i]
-        transform(a, np.int64(0), bits)
+        _add_lanes(lanes, before)
+        _scale_sums(before, scale)
 
 
 @compiled
@@ -328,13 +319,13 @@ def solve_rows(
     """
     size = 1 << bits
     a = aligned(size + (CACHE_LINE << MAX_ROW_COUNT_BITS))
-    t = aligned(size)
+    t = aligned(max(size, SUM_LANES))
     tile = aligned(VECTOR_WIDTH << MAX_ROW_COUNT_BITS)
-    lanes = aligned(3 * VECTOR_WIDTH)
+    lanes = aligned(3 * SUM_LANES)
     doubles = np.empty((1, size if residuals.size else 0))
     for row in range(x.shape[0]):
         if bits < MIN_FUSED_BITS:
-            _solve_small(x[row], columns, signs, schedule, bits, a, t)
+            _solve_small(x[row], columns, signs, mask, schedule, bits, a, t, lanes)
         else:
             _solve_fused(x[row], columns, signs, mask, schedule, bits, a, t, tile, lanes)
         for k in range(picks.shape[1]):
@@ -344,4 +335,4 @@ def solve_rows(
             for k in range(size):
                 t_out[row, k] = t[k]
         if residuals.size:
-            residuals[row] = _residual(x[row], columns, signs, bits, t, doubles)
+            residuals[row] = _residual(x[row], columns, signs, bits, t[:size], doubles)

@@ -9,10 +9,9 @@ _passes: Any = import_module("sstq.kernels.vectors" if USES_VECTORS else "sstq.k
 
 BASE_BITS: int = _passes.BASE_BITS
 BASE_SIZE: int = _passes.BASE_SIZE
-SQUARE_LANES: int = _passes.SQUARE_LANES
 add_squares: Any = _passes.add_squares
 transform_vector, transform_base = _passes.transform_vector, _passes.transform_base
 butterfly2, butterfly4 = _passes.butterfly2, _passes.butterfly4
 butterfly8, butterfly16 = _passes.butterfly8, _passes.butterfly16
-masked2, masked4, masked8, masked16 = _passes.masked2, _passes.masked4, _passes.masked8, _passes.masked16
-clipped2, clipped4, clipped8, clipped16 = _passes.clipped2, _passes.clipped4, _passes.clipped8, _passes.clipped16
+masked1, masked2, masked4, masked8 = _passes.masked1, _passes.masked2, _passes.masked4, _passes.masked8
+clipped1, clipped2, clipped4, clipped8 = _passes.clipped1, _passes.clipped2, _passes.clipped4, _passes.clipped8

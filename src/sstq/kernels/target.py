@@ -43,6 +43,11 @@ VECTOR_BITS = VECTOR_WIDTH.bit_length() - 1
 MAX_RADIX_BITS = 4 if VECTOR_WIDTH == 16 else 3
 
 
+# Sums are kept in so many parts, whatever the vectors are, so that the order of additions is the same everywhere.
+SQUARE_LANES = 8
+SUM_LANES = 16
+
+
 def _fingerprint() -> str:
     """Hash of everything outside a kernel's own module that its machine code depends on."""
     digest = hashlib.sha256(f"vector width {VECTOR_WIDTH}, explicit {USES_VECTORS}".encode())

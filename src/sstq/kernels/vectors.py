@@ -21,7 +21,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from sstq.kernels.target import MAX_RADIX_BITS, VECTOR_BITS, VECTOR_WIDTH
+from sstq.kernels.target import MAX_RADIX_BITS, SQUARE_LANES, SUM_LANES, VECTOR_BITS, VECTOR_WIDTH
 
 # One base block is transformed entirely in registers: the bits inside a vector and MAX_RADIX_BITS across vectors.
 BASE_BITS = VECTOR_BITS + MAX_RADIX_BITS
@@ -194,21 +194,23 @@ def _make_clipped_butterfly(bits: int) -> Any:
         cap: Any,
         box: Any,
         sums: Any,
+        lane: Any,
     ) -> Any:
         """Butterfly of one column of a, one relaxed projection step, butterfly again; a and t change in place.
 
         The step, with rate = ω·scale:  t' = clip(t + clip(rate·a, ±cap), ±box);  a ← scale·a − (t' − t);  t ← t'. The
-        products a·a, a·(t' − t) and (t' − t)², a without its scale, are added to the three vectors of `sums`.
+        products a·a, a·(t' − t) and (t' − t)², a without its scale, are added to the three times SUM_LANES `sums`, from
+        the one of the column's first float on, `lane`.
         """
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            a, offset, t, t_offset, stride, *scalars, sums = arguments
+            a, offset, t, t_offset, stride, *scalars, sums, lane = arguments
             first = _element_pointer(context, builder, signature.args[0], a, offset)
             pointers = _column_pointers(builder, first, stride, 1 << bits)
             first_t = _element_pointer(context, builder, signature.args[2], t, t_offset)
             t_pointers = _column_pointers(builder, first_t, stride, 1 << bits)
-            first_sum = _element_pointer(context, builder, signature.args[9], sums, ir.Constant(_INDEX, 0))
-            sum_pointers = _column_pointers(builder, first_sum, ir.Constant(_INDEX, VECTOR_WIDTH), 3)
+            first_sum = _element_pointer(context, builder, signature.args[9], sums, lane)
+            sum_pointers = _column_pointers(builder, first_sum, ir.Constant(_INDEX, SUM_LANES), 3)
             scale, rate, cap, box = (_splat(builder, scalar) for scalar in scalars)
             minus_cap, minus_box = builder.fneg(cap), builder.fneg(box)
             totals = [_load(builder, pointer) for pointer in sum_pointers]
@@ -229,14 +231,10 @@ def _make_clipped_butterfly(bits: int) -> Any:
                 _store(builder, total, pointer)
             return context.get_dummy_value()
 
-        single = types.float32
-        return types.void(a, types.int64, t, types.int64, types.int64, single, single, single, single, sums), generate
+        place, single = types.int64, types.float32
+        return types.void(a, place, t, place, place, single, single, single, single, sums, place), generate
 
     return clipped_butterfly
-
-
-SQUARE_LANES = 8
-"""The partial sums of `add_squares`: fixed, so that the order of additions is the same for every vector width."""
 
 
 def _add_squares(_typing: Any, x: Any, count: Any, scale: Any, sums: Any) -> Any:
@@ -275,5 +273,5 @@ add_squares: Any = intrinsic(_add_squares)
 transform_vector: Any = intrinsic(_transform_vector)
 transform_base: Any = intrinsic(_transform_base)
 butterfly2, butterfly4, butterfly8, butterfly16 = (_make_butterfly(bits) for bits in range(1, 5))
-masked2, masked4, masked8, masked16 = (_make_masked_butterfly(bits) for bits in range(1, 5))
-clipped2, clipped4, clipped8, clipped16 = (_make_clipped_butterfly(bits) for bits in range(1, 5))
+masked1, masked2, masked4, masked8 = (_make_masked_butterfly(bits) for bits in range(4))
+clipped1, clipped2, clipped4, clipped8 = (_make_clipped_butterfly(bits) for bits in range(4))
