@@ -314,10 +314,7 @@ class Mechanism(ABC):
         if rows.ndim != 2 or rows.shape[1] != self.dim:
             raise ValueError(f"X must have shape ({self.dim},) or (n, {self.dim}), got {np.shape(X)}")
         for part in row_chunks(len(rows), self.dim):
-            # The sum is finite unless a number is not, or the numbers are so huge that they must be looked at singly.
-            with np.errstate(over="ignore", invalid="ignore"):
-                suspicious = not np.isfinite(rows[part].sum())
-            if suspicious and not np.isfinite(rows[part]).all():
+            if not np.isfinite(rows[part]).all():
                 row, column = np.argwhere(~np.isfinite(rows[part]))[0]
                 raise ValueError(
                     f"X must be finite, got {rows[part][row, column]} at row {part.start + row}, column {column}"
