@@ -26,9 +26,9 @@ from sstq.randomness import BitSource, unit_interval
 from sstq.schemes.base import ExpectedError, LocalReport, check_number, check_option
 from sstq.schemes.closest import KClosest, draw_places
 from sstq.schemes.frame_alignment import alignment, best_draw, frame_bias2, inside_by_rank, second_moment
+from sstq.schemes.frame_moments import moments_of_frame
 from sstq.schemes.framed import FramedMechanism
 from sstq.schemes.frameunit_sums import FrameUnitAggregator, FrameUnitGroupAggregator
-from sstq.schemes.sphere import random_directions
 
 __all__ = ["FrameUnit"]
 
@@ -48,7 +48,6 @@ _ALIGNMENT_MIN = 1e-30
 # Two machines compute the alignment alike to about 1e-12; the JSON's is what both use.
 _ALIGNMENT_TOLERANCE = 1e-6
 
-_NEVER_FLIPPED = np.uint64(2**64 - 1)
 _COINS = ("private", "public")
 
 _SIGNS = np.array([1.0, -1.0])
@@ -380,30 +379,10 @@ class FrameUnit(FramedMechanism):
         unit, _ = self._unit_ball(rows)
         mean, power = np.zeros((len(rows), self.dim)), np.zeros(len(rows))
         for number in range(self.frames):
-            of_frame = self._moments_of_frame(unit, self.groups.frame(number))
-            mean += of_frame[0] / self.frames
-            power += of_frame[1] / self.frames
+            of_frame = moments_of_frame(unit, self.groups.frame(number), self.choice, self._inside_by_rank)
+            mean += of_frame[0] * (self.gain / self.frames)
+            power += of_frame[1] * (self.gain**2 / self.frames)
         return mean, power - np.einsum("ij,ij->i", mean, mean)
-
-    def _moments_of_frame(
-        self, unit: NDArray[np.float32], frame: HadamardFrame
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """E[x̂] and E‖x̂‖² of clients that use this frame: all signed rows sum to zero, those inside do not."""
-        norms = np.minimum(np.linalg.norm(unit.astype(np.float64), axis=1, keepdims=True), 1.0)
-        directions = random_directions(unit, np.full(len(unit), _NEVER_FLIPPED))
-        scores = frame.analyze(directions.astype(np.float32))
-        inside = np.empty(scores.shape)
-        order = np.argsort(-np.abs(scores), axis=1, kind="stable")
-        np.put_along_axis(inside, order, self._inside_by_rank[None], axis=1)
-        # A flip, of probability (1 − ‖x‖)/2, turns every sign but those of scores that are zero.
-        signs: NDArray[np.float64] = np.where(scores == 0, 1.0, norms * np.sign(scores)) * inside
-        own, other = self.choice.probabilities
-        taking_part = self.choice.size / 2 / self.frame.size
-        mean = np.asarray(frame.synthesize(signs), dtype=np.float64)
-        mean *= self.gain * taking_part * (own - other) * frame.redundancy
-        squared_norms = frame.squared_row_norms()
-        power = 2 * other * squared_norms.sum() + (own - other) * (inside @ squared_norms)
-        return mean, self.gain**2 * taking_part * power
 
     @cached_property
     def _inside_by_rank(self) -> NDArray[np.float64]:
