@@ -1,4 +1,6 @@
+import struct
 import sys
+import zlib
 from itertools import pairwise
 
 import numpy as np
@@ -169,6 +171,50 @@ def test_any_bytes_are_messages_or_a_value_error(tmp_path_factory, data):
         read_all(path, PRIVATE)
 
 
+def forged_header(count, block, bits=PRIVATE.message_bits):
+    fields = (message_files.MAGIC, 1, 0, bits, count, bytes.fromhex(PRIVATE.digest()), bytes(16), block)
+    header = struct.pack("<8sHHIQ32s16sI", *fields)
+    return header + struct.pack("<I", zlib.crc32(header))
+
+
+@pytest.mark.parametrize(
+    ("count", "block", "bits", "message"),
+    [
+        (2**63, 1, PRIVATE.message_bits, "truncated"),
+        (2**64 - 1, 1, 2**32 - 1, "truncated"),
+        (2**64 - 1, 2**20, 1, "truncated"),
+        (1, 2**20 + 1, 1, "impossible header"),
+        (1, 2**12, 2**16, "impossible header"),
+        (1, 0, 1, "impossible header"),
+        (1, 1, 0, "impossible header"),
+    ],
+)
+def test_numbers_of_a_header_cost_nothing(tmp_path, monkeypatch, count, block, bits, message):
+    # A checksum keeps nobody from stating 2^63 messages in 80 bytes: nothing may be counted or reserved for them.
+    def walk(*_arguments):
+        raise AssertionError("the blocks were walked before the size of the file was checked")
+
+    monkeypatch.setattr(message_files, "_block_sizes", walk)
+    path = tmp_path / "messages.sstq"
+    path.write_bytes(forged_header(count, block, bits))
+    with pytest.raises(ValueError, match=message):
+        describe_messages(path)
+    with pytest.raises(ValueError, match=message):
+        read_all(path, PRIVATE)
+    with pytest.raises(ValueError, match=message):
+        PRIVATE.aggregator().update_from_file(path)
+
+
+@pytest.mark.parametrize("mechanism", [PRIVATE, ASSIGNED], ids=lambda m: m.index)
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 23])
+def test_the_size_of_a_file_follows_from_its_header(tmp_path, monkeypatch, mechanism, count):
+    monkeypatch.setattr(message_files, "BLOCK_MESSAGES", 8)
+    path = tmp_path / "messages.sstq"
+    messages = sample(mechanism, count, rng=1)
+    write_messages(path, messages)
+    assert same(read_all(path, mechanism), messages)
+
+
 def parquet_with(path, columns, mechanism=PRIVATE):
     write_messages(path, sample(mechanism))
     metadata = pyarrow.parquet.read_schema(path).metadata
@@ -191,6 +237,38 @@ def test_bad_parquet_columns_are_refused(tmp_path, columns, message):
     parquet_with(path, columns)
     with pytest.raises(ValueError, match=message):
         read_all(path, PRIVATE)
+
+
+@pytest.mark.parametrize("bits", ["0", "-9", "", "٣", "9" * 11, "9" * 5000])
+def test_impossible_bits_of_parquet_are_refused(tmp_path, bits):
+    path = tmp_path / "messages.parquet"
+    write_messages(path, sample(PRIVATE))
+    table = pyarrow.parquet.read_table(path)
+    metadata = table.schema.metadata | {b"sstq.bits": bits.encode()}
+    pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), path)
+    with pytest.raises(ValueError, match="impossible metadata"):
+        describe_messages(path)
+
+
+def test_parquet_of_other_bits_or_types_is_refused_unread(tmp_path, monkeypatch):
+    # How much is read at once follows from the bits of a message, so these must be true of the columns.
+    def iter_batches(*_arguments, **_options):
+        raise AssertionError("columns were read before they were checked")
+
+    path = tmp_path / "messages.parquet"
+    write_messages(path, sample(PRIVATE))
+    table = pyarrow.parquet.read_table(path)
+    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "iter_batches", iter_batches)
+    metadata = table.schema.metadata | {b"sstq.bits": b"1"}
+    pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), path)
+    with pytest.raises(ValueError, match=r"messages of 1 bits, the mechanism's have 9"):
+        read_all(path, PRIVATE)
+    lists = pyarrow.array([[1] * 50] * 100, pyarrow.list_(pyarrow.uint8(), 50))
+    for column in (lists, pyarrow.array(["1"] * 100)):
+        wrong = table.set_column(table.schema.get_field_index("code"), "code", column)
+        pyarrow.parquet.write_table(wrong.replace_schema_metadata(table.schema.metadata), path)
+        with pytest.raises(ValueError, match="column code must hold integers"):
+            read_all(path, PRIVATE)
 
 
 def test_the_form_is_recognised_by_content(tmp_path):

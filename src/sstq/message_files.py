@@ -12,7 +12,7 @@ offset  bytes  what
 16      8      number of messages
 24      32     digest of the mechanism
 56      16     identifier of the file, drawn at random when it is written
-72      4      messages a block
+72      4      messages a block: as many as fit in 16 MiB, at most 2^20
 76      4      CRC-32 of bytes 0–75
 ======  =====  ==============================================================================
 
@@ -38,7 +38,7 @@ from sstq.atomic import atomic_file
 from sstq.layouts import Column, Layout
 from sstq.messages import Messages
 
-__all__ = ["MessageFileInfo", "MessageReader", "describe_messages", "read_messages", "write_messages"]
+__all__ = ["MessageFileInfo", "MessageReader", "block_messages", "describe_messages", "read_messages", "write_messages"]
 
 MAGIC = b"\x8fSSTQ\r\n\x1a"
 VERSION = 1
@@ -48,6 +48,16 @@ _CRC = struct.Struct("<I")
 _HEADER_BYTES = _HEADER.size + _CRC.size
 _SIMULATED, _WITH_CLIENTS = 1, 2
 _PARQUET_MAGIC = b"PAR1"
+
+
+def block_messages(message_bits: int) -> int:
+    """The messages that are read and written at a time: as many as fit in 16 MiB, but not more than 2^20.
+
+    Examples:
+        >>> block_messages(20), block_messages(1 << 20)
+        (1048576, 128)
+    """
+    return max(1, min(BLOCK_MESSAGES, BLOCK_BITS // message_bits))
 
 
 class MessageReader(Protocol):
@@ -147,7 +157,8 @@ def describe_messages(path: str | os.PathLike[str]) -> MessageFileInfo:
         raise ValueError(f"{name} has version {version} of the message format, this library reads version {VERSION}")
     if _CRC.unpack(header[_HEADER.size :])[0] != zlib.crc32(header[: _HEADER.size]):
         raise ValueError(f"{name} is damaged: the checksum of its header (bytes 0–{_HEADER.size - 1}) does not match")
-    if not (message_bits >= 1 and block >= 1 and flags <= _SIMULATED | _WITH_CLIENTS):
+    possible = message_bits >= 1 and 1 <= block <= block_messages(message_bits)
+    if not (possible and flags <= _SIMULATED | _WITH_CLIENTS):
         raise ValueError(f"{name} has an impossible header: flags {flags}, {message_bits} bits, blocks of {block}")
     info = MessageFileInfo(
         kind="framed",
@@ -160,7 +171,7 @@ def describe_messages(path: str | os.PathLike[str]) -> MessageFileInfo:
         block_messages=block,
         file_id=file_id.hex(),
     )
-    expected = _HEADER_BYTES + sum(_block_bytes(info, size) + _CRC.size for size in _block_sizes(count, block))
+    expected = _file_bytes(info)
     if size != expected:
         problem = "truncated" if size < expected else "too long"
         raise ValueError(f"{name} is {problem}: {count} messages take {expected} bytes, the file has {size}")
@@ -188,8 +199,8 @@ def _write_framed(file: BinaryIO, batches: Iterable[Messages]) -> int:
     flags = _SIMULATED * simulated | _WITH_CLIENTS * (first.clients is not None)
     width = first.layout.message_bits
     file_id = os.urandom(16)
-    digest, block_messages = bytes.fromhex(first.digest), _block_messages(width)
-    header = _HEADER.pack(MAGIC, VERSION, flags, width, count, digest, file_id, block_messages)
+    digest = bytes.fromhex(first.digest)
+    header = _HEADER.pack(MAGIC, VERSION, flags, width, count, digest, file_id, block_messages(width))
     file.seek(0)
     file.write(header + _CRC.pack(zlib.crc32(header)))
     return count
@@ -220,6 +231,12 @@ def _read_framed(path: str | os.PathLike[str], mechanism: MessageReader, info: M
                 raise ValueError(f"{place}: {error}") from error
 
 
+def _file_bytes(info: MessageFileInfo) -> int:
+    full, rest = divmod(info.count, info.block_messages)
+    blocks = full * (_block_bytes(info, info.block_messages) + _CRC.size)
+    return _HEADER_BYTES + blocks + (_block_bytes(info, rest) + _CRC.size if rest else 0)
+
+
 def _block_sizes(count: int, block: int) -> Iterator[int]:
     for start in range(0, count, block):
         yield min(block, count - start)
@@ -234,17 +251,12 @@ def _block_checksum(number: int, data: bytes) -> int:
     return zlib.crc32(data, zlib.crc32(struct.pack("<Q", number)))
 
 
-def _block_messages(message_bits: int) -> int:
-    """The messages of a block: as many as fit in 16 MiB, but not more than 2^20."""
-    return max(1, min(BLOCK_MESSAGES, BLOCK_BITS // message_bits))
-
-
 def _regroup(batches: Iterable[Messages]) -> Iterator[Messages]:
     """The same messages in groups of exactly one block, but for the last."""
     held: list[Messages] = []
     length, size = 0, 0
     for batch in batches:
-        size = size or _block_messages(batch.layout.message_bits)
+        size = size or block_messages(batch.layout.message_bits)
         while length + len(batch) >= size:
             head, batch = batch[: size - length], batch[size - length :]
             yield Messages.concatenate([*held, head])

@@ -9,25 +9,23 @@ of all this stand in the file's metadata; pages carry Parquet's own checksums.
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sstq.atomic import atomic_file
 from sstq.layouts import Field, FloatField
+from sstq.message_files import MessageFileInfo, MessageReader, block_messages
 from sstq.messages import Messages
-
-if TYPE_CHECKING:
-    from sstq.message_files import MessageFileInfo, MessageReader
 
 __all__ = ["describe", "import_pyarrow", "read", "write"]
 
 VERSION = 1
-_BATCH_ROWS, _BATCH_BITS = 1 << 20, 1 << 27
 _KEYS = (b"sstq.version", b"sstq.digest", b"sstq.bits", b"sstq.simulated", b"sstq.file")
 _CHECKSUMS = b"sstq.checksums"
 
@@ -64,15 +62,11 @@ def write(path: str | os.PathLike[str], batches: Iterable[Messages]) -> int:
             if (batch.digest, batch.simulated) != (first.digest, first.simulated):
                 raise ValueError("a file holds messages of one mechanism, either simulated or not")
             table = _as_table(pyarrow, batch).cast(schema)
-            writer.write_table(table, row_group_size=_rows_at_a_time(first.layout.message_bits))
+            writer.write_table(table, row_group_size=block_messages(first.layout.message_bits))
             checksums = _checksums(_arrays(batch), checksums)
             count += len(batch)
         writer.add_key_value_metadata({_CHECKSUMS: _as_text(checksums)})
     return count
-
-
-def _rows_at_a_time(message_bits: int) -> int:
-    return max(1, min(_BATCH_ROWS, _BATCH_BITS // max(1, message_bits)))
 
 
 def _arrays(messages: Messages) -> list[Any]:
@@ -118,8 +112,6 @@ def _open(path: str | os.PathLike[str]) -> Iterator[Any]:
 
 def describe(path: str | os.PathLike[str]) -> MessageFileInfo:
     """What the file says of itself; ValueError if it does not hold messages."""
-    from sstq.message_files import MessageFileInfo
-
     with _open(path) as file:
         schema = file.schema_arrow
         metadata = schema.metadata or {}
@@ -131,7 +123,7 @@ def describe(path: str | os.PathLike[str]) -> MessageFileInfo:
             raise ValueError(
                 f"{name} has version {version} of the message format, this library reads version {VERSION}"
             )
-        if not bits.isdecimal() or simulated not in ("0", "1"):
+        if not re.fullmatch("[1-9][0-9]{0,9}", bits) or simulated not in ("0", "1"):
             raise ValueError(f"{name} has impossible metadata: {bits!r} bits, simulated {simulated!r}")
         return MessageFileInfo(
             kind="parquet",
@@ -141,7 +133,7 @@ def describe(path: str | os.PathLike[str]) -> MessageFileInfo:
             message_bits=int(bits),
             simulated=simulated == "1",
             with_clients="client" in schema.names,
-            block_messages=_rows_at_a_time(int(bits)),
+            block_messages=block_messages(int(bits)),
             file_id=file_id,
         )
 
@@ -149,12 +141,18 @@ def describe(path: str | os.PathLike[str]) -> MessageFileInfo:
 def read(path: str | os.PathLike[str], mechanism: MessageReader, info: MessageFileInfo) -> Iterator[Messages]:
     """The messages, a batch at a time; ValueError for damage, missing columns and values out of range."""
     name = os.fspath(path)
-    fields = mechanism.layout.fields
-    wanted = [field.name for field in fields] + ["client"] * info.with_clients
+    layout = mechanism.layout
+    if info.message_bits != layout.message_bits:
+        raise ValueError(f"{name} has messages of {info.message_bits} bits, the mechanism's have {layout.message_bits}")
+    fields = [*layout.fields, Field("client", 64, 1 << 64)] if info.with_clients else [*layout.fields]
+    wanted = [field.name for field in fields]
     with _open(path) as file:
         missing = set(wanted) - set(file.schema_arrow.names)
         if missing:
             raise ValueError(f"{name} has no column {', '.join(sorted(missing))}")
+        # Before anything is read: a batch of longer lists, or of texts, might not fit the memory.
+        for field in fields:
+            _check_type(file.schema_arrow.field(field.name).type, field, name)
         stated = (file.metadata.metadata or {}).get(_CHECKSUMS)
         metadata = file.schema_arrow.metadata
         checksums = [_metadata_checksum([metadata[key].decode() for key in _KEYS])] * len(wanted)
@@ -162,10 +160,8 @@ def read(path: str | os.PathLike[str], mechanism: MessageReader, info: MessageFi
         for batch in file.iter_batches(batch_size=info.block_messages, columns=wanted):
             place = f"{name}, from row {row}"
             columns = tuple(_values(batch.column(field.name), field, place) for field in fields)
-            clients = None
-            if info.with_clients:
-                clients = _values(batch.column("client"), Field("client", 64, 1 << 64), place)
-            messages = mechanism.messages_from_columns(columns, clients, info.simulated)
+            clients = columns[-1] if info.with_clients else None
+            messages = mechanism.messages_from_columns(columns[: len(layout.fields)], clients, info.simulated)
             checksums = _checksums(_arrays(messages), checksums)
             row += batch.num_rows
             yield messages
@@ -174,16 +170,26 @@ def read(path: str | os.PathLike[str], mechanism: MessageReader, info: MessageFi
         raise ValueError(f"{name} is damaged: the checksums of its columns do not match")
 
 
+def _check_type(kind: Any, field: Field, place: str) -> None:
+    """Refuse a column (ValueError) of another type than numbers of the field, or lists of as many as it has."""
+    types = import_pyarrow().types
+    single = kind.value_type if types.is_fixed_size_list(kind) and kind.list_size == field.count else kind
+    wanted = types.is_floating if isinstance(field, FloatField) else types.is_integer
+    if not wanted(single) or (field.count > 1 and single is kind):
+        what = "finite numbers" if isinstance(field, FloatField) else "integers"
+        many = f"lists of {field.count} {what}" if field.count > 1 else what
+        raise ValueError(f"{place}: column {field.name} must hold {many} without nulls, got {kind}")
+
+
 def _values(array: Any, field: Field, place: str) -> Any:
-    """A column as the numbers of a field; ValueError for values that the field cannot have."""
-    pyarrow = import_pyarrow()
+    """A column of the right type as the numbers of a field; ValueError for values that the field cannot have."""
     rows = len(array)
-    if pyarrow.types.is_fixed_size_list(array.type) and array.type.list_size == field.count and not array.null_count:
+    nulls = array.null_count
+    if not nulls and import_pyarrow().types.is_fixed_size_list(array.type):
         array = array.flatten()
-    wanted = pyarrow.types.is_floating if isinstance(field, FloatField) else pyarrow.types.is_integer
-    if array.null_count or not wanted(array.type) or len(array) != rows * field.count:
-        kind = "finite numbers" if isinstance(field, FloatField) else "integers"
-        raise ValueError(f"{place}: column {field.name} must hold {kind} without nulls, got {array.type}")
+        nulls = array.null_count
+    if nulls:
+        raise ValueError(f"{place}: column {field.name} must hold numbers without nulls, got {nulls}")
     values = array.to_numpy(zero_copy_only=False)
     if isinstance(field, FloatField):
         bad = ~np.isfinite(values)

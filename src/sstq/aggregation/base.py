@@ -6,9 +6,10 @@ The state is an array of integers, which add up to the same bits in any order an
 from __future__ import annotations
 
 import os
+import zipfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -226,18 +227,28 @@ def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int
     try:
         # np.load leaves a file that it opened itself open when it fails.
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            _refuse_other_archives(archive)
             stored = {key: archive[key] for key in archive.files}
+        version, count, simulated = (stored[key].item() for key in ("version", "count", "simulated"))
+        state, sources = stored["state"], set(map(str, stored["sources"].ravel()))
     except FileNotFoundError:
         raise
     except DAMAGED_ARCHIVE as error:
         raise ValueError(f"{name} is damaged or not an aggregator's state: {error}") from error
-    if stored.keys() != _STATE_KEYS or str(stored["format"]) != _STATE_FORMAT:
+    if str(stored["format"]) != _STATE_FORMAT:
         raise ValueError(f"{name} is not an aggregator's state")
-    version, count = int(stored["version"]), int(stored["count"])
     if version != _STATE_VERSION:
         raise ValueError(f"{name} has version {version} of the format, this library reads version {_STATE_VERSION}")
-    state, sources = stored["state"], set(stored["sources"].tolist())
-    if state.dtype != np.int64 or state.ndim != 2 or not 0 <= count <= MOST_MESSAGES:
+    counted = isinstance(count, int) and 0 <= count <= MOST_MESSAGES and isinstance(simulated, bool)
+    if state.dtype != np.int64 or state.ndim != 2 or not counted:
         raise ValueError(f"{name} does not hold the sums of an aggregator")
-    info = StateInfo(version, str(stored["digest"]), count, len(state), len(sources), bool(stored["simulated"]))
+    info = StateInfo(version, str(stored["digest"]), count, len(state), len(sources), simulated)
     return info, state, sources
+
+
+def _refuse_other_archives(archive: Any) -> None:
+    """Refuse an archive (ValueError) of other arrays, and one whose arrays could be larger than the file itself."""
+    if set(archive.files) != _STATE_KEYS:
+        raise ValueError("it holds other arrays")
+    if any(member.compress_type != zipfile.ZIP_STORED for member in archive.zip.infolist()):
+        raise ValueError("it is compressed, which no saved state is")

@@ -7,19 +7,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.base import Aggregator
-from sstq.aggregation.dense_sums import DenseDecoding, add_decoded
+from sstq.aggregation.dense_sums import DenseAggregator, DenseDecoding
 from sstq.aggregation.fixed_point import from_limbs
-from sstq.message_files import MessageReader
-from sstq.messages import Messages
 
 __all__ = ["BoundedAggregator", "BoundedDecoding"]
 
-# Values are kept to 2^-59 of the bound and squares to 2^-59 of its square: two limbs each.
-_FRACTION_BITS = 59
 
-
-class BoundedDecoding(DenseDecoding, MessageReader, Protocol):
+class BoundedDecoding(DenseDecoding, Protocol):
     """What the aggregator needs of the mechanism."""
 
     @property
@@ -28,34 +22,22 @@ class BoundedDecoding(DenseDecoding, MessageReader, Protocol):
         ...
 
 
-class BoundedAggregator(Aggregator[BoundedDecoding]):
+class BoundedAggregator(DenseAggregator[BoundedDecoding]):
     """One row of integers a coordinate: the sum of the decoded values and of their squares, in two limbs each.
 
     `VectorAggregator` keeps squares to 2^-14 of a public scale. That is enough where noise sets the scale; without
     noise a coordinate may be as small as the data, and its standard error with it.
     """
 
-    def _empty_state(self) -> NDArray[np.int64]:
-        return np.zeros((self._mechanism.dim, 4), dtype=np.int64)
+    # Values are kept to 2^-59 of the bound and squares to 2^-59 of its square: two limbs each.
+    columns, value_bits, square_bits, limit = 4, 59, 59, 1.0
 
-    def _add(self, messages: Messages) -> None:
-        added = self._empty_state()
-        if not add_decoded(
-            added,
-            self._mechanism,
-            messages,
-            unit=self._mechanism.decoding_bound,
-            limit=1.0,
-            value_bits=_FRACTION_BITS,
-            square_bits=_FRACTION_BITS,
-        ):
-            raise ValueError(f"a decoded coordinate is beyond the bound {self._mechanism.decoding_bound:g}")
-        self._state += added
+    @property
+    def unit(self) -> float:
+        """The bound."""
+        return self._mechanism.decoding_bound
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        bound = self._mechanism.decoding_bound
-        total, squares = (
-            np.ldexp(from_limbs(self._state[:, column], self._state[:, column + 1]), -_FRACTION_BITS)
-            for column in (0, 2)
-        )
-        return total * (bound / self._count), squares * (bound**2 / self._count)
+        total = np.ldexp(from_limbs(self._state[:, 0], self._state[:, 1]), -self.value_bits)
+        squares = np.ldexp(from_limbs(self._state[:, 2], self._state[:, 3]), -self.square_bits)
+        return total * (self.unit / self._count), squares * (self.unit**2 / self._count)

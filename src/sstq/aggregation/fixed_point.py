@@ -8,10 +8,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LIMB_BITS", "fixed_point_table", "from_limbs"]
+from sstq.kernels import LIMB_BITS
 
-LIMB_BITS = 30
-"""Limbs and squares of 30 bits leave room for 2^32 messages in 63 bits."""
+__all__ = ["fixed_point_table", "from_limbs"]
 
 
 def fixed_point_table(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], int]:

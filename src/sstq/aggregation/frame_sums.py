@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.aggregation.base import Aggregator
-from sstq.aggregation.fixed_point import LIMB_BITS, fixed_point_table, from_limbs
+from sstq.aggregation.fixed_point import fixed_point_table, from_limbs
 from sstq.frames import Frame
 from sstq.message_files import MessageReader
 from sstq.messages import Messages
@@ -63,8 +63,8 @@ class FrameAggregator(Aggregator[FrameDecoding]):
     def _coordinate_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The sum of the decoded values of every coordinate and of their squares, in units of the decoding scale."""
         units = from_limbs(self._state[:, 1], self._state[:, 2])
-        totals = np.ldexp(units, self._exponent - 2 * LIMB_BITS)
-        squares = np.ldexp(self._state[:, 3].astype(np.float64), 2 * self._exponent - LIMB_BITS)
+        totals = np.ldexp(units, self._exponent - 2 * kernels.LIMB_BITS)
+        squares = np.ldexp(self._state[:, 3].astype(np.float64), 2 * self._exponent - kernels.LIMB_BITS)
         return totals, squares
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -7,20 +7,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.base import Aggregator
-from sstq.aggregation.dense_sums import DenseDecoding, add_decoded
+from sstq.aggregation.dense_sums import DenseAggregator, DenseDecoding
 from sstq.aggregation.fixed_point import from_limbs
-from sstq.message_files import MessageReader
-from sstq.messages import Messages
 
 __all__ = ["VectorAggregator", "VectorDecoding"]
 
-# Decoded coordinates are kept to 2^-44 of the mechanism's scale, and their squares to 2^-14.
-_VALUE_BITS, _SQUARE_BITS = 44, 14
-_LARGEST = 2.0**8
 
-
-class VectorDecoding(DenseDecoding, MessageReader, Protocol):
+class VectorDecoding(DenseDecoding, Protocol):
     """What the aggregator needs of the mechanism."""
 
     @property
@@ -29,31 +22,21 @@ class VectorDecoding(DenseDecoding, MessageReader, Protocol):
         ...
 
 
-class VectorAggregator(Aggregator[VectorDecoding]):
+class VectorAggregator(DenseAggregator[VectorDecoding]):
     """One row of integers a coordinate: the sum of the decoded values (two limbs) and of their squares, in fixed point.
 
     A decoded coordinate beyond 2^8 times the scale cannot come from an honest client and is refused.
     """
 
-    def _empty_state(self) -> NDArray[np.int64]:
-        return np.zeros((self._mechanism.dim, 3), dtype=np.int64)
+    # Decoded coordinates are kept to 2^-44 of the mechanism's scale, and their squares to 2^-14.
+    columns, value_bits, square_bits, limit = 3, 44, 14, 2.0**8
 
-    def _add(self, messages: Messages) -> None:
-        added = self._empty_state()
-        if not add_decoded(
-            added,
-            self._mechanism,
-            messages,
-            unit=self._mechanism.decoding_scale,
-            limit=_LARGEST,
-            value_bits=_VALUE_BITS,
-            square_bits=_SQUARE_BITS,
-        ):
-            raise ValueError(f"a decoded coordinate is beyond {_LARGEST:g} times the mechanism's scale")
-        self._state += added
+    @property
+    def unit(self) -> float:
+        """The scale."""
+        return self._mechanism.decoding_scale
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        scale = self._mechanism.decoding_scale
-        total = np.ldexp(from_limbs(self._state[:, 0], self._state[:, 1]), -_VALUE_BITS) * scale
-        squares = np.ldexp(self._state[:, 2].astype(np.float64), -_SQUARE_BITS) * scale**2
+        total = np.ldexp(from_limbs(self._state[:, 0], self._state[:, 1]), -self.value_bits) * self.unit
+        squares = np.ldexp(self._state[:, 2].astype(np.float64), -self.square_bits) * self.unit**2
         return total / self._count, squares / self._count
