@@ -1,19 +1,27 @@
 """`sstq warmup` compiles all that the mechanisms need."""
 
+import ctypes
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from sstq.cli import app
-from sstq.warmup import cache_place, count_steps, warm_up
+from sstq.warmup import Step, cache_place, count_steps, warm_up
+from tests.kernels.test_targets import PROGRAM as ALL_MESSAGES
+
+HASWELL = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma"}
 
 # Everything that every mechanism does, with the compilations that it takes.
 ALL_MECHANISMS = """
-import itertools, warnings
+import itertools, tempfile, warnings
+from pathlib import Path
 import numpy as np
+import sstq
 from numba.core import event
 from tests.contract.cases import CASES, build, encode
 
@@ -27,13 +35,45 @@ with event.install_recorder("numba:compile") as recorder:
                 again = mechanism.messages_from_bytes(messages.to_bytes(), 3, clients=messages.clients)
                 aggregator = mechanism.aggregator()
                 aggregator.update(again)
+                for suffix in (".sstq", ".parquet"):
+                    with tempfile.TemporaryDirectory() as folder:
+                        sstq.write_messages(Path(folder) / f"messages{suffix}", again)
+                        part = mechanism.aggregator()
+                        part.update_from_file(Path(folder) / f"messages{suffix}")
                 aggregator.mean()
 compiled = sorted({str(e.data["dispatcher"]) + str(e.data["args"]) for _, e in recorder.buffer})
 assert not compiled, compiled
 """
 
 
-def run(*arguments, **variables):
+# On this machine's own processor, in a folder with code for another one.
+ONE_TRANSFORM = """
+import numpy as np
+from numba.core import event
+from sstq.kernels import hadamard_transform
+
+x = np.arange(64, dtype=np.float32)
+with event.install_recorder("numba:compile") as recorder:
+    hadamard_transform(x)
+assert recorder.buffer
+assert (x[0], x[1]) == (2016, -32)
+"""
+
+
+# The folder that NUMBA_CACHE_DIR names is read first, though nothing can be kept there.
+READ_ONLY = """
+import os
+from sstq.kernels.disk_cache import chosen_folder, places
+from sstq.warmup import warm_up
+
+first = places().read[0]
+assert first.is_relative_to(chosen_folder()) and first != places().write
+assert not os.access(first, os.W_OK) and os.access(first, os.R_OK)
+assert not any(step.compiled for step in warm_up())
+"""
+
+
+def run(*arguments, without_privilege=False, **variables):
     done = subprocess.run(
         [sys.executable, *arguments],
         capture_output=True,
@@ -41,20 +81,44 @@ def run(*arguments, **variables):
         check=False,
         env=os.environ | variables,
         cwd=Path(__file__).parents[1],
+        preexec_fn=drop_privilege if without_privilege else None,
     )
     assert done.returncode == 0, done.stderr
     return done
 
 
-def test_after_it_nothing_is_compiled(tmp_path):
-    cold = run("-m", "sstq", "warmup", NUMBA_CACHE_DIR=str(tmp_path))
+def drop_privilege():
+    """Let permissions hold for root, too, in the program to be run (Linux): take CAP_DAC_OVERRIDE away."""
+    drop_from_bounding_set, override_permissions = 24, 1
+    if os.geteuid() == 0 and ctypes.CDLL(None).prctl(drop_from_bounding_set, override_permissions, 0, 0, 0):
+        os._exit(77)
+
+
+def test_after_it_nothing_is_compiled_and_another_processor_sends_the_same_messages(tmp_path):
+    """For another processor, which `tests.kernels.test_targets` leaves to this test: one compilation serves both."""
+    variables = HASWELL | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    cold = run("-m", "sstq", "warmup", **variables)
     rows = [line.split("\t") for line in cold.stdout.splitlines()]
     assert [row[2] for row in rows] == ["from"] + ["compiler"] * count_steps()
     assert str(tmp_path) in cold.stderr.replace("\n", "")
-    warm = run("-m", "sstq", "warmup", NUMBA_CACHE_DIR=str(tmp_path))
+    assert "warning" not in cold.stderr
+    warm = run("-m", "sstq", "warmup", **variables)
     assert {line.split("\t")[2] for line in warm.stdout.splitlines()[1:]} == {"cache"}
     assert "everything was compiled already" in warm.stderr
-    run("-c", ALL_MECHANISMS, NUMBA_CACHE_DIR=str(tmp_path))
+    run("-c", ALL_MECHANISMS, **variables)
+    # The program may be another user's than the one who built the image.
+    folders = [tmp_path, *(path for path in tmp_path.rglob("*") if path.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        run("-c", READ_ONLY, without_privilege=True, **variables)
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+    here, there = (json.loads(run("-c", ALL_MESSAGES, **chosen).stdout) for chosen in ({}, variables))
+    assert there.pop("vectors") == [True, 8]
+    assert there == {name: digest for name, digest in here.items() if name != "vectors"}
+    run("-c", ONE_TRANSFORM, NUMBA_CACHE_DIR=str(tmp_path))
 
 
 def test_it_says_what_it_did():
@@ -64,11 +128,33 @@ def test_it_says_what_it_did():
     assert not any(step.compiled for step in warm_up())
 
 
-def test_without_a_folder_it_says_so(monkeypatch):
+@pytest.fixture
+def something_compiled(monkeypatch):
+    monkeypatch.setattr("sstq.warmup.warm_up", lambda: iter([Step("transform", 1.0, compiled=True)]))
+
+
+@pytest.mark.usefixtures("something_compiled")
+def test_without_a_folder_it_fails(monkeypatch):
     monkeypatch.setattr("sstq.warmup.cache_place", lambda: None)
     result = CliRunner().invoke(app, ["warmup"], prog_name="sstq")
-    assert result.exit_code == 0
-    assert "set NUMBA_CACHE_DIR" in result.stderr.replace("\n", " ")
+    assert result.exit_code == 1
+    assert "nothing is kept: set NUMBA_CACHE_DIR" in result.stderr.replace("\n", " ")
+
+
+@pytest.mark.usefixtures("something_compiled")
+def test_another_folder_than_the_chosen_one_is_told(monkeypatch, tmp_path):
+    monkeypatch.setattr("sstq.warmup.chosen_place", lambda: tmp_path / "chosen")
+    for place, told in ((tmp_path / "chosen" / "kernels", False), (tmp_path / "user", True)):
+        monkeypatch.setattr("sstq.warmup.cache_place", lambda place=place: place)
+        result = CliRunner().invoke(app, ["warmup"], prog_name="sstq")
+        assert result.exit_code == 0
+        assert ("warning: NUMBA_CACHE_DIR is" in result.stderr) == told
+
+
+def test_what_is_there_already_needs_no_folder(monkeypatch):
+    monkeypatch.setattr("sstq.warmup.warm_up", lambda: iter([Step("transform", 1.0, compiled=False)]))
+    monkeypatch.setattr("sstq.warmup.cache_place", lambda: None)
+    assert CliRunner().invoke(app, ["warmup"], prog_name="sstq").exit_code == 0
 
 
 def test_the_folder_is_there():

@@ -1,7 +1,8 @@
 """Compile every kernel that the mechanisms need, and keep the machine code on disk, before anybody waits for it.
 
-Numba keeps compiled code beside the sources, or in the folder that NUMBA_CACHE_DIR names, under the processor and the
-versions of Numba and of this library: another processor or version compiles anew.
+Compiled code is kept in the folder that NUMBA_CACHE_DIR names, else beside the sources, else in the user's cache: the
+first of them that can be written to. It is found in all of them up to that one, so that another user may have made it.
+It is filed under the processor and the versions of Python, Numba and this library: others compile anew.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from sstq import kernels
 from sstq.schemes import SSTQ, FrameUnit
 
-__all__ = ["Step", "cache_place", "count_steps", "warm_up"]
+__all__ = ["Step", "cache_place", "chosen_place", "count_steps", "warm_up"]
 
 # Messages come as the smallest unsigned integers that hold them, assigned indices as int64: (index, code).
 _MESSAGE_TYPES = (
@@ -76,17 +77,29 @@ def warm_up() -> Iterator[Step]:
 
 
 def cache_place() -> Path | None:
-    """The folder of the compiled kernels, or None if no folder can be written to and every process compiles anew.
+    """The folder in which compiled kernels are kept, or None if no folder can be written to.
 
     Examples:
         >>> place = cache_place()
         >>> place is None or place.is_absolute()
         True
     """
-    from sstq.kernels.hadamard import transform_rows
+    from sstq.kernels.disk_cache import places
 
-    place = getattr(transform_rows._cache, "cache_path", None)
-    return None if place is None else Path(place)
+    return places().write
+
+
+def chosen_place() -> Path | None:
+    """The folder that NUMBA_CACHE_DIR names, or None if it is not set.
+
+    Examples:
+        >>> place = chosen_place()
+        >>> place is None or place.is_absolute()
+        True
+    """
+    from sstq.kernels.disk_cache import chosen_folder
+
+    return chosen_folder()
 
 
 def _steps() -> dict[str, Callable[[], object]]:

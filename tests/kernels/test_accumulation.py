@@ -29,6 +29,35 @@ def test_read_only_messages():
     assert state.tolist() == [[0, 0, 0, 0], [1, 5, 6, 7]]
 
 
+@pytest.mark.parametrize("kind", ["read-only", "unaligned", "big-endian"])
+def test_every_kind_of_array_is_one_type_to_the_compiler(kind):
+    from sstq.kernels.accumulation import add_messages
+
+    def make(values):
+        if kind == "big-endian":
+            return np.array(values, ">i8")
+        if kind == "unaligned":
+            return np.frombuffer(b"-" + np.array(values).tobytes(), np.int64, offset=1)
+        return np.frombuffer(np.array(values).tobytes(), np.int64)
+
+    state, table = np.zeros((300, 4), np.int64), np.array([[5, 6, 7], [8, 9, 10]])
+    accumulate(state, np.array([0]), np.array([0]), table)
+    before = len(add_messages.signatures)
+    accumulate(state, make([1, 256]), make([0, 1]), table)
+    assert state[[0, 1, 256]].tolist() == [[1, 5, 6, 7], [1, 5, 6, 7], [1, 8, 9, 10]]
+    assert state[:, 0].sum() == 3
+    assert len(add_messages.signatures) == before
+    with pytest.raises(ValueError, match=r"code must lie in \[0, 2\), but one entry is 256"):
+        accumulate(state, make([1]), make([256]), table)
+
+
+def test_the_arrays_of_the_caller_stay_writable():
+    index, code = np.array([0]), np.array([0])
+    accumulate(np.zeros((1, 4), np.int64), index, code, np.zeros((1, 3), np.int64))
+    assert index.flags.writeable
+    assert code.flags.writeable
+
+
 def test_no_messages():
     state = np.ones((2, 4), np.int64)
     accumulate(state, np.empty(0, np.int64), np.empty(0, np.int64), np.zeros((1, 3), np.int64))
@@ -66,7 +95,7 @@ def test_loading_the_kernel_does_not_hide_the_function():
     from sstq import kernels
 
     test_no_messages()
-    assert all(callable(getattr(kernels, name)) for name in kernels.__all__)
+    assert all(callable(getattr(kernels, name)) for name in kernels.__all__ if not name.isupper())
 
 
 @pytest.mark.parametrize(("columns", "value_bits", "square_bits", "limit"), [(3, 44, 14, 256.0), (4, 59, 59, 1.0)])

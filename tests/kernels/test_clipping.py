@@ -56,3 +56,9 @@ def test_broadcast_rows_and_no_rows():
 def test_other_types_are_refused(bad):
     with pytest.raises(TypeError, match="float32 or float64"):
         clip_to_ball(bad, 1.0)
+
+
+@pytest.mark.parametrize("clip", [0.0, -1.0, np.inf, np.nan])
+def test_other_clips_are_refused(clip):
+    with pytest.raises(ValueError, match="clip must be positive and finite, not"):
+        clip_to_ball(np.ones((1, 2)), clip)

@@ -1,5 +1,6 @@
-"""When Numba is imported, when the line about compiling is printed, and what the disk cache is keyed by."""
+"""When Numba is imported, and when the line about compiling is printed."""
 
+import os
 import subprocess
 import sys
 import time
@@ -70,14 +71,12 @@ def test_a_kernel_is_prepared_once_for_each_type(slow_kernel):
     assert slow_kernel.compiled == [(numba.typeof(argument),) for argument in kinds]
 
 
-def test_cache_key_holds_width_and_sources():
-    from numba.core.registry import cpu_target
-
-    from sstq.kernels import target
-    from sstq.kernels.hadamard import transform_rows
-
-    key = transform_rows._cache._index_key((), cpu_target.target_context.codegen())
-    assert key[-1] == target.FINGERPRINT == target._fingerprint()
+def test_without_a_compiler_the_error_says_so():
+    script = "import numpy as np, sstq.kernels; sstq.kernels.hadamard_transform(np.ones(4))"
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, env=environment)
+    assert done.returncode == 1
+    assert "ValueError: NUMBA_DISABLE_JIT must not be set" in done.stderr
 
 
 def test_refuses_an_unknown_vector_width(monkeypatch):

@@ -4,11 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from sstq.kernels.constants import LIMB_BITS
 from sstq.kernels.target import compiled
 
-# As in sstq.aggregation.fixed_point: a constant of the machine code.
-_LIMB_BITS = 30
-_LIMB_MASK = (1 << _LIMB_BITS) - 1
+_LIMB_MASK = (1 << LIMB_BITS) - 1
 
 
 @compiled
@@ -44,11 +43,11 @@ def add_vectors(state: Any, vectors: Any, unit: float, limit: float, value_facto
                 return False
             value = np.int64(np.rint(relative * value_factor))
             square = np.int64(np.rint(relative * relative * square_factor))
-            state[j, 0] += value >> _LIMB_BITS
+            state[j, 0] += value >> LIMB_BITS
             state[j, 1] += value & _LIMB_MASK
             if state.shape[1] == 3:
                 state[j, 2] += square
             else:
-                state[j, 2] += square >> _LIMB_BITS
+                state[j, 2] += square >> LIMB_BITS
                 state[j, 3] += square & _LIMB_MASK
     return True

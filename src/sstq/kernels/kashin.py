@@ -32,8 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from sstq.kernels import LONGEST_STEP
 from sstq.kernels.buffers import CACHE_LINE, aligned
+from sstq.kernels.constants import LEAST_REDUCTION, LONGEST_STEP
 from sstq.kernels.hadamard import radix_pass, transform, transform_bits, transform_low_bits
 from sstq.kernels.passes import (
     butterfly8,
@@ -55,8 +55,6 @@ _MASK_WORD = np.uint16 if VECTOR_WIDTH == 16 else np.uint8
 BLOCK_BITS = 11
 # A column of at most 2^8 vectors is gathered into a tile of 8 or 16 KiB.
 MAX_ROW_COUNT_BITS = 8
-# Stands in for a reduction that is zero, as that of a zero vector, or lost to rounding.
-_TINY = 1e-30
 # A pass over a column that does more than butterflies joins at most this many bits.
 _PASS_BITS = 3
 # The bits of a block below those of its clipping pass: at least the 8 that the widest vectors take at once.
@@ -145,7 +143,7 @@ def _step_rows(
 def _relaxation(row: Any, last: Any, before: Any) -> Any:
     """The r of a step from its row of the schedule and the sums of the last step and of the one before."""
     reduction = 2 * before[1] - before[0] + last[0]
-    quotient = before[2] / max(reduction, _TINY)
+    quotient = before[2] / max(reduction, LEAST_REDUCTION)
     return max(row[0], np.float32(min(row[1] * quotient, LONGEST_STEP)))
 
 

@@ -1,9 +1,9 @@
-"""What Numba compiles the kernels for, and a disk cache that can never return code for something else.
+"""What Numba compiles the kernels for: the processor's vectors, and the sources by which compiled code is filed.
 
-Numba files compiled code under the processor, the argument types and the text of the one module that holds the
-function. Two things that our code depends on are missing from that key: the vector width, which is a constant frozen
-into the machine code, and the text of the *other* kernel modules that a function calls. `compiled` adds both, so a
-change of either compiles anew instead of loading stale code.
+Numba tells compiled code by the processor, the argument types and the function's own byte code. Two things that our
+code depends on are missing there: the vector width, which is a constant frozen into the machine code, and the text of
+the *other* kernels that a function calls. `compiled` files code under both (`sstq.kernels.disk_cache`), so a change of
+either compiles anew instead of loading stale code.
 """
 
 import hashlib
@@ -13,10 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
 
+from sstq import __version__
+from sstq.kernels.disk_cache import KernelCache
 from sstq.kernels.support import uses_vectors
+
+_config: Any = numba.config
+if _config.DISABLE_JIT:
+    raise ValueError("NUMBA_DISABLE_JIT must not be set: the kernels hold instructions that only a compiler can make")
 
 
 def _choose_vector_width() -> int:
@@ -48,32 +53,22 @@ SQUARE_LANES = 8
 SUM_LANES = 16
 
 
-def _fingerprint() -> str:
-    """Hash of everything outside a kernel's own module that its machine code depends on."""
-    digest = hashlib.sha256(f"vector width {VECTOR_WIDTH}, explicit {USES_VECTORS}".encode())
+def _digest_of_sources() -> str:
+    """Hash of all kernels, and of the version where their sources are not at hand."""
+    digest = hashlib.sha256(__version__.encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()
 
 
-FINGERPRINT = _fingerprint()
-
-
-class KernelCache(FunctionCache):
-    """Numba's disk cache with the vector width and the sources of all kernels added to its key."""
-
-    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        return (*super()._index_key(sig, codegen), FINGERPRINT)
+SOURCES = _digest_of_sources()
+TARGET = f"vector width {VECTOR_WIDTH}, explicit {USES_VECTORS}"
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compile `function` on its first call, without the interpreter lock, and keep the code on disk."""
+    """Compile `function` on its first call, without the interpreter lock, and keep the code on disk if possible."""
     dispatcher: Any = numba.njit(nogil=True)(function)
-    try:
-        dispatcher._cache = KernelCache(function)
-    except RuntimeError:
-        # No folder can be written to: the kernels still work, compiled anew in every process.
-        return dispatcher
+    dispatcher._cache = KernelCache(function, SOURCES, TARGET)
     return dispatcher
 
 

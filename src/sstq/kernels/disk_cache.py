@@ -1,0 +1,163 @@
+"""Compiled kernels on disk: one name for one code, read from wherever it is.
+
+**Names.** Numba's own cache numbers the files of a function and keeps a table of the numbers in another file. Two
+processes that compile one function for different types or processors at the same time may take the same number, and
+from then on the table names code of another kind. Here the name of a file is the digest of all that its code depends
+on, so that processes can only ever write the same code under the same name, and no table is needed.
+
+**Places.** Numba's own cache passes over a folder that it cannot write to, such as one that was filled when a container
+image was built and belongs to another user. Here code is looked for in all of these, up to the first that can be
+written to, which is where new code is kept: the folder that NUMBA_CACHE_DIR names, `__pycache__` beside the sources,
+and the user's own cache (`sstq.cache`).
+"""
+
+import contextlib
+import functools
+import hashlib
+import pickle
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.caching import FunctionCache
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+
+from sstq.atomic import atomic_file
+from sstq.cache import cache_folder
+
+_SUFFIX = ".kernel"
+_CHECKSUM_BYTES = hashlib.sha256().digest_size
+_PYTHON = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
+
+
+@dataclass(frozen=True)
+class Places:
+    """The folders in which code is looked for, in this order, and the one in which new code is kept, if any."""
+
+    read: tuple[Path, ...]
+    write: Path | None
+
+
+@functools.cache
+def places() -> Places:
+    """Where the code of this installation is, and where more of it can be kept."""
+    read = []
+    for folder in _candidates():
+        read.append(folder)
+        if _is_writable(folder):
+            return Places(tuple(read), folder)
+    return Places(tuple(read), None)
+
+
+def chosen_folder() -> Path | None:
+    """The folder that NUMBA_CACHE_DIR names."""
+    config: Any = numba.config
+    return Path(config.CACHE_DIR).absolute() if config.CACHE_DIR else None
+
+
+def _candidates() -> list[Path]:
+    sources = Path(__file__).resolve().parent
+    # Installations share the folders of a user, but not their names: each clears away what it has outlived.
+    own = f"kernels-{hashlib.sha256(str(sources).encode()).hexdigest()[:16]}"
+    candidates = [chosen / own] if (chosen := chosen_folder()) else []
+    candidates.append(sources / "__pycache__")
+    with contextlib.suppress(RuntimeError):  # there is no home folder
+        candidates.append(cache_folder() / own)
+    return candidates
+
+
+def _is_writable(folder: Path) -> bool:
+    """Whether a file can be made there; permissions alone do not tell of read-only and full disks."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True
+
+
+def _read(path: Path) -> bytes | None:
+    """What `_write` wrote there; None if that is not there, or damaged."""
+    try:
+        stored = path.read_bytes()
+    except OSError:
+        return None
+    checksum, payload = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
+    return payload if checksum == hashlib.sha256(payload).digest() else None
+
+
+def _write(path: Path, payload: bytes) -> None:
+    with atomic_file(path) as file:
+        file.write(hashlib.sha256(payload).digest() + payload)
+
+
+class KernelCache(FunctionCache):
+    """The compiled code of one kernel.
+
+    Args:
+        kernel: what is compiled.
+        sources: digest of the sources of all kernels: one may be compiled into another, whose own text does not change.
+        target: whatever else the code depends on that Numba does not know of.
+    """
+
+    def __init__(self, kernel: Callable[..., Any], sources: str, target: str) -> None:
+        # Not that of Numba's class, which looks for a folder and files of its own.
+        self._name, self._py_func = repr(kernel), kernel
+        module = kernel.__module__.rpartition(".")[2]
+        self._stem = f"{module}.{kernel.__qualname__}-".replace("<", "").replace(">", "")
+        self._sources, self._target = sources, target
+        self.enable()
+
+    @property
+    def cache_path(self) -> str | None:
+        """The folder in which new code is kept."""
+        folder = places().write
+        return None if folder is None else str(folder)
+
+    def flush(self) -> None:
+        """Forget the code that is kept."""
+        self._clear()
+
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        place = self._stem, self._py_func.__code__.co_firstlineno
+        versions = _PYTHON, numba.__version__, self._sources, self._target
+        return (*super()._index_key(sig, codegen), place, versions)
+
+    def _file_name(self, sig: Any, codegen: Any) -> str:
+        digest = hashlib.sha256(repr(self._index_key(sig, codegen)).encode()).hexdigest()
+        return f"{self._current_stem}{digest[:32]}{_SUFFIX}"
+
+    @property
+    def _current_stem(self) -> str:
+        return f"{self._stem}{self._sources[:16]}-"
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        if not self._enabled:
+            return None
+        name = self._file_name(sig, target_context.codegen())
+        for folder in places().read:
+            payload = _read(folder / name)
+            if payload is not None:
+                return CompileResult._rebuild(target_context, *pickle.loads(payload))  # noqa: S301 (as Numba's own)
+        return None
+
+    def _save_overload(self, sig: Any, data: Any) -> None:
+        folder = places().write
+        if not self._enabled or folder is None or data.library.has_dynamic_globals:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / self._file_name(sig, data.codegen), dumps(data._reduce()))
+        self._clear(but=self._current_stem)
+
+    def _clear(self, but: str | None = None) -> None:
+        """Remove what is kept of this kernel, but for the names that begin so: those of other sources are no more."""
+        folder = places().write
+        for path in folder.glob(f"{self._stem}*{_SUFFIX}") if folder else ():
+            if but is None or not path.name.startswith(but):
+                with contextlib.suppress(OSError):
+                    path.unlink()

@@ -1,0 +1,151 @@
+"""Checked entry to the kernels on whole vectors: transforms, clipping, choice of signed rows."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.kernels.checks import check_range, checked, kind_of, log2
+from sstq.kernels.compiling import prepare
+from sstq.kernels.threads import run_in_chunks
+
+
+def hadamard_transform(x: NDArray[Any]) -> None:
+    """Multiply every row by the unnormalised Hadamard matrix, in place.
+
+    H_1 = [1] and H_2N = [[H_N, H_N], [H_N, −H_N]] (natural or Sylvester order), so transforming twice multiplies by N.
+
+    Args:
+        x: float32 or float64, C-contiguous and writable, of shape (N,) or (n, N) with N a power of two.
+
+    Examples:
+        >>> x = np.array([1.0, 2.0, 3.0, 4.0])
+        >>> hadamard_transform(x)
+        >>> x
+        array([10., -2., -4.,  0.])
+
+    """
+    if not isinstance(x, np.ndarray) or x.dtype not in (np.float32, np.float64):
+        raise TypeError(f"x must be a float32 or float64 array, not {kind_of(x)}")
+    if x.ndim not in (1, 2):
+        raise ValueError(f"x must have 1 or 2 dimensions, not shape {x.shape}")
+    if not x.flags.c_contiguous or not x.flags.writeable:
+        raise ValueError("x must be C-contiguous and writable: it is transformed in place")
+    bits = log2("the length of a row of x", x.shape[-1])
+    rows = x.reshape(-1, x.shape[-1])
+    if x.dtype == np.float32:
+        from sstq.kernels.hadamard import transform_rows
+    else:
+        from sstq.kernels.plain import transform_rows
+    prepare(transform_rows, rows, bits)
+    run_in_chunks(lambda chunk: transform_rows(rows[chunk], bits), rows.shape[0], rows.shape[1])
+
+
+def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Clip every row to norm `clip` and divide it by that.
+
+    Args:
+        x: (n, d), float32 or float64, finite; any magnitudes.
+        clip: positive and finite.
+
+    Returns:
+        The rows in single precision, of norm at most 1 up to rounding, and which of them were longer than clip.
+
+    Examples:
+        >>> clip_to_ball(np.array([[3.0, 4.0], [0.0, 0.5]]), 1.0)
+        (array([[0.6, 0.8],
+               [0. , 0.5]], dtype=float32), array([ True, False]))
+
+    """
+    if not isinstance(x, np.ndarray) or x.dtype not in (np.float32, np.float64):
+        raise TypeError(f"x must be a float32 or float64 array, not {kind_of(x)}")
+    clip = float(clip)
+    if not 0 < clip < math.inf:
+        raise ValueError(f"clip must be positive and finite, not {clip}")
+    # Broadcast and strided arrays, too.
+    x = checked("x", np.ascontiguousarray(x), x.dtype.type, 2)
+    integer = np.int32 if x.dtype == np.float32 else np.int64
+    magnitude, fraction_bits = integer(np.iinfo(integer).max), int(np.finfo(x.dtype).nmant)
+    unit = np.empty(x.shape, np.float32)
+    longer = np.empty(x.shape[0], np.bool_)
+    from sstq.kernels.clipping import clip_rows
+
+    bits = x.view(integer)
+    prepare(clip_rows, x, bits, magnitude, fraction_bits, clip, unit, longer)
+
+    def work(rows: slice) -> None:
+        clip_rows(x[rows], bits[rows], magnitude, fraction_bits, clip, unit[rows], longer[rows])
+
+    run_in_chunks(work, x.shape[0], x.shape[1])
+    return unit, longer
+
+
+def pick_signed_rows(
+    x: NDArray[np.float32],
+    uniforms: NDArray[np.float64],
+    signs: tuple[NDArray[np.float32], NDArray[np.float32]],
+    which: NDArray[np.int64],
+    subsets: NDArray[np.int64],
+    inside: int,
+    places: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """One signed row of a mixed Hadamard frame for every client, by its place among the best aligned.
+
+    The scores of client i are c = ±U x, U being H·D_r·…·H·D_1 with the signs of its frame; the sign is − if
+    uniforms[i] < (1 − ‖x‖)/2. Of the R rows that take part, the `inside` ones of the largest |c_j| (ties: the smaller
+    j) come first, with the sign of c_j (c_j = 0 counts as positive), by index; then they come again with the opposite
+    sign; and then all others, each with both signs.
+
+    Args:
+        x: float32 (n, d), rows of the unit ball; e₁ stands for the direction of a zero row.
+        uniforms: float64 (n,), secret numbers in [0, 1).
+        signs: those of F frames before the first transform, float32 (F, d), and before the later ones, float32
+            (F, rounds − 1, N).
+        which: int64 (n,), the frame of each client.
+        subsets: int64 (n, R), the rows of the frame that take part; R = 0 for all of them, R = N.
+        inside: k, from 1 to R.
+        places: int64 (n,), in [0, 2R).
+
+    Returns:
+        int64 (n,): 2·slot for the row in a slot of the subset (or for that row of the frame), + 1 for its opposite.
+
+    Examples:
+        >>> x, half = np.float32([[0.6, 0.8]]), np.array([0.5])
+        >>> signs = np.ones((1, 2), np.float32), np.empty((1, 0, 2), np.float32)
+        >>> [int(pick_signed_rows(x, half, signs, np.array([0]), np.empty((1, 0), int), 1, np.array([p]))[0])
+        ...  for p in range(4)]
+        [0, 1, 2, 3]
+
+    """
+    x = checked("x", x, np.float32, 2)
+    first = checked("signs", signs[0], np.float32, 2)
+    later = checked("signs", signs[1], np.float32, 3)
+    uniforms = checked("uniforms", uniforms, np.float64, 1)
+    which = checked("which", which, np.int64, 1)
+    subsets = checked("subsets", subsets, np.int64, 2)
+    places = checked("places", places, np.int64, 1)
+    count, size = x.shape[0], later.shape[2]
+    bits = log2("the number of rows", size)
+    if not 0 < x.shape[1] <= size or first.shape != (later.shape[0], x.shape[1]):
+        raise ValueError(f"x of shape {x.shape} does not fit signs of shapes {first.shape} and {later.shape}")
+    if not len(uniforms) == len(which) == len(subsets) == len(places) == count:
+        raise ValueError(f"uniforms, which, subsets and places must have one entry for each of the {count} rows of x")
+    taking_part = subsets.shape[1] or size
+    if not 1 <= inside <= taking_part:
+        raise ValueError(f"inside must be from 1 to {taking_part}, not {inside}")
+    check_range("which", which, len(first))
+    check_range("subsets", subsets, size)
+    check_range("places", places, 2 * taking_part)
+    from sstq.kernels.selection import pick_rows
+
+    picked = np.empty(count, np.int64)
+    prepare(pick_rows, x, uniforms, first, later, which, bits, subsets, inside, places, picked)
+
+    def work(rows: slice) -> None:
+        pick_rows(
+            x[rows], uniforms[rows], first, later, which[rows], bits, subsets[rows], inside, places[rows], picked[rows]
+        )
+
+    run_in_chunks(work, count, size * (later.shape[1] + 2))
+    return picked
