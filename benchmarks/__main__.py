@@ -9,6 +9,7 @@ import typer
 import benchmarks.densities
 import benchmarks.flower
 import benchmarks.frames
+import benchmarks.iterations
 import benchmarks.kernels
 import benchmarks.levels
 import benchmarks.pipeline
@@ -18,18 +19,26 @@ import benchmarks.training
 import benchmarks.tuning  # noqa: F401
 from benchmarks.harness import BENCHMARKS
 from sstq.cli.bench import run_benchmarks
+from sstq.cli.terminal import complain
 
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(BENCHMARKS)}; all if none is given.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the results and facts of the machine as JSON.")] = None,
-    compare: Annotated[Path | None, typer.Option(help="Show the ratios to the results of an earlier run.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the results and facts of the machine as JSON.")
+    ] = None,
+    compare: Annotated[
+        Path | None, typer.Option(metavar="OLD.json", help="Show the ratios of this run to an earlier one's results.")
+    ] = None,
 ) -> None:
     """Run benchmarks and print a table each."""
     try:
-        run_benchmarks(BENCHMARKS, names or [], json, compare)
-    except ValueError as error:
-        raise SystemExit(f"error: {error}") from error
+        run_benchmarks(BENCHMARKS, names or [], output, compare)
+    except BrokenPipeError:
+        raise  # the reader of our output went away, which typer settles
+    except (ValueError, OSError, ImportError) as error:
+        complain(error)
+        raise typer.Exit(1) from error
 
 
 typer.run(main)

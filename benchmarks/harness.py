@@ -1,8 +1,8 @@
 """The benchmarks of this folder, by name; timing, tables and JSON are those of `sstq bench` (`sstq.bench.harness`)."""
 
-from sstq.bench.harness import Benchmark, Result, fastest
+from sstq.bench.harness import Benchmark, Measured, Result, fastest, in_turns, seconds_of
 
-__all__ = ["BENCHMARKS", "Result", "benchmark", "fastest"]
+__all__ = ["BENCHMARKS", "Measured", "Result", "benchmark", "fastest", "in_turns", "seconds_of"]
 
 BENCHMARKS: dict[str, Benchmark] = {}
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.harness import Result, benchmark, fastest
 from sstq import kernels
-from sstq.bench.measurements import GIGA, MILLION
+from sstq.bench.measurements import DIM, GIGA, MILLION, unit_vectors
 from sstq.bench.references import numpy_butterflies, threads
 from sstq.frames import HadamardFrame
 from sstq.kashin import make_kashin
@@ -24,7 +24,7 @@ def numpy_kashin(x: np.ndarray, columns: kernels.SignedColumns, schedule: np.nda
     for relaxation, stretch, cap, box in schedule:
         rate = np.float32(max(relaxation, min(stretch * quotient, kernels.LONGEST_STEP)))
         new = np.clip(t + np.clip(rate * a, -cap, cap), -box, box)
-        quotient = moved / max(2 * product - power + a @ a, 1e-30)
+        quotient = moved / max(2 * product - power + a @ a, kernels.LEAST_REDUCTION)
         power, product, moved = a @ a, a @ (new - t), (new - t) @ (new - t)
         a -= new - t
         t = new
@@ -38,13 +38,11 @@ def numpy_kashin(x: np.ndarray, columns: kernels.SignedColumns, schedule: np.nda
 def kashin() -> Iterator[Result]:
     """100 clients, d = 25,450, N = 65,536, default steps: speed relative to NumPy (3 clients in NumPy, scaled)."""
     clients, numpy_clients = 100, 3
-    frame = HadamardFrame(25_450, 1 << 16)
+    frame = HadamardFrame(DIM, 1 << 16)
     schedule = make_kashin("certified", frame).schedule(frame)
     columns, steps = kernels.SignedColumns(frame.columns, frame.signs, frame.size), len(schedule)
-    rng = np.random.default_rng(1)
-    x = rng.standard_normal((clients, frame.dim)).astype(np.float32)
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    picks = rng.integers(frame.size, size=(clients, 1))
+    x = unit_vectors(clients)
+    picks = np.random.default_rng(2).integers(frame.size, size=(clients, 1))
 
     def ours(count: int) -> None:
         with threads(count):

@@ -1,19 +1,17 @@
 """Benchmarks of the way of a vector to a message: encoding, randomness, what time tells of the data, memory."""
 
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
 import sstq
-from benchmarks.harness import Result, benchmark, fastest
+from benchmarks.harness import Result, benchmark, fastest, in_turns, seconds_of
 from benchmarks.kernels import numpy_kashin
 from sstq import kernels
 from sstq.bench.measurements import DIM, MILLION, unit_vectors
-from sstq.bench.references import draw_in_numpy, threads
+from sstq.bench.processes import run_python
+from sstq.bench.references import aligned_zeros, draw_in_numpy, threads
 from sstq.randomness import bit_source
 
 
@@ -60,7 +58,7 @@ def frameunit() -> Iterator[Result]:
     dim, clients = 10_000, 100
     mechanism, certified = sstq.mechanism("frameunit", dim=dim, epsilon=3.0), sstq.SSTQ(dim=dim, epsilon=3.0)
     x = unit_vectors(clients, dim)
-    y = np.zeros((clients, mechanism.frame.size), dtype=np.float32)
+    y = aligned_zeros(clients, mechanism.frame.size)
     for count in (1, 2):
         with threads(count):
             ours, plain, kashin = fastest(
@@ -108,7 +106,8 @@ def timing() -> Iterator[Result]:
         vectors = _telling_vectors(mechanism)
         encode = partial(mechanism.encode, clients=[7]) if mechanism.coin == "public" else mechanism.encode
         with threads(1):
-            times = _interleaved([partial(encode, x) for x in vectors.values()], repeats=300)
+            clocks = [partial(seconds_of, partial(encode, x)) for x in vectors.values()]
+            times = np.array(in_turns(*clocks, repeats=300))
         least, median = times.min(axis=1), np.median(times, axis=1)
         for position, what in enumerate(vectors):
             note = f"median {median[position] / median[0]:.3f} ×; {1e6 * least[position]:.0f} µs"
@@ -135,19 +134,6 @@ def _telling_vectors(mechanism: sstq.Mechanism) -> dict[str, np.ndarray]:
     return vectors
 
 
-def _interleaved(candidates: list[Callable[[], object]], repeats: int) -> np.ndarray:
-    """Seconds of each call, (candidates, repeats), the candidates in turns."""
-    for candidate in candidates:
-        candidate()
-    seconds = np.empty((len(candidates), repeats))
-    for repeat in range(repeats):
-        for position, candidate in enumerate(candidates):
-            start = time.perf_counter()
-            candidate()
-            seconds[position, repeat] = time.perf_counter() - start
-    return seconds
-
-
 _MEMORY_PROGRAM = """
 import resource, sys
 import numpy as np
@@ -165,8 +151,6 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def memory() -> Iterator[Result]:
     """Peak memory of encoding, d = 25,450, beyond that of one client: it does not grow with the clients."""
     for clients in (200, 1000, 5000):
-        done = subprocess.run(  # noqa: S603
-            [sys.executable, "-c", _MEMORY_PROGRAM, str(clients)], capture_output=True, text=True, check=True
-        )
+        kibibytes = int(run_python("-c", _MEMORY_PROGRAM, str(clients)))
         full = clients * DIM * 4 / 2**20
-        yield Result(f"{clients} clients", int(done.stdout) / 1024, "MiB", f"their vectors would take {full:.0f} MiB")
+        yield Result(f"{clients} clients", kibibytes / 1024, "MiB", f"their vectors would take {full:.0f} MiB")

@@ -1,11 +1,17 @@
-"""How tight the theorems are: each bound against what the mechanisms do; draws docs/theory-tightness.png."""
+"""How tight the theorems are: each bound against what the mechanisms do.
+
+python -m benchmarks theory                                         # the numbers
+python -m benchmarks.theory --output docs/theory-tightness.png      # and the picture
+"""
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
 import sstq
@@ -13,11 +19,11 @@ from benchmarks.harness import Result, benchmark
 from benchmarks.regression import Regression
 from sstq import theory as paper
 from sstq.atomic import atomic_file
+from sstq.cli.bench import run_benchmarks
+from sstq.cli.terminal import note
 from sstq.codebooks import panter_dite_codebook, uniform_codebook
 from sstq.frames import HadamardFrame
 from sstq.kashin import default_level
-
-PICTURE = Path(__file__).parents[1] / "docs" / "theory-tightness.png"
 
 DIM = 600
 BUDGETS = (1.0, 3.0, 6.0)
@@ -260,20 +266,43 @@ PANELS: tuple[Callable[[Any], Result], ...] = (
 )
 
 
-@benchmark
-def theory() -> Iterator[Result]:
-    """How many times the bound of a theorem is what happens; draws docs/theory-tightness.png."""
+def new_figure() -> Any:
+    """The empty picture."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 15), dpi=120, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle("Lines are bounds, dots are exact or measured values of the implemented mechanisms", fontsize=13)
+    return figure
+
+
+def draw_panels(figure: Any) -> Iterator[Result]:
+    """How many times the bound of a theorem is what happens."""
     for axes, panel in zip(figure.subplots(4, 3).flat, PANELS, strict=True):
         result = panel(axes)
         axes.set_title((panel.__doc__ or "").rstrip("."), fontsize=11)
         axes.legend(frameon=False, fontsize=8, loc="lower left" if panel is draw_descent else "best")
         axes.grid(alpha=0.25)
         yield result
-    with atomic_file(PICTURE) as file:
+
+
+@benchmark
+def theory() -> Iterator[Result]:
+    """How many times the bound of a theorem is what happens."""
+    yield from draw_panels(new_figure())
+
+
+def main(output: Annotated[Path, typer.Option(help="The picture.")]) -> None:
+    """Draw the bounds of the theorems and what happens, and print how tight they are."""
+    if not output.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {output.parent}", param_hint="--output")
+    figure = new_figure()
+    run_benchmarks({"theory": partial(draw_panels, figure)}, [], output=None, compare=None)
+    with atomic_file(output) as file:
         figure.savefig(file, format="png")
+    note(f"wrote {output}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from sstq.bench.harness import Benchmark, Measured, Result, fastest
+from sstq.bench.harness import Benchmark, Measured, Remark, Result, fastest
 from sstq.bench.measurements import aggregate, bandwidth, encode, scaling, transform
 from sstq.bench.processes import startup
 from sstq.bench.profile import stages
 from sstq.bench.report import Change, Run, compare, read_run, write_run
 
-__all__ = ["Change", "Measured", "Result", "Run", "compare", "fastest", "read_run", "suite", "write_run"]
+__all__ = ["Change", "Measured", "Remark", "Result", "Run", "compare", "fastest", "read_run", "suite", "write_run"]
 
 
 def suite(quick: bool = False) -> dict[str, Benchmark]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-__all__ = ["Benchmark", "Measured", "Result", "check_names", "fastest", "title_of"]
+__all__ = ["Benchmark", "Measured", "Remark", "Result", "check_names", "fastest", "in_turns", "seconds_of", "title_of"]
 
 
 class Measured(float):
@@ -30,6 +30,17 @@ class Measured(float):
         made = super().__new__(cls, value)
         made.spread = spread
         return made
+
+    @classmethod
+    def least_of(cls, repeats: Sequence[float]) -> Measured:
+        """The least of the repeats; its spread is how far their median lies above it, relatively.
+
+        Examples:
+            >>> Measured.least_of([2.0, 4.0, 3.0]).spread
+            0.5
+        """
+        least = min(repeats)
+        return cls(least, statistics.median(repeats) / least - 1)
 
     def __mul__(self, other: float, /) -> Measured:
         return Measured(float(self) * float(other), self.spread + _spread(other))
@@ -83,7 +94,19 @@ class Result:
         return "" if self.target is None else f"{'≤' if self.at_most else '≥'} {self.target:g}"
 
 
-Benchmark = Callable[[], Iterable[Result]]
+@dataclass(frozen=True)
+class Remark:
+    """What a benchmark could not measure here, and why.
+
+    Examples:
+        >>> Remark("sorting on two cores: there is one").text
+        'sorting on two cores: there is one'
+    """
+
+    text: str
+
+
+Benchmark = Callable[[], Iterable[Result | Remark]]
 
 
 def title_of(benchmark: Benchmark) -> str:
@@ -112,25 +135,49 @@ def check_names(names: Iterable[str], benchmarks: Mapping[str, Benchmark]) -> No
             raise ValueError(f"there is no benchmark {name!r}; there are: {', '.join(benchmarks)}")
 
 
+def in_turns(*clocks: Callable[[], float], repeats: int) -> list[list[float]]:
+    """What each clock says in every turn, after one call each that is not counted.
+
+    Every other turn goes backwards, so that no clock always finds the caches as the same other one left them.
+
+    Args:
+        clocks: each does its work when called, and returns the seconds that count.
+        repeats: the number of turns.
+
+    Examples:
+        >>> in_turns(lambda: 1.0, lambda: 2.0, repeats=3)
+        [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
+    """
+    for clock in clocks:
+        clock()
+    seconds: list[list[float]] = [[] for _ in clocks]
+    turn = list(zip(clocks, seconds, strict=True))
+    for _ in range(repeats):
+        turn.reverse()
+        for clock, taken in turn:
+            taken.append(clock())
+    return seconds
+
+
+def seconds_of(call: Callable[[], object]) -> float:
+    """Seconds that one call takes.
+
+    Examples:
+        >>> seconds_of(lambda: sum(range(1000))) > 0
+        True
+    """
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
 def fastest(*candidates: Callable[[], object], repeats: int = 9) -> list[Measured]:
     """Return the least seconds of each candidate, called in turns after one call each that is not counted.
-
-    Every other turn goes backwards, so that no candidate always finds the caches as the same other one left them. The
-    spread of a minimum is how far the median of the repeats lies above it, relatively.
 
     Examples:
         >>> few, many = fastest(lambda: sum(range(100)), lambda: sum(range(100_000)), repeats=3)
         >>> few < many, many.spread >= 0
         (True, True)
     """
-    for candidate in candidates:
-        candidate()
-    seconds: list[list[float]] = [[] for _ in candidates]
-    turn = list(zip(candidates, seconds, strict=True))
-    for _ in range(repeats):
-        turn.reverse()
-        for candidate, taken in turn:
-            start = time.perf_counter()
-            candidate()
-            taken.append(time.perf_counter() - start)
-    return [Measured(min(taken), statistics.median(taken) / min(taken) - 1) for taken in seconds]
+    clocks = [partial(seconds_of, candidate) for candidate in candidates]
+    return [Measured.least_of(taken) for taken in in_turns(*clocks, repeats=repeats)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -15,10 +16,12 @@ _LIBRARIES = ("sstq", "numpy", "scipy", "numba", "llvmlite")
 def machine_facts() -> dict[str, str | int]:
     """The processor, its caches, the cores at hand, what the kernels are compiled for, and the versions.
 
+    What a system does not tell is left out.
+
     Examples:
         >>> facts = machine_facts()
-        >>> facts["cores"] >= 1, facts["vector width"] in (8, 16)
-        (True, True)
+        >>> facts["cores"] >= 1, facts["threads"] >= 1, facts["vector width"] in (8, 16)
+        (True, True, True)
     """
     from sstq.kernels.target import USES_VECTORS, VECTOR_WIDTH
     from sstq.kernels.threads import thread_count
@@ -27,33 +30,37 @@ def machine_facts() -> dict[str, str | int]:
         "processor": _processor(),
         "architecture": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
-        "cores": thread_count(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "threads": thread_count(),
         "kernels": "explicit vectors" if USES_VECTORS else "plain loops",
         "vector width": VECTOR_WIDTH,
     }
     facts |= _caches()
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+    with suppress(AttributeError, OSError, ValueError):
         facts["memory, MiB"] = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
     facts["python"] = platform.python_version()
-    return facts | {name: metadata.version(name) for name in _LIBRARIES}
+    for name in _LIBRARIES:
+        with suppress(metadata.PackageNotFoundError):
+            facts[name] = metadata.version(name)
+    return facts
 
 
 def _processor() -> str:
     """The name that the processor gives itself, where Linux tells it."""
-    listing = Path("/proc/cpuinfo")
-    if listing.exists():
-        for line in listing.read_text(encoding="utf-8", errors="replace").splitlines():
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = line.partition(":")
             if name.strip() == "model name":
                 return value.strip()
     return platform.processor() or "unknown"
 
 
-def _caches() -> dict[str, str | int]:
-    """The data caches of the first core, where Linux tells them."""
+def _caches(listing: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[str, str | int]:
+    """The data caches of the first core, where Linux tells them; in virtual machines some lack a size."""
     found: dict[str, str | int] = {}
-    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
-        if kind != "Instruction":
-            found[f"L{level} cache"] = size
+    for folder in sorted(listing.glob("index*")):
+        with suppress(OSError):
+            level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
+            if kind != "Instruction":
+                found[f"L{level} cache"] = size
     return found

@@ -12,41 +12,38 @@ from functools import partial
 from importlib import metadata
 from pathlib import Path
 
-from sstq.bench.harness import Result, fastest
+from sstq.bench.harness import Result, fastest, seconds_of
 
-__all__ = ["installed_bytes", "requirements", "startup"]
+__all__ = ["installed_bytes", "requirements", "run_python", "startup"]
 
 MEBI = 2**20
 
 _FIRST_CALL = """
-import time
-start = time.perf_counter()
 import numpy as np
 import sstq
 mechanism = sstq.mechanism({name!r}, dim=25_450, epsilon=3.0)
 mechanism.encode(np.full(25_450, 0.005))
-print(time.perf_counter() - start)
 """
 
 
 def startup(quick: bool) -> Iterator[Result]:
-    """Fresh processes, files warm: the least of several runs; and the size of the installation."""
+    """Fresh processes from their start to their end, files warm: the least of several; the size of the installation."""
     commands = {
         "python -c pass": ["-c", "pass"],
         "import sstq": ["-c", "import sstq"],
         "sstq --help": ["-m", "sstq", "--help"],
     }
-    seconds = fastest(*(partial(_run, arguments) for arguments in commands.values()), repeats=2 if quick else 5)
+    seconds = fastest(*(partial(run_python, *arguments) for arguments in commands.values()), repeats=2 if quick else 5)
     for what, least in zip(commands, seconds, strict=True):
         target = None if what == "python -c pass" else 500.0
         yield Result(what, 1e3 * least, "ms", target=target, at_most=True)
-    for name in ("sstq", "frameunit"):
-        warm = min(_first_call(name) for _ in range(2))
+    names = ("sstq", "frameunit")
+    for name, warm in zip(names, fastest(*(partial(_first_call, name) for name in names), repeats=2), strict=True):
         what = f"{name}: process, import and first message"
         yield Result(f"{what}, kernels cached", warm, "s")
         if not quick:
             with tempfile.TemporaryDirectory() as folder:
-                cold = _first_call(name, NUMBA_CACHE_DIR=folder)
+                cold = seconds_of(partial(_first_call, name, NUMBA_CACHE_DIR=folder))
             yield Result(f"{what}, kernels compiled", cold, "s", "`sstq warmup` compiles and caches them beforehand")
     sizes = {name: installed_bytes(name) for name in requirements("sstq")}
     largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:4]
@@ -55,15 +52,29 @@ def startup(quick: bool) -> Iterator[Result]:
     yield Result("size of its dependencies", sum(sizes.values()) / MEBI, "MiB", f"{len(sizes)} packages: {note}, …")
 
 
-def _run(arguments: list[str], **variables: str) -> str:
+def run_python(*arguments: str, **variables: str) -> str:
+    r"""What a fresh interpreter prints; ChildProcessError, with the end of what it complained of, if it fails.
+
+    Args:
+        arguments: of the interpreter.
+        variables: of its environment, beside those of this process.
+
+    Examples:
+        >>> run_python("-c", "print(1 + 1)")
+        '2\n'
+    """
     done = subprocess.run(  # noqa: S603 (this interpreter, with our own arguments)
-        [sys.executable, *arguments], capture_output=True, check=True, text=True, env=os.environ | variables
+        [sys.executable, *arguments], capture_output=True, check=False, text=True, env=os.environ | variables
     )
+    if done.returncode:
+        command = " ".join(["python", *arguments]).strip().replace("\n", "; ")
+        complaint = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise ChildProcessError(f"`{command}` ended with code {done.returncode}: {complaint}")
     return done.stdout
 
 
-def _first_call(name: str, **variables: str) -> float:
-    return float(_run(["-c", _FIRST_CALL.format(name=name)], SSTQ_QUIET="1", **variables))
+def _first_call(name: str, **variables: str) -> None:
+    run_python("-c", _FIRST_CALL.format(name=name), SSTQ_QUIET="1", **variables)
 
 
 def requirements(distribution: str) -> list[str]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sstq.schemes import SSTQ
 
 __all__ = [
+    "NUMPY_OFFSET",
     "aligned_zeros",
     "blas_on_one_thread",
     "draw_in_numpy",
@@ -35,6 +36,8 @@ __all__ = [
 
 Floats = NDArray[np.float32]
 
+# Bytes past a cache line where NumPy's large arrays begin, if their memory is fresh: malloc's header comes first.
+NUMPY_OFFSET = 16
 # Factors of 64 × 64 keep BLAS busy without wasting arithmetic: 64 multiplications an element for six butterflies.
 _FACTOR_BITS = 6
 
@@ -74,17 +77,23 @@ def blas_on_one_thread() -> AbstractContextManager[object]:
     return limits
 
 
-def aligned_zeros(rows: int, size: int) -> Floats:
-    """Float32 rows on cache lines: others are slower for every implementation, by chance of the allocator.
+def aligned_zeros(rows: int, size: int, offset: int = 0) -> Floats:
+    """Float32 rows on cache lines, or so many bytes past them, whatever the allocator would have chosen.
 
-    Zeros, so that transforming them again and again stays finite.
+    Rows that are not on cache lines are slower for every implementation, not for all equally. Zeros, so that
+    transforming them again and again stays finite.
+
+    Args:
+        rows: their number.
+        size: the numbers in each.
+        offset: bytes from a cache line to the first row, a multiple of 4 below 64.
 
     Examples:
-        >>> aligned_zeros(3, 16).ctypes.data % 64
-        0
+        >>> aligned_zeros(3, 16).ctypes.data % 64, aligned_zeros(3, 16, offset=NUMPY_OFFSET).ctypes.data % 64
+        (0, 16)
     """
-    buffer = np.zeros(rows * size + 16, np.float32)
-    start = -(buffer.ctypes.data // 4) % 16
+    buffer = np.zeros(rows * size + 32, np.float32)
+    start = -(buffer.ctypes.data // 4) % 16 + offset // 4
     return buffer[start : start + rows * size].reshape(rows, size)
 
 
@@ -141,17 +150,23 @@ def kronecker_transform(x: Floats) -> Floats:
     return x
 
 
-def foreign_transform() -> Callable[[Floats], object] | None:
-    """Return the transform of fht-cpu (C++, vectorised by hand) on one thread, or None where it is not installed.
+def foreign_transform() -> Callable[[Floats], object]:
+    """Return the transform of fht-cpu (C++, vectorised by hand) on one thread; ImportError where there is none to use.
 
     Examples:
-        >>> transform = foreign_transform()
-        >>> transform is None or callable(transform)
+        >>> try:
+        ...     usable = callable(foreign_transform())
+        ... except ImportError as error:
+        ...     usable = "fht-cpu" in str(error)
+        >>> usable
         True
     """
     if find_spec("fht_cpu") is None:
-        return None
-    return partial(import_module("fht_cpu").fht, num_threads=1)
+        raise ImportError("fht-cpu is not installed (pip install fht-cpu)")
+    try:
+        return partial(import_module("fht_cpu").fht, num_threads=1)
+    except Exception as error:  # compiled for another machine or NumPy it fails in many ways
+        raise ImportError(f"fht-cpu is installed but cannot be used: {error!r}") from error
 
 
 def paper_representation(mechanism: SSTQ, x: Floats) -> Floats:

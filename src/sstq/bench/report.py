@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,28 +17,38 @@ from sstq.bench.machine import machine_facts
 
 __all__ = ["Change", "Run", "compare", "read_run", "write_run"]
 
-FORMAT, VERSION = "sstq-bench", 1
+FORMAT, VERSION = "sstq-bench", 2
 # Even with no spread at all two runs differ: by the placement of memory, the temperature, the clock.
 LEAST_NOISE = 0.05
 
 
 @dataclass(frozen=True)
 class Run:
-    """The results of one run, by benchmark, and what they were measured on."""
+    """The results of one run, by benchmark, and what they were measured on.
+
+    Attributes:
+        results: the lines of each benchmark's table.
+        machine: the facts of the machine.
+        date: when it began.
+        quick: whether with fewer sizes and repeats; a line of the same name may then stand for less work.
+        complete: whether all that was asked for was measured; not if it was interrupted or failed.
+    """
 
     results: Mapping[str, Sequence[Result]]
     machine: Mapping[str, Any]
     date: str
+    quick: bool = False
+    complete: bool = True
 
     @classmethod
-    def of_now(cls, results: Mapping[str, Sequence[Result]]) -> Run:
-        """A run on this machine that has just ended.
+    def of_now(cls, results: Mapping[str, Sequence[Result]], quick: bool = False) -> Run:
+        """A run on this machine, now.
 
         Examples:
             >>> Run.of_now({"sorting": [Result("ints", 2.0, "µs")]}).machine["cores"] > 0
             True
         """
-        return cls(results, machine_facts(), datetime.now(UTC).isoformat(timespec="seconds"))
+        return cls(results, machine_facts(), datetime.now(UTC).isoformat(timespec="seconds"), quick)
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,8 @@ class Change:
             >>> Change(ratio=1.04, noise=0.05).significant, Change(ratio=0.5, noise=0.3).significant
             (False, True)
         """
-        return max(self.ratio, 1 / self.ratio) > 1 + (LEAST_NOISE if self.noise is None else self.noise)
+        most = 1 + (LEAST_NOISE if self.noise is None else self.noise)
+        return not 1 / most <= self.ratio <= most
 
 
 def compare(new: Run, old: Run) -> dict[tuple[str, str], Change]:
@@ -92,7 +104,8 @@ def write_run(run: Run, path: str | os.PathLike[str]) -> None:
         for name, lines in run.results.items()
         for result in lines
     ]
-    document = {"format": FORMAT, "version": VERSION, "date": run.date, "machine": run.machine, "results": results}
+    document = {"format": FORMAT, "version": VERSION, "date": run.date, "quick": run.quick, "complete": run.complete}
+    document |= {"machine": run.machine, "results": results}
     with atomic_file(path) as file:
         file.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
 
@@ -102,19 +115,45 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     name = os.fspath(path)
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{name} is not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError(f"{name} holds no results of sstq bench: its format must be {FORMAT!r}")
     if document.get("version") != VERSION:
         raise ValueError(f"{name} has version {document.get('version')} of the format, this library reads {VERSION}")
-    results: dict[str, list[Result]] = {}
     try:
-        for line in document["results"]:
-            benchmark, spread = line.pop("benchmark"), line.pop("spread")
-            figure = float(line.pop("figure"))
-            read = Result(figure=figure if spread is None else Measured(figure, float(spread)), **line)
-            results.setdefault(benchmark, []).append(read)
-        return Run(results, dict(document["machine"]), str(document["date"]))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return _run_of(document)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} is incomplete or malformed: {error!r}") from error
+
+
+def _run_of(document: dict[str, Any]) -> Run:
+    results: dict[str, list[Result]] = {}
+    for line in _checked(document, "results", list):
+        if not isinstance(line, dict):
+            raise TypeError(f"a result must be an object, not {line!r}")
+        figure, spread, target = (_number(line, key) for key in ("figure", "spread", "target"))
+        if figure is None or (spread is not None and spread < 0):
+            raise ValueError(f"figure must be a number and spread at least 0, got {figure} and {spread}")
+        what, unit, note = (_checked(line, key, str) for key in ("what", "unit", "note"))
+        figure = figure if spread is None else Measured(figure, spread)
+        read = Result(what, figure, unit, note, target, _checked(line, "at_most", bool))
+        results.setdefault(_checked(line, "benchmark", str), []).append(read)
+    date, machine = _checked(document, "date", str), _checked(document, "machine", dict)
+    return Run(results, machine, date, _checked(document, "quick", bool), _checked(document, "complete", bool))
+
+
+def _checked(holder: dict[str, Any], key: str, kind: type) -> Any:
+    value = holder[key]
+    if not isinstance(value, kind):
+        raise TypeError(f"{key} must be of type {kind.__name__}, not {value!r}")
+    return value
+
+
+def _number(line: dict[str, Any], key: str) -> float | None:
+    value = line[key]
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{key} must be a finite number, not {value!r}")
+    return float(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["bench", "run_benchmarks"]
 
 _COMPARED = "new/old: this run over the other; * where they differ by more than the noise of both runs."
-_MATTERS = ("processor", "cores", "kernels", "vector width")
+_MATTERS = ("processor", "cores", "threads", "kernels", "vector width")
 
 
 def bench(
@@ -36,61 +37,119 @@ def bench(
     """Measure this machine: memory bandwidth, the transform, encoding, threads, aggregation and start-up.
 
     Candidates run in turns in one process and count with the least of their repeats, so that a busy machine disturbs
-    little; ± is how far the median of the repeats lies above it. The whole takes about two minutes.
+    little; ± is how far the median of the repeats lies above it. The whole takes about two minutes. Interrupted, it
+    keeps what it has measured.
 
     Example: sstq bench --output bench.json
     """
     from sstq.bench import suite
 
-    run_benchmarks(suite(quick), only or [], output, compare)
+    run_benchmarks(suite(quick), only or [], output, compare, quick)
 
 
 def run_benchmarks(
-    benchmarks: Mapping[str, Benchmark], names: Sequence[str], output: Path | None, compare: Path | None
+    benchmarks: Mapping[str, Benchmark],
+    names: Sequence[str],
+    output: Path | None,
+    compare: Path | None,
+    quick: bool = False,
 ) -> None:
-    """Run the named benchmarks, or all of them; print a table each, write the results and compare them."""
-    from sstq.bench.harness import check_names, title_of
-    from sstq.bench.report import Run, read_run, write_run
-    from sstq.bench.report import compare as compare_runs
+    """Run the named benchmarks, or all of them, and print the table of each when it is done.
+
+    The results are compared with those of the file `compare` and written to `output`, whatever there is of them when a
+    benchmark fails or is interrupted. `quick` is what the benchmarks were made with.
+    """
+    from sstq.bench.harness import check_names
+    from sstq.bench.report import Run, read_run
 
     check_names(names, benchmarks)
     old = None if compare is None else read_run(compare)
     if output is not None:
         require_folder_of(output)
-    chosen = list(names) or list(benchmarks)
-    results: dict[str, list[Result]] = {name: [] for name in chosen}
-    with live_line("Measuring", len(chosen)) as show:
-        for done, name in enumerate(chosen):
-            show(done, name)
-            for result in benchmarks[name]():
-                results[name].append(result)
-                show(done, f"{name}: {result.what}")
-    run = Run.of_now(results)
-    changes = {} if old is None else compare_runs(run, old)
-    for name in chosen:
-        _show(f"{name}: {title_of(benchmarks[name])}", name, results[name], changes)
+    chosen = {name: benchmarks[name] for name in names or benchmarks}
+    results: dict[str, list[Result]] = {}
+    run = replace(Run.of_now(results, quick), complete=False)
     if old is not None:
-        _say_what_differs(run, old, len(changes), sum(change.significant for change in changes.values()))
-    if output is not None:
-        write_run(run, output)
-        note(f"wrote {output}")
+        _say_what_differs(run, old)
+    try:
+        for name, benchmark in chosen.items():
+            results[name] = []
+            try:
+                _measure(name, benchmark, results[name], len(results) - 1, len(chosen))
+            finally:
+                _show(name, benchmark, run, old)
+        run = replace(run, complete=True)
+    finally:
+        _end(run, old, output)
 
 
-def _show(title: str, name: str, results: list[Result], changes: Mapping[tuple[str, str], Change]) -> None:
-    columns = ["what", "measured", "±", "target", "", "note"] + ["new/old", ""] * bool(changes)
+def _measure(name: str, benchmark: Benchmark, results: list[Result], done: int, total: int) -> None:
+    """Run a benchmark, adding to its results as they come, and say what it remarks."""
+    from sstq.bench import Result
+
+    remarks = []
+    # One line a benchmark: tables cannot be printed while it lives.
+    with live_line("Measuring", total) as show:
+        show(done, name)
+        for line in benchmark():
+            if isinstance(line, Result):
+                results.append(line)
+                show(done, f"{name}: {line.what}")
+            else:
+                remarks.append(line.text)
+    for text in remarks:
+        note(f"{name}: {text}")
+
+
+def _show(name: str, benchmark: Benchmark, run: Run, old: Run | None) -> None:
+    """Print the table of a benchmark; its name heads the first column, for output that is piped has no titles."""
+    from sstq.bench.harness import title_of
+
+    changes = _changes(run, old)
+    columns = [name, "measured", "±", "target", "", "note"] + ["new/old", ""] * (old is not None)
     rows = []
-    for result in results:
+    for result in run.results[name]:
         spread = "" if result.spread is None else f"{100 * result.spread:.0f} %"
         row = [result.what, f"{result.figure:.3g} {result.unit}", spread, result.goal, result.verdict, result.note]
-        if changes:
+        if old is not None:
             change = changes.get((name, result.what))
             row += ["", ""] if change is None else [f"{change.ratio:.3g}", "*" * change.significant]
         rows.append(row)
-    show_table(title, columns, rows, caption=_COMPARED if changes else "")
+    if rows:
+        show_table(f"{name}: {title_of(benchmark)}", columns, rows, caption="" if old is None else _COMPARED)
 
 
-def _say_what_differs(new: Run, old: Run, compared: int, changed: int) -> None:
+def _changes(run: Run, old: Run | None) -> dict[tuple[str, str], Change]:
+    from sstq.bench.report import compare
+
+    return {} if old is None else compare(run, old)
+
+
+def _say_what_differs(new: Run, old: Run) -> None:
     for fact in _MATTERS:
         if new.machine.get(fact) != old.machine.get(fact):
             warn(f"another machine: {fact} was {old.machine.get(fact)}, is {new.machine.get(fact)}")
-    note(f"{changed} of {compared} figures differ from those of {old.date} by more than noise")
+    if new.quick != old.quick:
+        which = ("the other run", "this one") if old.quick else ("this run", "the other one")
+        warn(f"{which[0]} is --quick and {which[1]} is not: lines of the same name may stand for other amounts of work")
+    if not old.complete:
+        warn("the other run is incomplete: it was interrupted or failed")
+
+
+def _end(run: Run, old: Run | None, output: Path | None) -> None:
+    """Count the changes and write the run, unless there is nothing to keep."""
+    from sstq.bench.report import write_run
+
+    if not run.complete:
+        warn(f"stopped in {list(run.results)[-1]}: this run is incomplete")
+    if not any(run.results.values()):
+        return
+    if old is not None:
+        changes = _changes(run, old)
+        changed = sum(change.significant for change in changes.values())
+        note(f"{changed} of {len(changes)} figures differ from those of {old.date} by more than noise")
+        if not changes:
+            warn("the two runs have no figure in common")
+    if output is not None:
+        write_run(run, output)
+        note(f"wrote {output}")
