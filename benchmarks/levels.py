@@ -6,18 +6,18 @@ import numpy as np
 
 from benchmarks.harness import Result, benchmark
 from sstq.frames import HadamardFrame, default_frame_size
-from sstq.kashin import CERTIFIED_RESIDUAL, Kashin, default_level, default_steps, represent
+from sstq.kashin import CERTIFIED_RESIDUAL, default_level, make_kashin, represent
 from sstq.structured import structured_vectors
 
 
-def misses(dim: int, size: int, factor: float, frames: int, steps: int | None = None) -> tuple[int, int]:
+def misses(dim: int, size: int, factor: float, frames: int) -> tuple[int, int]:
     """How many of how many inputs miss at `factor` times the default level."""
     missed = total = 0
-    recipe = Kashin("certified", factor * default_level(dim, size), steps or default_steps(dim, size))
     for seed in range(frames):
         named = structured_vectors(dim, np.random.default_rng(10_000 + seed))
         x = np.concatenate([*named.values()]).astype(np.float32)
-        _, residuals = represent(HadamardFrame(dim, size, seed=20_000 + seed), recipe, x)
+        frame = HadamardFrame(dim, size, seed=20_000 + seed)
+        _, residuals = represent(frame, make_kashin("certified", frame, factor * default_level(dim, size)), x)
         missed += int((residuals > CERTIFIED_RESIDUAL).sum())
         total += len(x)
     return missed, total

@@ -19,7 +19,7 @@ def tuned_levels() -> Iterator[Result]:
             level = least_level(dim, size)
             beta = level * np.sqrt(dim / size)
             frames = max(4, (1 << 17) // size)
-            missed, total = misses(dim, size, level / default_level(dim, size), frames, steps=24)
-            below, _ = misses(dim, size, (beta - 0.05) / beta * level / default_level(dim, size), frames, steps=24)
+            missed, total = misses(dim, size, level / default_level(dim, size), frames)
+            below, _ = misses(dim, size, (beta - 0.05) / beta * level / default_level(dim, size), frames)
             note = f"of {total} inputs; {below} at 0.05 below"
             yield Result(f"N = {size}, ρ = {redundancy:g}, β = {beta:.2f}", 1e3 * missed / total, "‰", note)

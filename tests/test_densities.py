@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from sstq.densities import Density
 from sstq.frames import HadamardFrame
-from sstq.kashin import Kashin, represent
+from sstq.kashin import make_kashin, represent
 
 MASSES = arrays(np.float64, st.integers(1, 9), elements=st.floats(0, 1)).filter(lambda a: a.sum() > 1e-3)
 
@@ -140,8 +140,9 @@ def test_densities_are_values() -> None:
 def test_kashin_density_is_that_of_the_certified_solver(dim: int, size: int, beta: float, seed: int) -> None:
     x = np.random.default_rng(seed).standard_normal((16, dim))
     unit = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
-    recipe = Kashin("certified", beta * (size / dim) ** 0.5, 24)
-    t = represent(HadamardFrame(dim, size, seed=seed), recipe, unit)[0].astype(float)
+    frame = HadamardFrame(dim, size, seed=seed)
+    recipe = make_kashin("certified", frame, beta * (size / dim) ** 0.5)
+    t = represent(frame, recipe, unit)[0].astype(float)
     density = Density.kashin(beta, size / dim)
     # Interpolation is off by up to half a per cent, 65,536 coordinates by as much at six standard errors.
     assert np.mean(t**2) == pytest.approx(density.moment(2), rel=0.02)

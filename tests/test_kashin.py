@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from scipy.linalg import hadamard
 
+from sstq import kashin
 from sstq.frames import FourierFrame, HadamardFrame, OrthogonalFrame, default_frame_size
-from sstq.kashin import CERTIFIED_RESIDUAL, Kashin, default_level, make_kashin, pick, represent
+from sstq.kashin import CERTIFIED_RESIDUAL, Kashin, certifies, default_level, make_kashin, pick, represent
 from sstq.structured import structured_vectors
 
 DIMS = [
@@ -90,15 +91,21 @@ def test_shorter_vectors_are_represented_exactly():
 
 
 def textbook(frame, x, bound, steps):
-    """The certified recipe with a dense matrix, in double precision: steps of 1.4, 1, 2.5·q, 1, 2.5·q, …, 1."""
+    """The certified recipe with a dense matrix, in double precision, for an even number of steps.
+
+    Steps of 1.2, 1.4 (1 below a redundancy of 2), max(3, 2.5·q), 1.4, max(3, 2.5·q), …, 1; the box grows by 0.36/steps.
+    """
     u = hadamard(frame.size)[:, frame.columns] * frame.signs / frame.dim**0.5
     y = np.zeros((len(x), frame.size))
     quotients = []
     for step in range(steps):
-        rate = np.full(len(x), 1.0 if step else 1.4)
-        if step > 0 and step % 2 == 0:
-            rate = np.clip(2.5 * quotients[step - 2], 1, 16)
-        new = np.clip(y + rate[:, None] * ((x - y @ u / frame.redundancy) @ u.T), -bound, bound)
+        rate = np.full(len(x), 1.4 if frame.redundancy >= 2 else 1.0)
+        if step in (0, steps - 1):
+            rate[:] = 1.0 if step else 1.2
+        elif step % 2 == 0:
+            rate = np.clip(2.5 * quotients[step - 2], 3, 16)
+        box = bound * (1 - 0.36 / steps * (steps - 1 - step) / (steps - 1))
+        new = np.clip(y + rate[:, None] * ((x - y @ u / frame.redundancy) @ u.T), -box, box)
         taken = new - y
         projected = taken @ u @ u.T / frame.redundancy
         quotients.append(np.sum(taken**2, axis=1) / np.maximum(np.sum(projected**2, axis=1), 1e-30))
@@ -106,24 +113,35 @@ def textbook(frame, x, bound, steps):
     return y
 
 
-def test_certified_recipe_against_dense_projections():
-    frame = HadamardFrame(50, 128, seed=2)
-    recipe = Kashin("certified", level=3.0, steps=8)
-    x = structured_inputs(50, 2)
-    bound = 3.0 / 128**0.5
+@pytest.mark.parametrize(("dim", "level"), [(50, 3.0), (100, 2.5)])
+def test_certified_recipe_against_dense_projections(dim, level):
+    frame = HadamardFrame(dim, 128, seed=2)
+    recipe = Kashin("certified", level, steps=8)
+    x = structured_inputs(dim, 2)
+    bound = level / 128**0.5
     values, _ = represent(frame, recipe, x)
     # Eight steps of single precision: errors of a few 1e-7 of the bound a step, up to some three times as long.
     np.testing.assert_allclose(values, textbook(frame, x, bound, 8) / bound, atol=2e-5)
 
 
-def test_the_last_step_is_a_short_one():
+def test_the_last_step_is_a_short_one_to_the_whole_box():
     frame = HadamardFrame(50, 128, seed=2)
     for steps in range(1, 8):
-        schedule = Kashin("certified", level=3.0, steps=steps).schedule(frame)
+        recipe = Kashin("certified", level=3.0, steps=steps)
+        schedule = recipe.schedule(frame)
         assert schedule.shape == (steps, 4)
-        assert schedule[0, 0] == np.float32(1.4)
-        assert schedule[-1, 1] == 0
-        assert np.all(schedule[-2:0:-2, 1] == np.float32(2.5))
+        assert schedule[0, 0] == np.float32(1.2 if steps > 1 else 1.0)
+        assert schedule[-1].tolist() == [1, 0, np.inf, np.float32(recipe.bound(frame))]
+        assert np.all(np.diff(schedule[:, 3]) > 0)
+        assert np.all(schedule[-2:1:-2, :2] == np.float32([3.0, 2.5]))
+
+
+def test_lower_levels_get_more_steps_and_certify():
+    frame = HadamardFrame(1024, 4096, seed=1)
+    level = 1.6 * frame.redundancy**0.5
+    recipe = make_kashin("certified", frame, level)
+    assert recipe.steps > make_kashin("certified", frame).steps
+    assert certifies(frame, recipe)
 
 
 def test_paper_recipe_against_its_text():
@@ -187,3 +205,29 @@ def test_default_level_follows_the_design():
 def test_bad_recipes_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         Kashin(**arguments)
+
+
+@pytest.mark.parametrize("name", ["certified", "paper"])
+def test_zero_is_not_the_default(name):
+    frame = HadamardFrame(50, 128)
+    with pytest.raises(ValueError, match="level must be positive and finite, got 0"):
+        make_kashin(name, frame, level=0.0)
+    with pytest.raises(ValueError, match=r"steps must be in \[1, 10000\], got 0"):
+        make_kashin(name, frame, steps=0)
+    assert make_kashin(name, frame, level=3.0, steps=5) == Kashin(name, 3.0, 5)
+
+
+def test_pick_in_several_chunks(monkeypatch):
+    frame = FourierFrame(60, 150, seed=1)
+    x = structured_inputs(60, 3)
+    picks = np.random.default_rng(0).integers(frame.size, size=(len(x), 2))
+    recipe = make_kashin("certified", frame)
+    whole = pick(frame, recipe, x, picks)
+    monkeypatch.setattr("sstq.chunks._NUMBERS_AT_A_TIME", 2 * frame.size + 1)
+    sizes = []
+    generic = kashin._represent_generic
+    monkeypatch.setattr(kashin, "_represent_generic", lambda f, rows, s: sizes.append(len(rows)) or generic(f, rows, s))
+    for got, expected in zip(pick(frame, recipe, x, picks), whole, strict=True):
+        np.testing.assert_allclose(got, expected, atol=1e-12)
+    assert max(sizes) == 2
+    assert sum(sizes) == len(x)

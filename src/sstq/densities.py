@@ -110,8 +110,8 @@ class Density:
 
         Examples:
             >>> density = Density.kashin(1.8, redundancy=2.575)
-            >>> round(sum(density.edges), 2), round(1.8**2 * density.moment(2), 2)
-            (0.03, 1.06)
+            >>> sum(density.edges) < 0.01, round(1.8**2 * density.moment(2), 2)
+            (True, 1.06)
         """
         if not (0 < beta < math.inf and 1 <= redundancy < math.inf):
             raise ValueError(

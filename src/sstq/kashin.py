@@ -8,9 +8,10 @@ Coordinates are measured here in the unit t = y·√d/clip, in which the least-n
 and the bound is β = K/√ρ, ρ = N/d. No K below √ρ is possible for any vector (N·B² ≥ ‖y‖² ≥ ρ·clip²), and for typical
 ones β ≥ √(π/2) = 1.2533 is needed, so the paper's K = 2 with ρ ∈ [2.5, 5) cannot be reached. Two recipes:
 
-* ``certified``: projections onto the box, t ← clip(t + r·√d·U(x − (d/N)Uᵀy), ±β), at a feasible level, for a fixed
-  public number of steps. Every other step goes as far as x itself lies (r = 1), and those between go as far as the last
-  of them fell short (Barzilai and Borwein's quotient). Exact to a relative residual of 1e-5 for all but adversarial
+* ``certified``: projections onto a box that grows to ±β, t ← clip(t + r·√d·U(x − (d/N)Uᵀy), ±b), at a feasible level,
+  for a fixed public number of steps. Every other step is a little longer than to x itself, and those between go as far
+  as the last of them fell short (Barzilai and Borwein's quotient). Once less is missing than the box has yet to grow,
+  nothing is clamped any more and one step is exact. So it is to a relative residual of 1e-5 for all but adversarial
   inputs.
 * ``paper``: the paper's recipe to the letter (K = 2, thirty rounds that each clip the residual's coefficients, one that
   does not), then the clamp that privacy requires. It is off by 19–31 % of ‖x‖: biased, kept to reproduce the figures.
@@ -27,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels
+from sstq.chunks import row_chunks
 from sstq.frames import Frame, HadamardFrame
 
 __all__ = [
@@ -47,13 +49,16 @@ CERTIFIED_RESIDUAL = 1e-5
 PAPER_LEVEL = 2.0
 PAPER_ROUNDS = 30
 
-# The first step goes a little beyond x: fewer coordinates end up at the bound, and what follows converges faster. Even
-# longer ones would need fewer steps yet, but the norm of the representation and with it the estimate's error grow.
-_FIRST_STEP = 1.4
+# How long steps are, in units of the way to x, of which the slowest parts of the error need several: the first, those
+# in turns with the long ones for frames that are redundant enough and for others, and the long ones at least.
+# `python -m benchmarks iterations` compares with other schemes.
+_FIRST_STEP, _SHORT_STEP, _PLAIN_STEP, _LONG_STEP = 1.2, 1.4, 1.0, 3.0
+_REDUNDANT = 2.0
 # The quotient is a mean of what the error's components would need; the slowest of them need more.
 _STRETCH = 2.5
-# Stands in for a reduction of the residual that is zero, as that of a zero vector, or lost to rounding.
-_TINY = 1e-30
+# By how much of β the box grows in all, times the number of steps. Smaller ones leave less room for what the last steps
+# have yet to add; larger ones clamp more, and the representation's norm and with it the estimate's error grow.
+_GROWTH = 0.36
 
 # β(ρ): the level at which the certified recipe succeeds on random, heavy-tailed, spike, constant, block, sparse and
 # Hadamard inputs within the default number of steps, with a margin, and the least level of small dimensions, where the
@@ -62,12 +67,9 @@ _TINY = 1e-30
 _LEVELS = {1.0: 6.0, 1.05: 5.0, 1.1: 4.0, 1.2: 3.2, 1.35: 2.6, 1.5: 2.5, 1.75: 2.3, 2.0: 2.2, 2.5: 1.8}
 _SMALL_DIM_LEVELS = {32: 2.3, 128: 2.2, 512: 2.0}
 
-# Large frames are regular enough for fewer steps, and they are where steps cost.
-_STEPS, _STEPS_LARGE = 16, 12
+# Large frames are regular enough for fewer steps, and they are where steps cost. Lower levels leave less room.
+_STEPS, _STEPS_LARGE, _STEPS_LOWERED = 10, 8, 16
 _LARGE_SIZE = 8192
-
-# The generic solver works on this many coefficients at a time, however many clients there are.
-_COEFFICIENTS_AT_A_TIME = 1 << 21
 
 Floats32 = NDArray[np.float32]
 
@@ -87,13 +89,15 @@ def default_level(dim: int, size: int) -> float:
     return max(beta, least) * math.sqrt(redundancy)
 
 
-def default_steps(dim: int, size: int) -> int:  # noqa: ARG001 (one signature with the level)
-    """The default number of steps of the certified recipe at the default level.
+def default_steps(dim: int, size: int, level: float | None = None) -> int:
+    """The default number of steps of the certified recipe at a level, or at the default one.
 
     Examples:
-        >>> default_steps(25_450, 65_536), default_steps(100, 256)
-        (12, 16)
+        >>> default_steps(25_450, 65_536), default_steps(100, 256), default_steps(25_450, 65_536, level=2.7)
+        (8, 10, 16)
     """
+    if level is not None and level < default_level(dim, size):
+        return _STEPS_LOWERED
     return _STEPS_LARGE if size >= _LARGE_SIZE else _STEPS
 
 
@@ -132,10 +136,14 @@ class Kashin:
         if self.name == "paper":
             truncated = np.full((self.steps, 4), (1.0, 0.0, beta, np.inf), dtype=np.float32)
             return np.concatenate([truncated, np.array([(1.0, 0.0, np.inf, beta)], dtype=np.float32)])
-        rows = np.full((self.steps, 4), (1.0, 0.0, np.inf, beta), dtype=np.float32)
-        # From the end, so that the last step is a short one, which leaves the least.
-        rows[-2::-2, 1] = _STRETCH
-        rows[0, :2] = _FIRST_STEP, 0.0
+        short = _SHORT_STEP if frame.redundancy >= _REDUNDANT else _PLAIN_STEP
+        rows = np.full((self.steps, 4), (short, 0.0, np.inf, beta), dtype=np.float32)
+        # From the end, so that the last step is an exact one; the first two come before there is a quotient.
+        rows[-2::-2, :2] = _LONG_STEP, _STRETCH
+        rows[:2, :2] = short, 0.0
+        rows[0, 0] = _FIRST_STEP
+        rows[-1, 0] = _PLAIN_STEP
+        rows[:, 3] *= np.linspace(1 - _GROWTH / self.steps, 1, self.steps) if self.steps > 1 else 1
         return rows
 
 
@@ -146,9 +154,11 @@ def make_kashin(name: str, frame: Frame, level: float | None = None, steps: int 
         >>> make_kashin("paper", HadamardFrame(100, 256))
         Kashin(name='paper', level=2.0, steps=30)
     """
-    if name == "paper":
-        return Kashin(name, level or PAPER_LEVEL, steps or PAPER_ROUNDS)
-    return Kashin(name, level or default_level(frame.dim, frame.size), steps or default_steps(frame.dim, frame.size))
+    if level is None:
+        level = PAPER_LEVEL if name == "paper" else default_level(frame.dim, frame.size)
+    if steps is None:
+        steps = PAPER_ROUNDS if name == "paper" else default_steps(frame.dim, frame.size, level)
+    return Kashin(name, level, steps)
 
 
 def represent(frame: Frame, recipe: Kashin, x: Floats32) -> tuple[Floats32, NDArray[np.float64]]:
@@ -198,9 +208,7 @@ def pick(
         return _in_units_of_bound(t, schedule), residuals
     values = np.empty(picks.shape, dtype=np.float32)
     residuals = np.empty(len(x))
-    rows = max(1, _COEFFICIENTS_AT_A_TIME // frame.size)
-    for start in range(0, len(x), rows):
-        part = slice(start, start + rows)
+    for part in row_chunks(len(x), frame.size):
         t, residuals[part] = _represent_generic(frame, x[part], schedule)
         values[part] = np.take_along_axis(t, picks[part], axis=1)
     return _in_units_of_bound(values, schedule), residuals if certify else residuals[:0]
@@ -250,7 +258,7 @@ def _represent_generic(frame: Frame, x: NDArray[Any], schedule: Floats32) -> tup
         a = root * frame.analyze(residual)
         rate = np.maximum(relaxation, np.minimum(stretch * quotient, kernels.LONGEST_STEP))
         new = np.clip(t + np.clip(rate[:, None] * a, -cap, cap), -bound, bound)
-        quotient = moved / np.maximum(2 * product - power + np.sum(a**2, axis=1), _TINY)
+        quotient = moved / np.maximum(2 * product - power + np.sum(a**2, axis=1), kernels.LEAST_REDUCTION)
         power, product, moved = np.sum(a**2, axis=1), np.sum(a * (new - t), axis=1), np.sum((new - t) ** 2, axis=1)
         t = new
         residual = vectors - frame.synthesize(t / root)

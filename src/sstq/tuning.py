@@ -24,10 +24,10 @@ from sstq.schemes.parts import build_scalar
 
 __all__ = ["Tuned", "least_level", "tune"]
 
-# β(ρ) of large frames: where 24 steps certify random, heavy-tailed, spike, constant, block, sparse and Hadamard inputs
-# with 0.05 to spare. `python -m benchmarks tuned_levels` measures it again. Small frames are less regular.
+# β(ρ) of large frames: where the steps of a lowered level certify random, heavy-tailed, spike, constant, block, sparse
+# and Hadamard inputs, with 0.05 to spare. `python -m benchmarks tuned_levels` measures it again. Small frames are less
+# regular.
 _LEVELS = {2.5: 1.7, 3.2: 1.65, 4.0: 1.6, 5.0: 1.55}
-_STEPS = 24
 _LEAST_SIZE = 4096
 
 # Levels above the least that are tried, upward until the error rises.
@@ -67,7 +67,7 @@ class Tuned:
 
 
 def least_level(dim: int, size: int) -> float:
-    """The lowest level K at which 24 steps certify, by measurement; the default level where nothing better is known.
+    """The lowest level K that certifies, by measurement; the default level where nothing better is known.
 
     Examples:
         >>> round(least_level(1000, 4096) / (4096 / 1000) ** 0.5, 2), round(least_level(10, 32) / 3.2**0.5, 2)
@@ -107,7 +107,7 @@ def tune(
     Examples:
         >>> tuned = tune(1000, 3.0, 2)
         >>> tuned.frame_size, tuned.message_bits, round(tuned.mse, 2), round(tuned.gain, 2)
-        (8192, 15, 1.83, 0.09)
+        (16384, 16, 1.83, 0.08)
     """
     dim = check_number("dim", dim, 1, 2**30, integer=True)
     epsilon = check_number("epsilon", epsilon, 0.01, 20)
@@ -151,7 +151,7 @@ def tune(
     return Tuned(
         frame_size=chosen,
         level=level,
-        steps=_STEPS if level < default_level(dim, chosen) else default_steps(dim, chosen),
+        steps=default_steps(dim, chosen, level),
         message_bits=_bits_of(chosen) + bits,
         mse=mse,
         default_mse=default_error,
