@@ -3,6 +3,7 @@
 Set SSTQ_TEST_SEED to repeat a run.
 """
 
+import functools
 import os
 import secrets
 import tempfile
@@ -16,12 +17,28 @@ _SEED = int(os.environ.setdefault("SSTQ_TEST_SEED", str(secrets.randbits(32))))
 _CACHE = tempfile.TemporaryDirectory(prefix="sstq-tests-") if "SSTQ_TEST_CACHE" not in os.environ else None
 os.environ["SSTQ_CACHE"] = os.environ.setdefault("SSTQ_TEST_CACHE", _CACHE.name if _CACHE else "")
 
+# Hundreds of processes are started by tests; each would compile the sources anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 def pytest_report_header() -> str:
     return f"SSTQ_TEST_SEED={_SEED}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest test that would come late comes first: no worker is left with it when the others are done."""
+    items.sort(key=lambda item: item.path.name != "test_warmup.py")
 
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
     """A seed of this test's own, different in every run."""
     return _SEED ^ zlib.crc32(request.node.nodeid.encode())
+
+
+@pytest.fixture
+def remembered_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes each public stream once, for tests that take the same clients again for every vector."""
+    from sstq import streams
+
+    monkeypatch.setattr(streams, "words", functools.cache(streams.words))

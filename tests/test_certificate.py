@@ -1,5 +1,6 @@
 """Certificates, and the script that verifies them without sstq."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -52,8 +53,13 @@ def test_certificates_of_all_exact_mechanisms_are_valid(case, tmp_path):
     assert len(certificate) < 100 * (30 + mechanism.law().cases * 8)
 
 
+@functools.cache
+def certificate_of(case):
+    return certify(build(case))
+
+
 def changed(case, change):
-    data = json.loads(certify(build(case)))
+    data = json.loads(certificate_of(case))
     change(data)
     return json.dumps(data)
 
@@ -99,7 +105,7 @@ def test_the_script_needs_no_mechanism_to_find_it(kind, change, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_certificates_belong_to_one_mechanism(kind, tmp_path):
     case = KINDS[kind]
-    certificate = certify(build(case))
+    certificate = certificate_of(case)
     for other in (build(case, clip=0.75), build("vqsgd")):
         with pytest.raises(ValueError, match="not of this mechanism"):
             verify(certificate, other)

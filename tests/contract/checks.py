@@ -61,11 +61,10 @@ def privacy_lower_bound(mechanism, x, other, seed, count, failure=1e-9):
     """
     rng = np.random.default_rng(seed)
     samples = [encode(mechanism, np.tile(v, (2 * count, 1)), rng) for v in (x, other)]
-    statistics = _statistics(mechanism, x, other)
+    statistics = list(zip(*(_statistics(mechanism, x, other, messages) for messages in samples), strict=True))
     share = failure / len(statistics) / 2
     best = -math.inf
-    for statistic in statistics:
-        values = [statistic(messages) for messages in samples]
+    for values in statistics:
         kinds = np.unique(np.concatenate(values))
         chosen = [np.array([np.sum(v[:count] == kind) for kind in kinds]) for v in values]
         event = kinds[np.argmax(np.abs(np.log((chosen[0] + 1) / (chosen[1] + 1))))]
@@ -76,21 +75,16 @@ def privacy_lower_bound(mechanism, x, other, seed, count, failure=1e-9):
     return best
 
 
-def _statistics(mechanism, x, other):
-    """Functions from messages to small integers."""
+def _statistics(mechanism, x, other, messages):
+    """Each message as a small integer, in one way or in several."""
     if mechanism.message_bits <= 12 and mechanism.coin == "private":
-        return [lambda messages: _as_integers(mechanism, messages)]
-
-    def projection(direction):
-        length = np.linalg.norm(direction)
-        scale = (length or 1.0) * mechanism.decoding_scale
-
-        def binned(messages):
-            return np.clip(np.floor(mechanism.decode(messages) @ direction / scale * 8), -40, 40).astype(np.int64)
-
-        return binned
-
-    return [projection(direction) for direction in (x - other, x, other)]
+        return [_as_integers(mechanism, messages)]
+    decoded = mechanism.decode(messages)
+    statistics = []
+    for direction in (x - other, x, other):
+        scale = (np.linalg.norm(direction) or 1.0) * mechanism.decoding_scale
+        statistics.append(np.clip(np.floor(decoded @ direction / scale * 8), -40, 40).astype(np.int64))
+    return statistics
 
 
 def _as_integers(mechanism, messages):

@@ -156,6 +156,7 @@ def test_error_is_the_expected_one(case, vector, seed):
 
 
 @local_cases
+@pytest.mark.usefixtures("remembered_streams")
 def test_no_privacy_violation_in_samples(case, seed):
     checks.check_privacy(build(case), seed, count=8000)
 

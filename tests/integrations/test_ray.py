@@ -33,15 +33,6 @@ def two_cores():
     ray.cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
-def die_once(marker):
-    """Kill this process without warning, the first time."""
-    try:
-        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def write_shards(folder, mechanism, seed, shards=5):
     """Message files of different sizes and both kinds."""
     rng = np.random.default_rng(seed)
@@ -182,35 +173,6 @@ def test_relative_shards_are_the_driver_s(tmp_path, seed, monkeypatch):
     assert (tmp_path / "out" / "v0.sstq").exists()
 
 
-def test_a_worker_that_is_killed_in_the_middle_of_a_file_loses_and_doubles_nothing(tmp_path, seed):
-    mechanism = sstq.SSTQ(dim=DIM, epsilon=4.0, bits=3)
-    paths = write_shards(tmp_path, mechanism, seed)
-    plain = type(mechanism.aggregator())
-
-    class Mortal(plain):
-        def _add(self, messages):
-            super()._add(messages)
-            if len(messages) == 54:
-                die_once(tmp_path / f"killed-{len(messages)}")
-
-    there = added_by_ray(Mortal(mechanism), paths)
-    assert (tmp_path / "killed-54").exists()
-    assert saved(there, tmp_path) == saved(added_here(plain(mechanism), paths), tmp_path)
-
-
-def test_a_task_that_kills_every_worker_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("sstq.integrations.ray.tasks.RETRIES", 1)
-
-    def deadly(number):
-        with open(tmp_path / "tries", "ab") as file:
-            file.write(b"x")
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    with pytest.raises(ChildProcessError, match="after 1 retries"):
-        list(results_of(deadly, [(0,)]))
-    assert (tmp_path / "tries").read_bytes() == b"xx"
-
-
 def test_tasks_are_begun_a_few_at_a_time():
     begun = 0
 
@@ -300,48 +262,6 @@ def test_seeded_encoding_has_the_bits_of_one_process(kind, tmp_path, seed):
     assert contents(there, mechanism) == contents(here, mechanism)
 
 
-class MortalShard(Shard):
-    """Its reader kills the process once in the middle of encoding, when half of it has been written."""
-
-    def open(self, dim):
-        file, shard = super().open(dim), self
-        passes, read = [], type(file).chunks
-
-        class Halves(type(file)):
-            def chunks(self):
-                passes.append(1)
-                rows = np.concatenate(list(read(self)))
-                yield rows[: len(rows) // 2]
-                if len(passes) == 2:
-                    assert list(unfinished_folder(shard.messages.parent).glob(f".*-{shard.messages.name}.*"))
-                    die_once(shard.vectors.with_suffix(".killed"))
-                yield rows[len(rows) // 2 :]
-
-        file.__class__ = Halves
-        return file
-
-
-def test_a_worker_that_is_killed_while_it_encodes_leaves_nothing_and_one_version_comes_out(tmp_path, seed):
-    mechanism = sstq.SSTQ(dim=DIM, epsilon=4.0, bits=3)
-    shards = vector_shards(tmp_path, seed)
-    mortal = MortalShard(**vars(shards[1]))
-    reports = list(encode_shards([shards[0], mortal, *shards[2:]], mechanism, np.random.default_rng(seed)))
-    assert (tmp_path / "v1.killed").exists()
-    assert [report.vectors for report in reports] == [shard.count for shard in shards]
-    expected = mechanism.encode(np.concatenate([np.load(shard.vectors) for shard in shards]), rng=seed)
-    for shard in shards:
-        (stored,) = sstq.read_messages(shard.messages, mechanism)
-        assert stored.to_bytes() == expected[shard.first : shard.first + shard.count].to_bytes()
-    # What the killed one left is in the hidden folder, and nowhere else.
-    assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_file()) == [
-        shard.messages.name for shard in shards
-    ]
-    assert len(list(unfinished_folder(tmp_path / "out").iterdir())) == 1
-    before = [shard.messages.read_bytes() for shard in shards]
-    assert list(encode_shards(shards, mechanism, np.random.default_rng(seed))) == [None] * len(shards)
-    assert [shard.messages.read_bytes() for shard in shards] == before
-
-
 def test_a_shard_that_is_refused_is_an_error_and_the_others_before_it_are_there(tmp_path, seed):
     mechanism = sstq.SSTQ(dim=DIM, epsilon=4.0, bits=3)
     shards = vector_shards(tmp_path, seed)
@@ -351,70 +271,6 @@ def test_a_shard_that_is_refused_is_an_error_and_the_others_before_it_are_there(
     with pytest.raises(ValueError, match=r"v2.npy: inf in row 3, column 1"):
         list(encode_shards(shards, mechanism))
     assert [shard.messages.exists() for shard in shards[:3]] == [True, True, False]
-
-
-# --- training ---
-
-
-def network(clients=600):
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((1200, 20), dtype=np.float32)
-    y = rng.integers(0, 3, 1200)
-    return Problem("noise", HiddenLayer(20, 8, 3), x, y, iid_partition(1200, clients, 0), x[:50], y[:50])
-
-
-def trained(problem, mechanism, engine, **options):
-    options = {"rounds": 3, "batch": 5, "private_seed": 4} | options
-    history = list(train(problem, mechanism, Server(rate=0.5, momentum=0.5), engine=engine, **options))
-    return [(r.loss, r.train_loss, r.mean_norm, r.parameters.tobytes()) for r in history[1:]]
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("frameunit", {"epsilon": 4.0}),
-        ("sstq", {"epsilon": 4.0, "bits": 3, "index": "assigned"}),
-        ("privunitg", {"epsilon": 4.0}),
-        ("clean", {}),
-    ],
-)
-def test_training_has_the_bits_of_one_process(name, options):
-    """600 clients are three groups; the network's matrix products would be rounded otherwise for other groups."""
-    problem = network()
-    mechanism = sstq.mechanism(name, dim=problem.model.dim, clip=0.5, **options)
-    assert trained(problem, mechanism, RayRounds()) == trained(problem, mechanism, None)
-
-
-def test_secret_noise_differs_and_all_else_does_not():
-    problem = regression_problem(dim=DIM, clients=300, seed=0)
-    private = sstq.mechanism("frameunit", dim=DIM, epsilon=4.0)
-    one, two = (trained(problem, private, RayRounds(), rounds=1, private_seed=None) for _ in range(2))
-    assert one != two
-    clean = sstq.mechanism("clean", dim=DIM)
-    runs = [trained(problem, clean, engine, rounds=1, private_seed=None) for engine in (RayRounds(), None)]
-    assert runs[0] == runs[1]
-
-
-def test_a_worker_that_is_killed_in_a_round_changes_nothing(tmp_path):
-    class Mortal(HiddenLayer):
-        def gradients(self, parameters, x, y):
-            gradients = super().gradients(parameters, x, y)
-            if len(x) == 44:
-                die_once(tmp_path / "killed")
-            return gradients
-
-    problem = network(300)
-    mechanism = sstq.mechanism("frameunit", dim=problem.model.dim, epsilon=4.0)
-    expected = trained(problem, mechanism, None, rounds=2)
-    mortal = Problem("noise", Mortal(20, 8, 3), *list(vars(problem).values())[2:])
-    assert trained(mortal, mechanism, RayRounds(), rounds=2) == expected
-    assert (tmp_path / "killed").exists()
-
-
-def test_an_engine_and_an_estimate_exclude_each_other():
-    problem = regression_problem(dim=DIM, clients=10, seed=0)
-    with pytest.raises(ValueError, match="not both"):
-        next(train(problem, sstq.mechanism("clean", dim=DIM), Server(), 1, engine=RayRounds(), estimate=max))
 
 
 # --- the command line ---
@@ -464,17 +320,6 @@ def test_the_commands_give_the_same_with_ray(tmp_path, spec, seed):
         assert (tmp_path / "r" / "ray" / name).read_bytes() == (tmp_path / "r" / "local" / name).read_bytes()
 
 
-def test_training_from_the_command_line(tmp_path):
-    for engine in ("local", "ray"):
-        run(
-            "train", "--dataset", "regression", "--dim", DIM, "--clients", 300, "--rounds", 2, "--noise-seed", 1,
-            "-o", tmp_path / engine, "--engine", engine,
-        )  # fmt: skip
-    for name in ("checkpoint.npz", "mechanism.json"):
-        read = [(tmp_path / engine / "frameunit" / name).read_bytes() for engine in ("local", "ray")]
-        assert read[0] == read[1]
-
-
 def test_wrong_usage_of_engines(tmp_path, spec):
     np.save(tmp_path / "x.npy", np.zeros((1, DIM)))
     encode = ["encode", tmp_path / "x.npy", "-m", spec, "-o", tmp_path / "out"]
@@ -509,3 +354,161 @@ def test_a_program_starts_a_ray_of_its_own_quietly_and_stops_it(tmp_path, spec, 
     done = program("aggregate", *paths, "-m", spec, "-o", tmp_path / "out", "--engine", "ray")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[0] == f"count\t{40 * 5 + 7 * 10}"
+
+
+# --- workers that are killed, after what needs living ones: Ray takes seconds to start others ---
+
+
+def die_once(marker):
+    """Kill this process without warning, the first time."""
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_in_the_middle_of_a_file_loses_and_doubles_nothing(tmp_path, seed):
+    mechanism = sstq.SSTQ(dim=DIM, epsilon=4.0, bits=3)
+    paths = write_shards(tmp_path, mechanism, seed)
+    plain = type(mechanism.aggregator())
+
+    class Mortal(plain):
+        def _add(self, messages):
+            super()._add(messages)
+            if len(messages) == 54:
+                die_once(tmp_path / f"killed-{len(messages)}")
+
+    there = added_by_ray(Mortal(mechanism), paths)
+    assert (tmp_path / "killed-54").exists()
+    assert saved(there, tmp_path) == saved(added_here(plain(mechanism), paths), tmp_path)
+
+
+def test_a_task_that_kills_every_worker_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("sstq.integrations.ray.tasks.RETRIES", 1)
+
+    def deadly(number):
+        with open(tmp_path / "tries", "ab") as file:
+            file.write(b"x")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(ChildProcessError, match="after 1 retries"):
+        list(results_of(deadly, [(0,)]))
+    assert (tmp_path / "tries").read_bytes() == b"xx"
+
+
+class MortalShard(Shard):
+    """Its reader kills the process once in the middle of encoding, when half of it has been written."""
+
+    def open(self, dim):
+        file, shard = super().open(dim), self
+        passes, read = [], type(file).chunks
+
+        class Halves(type(file)):
+            def chunks(self):
+                passes.append(1)
+                rows = np.concatenate(list(read(self)))
+                yield rows[: len(rows) // 2]
+                if len(passes) == 2:
+                    assert list(unfinished_folder(shard.messages.parent).glob(f".*-{shard.messages.name}.*"))
+                    die_once(shard.vectors.with_suffix(".killed"))
+                yield rows[len(rows) // 2 :]
+
+        file.__class__ = Halves
+        return file
+
+
+def test_a_worker_that_is_killed_while_it_encodes_leaves_nothing_and_one_version_comes_out(tmp_path, seed):
+    mechanism = sstq.SSTQ(dim=DIM, epsilon=4.0, bits=3)
+    shards = vector_shards(tmp_path, seed)
+    mortal = MortalShard(**vars(shards[1]))
+    reports = list(encode_shards([shards[0], mortal, *shards[2:]], mechanism, np.random.default_rng(seed)))
+    assert (tmp_path / "v1.killed").exists()
+    assert [report.vectors for report in reports] == [shard.count for shard in shards]
+    expected = mechanism.encode(np.concatenate([np.load(shard.vectors) for shard in shards]), rng=seed)
+    for shard in shards:
+        (stored,) = sstq.read_messages(shard.messages, mechanism)
+        assert stored.to_bytes() == expected[shard.first : shard.first + shard.count].to_bytes()
+    # What the killed one left is in the hidden folder, and nowhere else.
+    assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_file()) == [
+        shard.messages.name for shard in shards
+    ]
+    assert len(list(unfinished_folder(tmp_path / "out").iterdir())) == 1
+    before = [shard.messages.read_bytes() for shard in shards]
+    assert list(encode_shards(shards, mechanism, np.random.default_rng(seed))) == [None] * len(shards)
+    assert [shard.messages.read_bytes() for shard in shards] == before
+
+
+# --- training, last: its tasks have an environment of their own, for which Ray starts other workers ---
+
+
+def network(clients=600):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1200, 20), dtype=np.float32)
+    y = rng.integers(0, 3, 1200)
+    return Problem("noise", HiddenLayer(20, 8, 3), x, y, iid_partition(1200, clients, 0), x[:50], y[:50])
+
+
+def trained(problem, mechanism, engine, **options):
+    options = {"rounds": 3, "batch": 5, "private_seed": 4} | options
+    history = list(train(problem, mechanism, Server(rate=0.5, momentum=0.5), engine=engine, **options))
+    return [(r.loss, r.train_loss, r.mean_norm, r.parameters.tobytes()) for r in history[1:]]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("frameunit", {"epsilon": 4.0}),
+        ("sstq", {"epsilon": 4.0, "bits": 3, "index": "assigned"}),
+        ("privunitg", {"epsilon": 4.0}),
+        ("clean", {}),
+    ],
+)
+def test_training_has_the_bits_of_one_process(name, options):
+    """600 clients are three groups; the network's matrix products would be rounded otherwise for other groups."""
+    problem = network()
+    mechanism = sstq.mechanism(name, dim=problem.model.dim, clip=0.5, **options)
+    assert trained(problem, mechanism, RayRounds()) == trained(problem, mechanism, None)
+
+
+def test_secret_noise_differs_and_all_else_does_not():
+    problem = regression_problem(dim=DIM, clients=300, seed=0)
+    private = sstq.mechanism("frameunit", dim=DIM, epsilon=4.0)
+    one, two = (trained(problem, private, RayRounds(), rounds=1, private_seed=None) for _ in range(2))
+    assert one != two
+    clean = sstq.mechanism("clean", dim=DIM)
+    runs = [trained(problem, clean, engine, rounds=1, private_seed=None) for engine in (RayRounds(), None)]
+    assert runs[0] == runs[1]
+
+
+def test_an_engine_and_an_estimate_exclude_each_other():
+    problem = regression_problem(dim=DIM, clients=10, seed=0)
+    with pytest.raises(ValueError, match="not both"):
+        next(train(problem, sstq.mechanism("clean", dim=DIM), Server(), 1, engine=RayRounds(), estimate=max))
+
+
+def test_training_from_the_command_line(tmp_path):
+    for engine in ("local", "ray"):
+        run(
+            "train", "--dataset", "regression", "--dim", DIM, "--clients", 300, "--rounds", 2, "--noise-seed", 1,
+            "-o", tmp_path / engine, "--engine", engine,
+        )  # fmt: skip
+    for name in ("checkpoint.npz", "mechanism.json"):
+        read = [(tmp_path / engine / "frameunit" / name).read_bytes() for engine in ("local", "ray")]
+        assert read[0] == read[1]
+
+
+def test_a_worker_that_is_killed_in_a_round_changes_nothing(tmp_path):
+    class Mortal(HiddenLayer):
+        def gradients(self, parameters, x, y):
+            gradients = super().gradients(parameters, x, y)
+            if len(x) == 44:
+                die_once(tmp_path / "killed")
+            return gradients
+
+    problem = network(300)
+    mechanism = sstq.mechanism("frameunit", dim=problem.model.dim, epsilon=4.0)
+    expected = trained(problem, mechanism, None, rounds=2)
+    mortal = Problem("noise", Mortal(20, 8, 3), *list(vars(problem).values())[2:])
+    assert trained(mortal, mechanism, RayRounds(), rounds=2) == expected
+    assert (tmp_path / "killed").exists()

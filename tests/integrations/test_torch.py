@@ -270,7 +270,10 @@ def test_an_optimizer_goes_on_from_its_state():
 
 
 def test_many_clients_train_together(seed):
-    """Least squares, 40 clients, ε = 8, 25 rounds: the distance falls from 7.5 to below 0.1; no seed reaches 0.75."""
+    """Least squares, 40 clients, ε = 8, 25 rounds: the squared distance falls from 7.5 to 0.015 on average.
+
+    The noise is secret. Four nearly normal errors reach fifty times their mean square less than once in 1e12 runs.
+    """
     truth = torch.tensor([1.0, -2.0, 0.5, 1.5])
     generator = torch.Generator().manual_seed(seed)
     weight = torch.zeros(4, requires_grad=True)

@@ -12,7 +12,7 @@ from scipy.special import betainc, erf, ndtri
 from scipy.stats import chi2, hypergeom
 
 import sstq
-from sstq import kernels
+from sstq import kernels, streams
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.frames import HadamardFrame
 from sstq.schemes.closest import mean_chi, whole_budget
@@ -219,8 +219,9 @@ def test_alignment_over_frames_is_that_of_a_uniform_direction(dim):
     unit = np.array(vectors, dtype=np.float32)
     rounds = 2000 if dim <= 300 else 300 if dim <= 1024 else 60
     totals = np.zeros((len(mechanisms), len(unit)))
-    for number in range(rounds):
-        frame = mechanisms[0].with_frame_seed(sstq.mix_seed(5, number)).frame
+    # mix_seed of every round, at once.
+    for seed in streams.words_of(5, "round", np.arange(rounds, dtype=np.uint64)).tolist():
+        frame = mechanisms[0].with_frame_seed(seed).frame
         tops = np.cumsum(np.sort(np.abs(frame.analyze(unit)), axis=1)[:, ::-1], axis=1, dtype=np.float64)
         for total, mechanism in zip(totals, mechanisms, strict=True):
             own, other = mechanism.choice.probabilities

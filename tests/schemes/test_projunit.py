@@ -58,6 +58,7 @@ def check_unbiased(mechanism, x, seed, count=6000):
 
 
 @all_variants
+@pytest.mark.usefixtures("remembered_streams")
 def test_unbiased_with_the_stated_error(variant, seed):
     """11 vectors × 5 z-tests: false-failure rate 1e-7. The bias of the fast projection is below what they can see."""
     mechanism = make(variant, clip=1.0)
@@ -93,6 +94,7 @@ def some_clients(count):
 
 
 @pytest.mark.parametrize(("dim", "projected"), [(3, 2), (60, 16), (250, 32), (1000, 512)])
+@pytest.mark.usefixtures("remembered_streams")
 def test_fast_projections_keep_lengths_within_half_a_percent(dim, projected, seed):
     """The stated tolerance, on all structured vectors, plus six standard errors (9 vectors, |z| < 6: 2e-8)."""
     projection, count = FastProjection(dim, projected, seed), 2000
@@ -105,6 +107,7 @@ def test_fast_projections_keep_lengths_within_half_a_percent(dim, projected, see
         assert error < 0.005 + 6 * lengths.std() / lengths.mean() / count**0.5
 
 
+@pytest.mark.usefixtures("remembered_streams")
 def test_fast_projections_do_not_lean(seed):
     """E[WᵀWx/‖Wx‖] has nothing beside x: its squared length is that of the noise. 4 z-tests at |z| < 6 (1e-8)."""
     dim, count = 60, 4000
