@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -173,13 +174,29 @@ def scaling(quick: bool) -> Iterator[Result | Remark]:
     if cores == 1:
         yield Remark("nothing to measure: there is one core to run on, or SSTQ_THREADS is 1")
         return
+    repeats = 3 if quick else 9
+    alone, together = fastest(partial(_on_own_caches, 1), partial(_on_own_caches, cores), repeats=repeats)
+    note = f"what the machine allows: {cores} threads that share nothing; fewer than {cores} if they share a core"
+    yield Result("NumPy's sine, each thread in its own cache", cores * alone / together, "×", note)
     x, y = unit_vectors(clients), aligned_zeros(clients, 1 << 16)
     calls: dict[str, Callable[[], object]] = {"transform, N = 2^16": partial(kernels.hadamard_transform, y)}
     calls |= {f"{peer.label}: encoding": partial(_encode, peer.build(DIM, EPSILON, 1000), x) for peer in PEERS[:2]}
     for what, call in calls.items():
-        one, all_of_them = fastest(partial(_on, 1, call), partial(_on, cores, call), repeats=3 if quick else 9)
+        one, all_of_them = fastest(partial(_on, 1, call), partial(_on, cores, call), repeats=repeats)
         target = 1.8 if cores == 2 else None
         yield Result(what, one / all_of_them, "×", f"{cores} threads, {clients} clients", target=target)
+
+
+def _on_own_caches(count: int) -> None:
+    """As much arithmetic in each thread, on numbers of its own and without the interpreter."""
+
+    def work(own: NDArray[np.float64]) -> None:
+        result = np.empty_like(own)
+        for _ in range(50):
+            np.sin(own, out=result)
+
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(work, [np.linspace(0, 1, 1 << 14) for _ in range(count)]))
 
 
 def _on(count: int, call: Callable[[], object]) -> None:
