@@ -396,6 +396,7 @@ def test_nothing_is_written_over_when_there_is_nothing_to_keep(benchmarks, tmp_p
 def test_a_signal_interrupts_the_command(tmp_path):
     program = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job would ignore it
 import sstq.bench
 from sstq.bench import Result
 from sstq.cli import main

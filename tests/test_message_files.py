@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import sstq
 from sstq import message_files
-from sstq.message_files import describe_messages, read_messages, write_messages
+from sstq.message_files import block_messages, describe_messages, read_messages, write_messages
 from sstq.messages import Messages
 
 PRIVATE = sstq.SSTQ(dim=20, epsilon=2.0, bits=3)
@@ -250,8 +250,26 @@ def test_impossible_bits_of_parquet_are_refused(tmp_path, bits):
         describe_messages(path)
 
 
-def test_parquet_of_other_bits_or_types_is_refused_unread(tmp_path, monkeypatch):
-    # How much is read at once follows from the bits of a message, so these must be true of the columns.
+def test_how_much_is_read_at_once_does_not_follow_from_what_a_file_says(tmp_path, monkeypatch):
+    path = tmp_path / "messages.parquet"
+    wide = sstq.mechanism("clean", dim=50_000)
+    write_messages(path, wide.encode(np.zeros((2, 50_000)), rng=1))
+    table = pyarrow.parquet.read_table(path)
+    metadata = table.schema.metadata | {b"sstq.bits": b"1"}
+    pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), path)
+    asked = []
+    original = pyarrow.parquet.ParquetFile.iter_batches
+
+    def iter_batches(file, batch_size, **options):
+        asked.append(batch_size)
+        return original(file, batch_size, **options)
+
+    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "iter_batches", iter_batches)
+    assert len(read_all(path, wide)) == 2
+    assert asked == [block_messages(32 * 50_000)]
+
+
+def test_parquet_of_other_types_is_refused_unread(tmp_path, monkeypatch):
     def iter_batches(*_arguments, **_options):
         raise AssertionError("columns were read before they were checked")
 
@@ -259,10 +277,6 @@ def test_parquet_of_other_bits_or_types_is_refused_unread(tmp_path, monkeypatch)
     write_messages(path, sample(PRIVATE))
     table = pyarrow.parquet.read_table(path)
     monkeypatch.setattr(pyarrow.parquet.ParquetFile, "iter_batches", iter_batches)
-    metadata = table.schema.metadata | {b"sstq.bits": b"1"}
-    pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), path)
-    with pytest.raises(ValueError, match=r"messages of 1 bits, the mechanism's have 9"):
-        read_all(path, PRIVATE)
     lists = pyarrow.array([[1] * 50] * 100, pyarrow.list_(pyarrow.uint8(), 50))
     for column in (lists, pyarrow.array(["1"] * 100)):
         wrong = table.set_column(table.schema.get_field_index("code"), "code", column)

@@ -142,8 +142,6 @@ def read(path: str | os.PathLike[str], mechanism: MessageReader, info: MessageFi
     """The messages, a batch at a time; ValueError for damage, missing columns and values out of range."""
     name = os.fspath(path)
     layout = mechanism.layout
-    if info.message_bits != layout.message_bits:
-        raise ValueError(f"{name} has messages of {info.message_bits} bits, the mechanism's have {layout.message_bits}")
     fields = [*layout.fields, Field("client", 64, 1 << 64)] if info.with_clients else [*layout.fields]
     wanted = [field.name for field in fields]
     with _open(path) as file:
@@ -157,7 +155,8 @@ def read(path: str | os.PathLike[str], mechanism: MessageReader, info: MessageFi
         metadata = file.schema_arrow.metadata
         checksums = [_metadata_checksum([metadata[key].decode() for key in _KEYS])] * len(wanted)
         row = 0
-        for batch in file.iter_batches(batch_size=info.block_messages, columns=wanted):
+        # By the width that the fields really have, whatever the file says of it.
+        for batch in file.iter_batches(batch_size=block_messages(layout.message_bits), columns=wanted):
             place = f"{name}, from row {row}"
             columns = tuple(_values(batch.column(field.name), field, place) for field in fields)
             clients = columns[-1] if info.with_clients else None

@@ -557,7 +557,7 @@ def test_noise_that_does_not_fit_is_refused(kind):
 def test_levels_that_cannot_do_are_not_called_unbiased(kind):
     assert kind(dim=100, epsilon=2.0, clients=50).unbiased
     assert not kind(dim=100, epsilon=2.0, clients=50, level=1.0).unbiased
-    assert not kind(dim=100, epsilon=2.0, clients=50, steps=1).unbiased
+    assert not kind(dim=100, epsilon=2.0, clients=50, level=3.5, steps=1).unbiased
 
 
 def test_a_closed_round_takes_nothing_more(seed):
