@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,16 +99,18 @@ def compare(new: Run, old: Run) -> dict[tuple[str, str], Change]:
 
 
 def write_run(run: Run, path: str | os.PathLike[str]) -> None:
-    """Write a run as JSON, whole or not at all."""
+    """Write a run as JSON, one line a result, whole or not at all."""
     results = [
         {"benchmark": name, "spread": result.spread} | asdict(result) | {"figure": float(result.figure)}
         for name, lines in run.results.items()
         for result in lines
     ]
-    document = {"format": FORMAT, "version": VERSION, "date": run.date, "quick": run.quick, "complete": run.complete}
-    document |= {"machine": run.machine, "results": results}
+    facts = {"format": FORMAT, "version": VERSION, "date": run.date, "quick": run.quick, "complete": run.complete}
+    as_json = partial(json.dumps, ensure_ascii=False, allow_nan=False)
+    head = as_json(facts | {"machine": run.machine}, indent=2).removesuffix("\n}")
+    lines = ",\n".join(f"    {as_json(result)}" for result in results)
     with atomic_file(path) as file:
-        file.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+        file.write(f'{head},\n  "results": [\n{lines}\n  ]\n}}\n'.encode())
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
