@@ -38,6 +38,23 @@ def test_small_work_stays_in_the_calling_thread(monkeypatch):
     assert threads == [threading.current_thread()]
 
 
+def test_an_error_of_the_calling_thread_waits_for_the_others(monkeypatch):
+    monkeypatch.setenv("SSTQ_THREADS", "2")
+    failed, finished = threading.Event(), []
+
+    def fail_in_the_first_chunk(chunk):
+        if chunk.start == 0:
+            failed.set()
+            raise ArithmeticError("first")
+        assert failed.wait(10)
+        finished.append(chunk)
+        raise ArithmeticError("second")
+
+    with pytest.raises(ArithmeticError, match="first"):
+        run_in_chunks(fail_in_the_first_chunk, 2, MIN_ELEMENTS_A_THREAD)
+    assert finished == [slice(1, 2)]
+
+
 def test_errors_of_a_thread_are_raised(monkeypatch):
     monkeypatch.setenv("SSTQ_THREADS", "2")
 

@@ -22,6 +22,8 @@ from sstq.schemes.sphere import random_directions
 __all__ = ["CapMechanism", "PrivUnit", "PrivUnitG", "check_unit_norms"]
 
 _SPLITS = ("optimal", "hemisphere")
+# A normal number takes about as long as so many elements of a transform.
+_COST_OF_A_NORMAL = 64
 # How far from 1 the norm of a unit vector of single-precision numbers may be on the wire.
 _NORM_TOLERANCE = 1e-3
 
@@ -84,7 +86,7 @@ class CapMechanism(Mechanism):
         def draw(rows: slice) -> None:
             vectors[rows] = self.cap.draw(random_directions(unit[rows], words[rows, 0]), words[rows, 1:])
 
-        run_in_chunks(draw, len(unit), self.dim)
+        run_in_chunks(draw, len(unit), _COST_OF_A_NORMAL * self.dim)
         return (vectors,)
 
     def decode(self, messages: Messages) -> NDArray[np.float64]:
