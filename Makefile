@@ -47,6 +47,7 @@ docs: $(VENV)/extra-check
 	$(BIN)/mkdocs serve
 
 bench: $(VENV)/extra-test
+	@$(INSTALL) --only-binary :all: fht-cpu || echo "There is no wheel of fht-cpu for this machine: measuring without it."
 	$(BIN)/sstq bench
 	$(BIN)/python -m benchmarks
 
