@@ -1,6 +1,5 @@
 """Run benchmarks by name, or all of them."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,18 +17,14 @@ import benchmarks.theory
 import benchmarks.training
 import benchmarks.tuning  # noqa: F401
 from benchmarks.harness import BENCHMARKS
-from sstq.cli.bench import run_benchmarks
+from sstq.cli.bench import Compare, Output, run_benchmarks
 from sstq.cli.terminal import complain
 
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(BENCHMARKS)}; all if none is given.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the results and facts of the machine as JSON.")
-    ] = None,
-    compare: Annotated[
-        Path | None, typer.Option(metavar="OLD.json", help="Show the ratios of this run to an earlier one's results.")
-    ] = None,
+    output: Output = None,
+    compare: Compare = None,
 ) -> None:
     """Run benchmarks and print a table each."""
     try:

@@ -133,27 +133,23 @@ def quotient_schedule(problem: Problem, steps: int) -> Floats32:
     return rows
 
 
-def douglas_rachford(problem: Problem) -> Iterator[Floats32]:
-    """Reflect at the box, then at the solutions of P t = g, and go half the way; relaxation does not help."""
-    g = problem.analyze(problem.x)
-    z = g
-    while True:
-        t = problem.clip(z)
-        yield t
-        reflected = 2 * t - z
-        z = z + reflected - t + g - problem.project(reflected)
+def splitting(weight: float, relaxation: float) -> Scheme:
+    """Reflect at the box, then at the solutions of P t = g, and go part of the way.
 
+    With weight 0 and relaxation 1 that is Douglas and Rachford's scheme. A positive weight pulls towards the least ‖t‖:
+    then it is ADMM for the smallest mean of t² that the level allows.
+    """
 
-def least_norm_admm(problem: Problem) -> Iterator[Floats32]:
-    """ADMM for the least ‖t‖ among the solutions, over-relaxed: the smallest mean of t² that the level allows."""
-    weight, relaxation = np.float32(0.65), np.float32(1.8)
-    g = problem.analyze(problem.x)
-    z = (1 + weight) * g
-    while True:
-        t = problem.clip(z / (1 + weight))
-        yield t
-        reflected = 2 * t - z
-        z = z + relaxation * (reflected + g - problem.project(reflected) - t)
+    def results(problem: Problem) -> Iterator[Floats32]:
+        g = problem.analyze(problem.x)
+        z = np.float32(1 + weight) * g
+        while True:
+            t = problem.clip(z / np.float32(1 + weight))
+            yield t
+            reflected = 2 * t - z
+            z = z + np.float32(relaxation) * (reflected + g - problem.project(reflected) - t)
+
+    return results
 
 
 def momentum(problem: Problem) -> Iterator[Floats32]:
@@ -194,10 +190,10 @@ def anderson(problem: Problem) -> Iterator[Floats32]:
 
 SCHEMES: dict[str, Scheme] = {
     "projections, r = 1.45": scheduled(fixed_schedule),
-    "ADMM, least norm": least_norm_admm,
+    "ADMM, least norm": splitting(weight=0.65, relaxation=1.8),
     "momentum with restarts": momentum,
     "Chebyshev's step lengths": scheduled(chebyshev_schedule),
-    "Douglas–Rachford": douglas_rachford,
+    "Douglas–Rachford": splitting(weight=0, relaxation=1),
     "Anderson, memory 1": anderson,
     "quotients in a fixed box": scheduled(quotient_schedule),
     "the library: quotients in a growing box": scheduled(library_schedule),

@@ -24,13 +24,13 @@ def machine_facts() -> dict[str, str | int]:
         (True, True, True)
     """
     from sstq.kernels.target import USES_VECTORS, VECTOR_WIDTH
-    from sstq.kernels.threads import thread_count
+    from sstq.kernels.threads import core_count, thread_count
 
     facts: dict[str, str | int] = {
         "processor": _processor(),
         "architecture": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "cores": core_count(),
         "threads": thread_count(),
         "kernels": "explicit vectors" if USES_VECTORS else "plain loops",
         "vector width": VECTOR_WIDTH,

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from sstq.bench import Change, Result, Run
     from sstq.bench.harness import Benchmark
 
-__all__ = ["bench", "run_benchmarks"]
+__all__ = ["Compare", "Output", "bench", "run_benchmarks"]
+
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the results and facts of the machine as JSON.")
+]
+Compare = Annotated[
+    Path | None, typer.Option(metavar="OLD.json", help="Show the ratios of this run to an earlier one's results.")
+]
 
 _COMPARED = "new/old: this run over the other; * where they differ by more than the noise of both runs."
 _MATTERS = ("processor", "cores", "threads", "kernels", "vector width")
@@ -27,12 +34,8 @@ def bench(
     only: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this measurement; may be given several times.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the results and facts of the machine as JSON.")
-    ] = None,
-    compare: Annotated[
-        Path | None, typer.Option(metavar="OLD.json", help="Show the ratios of this run to an earlier one's results.")
-    ] = None,
+    output: Output = None,
+    compare: Compare = None,
 ) -> None:
     """Measure this machine: memory bandwidth, the transform, encoding, threads, aggregation and start-up.
 

@@ -64,5 +64,7 @@ def _sample() -> ir.Module:
     kept = builder.select(chosen, joined, single)
     smaller = builder.select(builder.fcmp_ordered("<", kept, loaded), kept, loaded)
     builder.store(smaller, builder.bitcast(pointer, vector.as_pointer()), align=4)
+    doubles = ir.VectorType(ir.DoubleType(), 8)
+    builder.store(builder.fpext(loaded, doubles), builder.bitcast(pointer, doubles.as_pointer()), align=8)
     builder.ret_void()
     return module

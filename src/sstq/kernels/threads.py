@@ -14,16 +14,21 @@ from threading import Thread
 MIN_ELEMENTS_A_THREAD = 1 << 18
 
 
+def core_count() -> int:
+    """Return the number of cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def thread_count() -> int:
-    """Return the number of threads to use: SSTQ_THREADS if set, else the cores this process may run on."""
+    """Return the number of threads to use: SSTQ_THREADS if set, else as many as there are cores."""
     setting = os.environ.get("SSTQ_THREADS")
     if setting:
         if not setting.isdecimal() or int(setting) < 1:
             raise ValueError(f"SSTQ_THREADS must be a positive integer, not {setting!r}")
         return int(setting)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return core_count()
 
 
 def run_in_chunks(work: Callable[[slice], object], rows: int, elements_a_row: int) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sstq.atomic import atomic_file
+from sstq.kernels.threads import core_count
 from sstq.reproduction.jobs import Job, run_job
 
 __all__ = ["read_result", "run_jobs"]
@@ -62,7 +63,7 @@ def run_jobs(
     """
     pending = [job for job in dict.fromkeys(jobs) if read_result(job, folder) is None]
     together = [job for job in pending if job.kind != "timing"]
-    workers = min(workers or _cores(), max(len(together), 1))
+    workers = min(workers or core_count(), max(len(together), 1))
     if workers == 1:
         for job in together:
             finished(job, _do(job, folder, data))
@@ -79,7 +80,7 @@ def _do_in_processes(jobs: Sequence[Job], folder: Path, data: Path | None, worke
     # Fresh interpreters: forking a process that has threads may hang it, and each must see its own thread settings.
     context = multiprocessing.get_context("spawn")
     before = {name: os.environ.get(name) for name in _THREAD_SETTINGS}
-    threads = str(max(1, _cores() // workers))
+    threads = str(max(1, core_count() // workers))
     os.environ.update(dict.fromkeys(_THREAD_SETTINGS, threads))
     try:
         with ProcessPoolExecutor(workers, mp_context=context) as pool:
@@ -111,7 +112,3 @@ def _do(job: Job, folder: Path, data: Path | None) -> float:
         text = json.dumps({"format": _FORMAT, "job": job.to_dict(), "result": result}, separators=(",", ":"))
         file.write(text.encode() + b"\n")
     return time.perf_counter() - start
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

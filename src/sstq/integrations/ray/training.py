@@ -15,6 +15,7 @@ from sstq.federated.training import RoundTask, batch_loss
 from sstq.integrations.ray.aggregation import as_aggregator, without_mechanism
 from sstq.integrations.ray.connection import import_ray
 from sstq.integrations.ray.tasks import results_of, shared_mechanism
+from sstq.kernels.threads import core_count
 from sstq.rounds import mean_of_round
 from sstq.splitting import stream_part
 
@@ -66,8 +67,7 @@ class RayRounds:
 
 def _blas_threads() -> dict[str, str]:
     """The number of BLAS threads of this process, as variables that OpenBLAS and OpenMP look at, in this order."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    openmp = os.environ.get("OMP_NUM_THREADS", str(cores))
+    openmp = os.environ.get("OMP_NUM_THREADS", str(core_count()))
     return {"OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", openmp), "OMP_NUM_THREADS": openmp}
 
 
