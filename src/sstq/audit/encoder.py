@@ -97,9 +97,12 @@ class EncoderCheck:
 
 
 def situations(mechanism: Mechanism, rng: np.random.Generator) -> list[Situation]:
-    """Structured vectors with their opposites, a short one, a huge one and zero, with two sets of other words.
+    """Structured vectors with their opposites, a short one, a huge one and zero, with other words and their complements.
 
-    Where a message costs much: a random vector, its opposite, a spike and zero, with one set.
+    A word that rounds both v and −v to one side has a complement that rounds them to the other: more than one case of
+    the law is met whatever is drawn, which two independent sets of words do not promise.
+
+    Where a message costs much, the vectors are a random one, a spike, their opposites and zero.
 
     Examples:
         >>> import sstq
@@ -113,8 +116,8 @@ def situations(mechanism: Mechanism, rng: np.random.Generator) -> list[Situation
     if not costly:
         rows = np.concatenate([rows, 0.3 * rows[:1], 1e200 * rows[:1]])
     unit, _ = mechanism._unit_ball(mechanism.clip * rows)
-    frozen = rng.integers(0, 1 << 64, size=(1 if costly else 2, _words_of(mechanism, unit[0])), dtype=np.uint64)
-    return [Situation(mechanism, row, words) for words in frozen for row in unit]
+    frozen = rng.integers(0, 1 << 64, size=_words_of(mechanism, unit[0]), dtype=np.uint64)
+    return [Situation(mechanism, row, words) for words in (frozen, ~frozen) for row in unit]
 
 
 def check_encoder(
