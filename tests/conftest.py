@@ -9,6 +9,7 @@ import secrets
 import tempfile
 import zlib
 
+import hypothesis
 import pytest
 
 # In the environment, so that the workers of a parallel run have the same.
@@ -16,6 +17,10 @@ _SEED = int(os.environ.setdefault("SSTQ_TEST_SEED", str(secrets.randbits(32))))
 # Solved channels and data sets of this user are neither used nor touched; workers of a parallel run share the folder.
 _CACHE = tempfile.TemporaryDirectory(prefix="sstq-tests-") if "SSTQ_TEST_CACHE" not in os.environ else None
 os.environ["SSTQ_CACHE"] = os.environ.setdefault("SSTQ_TEST_CACHE", _CACHE.name if _CACHE else "")
+
+# Nothing here is a matter of time: an example that takes longer than usual on a busy machine is no failure.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 # Hundreds of processes are started by tests; each would compile the sources anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

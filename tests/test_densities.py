@@ -58,7 +58,8 @@ def test_censored_gaussian_has_the_second_moment_of_the_kashin_solver(from_zero:
 
 def test_censored_gaussian_has_the_edge_mass_of_the_solver_started_from_the_least_norm(seed: int) -> None:
     t = kashin_coordinates(1590, 4096, 1.8, False, seed)
-    assert np.mean(np.abs(t) == 1) == pytest.approx(sum(Density.censored_gaussian(1.8).edges), rel=0.08)
+    # 1.2 % more on average, with a standard deviation of 1.7 % (40 trials): six of them are wrong once in 1e9.
+    assert np.mean(np.abs(t) == 1) == pytest.approx(sum(Density.censored_gaussian(1.8).edges), rel=0.12)
 
 
 @pytest.mark.parametrize("beta", [1.2534, 1.3, 1.8, 3.0, 8.0])

@@ -82,8 +82,8 @@ def test_simulated_errors_are_those_that_were_predicted(seed):
     result = run_job(job)
     mean = result["sample_sum"] / job.count
     error = math.sqrt((result["sample_squares"] / job.count - mean**2) / job.count)
-    # Five standard errors: fails for one seed in about a million.
-    assert abs(mean - result["bias2"] - result["variance"]) < 5 * error
+    # Six standard errors: fails for one seed in 10⁸, the squares being skewed.
+    assert abs(mean - result["bias2"] - result["variance"]) < 6 * error
 
 
 def test_the_error_of_the_bare_hemisphere_is_its_closed_form():

@@ -46,9 +46,9 @@ def rounds_of(mechanism, x, rounds, rng):
     return [aggregate(messages[k * len(x) : (k + 1) * len(x)], mechanism).mean() for k in range(rounds)]
 
 
-def assert_mean(samples, expected, slack=0.0):
-    """The mean of the samples is the expected one, to six standard errors."""
-    margin = Z * np.std(samples, axis=0) / len(samples) ** 0.5 + slack
+def assert_mean(samples, expected, slack=0.0, z=Z):
+    """The mean of the samples is the expected one, to z standard errors."""
+    margin = z * np.std(samples, axis=0) / len(samples) ** 0.5 + slack
     assert np.all(np.abs(np.mean(samples, axis=0) - expected) <= margin)
 
 
@@ -121,7 +121,12 @@ def test_any_partition_gives_the_same_bits_and_states_resume(tmp_path):
 
 @pytest.mark.parametrize("name", ["gaussian", "spike", "constant", "hadamard", "zero", "mixed"])
 def test_strata_are_unbiased_with_the_expected_error(name, seed):
-    """At the least number of messages, where a stratum stays empty in about one round of a hundred."""
+    """At the least number of messages, where a stratum stays empty in about one round of a hundred.
+
+    These rounds have by far the largest squares: a sample with few of them has a small mean and a small deviation. Six
+    standard errors would be wrong up to four times in a million (resampled from 30,000 rounds), and each more makes
+    that ten times as rare: eight.
+    """
     rng = np.random.default_rng(seed)
     named = structured_vectors(6, rng) | {"zero": np.zeros((1, 6))}
     kinds = np.concatenate([*named.values()]) if name == "mixed" else named[name][:1]
@@ -130,10 +135,10 @@ def test_strata_are_unbiased_with_the_expected_error(name, seed):
     values = np.array([estimate.value for estimate in estimates])
     assert_mean(values, x.mean(axis=0), slack=1e-6)
     expected = SMALL.expected_mse(x)
-    assert_mean(np.sum((values - x.mean(axis=0)) ** 2, axis=1), expected.total)
+    assert_mean(np.sum((values - x.mean(axis=0)) ** 2, axis=1), expected.total, z=8.0)
     # The standard errors are those of clients drawn from a population: what the clients' own spread adds is in them.
     spread = np.sum(np.var(x, axis=0, ddof=1)) / len(x)
-    assert_mean([np.sum(estimate.stderr**2) for estimate in estimates], expected.variance + spread)
+    assert_mean([np.sum(estimate.stderr**2) for estimate in estimates], expected.variance + spread, z=8.0)
     if name == "gaussian":
         single = SMALL.expected_mse(x[0], clients=LEAST)
         assert single.variance == pytest.approx(expected.variance, rel=1e-9)
@@ -167,9 +172,10 @@ def test_drop_outs_that_depend_on_the_coordinate_do_no_harm(seed):
         messages = SMALL.encode(np.tile(x, (len(ids), 1)), rng=rng, clients=ids)
         values.append(aggregate(messages).mean().value)
         plain.append(aggregate(messages, kind=FrameAggregator).mean().value)
-    assert_mean(values, x, slack=1e-6)
+    # Seven standard errors: the values are skewed by 0.7, which makes six of 300 rounds wrong about once in a million.
+    assert_mean(values, x, slack=1e-6, z=7.0)
     with pytest.raises(AssertionError):
-        assert_mean(plain, x)
+        assert_mean(plain, x, z=7.0)
 
 
 @pytest.mark.parametrize("strata", [2, 3])

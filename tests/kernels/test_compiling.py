@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-import time
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,14 +23,16 @@ class Kernel(SimpleNamespace):
 
 @pytest.fixture
 def slow_kernel(monkeypatch):
-    """A stand-in for a Numba function that takes 0.15 s to compile or to load, with a patience of 0.05 s."""
+    """A stand-in for a Numba function that takes longer than our patience to compile or load, however busy we are."""
     monkeypatch.setattr(compiling, "PATIENCE_SECONDS", 0.05)
     monkeypatch.delenv("SSTQ_QUIET", raising=False)
     compiling._announce.cache_clear()
     kernel = Kernel(stats=SimpleNamespace(cache_misses={"signature": 1}), compiled=[])
 
     def compile_slowly(signature):
-        time.sleep(0.15)
+        for thread in threading.enumerate():
+            if isinstance(thread, threading.Timer) and thread.function is compiling._announce_if_compiling:
+                thread.join()
         kernel.compiled.append(signature)
 
     kernel.compile = compile_slowly

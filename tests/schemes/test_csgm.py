@@ -651,7 +651,7 @@ def test_simulation_is_marked():
 
 
 def test_noise_is_gaussian_of_the_stated_size(seed):
-    """The noise of 2,048 sums: mean, variance and fourth moment at |z| < 6 (1e-8)."""
+    """The noise of 2,048 sums: mean and variance at |z| < 6, the fourth moment, which is skewed, at 8 (1e-8)."""
     mechanism = CSGM(dim=800, epsilon=1.0, clients=3, coordinates=100)
     aggregator = mechanism.aggregator()
     aggregator.update(mechanism.encode(np.zeros((2, 800)), rng=seed))
@@ -661,7 +661,7 @@ def test_noise_is_gaussian_of_the_stated_size(seed):
     assert len(z) == 2048
     assert abs(z.mean()) < 6 / 2048**0.5
     assert abs(np.mean(z**2) - 1) < 6 * (2 / 2048) ** 0.5
-    assert abs(np.mean(z**4) - 3) < 6 * (96 / 2048) ** 0.5
+    assert abs(np.mean(z**4) - 3) < 8 * (96 / 2048) ** 0.5
 
 
 # --- size and arguments -----------------------------------------------------------------------------------------------

@@ -64,13 +64,17 @@ def errors(dim, bits, kind, frames, seed):
 @pytest.mark.parametrize("kind", ["gaussian", "heavy-tailed", "spike", "constant", "alternating", "block", "sparse"])
 @pytest.mark.parametrize(("dim", "bits"), [(256, 2), (1024, 1), (4096, 2), (4096, 4), (3000, 3)])
 def test_distortion_and_shrinkage_on_any_vector(kind, dim, bits, seed):
-    """Averages over 40 frames against the formulas: |z| < 6 (1e-9), and 1 % for what is not Gaussian at finite N."""
+    """Averages over 40 frames against the formulas, and 1 % for what is not Gaussian at finite N.
+
+    Student's t of 40 normal numbers exceeds 8 with probability 1e-9, and of 40 with a skewness of 1.1, the largest seen
+    (four bits), with probability 4e-7.
+    """
     relative, aligned = errors(dim, bits, kind, 40, seed)
     size = 1 << (dim - 1).bit_length()
     distortion = lloyd_max_distortion(lloyd_max_levels(bits))
     expected = distortion**2 + dim / size * distortion * (1 - distortion)
-    assert abs(relative.mean() - expected) < 6 * relative.std(ddof=1) / 40**0.5 + 0.01 * expected
-    assert abs(aligned.mean() - (1 - distortion)) < 6 * aligned.std(ddof=1) / 40**0.5 + 0.01 * distortion
+    assert abs(relative.mean() - expected) < 8 * relative.std(ddof=1) / 40**0.5 + 0.01 * expected
+    assert abs(aligned.mean() - (1 - distortion)) < 8 * aligned.std(ddof=1) / 40**0.5 + 0.01 * distortion
 
 
 def test_expected_mse_is_the_error_of_this_frame(seed):
