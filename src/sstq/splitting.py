@@ -40,7 +40,7 @@ def words_a_message(mechanism: Mechanism) -> int:
     """
     counter = _Counter()
     clients = None if mechanism.coin == "private" else np.zeros(1, dtype=np.uint64)
-    mechanism._encode_unit(np.zeros((1, mechanism.dim), dtype=np.float32), clients, counter, None)
+    mechanism._encode_rows(np.zeros((1, mechanism.dim), dtype=np.float32), clients, counter, None)
     return counter.asked
 
 

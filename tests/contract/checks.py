@@ -132,7 +132,6 @@ def check_words(mechanism, seed):
     totals = set()
     for x in vectors.values():
         source = CountingBits(np.random.default_rng(seed))
-        unit, _ = mechanism._unit_ball(x[None])
-        mechanism._encode_unit(unit, clients, source, None)
+        mechanism._encode_rows(x[None], clients, source, None)
         totals.add(sum(source.counts))
     assert len(totals) == 1, f"the number of random words depends on the data: {sorted(totals)}"

@@ -36,8 +36,8 @@ def sstq_laws(mechanism):
             [np.full(len(ends), index, np.uint64), np.full(len(ends), rounding, np.uint64), ends << np.uint64(2)], 1
         )
         clients = np.full(len(ends), 3, dtype=np.uint64) if mechanism.coin == "public" else None
-        unit = np.tile(x, (len(ends), 1)).astype(np.float32)
-        codes = mechanism._encode_unit(unit, clients, ScriptedBits(words), None)[0]
+        rows = mechanism.clip * np.tile(x, (len(ends), 1))
+        codes = mechanism._encode_rows(rows, clients, ScriptedBits(words), None)[0]
         np.testing.assert_array_equal(codes[::2], codes[1::2])
         law = [Fraction(0)] * mechanism.channel.outputs
         for code, (low, high) in zip(codes[::2], ranges, strict=True):

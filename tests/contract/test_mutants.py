@@ -14,22 +14,22 @@ from tests.contract.cases import build
 class DropsTheBand(PrivUnit):
     """Never answers within a band around the equator, as a published PrivUnit does: infinite ε."""
 
-    def _encode_unit(self, unit, clients, source, report):
-        (vectors,) = super()._encode_unit(unit, clients, source, report)
+    def _encode_rows(self, rows, clients, source, report):
+        (vectors,) = super()._encode_rows(rows, clients, source, report)
         while True:
-            cosine = np.sum(vectors * unit, axis=1) / np.linalg.norm(unit, axis=1).clip(1e-9)
-            inside = np.flatnonzero((np.abs(cosine) < 0.3) & np.any(unit, axis=1))
+            cosine = np.sum(vectors * rows, axis=1) / np.linalg.norm(rows, axis=1).clip(1e-9)
+            inside = np.flatnonzero((np.abs(cosine) < 0.3) & np.any(rows, axis=1))
             if not len(inside):
                 return (vectors,)
-            vectors[inside] = super()._encode_unit(unit[inside], clients, source, report)[0]
+            vectors[inside] = super()._encode_rows(rows[inside], clients, source, report)[0]
 
 
 class AsksForMoreOnZero(sstq.SSTQ):
     """Draws more random words for the zero vector, which shows from outside."""
 
-    def _encode_unit(self, unit, clients, source, report):
-        source.words(0 if np.any(unit) else 5)
-        return super()._encode_unit(unit, clients, source, report)
+    def _encode_rows(self, rows, clients, source, report):
+        source.words(0 if np.any(rows) else 5)
+        return super()._encode_rows(rows, clients, source, report)
 
 
 class PromisesTooMuch(sstq.SSTQ):
@@ -69,8 +69,8 @@ def test_a_wrong_expectation_is_found(seed):
     x = gaussian(mechanism, seed)
 
     class SendsTheOpposite(sstq.SSTQ):
-        def _encode_unit(self, unit, clients, source, report):
-            return super()._encode_unit(-unit, clients, source, report)
+        def _encode_rows(self, rows, clients, source, report):
+            return super()._encode_rows(-rows, clients, source, report)
 
     with pytest.raises(AssertionError, match="not the stated one"):
         checks.check_expectation(SendsTheOpposite(dim=6, epsilon=8.0, bits=4, clip=0.5), x, seed, count=4000)

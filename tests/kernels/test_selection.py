@@ -1,5 +1,7 @@
 """Selection of signed rows against sorting."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -13,9 +15,9 @@ def last_by_sorting(scores, inside):
     return np.argsort(-np.abs(scores), kind="stable")[inside - 1]
 
 
-def last_by_kernel(scores, inside, typical):
-    bins, found = np.empty(scores.size, np.uint16), np.empty(scores.size + 1, np.int32)
-    return last_inside(scores, typical, inside, bins, np.empty(256, np.int32), found)
+def last_by_kernel(scores, inside, expected):
+    bins, found = np.empty(scores.size, np.int8), np.empty(scores.size + 1, np.int32)
+    return last_inside(scores, expected, inside, bins, np.empty(256, np.int32), found)
 
 
 def scores_of_all_kinds(size, rng):
@@ -36,8 +38,8 @@ def test_the_last_inside_is_that_of_sorting(size, seed):
         with np.errstate(under="ignore"):
             single = scores.astype(np.float32)
         for inside in {1, 2, size // 4, size // 2, size - 1, size} & set(range(1, size + 1)):
-            for typical in (1.0, 1e-38, 1e38):
-                assert last_by_kernel(single, inside, typical) == last_by_sorting(single, inside)
+            for expected in (1.0, 1e-38, 1e38):
+                assert last_by_kernel(single, inside, expected) == last_by_sorting(single, inside)
 
 
 def rows_by_sorting(scores, inside):
@@ -76,8 +78,9 @@ def test_every_place_is_its_signed_row(dim, size, rounds, slots, seed):
         for inside in np.flatnonzero(gaps | exact.all()) + 1:
             places = np.arange(2 * taking_part.size)
             repeated = (len(places), 1)
-            picked = pick_signed_rows(
+            picked, _ = pick_signed_rows(
                 np.tile(x, repeated),
+                1.0,
                 np.full(len(places), uniform),
                 (first, later),
                 np.full(len(places), frame),
@@ -96,13 +99,37 @@ def test_bad_arguments_are_refused():
     signs = np.ones((1, 2), np.float32), np.empty((1, 0, 2), np.float32)
     zero, none = np.array([0]), np.empty((1, 0), np.int64)
     for arguments, message in [
-        ((x, half, signs, zero, none, 0, zero), "inside must be from 1 to 2"),
-        ((x, half, signs, zero, none, 3, zero), "inside must be from 1 to 2"),
-        ((x, half, signs, zero, none, 1, zero + 4), "places must lie"),
-        ((x, half, signs, zero + 1, none, 1, zero), "which must lie"),
-        ((x, half, signs, zero, np.array([[2]]), 1, zero), "subsets must lie"),
-        ((x[:, :1], half, signs, zero, none, 1, zero), "does not fit"),
-        ((x, half[:0], signs, zero, none, 1, zero), "one entry for each"),
+        ((x, 1.0, half, signs, zero, none, 0, zero), "inside must be from 1 to 2"),
+        ((x, 1.0, half, signs, zero, none, 3, zero), "inside must be from 1 to 2"),
+        ((x, 1.0, half, signs, zero, none, 1, zero + 4), "places must lie"),
+        ((x, 1.0, half, signs, zero + 1, none, 1, zero), "which must lie"),
+        ((x, 1.0, half, signs, zero, np.array([[2]]), 1, zero), "subsets must lie"),
+        ((x[:, :1], 1.0, half, signs, zero, none, 1, zero), "does not fit"),
+        ((x, 1.0, half[:0], signs, zero, none, 1, zero), "one entry for each"),
+        ((x, math.inf, half, signs, zero, none, 1, zero), "clip must be positive and finite"),
     ]:
         with pytest.raises(ValueError, match=message):
             pick_signed_rows(*arguments)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_only_the_direction_and_the_share_of_clip_count(dtype, seed):
+    """Whatever the magnitudes: rows scaled by powers of two, with clip or beyond it, pick what the unit rows pick."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((40, 50)).astype(dtype)
+    x /= 2 * np.linalg.norm(x, axis=1, keepdims=True)
+    signs = rng.choice(np.float32([-1, 1]), (1, 50)), rng.choice(np.float32([-1, 1]), (1, 1, 64))
+    rest = signs, np.zeros(40, np.int64), np.empty((40, 0), np.int64), 20, rng.integers(0, 128, 40)
+    uniforms = rng.random(40)
+    picked, longer = pick_signed_rows(x, 1.0, uniforms, *rest)
+    assert not longer.any()
+    for exponent in (-100, 100) if dtype == np.float32 else (-1000, 1000):
+        scaled = np.ldexp(x, exponent).astype(dtype)
+        again, longer = pick_signed_rows(scaled, math.ldexp(1.0, exponent), uniforms, *rest)
+        np.testing.assert_array_equal(again, picked)
+        assert not longer.any()
+    # The sign of a row that is longer than clip is never flipped.
+    unflipped, _ = pick_signed_rows(x, 1.0, np.full(40, 1 - 2**-53), *rest)
+    clipped, longer = pick_signed_rows(x, 0.25, np.zeros(40), *rest)
+    np.testing.assert_array_equal(clipped, unflipped)
+    assert longer.all()

@@ -49,8 +49,8 @@ def distribution(mechanism, x, client):
             continue
         cells = [(a, b, corner) for a in first for b in second for corner in itertools.product((0, 1), repeat=2)]
         words = np.array([(sign_word, a[i] << 2, b[j] << 2) for a, b, (i, j) in cells], dtype=np.uint64)
-        rows, ids = np.tile(unit, (len(cells), 1)), np.full(len(cells), client, dtype=np.uint64)
-        (codes,) = mechanism._encode_unit(rows, ids, ScriptedBits(words.ravel()), None)
+        rows, ids = mechanism.clip * np.tile(unit, (len(cells), 1)), np.full(len(cells), client, dtype=np.uint64)
+        (codes,) = mechanism._encode_rows(rows, ids, ScriptedBits(words.ravel()), None)
         corners = codes.reshape(-1, 4)
         assert np.all(corners == corners[:, :1])
         for (a, b, _), code in zip(cells[::4], corners[:, 0].tolist(), strict=True):

@@ -371,7 +371,7 @@ def test_the_randomness_drawn_does_not_depend_on_the_data(kind):
     kept = []
     for x in (np.zeros((5, 16)), np.eye(5, 16), np.full((5, 16), 0.25)):
         source = CountedBits()
-        columns = mechanism._encode_unit(x.astype(np.float32), None, source, None)
+        columns = mechanism._encode_rows(x.astype(np.float32), None, source, None)
         assert source.drawn == 5 * (3 + mechanism.sampling.most)
         kept.append(columns[1:])
     for count, seeds in kept:

@@ -49,12 +49,12 @@ def output_distribution(mechanism, x, flip, frame=0, client=5):
             script += [(flip, a << 2, b << 2, frame) for a in first for b in (start, end - 1)]
             masses.append(Fraction(mass * (end - start), TOTAL**2))
     words = np.array(script, dtype=np.uint64)[:, : 4 if mechanism.frames > 1 and mechanism.coin == "private" else 3]
-    unit = np.tile(x, (len(words), 1)).astype(np.float32)
+    rows = mechanism.clip * np.tile(x, (len(words), 1))
     clients = None if mechanism.coin == "private" else np.full(len(words), client, dtype=np.uint64)
-    rows = mechanism._encode_unit(unit, clients, ScriptedBits(words), None)[0].reshape(-1, 4)
-    assert np.all(rows == rows[:, :1])
+    sent = mechanism._encode_rows(rows, clients, ScriptedBits(words), None)[0].reshape(-1, 4)
+    assert np.all(sent == sent[:, :1])
     distribution = [Fraction(0)] * draw.size
-    for row, mass in zip(rows[:, 0], masses, strict=True):
+    for row, mass in zip(sent[:, 0], masses, strict=True):
         distribution[row] += mass
     return distribution
 
@@ -94,8 +94,9 @@ def test_the_output_distribution_is_private_for_every_pair(dim, options, epsilon
 def test_a_mechanism_that_never_sends_an_opposite_fails_the_enumeration(monkeypatch):
     pick = kernels.pick_signed_rows
 
-    def one_sided(x, uniforms, signs, which, subsets, inside, places):
-        return pick(x, uniforms, signs, which, subsets, inside, np.where(places < 2 * inside, places % inside, places))
+    def one_sided(*arguments):
+        *others, inside, places = arguments
+        return pick(*others, inside, np.where(places < 2 * inside, places % inside, places))
 
     monkeypatch.setattr(kernels, "pick_signed_rows", one_sided)
     with pytest.raises(ZeroDivisionError):
@@ -170,7 +171,7 @@ def test_the_stated_error_is_that_of_all_rows(dim, size, epsilon, seed):
     rows = mechanism.frame.rows(np.repeat(np.arange(size), 2)) * np.tile([1.0, -1.0], size)[:, None]
     estimates = rows * (0.5 / mechanism.alignment)
     vectors = 0.5 * some_vectors(dim, seed)
-    units, _ = mechanism._unit_ball(vectors)
+    units = mechanism._unit_ball(vectors)
     own, other = mechanism.choice.probabilities
     for unit, mean, variance in zip(units, *mechanism._row_error(vectors), strict=True):
         length = min(np.linalg.norm(unit.astype(np.float64)), 1.0)

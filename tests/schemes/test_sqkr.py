@@ -68,9 +68,9 @@ def subsampled_distribution(mechanism, x, choice):
     words = np.empty((len(last), len(choice) + 1), dtype=np.uint64)
     words[:, :-1] = choice
     words[:, -1] = last << np.uint64(2)
-    unit = np.tile(x, (len(last), 1)).astype(np.float32)
+    rows = mechanism.clip * np.tile(x, (len(last), 1))
     clients = np.full(len(last), 7, dtype=np.uint64) if mechanism.coin == "public" else None
-    bits, *index = mechanism._encode_unit(unit, clients, ScriptedBits(words), None)
+    bits, *index = mechanism._encode_rows(rows, clients, ScriptedBits(words), None)
     np.testing.assert_array_equal(bits[::2], bits[1::2])
     distribution = [Fraction(0)] * mechanism.channel.size
     for code, (start, end) in zip(bits[::2], itertools.pairwise(places), strict=True):
@@ -112,8 +112,8 @@ def dense_distribution(mechanism, x, rounding):
     words[..., :-2] = rounding
     words[..., -2] = np.arange(1 << size)[:, None]
     words[..., -1] = last << np.uint64(2)
-    unit = np.tile(x, (4 << size, 1)).astype(np.float32)
-    (bits,) = mechanism._encode_unit(unit, None, ScriptedBits(words), None)
+    rows = mechanism.clip * np.tile(x, (4 << size, 1))
+    (bits,) = mechanism._encode_rows(rows, None, ScriptedBits(words), None)
     sent = np.packbits(bits.reshape(-1, size), axis=1, bitorder="little")[:, 0].reshape(-1, 4)
     np.testing.assert_array_equal(sent[:, 0], sent[:, 1])
     np.testing.assert_array_equal(sent[:, 2], sent[:, 3])

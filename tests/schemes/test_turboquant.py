@@ -135,7 +135,7 @@ def test_nothing_is_random(seed):
     mechanism = TurboQuant(dim=30, bits=2)
     x = np.random.default_rng(seed).standard_normal((5, 30))
     assert mechanism.encode(x).to_bytes() == mechanism.encode(x, rng=seed).to_bytes()
-    mechanism._encode_unit(x.astype(np.float32), None, NoWords(), None)
+    mechanism._encode_rows(x.astype(np.float32), None, NoWords(), None)
 
 
 def test_mean_of_many_is_the_mean_of_the_decoded(seed):

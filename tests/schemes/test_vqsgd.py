@@ -28,8 +28,8 @@ def output_distribution(mechanism, x, which, spread):
     last = np.array([[start, end - 1] for start, end in zip(starts, ends, strict=True)], dtype=np.uint64).reshape(-1)
     words = np.empty((len(last), 3), dtype=np.uint64)
     words[:, 0], words[:, 1], words[:, 2] = which, spread, last << np.uint64(2)
-    unit = np.tile(x, (len(last), 1)).astype(np.float32)
-    (codes,) = mechanism._encode_unit(unit, None, ScriptedBits(words), None)
+    rows = mechanism.clip * np.tile(x, (len(last), 1))
+    (codes,) = mechanism._encode_rows(rows, None, ScriptedBits(words), None)
     np.testing.assert_array_equal(codes[::2], codes[1::2])
     distribution = [Fraction(0)] * mechanism.channel.size
     for code, start, end in zip(codes[::2], starts, ends, strict=True):

@@ -53,12 +53,12 @@ class Situation:
 
     Attributes:
         mechanism: whose encoder it is.
-        row: the vector in the unit ball.
+        row: the vector.
         frozen: all words of a message; those of the draw are replaced.
     """
 
     mechanism: Mechanism
-    row: NDArray[np.float32]
+    row: NDArray[np.float64]
     frozen: Words
 
     def encode(self, draws: Words) -> NDArray[np.int64]:
@@ -68,9 +68,9 @@ class Situation:
         for part in row_chunks(len(draws), self.mechanism._row_cost):
             words = np.tile(self.frozen, (part.stop - part.start, 1))
             words[:, places] = draws[part] << np.uint64(2)
-            unit = np.tile(self.row, (len(words), 1))
+            rows = np.tile(self.row, (len(words), 1))
             clients = None if self.mechanism.coin == "private" else np.full(len(words), _CLIENT, dtype=np.uint64)
-            column = self.mechanism._encode_unit(unit, clients, _Script(words.reshape(-1)), None)[0]
+            column = self.mechanism._encode_rows(rows, clients, _Script(words.reshape(-1)), None)[0]
             parts.append(column.reshape(len(words), -1).astype(np.int64))
         return np.concatenate(parts)
 
@@ -97,7 +97,7 @@ class EncoderCheck:
 
 
 def situations(mechanism: Mechanism, rng: np.random.Generator) -> list[Situation]:
-    """Structured vectors with their opposites, a short one, a huge one and zero, with other words and their complements.
+    """Structured vectors with their opposites, a short, a huge one and zero, with other words and their complements.
 
     A word that rounds both v and −v to one side has a complement that rounds them to the other: more than one case of
     the law is met whatever is drawn, which two independent sets of words do not promise.
@@ -115,9 +115,8 @@ def situations(mechanism: Mechanism, rng: np.random.Generator) -> list[Situation
     rows = np.concatenate([rows, -rows, 0.0 * rows[:1]])
     if not costly:
         rows = np.concatenate([rows, 0.3 * rows[:1], 1e200 * rows[:1]])
-    unit, _ = mechanism._unit_ball(mechanism.clip * rows)
-    frozen = rng.integers(0, 1 << 64, size=_words_of(mechanism, unit[0]), dtype=np.uint64)
-    return [Situation(mechanism, row, words) for words in (frozen, ~frozen) for row in unit]
+    frozen = rng.integers(0, 1 << 64, size=_words_of(mechanism, rows[0]), dtype=np.uint64)
+    return [Situation(mechanism, row, words) for words in (frozen, ~frozen) for row in mechanism.clip * rows]
 
 
 def check_encoder(
@@ -227,9 +226,9 @@ def _corner_outcomes(situation: Situation, boxes: list[Box], rng: np.random.Gene
     return sent.reshape(len(boxes), -1, sent.shape[1])
 
 
-def _words_of(mechanism: Mechanism, row: NDArray[np.float32]) -> int:
+def _words_of(mechanism: Mechanism, row: NDArray[np.float64]) -> int:
     """How many words the encoder asks for, for this vector."""
     source = _Script()
     clients = None if mechanism.coin == "private" else np.full(1, _CLIENT, dtype=np.uint64)
-    mechanism._encode_unit(row[None].copy(), clients, source, None)
+    mechanism._encode_rows(row[None], clients, source, None)
     return source.asked

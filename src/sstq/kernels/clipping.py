@@ -40,24 +40,31 @@ def norm(row: Any, scale: float) -> float:
 
 
 @compiled
+def measure(row: Any, bits: Any, magnitude: Any, fraction_bits: int, clip: float) -> Any:
+    """Return (scale, length, natural): length = ‖scale·row‖, and natural·length = ‖row‖/clip.
+
+    bits is the row read as integers, `magnitude` the mask of all but their sign bit, and fraction_bits those of a
+    number's fraction. The scale is 1, or the power of two, which multiplies exactly, that brings the largest magnitude
+    into [1/2, 1), or nearly so if all of the row is subnormal: where squares might overflow or underflow without it.
+    """
+    length = norm(row, 1.0)
+    if _SAFE_LOW < length < _SAFE_HIGH:
+        return 1.0, length, 1 / clip
+    bias = (magnitude >> fraction_bits) // 2 - 1
+    exponent: Any = np.int64((_largest_bits(bits, magnitude) >> fraction_bits) - bias)
+    scale = math.ldexp(1.0, -exponent)
+    # The last may be infinite: then the row is longer than clip.
+    return scale, norm(row, scale), math.ldexp(1.0, exponent) / clip
+
+
+@compiled
 def clip_rows(x: Any, bits: Any, magnitude: Any, fraction_bits: int, clip: float, unit: Any, longer: Any) -> None:
     """Write every row of x, clipped to norm `clip` and divided by it, to unit; longer tells which were clipped.
 
-    bits is x read as integers, `magnitude` the mask of all but their sign bit, and fraction_bits those of a number's
-    fraction. A row whose squares might overflow or underflow is first multiplied by a power of two, which is exact,
-    that brings its largest magnitude into [1/2, 1), or nearly so if all of it is subnormal.
+    The arguments between x and unit are those of `measure`.
     """
-    bias = (magnitude >> fraction_bits) // 2 - 1
     for row in range(x.shape[0]):
-        scale = 1.0
-        natural = 1 / clip
-        length = norm(x[row], scale)
-        if not _SAFE_LOW < length < _SAFE_HIGH:
-            exponent: Any = np.int64((_largest_bits(bits[row], magnitude) >> fraction_bits) - bias)
-            scale = math.ldexp(1.0, -exponent)
-            # May be infinite: then the row is longer, and the other factor is the one that counts.
-            natural = math.ldexp(1.0, exponent) / clip
-            length = norm(x[row], scale)
+        scale, length, natural = measure(x[row], bits[row], magnitude, fraction_bits, clip)
         longer[row] = natural * length > 1
         factor = 1 / length if longer[row] else natural
         for i in range(x.shape[1]):

@@ -1,6 +1,7 @@
 """Checked entry to the kernels on whole vectors: transforms, clipping, choice of signed rows."""
 
 import math
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,22 @@ def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[NDArray[np.float32], NDA
                [0. , 0.5]], dtype=float32), array([ True, False]))
 
     """
+    x, keys, *measure = _measurable(x, clip)
+    unit = np.empty(x.shape, np.float32)
+    longer = np.empty(x.shape[0], np.bool_)
+    from sstq.kernels.clipping import clip_rows
+
+    prepare(clip_rows, x, keys, *measure, unit, longer)
+
+    def work(rows: slice) -> None:
+        clip_rows(x[rows], keys[rows], *measure, unit[rows], longer[rows])
+
+    run_in_chunks(work, x.shape[0], x.shape[1])
+    return unit, longer
+
+
+def _measurable(x: NDArray[Any], clip: float) -> tuple[NDArray[Any], NDArray[Any], Any, int, float]:
+    """Return x, contiguous; x read as integers; and the other arguments of `sstq.kernels.clipping.measure`."""
     if not isinstance(x, np.ndarray) or x.dtype not in (np.float32, np.float64):
         raise TypeError(f"x must be a float32 or float64 array, not {kind_of(x)}")
     clip = float(clip)
@@ -66,39 +83,29 @@ def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[NDArray[np.float32], NDA
     # Broadcast and strided arrays, too.
     x = checked("x", np.ascontiguousarray(x), x.dtype.type, 2)
     integer = np.int32 if x.dtype == np.float32 else np.int64
-    magnitude, fraction_bits = integer(np.iinfo(integer).max), int(np.finfo(x.dtype).nmant)
-    unit = np.empty(x.shape, np.float32)
-    longer = np.empty(x.shape[0], np.bool_)
-    from sstq.kernels.clipping import clip_rows
-
-    bits = x.view(integer)
-    prepare(clip_rows, x, bits, magnitude, fraction_bits, clip, unit, longer)
-
-    def work(rows: slice) -> None:
-        clip_rows(x[rows], bits[rows], magnitude, fraction_bits, clip, unit[rows], longer[rows])
-
-    run_in_chunks(work, x.shape[0], x.shape[1])
-    return unit, longer
+    return x, x.view(integer), integer(np.iinfo(integer).max), int(np.finfo(x.dtype).nmant), clip
 
 
 def pick_signed_rows(
-    x: NDArray[np.float32],
+    x: NDArray[Any],
+    clip: float,
     uniforms: NDArray[np.float64],
     signs: tuple[NDArray[np.float32], NDArray[np.float32]],
     which: NDArray[np.int64],
     subsets: NDArray[np.int64],
     inside: int,
     places: NDArray[np.int64],
-) -> NDArray[np.int64]:
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """One signed row of a mixed Hadamard frame for every client, by its place among the best aligned.
 
     The scores of client i are c = ±U x, U being H·D_r·…·H·D_1 with the signs of its frame; the sign is − if
-    uniforms[i] < (1 − ‖x‖)/2. Of the R rows that take part, the `inside` ones of the largest |c_j| (ties: the smaller
-    j) come first, with the sign of c_j (c_j = 0 counts as positive), by index; then they come again with the opposite
-    sign; and then all others, each with both signs.
+    uniforms[i] < (1 − ‖x‖/clip)/2. Of the R rows that take part, the `inside` ones of the largest |c_j| (ties: the
+    smaller j) come first, with the sign of c_j (c_j = 0 counts as positive), by index; then they come again with the
+    opposite sign; and then all others, each with both signs.
 
     Args:
-        x: float32 (n, d), rows of the unit ball; e₁ stands for the direction of a zero row.
+        x: (n, d), float32 or float64, finite; any magnitudes; e₁ stands for the direction of a zero row.
+        clip: positive and finite.
         uniforms: float64 (n,), secret numbers in [0, 1).
         signs: those of F frames before the first transform, float32 (F, d), and before the later ones, float32
             (F, rounds − 1, N).
@@ -108,17 +115,18 @@ def pick_signed_rows(
         places: int64 (n,), in [0, 2R).
 
     Returns:
-        int64 (n,): 2·slot for the row in a slot of the subset (or for that row of the frame), + 1 for its opposite.
+        int64 (n,): 2·slot for the row in a slot of the subset (or for that row of the frame), + 1 for its opposite;
+        and which rows of x are longer than clip.
 
     Examples:
         >>> x, half = np.float32([[0.6, 0.8]]), np.array([0.5])
         >>> signs = np.ones((1, 2), np.float32), np.empty((1, 0, 2), np.float32)
-        >>> [int(pick_signed_rows(x, half, signs, np.array([0]), np.empty((1, 0), int), 1, np.array([p]))[0])
-        ...  for p in range(4)]
+        >>> rest = half, signs, np.array([0]), np.empty((1, 0), int), 1
+        >>> [int(pick_signed_rows(x, 1.0, *rest, np.array([place]))[0][0]) for place in range(4)]
         [0, 1, 2, 3]
 
     """
-    x = checked("x", x, np.float32, 2)
+    x, keys, *measure = _measurable(x, clip)
     first = checked("signs", signs[0], np.float32, 2)
     later = checked("signs", signs[1], np.float32, 3)
     uniforms = checked("uniforms", uniforms, np.float64, 1)
@@ -139,13 +147,14 @@ def pick_signed_rows(
     check_range("places", places, 2 * taking_part)
     from sstq.kernels.selection import pick_rows
 
-    picked = np.empty(count, np.int64)
-    prepare(pick_rows, x, uniforms, first, later, which, bits, subsets, inside, places, picked)
+    # Scores of a unit vector have the root mean square N^((r − 1)/2) and are nearly normal.
+    expected = size ** (later.shape[1] / 2) * NormalDist().inv_cdf(1 - (inside - 0.5) / (2 * taking_part))
+    picked, longer = np.empty(count, np.int64), np.empty(count, np.bool_)
 
-    def work(rows: slice) -> None:
-        pick_rows(
-            x[rows], uniforms[rows], first, later, which[rows], bits, subsets[rows], inside, places[rows], picked[rows]
-        )
+    def arguments(rows: slice) -> tuple[Any, ...]:
+        own = x[rows], keys[rows], *measure, uniforms[rows], first, later, which[rows], bits, subsets[rows]
+        return *own, inside, expected, places[rows], picked[rows], longer[rows]
 
-    run_in_chunks(work, count, size * (later.shape[1] + 2))
-    return picked
+    prepare(pick_rows, *arguments(slice(0, count)))
+    run_in_chunks(lambda rows: pick_rows(*arguments(rows)), count, size * (later.shape[1] + 2))
+    return picked, longer

@@ -10,7 +10,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from sstq.kernels.target import MAX_RADIX_BITS, SQUARE_LANES, SUM_LANES, VECTOR_BITS, VECTOR_WIDTH
+from sstq.kernels.target import COUNTED_AT_A_TIME, MAX_RADIX_BITS, SQUARE_LANES, SUM_LANES, VECTOR_BITS, VECTOR_WIDTH
 
 BASE_BITS = VECTOR_BITS + MAX_RADIX_BITS
 BASE_SIZE = 1 << BASE_BITS
@@ -61,6 +61,15 @@ def add_squares(x: Any, count: int, scale: float, sums: Any) -> None:
     for i in range(count):
         for k in range(SQUARE_LANES):
             sums[k] += (scale * np.float64(x[SQUARE_LANES * i + k])) ** 2
+
+
+@numba.njit
+def count_above(x: Any, count: int, bar: Any) -> Any:
+    """How many of the first count·COUNTED_AT_A_TIME entries of the int8 array x are larger than `bar`."""
+    total: Any = 0
+    for j in range(count * COUNTED_AT_A_TIME):
+        total += np.int64(x[j] > bar)
+    return total
 
 
 def _make_butterfly(across: Any) -> Any:

@@ -10,6 +10,7 @@ _passes: Any = import_module("sstq.kernels.vectors" if USES_VECTORS else "sstq.k
 BASE_BITS: int = _passes.BASE_BITS
 BASE_SIZE: int = _passes.BASE_SIZE
 add_squares: Any = _passes.add_squares
+count_above: Any = _passes.count_above
 transform_vector, transform_base = _passes.transform_vector, _passes.transform_base
 butterfly2, butterfly4 = _passes.butterfly2, _passes.butterfly4
 butterfly8, butterfly16 = _passes.butterfly8, _passes.butterfly16

@@ -1,9 +1,10 @@
 """One signed row of a mixed Hadamard frame for each client: mixing, selection and look-up without leaving the cache.
 
 **Selection.** Which scores are among the k largest magnitudes is decided on integers: without its sign bit a float32,
-read as an integer, grows with the magnitude. Its leading bits put it into one of 1024 narrow bins around the root mean
-square of the scores, which is known beforehand: mixing is a rotation. Bisection finds the bin that holds the k-th
-largest, and the few members of that bin are then ordered among themselves. Ties go to the smaller index.
+read as an integer, grows with the magnitude. Its leading bits put it into one of 256 narrow bins around the magnitude
+that the k-th largest is expected to have: mixing is a rotation, after which scores are nearly normal. Bisection finds
+the bin that holds the k-th largest, and the few members of that bin are then ordered among themselves. Ties go to the
+smaller index.
 """
 
 from typing import Any
@@ -11,62 +12,49 @@ from typing import Any
 import numpy as np
 
 from sstq.kernels.buffers import aligned
-from sstq.kernels.clipping import norm
+from sstq.kernels.clipping import measure
 from sstq.kernels.hadamard import bits_of_block, transform_block
-from sstq.kernels.target import compiled
+from sstq.kernels.passes import count_above
+from sstq.kernels.target import COUNTED_AT_A_TIME, compiled
 
-# 128 bins an octave. The lowest and the highest also take what lies beyond them.
-_BIN_SHIFT = 16
-_BINS = 1024
-# The bin of the root mean square: five octaves of bins are below it and three above, where few scores of a rotated
-# vector are.
-_TYPICAL_BIN = 640
-# So many bins at a time are counted in 16 bits, which many of fit into a vector.
-_COUNTED = 1 << 14
+# So many bits of a magnitude, read as an integer, are behind those that number the bins: 256 bins an octave; 128; one.
+_NARROW, _WIDE, _OCTAVES = 15, 16, 23
+_BINS = 256
+# Bins are signed bytes, which all processors can compare. The lowest and the highest take what lies beyond them, too.
+_LOWEST = -128
+_HIGHEST = _LOWEST + _BINS - 1
 _MAGNITUDE = np.int32(0x7FFFFFFF)
 # Members of the bin are looked for in groups, most of which have none.
 _GROUP = 64
 
 
 @compiled
-def _find_bins(scores: Any, typical: float, bins: Any) -> None:
-    """Write the bin of every score; `typical` is about their root mean square."""
+def _find_bins(scores: Any, shift: int, middle: int, bins: Any) -> None:
+    """Write the bin of every score: its magnitude, read as an integer, without `shift` bits, less `middle`."""
     bits = scores.view(np.int32)
-    middle = np.empty(1, np.float32)
-    middle[0] = typical
-    base = np.int32((middle.view(np.int32)[0] >> _BIN_SHIFT) - _TYPICAL_BIN)
+    # Narrow at every step: Numba computes with 64 bits otherwise, of which a vector holds half as many.
+    base, behind = np.int32(middle), np.int32(shift)
     for j in range(bins.size):
-        # Narrowed at every step: Numba computes with 64 bits otherwise, of which a vector holds half as many.
-        leading = np.int32(np.int32(bits[j] & _MAGNITUDE) >> _BIN_SHIFT)
-        bins[j] = np.uint16(min(max(np.int32(leading - base), np.int32(0)), np.int32(_BINS - 1)))
-
-
-@compiled
-def _count_from(bins: Any, place: int) -> Any:
-    """How many scores are in that bin or a higher one."""
-    lowest = np.uint16(place)
-    total: Any = 0
-    for start in range(0, bins.size, _COUNTED):
-        part = bins[start : start + _COUNTED]
-        count = np.uint16(0)
-        for j in range(part.size):
-            count = np.uint16(count + np.uint16(part[j] >= lowest))
-        total += np.int64(count)
-    return total
+        leading = np.int32(np.int32(bits[j] & _MAGNITUDE) >> behind)
+        bins[j] = np.int8(min(max(np.int32(leading - base), np.int32(_LOWEST)), np.int32(_HIGHEST)))
 
 
 @compiled
 def _bin_of_rank(bins: Any, rank: int) -> Any:
     """The bin that holds the score of that rank (0 is the largest), and the rank that it has within the bin.
 
-    By bisection: ten counts, each of which vectors make fast, take half the time of one histogram, whose increments
-    come one by one; and they take the same time for any scores.
+    By bisection: eight counts, each of which vectors make fast, take a fraction of the time of one histogram, whose
+    increments come one by one; and they take the same time for any scores.
     """
-    place: Any = 0
+    place: Any = _LOWEST
     higher: Any = 0
     step = _BINS >> 1
+    vectors = bins.size // COUNTED_AT_A_TIME
     while step > 0:
-        count = _count_from(bins, place + step)
+        bar = np.int8(place + step - 1)
+        count = count_above(bins, vectors, bar)
+        for j in range(vectors * COUNTED_AT_A_TIME, bins.size):
+            count += np.int64(bins[j] > bar)
         if count > rank:
             place += step
         else:
@@ -78,15 +66,15 @@ def _bin_of_rank(bins: Any, rank: int) -> Any:
 @compiled
 def _members(bins: Any, place: int, found: Any) -> Any:
     """Write the indices of the scores in that bin, ascending; return how many there are."""
-    wanted = np.uint16(place)
+    wanted = np.int8(place)
     count: Any = 0
     whole = bins.size // _GROUP * _GROUP
     for start in range(0, whole, _GROUP):
         group = bins[start : start + _GROUP]
         # A form of “is any equal” that LLVM finds vectors for.
-        least = np.uint16(0xFFFF)
+        least = np.uint8(0xFF)
         for k in range(_GROUP):
-            least = min(least, np.uint16(group[k] ^ wanted))
+            least = min(least, np.uint8(group[k] ^ wanted))
         if least == 0:
             for k in range(_GROUP):
                 found[count] = start + k
@@ -98,19 +86,15 @@ def _members(bins: Any, place: int, found: Any) -> Any:
 
 
 @compiled
-def _kth_member(scores: Any, found: Any, count: int, place: int, rank: int, digits: Any) -> Any:
+def _kth_member(scores: Any, found: Any, count: int, rank: int, digits: Any) -> Any:
     """The index, of those in found[:count], whose magnitude has that rank, ties by index: digit by digit.
 
-    The passes are few whatever the scores are, so that one bin with all members costs a small multiple of the usual
-    time.
+    The members of a bin are alike in all but their last 16 bits. There are two passes whatever the scores are, so that
+    one bin with all members costs a small multiple of the usual time.
     """
     bits = scores.view(np.int32)
-    shift = 24
-    prefix = np.int64(0)
-    if 0 < place < _BINS - 1:
-        # All members have the leading bits of their bin; those of the outermost bins need not.
-        shift = _BIN_SHIFT - 8
-        prefix = np.int64((bits[found[0]] & _MAGNITUDE) >> _BIN_SHIFT)
+    shift = 8
+    prefix = np.int64((bits[found[0]] & _MAGNITUDE) >> 16)
     while shift >= 0:
         for digit in range(256):
             digits[digit] = 0
@@ -132,21 +116,29 @@ def _kth_member(scores: Any, found: Any, count: int, place: int, rank: int, digi
 
 
 @compiled
-def last_inside(scores: Any, typical: float, inside: int, bins: Any, digits: Any, found: Any) -> Any:
+def last_inside(scores: Any, expected: float, inside: int, bins: Any, digits: Any, found: Any) -> Any:
     """The index of the last of the `inside` scores of largest magnitude, larger ones first and ties by index.
 
     Args:
         scores: float32 (N,).
-        typical: about their root mean square; another number costs time, not correctness.
+        expected: about the magnitude of the last one; another number costs time, not correctness.
         inside: from 1 to N.
-        bins: working memory, uint16 (N,).
+        bins: working memory, int8 (N,).
         digits: working memory, int32 (256,).
         found: working memory, int32 (N + 1,).
     """
-    _find_bins(scores, typical, bins)
+    middle = np.empty(1, np.float32)
+    middle[0] = expected
+    _find_bins(scores, _NARROW, middle.view(np.int32)[0] >> _NARROW, bins)
     place, rank = _bin_of_rank(bins, inside - 1)
+    if not _LOWEST < place < _HIGHEST:
+        # Scores that are far from normal, as those of a row of the frame: find the octave first.
+        _find_bins(scores, _OCTAVES, -_LOWEST, bins)
+        octave = _bin_of_rank(bins, inside - 1)[0] - _LOWEST
+        _find_bins(scores, _WIDE, (2 * octave + 1) << (_OCTAVES - _WIDE - 1), bins)
+        place, rank = _bin_of_rank(bins, inside - 1)
     count = _members(bins, place, found)
-    return _kth_member(scores, found, count, place, rank, digits)
+    return _kth_member(scores, found, count, rank, digits)
 
 
 @compiled
@@ -184,9 +176,8 @@ def _place_of(scores: Any, last: int, wants_inside: bool, rank: int) -> int:
 
 
 @compiled
-def _mix(x: Any, sign: float, length: float, first_signs: Any, later_signs: Any, bits: int, scores: Any) -> None:
-    """Write U x·sign/length, up to a positive constant, to scores; e₁ stands for x if its length is 0."""
-    factor = sign / length if length > 0 else 0.0
+def _mix(x: Any, factor: float, sign: float, first_signs: Any, later_signs: Any, bits: int, scores: Any) -> None:
+    """Write U x·factor, up to a positive constant, to scores; e₁·sign stands for x·factor if the factor is 0."""
     block_bits = bits_of_block(bits)
     for block in range(1 << (bits - block_bits)):
         # Slices: for indices from a variable start LLVM finds no vectors.
@@ -197,7 +188,7 @@ def _mix(x: Any, sign: float, length: float, first_signs: Any, later_signs: Any,
         rest = part[given.size :]
         for i in range(rest.size):
             rest[i] = 0
-        if length == 0 and block == 0:
+        if factor == 0 and block == 0:
             part[0] = np.float32(sign) * signs[0]
         transform_block(scores, np.int64(0), block, block_bits, bits)
     for step in range(later_signs.shape[0]):
@@ -212,6 +203,10 @@ def _mix(x: Any, sign: float, length: float, first_signs: Any, later_signs: Any,
 @compiled
 def pick_rows(
     x: Any,
+    keys: Any,
+    magnitude: Any,
+    fraction_bits: int,
+    clip: float,
     uniforms: Any,
     first_signs: Any,
     later_signs: Any,
@@ -219,30 +214,35 @@ def pick_rows(
     bits: int,
     subsets: Any,
     inside: int,
+    expected: float,
     places: Any,
     picked: Any,
+    longer: Any,
 ) -> None:
     """Set picked[i] to the signed row at places[i] for the client x[i], as `sstq.kernels.pick_signed_rows` defines it.
 
-    The signs of frame f are first_signs[f] (d,) and later_signs[f] (rounds − 1, N); client i uses frame which[i]. With
-    subsets of shape (n, R), R > 0, only those rows of the frame take part, in that order.
+    The arguments from keys to clip are those of `measure`; longer[i] tells whether x[i] is longer than clip. The signs
+    of frame f are first_signs[f] (d,) and later_signs[f] (rounds − 1, N); client i uses frame which[i]. With subsets of
+    shape (n, R), R > 0, only those rows of the frame take part, in that order. `expected` is about the magnitude of the
+    last score inside.
     """
     size = 1 << bits
     scores = aligned(size)
     taken = subsets.shape[1]
     candidates = aligned(taken) if taken else scores
-    bins = np.empty(candidates.size, np.uint16)
+    bins = np.empty(candidates.size, np.int8)
     found = np.empty(candidates.size + 1, np.int32)
     digits = np.empty(256, np.int32)
-    # The root mean square of H D … H D x for a unit vector x.
-    typical = float(size) ** (later_signs.shape[1] / 2)
     for client in range(x.shape[0]):
-        length = norm(x[client], 1.0)
-        sign = -1.0 if uniforms[client] < (1 - length) / 2 else 1.0
-        _mix(x[client], sign, length, first_signs[which[client]], later_signs[which[client]], bits, scores)
+        scale, length, natural = measure(x[client], keys[client], magnitude, fraction_bits, clip)
+        longer[client] = natural * length > 1
+        share = 1.0 if longer[client] else natural * length
+        sign = -1.0 if uniforms[client] < (1 - share) / 2 else 1.0
+        factor = sign * scale / length if length > 0 else 0.0
+        _mix(x[client], factor, sign, first_signs[which[client]], later_signs[which[client]], bits, scores)
         for slot in range(taken):
             candidates[slot] = scores[subsets[client, slot]]
-        last = last_inside(candidates, typical, inside, bins, digits, found)
+        last = last_inside(candidates, expected, inside, bins, digits, found)
         place = places[client]
         is_rest = place >= 2 * inside
         if is_rest:

@@ -46,7 +46,7 @@ def sample_compiles() -> bool:
 
 
 def _sample() -> ir.Module:
-    """Emit a masked and clipped butterfly of eight floats, with the calls that `sstq.kernels.vectors` makes."""
+    """Emit a masked and clipped butterfly and a count of bytes, with the calls that `sstq.kernels.vectors` makes."""
     vector, lanes = ir.VectorType(ir.FloatType(), 8), ir.VectorType(ir.IntType(32), 8)
     floats = ir.FloatType().as_pointer()
     module = ir.Module("sstq_sample")
@@ -66,5 +66,13 @@ def _sample() -> ir.Module:
     builder.store(smaller, builder.bitcast(pointer, vector.as_pointer()), align=4)
     doubles = ir.VectorType(ir.DoubleType(), 8)
     builder.store(builder.fpext(loaded, doubles), builder.bitcast(pointer, doubles.as_pointer()), align=8)
+    bytes_, wide = ir.VectorType(ir.IntType(8), 32), ir.VectorType(ir.IntType(16), 32)
+    numbers = builder.load(builder.bitcast(pointer, bytes_.as_pointer()), align=1)
+    larger = builder.sext(builder.icmp_signed(">", numbers, ir.Constant(bytes_, None)), bytes_)
+    counts = builder.zext(builder.sub(numbers, larger), wide)
+    partners = ir.Constant(ir.VectorType(ir.IntType(32), 32), [lane ^ 16 for lane in range(32)])
+    sums = builder.add(counts, builder.shuffle_vector(counts, ir.Constant(wide, ir.Undefined), partners))
+    first = builder.extract_element(sums, ir.Constant(ir.IntType(32), 0))
+    builder.store(first, builder.bitcast(pointer, ir.IntType(16).as_pointer()), align=2)
     builder.ret_void()
     return module

@@ -52,6 +52,9 @@ MAX_RADIX_BITS = 4 if VECTOR_WIDTH == 16 else 3
 SQUARE_LANES = 8
 SUM_LANES = 16
 
+# Bytes are counted so many at a time.
+COUNTED_AT_A_TIME = 32
+
 
 def _digest_of_sources() -> str:
     """Hash of all kernels, and of the version where their sources are not at hand."""

@@ -21,7 +21,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from sstq.kernels.target import MAX_RADIX_BITS, SQUARE_LANES, SUM_LANES, VECTOR_BITS, VECTOR_WIDTH
+from sstq.kernels.target import COUNTED_AT_A_TIME, MAX_RADIX_BITS, SQUARE_LANES, SUM_LANES, VECTOR_BITS, VECTOR_WIDTH
 
 # One base block is transformed entirely in registers: the bits inside a vector and MAX_RADIX_BITS across vectors.
 BASE_BITS = VECTOR_BITS + MAX_RADIX_BITS
@@ -34,6 +34,10 @@ _LANES = ir.VectorType(_LANE, VECTOR_WIDTH)
 _PREDICATE = ir.VectorType(ir.IntType(1), VECTOR_WIDTH)
 _UNDEFINED = ir.Constant(_VECTOR, ir.Undefined)
 _ZERO = ir.Constant(_VECTOR, None)
+_PLACES = ir.VectorType(_LANE, COUNTED_AT_A_TIME)
+_BYTES = ir.VectorType(ir.IntType(8), COUNTED_AT_A_TIME)
+_WIDE = ir.VectorType(ir.IntType(16), COUNTED_AT_A_TIME)
+_COUNTS_OF_A_BYTE = 255
 _FUSED = ("contract",)  # lets LLVM join a product and a sum into one instruction
 
 # Takes the position of a vector in its column and the vector, returns its replacement.
@@ -269,6 +273,52 @@ def _add_squares(_typing: Any, x: Any, count: Any, scale: Any, sums: Any) -> Any
     return types.void(x, types.int64, types.float64, sums), generate
 
 
+def _add_up(builder: Any, vector: Any) -> Any:
+    """Emit the sum of the COUNTED_AT_A_TIME lanes of a vector of integers."""
+    half = COUNTED_AT_A_TIME // 2
+    while half:
+        partners = ir.Constant(_PLACES, [lane ^ half for lane in range(COUNTED_AT_A_TIME)])
+        vector = builder.add(vector, builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), partners))
+        half //= 2
+    return builder.extract_element(vector, ir.Constant(_LANE, 0))
+
+
+def _count_above(_typing: Any, x: Any, count: Any, bar: Any) -> Any:
+    """How many of the first count·COUNTED_AT_A_TIME entries of the int8 array x are larger than `bar`.
+
+    Every byte of a vector counts for itself until it might overflow. LLVM would count in wider lanes, of which a vector
+    holds a quarter as many.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        x, count, bar = arguments
+        zero, one, size = (ir.Constant(_INDEX, value) for value in (0, 1, COUNTED_AT_A_TIME))
+        pointer = _element_pointer(context, builder, signature.args[0], x, zero)
+        single = builder.insert_element(ir.Constant(_BYTES, ir.Undefined), bar, ir.Constant(_LANE, 0))
+        first = ir.Constant(_PLACES, [0] * COUNTED_AT_A_TIME)
+        bars = builder.shuffle_vector(single, ir.Constant(_BYTES, ir.Undefined), first)
+        total = cgutils.alloca_once_value(builder, zero)
+        counts = cgutils.alloca_once_value(builder, ir.Constant(_BYTES, None))
+        most = ir.Constant(_INDEX, _COUNTS_OF_A_BYTE)
+        groups = builder.udiv(builder.add(count, ir.Constant(_INDEX, _COUNTS_OF_A_BYTE - 1)), most)
+        with cgutils.for_range(builder, groups) as group:
+            start = builder.mul(group.index, most)
+            stop = builder.add(start, most)
+            stop = builder.select(builder.icmp_signed("<", stop, count), stop, count)
+            builder.store(ir.Constant(_BYTES, None), counts)
+            with cgutils.for_range_slice(builder, start, stop, one) as (index, _):
+                place = builder.gep(pointer, [builder.mul(index, size)])
+                vector = builder.load(builder.bitcast(place, _BYTES.as_pointer()), align=1)
+                larger = builder.sext(builder.icmp_signed(">", vector, bars), _BYTES)
+                builder.store(builder.sub(builder.load(counts), larger), counts)
+            found = _add_up(builder, builder.zext(builder.load(counts), _WIDE))
+            builder.store(builder.add(builder.load(total), builder.zext(found, _INDEX)), total)
+        return builder.load(total)
+
+    return types.int64(x, types.int64, types.int8), generate
+
+
+count_above: Any = intrinsic(_count_above)
 add_squares: Any = intrinsic(_add_squares)
 transform_vector: Any = intrinsic(_transform_vector)
 transform_base: Any = intrinsic(_transform_base)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sstq import kernels
 from sstq.aggregation import Aggregator
 from sstq.chunks import row_chunks
+from sstq.kernels.threads import run_in_chunks
 from sstq.laws import Law
 from sstq.layouts import Column, Layout
 from sstq.messages import Messages, client_ids
@@ -24,6 +25,9 @@ __all__ = ["ExpectedError", "LocalReport", "Mechanism", "check_number", "check_o
 
 JSON_FORMAT = "sstq-mechanism"
 JSON_VERSION = 1
+
+# So many numbers are found to be finite in the time that a transform takes for one.
+_FINITE_CHECKS = 8
 
 
 @dataclass(frozen=True)
@@ -104,19 +108,27 @@ class Mechanism(ABC):
         return self.layout.message_bits
 
     @abstractmethod
-    def _encode_unit(
+    def _encode_rows(
         self,
-        unit: NDArray[np.float32],
+        rows: NDArray[Any],
         clients: NDArray[np.uint64] | None,
         source: BitSource,
         report: LocalReport | None,
     ) -> tuple[Column, ...]:
-        """The columns of the messages for vectors of the unit ball, drawing the same number of words for any vector."""
+        """The columns of the messages for checked vectors, drawing the same number of words for any vector.
+
+        Most begin with `_unit_ball`; who does without counts in the report how many were longer than clip.
+        """
 
     @property
     def _row_cost(self) -> int:
-        """How many numbers the encoding of one row keeps at a time; rows are taken accordingly few at a time."""
+        """How many numbers one row takes where all of its scores or candidates are computed."""
         return self.dim
+
+    @property
+    def _row_memory(self) -> int:
+        """How many numbers the encoding of one row keeps; rows are taken accordingly few at a time."""
+        return self._row_cost
 
     def encode(
         self, X: ArrayLike, rng: RngLike = None, *, clients: ArrayLike | None = None, report: LocalReport | None = None
@@ -141,14 +153,12 @@ class Mechanism(ABC):
         source = bit_source(rng)
         identifiers = self._client_ids(clients, len(rows))
         batches = [self.layout.empty()]
-        for part in row_chunks(len(rows), self._row_cost):
-            unit, longer = self._unit_ball(rows[part])
+        for part in row_chunks(len(rows), self._row_memory):
             ids = None if identifiers is None else identifiers[part]
-            encoded = self._encode_unit(unit, ids, source, report)
+            encoded = self._encode_rows(rows[part], ids, source, report)
             batches.append(tuple(c.astype(f.dtype) for f, c in zip(self.layout.fields, encoded, strict=True)))
             if report is not None:
-                report.vectors += len(unit)
-                report.clipped += int(longer.sum())
+                report.vectors += part.stop - part.start
         columns = tuple(np.concatenate(parts) for parts in zip(*batches, strict=True))
         return Messages(self.layout, columns, self.digest(), clients=identifiers, simulated=source.simulated)
 
@@ -313,17 +323,33 @@ class Mechanism(ABC):
             rows = rows[None]
         if rows.ndim != 2 or rows.shape[1] != self.dim:
             raise ValueError(f"X must have shape ({self.dim},) or (n, {self.dim}), got {np.shape(X)}")
-        for part in row_chunks(len(rows), self.dim):
-            if not np.isfinite(rows[part]).all():
-                row, column = np.argwhere(~np.isfinite(rows[part]))[0]
-                raise ValueError(
-                    f"X must be finite, got {rows[part][row, column]} at row {part.start + row}, column {column}"
-                )
+        _check_finite(rows)
         return rows
 
-    def _unit_ball(self, rows: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Rows clipped to norm `clip` and divided by it, and which of them were longer."""
-        return kernels.clip_to_ball(rows, self.clip)
+    def _unit_ball(self, rows: NDArray[Any], report: LocalReport | None = None) -> NDArray[np.float32]:
+        """Rows clipped to norm `clip` and divided by it; the report counts those that were longer."""
+        unit, longer = kernels.clip_to_ball(rows, self.clip)
+        if report is not None:
+            report.clipped += int(longer.sum())
+        return unit
+
+
+def _check_finite(rows: NDArray[Any]) -> None:
+    """Refuse numbers that are not finite, naming the first."""
+    wrong: list[slice] = []
+
+    def look(chosen: slice) -> None:
+        for part in row_chunks(chosen.stop - chosen.start, rows.shape[1]):
+            place = slice(chosen.start + part.start, chosen.start + part.stop)
+            if not np.isfinite(rows[place]).all():
+                wrong.append(place)
+
+    run_in_chunks(look, len(rows), -(-rows.shape[1] // _FINITE_CHECKS))
+    if wrong:
+        first = min(wrong, key=lambda place: place.start)
+        row, column = np.argwhere(~np.isfinite(rows[first]))[0]
+        value = rows[first][row, column]
+        raise ValueError(f"X must be finite, got {value} at row {first.start + row}, column {column}")
 
 
 def check_number(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:

@@ -148,13 +148,14 @@ class CandidateMechanism(Mechanism):
         """The same mechanism with other candidates, for the next round; nothing is solved again."""
         return self.from_dict(self.to_dict() | {"frame_seed": frame_seed})
 
-    def _encode_unit(
+    def _encode_rows(
         self,
-        unit: NDArray[np.float32],
+        rows: NDArray[Any],
         clients: NDArray[np.uint64] | None,
         source: BitSource,
-        report: LocalReport | None,  # noqa: ARG002 (nothing to report)
+        report: LocalReport | None,
     ) -> tuple[Column, ...]:
+        unit = self._unit_ball(rows, report)
         # Always three words a message, drawn before anything is known of the data.
         words = source.words(3 * len(unit)).reshape(-1, 3)
         directions = random_directions(unit, words[:, 0])
@@ -191,7 +192,7 @@ class CandidateMechanism(Mechanism):
 
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: E[x̂] = x, and E‖x̂‖² = clip²·E‖z‖²/μ² whatever x is."""
-        mean = self._unit_ball(rows)[0].astype(np.float64) * self.clip
+        mean = self._unit_ball(rows).astype(np.float64) * self.clip
         return mean, (self.clip / self.alignment) ** 2 * self._power - np.einsum("ij,ij->i", mean, mean)
 
     def _seeds(self, clients: NDArray[np.uint64] | None) -> NDArray[np.uint64]:

@@ -71,13 +71,14 @@ class Clean(Mechanism):
         """What no decoded coordinate exceeds, with room for the rounding to single precision."""
         return self.clip * (1 + _ROUNDING)
 
-    def _encode_unit(
+    def _encode_rows(
         self,
-        unit: NDArray[np.float32],
+        rows: NDArray[Any],
         clients: NDArray[np.uint64] | None,  # noqa: ARG002 (the coin is private)
         source: BitSource,  # noqa: ARG002 (nothing is random)
-        report: LocalReport | None,  # noqa: ARG002 (nothing can be missed)
+        report: LocalReport | None,
     ) -> tuple[Column, ...]:
+        unit = self._unit_ball(rows, report)
         return (unit[:, 0] if self.dim == 1 else unit,)
 
     def _check_columns(self, columns: tuple[Column, ...]) -> None:
@@ -105,7 +106,7 @@ class Clean(Mechanism):
 
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: what is decoded, without variance."""
-        unit, _ = self._unit_ball(rows)
+        unit = self._unit_ball(rows)
         return unit.astype(np.float64) * self.clip, np.zeros(len(rows))
 
     def to_dict(self) -> dict[str, Any]:

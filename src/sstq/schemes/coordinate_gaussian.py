@@ -181,13 +181,14 @@ class CoordinateGaussian(Mechanism):
         missed = residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)
         return coefficients, missed | (factors < 1 - CERTIFIED_RESIDUAL)
 
-    def _encode_unit(
+    def _encode_rows(
         self,
-        unit: NDArray[np.float32],
+        rows: NDArray[Any],
         clients: NDArray[np.uint64] | None,  # noqa: ARG002 (the coin is private)
         source: BitSource,
         report: LocalReport | None,
     ) -> tuple[Column, ...]:
+        unit = self._unit_ball(rows, report)
         most = self.sampling.most
         words = source.words((SEED_WORDS + 1 + most) * len(unit)).reshape(len(unit), -1)
         seeds, uniforms = words[:, :SEED_WORDS], unit_interval(words[:, SEED_WORDS + 1 :])
@@ -260,7 +261,7 @@ class CoordinateGaussian(Mechanism):
 
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact for one message without noise: sampling (with its cap) and rounding."""
-        unit, _ = self._unit_ball(rows)
+        unit = self._unit_ball(rows)
         y = self._coefficients(unit)[0].astype(np.float64)
         _, weight = interpolation(self._levels, y)
         step = 2 / self._top_level

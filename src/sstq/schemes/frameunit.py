@@ -241,29 +241,37 @@ class FrameUnit(FramedMechanism):
     def _row_cost(self) -> int:
         return self.frame.size
 
-    def _encode_unit(
+    @property
+    def _row_memory(self) -> int:
+        # With one frame rows are read where they lie (and copied if they are not contiguous); others need its signs.
+        return -(-self.dim // 4) if self.frames == 1 and self.bits is None else self.frame.size
+
+    def _encode_rows(
         self,
-        unit: NDArray[np.float32],
+        rows: NDArray[Any],
         clients: NDArray[np.uint64] | None,
         source: BitSource,
-        report: LocalReport | None,  # noqa: ARG002 (there is nothing to miss)
+        report: LocalReport | None,
     ) -> tuple[Column, ...]:
         # Always as many words a message, drawn before anything is known of the data.
         width = 4 if self._sends_frame else 3
-        words = source.words(width * len(unit)).reshape(-1, width)
+        words = source.words(width * len(rows)).reshape(-1, width)
         if self._sends_frame:
             frame = streams.multiply_shift(words[:, 3], self.frames)
         else:
-            frame = np.zeros(len(unit), dtype=np.int64) if clients is None else self._frames_of(clients)
+            frame = np.zeros(len(rows), dtype=np.int64) if clients is None else self._frames_of(clients)
         used, which = (frame[:1], frame) if self.frames == 1 else np.unique(frame, return_inverse=True)
-        subsets = np.empty((len(unit), 0), dtype=np.int64)
+        subsets = np.empty((len(rows), 0), dtype=np.int64)
         if self.bits is not None and clients is not None:
-            subsets = self._rows_of(clients, np.tile(np.arange(self.choice.size // 2), (len(unit), 1)))
+            subsets = self._rows_of(clients, np.tile(np.arange(self.choice.size // 2), (len(rows), 1)))
         places = draw_places(self.choice.size, self.choice.inside, np.uint64(self.choice.threshold), words[:, 1:3])
         # Scores only tell the inside from the outside; no rounding error in the kernel can cost privacy.
-        row = kernels.pick_signed_rows(
-            unit, unit_interval(words[:, 0]), self._signs_of(used), which, subsets, self.choice.inside, places
+        uniforms, signs = unit_interval(words[:, 0]), self._signs_of(used)
+        row, longer = kernels.pick_signed_rows(
+            rows, self.clip, uniforms, signs, which, subsets, self.choice.inside, places
         )
+        if report is not None:
+            report.clipped += int(longer.sum())
         return (row, frame) if self._sends_frame else (row,)
 
     def _signs_of(self, frames: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -360,7 +368,7 @@ class FrameUnit(FramedMechanism):
         # Frames are independent, so their biases add up in squares: those of 64 frames say what G frames leave.
         fewer = self._with_frames(_FRAMES_TRIED)
         rows = self._check_vectors(x)
-        unit, _ = self._unit_ball(rows)
+        unit = self._unit_ball(rows)
         # The square of a huge clipped-off part may be infinite, which is then the truth to within a double.
         with np.errstate(over="ignore"):
             cut_off = np.mean(rows, axis=0, dtype=np.float64) - self.clip * np.mean(unit, axis=0, dtype=np.float64)
@@ -376,7 +384,7 @@ class FrameUnit(FramedMechanism):
 
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact over these frames and the public coin, to the 2^62 of the second word."""
-        unit, _ = self._unit_ball(rows)
+        unit = self._unit_ball(rows)
         mean, power = np.zeros((len(rows), self.dim)), np.zeros(len(rows))
         for number in range(self.frames):
             of_frame = moments_of_frame(unit, self.groups.frame(number), self.choice, self._inside_by_rank)

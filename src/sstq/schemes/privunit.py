@@ -73,13 +73,14 @@ class CapMechanism(Mechanism):
     def _row_cost(self) -> int:
         return 4 * self.dim
 
-    def _encode_unit(
+    def _encode_rows(
         self,
-        unit: NDArray[np.float32],
+        rows: NDArray[Any],
         clients: NDArray[np.uint64] | None,  # noqa: ARG002 (the coin is private)
         source: BitSource,
-        report: LocalReport | None,  # noqa: ARG002 (nothing can be missed)
+        report: LocalReport | None,
     ) -> tuple[Column, ...]:
+        unit = self._unit_ball(rows, report)
         words = source.words(len(unit) * (1 + self.cap.words)).reshape(len(unit), -1)
         vectors = np.empty(unit.shape, dtype=np.float32)
 
@@ -112,7 +113,7 @@ class CapMechanism(Mechanism):
 
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: E‖x̂‖² = clip²·E‖v‖²/m² whatever x is."""
-        unit, _ = self._unit_ball(rows)
+        unit = self._unit_ball(rows)
         mean = unit.astype(np.float64) * self.clip
         return mean, self.dim * self.decoding_scale**2 - np.sum(mean**2, axis=1)
 

@@ -127,13 +127,14 @@ class ProjUnit(CapMechanism):
     def _row_cost(self) -> int:
         return 2 * self.dim + 4 * self.projection.projected
 
-    def _encode_unit(
+    def _encode_rows(
         self,
-        unit: NDArray[np.float32],
+        rows: NDArray[Any],
         clients: NDArray[np.uint64] | None,
         source: BitSource,
-        report: LocalReport | None,  # noqa: ARG002 (nothing can be missed)
+        report: LocalReport | None,
     ) -> tuple[Column, ...]:
+        unit = self._unit_ball(rows, report)
         words = source.words(len(unit) * (1 + self.cap.words)).reshape(len(unit), -1)
         directions = random_directions(unit, words[:, 0]).astype(np.float32)
         projected = self.projection.project(directions, client_ids(clients, len(unit))).astype(np.float64)

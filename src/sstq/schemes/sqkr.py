@@ -184,13 +184,14 @@ class SQKR(FramedMechanism):
         """The w with x̂ = d·w·Σ_l z_l·u_j over the m signs of a message: B/(m·g)."""
         return self.bound / (self.coder.sent * self.coder.gain)
 
-    def _encode_unit(
+    def _encode_rows(
         self,
-        unit: NDArray[np.float32],
+        rows: NDArray[Any],
         clients: NDArray[np.uint64] | None,
         source: BitSource,
         report: LocalReport | None,
     ) -> tuple[Column, ...]:
+        unit = self._unit_ball(rows, report)
         columns, residuals = self.coder.encode(unit, clients, source)
         if report is not None:
             report.missed += missed(unit, residuals)
@@ -224,7 +225,7 @@ class SQKR(FramedMechanism):
 
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact for every representation: see `sstq.schemes.sqkr_signs`."""
-        unit, _ = self._unit_ball(rows)
+        unit = self._unit_ball(rows)
         coefficients, _ = represent(self.frame, self.kashin, unit)
         mean = np.asarray(self.frame.synthesize(coefficients.astype(np.float64) * self.bound), dtype=np.float64)
         power = (self.dim * self.decoding_scale) ** 2 * self.coder.sent

@@ -198,13 +198,14 @@ class SSTQ(FramedMechanism):
         """B = K·clip/√N, the public bound of a coordinate."""
         return self.kashin.level * self.clip / math.sqrt(self.frame.size)
 
-    def _encode_unit(
+    def _encode_rows(
         self,
-        unit: NDArray[np.float32],
+        rows: NDArray[Any],
         clients: NDArray[np.uint64] | None,
         source: BitSource,
         report: LocalReport | None,
     ) -> tuple[Column, ...]:
+        unit = self._unit_ball(rows, report)
         # Always three words a message, drawn before anything is known of the data.
         words = source.words(3 * len(unit)).reshape(-1, 3)
         index = streams.multiply_shift(words[:, 0], self.frame.size) if clients is None else self._assigned(clients)
@@ -264,6 +265,10 @@ class SSTQ(FramedMechanism):
     def _row_cost(self) -> int:
         return self.frame.size
 
+    @property
+    def _row_memory(self) -> int:
+        return self.dim
+
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact, by enumeration of coordinates, tokens and codes."""
         first, second = self._message_moments(rows)
@@ -298,7 +303,7 @@ class SSTQ(FramedMechanism):
 
     def _message_moments(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """E[w] and E[w²] of a message in every coordinate of each row, both (n, N)."""
-        unit, _ = self._unit_ball(rows)
+        unit = self._unit_ball(rows)
         coordinates, _ = represent(self.frame, self.kashin, unit)
         return self._coordinate_moments(coordinates.astype(np.float64))
 

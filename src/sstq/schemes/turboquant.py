@@ -128,13 +128,14 @@ class TurboQuant(Mechanism):
     def _row_cost(self) -> int:
         return self.frame.size
 
-    def _encode_unit(
+    def _encode_rows(
         self,
-        unit: NDArray[np.float32],
+        rows: NDArray[Any],
         clients: NDArray[np.uint64] | None,  # noqa: ARG002 (the coin is private)
         source: BitSource,  # noqa: ARG002 (nothing is random)
-        report: LocalReport | None,  # noqa: ARG002 (nothing can be missed)
+        report: LocalReport | None,
     ) -> tuple[Column, ...]:
+        unit = self._unit_ball(rows, report)
         return self._quantize(unit)
 
     def _quantize(self, unit: NDArray[np.float32]) -> tuple[Column, Column]:
@@ -172,7 +173,7 @@ class TurboQuant(Mechanism):
 
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: what this frame makes of each row, without variance."""
-        unit, _ = self._unit_ball(rows)
+        unit = self._unit_ball(rows)
         return self._estimates(*self._quantize(unit)), np.zeros(len(rows))
 
     def with_frame_seed(self, frame_seed: int) -> Self:

@@ -153,13 +153,14 @@ class VqSGD(Mechanism):
         vertex = messages.column("vertex")
         return vertex >> 1, vertex & 1
 
-    def _encode_unit(
+    def _encode_rows(
         self,
-        unit: NDArray[np.float32],
+        rows: NDArray[Any],
         clients: NDArray[np.uint64] | None,  # noqa: ARG002 (the coin is private)
         source: BitSource,
-        report: LocalReport | None,  # noqa: ARG002 (there is nothing to miss)
+        report: LocalReport | None,
     ) -> tuple[Column, ...]:
+        unit = self._unit_ball(rows, report)
         words = source.words(3 * len(unit)).reshape(-1, 3)
         vertex = _round_to_vertices(unit, words[:, 0], words[:, 1])
         return (self.channel.sample(vertex, channel_words(words[:, 2])),)
@@ -186,7 +187,7 @@ class VqSGD(Mechanism):
 
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: ‖x̂‖² is the same for all messages."""
-        unit, _ = self._unit_ball(rows)
+        unit = self._unit_ball(rows)
         mean = unit.astype(np.float64) * self.clip
         power = self.dim * (self.clip / gain(self.channel)) ** 2
         return mean, power - np.sum(mean**2, axis=1)
