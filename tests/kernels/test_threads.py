@@ -31,6 +31,22 @@ def test_chunks_cover_every_row_once(rows, threads, monkeypatch):
     assert sorted(seen) == list(range(rows))
 
 
+def test_a_thread_that_is_held_up_leaves_the_rest_to_the_others(monkeypatch):
+    monkeypatch.setenv("SSTQ_THREADS", "2")
+    rest_is_done, seen = threading.Event(), []
+
+    def wait_in_the_first_chunk(chunk):
+        if chunk.start == 0:
+            assert rest_is_done.wait(10)
+        seen.extend(range(100)[chunk])
+        if chunk.stop == 100:
+            rest_is_done.set()
+
+    run_in_chunks(wait_in_the_first_chunk, 100, MIN_ELEMENTS_A_THREAD)
+    assert sorted(seen) == list(range(100))
+    assert seen[-25:] == list(range(25))
+
+
 def test_small_work_stays_in_the_calling_thread(monkeypatch):
     monkeypatch.setenv("SSTQ_THREADS", "4")
     threads = []
@@ -38,29 +54,38 @@ def test_small_work_stays_in_the_calling_thread(monkeypatch):
     assert threads == [threading.current_thread()]
 
 
-def test_an_error_of_the_calling_thread_waits_for_the_others(monkeypatch):
+def test_an_error_waits_for_what_has_begun(monkeypatch):
     monkeypatch.setenv("SSTQ_THREADS", "2")
-    failed, finished = threading.Event(), []
+    both_run, failed, finished = threading.Barrier(2, timeout=10), threading.Event(), []
 
     def fail_in_the_first_chunk(chunk):
         if chunk.start == 0:
+            both_run.wait()
             failed.set()
-            raise ArithmeticError("first")
+            raise IndexError("first")
+        if not failed.is_set():
+            both_run.wait()
         assert failed.wait(10)
         finished.append(chunk)
-        raise ArithmeticError("second")
 
-    with pytest.raises(ArithmeticError, match="first"):
-        run_in_chunks(fail_in_the_first_chunk, 2, MIN_ELEMENTS_A_THREAD)
-    assert finished == [slice(1, 2)]
+    with pytest.raises(IndexError, match="first"):
+        run_in_chunks(fail_in_the_first_chunk, 100, MIN_ELEMENTS_A_THREAD)
+    assert finished[0] == slice(25, 43)
 
 
-def test_errors_of_a_thread_are_raised(monkeypatch):
+def test_an_error_of_a_thread_is_raised_and_stops_the_rest(monkeypatch):
     monkeypatch.setenv("SSTQ_THREADS", "2")
+    both_run, caller, other, finished = threading.Barrier(2, timeout=10), threading.current_thread(), [], []
 
-    def fail_in_the_second_chunk(chunk):
-        if chunk.start > 0:
-            raise ArithmeticError("second")
+    def fail_beside_the_caller(chunk):
+        if threading.current_thread() is not caller:
+            other.append(threading.current_thread())
+            both_run.wait()
+            raise ArithmeticError("beside")
+        both_run.wait()
+        other[0].join(10)
+        finished.append(chunk)
 
-    with pytest.raises(ArithmeticError, match="second"):
-        run_in_chunks(fail_in_the_second_chunk, 2, MIN_ELEMENTS_A_THREAD)
+    with pytest.raises(ArithmeticError, match="beside"):
+        run_in_chunks(fail_beside_the_caller, 100, MIN_ELEMENTS_A_THREAD)
+    assert len(finished) == 1

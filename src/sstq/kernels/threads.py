@@ -1,13 +1,13 @@
-"""Contiguous chunks of rows, one thread each.
+"""Contiguous chunks of rows, which threads take one after another.
 
 The kernels release the interpreter lock and rows are independent, so the result does not depend on the number of
 threads. Threads live for one call, which costs a tenth of a millisecond. A pool that outlives the call would save half
 of that, but a process with threads cannot safely fork, and newer versions of Python warn of it.
 """
 
-import itertools
 import os
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from threading import Thread
 
 # Below this many elements, a tenth of a millisecond of a transform, a thread costs more than it saves.
@@ -32,7 +32,9 @@ def thread_count() -> int:
 
 
 def run_in_chunks(work: Callable[[slice], object], rows: int, elements_a_row: int) -> None:
-    """Call `work(rows_of_chunk)` for contiguous chunks that cover `rows`, each in its own thread.
+    """Call `work(rows_of_chunk)` for contiguous chunks that cover `rows`, in several threads where that pays.
+
+    If a call raises, no further one begins; those that have begun are waited for, and the first error is raised.
 
     Args:
         work: processes the rows of a slice; must release the interpreter lock to gain anything.
@@ -40,30 +42,49 @@ def run_in_chunks(work: Callable[[slice], object], rows: int, elements_a_row: in
         elements_a_row: how many array elements a row stands for, to leave small work to one thread.
 
     """
-    worthwhile = max(1, rows * elements_a_row // MIN_ELEMENTS_A_THREAD)
-    chunks = min(thread_count(), rows, worthwhile)
-    if chunks <= 1:
+    worthwhile = rows * elements_a_row // MIN_ELEMENTS_A_THREAD
+    threads = min(thread_count(), rows, worthwhile)
+    if threads <= 1:
         work(slice(0, rows))
         return
-    edges = [rows * chunk // chunks for chunk in range(chunks + 1)]
-    slices = [slice(start, stop) for start, stop in itertools.pairwise(edges)]
+    pending = deque(_shrinking_chunks(rows, threads, least=-(-MIN_ELEMENTS_A_THREAD // elements_a_row)))
     failures: list[BaseException] = []
 
-    def guarded(chunk: slice) -> None:
-        try:
-            work(chunk)
-        except BaseException as failure:
-            failures.append(failure)
+    def take_chunks() -> None:
+        while True:
+            try:
+                chunk = pending.popleft()
+            except IndexError:
+                return
+            try:
+                work(chunk)
+            except BaseException as failure:
+                failures.append(failure)
+                pending.clear()
 
-    others = [Thread(target=guarded, args=(chunk,), name="sstq") for chunk in slices[1:]]
     started = []
     try:
-        for thread in others:
+        for _ in range(threads - 1):
+            thread = Thread(target=take_chunks, name="sstq")
             thread.start()
             started.append(thread)
-        work(slices[0])
+        take_chunks()
     finally:
+        pending.clear()
         for thread in started:
             thread.join()
     if failures:
         raise failures[0]
+
+
+def _shrinking_chunks(rows: int, threads: int, least: int) -> Iterator[slice]:
+    """Slices that cover the rows, each half of what is left for a thread, but not below `least` rows.
+
+    Long ones first, so that there are few; short ones last, so that no thread has to wait long for another that was
+    slower, as on a core that others use, too.
+    """
+    start = 0
+    while start < rows:
+        stop = min(rows, start + max(least, (rows - start) // (2 * threads)))
+        yield slice(start, stop)
+        start = stop
