@@ -109,6 +109,8 @@ def _steps() -> dict[str, Callable[[], object]]:
     steps: dict[str, Callable[[], object]] = {
         "transform, single precision": partial(kernels.hadamard_transform, one.copy()),
         "transform, double precision": partial(kernels.hadamard_transform, one.astype(np.float64)),
+        "finite numbers, single precision": partial(kernels.all_finite, one),
+        "finite numbers, double precision": partial(kernels.all_finite, one.astype(np.float64)),
         "clipping, single precision": partial(kernels.clip_to_ball, one, 1.0),
         "clipping, double precision": partial(kernels.clip_to_ball, one.astype(np.float64), 1.0),
         "Kashin representation": lambda: SSTQ(dim=2, epsilon=1.0).encode(one),

@@ -1,4 +1,4 @@
-"""Clipping against exact arithmetic."""
+"""Finite numbers; clipping against exact arithmetic."""
 
 import math
 from fractions import Fraction
@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sstq.kernels import clip_to_ball
+from sstq.kernels import all_finite, clip_to_ball
 
 
 def exact_unit(row, clip):
@@ -62,3 +62,18 @@ def test_other_types_are_refused(bad):
 def test_other_clips_are_refused(clip):
     with pytest.raises(ValueError, match="clip must be positive and finite, not"):
         clip_to_ball(np.ones((1, 2)), clip)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dim", [1, 2, 15, 16, 33, 100])
+def test_a_number_that_is_not_finite_is_found_anywhere(dtype, dim):
+    largest, least = np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal
+    x = np.tile(np.array([largest, -largest, least, -0.0, 1.0], dtype), (3, dim))[:, :dim].copy()
+    assert all_finite(x)
+    assert all_finite(x[:, ::-1])
+    assert all_finite(x[:0])
+    for value in (np.inf, -np.inf, np.nan, -np.nan):
+        for row, column in [(0, 0), (1, dim // 2), (2, dim - 1)]:
+            wrong = x.copy()
+            wrong[row, column] = value
+            assert not all_finite(wrong)

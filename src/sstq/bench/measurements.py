@@ -174,17 +174,22 @@ def scaling(quick: bool) -> Iterator[Result | Remark]:
     if cores == 1:
         yield Remark("nothing to measure: there is one core to run on, or SSTQ_THREADS is 1")
         return
-    repeats = 3 if quick else 9
+    repeats = 3 if quick else 40  # both cores have to be undisturbed at the same time
     alone, together = fastest(partial(_on_own_caches, 1), partial(_on_own_caches, cores), repeats=repeats)
     note = f"what the machine allows: {cores} threads that share nothing; fewer than {cores} if they share a core"
     yield Result("NumPy's sine, each thread in its own cache", cores * alone / together, "×", note)
-    x, y = unit_vectors(clients), aligned_zeros(clients, 1 << 16)
-    calls: dict[str, Callable[[], object]] = {"transform, N = 2^16": partial(kernels.hadamard_transform, y)}
-    calls |= {f"{peer.label}: encoding": partial(_encode, peer.build(DIM, EPSILON, 1000), x) for peer in PEERS[:2]}
-    for what, call in calls.items():
+    # Ten times as many for FrameUnit, which then takes as long: a thread needs a tenth of a millisecond to begin.
+    x, y = unit_vectors(10 * clients), aligned_zeros(10 * clients, 1 << 14)
+    sstq, frameunit = (peer.build(DIM, EPSILON, 1000) for peer in PEERS[:2])
+    calls: dict[str, tuple[int, Callable[[], object]]] = {
+        "transform, N = 2^14": (len(y), partial(kernels.hadamard_transform, y)),
+        "sstq: encoding": (clients, partial(_encode, sstq, x[:clients])),
+        "frameunit: encoding": (len(x), partial(_encode, frameunit, x)),
+    }
+    for what, (count, call) in calls.items():
         one, all_of_them = fastest(partial(_on, 1, call), partial(_on, cores, call), repeats=repeats)
         target = 1.8 if cores == 2 else None
-        yield Result(what, one / all_of_them, "×", f"{cores} threads, {clients} clients", target=target)
+        yield Result(what, one / all_of_them, "×", f"{cores} threads, {count:,} clients", target=target)
 
 
 def _on_own_caches(count: int) -> None:

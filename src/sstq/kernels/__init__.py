@@ -13,7 +13,7 @@ from sstq.kernels.constants import LEAST_REDUCTION, LIMB_BITS, LONGEST_STEP
 from sstq.kernels.entry_messages import pack_bits, sample_table, unpack_bits
 from sstq.kernels.entry_representations import kashin_pick, kashin_represent
 from sstq.kernels.entry_sums import accumulate, accumulate_vectors
-from sstq.kernels.entry_vectors import clip_to_ball, hadamard_transform, pick_signed_rows
+from sstq.kernels.entry_vectors import all_finite, clip_to_ball, hadamard_transform, pick_signed_rows
 
 __all__ = [
     "LEAST_REDUCTION",
@@ -22,6 +22,7 @@ __all__ = [
     "SignedColumns",
     "accumulate",
     "accumulate_vectors",
+    "all_finite",
     "clip_to_ball",
     "hadamard_transform",
     "kashin_pick",

@@ -1,4 +1,4 @@
-"""Clipping rows to the unit ball, in two sweeps over a row that is in the cache after the first.
+"""Finite numbers, lengths, and clipping to the unit ball: two sweeps over a row that is in the cache after the first.
 
 The order of all additions is fixed, so the result is the same for every number of threads and every vector width.
 """
@@ -21,11 +21,22 @@ def _largest_bits(bits: Any, magnitude: Any) -> Any:
 
     A maximum of integers is found by vectors; that of floating-point numbers is not, because of NaN.
     """
-    largest = magnitude & ~magnitude
+    # Of its own type at every step: Numba computes with 64 bits otherwise, of which a vector holds half as many.
+    kind = bits.dtype.type
+    largest = kind(0)
     for i in range(bits.size):
-        key = bits[i] & magnitude
-        largest = key if key > largest else largest
+        largest = max(largest, kind(bits[i] & magnitude))
     return largest
+
+
+@compiled
+def are_finite(bits: Any, magnitude: Any, fraction_bits: int) -> bool:
+    """Return whether all numbers are finite; bits is (n, d), and the arguments are those of `measure`."""
+    infinite = (magnitude >> fraction_bits) << fraction_bits
+    finite = True
+    for row in range(bits.shape[0]):
+        finite &= _largest_bits(bits[row], magnitude) < infinite
+    return finite
 
 
 @compiled

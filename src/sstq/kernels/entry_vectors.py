@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.chunks import row_chunks
 from sstq.kernels.checks import check_range, checked, kind_of, log2
 from sstq.kernels.compiling import prepare
 from sstq.kernels.threads import run_in_chunks
@@ -43,6 +44,29 @@ def hadamard_transform(x: NDArray[Any]) -> None:
     run_in_chunks(lambda chunk: transform_rows(rows[chunk], bits), rows.shape[0], rows.shape[1])
 
 
+def all_finite(x: NDArray[Any]) -> bool:
+    """Whether all numbers of x, (n, d), float32 or float64, are finite.
+
+    Examples:
+        >>> all_finite(np.array([[1.0, 2.0]])), all_finite(np.array([[1.0, np.nan]]))
+        (True, False)
+
+    """
+    from sstq.kernels.clipping import are_finite
+
+    prepare(are_finite, *_as_integers(x[:0])[1:])
+    found: list[bool] = []
+
+    def work(rows: slice) -> None:
+        # Piece by piece, because rows that are not contiguous are copied.
+        for part in row_chunks(rows.stop - rows.start, x.shape[1]):
+            found.append(are_finite(*_as_integers(x[rows][part])[1:]))
+
+    # In the time that a transform takes for a number, eight of them are found to be finite.
+    run_in_chunks(work, x.shape[0], -(-x.shape[1] // 8))
+    return all(found)
+
+
 def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Clip every row to norm `clip` and divide it by that.
 
@@ -59,7 +83,8 @@ def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[NDArray[np.float32], NDA
                [0. , 0.5]], dtype=float32), array([ True, False]))
 
     """
-    x, keys, *measure = _measurable(x, clip)
+    x, keys, *kind = _as_integers(x)
+    measure = *kind, _check_clip(clip)
     unit = np.empty(x.shape, np.float32)
     longer = np.empty(x.shape[0], np.bool_)
     from sstq.kernels.clipping import clip_rows
@@ -73,17 +98,21 @@ def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[NDArray[np.float32], NDA
     return unit, longer
 
 
-def _measurable(x: NDArray[Any], clip: float) -> tuple[NDArray[Any], NDArray[Any], Any, int, float]:
-    """Return x, contiguous; x read as integers; and the other arguments of `sstq.kernels.clipping.measure`."""
+def _as_integers(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], Any, int]:
+    """Return x, contiguous; x read as integers, the mask of all but their sign bit, and the bits of a fraction."""
     if not isinstance(x, np.ndarray) or x.dtype not in (np.float32, np.float64):
         raise TypeError(f"x must be a float32 or float64 array, not {kind_of(x)}")
+    # Broadcast and strided arrays, too.
+    x = checked("x", np.ascontiguousarray(x), x.dtype.type, 2)
+    integer, fraction_bits = (np.int32, 23) if x.dtype == np.float32 else (np.int64, 52)
+    return x, x.view(integer), integer(np.iinfo(integer).max), fraction_bits
+
+
+def _check_clip(clip: float) -> float:
     clip = float(clip)
     if not 0 < clip < math.inf:
         raise ValueError(f"clip must be positive and finite, not {clip}")
-    # Broadcast and strided arrays, too.
-    x = checked("x", np.ascontiguousarray(x), x.dtype.type, 2)
-    integer = np.int32 if x.dtype == np.float32 else np.int64
-    return x, x.view(integer), integer(np.iinfo(integer).max), int(np.finfo(x.dtype).nmant), clip
+    return clip
 
 
 def pick_signed_rows(
@@ -126,7 +155,8 @@ def pick_signed_rows(
         [0, 1, 2, 3]
 
     """
-    x, keys, *measure = _measurable(x, clip)
+    x, keys, *kind = _as_integers(x)
+    measure = *kind, _check_clip(clip)
     first = checked("signs", signs[0], np.float32, 2)
     later = checked("signs", signs[1], np.float32, 3)
     uniforms = checked("uniforms", uniforms, np.float64, 1)

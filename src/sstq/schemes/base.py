@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from sstq import kernels
 from sstq.aggregation import Aggregator
 from sstq.chunks import row_chunks
-from sstq.kernels.threads import run_in_chunks
 from sstq.laws import Law
 from sstq.layouts import Column, Layout
 from sstq.messages import Messages, client_ids
@@ -25,9 +24,6 @@ __all__ = ["ExpectedError", "LocalReport", "Mechanism", "check_number", "check_o
 
 JSON_FORMAT = "sstq-mechanism"
 JSON_VERSION = 1
-
-# So many numbers are found to be finite in the time that a transform takes for one.
-_FINITE_CHECKS = 8
 
 
 @dataclass(frozen=True)
@@ -323,7 +319,10 @@ class Mechanism(ABC):
             rows = rows[None]
         if rows.ndim != 2 or rows.shape[1] != self.dim:
             raise ValueError(f"X must have shape ({self.dim},) or (n, {self.dim}), got {np.shape(X)}")
-        _check_finite(rows)
+        if not kernels.all_finite(rows):
+            row = next(row for row in range(len(rows)) if not np.isfinite(rows[row]).all())
+            column = np.flatnonzero(~np.isfinite(rows[row]))[0]
+            raise ValueError(f"X must be finite, got {rows[row, column]} at row {row}, column {column}")
         return rows
 
     def _unit_ball(self, rows: NDArray[Any], report: LocalReport | None = None) -> NDArray[np.float32]:
@@ -332,24 +331,6 @@ class Mechanism(ABC):
         if report is not None:
             report.clipped += int(longer.sum())
         return unit
-
-
-def _check_finite(rows: NDArray[Any]) -> None:
-    """Refuse numbers that are not finite, naming the first."""
-    wrong: list[slice] = []
-
-    def look(chosen: slice) -> None:
-        for part in row_chunks(chosen.stop - chosen.start, rows.shape[1]):
-            place = slice(chosen.start + part.start, chosen.start + part.stop)
-            if not np.isfinite(rows[place]).all():
-                wrong.append(place)
-
-    run_in_chunks(look, len(rows), -(-rows.shape[1] // _FINITE_CHECKS))
-    if wrong:
-        first = min(wrong, key=lambda place: place.start)
-        row, column = np.argwhere(~np.isfinite(rows[first]))[0]
-        value = rows[first][row, column]
-        raise ValueError(f"X must be finite, got {value} at row {first.start + row}, column {column}")
 
 
 def check_number(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:
