@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from sstq import kernels
+from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD
 from sstq.schemes import SSTQ, FrameUnit
 
 __all__ = ["Step", "cache_place", "chosen_place", "count_steps", "warm_up"]
@@ -103,14 +104,15 @@ def chosen_place() -> Path | None:
 
 
 def _steps() -> dict[str, Callable[[], object]]:
-    """Every public kernel on next to nothing; what a kernel is compiled for does not depend on sizes."""
+    """Every public kernel on as little as it takes; what a kernel is compiled for does not depend on sizes."""
     one = np.ones((1, 2), np.float32)
+    many = np.ones((1, MIN_ELEMENTS_A_THREAD), np.float32)  # fewer are left to NumPy
     code, word = np.zeros(1, np.int64), np.zeros(1, np.uint64)
     steps: dict[str, Callable[[], object]] = {
         "transform, single precision": partial(kernels.hadamard_transform, one.copy()),
         "transform, double precision": partial(kernels.hadamard_transform, one.astype(np.float64)),
-        "finite numbers, single precision": partial(kernels.all_finite, one),
-        "finite numbers, double precision": partial(kernels.all_finite, one.astype(np.float64)),
+        "finite numbers, single precision": partial(kernels.all_finite, many),
+        "finite numbers, double precision": partial(kernels.all_finite, many.astype(np.float64)),
         "clipping, single precision": partial(kernels.clip_to_ball, one, 1.0),
         "clipping, double precision": partial(kernels.clip_to_ball, one.astype(np.float64), 1.0),
         "Kashin representation": lambda: SSTQ(dim=2, epsilon=1.0).encode(one),

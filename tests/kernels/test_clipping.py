@@ -65,7 +65,7 @@ def test_other_clips_are_refused(clip):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("dim", [1, 2, 15, 16, 33, 100])
+@pytest.mark.parametrize("dim", [1, 16, 100, 100_000, 1_000_003])
 def test_a_number_that_is_not_finite_is_found_anywhere(dtype, dim):
     largest, least = np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal
     x = np.tile(np.array([largest, -largest, least, -0.0, 1.0], dtype), (3, dim))[:, :dim].copy()

@@ -1,4 +1,4 @@
-"""Finite numbers, lengths, and clipping to the unit ball: two sweeps over a row that is in the cache after the first.
+"""Lengths of rows, and clipping to the unit ball, in two sweeps over a row that is in the cache after the first.
 
 The order of all additions is fixed, so the result is the same for every number of threads and every vector width.
 """
@@ -16,7 +16,7 @@ _SAFE_LOW, _SAFE_HIGH = 1e-140, 1e150
 
 
 @compiled
-def _largest_bits(bits: Any, magnitude: Any) -> Any:
+def largest_bits(bits: Any, magnitude: Any) -> Any:
     """Return the largest of the numbers read as integers, their sign bits masked away: they grow with the magnitude.
 
     A maximum of integers is found by vectors; that of floating-point numbers is not, because of NaN.
@@ -27,16 +27,6 @@ def _largest_bits(bits: Any, magnitude: Any) -> Any:
     for i in range(bits.size):
         largest = max(largest, kind(bits[i] & magnitude))
     return largest
-
-
-@compiled
-def are_finite(bits: Any, magnitude: Any, fraction_bits: int) -> bool:
-    """Return whether all numbers are finite; bits is (n, d), and the arguments are those of `measure`."""
-    infinite = (magnitude >> fraction_bits) << fraction_bits
-    finite = True
-    for row in range(bits.shape[0]):
-        finite &= _largest_bits(bits[row], magnitude) < infinite
-    return finite
 
 
 @compiled
@@ -62,7 +52,7 @@ def measure(row: Any, bits: Any, magnitude: Any, fraction_bits: int, clip: float
     if _SAFE_LOW < length < _SAFE_HIGH:
         return 1.0, length, 1 / clip
     bias = (magnitude >> fraction_bits) // 2 - 1
-    exponent: Any = np.int64((_largest_bits(bits, magnitude) >> fraction_bits) - bias)
+    exponent: Any = np.int64((largest_bits(bits, magnitude) >> fraction_bits) - bias)
     scale = math.ldexp(1.0, -exponent)
     # The last may be infinite: then the row is longer than clip.
     return scale, norm(row, scale), math.ldexp(1.0, exponent) / clip
