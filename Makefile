@@ -4,8 +4,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Not compiled when installed: that takes a minute, for many thousand modules that nobody imports.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
-# One more than there are cores: tests that start servers and other processes wait much of their time.
-PYTEST := $(BIN)/python -m pytest --numprocesses $$($(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .PHONY: help demo test check format docs bench clean
 
@@ -33,13 +31,13 @@ demo: $(VENV)/extra-demo
 	$(BIN)/sstq demo --output demo
 
 test: $(VENV)/extra-test
-	$(PYTEST)
+	$(BIN)/python -m pytest --numprocesses auto
 
 check: $(VENV)/extra-check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(PYTEST)
+	$(BIN)/python -m pytest --numprocesses auto
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: $(VENV)/extra-check

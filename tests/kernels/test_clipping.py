@@ -43,6 +43,9 @@ def test_the_edge_of_the_ball_and_the_largest_numbers():
     unit, longer = clip_to_ball(np.full((1, 4), np.finfo(np.float64).max), 1.0)
     assert longer.all()
     np.testing.assert_array_equal(unit, 0.5)
+    unit, longer = clip_to_ball(np.array([[1e308], [0.0]]), 1.7e308)
+    assert not longer.any()
+    np.testing.assert_allclose(unit, [[1 / 1.7], [0.0]], rtol=1e-7)
 
 
 def test_broadcast_rows_and_no_rows():
@@ -77,3 +80,22 @@ def test_a_number_that_is_not_finite_is_found_anywhere(dtype, dim):
             wrong = x.copy()
             wrong[row, column] = value
             assert not all_finite(wrong)
+            assert not all_finite(wrong[:, ::-1])
+
+
+def test_several_threads_find_a_number_that_is_not_finite(monkeypatch):
+    monkeypatch.setenv("SSTQ_THREADS", "3")
+    x = np.ones((700, 10_000), np.float32)
+    assert all_finite(x)
+    for row in (0, 400, 699):
+        x[row, -1] = np.nan
+        assert not all_finite(x)
+        x[row, -1] = 1
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 2, 2)])
+def test_other_shapes_and_types_are_refused(shape):
+    with pytest.raises(ValueError, match="2 dimensions"):
+        all_finite(np.ones(shape))
+    with pytest.raises(TypeError, match="float32 or float64"):
+        all_finite(np.ones((2, 2), int))

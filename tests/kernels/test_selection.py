@@ -121,11 +121,14 @@ def test_only_the_direction_and_the_share_of_clip_count(dtype, seed):
     signs = rng.choice(np.float32([-1, 1]), (1, 50)), rng.choice(np.float32([-1, 1]), (1, 1, 64))
     rest = signs, np.zeros(40, np.int64), np.empty((40, 0), np.int64), 20, rng.integers(0, 128, 40)
     uniforms = rng.random(40)
+    # The smallest are subnormal, and the numbers of x short enough to lose nothing by it.
+    x = np.round(x * 2**12).astype(dtype) / 2**12
     picked, longer = pick_signed_rows(x, 1.0, uniforms, *rest)
     assert not longer.any()
-    for exponent in (-100, 100) if dtype == np.float32 else (-1000, 1000):
+    for exponent in (-130, -100, 100, 120) if dtype == np.float32 else (-1060, -1030, -1000, 1000, 1020):
         scaled = np.ldexp(x, exponent).astype(dtype)
         again, longer = pick_signed_rows(scaled, math.ldexp(1.0, exponent), uniforms, *rest)
+        assert np.all(scaled != 0) == np.all(x != 0)
         np.testing.assert_array_equal(again, picked)
         assert not longer.any()
     # The sign of a row that is longer than clip is never flipped.

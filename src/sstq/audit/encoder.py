@@ -99,8 +99,8 @@ class EncoderCheck:
 def situations(mechanism: Mechanism, rng: np.random.Generator) -> list[Situation]:
     """Structured vectors with their opposites, a short, a huge one and zero, with other words and their complements.
 
-    A word that rounds both v and −v to one side has a complement that rounds them to the other: more than one case of
-    the law is met whatever is drawn, which two independent sets of words do not promise.
+    Words that round zero, whose coordinates are all alike, to one side have complements that round it to the other:
+    more than one case of the law is met whatever is drawn, which two independent sets of words do not promise.
 
     Where a message costs much, the vectors are a random one, a spike, their opposites and zero.
 

@@ -54,8 +54,8 @@ def measure(row: Any, bits: Any, magnitude: Any, fraction_bits: int, clip: float
     bias = (magnitude >> fraction_bits) // 2 - 1
     exponent: Any = np.int64((largest_bits(bits, magnitude) >> fraction_bits) - bias)
     scale = math.ldexp(1.0, -exponent)
-    # The last may be infinite: then the row is longer than clip.
-    return scale, norm(row, scale), math.ldexp(1.0, exponent) / clip
+    # Half of 2^exponent, which may be one more than the largest number. Infinite still, if the row is longer than clip.
+    return scale, norm(row, scale), 2 * (math.ldexp(1.0, exponent - 1) / clip)
 
 
 @compiled

@@ -52,6 +52,7 @@ def all_finite(x: NDArray[Any]) -> bool:
         (True, False)
 
     """
+    _check_rows(x)
     if x.size < MIN_ELEMENTS_A_THREAD:
         return bool(np.isfinite(x).all())  # twice as much work, but less than a call of the kernel
     from sstq.kernels.clipping import largest_bits
@@ -103,10 +104,16 @@ def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[NDArray[np.float32], NDA
     return unit, longer
 
 
-def _as_integers(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], Any, int]:
-    """Return x, contiguous; x read as integers, the mask of all but their sign bit, and the bits of a fraction."""
+def _check_rows(x: NDArray[Any]) -> None:
     if not isinstance(x, np.ndarray) or x.dtype not in (np.float32, np.float64):
         raise TypeError(f"x must be a float32 or float64 array, not {kind_of(x)}")
+    if x.ndim != 2:
+        raise ValueError(f"x must have 2 dimensions, not shape {x.shape}")
+
+
+def _as_integers(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], Any, int]:
+    """Return x, contiguous; x read as integers, the mask of all but their sign bit, and the bits of a fraction."""
+    _check_rows(x)
     # Broadcast and strided arrays, too.
     x = checked("x", np.ascontiguousarray(x), x.dtype.type, 2)
     integer, fraction_bits = (np.int32, 23) if x.dtype == np.float32 else (np.int64, 52)

@@ -176,19 +176,23 @@ def _place_of(scores: Any, last: int, wants_inside: bool, rank: int) -> int:
 
 
 @compiled
-def _mix(x: Any, factor: float, sign: float, first_signs: Any, later_signs: Any, bits: int, scores: Any) -> None:
-    """Write U x·factor, up to a positive constant, to scores; e₁·sign stands for x·factor if the factor is 0."""
+def _mix(
+    x: Any, scale: float, length: float, sign: float, first_signs: Any, later_signs: Any, bits: int, scores: Any
+) -> None:
+    """Write U x·sign·scale/length, up to a positive constant, to scores; e₁ stands for x if its length is 0."""
+    factor = sign / length if length > 0 else 0.0
     block_bits = bits_of_block(bits)
     for block in range(1 << (bits - block_bits)):
         # Slices: for indices from a variable start LLVM finds no vectors.
         start, stop = block << block_bits, (block + 1) << block_bits
         part, given, signs = scores[start:stop], x[start:stop], first_signs[start:stop]
         for i in range(given.size):
-            part[i] = np.float32(np.float64(given[i]) * factor) * signs[i]
+            # In this order, so that neither overflows nor underflows: only the scale can be huge or tiny.
+            part[i] = np.float32(scale * np.float64(given[i]) * factor) * signs[i]
         rest = part[given.size :]
         for i in range(rest.size):
             rest[i] = 0
-        if factor == 0 and block == 0:
+        if length == 0 and block == 0:
             part[0] = np.float32(sign) * signs[0]
         transform_block(scores, np.int64(0), block, block_bits, bits)
     for step in range(later_signs.shape[0]):
@@ -238,8 +242,8 @@ def pick_rows(
         longer[client] = natural * length > 1
         share = 1.0 if longer[client] else natural * length
         sign = -1.0 if uniforms[client] < (1 - share) / 2 else 1.0
-        factor = sign * scale / length if length > 0 else 0.0
-        _mix(x[client], factor, sign, first_signs[which[client]], later_signs[which[client]], bits, scores)
+        first, later = first_signs[which[client]], later_signs[which[client]]
+        _mix(x[client], scale, length, sign, first, later, bits, scores)
         for slot in range(taken):
             candidates[slot] = scores[subsets[client, slot]]
         last = last_inside(candidates, expected, inside, bins, digits, found)

@@ -74,7 +74,8 @@ def run_in_chunks(work: Callable[[slice], object], rows: int, elements_a_row: in
         for thread in started:
             thread.join()
     if failures:
-        raise failures[0]
+        # An interruption counts most.
+        raise next((failure for failure in failures if not isinstance(failure, Exception)), failures[0])
 
 
 def _shrinking_chunks(rows: int, threads: int, least: int) -> Iterator[slice]:

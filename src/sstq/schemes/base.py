@@ -25,6 +25,9 @@ __all__ = ["ExpectedError", "LocalReport", "Mechanism", "check_number", "check_o
 JSON_FORMAT = "sstq-mechanism"
 JSON_VERSION = 1
 
+NUMBERS_OF_A_DRAW = 16
+"""About how many numbers the draw of one message takes: words, what is made of them, and columns."""
+
 
 @dataclass(frozen=True)
 class ExpectedError:

@@ -23,7 +23,7 @@ from sstq.laws import Law, TwoLevelLaw
 from sstq.layouts import Column, Field, Layout
 from sstq.messages import Messages
 from sstq.randomness import BitSource, unit_interval
-from sstq.schemes.base import ExpectedError, LocalReport, check_number, check_option
+from sstq.schemes.base import NUMBERS_OF_A_DRAW, ExpectedError, LocalReport, check_number, check_option
 from sstq.schemes.closest import KClosest, draw_places
 from sstq.schemes.frame_alignment import alignment, best_draw, frame_bias2, inside_by_rank, second_moment
 from sstq.schemes.frame_moments import moments_of_frame
@@ -243,8 +243,9 @@ class FrameUnit(FramedMechanism):
 
     @property
     def _row_memory(self) -> int:
-        # With one frame rows are read where they lie (and copied if they are not contiguous); others need its signs.
-        return -(-self.dim // 4) if self.frames == 1 and self.bits is None else self.frame.size
+        # With one frame, rows are read where they lie, and copied only if they are not contiguous or read-only.
+        own = -(-self.dim // 4) if self.frames == 1 and self.bits is None else self.frame.size
+        return NUMBERS_OF_A_DRAW + own
 
     def _encode_rows(
         self,

@@ -29,7 +29,7 @@ from sstq.laws import Law, channel_law
 from sstq.layouts import Column, Field, Layout
 from sstq.messages import Messages
 from sstq.randomness import BitSource, channel_words, unit_interval
-from sstq.schemes.base import ExpectedError, LocalReport, check_number, check_option
+from sstq.schemes.base import NUMBERS_OF_A_DRAW, ExpectedError, LocalReport, check_number, check_option
 from sstq.schemes.framed import FramedMechanism
 from sstq.schemes.parts import (
     CODEBOOKS,
@@ -267,7 +267,7 @@ class SSTQ(FramedMechanism):
 
     @property
     def _row_memory(self) -> int:
-        return self.dim
+        return NUMBERS_OF_A_DRAW + self.dim
 
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact, by enumeration of coordinates, tokens and codes."""
