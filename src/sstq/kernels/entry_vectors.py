@@ -53,24 +53,22 @@ def all_finite(x: NDArray[Any]) -> bool:
 
     """
     _check_rows(x)
-    if x.size < MIN_ELEMENTS_A_THREAD:
-        return bool(np.isfinite(x).all())  # twice as much work, but less than a call of the kernel
+    if x.size < MIN_ELEMENTS_A_THREAD or not x.flags.c_contiguous or not x.flags.writeable:
+        # Less than a call of the kernel takes, or than a copy for it.
+        return all(bool(np.isfinite(x[part]).all()) for part in row_chunks(len(x), max(1, x.shape[1])))
     from sstq.kernels.clipping import largest_bits
 
-    _, none, magnitude, fraction_bits = _as_integers(x[:0])
+    _, keys, magnitude, fraction_bits = _as_integers(x)
     infinite = int(magnitude) >> fraction_bits << fraction_bits
-    prepare(largest_bits, none.reshape(-1), magnitude)
-    found: list[bool] = []
-
-    def work(rows: slice) -> None:
-        # Piece by piece, because rows that are not contiguous are copied.
-        for part in row_chunks(rows.stop - rows.start, x.shape[1]):
-            keys = _as_integers(x[rows][part])[1]
-            found.append(largest_bits(keys.reshape(-1), magnitude) < infinite)
-
+    prepare(largest_bits, keys.reshape(-1), magnitude)
+    largest: list[int] = []
     # In the time that a transform takes for a number, eight of them are found to be finite.
-    run_in_chunks(work, x.shape[0], -(-x.shape[1] // 8))
-    return all(found)
+    run_in_chunks(
+        lambda rows: largest.append(int(largest_bits(keys[rows].reshape(-1), magnitude))),
+        x.shape[0],
+        -(-x.shape[1] // 8),
+    )
+    return max(largest) < infinite
 
 
 def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
