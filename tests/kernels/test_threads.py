@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from sstq.kernels import threads as module
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks, thread_count
 
 
@@ -89,3 +90,26 @@ def test_an_error_of_a_thread_is_raised_and_stops_the_rest(monkeypatch):
     with pytest.raises(ArithmeticError, match="beside"):
         run_in_chunks(fail_beside_the_caller, 100, MIN_ELEMENTS_A_THREAD)
     assert len(finished) == 1
+
+
+def test_an_interruption_while_waiting_waits_all_the_same(monkeypatch):
+    monkeypatch.setenv("SSTQ_THREADS", "2")
+    both_run, interrupted, finished = threading.Barrier(2, timeout=10), threading.Event(), []
+
+    class InterruptedOnce(threading.Thread):
+        def join(self, timeout=None):
+            if not interrupted.is_set():
+                interrupted.set()
+                raise KeyboardInterrupt
+            super().join(timeout)
+
+    def outlast_the_caller(_):
+        both_run.wait()
+        if isinstance(threading.current_thread(), InterruptedOnce):
+            assert interrupted.wait(10)
+            finished.append(True)
+
+    monkeypatch.setattr(module, "Thread", InterruptedOnce)
+    with pytest.raises(KeyboardInterrupt):
+        run_in_chunks(outlast_the_caller, 2, MIN_ELEMENTS_A_THREAD)
+    assert finished == [True]

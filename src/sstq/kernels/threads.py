@@ -71,11 +71,20 @@ def run_in_chunks(work: Callable[[slice], object], rows: int, elements_a_row: in
         take_chunks()
     finally:
         pending.clear()
-        for thread in started:
-            thread.join()
+        _wait_for(started)
     if failures:
         # An interruption counts most.
         raise next((failure for failure in failures if not isinstance(failure, Exception)), failures[0])
+
+
+def _wait_for(threads: list[Thread]) -> None:
+    """Return when all have ended, even if interrupted meanwhile: they write into arrays of the caller."""
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        _wait_for(threads)
+        raise
 
 
 def _shrinking_chunks(rows: int, threads: int, least: int) -> Iterator[slice]:
