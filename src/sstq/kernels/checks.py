@@ -27,6 +27,12 @@ def checked(name: str, array: NDArray[Any], dtype: type[np.generic], dimensions:
     return array if array.flags.writeable else array.copy()
 
 
+def check_floats(name: str, array: NDArray[Any]) -> None:
+    """Refuse what is no array of floats in single or double precision."""
+    if not isinstance(array, np.ndarray) or array.dtype not in (np.float32, np.float64):
+        raise TypeError(f"{name} must be a float32 or float64 array, not {kind_of(array)}")
+
+
 def check_range(name: str, array: NDArray[Any], bound: int) -> None:
     """Refuse entries outside [0, bound), naming one."""
     if array.size == 0:

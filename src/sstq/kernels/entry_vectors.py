@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.chunks import row_chunks
-from sstq.kernels.checks import check_range, checked, kind_of, log2
+from sstq.kernels.checks import check_floats, check_range, checked, log2
 from sstq.kernels.compiling import prepare
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
 
@@ -28,8 +28,7 @@ def hadamard_transform(x: NDArray[Any]) -> None:
         array([10., -2., -4.,  0.])
 
     """
-    if not isinstance(x, np.ndarray) or x.dtype not in (np.float32, np.float64):
-        raise TypeError(f"x must be a float32 or float64 array, not {kind_of(x)}")
+    check_floats("x", x)
     if x.ndim not in (1, 2):
         raise ValueError(f"x must have 1 or 2 dimensions, not shape {x.shape}")
     if not x.flags.c_contiguous or not x.flags.writeable:
@@ -103,8 +102,7 @@ def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[NDArray[np.float32], NDA
 
 
 def _check_rows(x: NDArray[Any]) -> None:
-    if not isinstance(x, np.ndarray) or x.dtype not in (np.float32, np.float64):
-        raise TypeError(f"x must be a float32 or float64 array, not {kind_of(x)}")
+    check_floats("x", x)
     if x.ndim != 2:
         raise ValueError(f"x must have 2 dimensions, not shape {x.shape}")
 

@@ -34,7 +34,8 @@ def thread_count() -> int:
 def run_in_chunks(work: Callable[[slice], object], rows: int, elements_a_row: int) -> None:
     """Call `work(rows_of_chunk)` for contiguous chunks that cover `rows`, in several threads where that pays.
 
-    If a call raises, no further one begins; those that have begun are waited for, and the first error is raised.
+    If a call raises, no further one begins; those that have begun are waited for, and an interruption or else the first
+    error is raised.
 
     Args:
         work: processes the rows of a slice; must release the interpreter lock to gain anything.

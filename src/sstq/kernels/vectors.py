@@ -34,7 +34,6 @@ _LANES = ir.VectorType(_LANE, VECTOR_WIDTH)
 _PREDICATE = ir.VectorType(ir.IntType(1), VECTOR_WIDTH)
 _UNDEFINED = ir.Constant(_VECTOR, ir.Undefined)
 _ZERO = ir.Constant(_VECTOR, None)
-_PLACES = ir.VectorType(_LANE, COUNTED_AT_A_TIME)
 _BYTES = ir.VectorType(ir.IntType(8), COUNTED_AT_A_TIME)
 _WIDE = ir.VectorType(ir.IntType(16), COUNTED_AT_A_TIME)
 _COUNTS_OF_A_BYTE = 255
@@ -63,10 +62,11 @@ def _store(builder: Any, vector: Any, pointer: Any) -> None:
     builder.store(vector, builder.bitcast(pointer, _VECTOR.as_pointer()), align=4)
 
 
-def _splat(builder: Any, scalar: Any) -> Any:
-    """Emit a vector with `scalar` in every lane."""
-    single = builder.insert_element(_UNDEFINED, scalar, ir.Constant(_LANE, 0))
-    return builder.shuffle_vector(single, _UNDEFINED, ir.Constant(_LANES, [0] * VECTOR_WIDTH))
+def _splat(builder: Any, scalar: Any, kind: Any = _VECTOR) -> Any:
+    """Emit a vector of that type with `scalar` in every lane."""
+    undefined = ir.Constant(kind, ir.Undefined)
+    single = builder.insert_element(undefined, scalar, ir.Constant(_LANE, 0))
+    return builder.shuffle_vector(single, undefined, ir.Constant(ir.VectorType(_LANE, kind.count), [0] * kind.count))
 
 
 def _clip(builder: Any, vector: Any, low: Any, high: Any) -> Any:
@@ -255,10 +255,7 @@ def _add_squares(_typing: Any, x: Any, count: Any, scale: Any, sums: Any) -> Any
         first = _element_pointer(context, builder, x_type, x, ir.Constant(_INDEX, 0))
         target = _element_pointer(context, builder, signature.args[3], sums, ir.Constant(_INDEX, 0))
         target = builder.bitcast(target, doubles.as_pointer())
-        undefined = ir.Constant(doubles, ir.Undefined)
-        single = builder.insert_element(undefined, scale, ir.Constant(_LANE, 0))
-        places = ir.Constant(ir.VectorType(_LANE, SQUARE_LANES), [0] * SQUARE_LANES)
-        scales = builder.shuffle_vector(single, undefined, places)
+        scales = _splat(builder, scale, doubles)
         total = cgutils.alloca_once_value(builder, builder.load(target, align=8))
         with cgutils.for_range(builder, count) as loop:
             pointer = builder.gep(first, [builder.mul(loop.index, ir.Constant(_INDEX, SQUARE_LANES))])
@@ -277,7 +274,8 @@ def _add_up(builder: Any, vector: Any) -> Any:
     """Emit the sum of the COUNTED_AT_A_TIME lanes of a vector of integers."""
     half = COUNTED_AT_A_TIME // 2
     while half:
-        partners = ir.Constant(_PLACES, [lane ^ half for lane in range(COUNTED_AT_A_TIME)])
+        lanes = ir.VectorType(_LANE, COUNTED_AT_A_TIME)
+        partners = ir.Constant(lanes, [lane ^ half for lane in range(COUNTED_AT_A_TIME)])
         vector = builder.add(vector, builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), partners))
         half //= 2
     return builder.extract_element(vector, ir.Constant(_LANE, 0))
@@ -294,9 +292,7 @@ def _count_above(_typing: Any, x: Any, count: Any, bar: Any) -> Any:
         x, count, bar = arguments
         zero, one, size = (ir.Constant(_INDEX, value) for value in (0, 1, COUNTED_AT_A_TIME))
         pointer = _element_pointer(context, builder, signature.args[0], x, zero)
-        single = builder.insert_element(ir.Constant(_BYTES, ir.Undefined), bar, ir.Constant(_LANE, 0))
-        first = ir.Constant(_PLACES, [0] * COUNTED_AT_A_TIME)
-        bars = builder.shuffle_vector(single, ir.Constant(_BYTES, ir.Undefined), first)
+        bars = _splat(builder, bar, _BYTES)
         total = cgutils.alloca_once_value(builder, zero)
         counts = cgutils.alloca_once_value(builder, ir.Constant(_BYTES, None))
         most = ir.Constant(_INDEX, _COUNTS_OF_A_BYTE)

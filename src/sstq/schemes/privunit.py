@@ -84,8 +84,8 @@ class CapMechanism(Mechanism):
         words = source.words(len(unit) * (1 + self.cap.words)).reshape(len(unit), -1)
         vectors = np.empty(unit.shape, dtype=np.float32)
 
-        def draw(rows: slice) -> None:
-            vectors[rows] = self.cap.draw(random_directions(unit[rows], words[rows, 0]), words[rows, 1:])
+        def draw(part: slice) -> None:
+            vectors[part] = self.cap.draw(random_directions(unit[part], words[part, 0]), words[part, 1:])
 
         run_in_chunks(draw, len(unit), _COST_OF_A_NORMAL * self.dim)
         return (vectors,)

@@ -135,8 +135,7 @@ class TurboQuant(Mechanism):
         source: BitSource,  # noqa: ARG002 (nothing is random)
         report: LocalReport | None,
     ) -> tuple[Column, ...]:
-        unit = self._unit_ball(rows, report)
-        return self._quantize(unit)
+        return self._quantize(self._unit_ball(rows, report))
 
     def _quantize(self, unit: NDArray[np.float32]) -> tuple[Column, Column]:
         norms = np.linalg.norm(unit.astype(np.float64), axis=1)
