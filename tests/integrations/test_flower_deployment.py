@@ -64,13 +64,14 @@ def test_a_deployment_trains_with_the_nodes_that_agree_and_turns_a_stranger_away
         assert metrics["sstq-replies"] == 2
         assert metrics["sstq-refused"] == 1
         assert metrics["sstq-bytes"] == 2 * 2  # 13 bits a message: N = 4096, so 2N = 8192 signed rows
-        assert metrics["sstq-epsilon-total"] == 3.0 * int(number)
+        assert metrics["sstq-epsilon-asked"] == metrics["sstq-epsilon-answered"] == 3.0 * int(number)
     assert [sorted(reply) for reply in history["received"] if "error" not in reply] == 4 * [
         ["arrays", "config", "metrics", "node", "round"]
     ]
     assert sum(reply.get("arrays", 0) + reply.get("metrics", 0) for reply in history["received"]) == 0
     # The parameters are 2410 doubles or floats; two messages and what goes with them are nothing of the kind.
     assert max(reply.get("config", 0) for reply in history["received"]) < 100
+    assert "6.0 of 100.0 is spent in total" in (folder / "logs" / "node-1.log").read_text()
     superlink = (folder / "logs" / "superlink.log").read_text()
     assert "https://127.0.0.1" in superlink
     assert len(re.findall("Activated node_id", superlink)) == 3

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from sstq.aggregation import StratifiedAggregator
 from sstq.cli import app
 from sstq.federated import HiddenLayer, Problem, Server, iid_partition, regression_problem, train
 from sstq.integrations.ray import RayRounds, add_files, connected, encode_shards
-from sstq.integrations.ray.connection import _start
+from sstq.integrations.ray.connection import _connect, _start
 from sstq.integrations.ray.tasks import results_of
 from sstq.shards import Shard, encode_shard, plan_shards, unfinished_folder
 
@@ -229,6 +230,21 @@ def test_a_start_that_takes_too_long_is_tried_again():
     with pytest.raises(ConnectionError, match="no room"):
         _start(broken, None)
     assert broken.tries == 1
+
+
+class NeverJoined:
+    """A Ray that must not be asked: it would try for minutes."""
+
+    def init(self, **options):
+        pytest.fail("nothing listens there")
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_a_port_at_which_nothing_listens_is_an_error_at_once(scheme):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"{scheme}127.0.0.1:{server.getsockname()[1]}"
+    with pytest.raises(ConnectionError, match=f"there is no Ray to join at '{address}': .*refused"):
+        _connect(NeverJoined(), address, None)
 
 
 # --- encoding ---

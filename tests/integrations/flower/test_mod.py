@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
@@ -15,7 +15,7 @@ import sstq
 from sstq.accounting import Ledger
 from sstq.integrations.flower import SstqMod
 from sstq.integrations.flower.mod import COUNTS
-from sstq.integrations.flower.wire import METRICS, RECORD, Answer
+from sstq.integrations.flower.wire import METRICS, RECORD, Answer, Request
 
 from .apps import DIM, NAMES, context, frameunit, model, request_message, train_to
 
@@ -292,6 +292,67 @@ def test_without_a_cap_anywhere_nothing_is_sent(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"sstq-max-epsilom": 1.0}, "no key 'sstq-max-epsilom': did you mean 'sstq-max-epsilon'?"),
+        ({"sstq_max_epsilon": 1.0}, "no key 'sstq_max_epsilon': did you mean 'sstq-max-epsilon'?"),
+        ({"SSTQ-Exact": True}, "no key 'SSTQ-Exact': did you mean 'sstq-exact'?"),
+        ({"sstq.budget.of.ward": 1.0}, "no key 'sstq.budget.of.ward': there are sstq-max-epsilon, sstq-total-epsilon"),
+    ],
+)
+def test_a_misspelled_setting_sends_nothing(mod, tmp_path, settings, reason):
+    assert reason in refusal(mod(request_message(frameunit()), context(**settings), never))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_cap_in_the_runs_configuration_sends_nothing(mod, tmp_path):
+    own = Context(1, 2, {}, RecordDict(), {"sstq-max-epsilon": 1.0})
+    reason = refusal(mod(request_message(frameunit()), own, never))
+    assert "'sstq-max-epsilon' has no effect in the run's configuration" in reason
+    assert not list(tmp_path.iterdir())
+
+
+def test_arrays_that_the_server_does_not_ask_for_may_be_left_out(tmp_path):
+    """As with adapters on a frozen backbone. Clean shows what was encoded."""
+    clean = sstq.mechanism("clean", dim=2, clip=10.0)
+    mod = SstqMod(max_epsilon=1.0, total_epsilon=1.0, ledger=tmp_path)
+    message = request_message(clean, names=["scale", "bias"])
+    reply = mod(message, context(**{"sstq-trust": "none"}), _without("matrix", "steps", "empty"))
+    sent = clean.messages_from_bytes(Answer.from_record(reply.content[RECORD]).payload, 1)
+    assert clean.decode(sent)[0] == pytest.approx(UPDATE[4:], abs=1e-6)
+
+
+def test_a_node_logs_what_it_has_spent(mod, monkeypatch):
+    lines = []
+    monkeypatch.setattr("sstq.integrations.flower.budget.log", lambda level, text, *values: lines.append(text % values))
+    mod(request_message(frameunit(), message_id="a"), context(), train_to(UPDATE))
+    mod(request_message(frameunit(1.5), message_id="b"), context(), train_to(UPDATE))
+    assert lines[-2:] == [
+        "SstqMod: this answer spends epsilon = 2.0; 2.0 of 10.0 is spent in total",
+        "SstqMod: this answer spends epsilon = 1.5; 3.5 of 10.0 is spent in total",
+    ]
+
+
+def test_a_node_warns_once_of_what_leaves_in_clear(mod, monkeypatch):
+    lines = []
+    monkeypatch.setattr(
+        "sstq.integrations.flower.mod.log", lambda level, text, *values, **_: lines.append(text % values)
+    )
+    evaluation = Message(RecordDict({"arrays": model()}), dst_node_id=2, message_type="evaluate")
+    for seen in ("in a request for training", "as an evaluation"):
+        own, lines[:] = context(), []
+        for message_id in ("a", "b"):
+            if seen == "as an evaluation":
+                mod(evaluation, own, lambda *_: evaluation)
+                continue
+            message = request_message(frameunit(), message_id=message_id)
+            message.content[RECORD] = Request(frameunit(), 1, NAMES, evaluates=True).to_record()
+            assert mod(message, own, train_to(UPDATE)).has_content()
+        assert [line for line in lines if "leave this node in clear" in line] == lines
+        assert len(lines) == 1
+
+
 def test_the_node_has_the_last_word(mod, tmp_path):
     strict = {"sstq-max-epsilon": 1.0, "sstq-ledger": str(tmp_path / "own")}
     assert "one message, 1.0" in refusal(mod(request_message(frameunit()), context(**strict), never))
@@ -303,6 +364,14 @@ def _extra(message, context):
     reply = train_to(UPDATE)(message, context)
     reply.content["arrays"]["extra"] = Array(np.zeros(3))
     return reply
+
+
+def _without(*names):
+    def train(message, context):
+        arrays = {name: array for name, array in model(UPDATE).items() if name not in names}
+        return Message(RecordDict({"arrays": ArrayRecord(arrays)}), reply_to=message)
+
+    return train
 
 
 def _renamed(message, context):
@@ -340,8 +409,9 @@ def _unreadable(message, context):
 @pytest.mark.parametrize(
     ("train", "detail"),
     [
-        (_extra, "missing or new: extra"),
-        (_renamed, "missing or new: bias, module.bias"),
+        (_extra, "given only; new: extra"),
+        (_renamed, "given only; new: module.bias"),
+        (_without("bias"), "no array 'bias'"),
         (_reshaped, "'bias' has shape (2,), expected (1,)"),
         (_twice, "exactly one ArrayRecord, got 2"),
         (_nothing, "exactly one ArrayRecord, got 0"),

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 from flwr.app import Error, Message, MetricRecord, RecordDict
+from flwr.server.superlink.linkstate.utils import create_message_error_unavailable_res_message
 
 import sstq
 from sstq.integrations.flower.replies import sort_replies
@@ -20,11 +21,15 @@ def reply(node=2, *, payload=None, used=MECHANISM, number=3, metrics=None):
     content = RecordDict({RECORD: Answer(payload, used.digest(), number).to_record()})
     if metrics is not None:
         content[METRICS] = MetricRecord(metrics)
-    return Message(content, reply_to=request_message(used, node=node))
+    return Message(content, reply_to=request_message(used, node=node, message_id=f"to {node}"))
 
 
-def error(node=2):
-    return Message(Error(6, "no"), reply_to=request_message(MECHANISM, node=node))
+def error(node=2, reason="no"):
+    return Message(Error(6, reason), reply_to=request_message(MECHANISM, node=node, message_id=f"to {node}"))
+
+
+def asked(*nodes):
+    return {f"to {node}": node for node in nodes}
 
 
 def unencoded(with_message):
@@ -36,7 +41,7 @@ def unencoded(with_message):
 
 
 def test_one_message_a_node_counts():
-    result = sort_replies([reply(3), reply(2)], REQUEST, {2, 3})
+    result = sort_replies([reply(3), reply(2)], REQUEST, asked(2, 3))
     assert len(result.messages) == 2
     assert result.bytes == 4
     assert not +result.dropped
@@ -57,7 +62,7 @@ def test_one_message_a_node_counts():
     ],
 )
 def test_what_does_not_count_has_a_name(bad, reason):
-    result = sort_replies([bad(), reply(3)], REQUEST, {2, 3})
+    result = sort_replies([bad(), reply(3)], REQUEST, asked(2, 3))
     assert len(result.messages) == 1
     assert +result.dropped == {reason: 1}
 
@@ -65,24 +70,47 @@ def test_what_does_not_count_has_a_name(bad, reason):
 def test_a_record_more_makes_a_reply_unencoded():
     message = reply()
     message.content["more"] = MetricRecord({"examples": 3})
-    assert sort_replies([message], REQUEST, {2}).dropped["unencoded"] == 1
+    assert sort_replies([message], REQUEST, asked(2)).dropped["unencoded"] == 1
 
 
 def test_nodes_that_were_not_asked_do_not_count():
-    result = sort_replies([reply(2), reply(4), error(5)], REQUEST, {2, 3})
+    result = sort_replies([reply(2), reply(4), error(5)], REQUEST, asked(2, 3))
     assert len(result.messages) == 1
     assert +result.dropped == {"foreign": 2, "missing": 1}
 
 
+def test_a_dead_node_is_missing_although_the_superlink_answers_for_it():
+    """With Flower's own error reply, which comes from the SuperLink and not from the node."""
+    dead = request_message(MECHANISM, node=3, message_id="to 3")
+    unavailable = create_message_error_unavailable_res_message(dead.metadata, "node_unavail")
+    assert unavailable.metadata.src_node_id != 3
+    result = sort_replies([reply(2), unavailable], REQUEST, asked(2, 3))
+    assert +result.dropped == {"missing": 1}
+    assert result.answered == {2: 1}
+
+
+def test_an_answer_in_another_nodes_name_does_not_count():
+    stolen = reply(4)
+    stolen.metadata.__dict__["_reply_to_message_id"] = "to 2"
+    assert +sort_replies([stolen], REQUEST, asked(2)).dropped == {"foreign": 1, "missing": 1}
+
+
+def test_answers_are_counted_apart_from_refusals():
+    spent = error(3, "SstqMod: epsilon = 2.0 is more than is left of this node's budget")
+    result = sort_replies([reply(2), reply(2), reply(5, payload=b""), spent, error(4)], REQUEST, asked(2, 3, 4, 5, 6))
+    assert result.answered == {2: 1, 5: 1}
+    assert result.unable == {3}
+
+
 def test_a_node_counts_once():
     first, second = reply(2), reply(2, payload=MECHANISM.encode(-np.ones(DIM), rng=99).to_bytes())
-    result = sort_replies([first, second, first], REQUEST, {2})
+    result = sort_replies([first, second, first], REQUEST, asked(2))
     assert result.messages[0].to_bytes() == Answer.from_record(first.content[RECORD]).payload
     assert +result.dropped == {"duplicate": 2}
 
 
 def test_a_bad_reply_does_not_stand_in_the_way_of_a_good_one():
-    result = sort_replies([reply(payload=b""), reply()], REQUEST, {2})
+    result = sort_replies([reply(payload=b""), reply()], REQUEST, asked(2))
     assert len(result.messages) == 1
     assert +result.dropped == {"malformed": 1}
 
@@ -91,7 +119,7 @@ def test_behind_a_public_coin_the_node_names_the_client():
     used = sstq.mechanism("sqkr", dim=DIM, epsilon=2.0, coin="public")
     named = 3 * 2**32 + 2  # round 3, node 2
     payload = used.encode(np.ones(DIM), rng=1, clients=[named]).to_bytes()
-    result = sort_replies([reply(used=used, payload=payload)], Request(used, 3, NAMES), {2})
+    result = sort_replies([reply(used=used, payload=payload)], Request(used, 3, NAMES), asked(2))
     assert result.messages[0].clients.tolist() == [named]
 
 
@@ -101,7 +129,7 @@ def test_shared_metrics_are_averaged_without_weights():
         reply(3, metrics={"loss": 2.0, "parts": [3.0, 5.0], "odd": [1]}),
         reply(4),
     ]
-    result = sort_replies(replies, REQUEST, {2, 3, 4})
+    result = sort_replies(replies, REQUEST, asked(2, 3, 4))
     assert len(result.messages) == 3
     assert result.metrics == {"loss": 1.5, "parts": [2.0, 4.0]}
 
@@ -113,11 +141,11 @@ def test_metrics_that_are_no_finite_numbers_are_passed_over(spoilt):
         reply(3, metrics={"loss": spoilt}),
         reply(4, metrics={"loss": 2.0}),
     ]
-    result = sort_replies(replies, REQUEST, {2, 3, 4})
+    result = sort_replies(replies, REQUEST, asked(2, 3, 4))
     assert len(result.messages) == 3
     assert result.metrics == {"loss": 1.5}
 
 
 def test_a_sum_of_metrics_that_overflows_is_left_out():
     replies = [reply(node, metrics={"loss": 1.5e308, "accuracy": 0.5}) for node in (2, 3)]
-    assert sort_replies(replies, REQUEST, {2, 3}).metrics == {"accuracy": 0.5}
+    assert sort_replies(replies, REQUEST, asked(2, 3)).metrics == {"accuracy": 0.5}

@@ -1,14 +1,18 @@
 """What the server asks for, and what it makes of the replies."""
 
 import math
+from logging import WARNING
+from uuid import uuid4
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from flwr.serverapp import PrivacySpent
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi
 
 import sstq
 from sstq.integrations.flower import LocalGrid, SstqStrategy
+from sstq.integrations.flower.prediction import outlook, predicted_error
 from sstq.integrations.flower.wire import METRICS, RECORD, Answer, Request
 from sstq.structured import typical_vector
 
@@ -24,8 +28,10 @@ def strategy(inner=None, **arguments):
 
 
 def ask(used, grid, start=None, number=1):
-    """One round's requests, and the request that they carry."""
+    """One round's requests, with ids as the grid gives them when it sends them, and the request that they carry."""
     messages = list(used.configure_train(number, start or model(), ConfigRecord(), grid))
+    for message in messages:
+        message.metadata.__dict__["_message_id"] = uuid4().hex
     return messages, Request.from_content(messages[0].content)
 
 
@@ -125,22 +131,47 @@ def test_metrics_say_what_arrived_and_what_it_cost(grid, seed):
     assert arrays is not None
     assert (metrics["sstq-replies"], metrics["sstq-bytes"]) == (10, 20)
     assert (metrics["sstq-duplicate"], metrics["sstq-missing"], metrics["sstq-stale"]) == (1, 2, 0)
-    assert (metrics["sstq-epsilon"], metrics["sstq-epsilon-total"], metrics["sstq-delta"]) == (2.0, 4.0, 0.0)
-    expected = request.mechanism.expected_mse(typical_vector(DIM), clients=10)
-    assert metrics["sstq-predicted-error"] == pytest.approx(math.sqrt(expected.total))
+    assert (metrics["sstq-epsilon"], metrics["sstq-delta"]) == (2.0, 0.0)
+    assert (metrics["sstq-epsilon-asked"], metrics["sstq-epsilon-answered"]) == (4.0, 4.0)
+    assert metrics["sstq-predicted-error"] == math.sqrt(predicted_error(request.mechanism, 10).total)
 
 
-def test_the_total_is_that_of_the_nodes_asked_most_often(grid):
+def test_what_was_asked_and_what_was_answered_are_those_of_the_nodes_with_the_most(grid, seed):
     class Chosen(FedAvg):
         def configure_train(self, server_round, arrays, config, grid):
             nodes = {1: [2, 3, 4, 5], 2: [5], 3: [2]}[server_round]
             return self._construct_messages(RecordDict({"arrays": arrays}), nodes, "train")
 
-    used, totals = strategy(Chosen(**QUIET)), []
+    used, asked, answered = strategy(Chosen(**QUIET)), [], []
+    assert used.privacy_spent() == PrivacySpent(0.0, 0.0, 0, "local-basic-composition")
     for number in (1, 2, 3):
-        ask(used, grid, number=number)
-        totals.append(used.aggregate_train(number, [])[1]["sstq-epsilon-total"])
-    assert totals == [2.0, 4.0, 4.0]
+        messages, request = ask(used, grid, number=number)
+        refusals = [Message(Error(6, "no"), reply_to=message) for message in messages]
+        replies = answers(messages, request, np.zeros((len(messages), DIM)), seed)
+        # Nodes 2 and 3 answer, and node 3 nonsense, which has cost it as much. Node 4 refuses, and node 5 is silent.
+        if number == 1:
+            replies[1].content[RECORD]["message"] = b"nonsense"
+            replies = [*replies[:2], refusals[2]]
+        _, metrics = used.aggregate_train(number, refusals if number == 2 else replies)
+        asked.append(metrics["sstq-epsilon-asked"])
+        answered.append(metrics["sstq-epsilon-answered"])
+    assert asked == [2.0, 4.0, 4.0]
+    assert answered == [2.0, 2.0, 4.0]
+    assert used.privacy_spent() == PrivacySpent(4.0, 0.0, 2, "local-basic-composition")
+
+
+def test_refusals_cost_nothing():
+    grid = LocalGrid(app_with(train_to(UPDATE), max_epsilon=1.0, total_epsilon=10.0, ledger="unused"), 4)
+    used = strategy()
+    _, metrics = used.aggregate_train(1, grid.send_and_receive(used.configure_train(1, model(), ConfigRecord(), grid)))
+    assert (metrics["sstq-refused"], metrics["sstq-epsilon-asked"], metrics["sstq-epsilon-answered"]) == (4, 2.0, 0.0)
+
+
+def test_what_privacy_costs_behind_a_trusted_aggregator(grid, seed):
+    used = strategy(mechanism="csgm", clients=12, delta=1e-3)
+    messages, request = ask(used, grid)
+    used.aggregate_train(1, answers(messages, request, np.zeros((12, DIM)), seed))
+    assert used.privacy_spent() == PrivacySpent(2.0, 1e-3, 1, "local-basic-composition")
 
 
 def test_the_predicted_error_is_the_measured_one(seed):
@@ -162,7 +193,7 @@ def test_the_predicted_error_knows_that_drop_outs_shrink_a_central_mean(monkeypa
     )
     grid = LocalGrid(app_with(train_to(UPDATE), **LIMITS), 20)
     update = typical_vector(DIM)
-    used = strategy(mechanism="csgm", clients=20, delta=1e-3, epsilon=10.0)
+    used = strategy(mechanism="csgm", clients=20, delta=1e-3, epsilon=10.0, min_replies=1)
     for number in range(100):
         messages, request = ask(used, grid, number=number)
         replies = answers(messages[:5], request, [update] * 5, seed + 1000 * number)
@@ -173,6 +204,7 @@ def test_the_predicted_error_knows_that_drop_outs_shrink_a_central_mean(monkeypa
     deviation = np.std(squares, ddof=1) / 10
     assert np.mean(squares) == pytest.approx(metrics["sstq-predicted-error"] ** 2, abs=6 * deviation)
     assert metrics["sstq-predicted-error"] > 0.75
+    assert "n = 20, d = 6: error" in lines.pop(0)
     assert "5 of 20 clients count" in lines[0]
     messages, request = ask(used, grid)
     _, metrics = used.aggregate_train(1, answers(messages, request, [update] * 20, seed))
@@ -196,7 +228,7 @@ def test_a_model_that_would_overflow_stays_as_it_was(monkeypatch, grid, seed):
     arrays, metrics = used.aggregate_train(1, answers(messages, request, np.zeros((12, DIM)), seed))
     assert arrays is start
     assert metrics["sstq-replies"] == 12
-    assert lines == [
+    assert lines[1:] == [
         "SstqStrategy: the array 'w' would not be finite as float16 after round 1; the model stays as it was"
     ]
 
@@ -230,8 +262,58 @@ def test_without_a_valid_reply_the_model_and_the_inner_strategy_stay(grid):
         ask(used, grid, start)
 
 
-def test_one_reply_is_enough_but_has_no_error_bar(grid, seed):
-    used = strategy()
+@pytest.mark.parametrize(("arguments", "enough"), [({}, 6), ({"min_replies": 4}, 4)])
+def test_a_round_of_too_few_replies_is_not_applied(monkeypatch, grid, seed, arguments, enough):
+    """By default half of the twelve nodes that were asked."""
+    lines = []
+    monkeypatch.setattr(
+        "sstq.integrations.flower.strategy.log", lambda level, text, *values: lines.append(text % values)
+    )
+    start = model(UPDATE)
+    for count in (enough - 1, enough):
+        used = strategy(**arguments)
+        messages, request = ask(used, grid, start)
+        arrays, metrics = used.aggregate_train(1, answers(messages[:count], request, np.zeros((count, DIM)), seed))
+        assert metrics["sstq-replies"] == count
+        assert (arrays is start) == (count < enough)
+        assert math.isnan(metrics["sstq-predicted-error"]) == (count < enough)
+    few = f"{enough - 1} valid replies in round 1, fewer than min_replies = {enough}; the model stays as it was"
+    assert [few in line for line in lines] == [False, True, False]
+
+
+def test_more_replies_than_nodes_cannot_be_required(grid):
+    with pytest.raises(ValueError, match="min_replies must be at most the nodes of a round, 12, got 13"):
+        ask(strategy(min_replies=13), grid)
+    with pytest.raises(ValueError, match="min_replies must be"):
+        strategy(min_replies=0)
+
+
+def test_the_first_round_says_what_to_expect(monkeypatch, grid):
+    lines = []
+    monkeypatch.setattr(
+        "sstq.integrations.flower.strategy.log", lambda level, text, *values: lines.append(text % values)
+    )
+    used = strategy(epsilon=1.0)
+    for number in (1, 2):
+        ask(used, grid, number=number)
+    assert lines == [f"SstqStrategy: {outlook(frameunit(1.0), 12)}"]
+
+
+def test_an_evaluation_in_clear_is_warned_of_on_both_sides(monkeypatch, grid):
+    lines = []
+    monkeypatch.setattr(
+        "sstq.integrations.flower.strategy.log", lambda level, text, *values: lines.append((level, text % values))
+    )
+    for inner, warnings in ((FedAvg(**QUIET), 0), (FedAvg(fraction_evaluate=0.1), 1)):
+        lines.clear()
+        used = strategy(inner)
+        used.summary()
+        assert len([text for level, text in lines if level == WARNING and "in clear" in text]) == warnings
+        assert ask(used, grid)[1].evaluates == bool(warnings)
+
+
+def test_one_reply_may_be_enough_but_has_no_error_bar(grid, seed):
+    used = strategy(min_replies=1)
     messages, request = ask(used, grid)
     arrays, metrics = used.aggregate_train(1, answers(messages[:1], request, np.zeros((1, DIM)), seed))
     assert np.any(vector(arrays))

@@ -60,7 +60,7 @@ def test_training_converges_inside_every_strategy(inner, ledgers):
     assert result.arrays["steps"].numpy() == 0
     assert result.arrays["steps"].dtype == "int64"
     assert Ledger(ledgers / "node-2.ledger").spent == 48.0
-    assert result.train_metrics_clientapp[6]["sstq-epsilon-total"] == 48.0
+    assert result.train_metrics_clientapp[6]["sstq-epsilon-answered"] == 48.0
 
 
 def test_without_noise_it_is_plain_federated_averaging(ledgers):
@@ -133,10 +133,30 @@ def test_nodes_stop_when_their_budget_is_spent_and_stay_so(ledgers):
     limits = {"total_epsilon": 20.0}
     result = run(FedAvg(fraction_evaluate=0.0), ledgers, nodes=4, rounds=4, limits=limits)
     replies = [metrics["sstq-replies"] for metrics in result.train_metrics_clientapp.values()]
-    assert replies == [4, 4, 0, 0]
+    assert replies == [4, 4, 0]  # in the fourth round nothing is asked any more
     assert [Ledger(path).spent for path in sorted(ledgers.glob("*.ledger"))] == [16.0] * 4
     again = run(FedAvg(fraction_evaluate=0.0), ledgers, nodes=4, rounds=1, limits=limits)
     assert again.train_metrics_clientapp[1]["sstq-refused"] == 4
+
+
+def test_nothing_is_asked_when_no_node_can_spend_any_more(ledgers):
+    """Two nodes are exhausted after two rounds, and the cap of a third is too small from the beginning."""
+    asked = []
+
+    class Counting(LocalGrid):
+        def push_messages(self, messages):
+            asked.append(len(list(messages)))
+            return super().push_messages(messages)
+
+    limits = {"max_epsilon": 8.0, "total_epsilon": 20.0, "ledger": ledgers}
+    cautious = {"sstq-max-epsilon": 1.0}
+    grid = Counting(app_with(regression, **limits), 3, node_config=lambda node: cautious if node == 2 else {})
+    used = SstqStrategy(FedAvg(), "sstq", epsilon=8.0, clip=0.45)
+    result = used.start(grid, start(), num_rounds=5)
+    assert asked == [3, 3, 3, 3, 3, 3, 0, 0, 0, 0]  # training and evaluation take turns
+    assert list(result.train_metrics_clientapp) == [1, 2, 3]
+    assert result.arrays["w"].data != start()["w"].data
+    assert used.privacy_spent().epsilon == 16.0
 
 
 @pytest.mark.parametrize("name", [name for name in sstq.mechanisms() if name not in ("clean", "turboquant")])

@@ -18,6 +18,7 @@ def content(**changes):
 
 def test_a_request_survives_the_wire():
     assert Request.from_content(content()) == Request(frameunit(), 3, NAMES)
+    assert Request.from_content(content(evaluates=True)).evaluates
 
 
 def test_an_answer_survives_the_wire():

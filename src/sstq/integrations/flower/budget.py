@@ -6,11 +6,12 @@ Everything here is decided without looking at data, so that a refusal tells noth
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fractions import Fraction
-from logging import ERROR, WARNING
+from logging import ERROR, INFO, WARNING
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,22 @@ from flwr.supercore import log
 
 from sstq.accounting import Ledger, LedgerDamaged, LedgerError
 from sstq.accounting.ledger_file import check_round_id
-from sstq.accounting.limits import check_round_epsilon, check_total_epsilon
-from sstq.integrations.flower.wire import delta_of, price
+from sstq.accounting.limits import check_round_epsilon, check_total_epsilon, round_up
+from sstq.integrations.flower.wire import TOO_MUCH, delta_of, price
 from sstq.schemes import Mechanism
 from sstq.schemes.base import check_number, check_option
 
 __all__ = ["Limits", "NodeBudget"]
 
+_KEYS = (
+    "sstq-max-epsilon",
+    "sstq-total-epsilon",
+    "sstq-ledger",
+    "sstq-node",
+    "sstq-trust",
+    "sstq-max-delta",
+    "sstq-exact",
+)
 _TRUST = ("local", "aggregator", "none")
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -64,14 +74,18 @@ class NodeBudget:
             called, instead of the node's number). An app cannot set the others: "sstq-trust" (whom the node trusts
             beside itself: "local" nobody, "aggregator" the server, "none" everybody), "sstq-max-delta" (the greatest δ
             of one answer, 0 unless given) and "sstq-exact" (whether mechanisms that are private up to floating point
-            only are refused).
+            only are refused). Any other key that begins with "sstq" is refused: it may be a misspelled cap.
         node_id: the node's number.
+        run_config: of the run. No key of it may begin with "sstq", since caps are read from the node's alone.
 
     Raises:
-        ValueError: a cap or the folder is missing, or the node's configuration cannot be read.
+        ValueError: a cap or the folder is missing, or a configuration cannot be read.
     """
 
-    def __init__(self, app: Limits, node_config: Mapping[str, Any], node_id: int) -> None:
+    def __init__(
+        self, app: Limits, node_config: Mapping[str, Any], node_id: int, run_config: Iterable[str] = ()
+    ) -> None:
+        _check_keys(node_config, run_config)
         node_total = _number(node_config, "sstq-total-epsilon", check_total_epsilon)
         self.max_epsilon = _smaller(
             _number(node_config, "sstq-max-epsilon", check_round_epsilon), app.max_epsilon, "sstq-max-epsilon"
@@ -112,7 +126,7 @@ class NodeBudget:
         epsilon = price(mechanism)
         if epsilon > self.max_epsilon:
             raise ValueError(
-                f"epsilon = {epsilon!r} is more than this node allows for one message, {self.max_epsilon!r}"
+                f"{TOO_MUCH}{epsilon!r} is more than this node allows for one message, {self.max_epsilon!r}"
             )
         with _public_reasons():
             ledger = self._open(mechanism)
@@ -136,6 +150,10 @@ class NodeBudget:
         with _public_reasons():
             ledger = self._open(mechanism)
             ledger.spend(epsilon, round_id)
+            spent, total = (
+                (ledger.spent, ledger.epsilon) if self._rules(ledger) else (round_up(_sum(ledger)), self.total_epsilon)
+            )
+            log(INFO, "SstqMod: this answer spends epsilon = %s; %s of %s is spent in total", epsilon, spent, total)
             # The ledger guards its own total under a lock. A smaller one may have been overspent since `permit`.
             if not self._rules(ledger) and _sum(ledger) > Fraction(self.total_epsilon):
                 raise ValueError(_exhausted(epsilon))
@@ -176,7 +194,22 @@ def _sum(ledger: Ledger) -> Fraction:
 
 
 def _exhausted(epsilon: float) -> str:
-    return f"epsilon = {epsilon!r} is more than is left of this node's budget"
+    return f"{TOO_MUCH}{epsilon!r} is more than is left of this node's budget"
+
+
+def _check_keys(node_config: Iterable[str], run_config: Iterable[str]) -> None:
+    """Refuse what would be passed over in silence: a cap that is misspelled, or that is set where nobody reads it."""
+    for key in node_config:
+        if key.lower().startswith("sstq") and key not in _KEYS:
+            nearest = get_close_matches(key.lower(), _KEYS, n=1)
+            remedy = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(_KEYS)}"
+            raise ValueError(f"the node's configuration has no key {key!r}: {remedy}")
+    for key in run_config:
+        if key.lower().startswith("sstq"):
+            raise ValueError(
+                f"{key!r} has no effect in the run's configuration: keys that begin with sstq belong to the node's "
+                "(--node-config)"
+            )
 
 
 def _node_folder(node_config: Mapping[str, Any], app: Limits) -> Path:

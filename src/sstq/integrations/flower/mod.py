@@ -35,16 +35,18 @@ class SstqMod:
     2. The training function runs. If it fails (SystemExit included), or its update is not finite, the update is the
        zero vector, since a reply that depends on data in kind would leak; the node counts this locally and finds it in
        its log.
-    3. Other keys or shapes than the server's are refused, always in the same words. That they differ is told, so the
-       form of a reply must not depend on data (as a head with as many classes as the node has labels would).
+    3. The reply must hold the arrays that the server asks for, in their shapes. It may leave out others that were sent
+       (a frozen backbone, say) and add none. What differs is refused, always in the same words. That it differs is
+       told, so the form of a reply must not depend on data (as a head with as many classes as the node has labels).
     4. ε is charged to the ledger, on the disk. This can still refuse, if others have spent the rest meanwhile. Then the
        update is encoded with the operating system's randomness. A node that crashes in between has spent. A request
        that was charged is never answered again.
     5. A new reply is made of the message's bytes, the mechanism's digest and the round's number. Metrics, sample counts
        and arrays stay, but for metrics that are shared by name, in clear.
 
-    Messages that are not for training pass untouched. What the node sets in its configuration (``--node-config``)
-    counts before what the app sets here: see `sstq.integrations.flower.budget.NodeBudget`.
+    Messages that are not for training pass untouched: their replies leave in clear, and the log warns of it. What the
+    node sets in its configuration (``--node-config``) counts before what the app sets here: see
+    `sstq.integrations.flower.budget.NodeBudget`.
 
     Args:
         max_epsilon: the greatest ε of one message.
@@ -78,6 +80,7 @@ class SstqMod:
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         """Answer a request for training; other messages go on to the next mod."""
         if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
+            _warn_of_clear_replies(context)
             return call_next(message, context)
         try:
             request = Request.from_content(message.content)
@@ -88,11 +91,13 @@ class SstqMod:
             # Copies, since the training may change what it is given.
             sent = _Sent(frozenset(model), arrays, arrays.flatten(model))
             clients = request.clients(message.metadata.dst_node_id)
-            budget = NodeBudget(self._limits, context.node_config, context.node_id)
+            budget = NodeBudget(self._limits, context.node_config, context.node_id, context.run_config)
             round_id = _round_id(message, request)
             budget.permit(request.mechanism, round_id)
         except ValueError as error:
             return _refuse(message, context, error)
+        if request.evaluates:
+            _warn_of_clear_replies(context)
 
         try:
             update, shared = _train(message, context, call_next, sent, self._share_metrics)
@@ -152,9 +157,8 @@ def _update(reply: Message, sent: _Sent, context: Context) -> NDArray[np.float64
     """The model of the reply minus the model of the request, or zeros if that is not finite."""
     try:
         model = sole_arrays(reply.content, "the training's reply")
-        if set(model) != sent.keys:
-            changed = ", ".join(sorted(set(model) ^ sent.keys))
-            raise ValueError(f"the training must return the arrays that it was given; missing or new: {changed}")
+        if new := set(model) - sent.keys:
+            raise ValueError(f"the training must return arrays that it was given only; new: {', '.join(sorted(new))}")
         after = sent.arrays.flatten(model)
     except ValueError as error:
         log(ERROR, "SstqMod: %s", error)
@@ -189,6 +193,17 @@ def _encode(mechanism: Mechanism, update: NDArray[np.float64], clients: list[int
 def _shared(reply: Message, names: Sequence[str]) -> dict[str, MetricRecordValues]:
     metrics = {key: value for record in reply.content.metric_records.values() for key, value in record.items()}
     return {name: metrics[name] for name in names if name in metrics}
+
+
+def _warn_of_clear_replies(context: Context) -> None:
+    """Say once a run that more leaves the node than private messages."""
+    if "warned" not in (context.state.metric_records.get(COUNTS) or {}):
+        _count(context, "warned")
+        log(
+            WARNING,
+            "SstqMod: this run also asks for evaluations or queries. Their replies (loss, accuracy, numbers of "
+            "examples) leave this node in clear; an app without @app.evaluate and @app.query sends none",
+        )
 
 
 def _refuse(message: Message, context: Context, error: ValueError) -> Message:

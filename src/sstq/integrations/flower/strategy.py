@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from logging import INFO, WARNING
+from math import isfinite, nan, sqrt
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
-from flwr.serverapp import Grid
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, Metadata, MetricRecord, RecordDict
+from flwr.serverapp import Grid, PrivacySpent
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
 
 from sstq.accounting.limits import round_up
 from sstq.aggregation import Estimate
+from sstq.integrations.flower.prediction import made_for, outlook, predicted_error
 from sstq.integrations.flower.replies import DROPPED, SortedReplies, sort_replies
 from sstq.integrations.flower.vectors import PrivateArrays, private_names, sole_arrays
 from sstq.integrations.flower.wire import METRICS, RECORD, Request, delta_of, price
@@ -26,19 +27,18 @@ from sstq.messages import Messages
 from sstq.rounds import mean_of_round, round_mechanism
 from sstq.schemes import Mechanism, mechanism, mechanism_class
 from sstq.schemes.base import check_number
-from sstq.structured import typical_vector
 
 __all__ = ["SstqStrategy"]
 
 
 @dataclass(frozen=True)
 class _Round:
-    """What was sent to whom."""
+    """What was sent to whom. The grid writes the messages' ids into their metadata when it sends them."""
 
     request: Request
     model: ArrayRecord
     arrays: PrivateArrays
-    asked: frozenset[int]
+    sent: tuple[Metadata, ...]
 
 
 class SstqStrategy(Strategy):
@@ -54,18 +54,23 @@ class SstqStrategy(Strategy):
     those named in `frozen` are not part of it and keep the server's values.
 
     Each round has a fresh public frame, where the mechanism has one. Replies that do not count are dropped and counted
-    (`sstq.integrations.flower.replies.DROPPED`). A round without a single valid reply leaves model and inner strategy
-    as they were, and so does one after which the model would not be finite in its own dtype (float16, say); both are
-    logged. Evaluation is the inner strategy's own, and not private.
+    (`sstq.integrations.flower.replies.DROPPED`). A round with fewer valid replies than `min_replies` leaves model and
+    inner strategy as they were, and so does one after which the model would not be finite in its own dtype (float16,
+    say); both are logged. Evaluation is the inner strategy's own, and not private: a warning at the start says so.
+
+    When every node has refused because ε is more than it can spend, nothing more is asked: the rounds that remain pass
+    without a message, so that `start` returns the model as it is.
 
     Metrics of a round: ``sstq-replies`` and ``sstq-bytes`` (of the messages that counted, without Flower's envelope);
     ``sstq-refused``, ``-unencoded``, ``-malformed``, ``-stale``, ``-foreign``, ``-duplicate`` and ``-missing``;
     ``sstq-predicted-error``, the expected distance (root of the mean square) of the mean update from the true one if
     all clients held the same update of norm `clip`; ``sstq-measured-error``, the same from the scatter of the messages,
     where bias does not show, be it of one frame or of a mean that is divided by more clients than answered (CSGM);
-    ``sstq-epsilon`` and ``sstq-delta``, what one answer costs a client; and ``sstq-epsilon-total``, what those clients
-    have spent that were asked most often. An error that cannot be known, from one reply or none, is nan. Other names
-    are metrics that clients share: names and values are the clients' own.
+    ``sstq-epsilon`` and ``sstq-delta``, what one answer costs a client; and over all rounds so far
+    ``sstq-epsilon-answered``, what the client has spent whose answers arrived most often, and ``sstq-epsilon-asked``,
+    what the one was asked for that was asked most often. The truth for each client is in its ledger, between the two:
+    refusals cost nothing, and answers that were lost cost as much as others. An error that cannot be known, without a
+    mean or from one reply, is nan. Other names are metrics that clients share: names and values are the clients' own.
 
     Args:
         strategy: one that averages arrays. Those that compare clients with each other have only the mean to look at.
@@ -73,7 +78,10 @@ class SstqStrategy(Strategy):
         epsilon: ε of one message; None for mechanisms without privacy, which take none.
         clip: updates longer than this are scaled down to it.
         frame_seed: of the frames of all rounds, for a run to be repeated; drawn at random unless given.
-        frozen: names of arrays, or patterns such as ``"backbone.*"``, that are not trained.
+        frozen: names of arrays, or patterns such as ``"backbone.*"``, that are not trained. Clients may leave them out
+            of what they return.
+        min_replies: with fewer valid replies a round is not applied, since the noise of so few would spoil the model;
+            half of the nodes that were asked unless given.
         arguments: of the mechanism, but for `dim`, which is the model's.
 
     Examples:
@@ -90,6 +98,7 @@ class SstqStrategy(Strategy):
         clip: float,
         frame_seed: int | None = None,
         frozen: Sequence[str] = (),
+        min_replies: int | None = None,
         **arguments: Any,
     ) -> None:
         if "dim" in arguments:
@@ -106,13 +115,41 @@ class SstqStrategy(Strategy):
         mechanism_class(mechanism)  # refuses an unknown name now, not in the first round
         self._arguments = arguments | {"clip": clip} | ({} if epsilon is None else {"epsilon": epsilon})
         self._frozen = tuple(frozen)
+        self._min_replies = (
+            None if min_replies is None else check_number("min_replies", min_replies, 1, 10**9, integer=True)
+        )
         self._mechanism: Mechanism | None = None
         self._rounds = 0
         self._round: _Round | None = None
         self._asked: Counter[int] = Counter()
+        self._answered: Counter[int] = Counter()
+        self._unable: set[int] = set()
+        self._halted = False
+
+    def privacy_spent(self) -> PrivacySpent:
+        """What the client has spent whose answers arrived most often; answers that were lost are in its ledger alone.
+
+        Examples:
+            >>> from flwr.serverapp.strategy import FedAvg
+            >>> SstqStrategy(FedAvg(), epsilon=4.0, clip=0.5).privacy_spent().epsilon
+            0.0
+        """
+        answers = max(self._answered.values(), default=0)
+        delta = answers * delta_of(self._mechanism) if self._mechanism else 0.0
+        return PrivacySpent(self._epsilon(self._answered), delta, answers, "local-basic-composition")
+
+    @property
+    def _evaluates(self) -> bool:
+        return bool(getattr(self.strategy, "fraction_evaluate", 0.0) > 0)
 
     def summary(self) -> None:
-        """Log what is asked of the clients, and the inner strategy's summary."""
+        """Log what is asked of the clients, a warning if they also evaluate, and the inner strategy's summary."""
+        if self._evaluates:
+            log(
+                WARNING,
+                "SstqStrategy: fraction_evaluate is above 0: what clients return from evaluations (loss, accuracy, "
+                "numbers of examples) is sent in clear; pass fraction_evaluate=0.0 to the inner strategy to keep it",
+            )
         settings = ", ".join(f"{name}={value}" for name, value in self._arguments.items())
         log(INFO, "\t├──> SstqStrategy: %s(%s), unweighted mean", self._name, settings)
         self.strategy.summary()
@@ -120,11 +157,18 @@ class SstqStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The inner strategy's requests, each with the mechanism of this round."""
+        """The inner strategy's requests, each with the mechanism of this round; none if no node can spend any more."""
+        nodes = set(grid.get_node_ids()) if self._unable else set()
+        halted = bool(nodes) and nodes <= self._unable
+        if halted and not self._halted:
+            log(WARNING, "SstqStrategy: epsilon is more than any node can spend: nothing more is asked from now on")
+        self._halted = halted
+        if halted:
+            return []
         names = private_names(arrays, self._frozen)
         private = PrivateArrays.of(arrays, names)
         self._rounds += 1
-        request = Request(self._mechanism_of_round(private.dim), self._rounds, names)
+        request = Request(self._mechanism_of_round(private.dim), self._rounds, names, self._evaluates)
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         record = request.to_record()
         for message in messages:
@@ -132,25 +176,39 @@ class SstqStrategy(Strategy):
             if sent is not arrays and PrivateArrays.of(sent, names) != private:
                 raise ValueError("the inner strategy sends other arrays than those of the model")
             message.content[RECORD] = record
-        nodes = [message.metadata.dst_node_id for message in messages]
-        # Behind a trusted aggregator the noise is made for a number of clients.
-        most = getattr(request.mechanism, "clients", len(nodes))
-        if len(nodes) > most:
-            raise ValueError(f"{self._name} is for clients = {most} a round, but {len(nodes)} nodes were chosen")
-        self._asked.update(nodes)
-        self._round = _Round(request, arrays, private, frozenset(nodes))
+        asked = [message.metadata.dst_node_id for message in messages]
+        most = made_for(request.mechanism, len(asked))
+        if len(asked) > most:
+            raise ValueError(f"{self._name} is for clients = {most} a round, but {len(asked)} nodes were chosen")
+        if 0 < len(asked) < self._needed(len(asked)):
+            raise ValueError(f"min_replies must be at most the nodes of a round, {len(asked)}, got {self._min_replies}")
+        if asked and not self._asked:
+            log(INFO, "SstqStrategy: %s", outlook(request.mechanism, len(asked)))
+        self._asked.update(asked)
+        self._round = _Round(request, arrays, private, tuple(message.metadata for message in messages))
         return messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The inner strategy's model after the private mean, and the metrics of the round."""
+        if self._halted:
+            return None, None
         if self._round is None:
             raise ValueError("aggregate_train needs the round that configure_train begins")
         this, self._round = self._round, None
-        result = sort_replies(replies, this.request, set(this.asked))
-        if not result.messages:
-            log(WARNING, "SstqStrategy: no valid reply in round %s; the model stays as it was", server_round)
+        result = sort_replies(replies, this.request, {sent.message_id: sent.dst_node_id for sent in this.sent})
+        self._answered += result.answered
+        self._unable = (self._unable | result.unable) - set(result.answered)
+        count, needed = len(result.messages), self._needed(len(this.sent))
+        if count < needed:
+            log(
+                WARNING,
+                "SstqStrategy: %s valid replies in round %s, fewer than min_replies = %s; the model stays as it was",
+                count,
+                server_round,
+                needed,
+            )
             return this.model, MetricRecord(self._metrics(this.request.mechanism, result, None))
         estimate = _mean(this.request.mechanism, result.messages)
         ours = self._metrics(this.request.mechanism, result, estimate)
@@ -165,12 +223,23 @@ class SstqStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """As the inner strategy does."""
-        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+        """As the inner strategy does, but for rounds in which nothing is asked."""
+        return [] if self._halted else self.strategy.configure_evaluate(server_round, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """As the inner strategy does."""
         return self.strategy.aggregate_evaluate(server_round, replies)
+
+    def _needed(self, asked: int) -> int:
+        """The valid replies that a round takes."""
+        return max(1, (asked + 1) // 2) if self._min_replies is None else self._min_replies
+
+    def _epsilon(self, messages: Counter[int]) -> float:
+        """The ε of so many messages to or from each node, for the node with the most."""
+        if self._mechanism is None or not messages:
+            return 0.0
+        epsilon = price(self._mechanism)
+        return round_up(max(messages.values()) * Fraction(epsilon)) if isfinite(epsilon) else epsilon
 
     def _mechanism_of_round(self, dim: int) -> Mechanism:
         if self._mechanism is None or self._mechanism.dim != dim:
@@ -187,12 +256,12 @@ class SstqStrategy(Strategy):
 
     def _metrics(self, used: Mechanism, result: SortedReplies, estimate: Estimate | None) -> dict[str, Any]:
         count = len(result.messages)
-        most = max(self._asked.values(), default=0)
-        epsilon = price(used)
-        predicted, measured = math.nan, math.nan
+        predicted, measured = nan, nan
         if estimate is not None:
-            predicted = _predicted_error(used, count)
+            predicted = sqrt(predicted_error(used, count).total)
             measured = float(np.linalg.norm(estimate.stderr))
+            if count < (most := made_for(used, count)):
+                log(WARNING, "SstqStrategy: %s of %s clients count, so their mean is shrunk by as much", count, most)
         return {
             **result.metrics,
             "sstq-replies": count,
@@ -200,9 +269,10 @@ class SstqStrategy(Strategy):
             **{f"sstq-{reason}": result.dropped[reason] for reason in DROPPED},
             "sstq-predicted-error": predicted,
             "sstq-measured-error": measured,
-            "sstq-epsilon": epsilon,
+            "sstq-epsilon": price(used),
             "sstq-delta": delta_of(used),
-            "sstq-epsilon-total": round_up(most * Fraction(epsilon)) if math.isfinite(epsilon) else epsilon,
+            "sstq-epsilon-asked": self._epsilon(self._asked),
+            "sstq-epsilon-answered": self._epsilon(self._answered),
         }
 
 
@@ -210,20 +280,6 @@ def _mean(used: Mechanism, messages: list[Messages]) -> Estimate:
     aggregator = used.aggregator()
     aggregator.update(Messages.concatenate(messages))
     return mean_of_round(aggregator)
-
-
-def _predicted_error(used: Mechanism, count: int) -> float:
-    try:
-        error = used.expected_mse(typical_vector(used.dim, used.clip), clients=count)
-    except ValueError:  # this mechanism has no closed form
-        return math.nan
-    # Behind a trusted aggregator a sum is divided by the clients that its noise was made for, however many answered.
-    made_for = getattr(used, "clients", count)
-    share = count / made_for
-    if share < 1:
-        log(WARNING, "SstqStrategy: %s of %s clients count, so their mean is shrunk by as much", count, made_for)
-    bias = (1 - share) * used.clip + share * math.sqrt(error.bias2)
-    return math.hypot(bias, share * math.sqrt(error.variance))
 
 
 def _restored(arrays: ArrayRecord | None, this: _Round) -> ArrayRecord | None:

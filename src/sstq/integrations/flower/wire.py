@@ -16,10 +16,12 @@ from sstq.accounting import price
 from sstq.rounds import client_identifier
 from sstq.schemes import Mechanism, from_json
 
-__all__ = ["METRICS", "RECORD", "Answer", "Request", "delta_of", "price"]
+__all__ = ["METRICS", "RECORD", "TOO_MUCH", "Answer", "Request", "delta_of", "price"]
 
 RECORD = "sstq"
 METRICS = "metrics"
+TOO_MUCH = "epsilon = "
+"""How a refusal begins when ε is more than the node can spend, on one answer or in total: it will refuse again."""
 
 # Many nodes of one process get the same mechanism, which is immutable and costly to check.
 _mechanism = lru_cache(maxsize=4)(from_json)
@@ -46,11 +48,13 @@ class Request:
         mechanism: by which to encode.
         number: of the round, counted by the server.
         names: of the arrays whose update is encoded, in order.
+        evaluates: whether the server also asks for evaluations, which leave in clear. Only a warning depends on it.
     """
 
     mechanism: Mechanism
     number: int
     names: tuple[str, ...]
+    evaluates: bool = False
 
     def clients(self, node: int) -> list[int] | None:
         """What names this node's message behind a public coin, as both sides know it; None where the coin is private.
@@ -69,6 +73,7 @@ class Request:
                 "digest": self.mechanism.digest(),
                 "round": self.number,
                 "arrays": list(self.names),
+                "evaluates": self.evaluates,
             }
         )
 
@@ -94,7 +99,7 @@ class Request:
             raise ValueError(f"the number of the round must be a non-negative integer, got {number!r}")
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise ValueError("the request must name the arrays whose update it wants")
-        return cls(mechanism, number, tuple(str(name) for name in names))
+        return cls(mechanism, number, tuple(str(name) for name in names), bool(record.get("evaluates", False)))
 
 
 @dataclass(frozen=True)

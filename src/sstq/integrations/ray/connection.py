@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 __all__ = ["connected", "import_ray"]
 
@@ -15,6 +17,7 @@ _START_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0"}
 # For this process: errors of tasks that nobody waits for any more, because an earlier one was refused, are not news.
 _DRIVER_ENVIRONMENT = {"RAY_IGNORE_UNHANDLED_ERRORS": "1"}
 _TRIES = 3
+_KNOCK_SECONDS = 10.0
 _QUIET = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
 
 
@@ -64,9 +67,17 @@ def _connect(ray: Any, address: str | None, cpus: int | None) -> None:
                 _start(ray, cpus)
             return
         try:
+            _knock(address)
             ray.init(address=address, **_QUIET)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise ConnectionError(f"there is no Ray to join at {address!r}: {_first_line(error)}") from error
+
+
+def _knock(address: str) -> None:
+    """Raise an OSError if nothing listens at HOST:PORT. Ray itself would try for twelve minutes before it says so."""
+    place = urlsplit(address if "://" in address else f"//{address}")
+    if place.hostname is not None and place.port is not None:
+        socket.create_connection((place.hostname, place.port), timeout=_KNOCK_SECONDS).close()
 
 
 def _start(ray: Any, cpus: int | None) -> None:
