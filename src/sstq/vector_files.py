@@ -48,7 +48,8 @@ class VectorFile(ABC):
         Raises ValueError, with the row, for a number that is not finite and for a file that is damaged.
         """
         row = 0
-        for rows in self._read():
+        for read in self._read():
+            rows = as_floats(read, f"{self.name}: vectors", row)
             bad = np.argwhere(~np.isfinite(rows))
             if len(bad):
                 at, column = bad[0]
@@ -62,7 +63,7 @@ class VectorFile(ABC):
 
     @abstractmethod
     def _read(self) -> Iterator[NDArray[Any]]:
-        """Yield the chunks, not yet checked for numbers that are not finite."""
+        """Yield the chunks as numbers of any kind, not yet checked for those that are not exact or not finite."""
 
     @property
     def _rows_at_a_time(self) -> int:
@@ -138,7 +139,7 @@ class _NpyFile(VectorFile):
         with _numpy_errors(self.name):
             rows = np.load(self.name, mmap_mode="r", allow_pickle=False).reshape(self.count, self.dim)
         for start in range(0, self.count, self._rows_at_a_time):
-            yield as_floats(np.asarray(rows[start : start + self._rows_at_a_time]), f"{self.name}: vectors", start)
+            yield np.asarray(rows[start : start + self._rows_at_a_time])
 
 
 class _NpzFile(VectorFile):
@@ -159,8 +160,7 @@ class _NpzFile(VectorFile):
                 file.seek(0)
                 rows = np.lib.format.read_array(file, allow_pickle=False).reshape(self.count, self.dim)
                 yield from (
-                    as_floats(rows[start : start + self._rows_at_a_time], f"{self.name}: vectors", start)
-                    for start in range(0, self.count, self._rows_at_a_time)
+                    rows[start : start + self._rows_at_a_time] for start in range(0, self.count, self._rows_at_a_time)
                 )
                 return
             _read_header(file)
@@ -170,8 +170,7 @@ class _NpzFile(VectorFile):
                 raw = file.read(wanted * row_bytes)
                 if len(raw) < wanted * row_bytes:
                     raise ValueError(f"the array ends in row {start + len(raw) // row_bytes} of {self.count}")
-                rows = np.frombuffer(raw, dtype=self._dtype).reshape(wanted, self.dim)
-                yield as_floats(rows, f"{self.name}: vectors", start)
+                yield np.frombuffer(raw, dtype=self._dtype).reshape(wanted, self.dim)
             # The archive's checksum is compared when the end has been reached, and not before.
             if file.read(1):
                 raise ValueError("the array is longer than its header says")

@@ -19,6 +19,7 @@ from sstq.laws import Law
 from sstq.layouts import Column, Layout
 from sstq.messages import Messages, client_ids
 from sstq.randomness import BitSource, RngLike, bit_source
+from sstq.suggestions import did_you_mean
 from sstq.vectors import as_vectors
 
 __all__ = ["ExpectedError", "LocalReport", "Mechanism", "check_number", "check_option"]
@@ -354,5 +355,7 @@ def check_number(name: str, value: Any, low: float, high: float, *, integer: boo
 def check_option(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     """The value if it is one of the allowed words; otherwise a ValueError with its name, its value and the words."""
     if value not in allowed:
-        raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}, got {value!r}")
+        raise ValueError(
+            f"{name} must be {' or '.join(map(repr, allowed))}, got {value!r}{did_you_mean(value, allowed)}"
+        )
     return str(value)
