@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import (
-    ForceOption,
-    MechanismOption,
-    check_output,
-    read_mechanism,
-    typical_error,
-    warn_of_seed,
-)
+from sstq.cli.common import ForceOption, MechanismOption, check_output, read_mechanism, typical_error, warn_of_seed
 from sstq.cli.engines import AddressOption, EngineOption, engine
 from sstq.cli.terminal import complain, note, progress, show_facts, warn
 

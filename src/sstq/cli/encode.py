@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.common import (
-    MechanismOption,
-    check_output,
-    privacy_of,
-    read_mechanism,
-    warn_of_seed,
-)
+from sstq.cli.common import MechanismOption, check_output, privacy_of, read_mechanism, warn_of_seed
 from sstq.cli.engines import AddressOption, EngineOption, engine
 from sstq.cli.terminal import note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage, check_usage
