@@ -28,7 +28,7 @@ $(VENV)/extra-%: $(VENV)/made pyproject.toml constraints.txt
 	touch $@
 
 demo: $(VENV)/extra-demo
-	$(BIN)/sstq demo --output demo
+	$(BIN)/sstq demo --output demo --force
 
 test: $(VENV)/extra-test
 	$(BIN)/python -m pytest --numprocesses auto

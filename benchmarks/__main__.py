@@ -18,6 +18,7 @@ import benchmarks.training
 import benchmarks.tuning  # noqa: F401
 from benchmarks.harness import BENCHMARKS
 from sstq.cli.bench import Compare, Output, run_benchmarks
+from sstq.cli.common import ForceOption
 from sstq.cli.terminal import complain
 
 
@@ -25,10 +26,11 @@ def main(
     names: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(BENCHMARKS)}; all if none is given.")] = None,
     output: Output = None,
     compare: Compare = None,
+    force: ForceOption = False,
 ) -> None:
     """Run benchmarks and print a table each."""
     try:
-        run_benchmarks(BENCHMARKS, names or [], output, compare)
+        run_benchmarks(BENCHMARKS, names or [], output, compare, force=force)
     except BrokenPipeError:
         raise  # the reader of our output went away, which typer settles
     except (ValueError, OSError, ImportError) as error:

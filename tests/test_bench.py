@@ -375,7 +375,7 @@ def test_what_was_measured_before_the_end_is_kept(error, code, benchmarks, tmp_p
     assert not run.complete
     assert {name: len(lines) for name, lines in run.results.items()} == {"copying": 2, "adding": 2, "failing": 1}
     benchmarks["failing"] = copying
-    compared = bench("--compare", path, "--output", path)
+    compared = bench("--compare", path, "--output", path, "--force")
     assert "the other run is incomplete" in compared.stderr
     assert "0 of 4 figures differ" in compared.stderr
     assert read_run(path).complete
@@ -389,7 +389,8 @@ def test_nothing_is_written_over_when_there_is_nothing_to_keep(benchmarks, tmp_p
         raise KeyboardInterrupt
 
     benchmarks["copying"] = interrupted
-    assert bench("--output", path, code=130).stdout == ""
+    assert "exists already; pass --force" in bench("--output", path, code=2).stderr
+    assert bench("--output", path, "--force", code=130).stdout == ""
     assert path.read_text() == "what was there"
 
 
@@ -461,9 +462,10 @@ def test_first_messages_are_timed_from_outside(monkeypatch):
 
 
 def test_the_command_refuses_before_it_measures(tmp_path):
-    assert "there is no benchmark 'speed'; there are: bandwidth" in bench("--only", "speed", code=1).stderr
-    assert "there is no folder" in bench("--output", tmp_path / "none" / "a.json", code=1).stderr
-    assert "nothing.json" in bench("--compare", tmp_path / "nothing.json", code=1).stderr
+    assert "there is no benchmark 'speed'; there are: bandwidth" in bench("--only", "speed", code=2).stderr
+    assert "did you mean 'startup'?" in bench("--only", "start-up", code=2).stderr
+    assert "there is no folder" in bench("--output", tmp_path / "none" / "a.json", code=2).stderr
+    assert "nothing.json" in bench("--compare", tmp_path / "nothing.json", code=2).stderr
 
 
 def test_sizes_of_installations():

@@ -325,14 +325,16 @@ def test_bad_arguments_are_refused(arguments, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: SURVEY.encode(np.ones(3)), "X must be float32 or float64 of shape"),
-        (lambda: SURVEY.encode(np.ones((3, 2), dtype=int)), "X must be float32 or float64 of shape"),
+        (lambda: SURVEY.encode(np.ones(3)), r"X must have shape \(n, d\), got \(3,\)"),
+        (lambda: SURVEY.encode(np.ones((3, 2), dtype=complex)), "X must be floats"),
+        (lambda: SURVEY.encode(np.ma.masked_equal([[1.0, 2.0]], 2.0)), "X must not be masked"),
         (
             lambda: SURVEY.encode(np.array([[1.0, 2.0], [1.0, np.nan]])),
             "X must be finite, got nan or infinity in row 1",
         ),
         (lambda: SURVEY.encode_norms(np.array([1.0, -1.0])), "norms must not be negative or nan, got -1.0 at place 1"),
-        (lambda: SURVEY.encode_norms(np.array([[1.0]])), "norms must be a vector of floats"),
+        (lambda: SURVEY.encode_norms(np.array([[1.0]])), r"norms must have shape \(n,\)"),
+        (lambda: SURVEY.encode_norms(np.ma.masked_equal([1.0, 2.0], 2.0)), "norms must not be masked"),
         (lambda: SURVEY.aggregator().profile(), "no answer yet"),
         (lambda: SURVEY.messages_from_bytes(b"\x0f", 2), "threshold must be below 6|spare|truncated|last"),
         (lambda: SURVEY.aggregator().update(NormSurvey(1.0, 1.0, 2.0).encode_norms(np.ones(1))), "another mechanism"),

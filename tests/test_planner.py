@@ -307,7 +307,7 @@ def test_times_are_measured_unless_one_message_takes_too_long():
 @pytest.mark.parametrize(
     ("wish", "message"),
     [
-        ({"dim": 1000}, "two of epsilon .* are needed"),
+        ({"dim": 1000}, "two of epsilon=.* are needed"),
         ({"dim": 1000, "clients": 10, "delta": 1e-6}, "two of epsilon"),
         ({"dim": 0, "clients": 10, "epsilon": 1.0}, r"dim must be an integer in \[1, "),
         ({"dim": 1000, "clients": 0, "epsilon": 1.0}, "clients must be"),
@@ -383,4 +383,4 @@ def test_the_command_solves_and_refuses(tmp_path):
     assert "epsilon of all rounds, delta 1e-06\t8\n" in result.stdout
     refused = run("--dim", 300, "--clients", 500, "--epsilon", 3, "--output", tmp_path / "nowhere" / "spec.json")
     assert "no folder" in str(refused.exception)
-    assert "two of epsilon" in str(run("--dim", 300).exception)
+    assert "two of --epsilon (or --rounds and --total-epsilon), --clients and" in str(run("--dim", 300).exception)

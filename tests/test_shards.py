@@ -165,8 +165,10 @@ def test_shards_need_names_of_their_own(tmp_path):
         np.save(path, np.zeros((2, 5)))
     with pytest.raises(ValueError, match="different names"):
         plan_shards([tmp_path / "a.npy", tmp_path / "b" / "a.npy"], tmp_path, 5)
-    with pytest.raises(ValueError, match="different names"):
-        plan_shards([tmp_path / "a.npy"] * 2, tmp_path, 5)
+    (tmp_path / "link.npy").symlink_to("a.npy")
+    for again in ("a.npy", "link.npy"):
+        with pytest.raises(ValueError, match="is the same file as"):
+            plan_shards([tmp_path / "a.npy", tmp_path / again], tmp_path, 5)
     np.save(tmp_path / "none.npy", np.zeros((0, 5)))
     with pytest.raises(ValueError, match="no vectors in"):
         plan_shards([tmp_path / "none.npy"], tmp_path, 5)

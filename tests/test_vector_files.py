@@ -1,5 +1,6 @@
 import sys
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -7,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sstq import vector_files
-from sstq.vector_files import open_vectors
+from sstq.vector_files import open_vectors, refuse_repeated
 
 DIM = 5
 
@@ -74,11 +75,36 @@ def test_no_vectors_are_no_vectors(tmp_path):
     assert list(file.chunks()) == []
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float16, np.complex128, np.bool_, object])
+@pytest.mark.parametrize("dtype", [np.complex128, np.longdouble, "U3", "M8[s]", object])
 def test_other_types_are_refused(tmp_path, dtype):
     np.save(tmp_path / "x.npy", np.zeros((3, DIM), dtype=dtype))
-    with pytest.raises(ValueError, match=r"x\.npy.*float32 or float64"):
+    with pytest.raises(ValueError, match=r"x\.npy: vectors must be floats, integers or booleans"):
         open_vectors(tmp_path / "x.npy", DIM)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float16, np.bool_])
+def test_what_is_exact_as_a_float_is_read(tmp_path, dtype):
+    stored = np.eye(7, DIM).astype(dtype)
+    np.save(tmp_path / "x.npy", stored)
+    np.savez(tmp_path / "x.npz", stored)
+    np.savez(tmp_path / "f.npz", np.asfortranarray(stored))
+    lists = pa.array(stored.tolist(), type=pa.list_(pa.from_numpy_dtype(dtype)))
+    parquet(tmp_path / "x.parquet", {"client": list(range(7)), "x": lists})
+    parquet(tmp_path / "c.parquet", {f"c{i}": stored[:, i] for i in range(DIM)})
+    for name in ("x.npy", "x.npz", "f.npz", "x.parquet", "c.parquet"):
+        assert np.array_equal(read(tmp_path / name), np.eye(7, DIM))
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "parquet"])
+def test_integers_that_a_float_would_round_are_refused_with_their_row(tmp_path, kind):
+    rows, path = np.ones((7, DIM), dtype=np.int64), tmp_path / f"x.{kind}"
+    rows[5, 3] = 2**53 + 1
+    if kind == "parquet":
+        parquet(path, {"x": rows.tolist()})
+    else:
+        (np.save if kind == "npy" else np.savez)(path, rows)
+    with pytest.raises(ValueError, match=rf"x\.{kind}: vectors must be .* 2\^53, got 9007199254740993 in row 5"):
+        list(open_vectors(path, DIM).chunks())
 
 
 @pytest.mark.parametrize("shape", [(3, DIM + 1), (DIM + 1,), (2, 3, DIM), ()])
@@ -170,32 +196,91 @@ def test_parquet_columns_of_the_wrong_number_or_type(tmp_path, vectors):
     path = parquet(tmp_path / "y.parquet", {"a": list(vectors), "b": list(vectors), "c": ["word"] * 7})
     with pytest.raises(ValueError, match="say which with a column"):
         open_vectors(path, DIM)
-    with pytest.raises(ValueError, match="column 'c' must hold lists of float32 or float64, got string"):
+    with pytest.raises(ValueError, match="column 'c' must hold lists of numbers, got string"):
         open_vectors(path, DIM, column="c")
     with pytest.raises(ValueError, match="no column 'd'; it has a, b, c"):
         open_vectors(path, DIM, column="d")
-    path = parquet(tmp_path / "z.parquet", {"a": [[1, 2, 3, 4, 5]]})
-    with pytest.raises(ValueError, match="it has 0 and 0"):
+    # The column of integers may be anything: with four others it is not taken for a coordinate without a word.
+    columns = {f"c{i}": vectors[:, i] for i in range(DIM - 1)} | {"client": list(range(7)), "name": ["word"] * 7}
+    path = parquet(tmp_path / "z.parquet", columns)
+    with pytest.raises(ValueError, match="it has 0 and 4"):
         open_vectors(path, DIM)
+
+
+def test_parquet_columns_of_integers_beside_floats(tmp_path, vectors):
+    columns = {f"c{i}": vectors[:, i] for i in range(DIM)}
+    assert np.array_equal(read(parquet(tmp_path / "x.parquet", {"client": list(range(7))} | columns)), vectors)
+    counts = list(range(7))
+    mixed = parquet(tmp_path / "y.parquet", columns | {"c2": counts})
+    assert np.array_equal(read(mixed), np.concatenate([vectors[:, :2], np.c_[counts], vectors[:, 3:]], axis=1))
 
 
 def test_parquet_nulls_and_other_lengths(tmp_path, vectors):
     rows = vectors.tolist()
     path = parquet(tmp_path / "x.parquet", {"x": [*rows[:5], None, rows[6]]})
-    with pytest.raises(ValueError, match="a null among rows 4 to 5"):
+    with pytest.raises(ValueError, match=r"x\.parquet: vectors must not have nulls, got one in row 5"):
         list(open_vectors(path, DIM).chunks())
     path = parquet(tmp_path / "y.parquet", {"x": [*rows[:5], [1.0, None, 2.0, 3.0, 4.0]]})
-    with pytest.raises(ValueError, match="a null among rows 4 to 5"):
+    with pytest.raises(ValueError, match="nulls, got one in row 5"):
+        list(open_vectors(path, DIM).chunks())
+    path = parquet(tmp_path / "c.parquet", {f"c{i}": [*rows[i], None, None] for i in range(DIM)})
+    with pytest.raises(ValueError, match="nulls, got one in row 5"):
         list(open_vectors(path, DIM).chunks())
     path = parquet(tmp_path / "z.parquet", {"x": [*rows[:5], [1.0, 2.0]]})
-    with pytest.raises(ValueError, match="2 numbers in row 5; vectors have 5"):
+    with pytest.raises(ValueError, match="must have 5 numbers per row, got 2 in row 5"):
         list(open_vectors(path, DIM).chunks())
+
+
+@pytest.mark.parametrize(
+    "header", ["", "a,b,c,d,e\n", '"1st, of five",b,c,d,e\n', "2020_1,2020_2,2020_3,2020_4,2020_5\n"]
+)
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_csv_with_and_without_a_header(tmp_path, vectors, header, mark):
+    lines = [",".join(map(repr, row)) for row in vectors.tolist()]
+    (tmp_path / "x.csv").write_text(mark + header + "\r\n".join(lines) + "\n\n", newline="")
+    assert np.array_equal(read(tmp_path / "x.csv"), vectors)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b,c,d,e\n1,2,3,4,5\n1,2,,4,5\n", "got '' in line 3; fill or drop it"),
+        ("1,2,,4,5\n1,2,3,4,5\n", "got '' in line 1"),
+        (",,,,\n1,2,3,4,5\n", "got '' in line 1"),
+        ("1,2,NA,4,5\n", "got 'NA' in line 1"),
+        ("1,2,3,4,5\n1,2,1_0,4,5\n", "got '1_0' in line 2"),
+        ("1,2,3,4,5\n1,2,nan,4,5\n", "nan in row 1, column 2; it must be finite"),
+        ("1,2,3,4,5\n1,2,3,4\n", "line 2 has 4 values, vectors have 5"),
+        ("id,a,b,c,d,e\nx,1,2,3,4,5\n", "line 1 has 6 values"),
+        ("0,1,2,3,4\n1,2,3,4,5\n", "may be a header or a vector.*give the columns names"),
+        ('1,2,3,4,"5\n', "unexpected end of data"),
+    ],
+)
+def test_csv_that_is_not_all_numbers_is_refused_with_its_line(tmp_path, text, message):
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(ValueError, match=rf"x\.csv.*{message}"):
+        list(open_vectors(tmp_path / "x.csv", DIM).chunks())
+
+
+def test_a_file_named_twice_is_refused_whatever_the_name(tmp_path, vectors, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", vectors)
+    np.save("copy.npy", vectors)
+    Path("hard.npy").hardlink_to("x.npy")
+    Path("soft.npy").symlink_to("x.npy")
+    refuse_repeated([Path("x.npy"), Path("copy.npy")])
+    for other in (Path("x.npy"), tmp_path / "x.npy", Path("hard.npy"), Path("soft.npy")):
+        with pytest.raises(ValueError, match=r"is the same file as x\.npy: give each file once"):
+            refuse_repeated([Path("x.npy"), Path("copy.npy"), other])
+        with pytest.raises(ValueError, match="same file"):
+            refuse_repeated([other, other])
 
 
 def test_other_files_are_refused(tmp_path):
-    (tmp_path / "x.txt").write_text("1 2 3")
-    with pytest.raises(ValueError, match=r"x\.txt is not a \.npy, \.npz or Parquet file"):
-        open_vectors(tmp_path / "x.txt", DIM)
+    for content in (b"1 2 3", b"\x00\xff\xfe", b"{}"):
+        (tmp_path / "x.txt").write_bytes(content)
+        with pytest.raises(ValueError, match=r"x\.txt is not a \.npy, \.npz, Parquet or CSV file of vectors"):
+            open_vectors(tmp_path / "x.txt", DIM)
     with pytest.raises(FileNotFoundError):
         open_vectors(tmp_path / "none.npy", DIM)
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sstq import kernels, streams
 from sstq.chunks import row_chunks
 from sstq.randomness import box_muller
+from sstq.suggestions import did_you_mean
 
 __all__ = ["FourierFrame", "Frame", "HadamardFrame", "OrthogonalFrame", "default_frame_size", "make_frame"]
 
@@ -380,5 +381,6 @@ def make_frame(name: str, dim: int, size: int, seed: int) -> Frame:
         1.8
     """
     if not isinstance(name, str) or name not in _FRAMES:
-        raise ValueError(f"frame must be one of {', '.join(map(repr, _FRAMES))}, got {name!r}")
+        close = did_you_mean(name, _FRAMES)
+        raise ValueError(f"frame must be one of {', '.join(map(repr, _FRAMES))}, got {name!r}{close}")
     return _FRAMES[name](dim, size, seed)

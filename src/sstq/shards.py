@@ -25,7 +25,7 @@ from sstq.randomness import RngLike
 from sstq.schemes import LocalReport, Mechanism
 from sstq.schemes.base import check_option
 from sstq.splitting import stream_part
-from sstq.vector_files import VectorFile, open_vectors
+from sstq.vector_files import VectorFile, open_vectors, refuse_repeated
 
 __all__ = [
     "FORMATS",
@@ -98,6 +98,7 @@ def plan_shards(
         [('monday.sstq', 0, 10), ('tuesday.sstq', 10, 10)]
     """
     check_option("kind", kind, FORMATS)
+    refuse_repeated(vectors)
     shards: list[Shard] = []
     names: dict[Path, Path] = {}
     first = 0

@@ -1,17 +1,20 @@
-"""Files of vectors: .npy, .npz and Parquet, read a bounded piece at a time and as often as one likes.
+"""Files of vectors: .npy, .npz, Parquet and CSV, read a bounded piece at a time and as often as one likes.
 
-What a file is, its first bytes say, not its name. Everything that encoding would refuse is refused here first, with the
-name of the file and the number of the row: dtypes other than float32 and float64, another length, numbers that are not
+What a file is, its first bytes say, not its name; text is CSV. Everything that encoding would refuse is refused here
+first, with the name of the file and the number of the row: what is not a number, another length, numbers that are not
 finite, nulls.
 """
 
 from __future__ import annotations
 
+import csv
 import os
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -19,8 +22,9 @@ from numpy.typing import NDArray
 
 from sstq.damage import DAMAGED_ARCHIVE
 from sstq.parquet_files import import_pyarrow
+from sstq.vectors import arrow_rows, arrow_scalars, as_floats, is_arrow_list, is_arrow_number, is_number
 
-__all__ = ["VectorFile", "open_vectors"]
+__all__ = ["VectorFile", "open_vectors", "refuse_repeated"]
 
 # Rows are read this many numbers at a time, so that memory grows neither with the clients nor with the files.
 _NUMBERS_AT_A_TIME = 1 << 21
@@ -44,7 +48,8 @@ class VectorFile(ABC):
         Raises ValueError, with the row, for a number that is not finite and for a file that is damaged.
         """
         row = 0
-        for rows in self._read():
+        for read in self._read():
+            rows = as_floats(read, f"{self.name}: vectors", row)
             bad = np.argwhere(~np.isfinite(rows))
             if len(bad):
                 at, column = bad[0]
@@ -58,7 +63,7 @@ class VectorFile(ABC):
 
     @abstractmethod
     def _read(self) -> Iterator[NDArray[Any]]:
-        """Yield the chunks, not yet checked for numbers that are not finite."""
+        """Yield the chunks as numbers of any kind, not yet checked for those that are not exact or not finite."""
 
     @property
     def _rows_at_a_time(self) -> int:
@@ -68,14 +73,18 @@ class VectorFile(ABC):
 def open_vectors(
     path: str | os.PathLike[str], dim: int, key: str | None = None, column: str | None = None
 ) -> VectorFile:
-    """Open the vectors of a .npy, .npz or Parquet file.
+    """Open the vectors of a .npy, .npz, Parquet or CSV file.
+
+    The numbers may be floats, booleans, or integers that are exact in float64. A CSV file has one vector per line, with
+    or without a header.
 
     Arguments:
         path: the file; its kind is recognised by its content.
         dim: the length that the vectors must have.
         key: which array of an .npz; needed only if it holds several.
         column: which list column of a Parquet file; without it the file must have exactly one column of lists of
-            floats, or exactly `dim` columns of floats, which are then the coordinates in order.
+            numbers, exactly `dim` columns of floats, or only `dim` columns, all of numbers; columns are then the
+            coordinates in order.
 
     Raises:
         ValueError: the file cannot hold such vectors.
@@ -96,7 +105,23 @@ def open_vectors(
         return _NpzFile(name, dim, key)
     if start.startswith(_PARQUET_MAGIC):
         return _ParquetFile(name, dim, column)
-    raise ValueError(f"{name} is not a .npy, .npz or Parquet file")
+    return _CsvFile(name, dim)
+
+
+def refuse_repeated(paths: Iterable[Path]) -> None:
+    """Refuse a file that is named twice, be it by a link: a second message about a vector costs its owner ε again.
+
+    Raises:
+        ValueError: two paths lead to the same file.
+        OSError: there is no such file.
+    """
+    seen: dict[tuple[int, int], Path] = {}
+    for path in paths:
+        status = path.stat()
+        file = status.st_dev, status.st_ino
+        if file in seen:
+            raise ValueError(f"{path} is the same file as {seen[file]}: give each file once; nobody is encoded twice")
+        seen[file] = path
 
 
 class _NpyFile(VectorFile):
@@ -114,7 +139,7 @@ class _NpyFile(VectorFile):
         with _numpy_errors(self.name):
             rows = np.load(self.name, mmap_mode="r", allow_pickle=False).reshape(self.count, self.dim)
         for start in range(0, self.count, self._rows_at_a_time):
-            yield _native(np.asarray(rows[start : start + self._rows_at_a_time]))
+            yield np.asarray(rows[start : start + self._rows_at_a_time])
 
 
 class _NpzFile(VectorFile):
@@ -135,8 +160,7 @@ class _NpzFile(VectorFile):
                 file.seek(0)
                 rows = np.lib.format.read_array(file, allow_pickle=False).reshape(self.count, self.dim)
                 yield from (
-                    _native(rows[start : start + self._rows_at_a_time])
-                    for start in range(0, self.count, self._rows_at_a_time)
+                    rows[start : start + self._rows_at_a_time] for start in range(0, self.count, self._rows_at_a_time)
                 )
                 return
             _read_header(file)
@@ -146,7 +170,7 @@ class _NpzFile(VectorFile):
                 raw = file.read(wanted * row_bytes)
                 if len(raw) < wanted * row_bytes:
                     raise ValueError(f"the array ends in row {start + len(raw) // row_bytes} of {self.count}")
-                yield _native(np.frombuffer(raw, dtype=self._dtype).reshape(wanted, self.dim))
+                yield np.frombuffer(raw, dtype=self._dtype).reshape(wanted, self.dim)
             # The archive's checksum is compared when the end has been reached, and not before.
             if file.read(1):
                 raise ValueError("the array is longer than its header says")
@@ -175,27 +199,51 @@ class _ParquetFile(VectorFile):
         row = 0
         with self._open() as file:
             for batch in file.iter_batches(batch_size=self._rows_at_a_time, columns=self._columns):
-                columns = [batch.column(name) for name in self._columns]
-                if any(column.null_count for column in columns):
-                    raise ValueError(f"{self.name}: a null among rows {row} to {row + batch.num_rows - 1}")
+                columns, vectors = [batch.column(name) for name in self._columns], f"{self.name}: vectors"
                 if self._lists:
-                    yield self._stack(columns[0], row)
+                    yield arrow_rows(columns[0], self.dim, vectors, row)
                 else:
-                    yield np.stack([column.to_numpy() for column in columns], axis=1)
+                    yield np.stack([arrow_scalars(column, vectors, row) for column in columns], axis=1)
                 row += batch.num_rows
 
-    def _stack(self, lists: Any, row: int) -> NDArray[Any]:
-        pyarrow = import_pyarrow()
-        lengths = pyarrow.compute.list_value_length(lists).to_numpy()
-        wrong = np.flatnonzero(lengths != self.dim)
-        if len(wrong):
-            at = int(wrong[0])
-            raise ValueError(f"{self.name}: {lengths[at]} numbers in row {row + at}; vectors have {self.dim}")
-        values = lists.flatten()
-        if values.null_count:
-            raise ValueError(f"{self.name}: a null among rows {row} to {row + len(lists) - 1}")
-        stacked: NDArray[Any] = values.to_numpy().reshape(len(lists), self.dim)
-        return stacked
+
+class _CsvFile(VectorFile):
+    """A CSV file, one vector per line; a first line without any number is a header."""
+
+    def __init__(self, name: str, dim: int) -> None:
+        self.name, self.dim = name, dim
+        self.count = sum(1 for _ in self._lines())
+
+    def _lines(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the fields of each vector, with the number of their line."""
+        try:
+            with open(self.name, encoding="utf-8-sig", newline="") as file:
+                lines = csv.reader(file, strict=True)
+                for fields in lines:
+                    line = lines.line_num
+                    if not fields:
+                        continue
+                    if len(fields) != self.dim:
+                        raise ValueError(f"line {line} has {len(fields)} values, vectors have {self.dim}")
+                    if line == 1 and any(fields) and all(_number(field) is None for field in fields):
+                        continue
+                    if line == 1 and self.dim > 2 and fields == [str(place) for place in range(self.dim)]:
+                        raise ValueError("line 1 may be a header or a vector, 0,1,2,…; give the columns names")
+                    yield line, fields
+        except (ValueError, csv.Error) as error:
+            raise ValueError(f"{self.name} is not a .npy, .npz, Parquet or CSV file of vectors: {error}") from error
+
+    def _read(self) -> Iterator[NDArray[Any]]:
+        lines = self._lines()
+        while part := list(islice(lines, self._rows_at_a_time)):
+            rows = [[_number(field) for field in fields] for _, fields in part]
+            for (line, fields), row in zip(part, rows, strict=True):
+                if None in row:
+                    what = repr(fields[row.index(None)][:20])
+                    raise ValueError(
+                        f"{self.name}: vectors must be numbers, got {what} in line {line}; fill or drop it"
+                    )
+            yield np.array(rows, dtype=np.float64)
 
 
 @contextmanager
@@ -222,8 +270,8 @@ def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]
 
 def _check_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], dim: int) -> int:
     """Return the number of vectors in an array of that shape."""
-    if dtype.kind != "f" or dtype.itemsize not in (4, 8):
-        raise ValueError(f"{name}: vectors must be float32 or float64, got dtype {dtype}")
+    if not is_number(dtype):
+        raise ValueError(f"{name}: vectors must be floats, integers or booleans, got dtype {dtype}")
     if shape == (dim,):
         return 1
     if len(shape) != 2 or shape[1] != dim:
@@ -231,8 +279,12 @@ def _check_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], dim: i
     return shape[0]
 
 
-def _native(rows: NDArray[Any]) -> NDArray[Any]:
-    return rows.astype(rows.dtype.newbyteorder("="), copy=False)
+def _number(text: str) -> float | None:
+    """Return the number of a field of a CSV file, if it is one; 2020_1 is one to Python only."""
+    try:
+        return None if "_" in text else float(text)
+    except ValueError:
+        return None
 
 
 def _choose(name: str, members: list[str], key: str | None) -> str:
@@ -248,32 +300,25 @@ def _choose(name: str, members: list[str], key: str | None) -> str:
 
 def _choose_columns(name: str, schema: Any, dim: int, column: str | None) -> tuple[list[str], bool]:
     """Return the columns to read, and whether they are one column of lists rather than one column a coordinate."""
-    lists = [field.name for field in schema if _is_float_list(field.type)]
+    lists = [field.name for field in schema if is_arrow_list(field.type)]
     if column is not None:
         if column not in schema.names:
             raise ValueError(f"{name} has no column {column!r}; it has {_shorten(schema.names)}")
         if column not in lists:
-            raise ValueError(
-                f"{name}: column {column!r} must hold lists of float32 or float64, got {schema.field(column).type}"
-            )
+            raise ValueError(f"{name}: column {column!r} must hold lists of numbers, got {schema.field(column).type}")
         return [column], True
-    types = import_pyarrow().types
-    floats = [field.name for field in schema if types.is_float32(field.type) or types.is_float64(field.type)]
+    floats = [field.name for field in schema if import_pyarrow().types.is_floating(field.type)]
     if len(lists) == 1 and len(floats) != dim:
         return lists, True
     if not lists and len(floats) == dim:
         return floats, False
+    # Without such columns a column of integers could be a client's number, unless there is no other column.
+    if len(schema) == dim and all(is_arrow_number(field.type) for field in schema):
+        return schema.names, False
     raise ValueError(
-        f"{name} must have one column of lists of floats, or {dim} columns of floats; it has {len(lists)} and "
+        f"{name} must have one column of lists of numbers, or {dim} columns of floats; it has {len(lists)} and "
         f"{len(floats)} such columns ({_shorten(schema.names)})" + ("; say which with a column" if lists else "")
     )
-
-
-def _is_float_list(kind: Any) -> bool:
-    types = import_pyarrow().types
-    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
-        return False
-    return bool(types.is_float32(kind.value_type) or types.is_float64(kind.value_type))
 
 
 def _shorten(names: list[str]) -> str:

@@ -1,6 +1,7 @@
 """One suite that every mechanism passes."""
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +113,11 @@ def test_seeds_are_reproducible_and_entropy_is_fresh(case, monkeypatch):
         (np.full((2, DIM), np.inf), "finite"),
         (np.ones(DIM + 1), "shape"),
         (np.ones((2, 2, DIM)), "shape"),
-        (np.ones(DIM, dtype=int), "dtype"),
+        (np.ones(DIM, dtype=complex), "dtype"),
+        (np.ones(DIM).astype(str), "dtype"),
+        ([[*[0.1] * (DIM - 1), None]], "NoneType in row 0"),
+        (np.full(DIM, 2**53 + 1), "2^53"),
+        (np.ma.array(np.ones((2, DIM)), mask=np.eye(2, DIM, dtype=bool)), "masked"),
     ],
 )
 def test_bad_vectors_are_refused_before_anything_is_sampled(case, bad, message, monkeypatch):
@@ -122,7 +127,7 @@ def test_bad_vectors_are_refused_before_anything_is_sampled(case, bad, message, 
         raise AssertionError("sampled before the input was checked")
 
     monkeypatch.setattr("sstq.randomness.SecureBits.words", no_words)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         encode(mechanism, bad)
 
 

@@ -339,10 +339,10 @@ def test_the_commands_give_the_same_with_ray(tmp_path, spec, seed):
 def test_wrong_usage_of_engines(tmp_path, spec):
     np.save(tmp_path / "x.npy", np.zeros((1, DIM)))
     encode = ["encode", tmp_path / "x.npy", "-m", spec, "-o", tmp_path / "out"]
-    assert "--engine ray needs --shards" in run(*encode, "--engine", "ray", code=1).stderr
-    assert "--shards must be" in run(*encode, "--shards", "csv", code=1).stderr
-    assert "--engine must be 'local' or 'ray', got 'dask'" in run(*encode, "--engine", "dask", code=1).stderr
-    assert "--address is for --engine ray" in run(*encode, "--address", "auto", code=1).stderr
+    assert "--engine ray needs --shards" in run(*encode, "--engine", "ray", code=2).stderr
+    assert "--shards must be" in run(*encode, "--shards", "csv", code=2).stderr
+    assert "--engine must be 'local' or 'ray', got 'dask'" in run(*encode, "--engine", "dask", code=2).stderr
+    assert "--address is for --engine ray" in run(*encode, "--address", "auto", code=2).stderr
 
 
 def program(*arguments):

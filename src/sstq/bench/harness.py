@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from sstq.suggestions import did_you_mean
+
 __all__ = ["Benchmark", "Measured", "Remark", "Result", "check_names", "fastest", "in_turns", "seconds_of", "title_of"]
 
 
@@ -128,11 +130,12 @@ def check_names(names: Iterable[str], benchmarks: Mapping[str, Benchmark]) -> No
     Examples:
         >>> check_names(["sort"], {"sorting": list})
         Traceback (most recent call last):
-        ValueError: there is no benchmark 'sort'; there are: sorting
+        ValueError: there is no benchmark 'sort'; there are: sorting; did you mean 'sorting'?
     """
     for name in names:
         if name not in benchmarks:
-            raise ValueError(f"there is no benchmark {name!r}; there are: {', '.join(benchmarks)}")
+            close = did_you_mean(name, benchmarks)
+            raise ValueError(f"there is no benchmark {name!r}; there are: {', '.join(benchmarks)}{close}")
 
 
 def in_turns(*clocks: Callable[[], float], repeats: int) -> list[list[float]]:

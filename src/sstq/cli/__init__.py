@@ -29,9 +29,12 @@ from sstq.cli.reproduce import reproduce
 from sstq.cli.spec import spec
 from sstq.cli.terminal import complain, paragraphs
 from sstq.cli.train import train
+from sstq.cli.usage import WrongUsage
 from sstq.cli.warmup import warmup
 
 __all__ = ["app", "main"]
+
+_USAGE = (WrongUsage, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
 class _Commands(TyperGroup):
@@ -46,7 +49,7 @@ class _Commands(TyperGroup):
             if ctx.params.get("debug"):
                 traceback.print_exception(error)
             complain(error)
-            raise typer.Exit(1) from error
+            raise typer.Exit(2 if isinstance(error, _USAGE) else 1) from error
 
 
 app = typer.Typer(
@@ -94,7 +97,7 @@ Mean estimation of high-dimensional vectors under pure local differential privac
 Clients and server share a mechanism (sstq spec). Clients turn vectors into private messages (sstq encode), and the
 server turns messages into the mean and its error (sstq aggregate).
 
-Exit codes: 0 success, 1 an error in the data or files, 2 wrong usage, 130 interrupted.
+Exit codes: 0 success, 1 an error in the data, 2 wrong usage, such as an option or a missing file, 130 interrupted.
 """
 
 

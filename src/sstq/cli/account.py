@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from sstq.cli.terminal import note, show_facts, show_table, warn
+from sstq.cli.usage import WrongUsage, check_usage
 
 __all__ = ["account"]
 
@@ -44,23 +45,24 @@ def account(
     if ledger is not None:
         others = (epsilon, rounds, total_epsilon, clients, participation)
         if any(value is not None for value in others) or delta or shuffled:
-            raise ValueError("--ledger stands alone: a ledger has its own terms")
+            raise WrongUsage("--ledger stands alone: a ledger has its own terms")
         _show_ledger(ledger)
         return
     if sum(value is not None for value in (epsilon, rounds, total_epsilon)) < 2:
-        raise ValueError("two of --epsilon, --rounds and --total-epsilon are needed, or --ledger")
+        raise WrongUsage("two of --epsilon, --rounds and --total-epsilon are needed, or --ledger")
     if shuffled != (clients is not None):
-        raise ValueError("--shuffled and --clients go together: unless they are shuffled, other clients hide nobody")
-    if participation is not None:
-        epsilon = _subsampled(epsilon, participation)
-    _show_methods(epsilon, rounds, delta, total_epsilon, clients)
+        raise WrongUsage("--shuffled and --clients go together: unless they are shuffled, other clients hide nobody")
+    with check_usage(probability="--participation"):
+        if participation is not None:
+            epsilon = _subsampled(epsilon, participation)
+        _show_methods(epsilon, rounds, delta, total_epsilon, clients)
 
 
 def _subsampled(epsilon: float | None, participation: float) -> float:
     from sstq.accounting import subsampled_epsilon
 
     if epsilon is None:
-        raise ValueError("--participation needs --epsilon, which it lowers")
+        raise WrongUsage("--participation needs --epsilon, which it lowers")
     amplified = subsampled_epsilon(epsilon, participation)
     warn(
         f"ε = {epsilon:g} counts as {_rounded(amplified, up=True)} a round only if nobody can tell who takes part: "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import MechanismOption, read_mechanism, require_folder_of, typical_error, warn_of_seed
+from sstq.cli.common import ForceOption, MechanismOption, check_output, read_mechanism, typical_error, warn_of_seed
 from sstq.cli.engines import AddressOption, EngineOption, engine
 from sstq.cli.terminal import complain, note, progress, show_facts, warn
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sstq import Aggregator, Estimate, Mechanism
 
 __all__ = ["aggregate"]
+
+_RESULTS = ("mean.npy", "stderr.npy", "summary.json")
 
 
 def aggregate(
@@ -36,13 +38,15 @@ def aggregate(
     ] = False,
     engine_name: EngineOption = "local",
     address: AddressOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Estimate the mean from message files, with its standard error.
 
     The state is saved after every file, and a file that is in already is passed over: after an interruption, or when
     more files have come in, run the same command again. A file is added whole or not at all. The result does not depend
     on the order of the files or on how messages are spread over them, to the last bit. Neither does it depend on the
-    engine: runs with and without Ray can take turns on one state.
+    engine: runs with and without Ray can take turns on one state. Results are replaced only where there is the state
+    that they come from, or with --force.
 
     The measured error norm is that of the standard errors, from the messages themselves. The predicted one is for
     clients that all hold a typical vector as long as clip. For mechanisms that trust the aggregator (CSGM) the command
@@ -58,8 +62,11 @@ def aggregate(
     shared = read_mechanism(mechanism)
     output.mkdir(parents=True, exist_ok=True)
     state_path = output / "state.npz" if state is None else state
-    require_folder_of(state_path, "--state")
-    aggregator = shared.load_aggregator(state_path) if state_path.exists() else shared.aggregator()
+    check_output(state_path, True, "--state")
+    resumed = state_path.exists()
+    for name in _RESULTS:
+        check_output(output / name, force or resumed)
+    aggregator = shared.load_aggregator(state_path) if resumed else shared.aggregator()
     with engine(engine_name, address) as in_ray:
         bad = _add_files(aggregator, messages, state_path, skip_bad, in_ray)
 
@@ -152,8 +159,9 @@ def _write_results(folder: Path, estimate: Estimate, summary: dict[str, Any]) ->
 
     from sstq.atomic import atomic_file
 
-    for name, values in (("mean.npy", estimate.value), ("stderr.npy", estimate.stderr)):
+    *arrays, numbers = _RESULTS
+    for name, values in zip(arrays, (estimate.value, estimate.stderr), strict=True):
         with atomic_file(folder / name) as file:
             np.save(file, values)
-    with atomic_file(folder / "summary.json") as file:
+    with atomic_file(folder / numbers) as file:
         file.write(json.dumps(summary, indent=2, allow_nan=False).encode() + b"\n")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.common import read_mechanism, require_folder_of
+from sstq.cli.common import ForceOption, check_output, read_mechanism
 from sstq.cli.terminal import complain, note, paragraphs, progress, show_facts, show_table, warn
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ __all__ = ["audit"]
 _PARTS = 1000
 
 _Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The mechanism's JSON file (sstq spec).")]
-_Seed = Annotated[int | None, typer.Option(help="Repeat an audit; the operating system's randomness if not given.")]
+_Seed = Annotated[
+    int | None, typer.Option(min=0, help="Repeat an audit; the operating system's randomness if not given.")
+]
 
 
 def exact(spec: _Spec, seed: _Seed = None) -> None:
@@ -57,8 +59,10 @@ def exact(spec: _Spec, seed: _Seed = None) -> None:
 
 def empirical(
     spec: _Spec,
-    samples: Annotated[int, typer.Option(help="Messages of each input of a pair.")] = 20_000,
-    alpha: Annotated[float, typer.Option(help="The probability of a false alarm is at most this.")] = 1e-3,
+    samples: Annotated[int, typer.Option(min=100, help="Messages of each input of a pair.")] = 20_000,
+    alpha: Annotated[
+        float, typer.Option(min=1e-12, max=0.5, help="The probability of a false alarm is at most this.")
+    ] = 1e-3,
     seed: _Seed = None,
 ) -> None:
     """Bound ε from below by messages alone, as an adversary would: the encoder is a black box.
@@ -89,6 +93,7 @@ def certify(
     output: Annotated[Path, typer.Option("--output", "-o", help="The certificate to write.")] = Path(
         "certificate.json"
     ),
+    force: ForceOption = False,
 ) -> None:
     """Write a certificate: the integer weights and their exact ε, for a reviewer to verify without this library.
 
@@ -97,7 +102,7 @@ def certify(
     from sstq.atomic import atomic_file
     from sstq.audit import certify as certificate
 
-    require_folder_of(output)
+    check_output(output, force)
     text = certificate(read_mechanism(spec))
     with atomic_file(output) as file:
         file.write(text.encode())

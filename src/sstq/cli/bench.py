@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.common import require_folder_of
+from sstq.cli.common import ForceOption, check_output
 from sstq.cli.terminal import live_line, note, show_table, warn
+from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
     from sstq.bench import Change, Result, Run
@@ -36,6 +37,7 @@ def bench(
     ] = None,
     output: Output = None,
     compare: Compare = None,
+    force: ForceOption = False,
 ) -> None:
     """Measure this machine: memory bandwidth, the transform, encoding, threads, aggregation and start-up.
 
@@ -47,7 +49,7 @@ def bench(
     """
     from sstq.bench import suite
 
-    run_benchmarks(suite(quick), only or [], output, compare, quick)
+    run_benchmarks(suite(quick), only or [], output, compare, quick, force=force)
 
 
 def run_benchmarks(
@@ -56,19 +58,22 @@ def run_benchmarks(
     output: Path | None,
     compare: Path | None,
     quick: bool = False,
+    *,
+    force: bool = False,
 ) -> None:
     """Run the named benchmarks, or all of them, and print the table of each when it is done.
 
     The results are compared with those of the file `compare` and written to `output`, whatever there is of them when a
-    benchmark fails or is interrupted. `quick` is what the benchmarks were made with.
+    benchmark fails or is interrupted; with `force` a file that is there is overwritten. `quick` is what the benchmarks
+    were made with.
     """
     from sstq.bench.harness import check_names
     from sstq.bench.report import Run, read_run
 
-    check_names(names, benchmarks)
+    with check_usage():
+        check_names(names, benchmarks)
     old = None if compare is None else read_run(compare)
-    if output is not None:
-        require_folder_of(output)
+    check_output(output, force)
     chosen = {name: benchmarks[name] for name in names or benchmarks}
     results: dict[str, list[Result]] = {}
     run = replace(Run.of_now(results, quick), complete=False)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.common import read_mechanism, require_folder_of
+from sstq.cli.common import ForceOption, check_output, read_mechanism
 from sstq.cli.solving import solving_shown
 from sstq.cli.terminal import note, show_facts, show_table
+from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
     from sstq import SSTQ
@@ -42,6 +43,7 @@ def channel(
         Path | None,
         typer.Option("--output", "-o", help="Draw the channel (.png, .svg, .pdf), or write its exact integers (.csv)."),
     ] = None,
+    force: ForceOption = False,
 ) -> None:
     """Show the transition probabilities of a channel and the ε that they spend, exactly.
 
@@ -50,10 +52,9 @@ def channel(
 
     Example: sstq channel --epsilon 3 --bits 2 --output channel.png
     """
-    if output is not None:
-        require_folder_of(output)
-        if output.suffix.lower() not in (".csv", *_PICTURES):
-            raise ValueError(f"--output {output}: the name must end in {', '.join(('.csv', *_PICTURES))}")
+    check_output(output, force)
+    if output is not None and output.suffix.lower() not in (".csv", *_PICTURES):
+        raise WrongUsage(f"--output {output}: the name must end in {', '.join(('.csv', *_PICTURES))}")
     shown = _chosen(mechanism, epsilon, bits, kind, codebook, rate)
     ratio = shown.channel.ratio()
     facts: list[tuple[str, object]] = [
@@ -87,14 +88,14 @@ def _chosen(
 
     if path is not None:
         if any(option is not None for option in (epsilon, bits, kind, codebook, rate)):
-            raise typer.BadParameter("--mechanism says everything; give it alone, or the other options")
+            raise WrongUsage("--mechanism says everything; give it alone, or the other options")
         mechanism = read_mechanism(path)
         if not isinstance(mechanism, SSTQ):
             raise ValueError(f"{path}: {mechanism.name} has no scalar channel; sstq has")
         return mechanism
     if epsilon is None:
-        raise typer.BadParameter("give --mechanism or --epsilon")
-    with solving_shown(kind):
+        raise WrongUsage("give --mechanism or --epsilon")
+    with solving_shown(kind), check_usage():
         return SSTQ(
             dim=1000,
             epsilon=epsilon,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import read_mechanism, require_folder_of, warn_of_seed
+from sstq.cli.common import ForceOption, check_output, read_mechanism, warn_of_seed
 from sstq.cli.terminal import note, paragraphs, progress, show_facts, show_table, warn
+from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
     from sstq import Messages
@@ -35,19 +36,24 @@ ThresholdsOption = Annotated[int, typer.Option(help="How many thresholds there a
 SurveyOption = Annotated[Path, typer.Option("--survey", "-s", help="The JSON file of the survey (sstq clip spec).")]
 DimOption = Annotated[int | None, typer.Option(help="The length of the vectors; an .npy file says it itself.")]
 QuantileOption = Annotated[
-    list[float] | None, typer.Option(help="Which quantiles to show. [dim]\\[0.5, 0.9, 0.99][/dim]")
+    list[float] | None, typer.Option(min=0, max=1, help="Which quantiles to show. [dim]\\[0.5, 0.9, 0.99][/dim]")
 ]
 MechanismOption = Annotated[
     Path | None, typer.Option("--mechanism", "-m", help="Suggest a clip for this mechanism; its own is ignored.")
 ]
 ClientsOption = Annotated[
-    int | None, typer.Option(help="n of the mean that the clip is for. [dim]\\[default: as many as answered][/dim]")
+    int | None,
+    typer.Option(min=1, help="n of the mean that the clip is for. [dim]\\[default: as many as answered][/dim]"),
 ]
 AlignmentOption = Annotated[
-    float, typer.Option(help="How well the cut-off parts point in one direction, 0 to 1; 1 is the worst case.")
+    float,
+    typer.Option(
+        min=1e-6, max=1, help="How well the cut-off parts point in one direction, 0 to 1; 1 is the worst case."
+    ),
 ]
 SeedOption = Annotated[
-    int | None, typer.Option(help="For simulation: a seed instead of secret randomness. The result is NOT private.")
+    int | None,
+    typer.Option(min=0, help="For simulation: a seed instead of secret randomness. The result is NOT private."),
 ]
 
 
@@ -57,6 +63,7 @@ def spec(
     epsilon: EpsilonOption = 0.5,
     thresholds: ThresholdsOption = 16,
     output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write.")] = Path("survey.json"),
+    force: ForceOption = False,
 ) -> None:
     """Write the survey that clients and server share.
 
@@ -67,8 +74,9 @@ def spec(
     from sstq.atomic import atomic_file
     from sstq.clipping import NormSurvey
 
-    require_folder_of(output)
-    survey = NormSurvey(epsilon, lowest, highest, thresholds)
+    check_output(output, force)
+    with check_usage():
+        survey = NormSurvey(epsilon, lowest, highest, thresholds)
     with atomic_file(output) as file:
         file.write(survey.to_json().encode() + b"\n")
     show_facts(str(output), _describe(survey))
@@ -78,7 +86,7 @@ def spec(
 def encode(
     vectors: Annotated[
         list[Path],
-        typer.Argument(metavar="VECTORS...", help="Files of vectors, one row a client: .npy, .npz or Parquet."),
+        typer.Argument(metavar="VECTORS...", help="Files of vectors, one row per client: .npy, .npz, Parquet or CSV."),
     ],
     survey: SurveyOption,
     output: Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")],
@@ -86,6 +94,7 @@ def encode(
     key: Annotated[str | None, typer.Option(help="Which array of the .npz files.")] = None,
     column: Annotated[str | None, typer.Option(help="Which list column of the Parquet files.")] = None,
     seed: SeedOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Turn vectors into private answers about their norms, one for each.
 
@@ -93,7 +102,7 @@ def encode(
     """
     from sstq import write_messages
 
-    require_folder_of(output)
+    check_output(output, force)
     shared = _read_survey(survey)
     count = write_messages(output, _answers(shared, vectors, dim, key, column, seed))
     show_facts(str(output), [("answers", count), *_describe(shared)])
@@ -109,6 +118,7 @@ def aggregate(
     quantile: QuantileOption = None,
     alignment: AlignmentOption = 1.0,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write all numbers as JSON.")] = None,
+    force: ForceOption = False,
 ) -> None:
     """Estimate quantiles of the norms from the answers and, with --mechanism, suggest a clip.
 
@@ -116,8 +126,7 @@ def aggregate(
 
     Example: sstq clip aggregate monday.sstq tuesday.sstq --survey survey.json --mechanism mechanism.json
     """
-    if output is not None:
-        require_folder_of(output)
+    check_output(output, force)
     aggregator = _read_survey(survey).aggregator()
     for path in answers:
         if not aggregator.update_from_file(path):
@@ -143,6 +152,7 @@ def suggest(
     column: Annotated[str | None, typer.Option(help="Which list column of the Parquet file.")] = None,
     seed: SeedOption = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write all numbers as JSON.")] = None,
+    force: ForceOption = False,
 ) -> None:
     """Run a whole survey on vectors that you hold: what clients with such vectors would let you know.
 
@@ -152,9 +162,9 @@ def suggest(
     """
     from sstq.clipping import NormSurvey
 
-    if output is not None:
-        require_folder_of(output)
-    survey = NormSurvey(epsilon, lowest, highest, thresholds)
+    check_output(output, force)
+    with check_usage():
+        survey = NormSurvey(epsilon, lowest, highest, thresholds)
     aggregator = survey.aggregator()
     for messages in _answers(survey, [vectors], dim, key, column, seed):
         aggregator.update(messages)
@@ -191,9 +201,11 @@ def _answers(
 ) -> Iterator[Messages]:
     import numpy as np
 
-    from sstq.vector_files import open_vectors
+    from sstq.vector_files import open_vectors, refuse_repeated
 
     rng = None if seed is None else np.random.default_rng(seed)
+    with check_usage():
+        refuse_repeated(paths)
     files = [open_vectors(path, _dim_of(path) if dim is None else dim, key, column) for path in paths]
     total = sum(file.count for file in files)
     with progress("Checking", total) as advance:
@@ -214,7 +226,7 @@ def _dim_of(path: Path) -> int:
     try:
         return int(np.lib.format.open_memmap(path, mode="r").shape[-1])
     except (ValueError, EOFError, IndexError) as error:
-        raise ValueError(f"{path}: --dim is needed unless the vectors are an .npy file") from error
+        raise WrongUsage(f"{path}: --dim is needed unless the vectors are an .npy file") from error
 
 
 def _show(
@@ -252,7 +264,7 @@ def _show(
         document["error_seen"] = choice.best.error
         document["error_at_most"] = choice.best.largest_error
     elif clients is not None:
-        raise ValueError("--clients goes with --mechanism: a clip is suggested for a mechanism and its clients")
+        raise WrongUsage("--clients goes with --mechanism: a clip is suggested for a mechanism and its clients")
     if output is not None:
         _write(document, output)
 

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sstq.cli.terminal import warn
+from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
     from sstq import SSTQ, ExpectedError, Mechanism
 
 __all__ = [
+    "ForceOption",
     "MechanismOption",
+    "check_output",
     "describe_mechanism",
     "privacy_of",
     "randomness_of",
     "read_mechanism",
-    "require_folder_of",
     "typical_error",
     "warn_of_seed",
 ]
@@ -34,6 +36,8 @@ MechanismOption = Annotated[
     Path,
     typer.Option("--mechanism", "-m", help="The JSON file of the mechanism that clients and server share (sstq spec)."),
 ]
+
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is there already.")]
 
 
 def read_mechanism(path: Path) -> Mechanism:
@@ -128,9 +132,13 @@ def warn_of_seed(what: str) -> None:
     warn(f"NOT PRIVATE: {what}")
 
 
-def require_folder_of(path: Path, option: str = "--output") -> None:
-    """Refuse a file to write whose folder does not exist, before any work is done."""
+def check_output(path: Path | None, force: bool, option: str = "--output") -> None:
+    """Refuse a file that is there already, unless forced, or whose folder is not, before any work is done."""
+    if path is None:
+        return
     if not path.parent.is_dir():
-        raise ValueError(f"{option} {path}: there is no folder {path.parent}")
+        raise WrongUsage(f"{option} {path}: there is no folder {path.parent}")
     if path.is_dir():
-        raise ValueError(f"{option} {path} is a folder; a file is written")
+        raise WrongUsage(f"{option} {path} is a folder; a file is written")
+    if path.exists() and not force:
+        raise WrongUsage(f"{option} {path} exists already; pass --force to overwrite it")

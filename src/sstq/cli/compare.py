@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sstq.cli.common import ForceOption
 from sstq.cli.numbers import CsvOption, JsonOption, PngOption, check_outputs, figure, write_numbers
 from sstq.cli.terminal import note, progress, show_table
+from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
     from sstq.comparison import Comparison
@@ -58,6 +60,7 @@ def compare(
     csv: CsvOption = None,
     json: JsonOption = None,
     png: PngOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Compare all mechanisms on a typical unit vector: bits, bias², variance, error of the mean, and time.
 
@@ -65,7 +68,7 @@ def compare(
 
     Example: sstq compare --dim 25450 --epsilon 3 --clients 1000 --png compare.png
     """
-    check_outputs(csv, json, png)
+    check_outputs(csv, json, png, force)
     rows = _compare(dim, epsilon, clients, timed=True)
     columns = ["mechanism", "bits", "bias²", "variance", "MSE", "encode ms", "decode ms", "trust", "coin"]
     show_table(
@@ -101,9 +104,10 @@ def _compare(dim: int, epsilon: float, clients: int, *, timed: bool) -> list[Com
     from sstq.comparison import compare as compare_mechanisms
     from sstq.schemes.base import check_number
 
-    check_number("dim", dim, 1, 2**30, integer=True)
-    check_number("epsilon", epsilon, 0.01, 20)
-    check_number("clients", clients, 1, 2**32, integer=True)
+    with check_usage():
+        check_number("dim", dim, 1, 2**30, integer=True)
+        check_number("epsilon", epsilon, 0.01, 20)
+        check_number("clients", clients, 1, 2**32, integer=True)
     left_out: list[str] = []
     rows = []
     with progress("Comparing", len(VARIANTS)) as advance:

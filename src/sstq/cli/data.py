@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from sstq.cli.terminal import note, paragraphs, progress, show_facts, show_table
+from sstq.cli.usage import WrongUsage, check_usage
 
 __all__ = ["data"]
 
@@ -42,9 +43,12 @@ def fetch(
     Example: sstq data fetch cifar-10 --from Downloads
     """
     from sstq import datasets
+    from sstq.datasets.fetching import release_of
 
     if name == "digits":
-        raise ValueError("digits come with scikit-learn (pip install 'sstq[demo]'): there is nothing to fetch")
+        raise WrongUsage("digits come with scikit-learn (pip install 'sstq[demo]'): there is nothing to fetch")
+    with check_usage(name="NAME"):
+        release_of(name)
     try:
         with _shown() as report:
             fetched = datasets.fetch(name, source, cache=cache, progress=report)

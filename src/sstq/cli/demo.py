@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sstq.cli.common import ForceOption, check_output
 from sstq.cli.terminal import note, progress, show_table, warn
 
 __all__ = ["demo"]
@@ -17,8 +18,9 @@ def demo(
         "demo"
     ),
     seed: Annotated[
-        int | None, typer.Option(help="A seed instead of secret randomness, for the same picture again.")
+        int | None, typer.Option(min=0, help="A seed instead of secret randomness, for the same picture again.")
     ] = None,
+    force: ForceOption = False,
 ) -> None:
     """Recover the mean image of each digit from about 10 bits a client, then train a network on private gradients.
 
@@ -32,9 +34,9 @@ def demo(
     from sstq.demo import planned_clients, run_demo, save_results
     from sstq.plots import draw_digits
 
-    if seed is not None and seed < 0:
-        raise ValueError(f"--seed must not be negative, got {seed}")
     output.mkdir(parents=True, exist_ok=True)
+    for name in ("digits.png", "results.json", "training.png"):
+        check_output(output / name, force)
     with progress("Clients", planned_clients()) as advance:
         result = run_demo(rng=seed, advance=advance)
     picture = output / "digits.png"

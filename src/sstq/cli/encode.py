@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.common import MechanismOption, privacy_of, read_mechanism, require_folder_of, warn_of_seed
+from sstq.cli.common import MechanismOption, check_output, privacy_of, read_mechanism, warn_of_seed
 from sstq.cli.engines import AddressOption, EngineOption, engine
 from sstq.cli.terminal import note, progress, show_facts, warn
+from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +26,7 @@ __all__ = ["encode"]
 def encode(
     vectors: Annotated[
         list[Path],
-        typer.Argument(metavar="VECTORS...", help="Files of vectors, one row a client: .npy, .npz or Parquet."),
+        typer.Argument(metavar="VECTORS...", help="Files of vectors, one row per client: .npy, .npz, Parquet or CSV."),
     ],
     mechanism: MechanismOption,
     output: Annotated[
@@ -43,7 +44,8 @@ def encode(
         typer.Option(help="Behind a public coin: an .npy of distinct non-negative integers, one for each vector."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="For simulation: a seed instead of secret randomness. The result is NOT private.")
+        int | None,
+        typer.Option(min=0, help="For simulation: a seed instead of secret randomness. The result is NOT private."),
     ] = None,
     report: Annotated[
         bool,
@@ -55,12 +57,16 @@ def encode(
     ] = None,
     engine_name: EngineOption = "local",
     address: AddressOption = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Overwrite the message file. Who was in it and is encoded again spends ε again."),
+    ] = False,
 ) -> None:
     """Turn vectors into messages, one for each; private ones, unless the mechanism trusts the aggregator or all.
 
     All of the input is read and checked once before anything is sampled; then it is encoded a piece at a time, whatever
-    its size. The message file appears whole or not at all. A Parquet file has one column of lists of floats, or one
-    column of floats for each coordinate.
+    its size. The message file appears whole or not at all. A Parquet file has one column of lists of numbers, or one
+    column of numbers for each coordinate; a CSV file has one line per vector, and may have a header.
 
     With --shards every NAME.npy (…) becomes NAME.sstq or NAME.parquet in the folder --output. Files that are there are
     not encoded again, so that an interrupted run can be repeated without sending two messages about one vector. With
@@ -68,15 +74,21 @@ def encode(
 
     Example: sstq encode embeddings.npy --mechanism mechanism.json --output messages.sstq
     """
+    from sstq.vector_files import refuse_repeated
+
     shared = read_mechanism(mechanism)
+    with check_usage():
+        refuse_repeated(vectors)
     if shards is None:
         if engine_name == "ray":
-            raise ValueError("--engine ray needs --shards: every task writes a file of its own")
+            raise WrongUsage("--engine ray needs --shards: every task writes a file of its own")
         with engine(engine_name, address):
             total, size, local = _to_one_file(
-                shared, mechanism, vectors, output, key, column, clients, _generator(seed)
+                shared, mechanism, vectors, output, key, column, clients, _generator(seed), force
             )
     else:
+        if force:
+            raise WrongUsage("--force is for one message file; with --shards those that are there stay as they are")
         planned = _plan(shared, vectors, output, shards, key, column)
         with engine(engine_name, address) as in_ray:
             total, size, local = _to_shards(shared, planned, output, clients, seed, in_ray)
@@ -110,15 +122,16 @@ def _to_one_file(
     column: str | None,
     clients: Path | None,
     rng: np.random.Generator | None,
+    force: bool,
 ) -> tuple[int, int, LocalReport]:
     """Write the messages of all vectors to one file; returns their number, its size and the local report."""
     from sstq import LocalReport, write_messages
     from sstq.shards import encoded_batches
     from sstq.vector_files import open_vectors
 
-    require_folder_of(output)
     if any(output.exists() and output.samefile(path) for path in (mechanism_path, *vectors) if path.exists()):
-        raise ValueError(f"--output {output} is also read from; choose another name")
+        raise WrongUsage(f"--output {output} is also read from; choose another name")
+    check_output(output, force)
     files = [open_vectors(path, mechanism.dim, key, column) for path in vectors]
     total = sum(file.count for file in files)
     if not total:
@@ -140,7 +153,8 @@ def _plan(
     from sstq.schemes.base import check_option
     from sstq.shards import FORMATS, plan_shards
 
-    check_option("--shards", kind, FORMATS)
+    with check_usage():
+        check_option("--shards", kind, FORMATS)
     return plan_shards(vectors, output, mechanism.dim, kind=kind, key=key, column=column)
 
 
@@ -207,11 +221,7 @@ def _reports(
 def _generator(seed: int | None) -> np.random.Generator | None:
     import numpy as np
 
-    if seed is None:
-        return None
-    if seed < 0:
-        raise ValueError(f"--seed must not be negative, got {seed}")
-    return np.random.default_rng(seed)
+    return None if seed is None else np.random.default_rng(seed)
 
 
 def _client_identifiers(mechanism: Mechanism, path: Path | None, total: int) -> NDArray[np.uint64] | None:
@@ -222,10 +232,10 @@ def _client_identifiers(mechanism: Mechanism, path: Path | None, total: int) -> 
 
     if mechanism.coin == "private":
         if path is not None:
-            raise ValueError("--clients is for public coins; this mechanism's coin is private")
+            raise WrongUsage("--clients is for public coins; this mechanism's coin is private")
         return None
     if path is None:
-        raise ValueError("--clients is required: behind a public coin both sides name the clients")
+        raise WrongUsage("--clients is required: behind a public coin both sides name the clients")
     try:
         return client_ids(np.load(path, allow_pickle=False), total)
     except (ValueError, EOFError, AttributeError) as error:

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from sstq.cli.usage import WrongUsage, check_usage
+
 __all__ = ["AddressOption", "EngineOption", "engine"]
 
 EngineOption = Annotated[
@@ -29,10 +31,11 @@ def engine(name: str, address: str | None) -> Iterator[bool]:
     """Give the block the engine: whether it is Ray, to which it is connected then."""
     from sstq.schemes.base import check_option
 
-    check_option("--engine", name, ("local", "ray"))
+    with check_usage():
+        check_option("--engine", name, ("local", "ray"))
     if name == "local":
         if address is not None:
-            raise ValueError(f"--address is for --engine ray, got {address!r}")
+            raise WrongUsage(f"--address is for --engine ray, got {address!r}")
         yield False
         return
     from sstq.integrations.ray import connected

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sstq.cli.common import ForceOption
 from sstq.cli.numbers import CsvOption, JsonOption, PngOption, check_outputs, figure, write_numbers
 from sstq.cli.terminal import note, progress, show_table
+from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
     from sstq.comparison import Variant
@@ -21,6 +23,7 @@ def frontier(
     csv: CsvOption = None,
     json: JsonOption = None,
     png: PngOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Show error against bits for every local mechanism, with the least error that any can have.
 
@@ -29,14 +32,15 @@ def frontier(
 
     Example: sstq frontier --dim 10000 --epsilon 3 --png frontier.png
     """
-    check_outputs(csv, json, png)
+    check_outputs(csv, json, png, force)
     from dataclasses import asdict
 
     from sstq import frontier as library
     from sstq.schemes.base import check_number
 
-    check_number("dim", dim, 2, 2**30, integer=True)
-    check_number("epsilon", epsilon, 0.01, 20)
+    with check_usage():
+        check_number("dim", dim, 2, 2**30, integer=True)
+        check_number("epsilon", epsilon, 0.01, 20)
     points, left_out = [], []
     with progress("Weighing", len(library.FAMILIES)) as advance:
 

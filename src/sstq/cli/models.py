@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sstq.cli.usage import WrongUsage
+
 if TYPE_CHECKING:
     from sstq.federated import Problem
 
@@ -57,12 +59,12 @@ def _function(text: str) -> Any:
     """Return the function of MODULE:FUNCTION."""
     module_name, separator, name = text.partition(":")
     if not (separator and module_name and name):
-        raise ValueError(f"--model must be {PAPER_MODEL} or MODULE:FUNCTION, got {text!r}")
+        raise WrongUsage(f"--model must be {PAPER_MODEL} or MODULE:FUNCTION, got {text!r}")
     with _working_folder_first():
         module = importlib.import_module(module_name)
     function = getattr(module, name, None)
     if not callable(function):
-        raise ValueError(f"--model {text}: {module_name} has no function {name!r}")
+        raise WrongUsage(f"--model {text}: {module_name} has no function {name!r}")
     return function
 
 

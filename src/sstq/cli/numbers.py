@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from sstq.cli.common import require_folder_of
+from sstq.cli.common import check_output
 from sstq.cli.terminal import note
+from sstq.cli.usage import WrongUsage
 
 __all__ = ["CsvOption", "JsonOption", "PngOption", "check_outputs", "figure", "write_numbers"]
 
@@ -19,13 +20,12 @@ JsonOption = Annotated[Path | None, typer.Option(help="Write the numbers as JSON
 PngOption = Annotated[Path | None, typer.Option(help="Draw error against bits (.png, .svg or .pdf).")]
 
 
-def check_outputs(csv: Path | None, json: Path | None, png: Path | None) -> None:
+def check_outputs(csv: Path | None, json: Path | None, png: Path | None, force: bool) -> None:
     """Refuse what cannot be written before any work is done."""
     for option, path in (("--csv", csv), ("--json", json), ("--png", png)):
-        if path is not None:
-            require_folder_of(path, option)
+        check_output(path, force, option)
     if png is not None and png.suffix.lower() not in _PICTURES:
-        raise ValueError(f"--png {png}: the name must end in {', '.join(_PICTURES)}")
+        raise WrongUsage(f"--png {png}: the name must end in {', '.join(_PICTURES)}")
 
 
 def figure(value: float) -> str:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.common import require_folder_of
+from sstq.cli.common import ForceOption, check_output
 from sstq.cli.numbers import figure
 from sstq.cli.terminal import note, show_facts
+from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
     from sstq.planner import Plan, Times
@@ -45,6 +46,7 @@ def plan(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the mechanism's JSON, for sstq encode.")
     ] = None,
+    force: ForceOption = False,
 ) -> None:
     """Choose a mechanism and its parameters, say what they cost, and solve for what is left out.
 
@@ -62,23 +64,23 @@ def plan(
     from sstq import planner
     from sstq.atomic import atomic_file
 
-    if output is not None:
-        require_folder_of(output)
-    found = planner.plan(
-        dim,
-        clients,
-        epsilon,
-        bits=bits,
-        target_error=target_error,
-        rounds=rounds,
-        total_epsilon=total_epsilon,
-        delta=delta,
-        clip=clip,
-        coin=coin,
-        trust=trust,
-        server=server,
-        alike=alike,
-    )
+    check_output(output, force)
+    with check_usage():
+        found = planner.plan(
+            dim,
+            clients,
+            epsilon,
+            bits=bits,
+            target_error=target_error,
+            rounds=rounds,
+            total_epsilon=total_epsilon,
+            delta=delta,
+            clip=clip,
+            coin=coin,
+            trust=trust,
+            server=server,
+            alike=alike,
+        )
     spec = found.spec()
     show_facts("Plan", _facts(found, found.times(), spec))
     if output is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sstq.cli.terminal import live_line, note, show_table, warn
+from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
     from sstq.reproduction import Job, Scale, Section
@@ -46,12 +47,13 @@ def reproduce(
     from sstq.reproduction import EXPERIMENTS, FULL, QUICK, read_result, run_jobs, write_report
     from sstq.schemes.base import check_number, check_option
 
-    check_option("experiment", experiment, (_ALL, *EXPERIMENTS))
     scale = QUICK if quick else FULL
-    if seeds is not None:
-        scale = replace(scale, seeds=check_number("--seeds", seeds, 1, 1000, integer=True))
-    if workers is not None:
-        check_number("--workers", workers, 1, 1024, integer=True)
+    with check_usage():
+        check_option("experiment", experiment, (_ALL, *EXPERIMENTS))
+        if seeds is not None:
+            scale = replace(scale, seeds=check_number("--seeds", seeds, 1, 1000, integer=True))
+        if workers is not None:
+            check_number("--workers", workers, 1, 1024, integer=True)
     names, missing = _available(experiment, data)
     output.mkdir(parents=True, exist_ok=True)
     results_folder = output / "results"

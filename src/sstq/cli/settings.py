@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sstq.cli.usage import WrongUsage
+
 __all__ = ["parse_settings"]
 
 
@@ -22,12 +24,12 @@ def parse_settings(texts: list[str], options: set[str]) -> dict[str, Any]:
     for text in texts:
         argument, separator, value = text.partition("=")
         if not separator or not argument:
-            raise ValueError(f"--set takes ARGUMENT=VALUE, got {text!r}")
+            raise WrongUsage(f"--set takes ARGUMENT=VALUE, got {text!r}")
         argument = argument.replace("-", "_")
         if argument in options:
-            raise ValueError(f"--set {argument}: use --{argument.replace('_', '-')}")
+            raise WrongUsage(f"--set {argument}: use --{argument.replace('_', '-')}")
         if argument in settings:
-            raise ValueError(f"--set {argument} is given twice")
+            raise WrongUsage(f"--set {argument} is given twice")
         settings[argument] = _number_or_word(value)
     return settings
 

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from sstq.cli.common import describe_mechanism, require_folder_of
+from sstq.cli.common import ForceOption, check_output, describe_mechanism
 from sstq.cli.settings import parse_settings
 from sstq.cli.solving import solving_shown
 from sstq.cli.terminal import note, show_facts
+from sstq.cli.usage import WrongUsage, check_usage
 
 __all__ = ["spec"]
 
@@ -87,6 +88,7 @@ def spec(
         list[str] | None,
         typer.Option("--set", metavar="ARGUMENT=VALUE", help="Any other argument of another mechanism; repeatable."),
     ] = None,
+    force: ForceOption = False,
 ) -> None:
     """Write the mechanism that clients and server share, and say what it costs.
 
@@ -102,7 +104,7 @@ def spec(
     from sstq import mechanism
     from sstq.atomic import atomic_file
 
-    require_folder_of(output)
+    check_output(output, force)
     options = {
         "epsilon": epsilon,
         "bits": bits,
@@ -120,7 +122,7 @@ def spec(
     }
     given = {option: value for option, value in options.items() if value is not None}
     settings = parse_settings(setting or [], {"dim", "clip", *options})
-    with solving_shown(channel):
+    with solving_shown(channel), check_usage(mechanism="--name"):
         if tune:
             given |= _tuned(name, dim, given)
         built = mechanism(name, dim=dim, clip=clip, **given, **settings)
@@ -136,15 +138,15 @@ def _tuned(name: str, dim: int, given: dict[str, Any]) -> dict[str, Any]:
     from sstq.tuning import tune
 
     if name != "sstq":
-        raise ValueError(f"--tune is for sstq; {name} has no level and redundancy to tune")
+        raise WrongUsage(f"--tune is for sstq; {name} has no level and redundancy to tune")
     tunable = ("epsilon", "bits", "channel", "codebook", "decoder")
     fixed = [option for option in given if option not in (*tunable, "index", "frame_seed")]
     if fixed:
-        raise ValueError(
+        raise WrongUsage(
             f"--tune chooses the frame's size and the level: --{fixed[0].replace('_', '-')} cannot be given"
         )
     if "epsilon" not in given:
-        raise ValueError("--tune needs --epsilon")
+        raise WrongUsage("--tune needs --epsilon")
     found = tune(dim, **{option: given[option] for option in tunable if option in given})
     note(
         f"tuned: N = {found.frame_size}, K = {found.level:.6g}; the predicted error is {found.mse:.4g}·d·clip² with a "

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sstq.cli.common import ForceOption, check_output
 from sstq.cli.engines import AddressOption, EngineOption, engine
 from sstq.cli.models import PAPER_MODEL, image_problem_with
 from sstq.cli.settings import parse_settings
 from sstq.cli.terminal import live_line, note, show_table, warn
+from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
     from sstq import Mechanism
@@ -72,6 +74,7 @@ def train(
     ),
     engine_name: EngineOption = "local",
     address: AddressOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Train a model on examples that are spread over clients, each gradient sent as one private message.
 
@@ -88,13 +91,17 @@ def train(
     from sstq.plots import draw_training
 
     changes = {"clients": clients, "batch": batch, "clip": clip, "rate": rate, "rounds": rounds, "norm_cap": norm_cap}
-    settings = settings_for(dataset, changes)
-    server = Server(settings.rate, settings.norm_cap, momentum, decay)
-    problem = _problem(dataset, model, settings, dim, alpha, seed, data)
-    runs = {text: _build(text, problem, epsilon, settings) for text in mechanism or ["frameunit"]}
-    if budget is not None:
-        _check_budgeted(runs.values())
+    with check_usage():
+        settings = settings_for(dataset, changes)
+        server = Server(settings.rate, settings.norm_cap, momentum, decay)
+        problem = _problem(dataset, model, settings, dim, alpha, seed, data)
+        runs = {text: _build(text, problem, epsilon, settings) for text in mechanism or ["frameunit"]}
+        if budget is not None:
+            _check_budgeted(runs.values())
     output.mkdir(parents=True, exist_ok=True)
+    resumed = any((output / _folder_name(label) / "checkpoint.npz").exists() for label in runs)
+    for name in ("rounds.csv", "training.png"):
+        check_output(output / name, force or resumed)
     with engine(engine_name, address) as in_ray:
         rounds_engine = _rounds_in_ray() if in_ray else None
         histories = {

@@ -33,6 +33,7 @@ from sstq.messages import Messages
 from sstq.randomness import RngLike, bit_source, channel_words
 from sstq.schemes.base import check_number
 from sstq.schemes.flat_response import flat_from_dict, gain
+from sstq.vectors import as_vectors
 
 __all__ = ["NormAggregator", "NormSurvey"]
 
@@ -121,7 +122,7 @@ class NormSurvey:
         """Private answers about the Euclidean norms of the rows of X.
 
         Args:
-            X: (n, d), float32 or float64, finite; d is of no importance here.
+            X: (n, d), finite, as for a mechanism's `encode`; d is of no importance here.
             rng: None for the operating system's randomness (the private choice); an integer seed or a NumPy Generator
                 for simulation, which the messages are then marked as.
         """
@@ -129,9 +130,9 @@ class NormSurvey:
 
     def encode_norms(self, norms: ArrayLike, rng: RngLike = None) -> Messages:
         """Private answers about norms that the caller has computed, (n,)."""
-        lengths = np.asarray(norms)
-        if lengths.dtype not in (np.float32, np.float64) or lengths.ndim != 1:
-            raise ValueError(f"norms must be a vector of floats, got shape {lengths.shape} and dtype {lengths.dtype}")
+        lengths = as_vectors(norms, "norms")
+        if lengths.ndim != 1:
+            raise ValueError(f"norms must have shape (n,), got {lengths.shape}")
         bad = np.flatnonzero(~(lengths >= 0))
         if len(bad):
             raise ValueError(f"norms must not be negative or nan, got {lengths[bad[0]]} at place {bad[0]}")
@@ -277,9 +278,9 @@ class NormAggregator(Aggregator[NormSurvey]):
 
 def _norms(X: ArrayLike) -> NDArray[np.float64]:
     """The Euclidean norm of every row, scaled before squaring, so that only a norm beyond all doubles is infinite."""
-    rows = np.asarray(X)
-    if rows.dtype not in (np.float32, np.float64) or rows.ndim != 2:
-        raise ValueError(f"X must be float32 or float64 of shape (n, d), got shape {rows.shape}, dtype {rows.dtype}")
+    rows = as_vectors(X)
+    if rows.ndim != 2:
+        raise ValueError(f"X must have shape (n, d), got {rows.shape}")
     norms = np.zeros(len(rows))
     for part in row_chunks(len(rows), max(1, rows.shape[1])):
         values = rows[part].astype(np.float64)

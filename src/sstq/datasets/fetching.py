@@ -16,6 +16,7 @@ from sstq.datasets.official import OfficialSource
 from sstq.datasets.places import cached_folder, other_places, sources_in
 from sstq.datasets.releases import RELEASES, DataFile, Release
 from sstq.datasets.sources import FolderSource, Source, UnusableSourceError
+from sstq.suggestions import did_you_mean
 
 __all__ = ["DatasetUnavailableError", "Fetched", "fetch", "local_sources", "locate", "release_of"]
 
@@ -70,7 +71,7 @@ def fetch(
         >>> fetch("cifar-100")
         Traceback (most recent call last):
             ...
-        ValueError: name must be 'fashion-mnist' or 'cifar-10', got 'cifar-100'
+        ValueError: name must be 'fashion-mnist' or 'cifar-10', got 'cifar-100'; did you mean 'cifar-10'?
     """
     release = release_of(name)
     folder = cached_folder(name, None if cache is None else Path(cache).absolute())
@@ -126,7 +127,8 @@ def locate(name: str, *, cache: str | os.PathLike[str] | None = None) -> str | N
 def release_of(name: str) -> Release:
     """Return the data set of this name; ValueError if there is none."""
     if name not in RELEASES:
-        raise ValueError(f"name must be {' or '.join(map(repr, RELEASES))}, got {name!r}")
+        close = did_you_mean(name, RELEASES)
+        raise ValueError(f"name must be {' or '.join(map(repr, RELEASES))}, got {name!r}{close}")
     return RELEASES[name]
 
 

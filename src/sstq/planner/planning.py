@@ -251,7 +251,8 @@ def _solve(
         return "bits", epsilon, clients, least_bits(terms, epsilon, clients, target_error)
     if target_error is None or (epsilon is None and clients is None):
         raise ValueError(
-            "two of epsilon (or rounds and total_epsilon), clients and target_error are needed to solve for the rest"
+            "two of epsilon= (or rounds= and total_epsilon=), clients= and target_error= are needed to solve for the "
+            "rest"
         )
     if epsilon is not None:
         clients = least_clients(terms, epsilon, target_error)

@@ -22,6 +22,7 @@ from sstq.schemes.sqkr import SQKR
 from sstq.schemes.sstq import SSTQ
 from sstq.schemes.turboquant import TurboQuant
 from sstq.schemes.vqsgd import VqSGD
+from sstq.suggestions import did_you_mean
 
 __all__ = [
     "CSGM",
@@ -87,7 +88,8 @@ def mechanism(name: str, **arguments: Any) -> Mechanism:
     known = inspect.signature(chosen).parameters
     for argument in arguments:
         if argument not in known:
-            raise ValueError(f"{name} takes no argument {argument!r}; it takes {', '.join(known)}")
+            close = did_you_mean(argument, known)
+            raise ValueError(f"{name} takes no argument {argument!r}; it takes {', '.join(known)}{close}")
     for argument, parameter in known.items():
         if parameter.default is parameter.empty and argument not in arguments:
             raise ValueError(f"{name} needs the argument {argument!r}")
@@ -126,5 +128,6 @@ def from_json(text: str) -> Mechanism:
 def mechanism_class(name: Any) -> type[Mechanism]:
     """The class of the mechanism of that name."""
     if not isinstance(name, str) or name not in _REGISTRY:
-        raise ValueError(f"mechanism must be one of {', '.join(map(repr, _REGISTRY))}, got {name!r}")
+        close = did_you_mean(name, _REGISTRY)
+        raise ValueError(f"mechanism must be one of {', '.join(map(repr, _REGISTRY))}, got {name!r}{close}")
     return _REGISTRY[name]

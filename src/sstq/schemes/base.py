@@ -19,6 +19,8 @@ from sstq.laws import Law
 from sstq.layouts import Column, Layout
 from sstq.messages import Messages, client_ids
 from sstq.randomness import BitSource, RngLike, bit_source
+from sstq.suggestions import did_you_mean
+from sstq.vectors import as_vectors
 
 __all__ = ["ExpectedError", "LocalReport", "Mechanism", "check_number", "check_option"]
 
@@ -135,7 +137,8 @@ class Mechanism(ABC):
         """Private messages, one for each row of X.
 
         Args:
-            X: (d,) or (n, d), float32 or float64, finite. Rows longer than `clip` are scaled down to it.
+            X: (d,) or (n, d), finite: floats, or what converts to them exactly (`sstq.vectors.as_vectors`), such as
+                integers, tensors and columns of lists. Rows longer than `clip` are scaled down to it.
             rng: None for the operating system's randomness (the private choice); an integer seed or a NumPy Generator
                 for simulation, which the messages are then marked as.
             clients: behind a public coin, one distinct non-negative integer a row.
@@ -244,6 +247,7 @@ class Mechanism(ABC):
             >>> error.bias2 < 1e-9 < error.variance
             True
         """
+        x = as_vectors(x, "x")
         rows = self._check_vectors(x)
         if np.ndim(x) == 2 and clients not in (None, len(rows)):
             raise ValueError(f"the {len(rows)} rows of x are the clients, got clients={clients!r}")
@@ -314,14 +318,11 @@ class Mechanism(ABC):
             raise ValueError("the messages are of another mechanism")
 
     def _check_vectors(self, X: ArrayLike) -> NDArray[Any]:
-        """X as (n, d) floats; ValueError for a wrong shape or dtype and for numbers that are not finite."""
-        rows = np.asarray(X)
-        if rows.dtype not in (np.float32, np.float64):
-            raise ValueError(f"X must be float32 or float64, got dtype {rows.dtype}")
-        if rows.ndim == 1:
-            rows = rows[None]
-        if rows.ndim != 2 or rows.shape[1] != self.dim:
-            raise ValueError(f"X must have shape ({self.dim},) or (n, {self.dim}), got {np.shape(X)}")
+        """X as (n, d) floats; ValueError for a wrong shape or dtype, for masks and for numbers that are not finite."""
+        rows = as_vectors(X)
+        if rows.shape[-1:] != (self.dim,) or rows.ndim > 2:
+            raise ValueError(f"X must have shape ({self.dim},) or (n, {self.dim}), got {rows.shape}")
+        rows = np.atleast_2d(rows)
         if not kernels.all_finite(rows):
             row = next(row for row in range(len(rows)) if not np.isfinite(rows[row]).all())
             column = np.flatnonzero(~np.isfinite(rows[row]))[0]
@@ -354,5 +355,7 @@ def check_number(name: str, value: Any, low: float, high: float, *, integer: boo
 def check_option(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     """The value if it is one of the allowed words; otherwise a ValueError with its name, its value and the words."""
     if value not in allowed:
-        raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}, got {value!r}")
+        raise ValueError(
+            f"{name} must be {' or '.join(map(repr, allowed))}, got {value!r}{did_you_mean(value, allowed)}"
+        )
     return str(value)

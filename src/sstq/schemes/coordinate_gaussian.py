@@ -29,6 +29,7 @@ from sstq.schemes.coordinate_sampling import SEED_WORDS, CoordinateSampling
 from sstq.schemes.parts import build_frame, recipe_from_dict, recipe_to_dict
 from sstq.schemes.subsampled_gaussian import ReleaseBudget
 from sstq.structured import typical_vector
+from sstq.vectors import as_vectors
 
 __all__ = ["CoordinateGaussian", "hadamard_frame"]
 
@@ -285,8 +286,9 @@ class CoordinateGaussian(Mechanism):
             As for every mechanism. The noise is added once for all clients, so its share of the variance falls as 1/n²,
             that of sampling and rounding as 1/n. The sampling is that of this mechanism, whatever its `clients`.
         """
+        x = as_vectors(x, "x")
         error = super().expected_mse(x, clients)
-        count = len(np.asarray(x)) if np.ndim(x) == 2 else clients or 1
+        count = len(x) if x.ndim == 2 else clients or 1
         return ExpectedError(error.bias2, error.variance + self._noise_power(count))
 
     def with_frame_seed(self, frame_seed: int) -> Self:

@@ -1,0 +1,163 @@
+"""Vectors as people hold them, as arrays of floats: NumPy, lists, Arrow, Polars, pandas, PyTorch.
+
+Only what is exact is converted: half precision, booleans, and integers up to 2^53. Masked entries, nulls, strings and
+other objects are refused, with their row where they have one. Numbers that are not finite pass: whoever asks checks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["arrow_rows", "arrow_scalars", "as_floats", "as_vectors", "is_arrow_list", "is_arrow_number", "is_number"]
+
+_EXACT = 2**53  # no integer up to here is rounded by float64
+_NUMBERS = (bool, int, float, np.number, np.bool_)
+_REMEDIES = {"detach": "X.detach().cpu().float().numpy()", "toarray": "X.toarray()"}
+
+
+def as_vectors(X: ArrayLike, name: str = "X") -> NDArray[Any]:
+    """X as an array of float32 or float64, in the shape that it has; `name` is what an error calls it.
+
+    A column of lists is (n, d), and so is a table that has only columns of numbers, or only one of lists.
+
+    Raises:
+        ValueError: X is something else, or would be changed by the conversion.
+
+    Examples:
+        >>> as_vectors([[1, 0, 0], [0, 0, 1]])
+        array([[1., 0., 0.],
+               [0., 0., 1.]])
+        >>> as_vectors(np.ma.masked_invalid([[1.0, np.nan]]))
+        Traceback (most recent call last):
+        ...
+        ValueError: X must not be masked, got a masked entry; fill or drop it first
+    """
+    if np.ma.is_masked(X) or (isinstance(X, list | tuple) and any(np.ma.is_masked(row) for row in X)):
+        raise ValueError(f"{name} must not be masked, got a masked entry; fill or drop it first")
+    from_arrow = _from_arrow(X, name)
+    if from_arrow is not None:
+        return from_arrow
+    try:
+        values = np.asarray(X)
+    except (ValueError, TypeError, RuntimeError) as error:  # lists of several lengths; tensors elsewhere or with grad
+        raise ValueError(f"{name} must be an array of numbers: {error}{_remedy(X)}") from error
+    if values.dtype == object:
+        values = _from_objects(values, name, X)
+    return as_floats(values, name)
+
+
+def is_number(dtype: np.dtype[Any]) -> bool:
+    """Whether `as_floats` takes the dtype."""
+    return dtype.kind in "biu" or (dtype.kind == "f" and dtype.itemsize <= 8)
+
+
+def as_floats(values: NDArray[Any], name: str, first: int = 0) -> NDArray[Any]:
+    """Numbers as float32 or float64 in native order, without a copy where they are; `first` is that of the rows."""
+    dtype = values.dtype
+    if not is_number(dtype):
+        raise ValueError(f"{name} must be floats, integers or booleans, got dtype {dtype}; convert to float64 first")
+    if dtype.kind == "f" and dtype.itemsize > 2:
+        return values.astype(dtype.newbyteorder("="), copy=False)
+    if dtype.itemsize <= 2:
+        return values.astype(np.float32)
+    if dtype.itemsize == 8:
+        inexact = np.argwhere((values > _EXACT) | (values < -_EXACT))
+        if len(inexact):
+            row = f" in row {first + inexact[0][0]}" if values.ndim > 1 else ""
+            raise ValueError(f"{name} must be integers of at most 2^53, got {values[tuple(inexact[0])]}{row}")
+    return values.astype(np.float64)
+
+
+def is_arrow_number(kind: Any) -> bool:
+    """Whether an Arrow type is one of numbers that `arrow_scalars` takes."""
+    from pyarrow import types
+
+    return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind))
+
+
+def is_arrow_list(kind: Any) -> bool:
+    """Whether an Arrow type is one of lists that `arrow_rows` takes."""
+    from pyarrow import types
+
+    lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return bool(lists) and is_arrow_number(kind.value_type)
+
+
+def arrow_scalars(column: Any, name: str, first: int = 0) -> NDArray[Any]:
+    """The floats of an Arrow array of numbers."""
+    _refuse_nulls(column, name, first)
+    return as_floats(column.to_numpy(zero_copy_only=False), name)
+
+
+def arrow_rows(lists: Any, dim: int, name: str, first: int = 0) -> NDArray[Any]:
+    """The vectors of an Arrow array of lists, (n, dim)."""
+    import pyarrow.compute
+
+    _refuse_nulls(lists, name, first)
+    lengths = pyarrow.compute.list_value_length(lists).to_numpy()
+    wrong = np.flatnonzero(lengths != dim)
+    if len(wrong):
+        raise ValueError(f"{name} must have {dim} numbers per row, got {lengths[wrong[0]]} in row {first + wrong[0]}")
+    values = lists.flatten()
+    _refuse_nulls(values, name, first, dim)
+    return as_floats(values.to_numpy(zero_copy_only=False).reshape(len(lists), dim), name, first)
+
+
+def _refuse_nulls(column: Any, name: str, first: int, dim: int = 1) -> None:
+    if column.null_count:
+        place = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        raise ValueError(f"{name} must not have nulls, got one in row {first + place // dim}; fill or drop it first")
+
+
+def _from_arrow(X: Any, name: str) -> NDArray[Any] | None:
+    """The floats of whatever speaks Arrow (PyArrow, Polars); None for others, and for pandas, which adds its index."""
+    stream = hasattr(X, "__arrow_c_stream__")
+    if hasattr(X, "iloc") or not (stream or hasattr(X, "__arrow_c_array__")):
+        return None
+    try:
+        import pyarrow
+        import pyarrow.compute
+    except ImportError:  # what speaks Arrow without PyArrow speaks NumPy as well
+        return None
+    whole = pyarrow.chunked_array(X if stream else [pyarrow.array(X)])
+    table = pyarrow.types.is_struct(whole.type)
+    columns = whole.flatten() if table else [whole]
+    if len(columns) == 1 and is_arrow_list(columns[0].type):
+        dim = pyarrow.compute.max(pyarrow.compute.list_value_length(columns[0])).as_py() or 0
+        rows, first = [np.empty((0, dim), np.float32)], 0
+        for chunk in columns[0].chunks:
+            rows.append(arrow_rows(chunk, dim, name, first))
+            first += len(chunk)
+        return rows[1] if len(rows) == 2 else np.concatenate(rows)
+    if not columns or not all(is_arrow_number(column.type) for column in columns):
+        raise ValueError(
+            f"{name} must be one column of lists of numbers, or columns of numbers only, got {whole.type}; pass the "
+            "column that holds the vectors, for example X['vectors']"
+        )
+    scalars = [arrow_scalars(column.combine_chunks(), name) for column in columns]
+    return np.stack(scalars, axis=1) if table else scalars[0]
+
+
+def _from_objects(values: NDArray[Any], name: str, X: Any) -> NDArray[Any]:
+    """Numbers or rows that NumPy could only keep as objects: pandas' nullable numbers, and columns of arrays."""
+    strange = [place for place, value in np.ndenumerate(values) if not isinstance(value, _NUMBERS)]
+    if not strange:
+        return np.array(values.tolist())
+    if not values.ndim:
+        raise ValueError(f"{name} must be an array of numbers, got {type(X).__name__}{_remedy(X)}")
+    if values.size > len(values):
+        row, column = strange[0][:2]
+        kind = type(values[strange[0]]).__name__
+        raise ValueError(f"{name} must be numbers, got {kind} in row {row}, column {column}; fill or drop it first")
+    rows = [as_vectors(row, f"row {number} of {name}") for number, row in enumerate(values.flat)]
+    for number, row in enumerate(rows):
+        if row.shape != rows[0].shape:
+            raise ValueError(f"{name} must have rows of one length, got {row.size} numbers in row {number}")
+    return np.stack(rows)
+
+
+def _remedy(X: Any) -> str:
+    return next((f"; pass {remedy}" for method, remedy in _REMEDIES.items() if hasattr(X, method)), "")
