@@ -1,9 +1,15 @@
 """The paper's experiments again, on tiny sizes: jobs, resuming, tables, the page and the command."""
 
+import io
 import json
 import math
+import os
 import re
+import signal
 import statistics
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +19,8 @@ import typer
 from typer.testing import CliRunner
 
 import sstq.reproduction
-from sstq.cli.reproduce import reproduce
+from sstq.cli import terminal
+from sstq.cli.reproduce import _seconds_left, reproduce
 from sstq.datasets import DatasetUnavailableError
 from sstq.reproduction import (
     EXPERIMENTS,
@@ -152,6 +159,80 @@ def test_a_failure_keeps_what_was_done(tmp_path):
     assert read_result(SMALL_JOB, tmp_path) is not None
     assert read_result(bad, tmp_path) is None
     assert not list(tmp_path.rglob(".*"))
+
+
+LONG_RUN = """
+import multiprocessing, sys
+from dataclasses import replace
+from pathlib import Path
+from sstq.reproduction import Job, run_jobs
+
+def tell(job, seconds):
+    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+
+if __name__ == "__main__":
+    long = Job("regression", "clean", seed=0, bits=4, count=10**7, dim=8)
+    short = replace(long, count=1)
+    run_jobs([short, long, replace(long, seed=1)], Path(sys.argv[1]), workers=2, finished=tell)
+"""
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda s: s.name)
+def test_workers_end_with_the_process_that_started_them(tmp_path, sent):
+    script = tmp_path / "long_run.py"
+    script.write_text(LONG_RUN)
+    with subprocess.Popen([sys.executable, script, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
+        workers = [int(pid) for pid in run.stdout.readline().split()]
+        run.send_signal(sent)
+        try:
+            run.wait(timeout=60)
+        finally:
+            run.kill()
+    assert run.returncode != 0
+    assert len(workers) == 2
+    deadline = time.monotonic() + 60
+    while any(map(is_running, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = [pid for pid in workers if is_running(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
+
+
+def test_the_time_that_is_left_is_that_of_the_pieces_that_are_left():
+    """A machine at half the expected speed, with two workers; the small pieces come first."""
+    jobs = [job for experiment in EXPERIMENTS.values() for job in experiment.jobs(FULL)]
+    total = sum(job.cost for job in jobs)
+    for share in (0.05, 0.5, 0.9):
+        finished = jobs[: int(share * len(jobs))]
+        cost = sum(job.cost for job in finished)
+        left = _seconds_left(cost, cost, total - cost, workers=2)
+        assert (total - cost) / 2 <= left <= total - cost
+    assert max(job.cost for job in jobs) > 1000 * min(job.cost for job in jobs)
+
+
+def test_remarks_stand_above_the_bar_and_never_on_it(monkeypatch):
+    terminal._stderr.cache_clear()
+    screen = io.StringIO()
+    screen.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with terminal.live_line("Working", 2) as show:
+        show(1, "half")
+        terminal.note("a remark")
+    terminal._stderr.cache_clear()
+    # The line is erased (2K) before the remark is written, which ends with a line of its own.
+    before, after = re.sub(r"\x1b\[\d*m", "", screen.getvalue()).split("a remark")
+    assert before.endswith("\r\x1b[2K")
+    assert after.startswith("\n")
 
 
 # --- the paper's numbers

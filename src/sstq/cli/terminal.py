@@ -93,10 +93,11 @@ _LOG_LINES, _LOG_SECONDS = 20, 30.0
 
 
 @contextmanager
-def live_line(description: str, total: int) -> Iterator[Callable[[int, str], None]]:
+def live_line(description: str, total: float, *, estimate: bool = True) -> Iterator[Callable[[float, str], None]]:
     """Show how far the work is and how it goes; the block gets what takes count and text.
 
-    On a terminal that is one line with a bar, in a log a line every few counts, or after half a minute.
+    On a terminal that is one line with a bar, in a log a line every few counts, or after half a minute. The bar has an
+    estimate of the time that is left, unless the text has one of its own.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -104,21 +105,23 @@ def live_line(description: str, total: int) -> Iterator[Callable[[int, str], Non
     if not console.is_terminal:
         yield _log_lines(description, total)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeRemainingColumn())
+    columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}")]
+    columns += [TimeRemainingColumn()] if estimate else []
     with Progress(*columns, console=console, transient=True) as bars:
         task = bars.add_task(description, total=total, text="")
         yield lambda count, text: bars.update(task, completed=count, text=text)
 
 
-def _log_lines(description: str, total: int) -> Callable[[int, str], None]:
+def _log_lines(description: str, total: float) -> Callable[[float, str], None]:
     shown, due = -1, 0.0
 
-    def show(count: int, text: str) -> None:
+    def show(count: float, text: str) -> None:
         nonlocal shown, due
-        is_mark = count != shown and (count == total or count % max(1, total // _LOG_LINES) == 0)
-        if is_mark or time.monotonic() >= due:
-            note(f"{description} {count}/{total} {text}")
-            shown, due = count, time.monotonic() + _LOG_SECONDS
+        share = count / total if total else 1.0
+        mark = int(_LOG_LINES * share + 1e-6)
+        if mark != shown or time.monotonic() >= due:
+            note(f"{description}, {share:.0%}: {text}")
+            shown, due = mark, time.monotonic() + _LOG_SECONDS
 
     return show
 

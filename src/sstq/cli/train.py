@@ -234,7 +234,7 @@ def _run(
                 row["seconds"] = time.perf_counter() - start
                 rows = [earlier for earlier in rows if earlier["number"] < report.number] + [row]
                 _write_rounds(rows, folder / "rounds.csv")
-                quality = f"loss {report.loss:.4g}"
+                quality = f"round {report.number} of {settings.rounds}, loss {report.loss:.4g}"
                 quality += "" if report.accuracy is None else f", accuracy {report.accuracy:.1%}"
                 show(report.number, f"{quality}, {report.bits:,} bits and ε = {report.epsilon:g} per client")
         except LedgerError as refusal:
