@@ -1,5 +1,6 @@
 """The paper's experiments again, on tiny sizes: jobs, resuming, tables, the page and the command."""
 
+import csv
 import io
 import json
 import math
@@ -41,7 +42,7 @@ from sstq.reproduction.images import image_jobs, image_section
 from sstq.reproduction.leaky import norm_scaled_mean
 from sstq.reproduction.lines import Line, interval, judge
 from sstq.reproduction.regression import bitwidth_section
-from sstq.reproduction.report import paper_fates
+from sstq.reproduction.report import _plain, paper_fates
 
 TINY = Scale(
     quick=True,
@@ -290,7 +291,10 @@ def test_gaps_to_clean_are_taken_seed_by_seed():
         for job in image_jobs("fashion-mnist", scale)
     }
     section = image_section("fashion-mnist", scale, results)
-    clean, framed = (line for line in section.lines if line.setting == "accuracy")
+    clean, framed = (
+        line for line in section.lines if line.setting.startswith("accuracy") and "seed" not in line.setting
+    )
+    assert clean.setting == "accuracy at a total ε of 300 (Clean: not private)"
     assert (clean.ours, clean.verdict) == (pytest.approx(65.0), "agrees")
     assert framed.compared == pytest.approx(65.4 - 1.5)
     assert "Gap to Clean 1.5" in framed.remark
@@ -315,6 +319,9 @@ def test_quick_accuracies_are_not_compared(tmp_path):
     jobs = image_jobs("digits", TINY)
     section = image_section("digits", TINY, results_of(jobs, tmp_path))
     assert "QUICK" in section.text
+    assert "a total of\nε = 6 for every client" in section.text
+    assert {row["epsilon"] for row in section.curves if row["method"] != "clean"} == {0.0, 3.0, 6.0}
+    assert {row["epsilon"] for row in section.curves if row["method"] == "clean"} == {0.0, math.inf}
     assert not any(line.verdict in ("agrees", "differs") for line in section.lines)
 
 
@@ -339,6 +346,17 @@ def test_the_page_needs_nothing_else(tmp_path):
     assert "cifar-10 &amp; why" in page
     for method in ("PrivUnit (bare hemisphere)", "SSTQ flat, uniform", "FrameUnit"):
         assert method in page
+
+
+def test_simulated_values_stand_beside_the_exact_ones(tmp_path):
+    page = write_tiny_report(tmp_path)
+    section = page[page.index('<h2 id="mse">') : page.index('<h2 id="regression">')]
+    with (tmp_path / "mse" / "curves.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert section.count("<th>simulated</th>") == len(TINY.mse_dims)
+    for row in rows:
+        assert f'<td class="number">{_plain(float(row["sampled_mse"]))} <span class="faint">±' in section
+    assert "<th>simulated</th>" not in page[page.index('<h2 id="regression">') :]
 
 
 def test_tables_and_pictures_are_beside_the_page(tmp_path):
