@@ -71,7 +71,7 @@ def test_a_log_has_lines_while_it_trains(tmp_path):
     done = run(*TRAINING, "-o", tmp_path)
     lines = [line for line in done.stderr.splitlines() if line.startswith("frameunit,")]
     assert [line.split(", loss")[0] for line in lines] == [f"frameunit, {25 * n}%: round {n} of 4" for n in range(5)]
-    assert lines[2].endswith("bits and ε = 6 per client")
+    assert "total ε = 6, " in lines[2]
 
 
 def test_what_is_needed_is_asked_for_before_anything_is_computed(tmp_path):

@@ -201,6 +201,7 @@ def _run(
     from sstq.accounting import Ledger, LedgerError
     from sstq.atomic import atomic_file
     from sstq.federated import train as rounds_of
+    from sstq.plots.training import privacy_in_words
 
     folder.mkdir(exist_ok=True)
     with atomic_file(folder / "mechanism.json") as file:
@@ -236,7 +237,7 @@ def _run(
                 _write_rounds(rows, folder / "rounds.csv")
                 quality = f"round {report.number} of {settings.rounds}, loss {report.loss:.4g}"
                 quality += "" if report.accuracy is None else f", accuracy {report.accuracy:.1%}"
-                show(report.number, f"{quality}, {report.bits:,} bits and ε = {report.epsilon:g} per client")
+                show(report.number, f"{quality}, {privacy_in_words(row)}, {report.bits:,} bits per client")
         except LedgerError as refusal:
             warn(f"{label} stops after round {rows[-1]['number']}: {refusal}")
     return rows

@@ -19,7 +19,7 @@ SECOND = "#1f5fa8"
 def require_matplotlib() -> None:
     """Say that pictures cannot be drawn (ImportError), before anything is computed for them."""
     try:
-        import matplotlib  # noqa: F401
+        import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise ImportError("pictures need matplotlib: pip install 'sstq[plots]'") from error
 

@@ -10,7 +10,7 @@ from typing import Any
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 from sstq.plots.labels import label_marks
 
-__all__ = ["draw_training"]
+__all__ = ["draw_training", "privacy_in_words"]
 
 _COLOURS = (ACCENT, SECOND, "#3c7d3c", "#8b5aa8", "#c08a1e", "#2a8f8f", "#a03060", "#5b6b2f", FAINT)
 
@@ -40,7 +40,7 @@ def draw_training(
             style,
             color=colour,
             linewidth=1.6,
-            label=f"{label}: {_privacy(rows[-1])}",
+            label=f"{label}: {privacy_in_words(rows[-1])}",
         )
         bits = max(rows[-1]["bits"] / max(rows[-1]["number"], 1), 1)
         right.plot([bits], [shown[-1]], "o", color=colour, markersize=8)
@@ -65,8 +65,13 @@ def draw_training(
     save(figure, path)
 
 
-def _privacy(row: Mapping[str, Any]) -> str:
-    """What a client has spent after this round, in words."""
+def privacy_in_words(row: Mapping[str, Any]) -> str:
+    """What a client has spent after a round, to stand beside its accuracy.
+
+    Examples:
+        >>> privacy_in_words({"epsilon": 36.0, "delta": 1.2e-4}), privacy_in_words({"epsilon": math.inf})
+        ('total ε = 36, δ = 0.00012', 'not private')
+    """
     if math.isinf(row["epsilon"]):
         return "not private"
     delta = f", δ = {row['delta']:g}" if row.get("delta") else ""
