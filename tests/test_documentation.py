@@ -43,3 +43,12 @@ def test_every_link_between_pages_leads_somewhere():
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_accuracy_stands_beside_its_total_epsilon():
+    pages = [*PAGES, *sorted((ROOT / "examples").rglob("*.md")), *sorted((ROOT / "experiments").rglob("*.md"))]
+    for page in pages:
+        prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for paragraph in re.split(r"\n\s*\n", prose):
+            is_training = re.search(r"accuracy|twenty rounds", paragraph) and re.search(r"\d %|per\s+cent", paragraph)
+            assert not is_training or re.search(r"total\s+(of\s+)?\**ε", paragraph), f"{page.name}: {paragraph}"

@@ -1,9 +1,16 @@
 """The paper's experiments again, on tiny sizes: jobs, resuming, tables, the page and the command."""
 
+import csv
+import io
 import json
 import math
+import os
 import re
+import signal
 import statistics
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +20,8 @@ import typer
 from typer.testing import CliRunner
 
 import sstq.reproduction
-from sstq.cli.reproduce import reproduce
+from sstq.cli import terminal
+from sstq.cli.reproduce import _seconds_left, reproduce
 from sstq.datasets import DatasetUnavailableError
 from sstq.reproduction import (
     EXPERIMENTS,
@@ -34,7 +42,7 @@ from sstq.reproduction.images import image_jobs, image_section
 from sstq.reproduction.leaky import norm_scaled_mean
 from sstq.reproduction.lines import Line, interval, judge
 from sstq.reproduction.regression import bitwidth_section
-from sstq.reproduction.report import paper_fates
+from sstq.reproduction.report import _plain, paper_fates
 
 TINY = Scale(
     quick=True,
@@ -154,6 +162,80 @@ def test_a_failure_keeps_what_was_done(tmp_path):
     assert not list(tmp_path.rglob(".*"))
 
 
+LONG_RUN = """
+import multiprocessing, sys
+from dataclasses import replace
+from pathlib import Path
+from sstq.reproduction import Job, run_jobs
+
+def tell(job, seconds):
+    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+
+if __name__ == "__main__":
+    long = Job("regression", "clean", seed=0, bits=4, count=10**7, dim=8)
+    short = replace(long, count=1)
+    run_jobs([short, long, replace(long, seed=1)], Path(sys.argv[1]), workers=2, finished=tell)
+"""
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda s: s.name)
+def test_workers_end_with_the_process_that_started_them(tmp_path, sent):
+    script = tmp_path / "long_run.py"
+    script.write_text(LONG_RUN)
+    with subprocess.Popen([sys.executable, script, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
+        workers = [int(pid) for pid in run.stdout.readline().split()]
+        run.send_signal(sent)
+        try:
+            run.wait(timeout=60)
+        finally:
+            run.kill()
+    assert run.returncode != 0
+    assert len(workers) == 2
+    deadline = time.monotonic() + 60
+    while any(map(is_running, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = [pid for pid in workers if is_running(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
+
+
+def test_the_time_that_is_left_is_that_of_the_pieces_that_are_left():
+    """A machine at half the expected speed, with two workers; the small pieces come first."""
+    jobs = [job for experiment in EXPERIMENTS.values() for job in experiment.jobs(FULL)]
+    total = sum(job.cost for job in jobs)
+    for share in (0.05, 0.5, 0.9):
+        finished = jobs[: int(share * len(jobs))]
+        cost = sum(job.cost for job in finished)
+        left = _seconds_left(cost, cost, total - cost, workers=2)
+        assert (total - cost) / 2 <= left <= total - cost
+    assert max(job.cost for job in jobs) > 1000 * min(job.cost for job in jobs)
+
+
+def test_remarks_stand_above_the_bar_and_never_on_it(monkeypatch):
+    terminal._stderr.cache_clear()
+    screen = io.StringIO()
+    screen.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with terminal.live_line("Working", 2) as show:
+        show(1, "half")
+        terminal.note("a remark")
+    terminal._stderr.cache_clear()
+    # The line is erased (2K) before the remark is written, which ends with a line of its own.
+    before, after = re.sub(r"\x1b\[\d*m", "", screen.getvalue()).split("a remark")
+    assert before.endswith("\r\x1b[2K")
+    assert after.startswith("\n")
+
+
 # --- the paper's numbers
 
 
@@ -209,7 +291,10 @@ def test_gaps_to_clean_are_taken_seed_by_seed():
         for job in image_jobs("fashion-mnist", scale)
     }
     section = image_section("fashion-mnist", scale, results)
-    clean, framed = (line for line in section.lines if line.setting == "accuracy")
+    clean, framed = (
+        line for line in section.lines if line.setting.startswith("accuracy") and "seed" not in line.setting
+    )
+    assert clean.setting == "accuracy at a total ε of 300 (Clean: not private)"
     assert (clean.ours, clean.verdict) == (pytest.approx(65.0), "agrees")
     assert framed.compared == pytest.approx(65.4 - 1.5)
     assert "Gap to Clean 1.5" in framed.remark
@@ -234,6 +319,9 @@ def test_quick_accuracies_are_not_compared(tmp_path):
     jobs = image_jobs("digits", TINY)
     section = image_section("digits", TINY, results_of(jobs, tmp_path))
     assert "QUICK" in section.text
+    assert "a total of\nε = 6 for every client" in section.text
+    assert {row["epsilon"] for row in section.curves if row["method"] != "clean"} == {0.0, 3.0, 6.0}
+    assert {row["epsilon"] for row in section.curves if row["method"] == "clean"} == {0.0, math.inf}
     assert not any(line.verdict in ("agrees", "differs") for line in section.lines)
 
 
@@ -258,6 +346,17 @@ def test_the_page_needs_nothing_else(tmp_path):
     assert "cifar-10 &amp; why" in page
     for method in ("PrivUnit (bare hemisphere)", "SSTQ flat, uniform", "FrameUnit"):
         assert method in page
+
+
+def test_simulated_values_stand_beside_the_exact_ones(tmp_path):
+    page = write_tiny_report(tmp_path)
+    section = page[page.index('<h2 id="mse">') : page.index('<h2 id="regression">')]
+    with (tmp_path / "mse" / "curves.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert section.count("<th>simulated</th>") == len(TINY.mse_dims)
+    for row in rows:
+        assert f'<td class="number">{_plain(float(row["sampled_mse"]))} <span class="faint">±' in section
+    assert "<th>simulated</th>" not in page[page.index('<h2 id="regression">') :]
 
 
 def test_tables_and_pictures_are_beside_the_page(tmp_path):

@@ -234,11 +234,30 @@ def test_a_round_that_is_done_again_is_charged_again(tmp_path, monkeypatch):
             next(reports)
     assert ledger.spent == 4.0
     again = run(problem, mechanism, server=Server(), ledger=ledger, **options)
-    assert [report.number for report in again] == [1, 2, 3]
+    # The second message about the same data counts from the first report on.
+    assert [(report.number, report.epsilon) for report in again] == [(1, 4.0), (2, 6.0), (3, 8.0)]
     assert ledger.spent == 8.0
     # A training that is finished costs nothing more.
     run(problem, mechanism, server=Server(), ledger=ledger, **options)
     assert ledger.spent == 8.0
+
+
+def test_a_budget_cannot_begin_in_the_middle_of_a_training(tmp_path):
+    problem = blobs()
+    mechanism = sstq.mechanism("frameunit", dim=problem.model.dim, epsilon=2.0)
+    run(problem, mechanism, server=Server(), rounds=2, checkpoint=tmp_path / "c")
+    ledger = Ledger(tmp_path / "ledger", epsilon=20.0)
+    with pytest.raises(ValueError, match=r"ledger must hold the 2 rounds of the checkpoint \(ε = 4\), got .*ε = 0:"):
+        run(problem, mechanism, server=Server(), rounds=3, checkpoint=tmp_path / "c", ledger=ledger)
+    assert not ledger.entries
+
+
+def test_delta_adds_up():
+    problem = regression_problem(dim=6, clients=4, seed=0, examples=40)
+    mechanism = sstq.mechanism("csgm", dim=6, epsilon=1.0, delta=1e-6, clients=4)
+    reports = run(problem, mechanism, server=Server(), rounds=3)
+    assert [report.delta for report in reports] == [0.0, 1e-6, 2e-6, 3e-6]
+    assert reports[-1].epsilon == 3.0
 
 
 def test_a_ledger_is_for_pure_privacy(tmp_path):

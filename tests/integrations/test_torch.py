@@ -11,6 +11,7 @@ import sstq
 from sstq.accounting import Ledger, LedgerError
 from sstq.integrations.torch import (
     ParameterLayout,
+    PrivateExchange,
     PrivateOptimizer,
     UpdateReport,
     encode_gradients,
@@ -373,6 +374,11 @@ def test_what_is_not_finite_on_one_rank_is_zero_for_all(ranks):
     assert torch.equal(first["mean"], second["mean"])
     assert torch.isfinite(first["mean"]).all()
     assert (first["not_finite"], second["not_finite"]) == (0, 1)
+
+
+def test_a_rank_needs_a_budget_unless_it_is_told_that_there_is_none():
+    with pytest.raises(TypeError, match="'ledger'"):
+        PrivateExchange(frameunit(4))
 
 
 def test_ranks_stop_together_when_their_budget_is_spent(ranks):

@@ -80,7 +80,7 @@ def watched_steps(rank):
     sent = []
     torch.manual_seed(rank)  # rank 0's start is everybody's
     with collectives(sent):
-        exchange = Watched(frameunit(21), base_seed=BASE_SEED, private_seed=PRIVATE_SEED)
+        exchange = Watched(frameunit(21), base_seed=BASE_SEED, private_seed=PRIVATE_SEED, ledger=None)
         model = exchange.data_parallel(network())
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for step in range(STEPS):
@@ -100,7 +100,7 @@ def watched_steps(rank):
 
 
 def not_finite(rank):
-    exchange = PrivateExchange(frameunit(4), private_seed=1)
+    exchange = PrivateExchange(frameunit(4), private_seed=1, ledger=None)
     gradient = torch.tensor([1.0, float("nan"), 0.0, float("inf")]) if rank else torch.ones(4)
     mean = exchange.mean(gradient)
     return {"mean": mean, "not_finite": exchange.report.not_finite}
@@ -134,7 +134,7 @@ def woken_statistics():
     """Batch normalisation that is in evaluation mode at first; what wakes it, and whether its statistics changed."""
     module = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
     module[1].eval()
-    model = PrivateExchange(frameunit(12)).data_parallel(module)
+    model = PrivateExchange(frameunit(12), ledger=None).data_parallel(module)
     frozen = error_of(lambda: model(torch.randn(5, 3)).sum().backward())
     model.train()
     errors = [error_of(partial(part, torch.randn(5, 3))) for part in (model, module)]
@@ -142,7 +142,7 @@ def woken_statistics():
 
 
 def several_buckets(rank):
-    exchange = PrivateExchange(frameunit(21))
+    exchange = PrivateExchange(frameunit(21), ledger=None)
     model = DistributedDataParallel(network(), bucket_cap_mb=1e-5)  # the first step has one bucket in any case
     model.register_comm_hook(exchange, ddp_hook)
     x, y = examples(rank, 0)
@@ -152,7 +152,7 @@ def several_buckets(rank):
 
 def converging(rank):
     """Least squares in four dimensions, with half of the examples on each rank; the squared distance over time."""
-    exchange = PrivateExchange(frameunit(4, clip=2.0), private_seed=PRIVATE_SEED)
+    exchange = PrivateExchange(frameunit(4, clip=2.0), private_seed=PRIVATE_SEED, ledger=None)
     model = exchange.data_parallel(nn.Linear(4, 1, bias=False))
     with torch.no_grad():
         model.module.weight.zero_()
@@ -170,11 +170,11 @@ def converging(rank):
 def resumed():
     """Three steps at once, and one step, a new start from its state, and two more."""
     gradient = torch.linspace(-1, 1, 4)
-    whole = PrivateExchange(frameunit(4), private_seed=1)
+    whole = PrivateExchange(frameunit(4), private_seed=1, ledger=None)
     expected = [whole.mean(gradient) for _ in range(3)]
-    first = PrivateExchange(frameunit(4), private_seed=1)
+    first = PrivateExchange(frameunit(4), private_seed=1, ledger=None)
     found = [first.mean(gradient)]
-    second = PrivateExchange(frameunit(4), private_seed=1)
+    second = PrivateExchange(frameunit(4), private_seed=1, ledger=None)
     second.load_state_dict(first.state_dict())
     found += [second.mean(gradient) for _ in range(2)]
     return all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
@@ -192,14 +192,18 @@ def main(rank, folder):
         "several buckets": several_buckets(rank),
         "converging": converging(rank),
         "resumed": resumed(),
-        "other seeds": error_of(lambda: PrivateExchange(frameunit(4), base_seed=rank)),
-        "other mechanisms": error_of(lambda: PrivateExchange(frameunit(4, clip=1.0 + rank))),
-        "public coin": PrivateExchange(frameunit(4, bits=3), private_seed=1).mean(torch.ones(4)),
-        "half": PrivateExchange(frameunit(4), private_seed=1).mean(torch.ones(4, dtype=torch.bfloat16)),
-        "wrong dim": error_of(lambda: PrivateExchange(frameunit(5)).data_parallel(network())),
-        "statistics": error_of(lambda: PrivateExchange(frameunit(4)).data_parallel(nn.BatchNorm1d(2))),
-        "sent statistics": error_of(lambda: PrivateExchange(frameunit(4)).data_parallel(nn.SyncBatchNorm(2).eval())),
-        "trusted": error_of(lambda: PrivateExchange(sstq.mechanism("csgm", dim=4, epsilon=1.0, clients=2))),
+        "other seeds": error_of(lambda: PrivateExchange(frameunit(4), base_seed=rank, ledger=None)),
+        "other mechanisms": error_of(lambda: PrivateExchange(frameunit(4, clip=1.0 + rank), ledger=None)),
+        "public coin": PrivateExchange(frameunit(4, bits=3), private_seed=1, ledger=None).mean(torch.ones(4)),
+        "half": PrivateExchange(frameunit(4), private_seed=1, ledger=None).mean(torch.ones(4, dtype=torch.bfloat16)),
+        "wrong dim": error_of(lambda: PrivateExchange(frameunit(5), ledger=None).data_parallel(network())),
+        "statistics": error_of(lambda: PrivateExchange(frameunit(4), ledger=None).data_parallel(nn.BatchNorm1d(2))),
+        "sent statistics": error_of(
+            lambda: PrivateExchange(frameunit(4), ledger=None).data_parallel(nn.SyncBatchNorm(2).eval())
+        ),
+        "trusted": error_of(
+            lambda: PrivateExchange(sstq.mechanism("csgm", dim=4, epsilon=1.0, clients=2), ledger=None)
+        ),
     }
     torch.save(report, folder / f"rank-{rank}.pt")
     dist.destroy_process_group()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,9 +46,12 @@ def reproduce(
 
     Example: sstq reproduce all --quick --output reproduction
     """
+    from sstq.kernels.threads import core_count
+    from sstq.plots.canvas import require_matplotlib
     from sstq.reproduction import EXPERIMENTS, FULL, QUICK, read_result, run_jobs, write_report
     from sstq.schemes.base import check_number, check_option
 
+    require_matplotlib()
     scale = QUICK if quick else FULL
     with check_usage():
         check_option("experiment", experiment, (_ALL, *EXPERIMENTS))
@@ -61,8 +66,8 @@ def reproduce(
     done = [job for job in jobs if read_result(job, results_folder) is not None]
     if done:
         note(f"{len(done)} of {len(jobs)} pieces are done already")
-    with _Progress(len(done), len(jobs)) as progress:
-        run_jobs(jobs, results_folder, workers=workers, data=data, finished=progress.finished)
+    with _progress(jobs, done, workers or core_count()) as finished:
+        run_jobs(jobs, results_folder, workers=workers, data=data, finished=finished)
     results = {job: read_result(job, results_folder) or {} for job in jobs}
     sections = [EXPERIMENTS[name].section(scale, results) for name in names]
     page = write_report(sections, output, scale, missing=missing)
@@ -91,28 +96,34 @@ def _available(experiment: str, data: Path | None) -> tuple[list[str], list[str]
     return names, missing
 
 
-class _Progress:
-    """A live line on a terminal, and a remark for each finished piece."""
+@contextmanager
+def _progress(jobs: Sequence[Job], done: Sequence[Job], workers: int) -> Iterator[Callable[[Job, float], None]]:
+    """Show how far the work is; the block gets what takes each finished piece and its seconds."""
+    total, before = sum(job.cost for job in jobs), sum(job.cost for job in done)
+    count, cost, start = len(done), before, time.monotonic()
 
-    def __init__(self, done: int, total: int) -> None:
-        self._done, self._new, self._total = done, 0, total
-        self._start = time.monotonic()
+    with live_line("Reproducing", total, estimate=False) as show:
 
-    def __enter__(self) -> _Progress:
-        self._line = live_line("Reproducing", self._total)
-        self._show = self._line.__enter__()
-        self._show(self._done, "")
-        return self
+        def finished(job: Job, seconds: float) -> None:
+            nonlocal count, cost
+            count, cost = count + 1, cost + job.cost
+            left = _seconds_left(time.monotonic() - start, cost - before, total - cost, workers)
+            remains = f"about {left / 60:.0f} min" if left >= 60 else "less than a minute"
+            name = job.path.with_suffix("")
+            show(cost, f"{count} of {len(jobs)} pieces, {name} took {seconds:.1f} s, {remains} left")
 
-    def __exit__(self, *error: object) -> None:
-        self._line.__exit__(None, None, None)
+        show(cost, f"{count} of {len(jobs)} pieces")
+        yield finished
 
-    def finished(self, job: Job, seconds: float) -> None:
-        self._done, self._new = self._done + 1, self._new + 1
-        left = (time.monotonic() - self._start) / self._new * (self._total - self._done)
-        text = f"{job.path.with_suffix('')} took {seconds:.1f} s, about {left / 60:.0f} min left"
-        self._show(self._done, text)
-        note(f"{self._done}/{self._total} {text}")
+
+# So many expected seconds of work count as done at the expected speed: the first few pieces are small and start slowly.
+_TRUSTED_SECONDS = 30.0
+
+
+def _seconds_left(elapsed: float, cost_done: float, cost_left: float, workers: int) -> float:
+    """Return the time that is left, from the costs that pieces were expected to have and the time they took so far."""
+    seconds_per_cost = (elapsed + _TRUSTED_SECONDS / workers) / (cost_done + _TRUSTED_SECONDS)
+    return cost_left * seconds_per_cost
 
 
 def _show(sections: list[Section], scale: Scale) -> None:

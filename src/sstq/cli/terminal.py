@@ -5,8 +5,10 @@ On a terminal results are tables to look at. Otherwise they are lines of tab-sep
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import typer
@@ -86,16 +88,42 @@ def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda amount: bars.advance(task, amount)
 
 
+# A log has about so many lines of progress, and one at least so often.
+_LOG_LINES, _LOG_SECONDS = 20, 30.0
+
+
 @contextmanager
-def live_line(description: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """Show how far the work is and how it goes, when stderr is a terminal; the block gets what takes count and text."""
+def live_line(description: str, total: float, *, estimate: bool = True) -> Iterator[Callable[[float, str], None]]:
+    """Show how far the work is and how it goes; the block gets what takes count and text.
+
+    On a terminal that is one line with a bar, in a log a line every few counts, or after half a minute. The bar has an
+    estimate of the time that is left, unless the text has one of its own.
+    """
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = _stderr()
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+    if not console.is_terminal:
+        yield _log_lines(description, total)
+        return
+    columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}")]
+    columns += [TimeRemainingColumn()] if estimate else []
+    with Progress(*columns, console=console, transient=True) as bars:
         task = bars.add_task(description, total=total, text="")
         yield lambda count, text: bars.update(task, completed=count, text=text)
+
+
+def _log_lines(description: str, total: float) -> Callable[[float, str], None]:
+    shown, due = -1, 0.0
+
+    def show(count: float, text: str) -> None:
+        nonlocal shown, due
+        share = count / total if total else 1.0
+        mark = int(_LOG_LINES * share + 1e-6)
+        if mark != shown or time.monotonic() >= due:
+            note(f"{description}, {share:.0%}: {text}")
+            shown, due = mark, time.monotonic() + _LOG_SECONDS
+
+    return show
 
 
 def _message(error: Exception | str) -> str:
@@ -110,7 +138,9 @@ def _line(head: str, head_style: str, text: str, style: str) -> Any:
     return Text.assemble((head, head_style), (" ".join(text.split()), style))
 
 
+@cache
 def _stderr() -> Any:
+    """The console of all progress and remarks: one that has a bar on the screen prints remarks above it."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)

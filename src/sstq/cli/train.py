@@ -24,7 +24,18 @@ if TYPE_CHECKING:
 
 __all__ = ["train"]
 
-_COLUMNS = ("mechanism", "number", "loss", "train_loss", "accuracy", "bits", "epsilon", "mean_norm", "seconds")
+_COLUMNS = (
+    "mechanism",
+    "number",
+    "loss",
+    "train_loss",
+    "accuracy",
+    "bits",
+    "epsilon",
+    "delta",
+    "mean_norm",
+    "seconds",
+)
 
 
 def train(
@@ -66,7 +77,8 @@ def train(
         int | None, typer.Option(help="A seed instead of secret randomness, for the same run again.")
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(help="Stop before a client's total ε exceeds this; kept in a ledger.")
+        float | None,
+        typer.Option(help="Stop before a client's total ε exceeds this; kept in a ledger, which binds later runs."),
     ] = None,
     data: Annotated[Path | None, typer.Option(help="A folder with the data set, instead of the cache.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for results and checkpoints.")] = Path(
@@ -89,7 +101,9 @@ def train(
     """
     from sstq.federated import Server, settings_for
     from sstq.plots import draw_training
+    from sstq.plots.canvas import require_matplotlib
 
+    require_matplotlib()
     changes = {"clients": clients, "batch": batch, "clip": clip, "rate": rate, "rounds": rounds, "norm_cap": norm_cap}
     with check_usage():
         settings = settings_for(dataset, changes)
@@ -120,17 +134,18 @@ def train(
             for label, built in runs.items()
         }
     _write_rounds([row for rows in histories.values() for row in rows], output / "rounds.csv")
-    title = f"{problem.name}: {problem.clients} clients, ε = {epsilon:g} a round, d = {problem.model.dim:,}"
-    draw_training(histories, output / "training.png", title=title)
     show_table(
         f"After {settings.rounds} rounds on {dataset}: {problem.clients} clients, d = {problem.model.dim:,}",
-        ["mechanism", "rounds", "bits a round", "total ε", "loss", "accuracy", "seconds a round"],
+        ["mechanism", "rounds", "bits a round", "total ε", "total δ", "loss", "accuracy", "seconds a round"],
         [_last(label, rows) for label, rows in histories.items()],
-        caption="total ε: of a client over all rounds, by plain addition. loss: the squared distance for a regression.",
+        caption="total ε and δ: of a client over all rounds, by plain addition. loss: the squared distance for a "
+        "regression.",
     )
     if noise_seed is not None:
         warn("NOT PRIVATE: --noise-seed replaced secret randomness, which is for reproducible runs only")
     note(f"wrote {output / 'rounds.csv'}")
+    title = f"{problem.name}: {problem.clients} clients, ε = {epsilon:g} per round, d = {problem.model.dim:,}"
+    draw_training(histories, output / "training.png", title=title)
     typer.echo(output / "training.png")
 
 
@@ -193,13 +208,20 @@ def _run(
     from sstq.accounting import Ledger, LedgerError
     from sstq.atomic import atomic_file
     from sstq.federated import train as rounds_of
+    from sstq.plots.training import privacy_in_words
 
     folder.mkdir(exist_ok=True)
     with atomic_file(folder / "mechanism.json") as file:
         file.write(mechanism.to_json().encode() + b"\n")
-    # A baseline without privacy has no budget to keep.
-    budgeted = budget is not None and mechanism.trust != "none"
-    ledger = Ledger(folder / "ledger.jsonl", epsilon=budget) if budgeted else None
+    # A baseline without privacy has no budget to keep. A budget that an earlier run began binds this one as well.
+    account = folder / "ledger.jsonl"
+    budgeted = account.exists() or (budget is not None and mechanism.trust != "none")
+    checkpoint = folder / "checkpoint.npz"
+    if budgeted and checkpoint.exists() and not account.exists():
+        raise ValueError(
+            f"--budget must count from the first round, got {folder} with rounds of no budget: choose another --output"
+        )
+    ledger = Ledger(account, epsilon=budget) if budgeted else None
     rows = _read_rounds(folder / "rounds.csv")
     start = time.perf_counter()
     with live_line(label, settings.rounds) as show:
@@ -213,16 +235,16 @@ def _run(
                 seed=seed,
                 private_seed=noise_seed,
                 ledger=ledger,
-                checkpoint=folder / "checkpoint.npz",
+                checkpoint=checkpoint,
                 engine=rounds_engine,
             ):
                 row = {name: getattr(report, name) for name in _COLUMNS[1:-1]} | {"mechanism": label}
                 row["seconds"] = time.perf_counter() - start
                 rows = [earlier for earlier in rows if earlier["number"] < report.number] + [row]
                 _write_rounds(rows, folder / "rounds.csv")
-                quality = f"loss {report.loss:.4g}"
+                quality = f"round {report.number} of {settings.rounds}, loss {report.loss:.4g}"
                 quality += "" if report.accuracy is None else f", accuracy {report.accuracy:.1%}"
-                show(report.number, f"{quality}, {report.bits:,} bits a client")
+                show(report.number, f"{quality}, {privacy_in_words(row)}, {report.bits:,} bits per client")
         except LedgerError as refusal:
             warn(f"{label} stops after round {rows[-1]['number']}: {refusal}")
     return rows
@@ -235,6 +257,7 @@ def _last(label: str, rows: list[dict[str, Any]]) -> list[object]:
         last["number"],
         f"{last['bits'] // count:,}",
         f"{last['epsilon']:g}",
+        f"{last['delta']:g}",
         f"{last['loss']:.4g}",
         "" if last["accuracy"] is None else f"{last['accuracy']:.1%}",
         f"{last['seconds'] / count:.3g}",
@@ -255,6 +278,6 @@ def _read_rounds(path: Path) -> list[dict[str, Any]]:
 
 
 def _typed(row: dict[str, str]) -> dict[str, Any]:
-    numbers: dict[str, Any] = {name: float(row[name]) if row[name] else None for name in _COLUMNS[1:]}
+    numbers: dict[str, Any] = {name: float(row[name]) if row.get(name) else None for name in _COLUMNS[1:]}
     numbers["number"], numbers["bits"] = int(row["number"]), int(row["bits"])
     return numbers | {"mechanism": row["mechanism"]}

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.accounting import Ledger, RunExpenses, ledger_price, price
+from sstq.accounting import Ledger, RunExpenses, compose, ledger_price, price
+from sstq.accounting.pricing import delta_of
 from sstq.federated.checkpoints import State, load_state, save_state
 from sstq.federated.groups import client_groups, mean_of_groups, round_identities
 from sstq.federated.identity import facts_of_problem
@@ -68,7 +69,8 @@ class Round:
         train_loss: the mean loss of the round's batches before the step; nan for round 0.
         accuracy: on the test examples; None for a regression.
         bits: that each client has sent so far.
-        epsilon: that each client has spent so far, by plain addition.
+        epsilon: that each client has spent so far, by plain addition: what the ledger has charged, where there is one.
+        delta: that goes with it, by plain addition.
         mean_norm: the norm of the estimated mean gradient, before the server's cap.
         parameters: the model after the step.
     """
@@ -79,6 +81,7 @@ class Round:
     accuracy: float | None
     bits: int
     epsilon: float
+    delta: float
     mean_norm: float
     parameters: NDArray[np.float32]
 
@@ -110,7 +113,8 @@ def train(
         private_seed: of the privacy noise, for simulation; the operating system's randomness unless given.
         fresh_frames: whether every round has its own frame, where the mechanism has one.
         ledger: where a client's ε is charged before anything is sent; a round that it refuses ends the training. A
-            round that is done again after a crash is charged again. For mechanisms with δ = 0, since it adds up pure ε.
+            round that is done again after a crash is charged again. A ledger that lacks rounds of the checkpoint is
+            refused (ValueError). For mechanisms with δ = 0, since it adds up pure ε.
         checkpoint: a file to which the state is saved after every round; if it is there already, training goes on
             from it, or is refused (ValueError) unless these are the same: `mechanism`, `server`, `batch`, `seed`,
             `private_seed` or its absence, `fresh_frames`, the name of `estimate`, and of the problem its name, the
@@ -138,7 +142,9 @@ def train(
     state = _start(problem, identity, seed, checkpoint)
     expenses = RunExpenses(mechanism)
     compute = engine or partial(_compute_here, estimate or private_mean)
-    yield _report(problem, mechanism, state, float("nan"), float("nan"))
+    if ledger is not None:
+        _check_ledger(ledger, mechanism, state.round_number)
+    yield _report(problem, mechanism, ledger, state, float("nan"), float("nan"))
     while state.round_number < rounds:
         number = state.round_number + 1
         if ledger is not None:
@@ -150,7 +156,7 @@ def train(
         state = State(number, parameters, velocity, state.identity)
         if checkpoint is not None:
             save_state(state, checkpoint)
-        yield _report(problem, mechanism, state, train_loss, float(np.linalg.norm(mean)))
+        yield _report(problem, mechanism, ledger, state, train_loss, float(np.linalg.norm(mean)))
 
 
 def private_mean(
@@ -219,7 +225,34 @@ def _start(problem: Problem, identity: dict[str, str], seed: int, checkpoint: st
     return State(0, parameters, np.zeros(problem.model.dim), identity)
 
 
-def _report(problem: Problem, mechanism: Mechanism, state: State, train_loss: float, mean_norm: float) -> Round:
+def _check_ledger(ledger: Ledger, mechanism: Mechanism, rounds: int) -> None:
+    """Refuse a budget that would begin anew in the middle of a training."""
+    done = _counted(mechanism, rounds)
+    if _charged(ledger) < done:
+        raise ValueError(
+            f"ledger must hold the {rounds} rounds of the checkpoint (ε = {done:g}), got {ledger.path} with "
+            f"ε = {_charged(ledger):g}: go on with the ledger that this training began with, or start a new training"
+        )
+
+
+def _charged(ledger: Ledger) -> float:
+    """All that was ever charged; a round that was cut short and done again is there twice."""
+    entries = ledger.entries
+    return compose([entry.epsilon for entry in entries]) if entries else 0.0
+
+
+def _counted(mechanism: Mechanism, rounds: int) -> float:
+    return rounds * price(mechanism) if rounds else 0.0
+
+
+def _report(
+    problem: Problem,
+    mechanism: Mechanism,
+    ledger: Ledger | None,
+    state: State,
+    train_loss: float,
+    mean_norm: float,
+) -> Round:
     evaluation = problem.model.evaluate(state.parameters, problem.test_x, problem.test_y)
     number = state.round_number
     return Round(
@@ -228,7 +261,8 @@ def _report(problem: Problem, mechanism: Mechanism, state: State, train_loss: fl
         train_loss,
         evaluation.accuracy,
         number * mechanism.message_bits,
-        number * price(mechanism) if number else 0.0,
+        _counted(mechanism, number) if ledger is None else _charged(ledger),
+        number * delta_of(mechanism),
         mean_norm,
         state.parameters,
     )

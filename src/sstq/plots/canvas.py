@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from sstq.atomic import atomic_file
 
-__all__ = ["ACCENT", "FAINT", "INK", "SECOND", "new_figure", "save", "tidy"]
+__all__ = ["ACCENT", "FAINT", "INK", "SECOND", "new_figure", "require_matplotlib", "save", "tidy"]
 
 INK = "#222222"
 FAINT = "#777777"
@@ -16,13 +16,20 @@ ACCENT = "#b3400f"
 SECOND = "#1f5fa8"
 
 
-def new_figure(width: float, height: float, layout: Literal["constrained"] | None = None) -> Any:
-    """Return an empty figure with its own canvas: no window, no global state."""
+def require_matplotlib() -> None:
+    """Say that pictures cannot be drawn (ImportError), before anything is computed for them."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise ImportError("pictures need matplotlib: pip install 'sstq[plots]'") from error
+
+
+def new_figure(width: float, height: float, layout: Literal["constrained"] | None = None) -> Any:
+    """Return an empty figure with its own canvas: no window, no global state."""
+    require_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height), dpi=160, facecolor="white", layout=layout)
     FigureCanvasAgg(figure)
     return figure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 from sstq.plots.labels import label_marks
 
-__all__ = ["draw_training"]
+__all__ = ["draw_training", "privacy_in_words"]
 
 _COLOURS = (ACCENT, SECOND, "#3c7d3c", "#8b5aa8", "#c08a1e", "#2a8f8f", "#a03060", "#5b6b2f", FAINT)
 
@@ -20,7 +21,8 @@ def draw_training(
     """Draw every mechanism's rounds to a .png, .svg or .pdf.
 
     Args:
-        histories: by label, the rounds: mappings with number, loss, accuracy (or None) and bits.
+        histories: by label, the rounds: mappings with number, loss, accuracy (or None), bits and epsilon, and with
+            delta where it is not 0.
         path: the file.
         title: above all.
     """
@@ -32,7 +34,14 @@ def draw_training(
         colour = INK if label.startswith("clean") else _COLOURS[number % len(_COLOURS)]
         style = "--" if label.startswith("clean") else "-"
         shown = [100 * row[measure] if measure == "accuracy" else row[measure] for row in rows]
-        left.plot([row["number"] for row in rows], shown, style, color=colour, linewidth=1.6, label=label)
+        left.plot(
+            [row["number"] for row in rows],
+            shown,
+            style,
+            color=colour,
+            linewidth=1.6,
+            label=f"{label}: {privacy_in_words(rows[-1])}",
+        )
         bits = max(rows[-1]["bits"] / max(rows[-1]["number"], 1), 1)
         right.plot([bits], [shown[-1]], "o", color=colour, markersize=8)
         marks.append((bits, shown[-1], label))
@@ -54,3 +63,16 @@ def draw_training(
     label_marks(right, marks, width=4.4, height=3.6)
     figure.suptitle(title, fontsize=12, color=INK)
     save(figure, path)
+
+
+def privacy_in_words(row: Mapping[str, Any]) -> str:
+    """What a client has spent after a round, to stand beside its accuracy.
+
+    Examples:
+        >>> privacy_in_words({"epsilon": 36.0, "delta": 1.2e-4}), privacy_in_words({"epsilon": math.inf})
+        ('total ε = 36, δ = 0.00012', 'not private')
+    """
+    if math.isinf(row["epsilon"]):
+        return "not private"
+    delta = f", δ = {row['delta']:g}" if row.get("delta") else ""
+    return f"total ε = {row['epsilon']:g}{delta}"

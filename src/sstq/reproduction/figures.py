@@ -134,7 +134,9 @@ def _draw_images(section: Section) -> Any:
     for axes in (left, middle, right):
         _finish(axes)
     label_marks(right, marks, width=4.4, height=4.0)
-    _legend(figure, left, "bands: 95 % interval over seeds; diamonds: the paper's numbers")
+    total = max(row["epsilon"] for row in section.curves if not math.isinf(row["epsilon"]))
+    privacy = f"total ε = {total:g} per client at the end (Clean: not private)"
+    _legend(figure, left, f"{privacy}; bands: 95 % interval over seeds; diamonds: the paper's numbers")
     return figure
 
 

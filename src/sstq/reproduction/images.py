@@ -8,7 +8,7 @@ from typing import Any
 
 from sstq.reproduction.jobs import Job
 from sstq.reproduction.lines import DIFFERS, NOT_COMPARED, Line, Results, Section, interval, judge
-from sstq.reproduction.methods import METHODS
+from sstq.reproduction.methods import EPSILON, METHODS
 from sstq.reproduction.paper import paper_number
 from sstq.reproduction.scales import Scale
 
@@ -58,9 +58,10 @@ def image_section(kind: str, scale: Scale, results: Results) -> Section:
 
 _TEXT = """
 One hidden layer of 32 rectified units; 100 clients with disjoint random parts of the training set, batches of 64,
-gradients clipped to C = 0.1, ε = 3 a message, b = 4, server cap 10, {rounds} rounds; {seeds} seed(s), each with its own
-partition, start and batches, which all methods share. Weights start from N(0, 2/inputs), pixels are in [0, 1]: the
-paper does not say, and this meets its loss of Clean.
+gradients clipped to C = 0.1, ε = {epsilon:g} per message, b = 4, server cap 10, {rounds} rounds, so a total of
+ε = {total:g} for every client; {seeds} seed(s), each with its own partition, start and batches, which all methods
+share. Weights start from N(0, 2/inputs), pixels are in [0, 1]: the paper does not say, and this meets its loss of
+Clean.
 
 The accuracy of Clean itself moves with the start, so what is compared is the gap to Clean of the same seed, subtracted
 from the paper's Clean. Agreement means within {points:g} points. Losses are those of the last round's batches; the
@@ -70,7 +71,8 @@ paper reads them off its figure, and they are not judged.
 
 def _text(kind: str, scale: Scale) -> str:
     rounds = scale.rounds_of(kind)
-    text = _TEXT.format(rounds=rounds, seeds=scale.seeds, points=_POINTS)
+    total = rounds * EPSILON
+    text = _TEXT.format(rounds=rounds, epsilon=EPSILON, total=total, seeds=scale.seeds, points=_POINTS)
     if rounds < _PAPER_ROUNDS:
         text += f"\n\nQUICK: {rounds} rounds instead of {_PAPER_ROUNDS}, so nothing here is compared with the paper."
     return text
@@ -82,7 +84,7 @@ def _nearest_seed_lines(kind: str, results: Results, groups: dict[str, list[Job]
     if base is None or len(clean) < 2 or groups["clean"][0].count < _PAPER_ROUNDS:
         return []
     best = min(range(len(clean)), key=lambda seed: abs(clean[seed] - base.value))
-    setting = f"accuracy, seed {best}: the nearest to the paper's Clean"
+    setting = f"{_setting(groups['clean'])}; seed {best}: the nearest to the paper's Clean"
     lines = []
     for method, group in groups.items():
         final = _accuracy(results[group[best]])
@@ -103,7 +105,7 @@ def _accuracy_line(kind: str, scale: Scale, results: Results, group: list[Job], 
     gap, gap_half = interval(gaps)
     paper, base = paper_number(kind, "accuracy", method), paper_number(kind, "accuracy", "clean")
     compared = mean if base is None or method == "clean" else base.value - gap
-    line = Line("accuracy", method, METHODS[method].label, mean, half, scale.seeds, compared, paper, unit="%")
+    line = Line(_setting(group), method, METHODS[method].label, mean, half, scale.seeds, compared, paper, unit="%")
     if group[0].count < _PAPER_ROUNDS:
         return replace(line, verdict=NOT_COMPARED if paper else "")
     verdict = judge(compared, paper, absolute=_POINTS)
@@ -152,6 +154,7 @@ def _curve(results: Results, group: list[Job]) -> list[dict[str, Any]]:
                 "method": group[0].method,
                 "round": number,
                 "bits": number * found[0]["message_bits"],
+                "epsilon": number * (math.inf if group[0].method == "clean" else EPSILON) if number else 0.0,
                 "accuracy": accuracy,
                 "accuracy_half_width": accuracy_half,
                 "train_loss": loss,
@@ -159,6 +162,10 @@ def _curve(results: Results, group: list[Job]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _setting(group: list[Job]) -> str:
+    return f"accuracy at a total ε of {group[0].count * EPSILON:g} (Clean: not private)"
 
 
 def _accuracy(result: Any) -> float:

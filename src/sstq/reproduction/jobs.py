@@ -27,6 +27,9 @@ _TRIALS_AT_A_TIME = 50
 _START = "he"
 # The pixels of an image by the number of the network's parameters.
 _INPUTS = {25_450: 784, 98_666: 3072}
+_NETWORK_DIMS = {"digits": 2_410, "fashion-mnist": 25_450, "cifar-10": 98_666}
+# Seconds of one core for each number that is encoded, with the paper's representation and without, and for each job.
+_PAPER_SECONDS, _SECONDS, _JOB_SECONDS = 1.5e-7, 4e-8, 0.01
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,20 @@ class Job:
         parts = [self.method, f"b{self.bits}", *([f"d{self.dim}"] if self.dim else []), f"n{self.count}"]
         leaky = [] if self.scaling == "clip" else [self.scaling]
         return Path(self.kind) / ("-".join([*parts, *leaky, f"s{self.seed}"]) + ".json")
+
+    @property
+    def cost(self) -> float:
+        """About how many seconds of one core it takes, for estimates of the time that is left."""
+        from sstq.federated import settings_for
+
+        if self.kind in ("mse", "orders"):
+            vectors = self.count + 1
+        else:
+            clients = settings_for("fashion-mnist" if self.kind == "timing" else self.kind, {}).clients
+            vectors = clients * (self.count + 1)
+        is_paper = METHODS[self.method].arguments.get("kashin") == "paper"
+        each = _PAPER_SECONDS if is_paper else _SECONDS
+        return _JOB_SECONDS + vectors * (self.dim or _NETWORK_DIMS[self.kind]) * each
 
     def to_dict(self) -> dict[str, Any]:
         """The description as JSON values."""

@@ -34,6 +34,8 @@ class Line:
         verdict: "agrees", "differs", "not compared", or empty without a number of the paper's.
         remark: why they differ, or what else is worth knowing.
         unit: of the numbers, for people.
+        simulated: the mean of simulated messages where `ours` is exact; nan where nothing was simulated beside it.
+        simulated_half_width: of its 95 % interval.
     """
 
     setting: str
@@ -47,6 +49,8 @@ class Line:
     verdict: str = ""
     remark: str = ""
     unit: str = ""
+    simulated: float = math.nan
+    simulated_half_width: float = math.nan
 
 
 @dataclass(frozen=True)

@@ -122,4 +122,6 @@ def _line(scale: Scale, row: dict[str, Any]) -> Line:
         verdict,
         " ".join(note for note in notes if note),
         "squared distance",
+        row["sampled_mse"],
+        row["sampled_half_width"],
     )

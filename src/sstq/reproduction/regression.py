@@ -23,7 +23,8 @@ LEAKY = ", noise by own norm: NOT private"
 
 _TEXT = """
 4,000 rows of A from N(0, 1/d) over 200 clients, targets Aθ*, θ* from N(0, I); gradients of 20 examples clipped to
-C = 1, ε = 3, rate 0.5, server cap 10, 100 rounds, frames fresh every round; the measure is ‖θ − θ*‖².
+C = 1, ε = 3 per message and so 300 per client in total, rate 0.5, server cap 10, 100 rounds, frames fresh every round;
+the measure is ‖θ − θ*‖².
 
 θ* is drawn anew for every seed, and its length moves all errors alike. So what is compared is the ratio to Clean of the
 same seed, times the paper's Clean. Agreement means within 10 %.

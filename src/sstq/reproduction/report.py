@@ -145,17 +145,18 @@ def _section(section: Section, folder: Path) -> str:
 def _table(lines: Sequence[Line]) -> str:
     unit = f", {lines[0].unit}" if lines[0].unit else ""
     is_rescaled = any(line.paper is not None and line.compared != line.ours for line in lines)
-    columns = ["method", f"ours{unit}", *(["compared"] if is_rescaled else []), "paper", "", "remark"]
+    is_simulated = not all(math.isnan(line.simulated) for line in lines)
+    columns = ["method", f"ours{unit}", *(["simulated"] if is_simulated else [])]
+    columns += [*(["compared"] if is_rescaled else []), "paper", "", "remark"]
     header = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
-    return f"<table><tr>{header}</tr>{''.join(_table_row(line, is_rescaled) for line in lines)}</table>"
+    return f"<table><tr>{header}</tr>{''.join(_table_row(line, is_simulated, is_rescaled) for line in lines)}</table>"
 
 
-def _table_row(line: Line, is_rescaled: bool) -> str:
+def _table_row(line: Line, is_simulated: bool, is_rescaled: bool) -> str:
     paper, place = ("", "") if line.paper is None else (_plain(line.paper.value), line.paper.place)
-    ours = _plain(line.ours) + (
-        f' <span class="faint">± {_plain(line.half_width)}</span>' if line.half_width > 1e-6 * abs(line.ours) else ""
-    )
-    cells = [f"<td>{html.escape(line.label)}</td>", f'<td class="number">{ours}</td>']
+    cells = [f"<td>{html.escape(line.label)}</td>", _with_interval(line.ours, line.half_width)]
+    if is_simulated:
+        cells.append(_with_interval(line.simulated, line.simulated_half_width))
     if is_rescaled:
         cells.append(f'<td class="number">{_plain(line.compared) if line.paper is not None else ""}</td>')
     cells += [
@@ -164,6 +165,11 @@ def _table_row(line: Line, is_rescaled: bool) -> str:
         f'<td class="remark">{html.escape(line.remark)}</td>',
     ]
     return "<tr>" + "".join(cells) + "</tr>"
+
+
+def _with_interval(value: float, half_width: float) -> str:
+    faint = f' <span class="faint">± {_plain(half_width)}</span>' if half_width > 1e-6 * abs(value) else ""
+    return f'<td class="number">{_plain(value)}{faint}</td>'
 
 
 def _plain(value: float) -> str:

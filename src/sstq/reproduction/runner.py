@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -79,27 +83,45 @@ def _do_in_processes(jobs: Sequence[Job], folder: Path, data: Path | None, worke
     """Yield jobs as they end; the first that fails stops the rest, and what was done before is kept."""
     # Fresh interpreters: forking a process that has threads may hang it, and each must see its own thread settings.
     context = multiprocessing.get_context("spawn")
-    before = {name: os.environ.get(name) for name in _THREAD_SETTINGS}
     threads = str(max(1, core_count() // workers))
-    os.environ.update(dict.fromkeys(_THREAD_SETTINGS, threads))
+    # A worker's remark would land on the parent's progress bar.
+    settings = dict.fromkeys(_THREAD_SETTINGS, threads) | {"SSTQ_QUIET": "1"}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    workers_end, own_end = context.Pipe(duplex=False)
     try:
-        with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        with ProcessPoolExecutor(workers, context, _end_with_parent, (workers_end,)) as pool:
             running: dict[Future[float], Job] = {pool.submit(_do, job, folder, data): job for job in jobs}
-            while running:
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                try:
+            try:
+                while running:
+                    done, _ = wait(running, return_when=FIRST_COMPLETED)
                     for future in done:
                         job = running.pop(future)
                         yield job, future.result()
-                except BaseException:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    raise
+            except BaseException:
+                own_end.close()
+                raise
     finally:
+        own_end.close()
+        workers_end.close()
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _end_with_parent(pipe: Connection) -> None:
+    """Let this worker end as soon as the parent closes its end of the pipe, or dies, however it dies."""
+
+    def end() -> None:
+        with suppress(EOFError, OSError):
+            pipe.recv_bytes()
+        os._exit(1)
+
+    # A terminal interrupts the workers as well; the parent decides, and says it once.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=end, daemon=True).start()
 
 
 def _do(job: Job, folder: Path, data: Path | None) -> float:

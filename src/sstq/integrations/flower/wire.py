@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from flwr.app import ConfigRecord, RecordDict
 
-from sstq.accounting import price
+from sstq.accounting.pricing import delta_of, price
 from sstq.rounds import client_identifier
 from sstq.schemes import Mechanism, from_json
 
@@ -25,19 +25,6 @@ TOO_MUCH = "epsilon = "
 
 # Many nodes of one process get the same mechanism, which is immutable and costly to check.
 _mechanism = lru_cache(maxsize=4)(from_json)
-
-
-def delta_of(mechanism: Mechanism) -> float:
-    """The δ of one message: 0 but for mechanisms behind a trusted aggregator.
-
-    Examples:
-        >>> import sstq
-        >>> delta_of(sstq.mechanism("frameunit", dim=10, epsilon=2.0))
-        0.0
-        >>> delta_of(sstq.mechanism("csgm", dim=10, epsilon=2.0, clients=5, delta=1e-6))
-        1e-06
-    """
-    return float(getattr(mechanism, "delta", 0.0))
 
 
 @dataclass(frozen=True)

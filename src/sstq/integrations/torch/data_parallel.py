@@ -36,10 +36,11 @@ class PrivateExchange:
     sends ⌈message_bits/8⌉ bytes from each rank to the others. Its frame comes from the base seed and the number of the
     step, which all ranks know.
 
-    A rank spends ε in each step, T·ε in T steps. A step that is done again after a crash is charged again, because its
-    message is a second one about the same data: each object is a run of its own for the ledger, and so is what
-    `load_state_dict` begins. The mean of n ranks has a squared error of about 0.74·d·clip²/n
-    (FrameUnit, ε = 3): few ranks need small models, many steps and small rates.
+    The unit of privacy is the rank, with all its examples, and not the example. A rank spends ε in each step, T·ε in T
+    steps, so it needs a budget: its ledger holds the total. A step that is done again after a crash is charged again,
+    because its message is a second one about the same data: each object is a run of its own for the ledger, and so is
+    what `load_state_dict` begins. The mean of n ranks has a squared error of about 0.74·d·clip²/n (FrameUnit, ε = 3):
+    few ranks need small models, many steps and small rates.
 
     Warning:
         A ledger that refuses raises on its own rank, in ``backward()``, before anything is sent. Ranks that send the
@@ -49,9 +50,10 @@ class PrivateExchange:
     Args:
         mechanism: for vectors of as many numbers as the model has trainable parameters. One whose messages are for a
             trusted aggregator only (CSGM) is refused: there is none here.
+        ledger: this rank's own, in a file of its own: ``Ledger("rank-0.ledger", epsilon=80.0)`` allows a total ε of
+            80. It is charged with ε before a step's message is sent. For mechanisms with δ = 0, since it adds up pure
+            ε. None, which must be said, sets no limit: for simulations, and where something else keeps the budget.
         base_seed: public, the same on all ranks.
-        ledger: this rank's own, in a file of its own; charged with ε before a step's message is sent. For mechanisms
-            with δ = 0, since it adds up pure ε.
         process_group: the default one unless given.
         private_seed: of the privacy noise, for simulation; the operating system's randomness unless given.
 
@@ -63,11 +65,12 @@ class PrivateExchange:
         >>> import tempfile, sstq, torch, torch.distributed as dist
         >>> folder = tempfile.TemporaryDirectory()
         >>> dist.init_process_group("gloo", init_method=f"file://{folder.name}/store", rank=0, world_size=1)
-        >>> exchange = PrivateExchange(sstq.mechanism("frameunit", dim=3, epsilon=8.0))
+        >>> ledger = sstq.accounting.Ledger(f"{folder.name}/rank-0.ledger", epsilon=80.0)
+        >>> exchange = PrivateExchange(sstq.mechanism("frameunit", dim=3, epsilon=8.0), ledger=ledger)
         >>> model = exchange.data_parallel(torch.nn.Linear(2, 1))
         >>> model(torch.ones(4, 2)).mean().backward()
-        >>> exchange.steps, exchange.step_bytes
-        (1, 2)
+        >>> exchange.steps, exchange.step_bytes, ledger.remaining
+        (1, 2, 72.0)
         >>> dist.destroy_process_group()
         >>> folder.cleanup()
     """
@@ -76,8 +79,8 @@ class PrivateExchange:
         self,
         mechanism: Mechanism,
         *,
+        ledger: Ledger | None,
         base_seed: int = 0,
-        ledger: Ledger | None = None,
         process_group: Any = None,
         private_seed: int | None = None,
     ) -> None:
