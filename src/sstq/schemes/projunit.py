@@ -135,15 +135,15 @@ class ProjUnit(CapMechanism):
         report: LocalReport | None,
     ) -> tuple[Column, ...]:
         unit = self._unit_ball(rows, report)
-        words = source.words(len(unit) * (1 + self.cap.words)).reshape(len(unit), -1)
-        directions = random_directions(unit, words[:, 0]).astype(np.float32)
+        words = source.words(len(unit) * (self.cap.words + 1)).reshape(len(unit), -1)
+        directions = random_directions(unit, words[:, -1]).astype(np.float32)
         projected = self.projection.project(directions, client_ids(clients, len(unit))).astype(np.float64)
         norms = np.sqrt(np.einsum("ij,ij->i", projected, projected))
         # A fast projection may miss a sparse vector altogether. Any unit vector will do then: changing all signs of the
         # matrix leaves Wx = 0 and turns Wᵀv round, so that it adds nothing on average.
         projected[norms == 0, 0] = 1.0
         projected /= np.where(norms > 0, norms, 1.0)[:, None]
-        return (self.cap.draw(projected, words[:, 1:]),)
+        return (self.cap.draw(projected, words),)
 
     def decode(self, messages: Messages) -> NDArray[np.float64]:
         """The estimate clip·Wᵀv/(m·E‖Wx‖) of each message alone, (n, d)."""
