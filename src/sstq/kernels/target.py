@@ -44,8 +44,9 @@ USES_VECTORS = uses_vectors()
 VECTOR_WIDTH = _choose_vector_width() if USES_VECTORS else 8
 VECTOR_BITS = VECTOR_WIDTH.bit_length() - 1
 
-# A radix-R pass holds R vectors in registers: AVX-512 has 32 registers, everything before it 16.
-MAX_RADIX_BITS = 4 if VECTOR_WIDTH == 16 else 3
+# A radix-R pass holds R vectors in registers, and at the strides of a power of two in one set of the first-level cache,
+# which has eight places or a few more. AVX-512 has registers for 16 vectors, but takes twice as long with them.
+MAX_RADIX_BITS = 3
 
 
 # Sums are kept in so many parts, whatever the vectors are, so that the order of additions is the same everywhere.

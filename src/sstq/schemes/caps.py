@@ -138,16 +138,17 @@ class Cap(ABC):
         return 2 + 2 * (self.dim // 2)
 
     def draw(self, directions: NDArray[np.float64], words: NDArray[np.uint64]) -> NDArray[np.float32]:
-        """A vector v for each direction u, (n, d), from the first `words` of each row of secret words."""
-        mass, uniforms = self.mass / TOTAL, open_interval(words[:, 1])
-        inside = channel_words(words[:, 0]) < np.uint64(self.inside)
+        """A vector v for each direction u, (n, d), from the last `words` of each row of secret words."""
+        first = words.shape[1] - self.words
+        mass, uniforms = self.mass / TOTAL, open_interval(words[:, first + 1])
+        inside = channel_words(words[:, first]) < np.uint64(self.inside)
         upper = np.where(inside, mass * uniforms, mass + (1 - mass) * uniforms)
         # A coordinate is found from the mass beyond it, on the side where that is small and therefore precise.
         positive = upper <= 0.5
         tail = np.minimum(np.where(positive, upper, (1 - mass) * (1 - uniforms)), 0.5)
         along = self._place(self.dim, tail)
         signed, across = np.where(positive, along, -along), self._spread(self.dim, tail)
-        return kernels.draw_around(directions, signed, across, words, first=2, to_length=self._on_sphere)
+        return kernels.draw_around(directions, signed, across, words, first + 2, to_length=self._on_sphere)
 
     @classmethod
     def _gain(cls, dim: int, mass: int, inside: int) -> float:

@@ -78,8 +78,8 @@ class CapMechanism(Mechanism):
         report: LocalReport | None,
     ) -> tuple[Column, ...]:
         unit = self._unit_ball(rows, report)
-        words = source.words(len(unit) * (self.cap.words + 1)).reshape(len(unit), -1)
-        return (self.cap.draw(random_directions(unit, words[:, -1]), words),)
+        words = source.words(len(unit) * (1 + self.cap.words)).reshape(len(unit), -1)
+        return (self.cap.draw(random_directions(unit, words[:, 0]), words),)
 
     def decode(self, messages: Messages) -> NDArray[np.float64]:
         """The estimate clip·v/m of each message alone, (n, d)."""

@@ -135,8 +135,8 @@ class ProjUnit(CapMechanism):
         report: LocalReport | None,
     ) -> tuple[Column, ...]:
         unit = self._unit_ball(rows, report)
-        words = source.words(len(unit) * (self.cap.words + 1)).reshape(len(unit), -1)
-        directions = random_directions(unit, words[:, -1]).astype(np.float32)
+        words = source.words(len(unit) * (1 + self.cap.words)).reshape(len(unit), -1)
+        directions = random_directions(unit, words[:, 0]).astype(np.float32)
         projected = self.projection.project(directions, client_ids(clients, len(unit))).astype(np.float64)
         norms = np.sqrt(np.einsum("ij,ij->i", projected, projected))
         # A fast projection may miss a sparse vector altogether. Any unit vector will do then: changing all signs of the
