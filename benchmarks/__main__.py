@@ -11,6 +11,7 @@ import benchmarks.frames
 import benchmarks.iterations
 import benchmarks.kernels
 import benchmarks.levels
+import benchmarks.peers
 import benchmarks.pipeline
 import benchmarks.strata
 import benchmarks.theory

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from sstq import kernels, streams
 from sstq.chunks import row_chunks
-from sstq.randomness import box_muller
 from sstq.suggestions import did_you_mean
 
 __all__ = ["FourierFrame", "Frame", "HadamardFrame", "OrthogonalFrame", "default_frame_size", "make_frame"]
@@ -339,7 +338,7 @@ class OrthogonalFrame(Frame):
     def matrix(self) -> NDArray[np.float64]:
         """U itself, (N, d)."""
         count = self.dim * self.size
-        gaussians = box_muller(streams.words(self.seed, "gauss", count + count % 2))[:count]
+        gaussians = kernels.box_muller(streams.words(self.seed, "gauss", count + count % 2)[None])[0, :count]
         orthonormal, triangular = np.linalg.qr(gaussians.reshape(self.size, self.dim))
         # Without this the distribution depends on the sign convention of the QR routine and is not Haar.
         orthonormal *= np.where(np.diag(triangular) < 0, -1.0, 1.0)

@@ -207,7 +207,7 @@ def _(mechanism: CompressedPrivUnitG) -> float:
 
 @largest_message.register
 def _(mechanism: TurboQuant) -> float:
-    return (1 + _BALL_TOLERANCE) * mechanism.clip * float(np.max(np.abs(mechanism.levels)))
+    return (1 + _BALL_TOLERANCE) * mechanism.clip * float(np.max(np.abs(mechanism.decoding_values)))
 
 
 @largest_message.register

@@ -12,13 +12,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq import kernels
+from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
+
 __all__ = [
     "BitSource",
     "RngLike",
     "SecureBits",
     "SeededBits",
     "bit_source",
-    "box_muller",
     "channel_words",
     "normals",
     "open_interval",
@@ -28,7 +30,8 @@ __all__ = [
 RngLike = int | np.random.Generator | None
 
 # So many words at a time stay in the cache on their way, which is a quarter faster than all at once, and no more secret
-# bytes than these lie about in a second copy. Smaller requests would pay for the system call.
+# bytes than these lie about in a second copy. Smaller requests would pay for the system call. One takes a third of a
+# millisecond, so that a thread for each is worth its while.
 _WORDS_A_REQUEST = 1 << 14
 
 
@@ -47,7 +50,9 @@ class SecureBits:
 
     It keeps no state of its own: no buffer that two threads could share, that a fork would copy or that would hold
     words before or after their use. A generator of our own, seeded by the operating system, would be faster by itself,
-    but encoding would gain next to nothing (`python -m benchmarks randomness`), and it would have to be trusted, too.
+    but it would have to be trusted, too. Encoding would gain next to nothing (`python -m benchmarks randomness`) where
+    a message takes a few words; with one for each coordinate, as PrivUnit has, the words are three quarters of the time
+    (`python -m benchmarks dense`).
     """
 
     simulated = False
@@ -55,9 +60,13 @@ class SecureBits:
     def words(self, count: int) -> NDArray[np.uint64]:
         """`count` fresh words from the operating system."""
         drawn = np.empty(count, dtype=np.uint64)
-        for start in range(0, count, _WORDS_A_REQUEST):
-            part = drawn[start : start + _WORDS_A_REQUEST]
-            part[:] = np.frombuffer(os.urandom(8 * len(part)), dtype=np.uint64)
+
+        def fill(requests: slice) -> None:
+            for request in range(requests.start, requests.stop):
+                part = drawn[request * _WORDS_A_REQUEST : (request + 1) * _WORDS_A_REQUEST]
+                part[:] = np.frombuffer(os.urandom(8 * len(part)), dtype=np.uint64)
+
+        run_in_chunks(fill, -(-count // _WORDS_A_REQUEST), MIN_ELEMENTS_A_THREAD)
         return drawn
 
 
@@ -107,30 +116,17 @@ def open_interval(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
-def box_muller(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """As many standard normal numbers as words, an even number of them in the last axis; no row is zero.
-
-    Examples:
-        >>> box_muller(np.zeros((3, 4), dtype=np.uint64)).shape
-        (3, 4)
-    """
-    radius, angle = np.split(open_interval(words), 2, axis=-1)
-    np.sqrt(-2 * np.log(radius, out=radius), out=radius)
-    angle *= 2 * np.pi
-    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
-
-
 def normals(source: BitSource, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Independent standard normal numbers by the Box–Muller formula: always one word a number (one more if odd).
 
-    For mechanisms with continuous outputs and for public noise; floating point limits them to about 53 bits.
+    For mechanisms with continuous outputs and for public noise; see `sstq.kernels.box_muller`.
 
     Examples:
         >>> normals(bit_source(1), (2, 3)).shape
         (2, 3)
     """
     count = math.prod(shape)
-    return box_muller(source.words(count + count % 2))[:count].reshape(shape)
+    return kernels.box_muller(source.words(count + count % 2)[None])[0, :count].reshape(shape)
 
 
 def channel_words(words: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from sstq import kernels
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD
-from sstq.schemes import SSTQ, FrameUnit
+from sstq.schemes import SSTQ, FrameUnit, PrivUnit, VqSGD
 
 __all__ = ["Step", "cache_place", "chosen_place", "count_steps", "warm_up"]
 
@@ -118,6 +118,9 @@ def _steps() -> dict[str, Callable[[], object]]:
         "Kashin representation": lambda: SSTQ(dim=2, epsilon=1.0).encode(one),
         "choice of signed rows, single precision": lambda: FrameUnit(dim=2, epsilon=1.0).encode(one),
         "choice of signed rows, double precision": lambda: FrameUnit(dim=2, epsilon=1.0).encode(one.astype(np.float64)),
+        "normal numbers": partial(kernels.box_muller, np.zeros((1, 2), np.uint64)),
+        "vectors around a direction": lambda: PrivUnit(dim=2, epsilon=1.0).encode(one),
+        "vertices": lambda: VqSGD(dim=2, epsilon=1.0).encode(one),
         "sampling from a table": partial(kernels.sample_table, code, word, np.full((1, 1), 1 << 62, np.uint64)),
         "packing": partial(kernels.pack_bits, word, 4),
         "unpacking": partial(kernels.unpack_bits, np.zeros(1, np.uint8), 1, 4),

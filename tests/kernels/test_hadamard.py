@@ -73,6 +73,14 @@ def test_threads_do_not_change_a_bit(dtype, seed, monkeypatch):
     np.testing.assert_array_equal(results[0], results[2])
 
 
+def test_a_kernel_is_prepared_once(monkeypatch):
+    x = np.ones(8, np.float32)
+    hadamard_transform(x)
+    monkeypatch.setattr("sstq.kernels.entry_vectors.prepare", None)
+    hadamard_transform(x)
+    np.testing.assert_array_equal(x, 8)
+
+
 def test_no_rows():
     hadamard_transform(np.empty((0, 8), np.float32))
 

@@ -113,3 +113,14 @@ def test_an_interruption_while_waiting_waits_all_the_same(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run_in_chunks(outlast_the_caller, 2, MIN_ELEMENTS_A_THREAD)
     assert finished == [True]
+
+
+def test_small_work_looks_up_neither_cores_nor_environment(monkeypatch):
+    def refuse():
+        raise AssertionError("this takes longer than a small transform")
+
+    monkeypatch.setattr("sstq.kernels.threads.thread_count", refuse)
+    done = []
+    run_in_chunks(done.append, 100, MIN_ELEMENTS_A_THREAD // 100)
+    run_in_chunks(done.append, 1, 10 * MIN_ELEMENTS_A_THREAD)
+    assert done == [slice(0, 100), slice(0, 1)]

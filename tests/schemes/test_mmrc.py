@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from sstq.exactness import TOTAL, exp_lower
 from sstq.schemes.mmrc import MMRC, _caps
@@ -30,6 +31,28 @@ def test_the_reference_of_the_common_split(arguments, spent):
     assert 1 / alignment**2 / 10_000 == pytest.approx(0.910, rel=0.002)
     assert math.log(ratios[0]) == pytest.approx(spent, abs=1e-3)
     assert MMRC(10_000, 3.0, 11, **arguments).privacy_loss() == pytest.approx(spent, abs=1e-3)
+
+
+@pytest.mark.parametrize(("bits", "expected"), [(8, 1.012), (11, 0.944)])
+def test_the_authors_code_clips_at_e_to_epsilon(bits, expected):
+    """The docstring's comparison: the same cap, normalised weights kept within [c₁·e^−ε/M, c₁/M] instead of c₂/M."""
+    dim, epsilon, size = 10_000, 3.0, 1 << bits
+    masses, _, _, means = _caps(dim, epsilon, np.array([0.5]), "bound")
+    p = 1 / (1 + math.exp(-epsilon / 2))
+    c1, c2 = p / masses[0], (1 - p) / (1 - masses[0])
+    i = np.arange(1, size)
+    each_inside = np.minimum(c1 / (i * c1 + (size - i) * c2), c1 / size)
+    each_outside = np.maximum((1 - i * each_inside) / (size - i), c1 * math.exp(-epsilon) / size)
+    inside = np.concatenate([[0.0], 1 - (size - i) * each_outside, [1.0]])
+    alignment = (
+        means[0] * (stats.binom.pmf(np.arange(size + 1), size, masses[0]) @ inside - masses[0]) / (1 - masses[0])
+    )
+    assert 1 / alignment**2 / dim == pytest.approx(expected, abs=1e-3)
+    # One and all but one inside are the extremes; with none or all of them inside every candidate has 1/M.
+    assert math.log(each_inside.max() / each_outside.min()) == pytest.approx(epsilon, abs=1e-9)
+    ours = MMRC(dim, epsilon, bits, split=0.5, cap="bound")
+    assert total(ours) > 1.005 * expected
+    assert ours.privacy_loss() < 2.81
 
 
 @pytest.mark.parametrize(("bits", "expected"), [(3, 1.9099), (8, 0.8665), (11, 0.7837)])

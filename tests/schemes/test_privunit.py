@@ -225,9 +225,10 @@ class BandDropped(SphereCap):
     """A published PrivUnit: it answers from the cap or from its mirror image, and never from the band between."""
 
     def draw(self, directions, words):
-        drawn = np.sign(np.int64(self.inside) - (words[:, 0] >> np.uint64(2)).astype(np.int64))
+        side = words.shape[1] - self.words
+        drawn = np.sign(np.int64(self.inside) - (words[:, side] >> np.uint64(2)).astype(np.int64))
         halves = words.copy()
-        halves[:, 0] = 0
+        halves[:, side] = 0
         return drawn[:, None] * super().draw(directions, halves)
 
 
@@ -235,8 +236,9 @@ class TooSure(SphereCap):
     """It draws from the cap more often than it says."""
 
     def draw(self, directions, words):
+        side = words.shape[1] - self.words
         surer = words.copy()
-        surer[:, 0] = (words[:, 0].astype(np.float64) * 0.8).astype(np.uint64)
+        surer[:, side] = (words[:, side].astype(np.float64) * 0.8).astype(np.uint64)
         return super().draw(directions, surer)
 
 

@@ -1,4 +1,4 @@
-"""Numerical kernels: transforms, clipping, Kashin projections, selection, bit packing, sampling, accumulation.
+"""Numerical kernels: transforms, clipping, Kashin projections, selection, normal numbers, packing, sampling, sums.
 
 Pure functions on arrays. Each checks what it is handed (a wrong type or shape is a programming error), compiles its
 Numba kernel on first use and spreads rows over threads; the result does not depend on their number. Importing this
@@ -10,6 +10,7 @@ line that announces the first compilation.
 
 from sstq.kernels.columns import SignedColumns
 from sstq.kernels.constants import LEAST_REDUCTION, LIMB_BITS, LONGEST_STEP
+from sstq.kernels.entry_draws import box_muller, count_passed, draw_around
 from sstq.kernels.entry_messages import pack_bits, sample_table, unpack_bits
 from sstq.kernels.entry_representations import kashin_pick, kashin_represent
 from sstq.kernels.entry_sums import accumulate, accumulate_vectors
@@ -23,7 +24,10 @@ __all__ = [
     "accumulate",
     "accumulate_vectors",
     "all_finite",
+    "box_muller",
     "clip_to_ball",
+    "count_passed",
+    "draw_around",
     "hadamard_transform",
     "kashin_pick",
     "kashin_represent",

@@ -5,6 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# As types they would be made into these at every comparison, which takes as long as a small transform.
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
 
 def kind_of(value: object) -> str:
     """Describe a rejected argument."""
@@ -29,7 +32,7 @@ def checked(name: str, array: NDArray[Any], dtype: type[np.generic], dimensions:
 
 def check_floats(name: str, array: NDArray[Any]) -> None:
     """Refuse what is no array of floats in single or double precision."""
-    if not isinstance(array, np.ndarray) or array.dtype not in (np.float32, np.float64):
+    if not isinstance(array, np.ndarray) or array.dtype not in _FLOATS:
         raise TypeError(f"{name} must be a float32 or float64 array, not {kind_of(array)}")
 
 

@@ -1,6 +1,7 @@
 """Checked entry to the kernels on whole vectors: transforms, clipping, choice of signed rows."""
 
 import math
+from functools import cache
 from statistics import NormalDist
 from typing import Any
 
@@ -34,13 +35,23 @@ def hadamard_transform(x: NDArray[Any]) -> None:
     if not x.flags.c_contiguous or not x.flags.writeable:
         raise ValueError("x must be C-contiguous and writable: it is transformed in place")
     bits = log2("the length of a row of x", x.shape[-1])
-    rows = x.reshape(-1, x.shape[-1])
-    if x.dtype == np.float32:
+    rows = x if x.ndim == 2 else x[None]
+    transform_rows = _transform_of(x.dtype)
+    if x.size < MIN_ELEMENTS_A_THREAD:
+        transform_rows(rows, bits)
+    else:
+        run_in_chunks(lambda chunk: transform_rows(rows[chunk], bits), *rows.shape)
+
+
+@cache
+def _transform_of(dtype: np.dtype[Any]) -> Any:
+    """The kernel for float32 or float64, prepared once: importing and preparing take longer than a small transform."""
+    if dtype == np.float32:
         from sstq.kernels.hadamard import transform_rows
     else:
         from sstq.kernels.plain import transform_rows
-    prepare(transform_rows, rows, bits)
-    run_in_chunks(lambda chunk: transform_rows(rows[chunk], bits), rows.shape[0], rows.shape[1])
+    prepare(transform_rows, np.empty((1, 1), dtype), 0)
+    return transform_rows
 
 
 def all_finite(x: NDArray[Any]) -> bool:

@@ -137,8 +137,6 @@ _butterflies = {count: _make_butterfly(across) for count, across in ((1, _one), 
 _, butterfly2, butterfly4, butterfly8 = _butterflies.values()
 masked1, masked2, masked4, masked8 = (_make_masked_butterfly(each, count) for count, each in _butterflies.items())
 clipped1, clipped2, clipped4, clipped8 = (_make_clipped_butterfly(each, count) for count, each in _butterflies.items())
-# Never called: without vectors eight lanes and radix 8 are the most (`sstq.kernels.target`).
-butterfly16 = butterfly8
 
 
 @numba.njit

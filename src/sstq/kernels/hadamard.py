@@ -16,7 +16,6 @@ from sstq.kernels.passes import (
     butterfly2,
     butterfly4,
     butterfly8,
-    butterfly16,
     transform_base,
     transform_vector,
 )
@@ -29,10 +28,7 @@ L1_BITS = 12
 @inlined
 def radix_pass(x: Any, offset: int, span: int, stride: int, bits: int) -> None:
     """Radix-2^bits butterfly across the rows x[offset + k·stride : offset + k·stride + span], k < 2^bits."""
-    if MAX_RADIX_BITS == 4 and bits == 4:
-        for column in range(offset, offset + span, VECTOR_WIDTH):
-            butterfly16(x, column, stride, x, column, stride)
-    elif bits == 3:
+    if bits == 3:
         for column in range(offset, offset + span, VECTOR_WIDTH):
             butterfly8(x, column, stride, x, column, stride)
     elif bits == 2:

@@ -44,8 +44,9 @@ def run_in_chunks(work: Callable[[slice], object], rows: int, elements_a_row: in
 
     """
     worthwhile = rows * elements_a_row // MIN_ELEMENTS_A_THREAD
-    threads = min(thread_count(), rows, worthwhile)
-    if threads <= 1:
+    # Asked last: looking up the cores and the environment takes longer than a small transform.
+    threads = 1 if rows <= 1 or worthwhile <= 1 else min(rows, worthwhile, thread_count())
+    if threads == 1:
         work(slice(0, rows))
         return
     pending = deque(_shrinking_chunks(rows, threads, least=-(-MIN_ELEMENTS_A_THREAD // elements_a_row)))

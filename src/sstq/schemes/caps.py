@@ -22,15 +22,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq import kernels
 from sstq.exactness import TOTAL, exp_lower, log_upper
-from sstq.randomness import box_muller, channel_words, open_interval
+from sstq.randomness import channel_words, open_interval
 from sstq.schemes.base import check_number
-from sstq.schemes.sphere import around
 
 __all__ = ["Cap", "GaussianCap", "SphereCap", "gamma_ratio"]
 
@@ -67,6 +67,8 @@ class Cap(ABC):
     mass: int
     inside: int
     gain: float
+
+    _on_sphere: ClassVar[bool]
 
     def __post_init__(self) -> None:
         check_number("mass", self.mass, 1, TOTAL // 2, integer=True)
@@ -135,17 +137,18 @@ class Cap(ABC):
         """How many secret words one draw takes."""
         return 2 + 2 * (self.dim // 2)
 
-    def draw(self, directions: NDArray[np.float64], words: NDArray[np.uint64]) -> NDArray[np.float64]:
-        """A vector v for each direction u, (n, d), from (n, `words`) secret words."""
-        mass, uniforms = self.mass / TOTAL, open_interval(words[:, 1])
-        inside = channel_words(words[:, 0]) < np.uint64(self.inside)
+    def draw(self, directions: NDArray[np.float64], words: NDArray[np.uint64]) -> NDArray[np.float32]:
+        """A vector v for each direction u, (n, d), from the last `words` of each row of secret words."""
+        first = words.shape[1] - self.words
+        mass, uniforms = self.mass / TOTAL, open_interval(words[:, first + 1])
+        inside = channel_words(words[:, first]) < np.uint64(self.inside)
         upper = np.where(inside, mass * uniforms, mass + (1 - mass) * uniforms)
         # A coordinate is found from the mass beyond it, on the side where that is small and therefore precise.
         positive = upper <= 0.5
         tail = np.minimum(np.where(positive, upper, (1 - mass) * (1 - uniforms)), 0.5)
         along = self._place(self.dim, tail)
-        across = self._spread(self.dim, box_muller(words[:, 2:])[:, : self.dim - 1], tail)
-        return around(directions, np.where(positive, along, -along), across)
+        signed, across = np.where(positive, along, -along), self._spread(self.dim, tail)
+        return kernels.draw_around(directions, signed, across, words, first + 2, to_length=self._on_sphere)
 
     @classmethod
     def _gain(cls, dim: int, mass: int, inside: int) -> float:
@@ -179,8 +182,8 @@ class Cap(ABC):
 
     @staticmethod
     @abstractmethod
-    def _spread(dim: int, normal: NDArray[np.float64], tail: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The d − 1 coordinates across u, from normal numbers."""
+    def _spread(dim: int, tail: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The length of the d − 1 coordinates across u on the sphere, and the scale of their normal numbers off it."""
 
 
 class SphereCap(Cap):
@@ -188,6 +191,8 @@ class SphereCap(Cap):
 
     D = (1 − γ²)^((d−1)/2)·Γ(d/2)/(√π·Γ((d−1)/2)·(d − 1)), and the squared error of v/m is 1/m² − 1 exactly.
     """
+
+    _on_sphere = True
 
     @property
     def power_along(self) -> float:
@@ -217,13 +222,12 @@ class SphereCap(Cap):
         return places
 
     @staticmethod
-    def _spread(dim: int, normal: NDArray[np.float64], tail: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _spread(dim: int, tail: NDArray[np.float64]) -> NDArray[np.float64]:
         from scipy.special import betaincinv
 
         # Again sin² from its own inverse.
-        squares = betaincinv((dim - 1) / 2, 0.5, 2 * tail) / np.einsum("ij,ij->i", normal, normal)
-        across: NDArray[np.float64] = normal * np.sqrt(squares)[:, None]
-        return across
+        lengths: NDArray[np.float64] = np.sqrt(betaincinv((dim - 1) / 2, 0.5, 2 * tail))
+        return lengths
 
 
 class GaussianCap(Cap):
@@ -232,6 +236,8 @@ class GaussianCap(Cap):
     E‖v‖² = 1 + γ·m depends on γ too, so that the best threshold is a little below m: (μ − g)(2d + gμ) = μ with
     μ = m√d. In high dimension that is m = γ again.
     """
+
+    _on_sphere = False
 
     @property
     def power_along(self) -> float:
@@ -261,5 +267,5 @@ class GaussianCap(Cap):
         return places
 
     @staticmethod
-    def _spread(dim: int, normal: NDArray[np.float64], tail: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: ARG004
-        return normal / math.sqrt(dim)
+    def _spread(dim: int, tail: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.full(len(tail), 1 / math.sqrt(dim))

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from sstq.aggregation import VectorAggregator
 from sstq.exactness import TOTAL
-from sstq.kernels.threads import run_in_chunks
 from sstq.layouts import Column, FloatField, Layout
 from sstq.messages import Messages
 from sstq.randomness import BitSource
@@ -22,8 +21,6 @@ from sstq.schemes.sphere import random_directions
 __all__ = ["CapMechanism", "PrivUnit", "PrivUnitG", "check_unit_norms"]
 
 _SPLITS = ("optimal", "hemisphere")
-# A normal number takes about as long as so many elements of a transform.
-_COST_OF_A_NORMAL = 64
 # How far from 1 the norm of a unit vector of single-precision numbers may be on the wire.
 _NORM_TOLERANCE = 1e-3
 
@@ -82,13 +79,7 @@ class CapMechanism(Mechanism):
     ) -> tuple[Column, ...]:
         unit = self._unit_ball(rows, report)
         words = source.words(len(unit) * (1 + self.cap.words)).reshape(len(unit), -1)
-        vectors = np.empty(unit.shape, dtype=np.float32)
-
-        def draw(part: slice) -> None:
-            vectors[part] = self.cap.draw(random_directions(unit[part], words[part, 0]), words[part, 1:])
-
-        run_in_chunks(draw, len(unit), _COST_OF_A_NORMAL * self.dim)
-        return (vectors,)
+        return (self.cap.draw(random_directions(unit, words[:, 0]), words),)
 
     def decode(self, messages: Messages) -> NDArray[np.float64]:
         """The estimate clip·v/m of each message alone, (n, d)."""

@@ -143,7 +143,7 @@ class ProjUnit(CapMechanism):
         # matrix leaves Wx = 0 and turns Wᵀv round, so that it adds nothing on average.
         projected[norms == 0, 0] = 1.0
         projected /= np.where(norms > 0, norms, 1.0)[:, None]
-        return (self.cap.draw(projected, words[:, 1:]),)
+        return (self.cap.draw(projected, words),)
 
     def decode(self, messages: Messages) -> NDArray[np.float64]:
         """The estimate clip·Wᵀv/(m·E‖Wx‖) of each message alone, (n, d)."""

@@ -1,4 +1,4 @@
-"""The sphere: from the ball onto it, and vectors at a given distance from a pole."""
+"""From the ball onto the sphere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from sstq.randomness import unit_interval
 
-__all__ = ["around", "random_directions"]
+__all__ = ["random_directions"]
 
 
 def random_directions(unit: NDArray[np.float32], words: NDArray[np.uint64]) -> NDArray[np.float64]:
@@ -39,32 +39,3 @@ def random_directions(unit: NDArray[np.float32], words: NDArray[np.uint64]) -> N
     flipped = unit_interval(words) < (1 - norms) / 2
     directions *= (np.where(flipped, -1.0, 1.0) / np.where(zero, 1.0, norms))[:, None]
     return directions
-
-
-def around(
-    directions: NDArray[np.float64], along: NDArray[np.float64], across: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The vectors t·u + w, w being `across` carried into the hyperplane orthogonal to u.
-
-    One Householder reflection takes e₁ to ±u, and so (t, w) of R × R^(d−1) to its place. Nothing cancels, and there is
-    no case in which a projected vector vanishes and cannot be normalised.
-
-    Args:
-        directions: unit vectors u, (n, d).
-        along: t, (n,).
-        across: (n, d − 1); rotation-invariant, or the result depends on the choice of the reflection.
-
-    Examples:
-        >>> u = np.array([[0.6, -0.8]])
-        >>> v = around(u, np.array([0.5]), np.array([[2.0]]))
-        >>> np.allclose(v @ u[0], 0.5), np.allclose(np.sum(v**2), 4.25)
-        (True, True)
-    """
-    # H = I − 2hhᵀ/‖h‖² with h = u + s·e₁ takes e₁ to −s·u; s is the sign of u₁, so that ‖h‖² = 2(1 + |u₁|) ≥ 2.
-    first = directions[:, 0]
-    sign = np.where(first < 0, -1.0, 1.0)
-    vectors = np.concatenate([(-sign * along)[:, None], across], axis=1)
-    factors = (np.einsum("ij,ij->i", vectors, directions) + sign * vectors[:, 0]) / (1 + np.abs(first))
-    vectors -= factors[:, None] * directions
-    vectors[:, 0] -= factors * sign
-    return vectors

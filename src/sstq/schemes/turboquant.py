@@ -15,7 +15,7 @@ from sstq.frames import HadamardFrame
 from sstq.layouts import Column, Field, FloatField, Layout
 from sstq.messages import Messages
 from sstq.randomness import BitSource
-from sstq.schemes.base import LocalReport, Mechanism, check_number
+from sstq.schemes.base import LocalReport, Mechanism, check_number, check_option
 
 __all__ = ["TurboQuant", "lloyd_max_distortion", "lloyd_max_levels"]
 
@@ -24,6 +24,7 @@ _MOST_BITS = 8
 _LLOYD_STEPS, _NEWTON_STEPS = 500, 8
 # A clipped vector's norm, rounded to single precision, exceeds 1 by less than this.
 _ROUNDING = 1e-6
+_DECODERS = ("identity", "unbiased")
 # Two rounds of signs and transform leave the coordinates of a spike on a lattice of step 2/√N, which moves the
 # shrinkage by 0.4·D at N = 4096 and four bits.
 _ROUNDS = 3
@@ -42,22 +43,32 @@ class TurboQuant(Mechanism):
 
         E‖x̂ − x‖² = ‖x‖²·(D² + (d/N)·D·(1 − D)),    E⟨x̂, x⟩ = (1 − D)·‖x‖²,
 
-    which is D·‖x‖² when d = N; the part of the quantization error outside the padded space is projected away. This is
-    the large-d value: for d below about 100 the coordinates of a rotated unit vector are not yet normal.
+    which is D·‖x‖² when d = N; the part of the quantization error outside the padded space is projected away. The
+    "unbiased" decoder divides by 1 − D, so that E[x̂] = x over random rotations, for
+
+        E‖x̂ − x‖² = ‖x‖²·(d/N)·D/(1 − D),
+
+    0.571·‖x‖² at one bit and d = N: more for a single vector, and less for the mean of two or more clients that differ.
+    These are large-d values: for d below about 100 the coordinates of a rotated unit vector are not yet normal.
 
     Reference: A. Zandieh, M. Daliri, M. Hadian, V. Mirrokni, *TurboQuant: online vector quantization with near-optimal
     distortion rate*, 2025 (the MSE-optimal quantizer). The codebook there is for the Beta distribution of a coordinate
-    on the sphere, which is normal for large d; this one is the normal one at every d.
+    on the sphere, which is normal for large d; this one is the normal one at every d. The unbiased decoder has the
+    error of EDEN: S. Vargaftik, R. Ben Basat, A. Portnoy, G. Mendelson, Y. Ben-Itzhak, M. Mitzenmacher, *EDEN:
+    communication-efficient and robust distributed mean estimation for federated learning*, ICML 2022.
 
     Warning:
-        Biased: the estimate is shrunk by 1 − D on average, and more clients do not help. It is a deterministic function
-        of the vector and the public frame seed, so `expected_mse` has no variance, and its bias is the actual error
-        under this frame. Nothing is private (`trust` is "none", ε infinite), and so `exact` is False.
+        Biased with the paper's decoder: the estimate is shrunk by 1 − D on average, and more clients do not help. With
+        either decoder it is a deterministic function of the vector and the public frame seed, so `unbiased` is False,
+        `expected_mse` has no variance, and its bias is the actual error under this frame. Nothing is private (`trust`
+        is "none", ε infinite), and so `exact` is False.
 
     Args:
         dim: d, the length of the vectors.
         bits: b, the bits of a coordinate, 1 to 8.
         clip: vectors longer than this are scaled down to it.
+        decoder: "identity" (default), the paper's: the levels themselves, of least error for one vector; or "unbiased",
+            the levels over 1 − D, for the mean of many.
         frame_seed: the public seed of the rotation.
 
     Examples:
@@ -66,6 +77,8 @@ class TurboQuant(Mechanism):
         True
         >>> round(mechanism.distortion, 4)
         0.1175
+        >>> TurboQuant(dim=1000, bits=1, decoder="unbiased").decoding_values.round(4)
+        array([-1.2533,  1.2533])
     """
 
     name: ClassVar[str] = "turboquant"
@@ -75,16 +88,21 @@ class TurboQuant(Mechanism):
     dim: int
     bits: int
     clip: float
+    decoder: str
     frame: HadamardFrame
     levels: NDArray[np.float64]
     epsilon: float = field(init=False, default=math.inf)
 
-    def __init__(self, dim: int, bits: int = 4, clip: float = 1.0, *, frame_seed: int = 0) -> None:
+    def __init__(
+        self, dim: int, bits: int = 4, clip: float = 1.0, *, decoder: str = "identity", frame_seed: int = 0
+    ) -> None:
         dim = check_number("dim", dim, 1, 2**30, integer=True)
         bits = check_number("bits", bits, 1, _MOST_BITS, integer=True)
-        self._set_parts(dim, bits, clip, frame_seed, lloyd_max_levels(bits))
+        self._set_parts(dim, bits, clip, decoder, frame_seed, lloyd_max_levels(bits))
 
-    def _set_parts(self, dim: int, bits: int, clip: float, frame_seed: int, levels: NDArray[np.float64]) -> None:
+    def _set_parts(
+        self, dim: int, bits: int, clip: float, decoder: str, frame_seed: int, levels: NDArray[np.float64]
+    ) -> None:
         """Take the parts, whether built from options or read from JSON, and check that they belong together."""
         size = 1 << (dim - 1).bit_length()
         seed = check_number("frame_seed", frame_seed, 0, 2**64 - 1, integer=True)
@@ -95,6 +113,7 @@ class TurboQuant(Mechanism):
             "epsilon": math.inf,
             "bits": bits,
             "clip": check_number("clip", clip, 1e-100, 1e100),
+            "decoder": check_option("decoder", decoder, _DECODERS),
             "frame": HadamardFrame(dim, size, seed, rounds=_ROUNDS),
             "levels": levels,
         }
@@ -102,11 +121,12 @@ class TurboQuant(Mechanism):
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        return f"TurboQuant(dim={self.dim}, bits={self.bits}, clip={self.clip}, frame_seed={self.frame.seed})"
+        rest = f"decoder={self.decoder!r}, frame_seed={self.frame.seed}"
+        return f"TurboQuant(dim={self.dim}, bits={self.bits}, clip={self.clip}, {rest})"
 
     @property
     def unbiased(self) -> bool:
-        """Never: the nearest level is on average nearer to zero."""
+        """Never for one rotation, which decides everything; over rotations with the decoder of that name."""
         return False
 
     @property
@@ -120,9 +140,14 @@ class TurboQuant(Mechanism):
         return Layout((Field("code", self.bits, 1 << self.bits, count=self.frame.size), FloatField("norm")))
 
     @property
+    def decoding_values(self) -> NDArray[np.float64]:
+        """What the codes stand for, in units of ‖x‖/√d: the levels, over 1 − D for the unbiased decoder."""
+        return self.levels if self.decoder == "identity" else self.levels / (1 - self.distortion)
+
+    @property
     def decoding_bound(self) -> float:
-        """What no decoded coordinate exceeds: the norm of x̂ is at most that of the levels."""
-        return self.clip * (1 + _ROUNDING) * max(1.0, float(np.max(np.abs(self.levels))))
+        """What no decoded coordinate exceeds: the norm of x̂ is at most that of the decoding values."""
+        return self.clip * (1 + _ROUNDING) * max(1.0, float(np.max(np.abs(self.decoding_values))))
 
     @property
     def _row_cost(self) -> int:
@@ -157,7 +182,7 @@ class TurboQuant(Mechanism):
         return self._estimates(messages.column("code"), messages.column("norm"))
 
     def _estimates(self, codes: Column, norms: Column) -> NDArray[np.float64]:
-        coordinates = self.levels[codes.reshape(-1, self.frame.size)] / math.sqrt(self.dim)
+        coordinates = self.decoding_values[codes.reshape(-1, self.frame.size)] / math.sqrt(self.dim)
         estimates = np.asarray(self.frame.synthesize(coordinates), dtype=np.float64)
         estimates *= (norms.astype(np.float64) * self.clip)[:, None]
         return estimates
@@ -185,6 +210,7 @@ class TurboQuant(Mechanism):
             "dim": self.dim,
             "bits": self.bits,
             "clip": self.clip,
+            "decoder": self.decoder,
             "frame_seed": self.frame.seed,
             "levels": self.levels.tolist(),
         }
@@ -196,7 +222,7 @@ class TurboQuant(Mechanism):
         bits = check_number("bits", data["bits"], 1, _MOST_BITS, integer=True)
         mechanism = object.__new__(cls)
         levels = np.array(data["levels"], dtype=np.float64)
-        mechanism._set_parts(dim, bits, data["clip"], data["frame_seed"], levels)
+        mechanism._set_parts(dim, bits, data["clip"], data["decoder"], data["frame_seed"], levels)
         return mechanism
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq import streams
+from sstq import kernels, streams
 from sstq.aggregation import FrameAggregator
 from sstq.channels import FlatChannel, flat_channel_of_size
 from sstq.frames import Floats, Frame
@@ -215,9 +215,7 @@ def _round_to_vertices(
     vertices, which cancel out. The work is the same for every vector.
     """
     dim = unit.shape[1]
-    cumulative = np.cumsum(np.abs(unit), axis=1, dtype=np.float64)
-    cumulative *= dim**-0.5
-    coordinate = np.count_nonzero(cumulative <= unit_interval(which)[:, None], axis=1)
+    coordinate = kernels.count_passed(unit, unit_interval(which), dim**-0.5)
     own = np.minimum(coordinate, dim - 1)
     vertex = 2 * own + (unit[np.arange(len(unit)), own] < 0)
     return np.where(coordinate < dim, vertex, streams.multiply_shift(spread, 2 * dim))

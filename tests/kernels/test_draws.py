@@ -1,0 +1,154 @@
+"""Normal numbers, vectors around a direction and places in cumulative sums, against NumPy and exact arithmetic."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+
+from sstq.kernels import box_muller, count_passed, draw_around
+from sstq.randomness import bit_source, open_interval
+
+# Both ends, the borders of quarters and of eighths of the circle, and 1/√2, where the logarithm changes its exponent.
+EXTREMES = np.array(
+    [0, 1, 2**12, 2**61, 2**61 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1, 13043817825332782212, 13043817825332782213],
+    dtype=np.uint64,
+)
+
+
+def in_numpy(words):
+    """The formula in NumPy, with the angle as a fraction of the circle to 53 bits."""
+    radius, angle = np.split(open_interval(words), 2, axis=-1)
+    length = np.sqrt(-2 * np.log(radius))
+    return np.concatenate([length * np.cos(2 * np.pi * angle), length * np.sin(2 * np.pi * angle)], axis=-1)
+
+
+def test_the_formula_in_numpy(seed):
+    words = bit_source(seed).words(3 * 20_002).reshape(3, -1)
+    # 2πa rounds to 4.4e-16 at worst and a itself is 1.1e-16 of the circle off, times a radius of at most 8.6.
+    np.testing.assert_allclose(box_muller(words), in_numpy(words), rtol=0, atol=2e-14)
+
+
+def test_extremes_in_exact_arithmetic():
+    pairs = np.stack(np.meshgrid(EXTREMES, EXTREMES), axis=-1).reshape(-1, 2)
+    with mpmath.workprec(200):
+        for (radius, angle), found in zip(pairs.tolist(), box_muller(pairs).tolist(), strict=True):
+            u = Fraction(2 * (radius >> 12) + 1, 2**53)
+            turned = (angle + 2**61) % 2**64
+            quarter, place = divmod(turned << 2, 2**64)
+            a = quarter + Fraction(2 * (place >> 12) + 1, 2**53) - Fraction(1, 2)
+            r = mpmath.sqrt(-2 * mpmath.log(mpmath.mpf(u.numerator) / u.denominator))
+            a = mpmath.pi / 2 * a.numerator / a.denominator
+            for exact, number in ((r * mpmath.cos(a), found[0]), (r * mpmath.sin(a), found[1])):
+                assert number != 0
+                # A few roundings of 2^-53 each, relatively: small numbers are as exact as large ones.
+                assert abs(number / exact - 1) < 8 * 2.0**-53
+
+
+def test_they_are_normal(seed):
+    numbers = box_muller(bit_source(seed).words(200_000)[None]).reshape(2, -1)
+    # Five z-tests at |z| < 6: false-failure rate 1e-8. Var g² = 2, Var g³ = 15, Var g⁴ = 96.
+    count = numbers.size**0.5
+    for power, mean, deviation in ((1, 0, 1), (2, 1, 2**0.5), (3, 0, 15**0.5), (4, 3, 96**0.5)):
+        assert abs(np.mean(numbers**power) - mean) < 6 * deviation / count
+    assert abs(np.mean(numbers[0] * numbers[1])) < 6 / (count / 2**0.5)
+
+
+PROGRAM = """
+import hashlib
+import numpy as np
+from sstq.kernels import box_muller, draw_around
+words = np.random.default_rng(1).integers(0, 1 << 64, size=(9, 1003), dtype=np.uint64)
+u = np.full((9, 1003), 1003**-0.5)
+drawn = [box_muller(words[:, 1:].copy())]
+for to_length in (False, True):
+    drawn.append(draw_around(u, np.linspace(-1, 1, 9), np.ones(9), words, first=1, to_length=to_length))
+print(*(hashlib.sha256(numbers.tobytes()).hexdigest() for numbers in drawn))
+"""
+
+
+def test_every_processor_draws_the_same_bits():
+    """Without vectors, without fused operations, and with the ones of this machine."""
+    targets = {}, {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}, {"SSTQ_KERNELS": "plain"}
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env=os.environ | target
+        ).stdout
+        for target in targets
+    }
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("u", [[1.0, 0, 0], [-1.0, 0, 0], [0, 0, 1.0], [0.6, -0.8, 0], [-1e-9, 1.0, 0]])
+def test_it_is_a_rotation_about_the_direction(u):
+    u = np.array(u) / np.linalg.norm(u)
+    words = bit_source(7).words(2 * 5).reshape(2, 5)
+    across = in_numpy(words[:, 3:])
+    for to_length, lengths in ((False, np.linalg.norm(across, axis=1)), (True, np.ones(2))):
+        t = np.array([0.5, -0.5])
+        vectors = draw_around(np.tile(u, (2, 1)), t, np.array([3.0, 2.0]), words, first=3, to_length=to_length)
+        # Single precision rounds numbers below 8 by at most 2.4e-7.
+        np.testing.assert_allclose(vectors @ u, t, atol=1e-6)
+        rest = vectors - t[:, None] * u
+        np.testing.assert_allclose(np.linalg.norm(rest, axis=1), [3.0, 2.0] * lengths, atol=1e-6)
+        scaled = across * (np.array([3.0, 2.0]) * lengths / np.linalg.norm(across, axis=1))[:, None]
+        np.testing.assert_allclose(rest[0] @ rest[1], scaled[0] @ scaled[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("dim", [2, 3, 16, 17, 1000])
+def test_a_reflection_in_numpy(dim, seed):
+    rng = np.random.default_rng(seed)
+    u = rng.standard_normal((5, dim))
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    words = bit_source(seed).words(5 * (dim // 2 * 2)).reshape(5, -1)
+    t, scale = rng.standard_normal(5), dim**-0.5
+    sign = np.where(u[:, :1] < 0, -1.0, 1.0)
+    h = u + sign * np.eye(dim)[0]
+    before = np.concatenate([-sign * t[:, None], scale * in_numpy(words)[:, : dim - 1]], axis=1)
+    exact = before - 2 * np.sum(h * before, axis=1, keepdims=True) / np.sum(h * h, axis=1, keepdims=True) * h
+    vectors = draw_around(u, t, np.full(5, scale), words, to_length=False)
+    np.testing.assert_allclose(vectors, exact, rtol=2.0**-23, atol=1e-13)
+
+
+@pytest.mark.parametrize("dim", [1, 7, 3000])
+def test_places_in_cumulative_sums(dim, seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((40, dim)).astype(np.float32)
+    uniforms = rng.random(40)
+    scale = 0.7 / dim
+    cumulative = np.cumsum(np.abs(rows), axis=1, dtype=np.float64)
+    expected = np.count_nonzero(cumulative * scale <= uniforms[:, None], axis=1)
+    np.testing.assert_array_equal(count_passed(rows, uniforms, scale), expected)
+
+
+def test_threads_do_not_change_a_bit(seed, monkeypatch):
+    dim = 1 << 14
+    u = np.full((37, dim), dim**-0.5)
+    words = bit_source(seed).words(37 * dim).reshape(37, dim)
+    found = set()
+    for threads in ("1", "2", "5"):
+        monkeypatch.setenv("SSTQ_THREADS", threads)
+        drawn = draw_around(u, np.zeros(37), np.ones(37), words, to_length=True)
+        counts = count_passed(drawn, np.full(37, 0.5), 0.01)
+        found.add(tuple(hashlib.sha256(each.tobytes()).digest() for each in (box_muller(words), drawn, counts)))
+    assert len(found) == 1
+
+
+def test_refuses():
+    words, one = np.zeros((1, 3), np.uint64), np.zeros(1)
+    with pytest.raises(ValueError, match="even number of columns"):
+        box_muller(words)
+    with pytest.raises(TypeError, match="words must be a uint64 array"):
+        box_muller(words.astype(np.int64))
+    with pytest.raises(ValueError, match="do not suffice"):
+        draw_around(np.zeros((1, 4)), one, one, words, to_length=True)
+    with pytest.raises(ValueError, match="do not suffice"):
+        draw_around(np.zeros((1, 1)), one, one, words, to_length=True)
+    with pytest.raises(ValueError, match="one entry for each of the 1 directions"):
+        draw_around(np.zeros((1, 3)), np.zeros(2), one, words, to_length=True)
+    with pytest.raises(ValueError, match="one entry for each of the 2 rows"):
+        count_passed(np.zeros((2, 3), np.float32), one, 1.0)
