@@ -308,6 +308,16 @@ def test_every_truncation_and_every_flipped_byte_is_noticed(path):
     assert path.read_bytes() == data[:-5]
 
 
+@pytest.mark.parametrize("line", [b"[" * 100_000, b'{"round_id": "a", "epsilon": 1.0, "epsilon": 0.1, "time": "then"}'])
+def test_a_line_that_others_might_read_otherwise_is_damage(path, line):
+    Ledger(path, epsilon=2.0)
+    body = path.read_bytes().splitlines(keepends=True)[0] + line + b"\n"
+    last = {"entries": 1, "sha256": hashlib.sha256(body).hexdigest()}
+    path.write_bytes(body + json.dumps(last).encode() + b"\n")
+    with pytest.raises(LedgerDamaged, match=r"nested too deeply|occurs twice"):
+        Ledger(path)
+
+
 @pytest.mark.parametrize("content", [b"", b"{}\n", b"PK\x03\x04", b"\xff" * 100, b'{"format": "sstq-mechanism"}\n'])
 def test_a_foreign_file_is_refused_and_left_alone(path, content):
     path.write_bytes(content)
@@ -342,6 +352,8 @@ def rewritten(path, change):
         lambda lines: lines.append(lines[1]),
         lambda lines: lines.append([]),
         lambda lines: lines.append(None),
+        lambda lines: lines[0].update(version=True),
+        lambda lines: lines[1].update(epsilon=10**4000),
     ],
 )
 def test_a_well_formed_lie_is_refused(path, change):

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from typing import Any
 
 from sstq.schemes.base import JSON_FORMAT, JSON_VERSION, ExpectedError, LocalReport, Mechanism
@@ -22,6 +21,7 @@ from sstq.schemes.sqkr import SQKR
 from sstq.schemes.sstq import SSTQ
 from sstq.schemes.turboquant import TurboQuant
 from sstq.schemes.vqsgd import VqSGD
+from sstq.strict_json import read_json
 
 __all__ = [
     "CSGM",
@@ -103,8 +103,8 @@ def from_json(text: str) -> Mechanism:
         True
     """
     try:
-        data = json.loads(text)
-    except (TypeError, RecursionError, json.JSONDecodeError) as error:
+        data = read_json(text)
+    except ValueError as error:
         raise ValueError(f"the mechanism is not JSON: {error}") from error
     if not isinstance(data, dict) or data.pop("format", None) != JSON_FORMAT:
         raise ValueError(f"this JSON is not a mechanism: its format must be {JSON_FORMAT!r}")
