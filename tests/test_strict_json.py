@@ -11,6 +11,7 @@ from sstq.bench.report import read_run
 from sstq.clipping import NormSurvey
 from sstq.shards import record_simulation
 from sstq.strict_json import read_json
+from sstq.tuning import tune
 from tests.contract.cases import CASES, build
 
 numbers = st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -94,3 +95,33 @@ def test_the_other_readers_refuse_a_name_twice(tmp_path):
     (tmp_path / ".simulation.json").write_text('{"seed": 1, "seed": 2}')
     with pytest.raises(ValueError, match="occurs twice"):
         record_simulation(tmp_path, build("sstq"), 2, [])
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "frame_size" not in CASES[case]])
+@pytest.mark.parametrize("dim", [4, 100, 3000])
+def test_default_frames_are_within_the_bounds_of_cost(case, dim):
+    mechanism = build(case, dim)
+    assert sstq.from_json(mechanism.to_json()) == mechanism
+
+
+@pytest.mark.parametrize("dim", [1, 2, 31, 1000])
+def test_tuned_frames_are_within_the_bounds_of_cost(dim):
+    tuned = tune(dim, 3.0, 1, message_bits=30)
+    mechanism = sstq.SSTQ(dim, 3.0, 1, frame_size=tuned.frame_size, level=tuned.level, steps=tuned.steps)
+    assert sstq.from_json(mechanism.to_json()) == mechanism
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("frameunit", {"frame_size": 1 << 26}, "frame_size must be at most 2048 for dim = 3, got 67108864"),
+        ("sstq", {"frame_size": 4096}, "frame_size must be at most 2048"),
+        ("csgm", {"clients": 10, "frame_size": 4096}, "frame_size must be at most 2048"),
+        ("sqkr", {"steps": 129}, "steps must be at most 128 for dim = 3, got 129; max_steps allows more"),
+    ],
+)
+def test_json_that_costs_too_much_is_refused_unless_allowed(name, options, says):
+    costly = sstq.mechanism(name, dim=3, epsilon=2.0, **options)
+    with pytest.raises(ValueError, match=says):
+        sstq.from_json(costly.to_json())
+    assert sstq.from_json(costly.to_json(), max_frame_size=1 << 26, max_steps=129) == costly
