@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +19,7 @@ def _forget_in_child() -> None:
         os.close(_held.pop())
 
 
-# Windows has neither fork nor the locks below.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
+os.register_at_fork(after_in_child=_forget_in_child)
 
 
 @contextmanager
@@ -29,8 +28,6 @@ def locked_file(path: Path) -> Iterator[int]:
 
     The lock is let go even when the process is killed.
     """
-    import fcntl
-
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         _held.add(descriptor)
