@@ -60,7 +60,7 @@ def read_array(file: IO[bytes], size: int) -> NDArray[Any]:
     if dtype.hasobject or not dtype.itemsize or file.tell() + math.prod(shape) * dtype.itemsize != size:
         raise ValueError(f"an array of shape {shape} and dtype {dtype} does not take the bytes that are there")
     array: NDArray[Any] = np.empty(shape, dtype, order="F" if fortran else "C")
-    raw = memoryview(array.reshape(-1, order="A").view(np.uint8))
+    raw = array.reshape(-1, order="A").view(np.uint8).data
     while len(raw):
         part = file.read(min(len(raw), _BYTES_AT_A_TIME))
         if not part:
