@@ -14,6 +14,11 @@ def require(condition, problem):
     sys.exit(f"INVALID: {problem}") if not condition else None
 
 
+def strict(pairs):  # an object whose names are distinct, and whose members are not true or false, which are no numbers
+    require(len(dict(pairs)) == len(pairs) and all(type(v) is not bool for _, v in pairs), "not a certificate's JSON")
+    return dict(pairs)
+
+
 def exp_bounds(x):  # a partial sum of the series of e^x, 0 <= x < 160, and what a geometric series adds to it at most
     terms = list(accumulate(range(1, TERMS), lambda term, n: term * x / n, initial=Fraction(1)))
     return sum(terms), sum(terms) + terms[-1] * x / (TERMS - x)
@@ -28,12 +33,10 @@ def largest_ratio(kind, size, weights):  # of the weights of one outcome for two
         own, other = weights[0]
         require(own + other * (size - 1 if kind == "flat" else 1) == TOTAL, "the weights do not sum to 2^62")
         return Fraction(max(own, other), min(own, other))
-    sides = []  # two-level: a first word below the threshold means inside; a second word picks a member uniformly
-    for inside, threshold in weights:
-        for members, weight in ((inside, threshold), (size - inside, TOTAL - threshold)):
-            require(members >= 0 <= weight and (members > 0) == (weight > 0), "a side without members or weight")
-            sides += [(weight * (TOTAL // members), weight * -(-TOTAL // members))] if members else []
-    return Fraction(max(most for _, most in sides), min(least for least, _ in sides))
+    # two-level: a first word below the threshold means inside; a second word picks a member of the side uniformly
+    sides = [side for k, weight in weights for side in ((k, weight), (size - k, TOTAL - weight))]
+    require(all(0 <= m <= TOTAL and w >= 0 and (m > 0) == (w > 0) for m, w in sides), "a side lacks members or weight")
+    return Fraction(max(w * -(-TOTAL // m) for m, w in sides if m), min(w * (TOTAL // m) for m, w in sides if m))
 
 
 def law_of(spec):  # the law that the integers of a mechanism's file make
@@ -48,11 +51,12 @@ def law_of(spec):  # the law that the integers of a mechanism's file make
     return {"kind": kind, "size": size, "weights": [[own, other]]}
 
 
-cert, *specs = (json.load(open(path, encoding="utf-8")) for path in sys.argv[1:3])
+cert, *specs = (json.load(open(path, encoding="utf-8"), object_pairs_hook=strict) for path in sys.argv[1:3])
+require(all(len(end) < 64 and set(end) <= {*"0123456789."} for end in cert["interval"]), "a wrong interval")
 ratio, epsilon, (low, high) = largest_ratio(**cert["law"]), Fraction(cert["epsilon"]), map(Fraction, cert["interval"])
 require(ratio == Fraction(*cert["ratio"]), "the ratio is not that of the integers")
-require(low >= 0 and high < 99 and exp_bounds(low)[1] <= ratio <= exp_bounds(high)[0], "a wrong interval")
-require(epsilon > 0 and ratio <= exp_bounds(epsilon)[0], "the ratio is above e^epsilon")
+require(high < 99 and exp_bounds(low)[1] <= ratio <= exp_bounds(high)[0], "a wrong interval")
+require(0 < epsilon < 99 and ratio <= exp_bounds(epsilon)[0], "the ratio is above e^epsilon")
 for spec in specs:
     digest = hashlib.sha256(json.dumps(spec, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     mine, stated = [digest, spec["epsilon"], law_of(spec)], [cert[name] for name in ("digest", "epsilon", "law")]

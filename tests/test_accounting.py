@@ -300,6 +300,44 @@ def test_no_shuffled_channel_reveals_more_than_the_clones(seed):
                 assert delta <= shuffled_delta(epsilon, clients, total) + 1e-14
 
 
+def blanket_delta(first, second, epsilon, clients, total):
+    """1/n·E(Z₁ + … + Z_n)⁺ of the proof, by enumeration: what is left of the others is told, the blanket is not."""
+    blanket = math.exp(-epsilon) * np.maximum(first, second)
+    terms = [*zip((first - math.exp(total) * second) / blanket, blanket, strict=True), (0.0, 1 - blanket.sum())]
+    return (
+        sum(
+            math.prod(mass for _, mass in chosen) * max(0.0, sum(value for value, _ in chosen))
+            for chosen in itertools.product(terms, repeat=clients)
+        )
+        / clients
+    )
+
+
+@pytest.mark.parametrize("share", [1.0, 0.9, 0.5, 0.1])
+def test_every_step_of_the_proof_holds_below_the_largest_total_variation(seed, share):
+    """A part 1 − share of every message is drawn from what hardly depends on the vector, and differs between them."""
+    generator = np.random.default_rng(seed)
+    for _ in range(10):
+        epsilon, clients = generator.uniform(0.2, 3), 4
+        common = random_channel(generator, generator.uniform(0, epsilon), 3, 2)
+        flip = 1 / (math.exp(epsilon) + 1)
+        telling = np.array([[1 - flip, flip], [flip, 1 - flip], [0.5, 0.5]])
+        channel = np.concatenate([share * telling, (1 - share) * common], axis=1)
+        if share == 1.0:
+            channel = channel[:, :2]
+        for total in (0.0, 0.3 * epsilon, 0.9 * epsilon):
+            blanket = blanket_delta(channel[0], channel[1], epsilon, clients, total)
+            clones = shuffled_delta(epsilon, clients, total)
+            assert blanket <= clones * (1 + 1e-9)
+            if share == 1.0:
+                assert blanket == pytest.approx(clones, rel=1e-6)
+            for others in itertools.combinations_with_replacement(range(3), clients - 1):
+                first = shuffled_distribution([channel[0], *channel[list(others)]])
+                second = shuffled_distribution([channel[1], *channel[list(others)]])
+                delta = hockey_stick([first[key] for key in first], [second[key] for key in first], total)
+                assert delta <= blanket + 1e-14
+
+
 @pytest.mark.parametrize("clients", [3000, 50_000])
 def test_grouping_of_clones_costs_little_and_errs_on_the_safe_side(monkeypatch, clients):
     grouped = {total: shuffled_delta(2.0, clients, total) for total in (0.01, 0.05, 0.3)}

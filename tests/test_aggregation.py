@@ -1,3 +1,5 @@
+import io
+import zipfile
 from fractions import Fraction
 from itertools import pairwise
 
@@ -7,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sstq
+from sstq import npy_files
 from sstq.aggregation import Aggregator, FrameAggregator, VectorAggregator, describe_state
 from sstq.aggregation.bounded_sums import BoundedAggregator
 from sstq.messages import Messages
@@ -179,9 +182,51 @@ def test_states_that_unfold_are_refused_unread(tmp_path, monkeypatch):
         with path.open("wb") as file:
             write(file, **arrays)
         with monkeypatch.context() as patch:
-            patch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda *_: pytest.fail("an array was read"))
+            patch.setattr(npy_files, "read_array", lambda *_: pytest.fail("an array was read"))
             with pytest.raises(ValueError, match=r"compressed|other arrays"):
                 describe_state(path)
+
+
+def member(dtype, shape, content=b""):
+    """The bytes of a .npy with any header."""
+    header = {"descr": dtype, "fortran_order": False, "shape": shape}
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue() + content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        member("<U0", (10**13,)),
+        member("<U64", (10**13,)),
+        member("<U1", (2,), b"\0" * 4),
+        member("<U1", (1, 2), b"\0" * 8),
+        member("<i8", (1,), b"\0" * 8),
+        member("|O", (1,), b"\0" * 8),
+        b"no array",
+        b"",
+    ],
+    ids=["no bytes", "too many", "too few", "a table", "numbers", "objects", "text", "empty"],
+)
+def test_sources_that_are_no_list_of_names_are_refused_at_once(tmp_path, content):
+    stored_state(tmp_path / "whole")
+    with zipfile.ZipFile(tmp_path / "whole") as whole, zipfile.ZipFile(tmp_path / "state", "w") as state:
+        for name in whole.namelist():
+            state.writestr(name, content if name == "sources.npy" else whole.read(name))
+    with pytest.raises(ValueError, match="state"):
+        describe_state(tmp_path / "state")
+
+
+def test_a_state_whose_directory_promises_more_than_the_file_is_refused(tmp_path):
+    path = tmp_path / "state"
+    stored_state(path)
+    with zipfile.ZipFile(path, "a") as archive:
+        for entry in archive.infolist():
+            entry.file_size = entry.compress_size = 2**31
+        archive._didModify = True  # so that the directory is written again
+    with pytest.raises(ValueError, match="larger than the file"):
+        describe_state(path)
 
 
 @pytest.mark.parametrize("key", ["version", "count", "simulated"])
@@ -191,6 +236,16 @@ def test_states_of_other_types_are_refused(tmp_path, key, value):
     stored = stored_state(path)
     with path.open("wb") as file:
         np.savez(file, **stored | {key: value})
+    with pytest.raises(ValueError, match="state"):
+        describe_state(path)
+
+
+@pytest.mark.parametrize("key", ["version", "count"])
+def test_true_is_no_number_of_a_state(tmp_path, key):
+    path = tmp_path / "state"
+    stored = stored_state(path)
+    with path.open("wb") as file:
+        np.savez(file, **stored | {key: np.array(True)})
     with pytest.raises(ValueError, match="state"):
         describe_state(path)
 

@@ -241,14 +241,14 @@ def test_other_files_are_refused(text, says, tmp_path):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ({"figure": float("inf")}, "figure must be a finite number, not inf"),
+        ({"figure": float("inf")}, "Infinity is not a number"),
         ({"figure": "3"}, "figure must be a finite number, not '3'"),
         ({"figure": True}, "figure must be a finite number, not True"),
         ({"figure": None}, "figure must be a number"),
         ({"figure": 10**400}, "too large"),
-        ({"spread": float("nan")}, "spread must be a finite number"),
+        ({"spread": float("nan")}, "NaN is not a number"),
         ({"spread": -0.1}, "spread at least 0"),
-        ({"target": float("-inf")}, "target must be a finite number"),
+        ({"target": float("-inf")}, "-Infinity is not a number"),
         ({"what": ["a"]}, "what must be of type str"),
         ({"unit": None}, "unit must be of type str"),
         ({"benchmark": ["sorting"]}, "benchmark must be of type str"),
@@ -261,7 +261,7 @@ def test_malformed_lines_are_refused(line, says, tmp_path):
     document = json.loads(path.read_text())
     document["results"][1] |= line
     path.write_text(json.dumps(document))
-    with pytest.raises(ValueError, match=f"old.json is incomplete or malformed.*{says}"):
+    with pytest.raises(ValueError, match=f"old.json is (incomplete or malformed|not JSON).*{says}"):
         read_run(path)
 
 

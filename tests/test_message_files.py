@@ -1,3 +1,5 @@
+import os
+import stat
 import struct
 import sys
 import zlib
@@ -14,6 +16,7 @@ import sstq
 from sstq import message_files
 from sstq.message_files import block_messages, describe_messages, read_messages, write_messages
 from sstq.messages import Messages
+from tests.contract.cases import build
 
 PRIVATE = sstq.SSTQ(dim=20, epsilon=2.0, bits=3)
 ASSIGNED = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, index="assigned")
@@ -332,3 +335,21 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"pip install 'sstq\[data\]'"):
         write_messages(tmp_path / "messages.parquet", sample(PRIVATE))
+
+
+@pytest.mark.parametrize("suffix", [".sstq", ".parquet"])
+@pytest.mark.parametrize("case", ["sstq", "frameunit", "privunit", "csgm", "l2-csgm", "turboquant", "clean"])
+def test_messages_and_states_in_clear_are_for_their_owner_alone(tmp_path, case, suffix):
+    mechanism = build(case)
+    messages = mechanism.encode(np.ones((3, mechanism.dim)))
+    write_messages(tmp_path / f"m{suffix}", [messages[:2], messages[2:]])
+    aggregator = mechanism.aggregator()
+    aggregator.update(messages)
+    aggregator.save(tmp_path / "state")
+    again = read_all(tmp_path / f"m{suffix}", mechanism)
+    write_messages(tmp_path / f"again{suffix}", again)
+    umask = os.umask(0)
+    os.umask(umask)
+    expected = 0o666 & ~umask if mechanism.trust == "local" else 0o600
+    for name in (f"m{suffix}", f"again{suffix}", "state"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == expected

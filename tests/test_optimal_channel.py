@@ -183,6 +183,7 @@ def test_solved_once_in_memory_and_on_disk(nothing_solved, monkeypatch):
 def damaged(fields):
     yield "not JSON"
     yield json.dumps(fields)[:-40]
+    yield json.dumps(fields)[:-1] + ', "values": ' + json.dumps(fields["values"]) + "}"
     for change in (
         {"format": "other"},
         {"configuration": fields["configuration"] | {"bits": 3}},

@@ -146,6 +146,27 @@ def test_truncated_files_are_refused_by_name(tmp_path, vectors, kind):
         list(open_vectors(cut, DIM).chunks())
 
 
+def test_a_small_file_in_fortran_order_is_not_unpacked_to_a_large_array(tmp_path):
+    large = np.zeros((1 << 21, DIM), order="F")
+    np.savez_compressed(tmp_path / "x.npz", large)
+    with pytest.raises(
+        ValueError, match=r"Fortran order .* 83,886,208 bytes; save it in C order: np\.savez_compressed"
+    ):
+        open_vectors(tmp_path / "x.npz", DIM)
+    np.savez(tmp_path / "x.npz", large)
+    assert open_vectors(tmp_path / "x.npz", DIM).count == len(large)
+
+
+@pytest.mark.parametrize("rows", [5, 8])
+def test_a_header_that_declares_another_array_is_refused(tmp_path, vectors, rows):
+    header = {"descr": "<f8", "fortran_order": True, "shape": (rows, DIM)}
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive, archive.open("x.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        file.write(vectors.tobytes("F"))
+    with pytest.raises(ValueError, match=r"x\.npz is truncated or damaged: an array of shape"):
+        list(open_vectors(tmp_path / "x.npz", DIM).chunks())
+
+
 def test_a_damaged_npz_fails_its_checksum(tmp_path, vectors):
     np.savez(tmp_path / "x.npz", vectors)
     raw = bytearray((tmp_path / "x.npz").read_bytes())

@@ -35,10 +35,10 @@ def check_epsilon(epsilon: float) -> float:
         ...
         ValueError: epsilon = -1.0 is not in [1e-06, 32.0]
     """
-    value = float(epsilon)
-    if not EPSILON_MIN <= value <= EPSILON_MAX:
+    # Compared as it is: an integer may be too large for a float.
+    if not EPSILON_MIN <= epsilon <= EPSILON_MAX:
         raise ValueError(f"epsilon = {epsilon!r} is not in [{EPSILON_MIN}, {EPSILON_MAX}]")
-    return value
+    return float(epsilon)
 
 
 def exp_lower(epsilon: float) -> Fraction:

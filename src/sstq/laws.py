@@ -196,6 +196,8 @@ class TwoLevelLaw(Law):
 
     def __post_init__(self) -> None:
         _check_positive(size=self.size)
+        if self.size > TOTAL:
+            raise ValueError("size must be at most 2^62: a member needs a word of its own")
         object.__setattr__(self, "levels", tuple((inside, threshold) for inside, threshold in self.levels))
         if not self.levels:
             raise ValueError("levels must not be empty")

@@ -28,6 +28,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -101,15 +102,18 @@ class MessageFileInfo:
 def write_messages(path: str | os.PathLike[str], batches: Messages | Iterable[Messages]) -> int:
     """Write batches of messages of one mechanism to a file, Parquet if its name ends in .parquet; returns their number.
 
-    The file appears whole or not at all.
+    The file appears whole or not at all. Messages in clear can be read by the file's owner only.
     """
-    if isinstance(batches, Messages):
-        batches = [batches]
+    iterator = iter([batches] if isinstance(batches, Messages) else batches)
+    first = next(iterator, None)
+    if first is None:
+        raise ValueError("there is no message to write")
+    batches = chain([first], iterator)
     if Path(path).suffix.lower() in (".parquet", ".pq"):
         from sstq import parquet_files
 
         return parquet_files.write(path, batches)
-    with atomic_file(path) as file:
+    with atomic_file(path, private=first.in_clear) as file:
         return _write_framed(file, batches)
 
 

@@ -21,6 +21,7 @@ class Messages:
         digest: of the mechanism that the messages belong to.
         clients: the identifiers behind a public coin (None with a private one); they are not part of a message.
         simulated: whether a seed stood in for the operating system's randomness: then nothing is private.
+        in_clear: whether the mechanism is not locally private; files of such messages are for their owner's eyes only.
     """
 
     def __init__(
@@ -31,12 +32,14 @@ class Messages:
         *,
         clients: NDArray[np.uint64] | None = None,
         simulated: bool = False,
+        in_clear: bool = False,
     ) -> None:
         self.layout = layout
         self.columns = columns
         self.digest = digest
         self.clients = clients
         self.simulated = simulated
+        self.in_clear = in_clear
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -46,7 +49,9 @@ class Messages:
             raise TypeError(f"messages are taken by slices such as messages[i : i + 1], got {type(part).__name__}")
         clients = None if self.clients is None else np.ascontiguousarray(self.clients[part])
         columns = tuple(np.ascontiguousarray(column[part]) for column in self.columns)
-        return Messages(self.layout, columns, self.digest, clients=clients, simulated=self.simulated)
+        return Messages(
+            self.layout, columns, self.digest, clients=clients, simulated=self.simulated, in_clear=self.in_clear
+        )
 
     @staticmethod
     def concatenate(batches: Sequence[Messages]) -> Messages:
@@ -60,7 +65,9 @@ class Messages:
         identified = [batch.clients for batch in batches if batch.clients is not None]
         clients = np.concatenate(identified) if first.clients is not None else None
         simulated = any(batch.simulated for batch in batches)
-        return Messages(first.layout, columns, first.digest, clients=clients, simulated=simulated)
+        return Messages(
+            first.layout, columns, first.digest, clients=clients, simulated=simulated, in_clear=first.in_clear
+        )
 
     def __repr__(self) -> str:
         mark = ", simulated" if self.simulated else ""

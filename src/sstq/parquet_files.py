@@ -42,12 +42,10 @@ def import_pyarrow() -> Any:
 
 
 def write(path: str | os.PathLike[str], batches: Iterable[Messages]) -> int:
-    """Write batches of messages of one mechanism; returns their number."""
+    """Write batches of messages of one mechanism, at least one; returns their number."""
     pyarrow = import_pyarrow()
     iterator = iter(batches)
-    first = next(iterator, None)
-    if first is None:
-        raise ValueError("there is no message to write")
+    first = next(iterator)
     bits, simulated = str(first.layout.message_bits), str(int(first.simulated))
     stated = (str(VERSION), first.digest, bits, simulated, os.urandom(16).hex())
     metadata = dict(zip(_KEYS, stated, strict=True))
@@ -55,7 +53,7 @@ def write(path: str | os.PathLike[str], batches: Iterable[Messages]) -> int:
     checksums = [_metadata_checksum(stated)] * len(schema.names)
     count = 0
     with (
-        atomic_file(path) as file,
+        atomic_file(path, private=first.in_clear) as file,
         pyarrow.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer,
     ):
         for batch in chain([first], iterator):

@@ -25,6 +25,7 @@ from sstq.randomness import RngLike
 from sstq.schemes import LocalReport, Mechanism
 from sstq.schemes.base import check_option
 from sstq.splitting import stream_part
+from sstq.strict_json import read_json
 from sstq.vector_files import VectorFile, open_vectors, refuse_repeated
 
 __all__ = [
@@ -154,7 +155,7 @@ def record_simulation(folder: Path, mechanism: Mechanism, seed: int, shards: Seq
     note = {"seed": seed, "mechanism": mechanism.digest(), "shards": places}
     if path.exists():
         try:
-            found = dict(json.loads(path.read_bytes()))
+            found = dict(read_json(path.read_bytes()))
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path} is damaged: {error}; choose another folder") from error
         differing = [part for part in note if found.get(part) != note[part]]

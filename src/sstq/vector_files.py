@@ -15,12 +15,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.damage import DAMAGED_ARCHIVE
+from sstq.npy_files import read_array, read_header
 from sstq.parquet_files import import_pyarrow
 from sstq.vectors import arrow_rows, arrow_scalars, as_floats, is_arrow_list, is_arrow_number, is_number
 
@@ -28,6 +29,9 @@ __all__ = ["VectorFile", "open_vectors", "refuse_repeated"]
 
 # Rows are read this many numbers at a time, so that memory grows neither with the clients nor with the files.
 _NUMBERS_AT_A_TIME = 1 << 21
+
+# An array in Fortran order has to be unpacked as a whole: so many bytes, or so many times the compressed ones, at most.
+_WHOLE_BYTES, _WHOLE_RATIO = 1 << 26, 16
 
 _NPY_MAGIC, _ZIP_MAGIC, _PARQUET_MAGIC = b"\x93NUMPY", b"PK\x03\x04", b"PAR1"
 
@@ -130,7 +134,7 @@ class _NpyFile(VectorFile):
     def __init__(self, name: str, dim: int) -> None:
         self.name, self.dim = name, dim
         with open(name, "rb") as file, _numpy_errors(name):
-            shape, _, dtype = _read_header(file)
+            shape, _, dtype = read_header(file)
         self.count = _check_array(name, shape, dtype, dim)
 
     def _read(self) -> Iterator[NDArray[Any]]:
@@ -151,19 +155,24 @@ class _NpzFile(VectorFile):
             members = [member.removesuffix(".npy") for member in archive.namelist() if member.endswith(".npy")]
             self._member = _choose(name, members, key) + ".npy"
             with archive.open(self._member) as file:
-                shape, self._fortran, self._dtype = _read_header(file)
+                shape, self._fortran, self._dtype = read_header(file)
+            packed = archive.getinfo(self._member)
+        if self._fortran and packed.file_size > max(_WHOLE_BYTES, _WHOLE_RATIO * packed.compress_size):
+            raise ValueError(
+                f"{name}: the array is in Fortran order and would be unpacked as a whole, to {packed.file_size:,} "
+                "bytes; save it in C order: np.savez_compressed(name, np.ascontiguousarray(array))"
+            )
         self.count = _check_array(f"{name}[{self._member.removesuffix('.npy')}]", shape, self._dtype, dim)
 
     def _read(self) -> Iterator[NDArray[Any]]:
         with _numpy_errors(self.name), zipfile.ZipFile(self.name) as archive, archive.open(self._member) as file:
             if self._fortran:  # its rows are spread over the whole array
-                file.seek(0)
-                rows = np.lib.format.read_array(file, allow_pickle=False).reshape(self.count, self.dim)
+                rows = read_array(file, archive.getinfo(self._member).file_size).reshape(self.count, self.dim)
                 yield from (
                     rows[start : start + self._rows_at_a_time] for start in range(0, self.count, self._rows_at_a_time)
                 )
                 return
-            _read_header(file)
+            read_header(file)
             row_bytes = self.dim * self._dtype.itemsize
             for start in range(0, self.count, self._rows_at_a_time):
                 wanted = min(self._rows_at_a_time, self.count - start)
@@ -257,15 +266,6 @@ def _numpy_errors(name: str) -> Iterator[None]:
         if str(error).startswith(name):
             raise
         raise ValueError(f"{name} is truncated or damaged: {error}") from error
-
-
-def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(file)
-    if version == (2, 0):
-        return np.lib.format.read_array_header_2_0(file)
-    raise ValueError(f"version {version[0]}.{version[1]} of the .npy format does not hold plain numbers")
 
 
 def _check_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], dim: int) -> int:

@@ -217,6 +217,16 @@ def test_a_checkpoint_of_an_older_format_is_refused(tmp_path):
         run(blobs(), clean(blobs()), checkpoint=tmp_path / "old.npz")
 
 
+def test_a_checkpoint_that_unfolds_is_refused(tmp_path):
+    path = tmp_path / "c.npz"
+    run(blobs(), clean(blobs()), rounds=1, checkpoint=path)
+    with np.load(path) as archive:
+        stored = dict(archive)
+    np.savez_compressed(path, **stored)
+    with pytest.raises(ValueError, match="not a checkpoint: it is compressed"):
+        run(blobs(), clean(blobs()), checkpoint=path)
+
+
 def test_a_round_that_is_done_again_is_charged_again(tmp_path, monkeypatch):
     """The power fails after a round was paid and before its state was saved."""
     problem = blobs()

@@ -1,8 +1,10 @@
 """Compiled kernels on disk: names that no two codes share, folders that can only be read, damage."""
 
 import itertools
+import os
 from contextlib import contextmanager
-from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryFile
 from types import SimpleNamespace
 
 import numba
@@ -59,8 +61,10 @@ def test_processes_that_save_at_the_same_time_do_not_mix_up_their_code(tmp_path,
 
         @contextmanager
         def recorded(path, writes=writes):
-            yield (file := BytesIO())
-            writes.append((path.name, file.getvalue()))
+            with TemporaryFile() as file:
+                yield file
+                file.seek(0)
+                writes.append((path.name, file.read()))
 
         with monkeypatch.context() as patch:
             patch.setattr(disk_cache, "atomic_file", recorded)
@@ -194,3 +198,61 @@ def test_code_of_earlier_sources_is_cleared_away(tmp_path, monkeypatch, use):
     assert {path for path in kept if "longer" in path} == kept & left
     process()._cache.flush()
     assert {path.name for path in tmp_path.iterdir()} == kept & left
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
+def test_code_that_others_can_write_to_is_compiled_again(tmp_path, use, mode):
+    use(tmp_path, write=tmp_path)
+    run(numba.int64)
+    (path,) = tmp_path.iterdir()
+    path.chmod(mode)
+    assert run(numba.int64) == (6, False)
+    assert run(numba.int64) == (6, True)
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "trusted"),
+    [
+        (os.geteuid(), 0o644, True),
+        (0, 0o755, True),
+        (Path(disk_cache.__file__).stat().st_uid, 0o644, True),
+        (os.geteuid() + 12_345, 0o644, False),
+        (os.geteuid(), 0o664, False),
+        (os.geteuid(), 0o1777, False),
+    ],
+)
+def test_whose_code_is_run(owner, mode, trusted):
+    assert disk_cache._is_trusted(SimpleNamespace(st_uid=owner, st_mode=mode)) == trusted
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_code_of_another_user_is_compiled_again(tmp_path, use):
+    use(tmp_path, write=tmp_path)
+    run(numba.int64)
+    (path,) = tmp_path.iterdir()
+    os.chown(path, 12_345, -1)
+    assert run(numba.int64) == (6, False)
+    assert run(numba.int64) == (6, True)
+
+
+def test_folders_that_others_can_write_to_are_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "chosen"))
+    first, *others = disk_cache._candidates()
+    assert disk_cache.places.__wrapped__() == Places((first,), first)
+    first.chmod(0o777)
+    assert first not in disk_cache.places.__wrapped__().read
+    monkeypatch.setattr(disk_cache, "_is_writable", lambda _: False)
+    assert disk_cache.places.__wrapped__() == Places(tuple(others), None)
+
+
+def test_a_lax_umask_does_not_make_own_code_untrusted(tmp_path, use):
+    before = os.umask(0)
+    try:
+        folder = tmp_path / "own"
+        assert disk_cache._is_writable(folder)
+        use(folder, write=folder)
+        run(numba.int64)
+    finally:
+        os.umask(before)
+    assert disk_cache._is_trusted(folder.stat())
+    assert run(numba.int64) == (6, True)

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from sstq.accounting.filters import COMPOSITIONS
 from sstq.accounting.limits import check_delta, check_round_epsilon, check_total_epsilon
 from sstq.schemes.base import check_number, check_option
+from sstq.strict_json import read_json
 
 __all__ = [
     "BudgetExhausted",
@@ -32,13 +33,6 @@ __all__ = [
 
 FORMAT, VERSION = "sstq-ledger", 1
 _ID_LENGTH_MAX = 256
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a number")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 class LedgerError(ValueError):
@@ -152,7 +146,7 @@ def read_ledger(path: str | os.PathLike[str]) -> tuple[Terms, tuple[Entry, ...]]
     lines = data[:-1].split(b"\n")
     body = data[: len(data) - len(lines[-1]) - 1]
     try:
-        header, *rounds, last = [_DECODER.decode(line.decode()) for line in lines]
+        header, *rounds, last = [read_json(line) for line in lines]
         if header.get("version") != VERSION:
             damaged(f"version {header.get('version')!r} of the format is not known; {VERSION} is")
         if last != {"entries": len(rounds), "sha256": hashlib.sha256(body).hexdigest()}:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sstq.file_locks import locked_file
+
 __all__ = ["Lock", "locked"]
 
 _NEW, _CREATED, _WRITING = b"-", b"+", b"w"
@@ -40,23 +42,5 @@ class Lock:
 @contextmanager
 def locked(ledger: Path) -> Iterator[Lock]:
     """Hold the lock of a ledger against other threads and processes; it is let go even when the process is killed."""
-    import fcntl
-
-    path = ledger.with_name(f"{ledger.name}.lock")
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Somebody may have removed the file while this process waited; then the lock that counts is a newer one.
-            if _is_at(path, descriptor):
-                yield Lock(descriptor)
-                return
-        finally:
-            os.close(descriptor)
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
+    with locked_file(ledger.with_name(f"{ledger.name}.lock")) as descriptor:
+        yield Lock(descriptor)

@@ -1,21 +1,45 @@
 """Amplification by shuffling: a message hides among those of the other clients.
 
-For any ε₀-LDP mechanism and any two vectors with message distributions R₀, R₁ of total variation β, let
-Q₀ = (R₀ − R₁)⁺/β, Q₁ = (R₁ − R₀)⁺/β and α = β/(e^ε₀ − 1). Then, for some distribution W,
+**What is computed.** All n clients use one ε₀-LDP mechanism. With q = 2/(e^ε₀ + 1) take two distributions of a pair of
+counts, the client's own message Δ and fair *clones* of it,
 
-    R₀ = e^ε₀·α·Q₀ + α·Q₁ + (1 − (e^ε₀ + 1)α)·W,   R₁ the same with Q₀ and Q₁ changed,
+    C ~ Bin(n − 1, q),  A ~ Bin(C, 1/2),  Δ ~ Bern(e^ε₀/(e^ε₀ + 1)),
+    P = (A + Δ, C − A + 1 − Δ),    Q = (A + 1 − Δ, C − A + Δ).
 
-and the message of every other client is Q₀ with probability at least α, Q₁ with probability at least α. (Where R₀ > R₁:
-W ≥ 0 because R₀ ≤ e^ε₀·R₁, and R ≥ e^−ε₀·R₀ ≥ α·Q₀ because R₁ ≥ e^−ε₀·R₀.) So a server that is even told which messages
-are W or none of the three sees only how many are Q₀ and how many Q₁: the client's own and C of *clones*, each of them
-fair. The most revealing case is β = (e^ε₀ − 1)/(e^ε₀ + 1), where α = 1/(e^ε₀ + 1): a smaller β is what remains of it
-when every message is dropped with the same probability. That leaves two distributions of a pair of counts,
+The shuffled messages are (ε, δ)-private for δ = sup_S P(S) − e^ε·Q(S), whatever the mechanism and the vectors are. For
+ε ≥ ε₀ there is nothing to prove: δ = 0. For 0 ≤ ε < ε₀ the proof is in three steps.
 
-    C ~ Bin(n − 1, 2/(e^ε₀ + 1)),  A ~ Bin(C, 1/2),  Δ ~ Bern(e^ε₀/(e^ε₀ + 1)),
-    P = (A + Δ, C − A + 1 − Δ),    Q = (A + 1 − Δ, C − A + Δ),
+**1. A blanket.** Let R₀ and R₁ be the densities of the client's message for its two vectors, R₂, …, R_n those of the
+others. Since R_i ≥ e^−ε₀·R₀ and R_i ≥ e^−ε₀·R₁, all others have the part ω = e^−ε₀·max(R₀, R₁) in common, of mass γ: a
+message is drawn from ω/γ with probability γ, otherwise from what is left of R_i. Let the server be told who drew from
+what is left, and those messages. It knows more then, and what it is told does not depend on the client. It remains to
+find the client's message among those of C ~ Bin(n − 1, γ) others, all from ω/γ. With s = C + 1 messages in random order
+their density relative to (ω/γ)^s is γ/s·Σ_j R_h(y_j)/ω(y_j) for h = 0, 1. So, with ℓ = (R₀ − e^ε·R₁)/ω,
 
-whose δ(ε) is computed here. This is the stronger clone of Feldman, McMillan and Talwar (2023); in their paper of 2021
-the clones are fewer, C ~ Bin(n − 1, e^−ε₀).
+    δ ≤ Σ_s Pr[Bin(n − 1, γ) = s − 1]·γ/s·E(Σ_{j ≤ s} ℓ(Y_j))⁺ = 1/n·E(Z₁ + … + Z_n)⁺,
+
+because γ/s·Pr[Bin(n − 1, γ) = s − 1] = 1/n·Pr[Bin(n, γ) = s]. The Z_i are independent: ℓ(Y), Y ~ ω/γ, with probability
+γ, and 0 otherwise (Balle, Bell, Gascón and Nissim 2019).
+
+**2. The worst mechanism.** At every y the pair (R₀, R₁) = (u, v) has a ratio within e^±ε₀, so that it is a·(e^ε₀, 1) +
+b·(1, e^ε₀) with a, b ≥ 0 and a + b = (u + v)/(e^ε₀ + 1). Put mass a at z₁ = e^ε₀ − e^ε > 0 and b at z₂ = 1 − e^(ε + ε₀)
+≤ 0, instead of mass ω ≤ a + b at ℓ and the rest of a + b at 0. The mean remains: a·z₁ + b·z₂ = u − e^ε·v = ω·ℓ. Both 0
+and ℓ are in [z₂, z₁]: for u ≥ v, ℓ = e^ε₀·(1 − e^ε·v/u) is between e^ε₀·(1 − e^ε) ≥ z₂ and z₁, and for u < v,
+ℓ = e^ε₀·(u/v − e^ε) is between z₂ and e^ε₀·(1 − e^ε) ≤ 0. Mass that moves to the ends of an interval while its mean
+remains makes the expectation of every convex function larger, and x ↦ E(x + Z₂ + … + Z_n)⁺ is one; so is that of every
+other Z_i. Over all y the masses add up to ∫a = ∫b = 1/(e^ε₀ + 1), hence δ ≤ 1/n·E(Z*₁ + … + Z*_n)⁺, where Z* is z₁ or
+z₂ with probability q/2 each, otherwise 0.
+
+**3. The counts.** That is the δ of P and Q. Of s = C + 1 messages with counts (a, b) the probabilities are
+binom(s, a)·(e^ε₀·a + b)/(s·(e^ε₀ + 1)·2^C) and the same with a and b changed, so that δ given C is
+q/s·E(z₁·a + z₂·b)⁺ for a ~ Bin(s, 1/2), and the identity of step 1 turns the mean over C ~ Bin(n − 1, q) into
+1/n·E(ΣZ*)⁺. For randomized response of one bit all three steps are equalities.
+
+The pair P, Q is the stronger clone of Feldman, McMillan and Talwar (2023). Their proof, by the decomposition of R₀ into
+Q₀ = (R₀ − R₁)⁺, Q₁ = (R₁ − R₀)⁺ and a rest, has an erratum: where the total variation of R₀ and R₁ is below its maximum
+(e^ε₀ − 1)/(e^ε₀ + 1) the rest tells something. The blanket has no rest. What is proved here is for one mechanism that
+all clients use, and not for mechanisms chosen one after the other; for those there are the clones of their paper of
+2021, C ~ Bin(n − 1, e^−ε₀).
 """
 
 from __future__ import annotations
@@ -43,7 +67,7 @@ def shuffled_delta(epsilon: float, clients: int, total_epsilon: float) -> float:
     """Return a δ for which the shuffled messages of n clients, each ε₀-LDP, are (ε, δ)-private.
 
     Numbers of clones are taken together in groups, each at its smallest, which errs on the safe side: a clone more is
-    a random bit more and hides better.
+    a fair bit that the server could have added itself.
 
     Args:
         epsilon: ε₀ of each message.
@@ -76,7 +100,7 @@ def shuffled_epsilon(epsilon: float, clients: int, delta: float, method: str = "
         epsilon: ε₀ of each message.
         clients: n.
         delta: δ > 0.
-        method: "numeric", the clones' exact distributions (2023), or "closed-form", the theorem of 2021, which needs
+        method: "numeric", the exact distributions of the clones, or "closed-form", the theorem of 2021, which needs
             ε₀ ≤ log(n/(16 log(2/δ))).
 
     Examples:
@@ -87,7 +111,9 @@ def shuffled_epsilon(epsilon: float, clients: int, delta: float, method: str = "
 
     References:
         Feldman, McMillan, Talwar: Hiding Among the Clones. FOCS 2021, Theorem 3.1 (closed form). The same: Stronger
-        Privacy Amplification by Shuffling for Rényi and Approximate Differential Privacy. SODA 2023 (numeric).
+        Privacy Amplification by Shuffling for Rényi and Approximate Differential Privacy. SODA 2023, with erratum
+        (numeric). Balle, Bell, Gascón, Nissim: The Privacy Blanket of the Shuffle Model. CRYPTO 2019. The proof of the
+        numeric bound is at the head of this module.
     """
     epsilon, clients = check_round_epsilon(epsilon), check_clients(clients)
     delta = check_delta(delta, positive=True)

@@ -6,10 +6,9 @@ The state is an array of integers, which add up to the same bits in any order an
 from __future__ import annotations
 
 import os
-import zipfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from sstq.atomic import atomic_file
 from sstq.damage import DAMAGED_ARCHIVE
 from sstq.message_files import MessageReader, describe_messages, read_messages
 from sstq.messages import Messages
+from sstq.npy_files import read_archive
 
 __all__ = ["Aggregator", "Estimate", "StateInfo", "describe_state"]
 
@@ -225,30 +225,23 @@ def _identity(path: str | os.PathLike[str]) -> tuple[int, int, int, int]:
 def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int64], set[str]]:
     name = os.fspath(path)
     try:
-        # np.load leaves a file that it opened itself open when it fails.
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            _refuse_other_archives(archive)
-            stored = {key: archive[key] for key in archive.files}
+        stored = read_archive(path, _STATE_KEYS)
         version, count, simulated = (stored[key].item() for key in ("version", "count", "simulated"))
-        state, sources = stored["state"], set(map(str, stored["sources"].ravel()))
+        state, sources = stored["state"], stored["sources"]
     except FileNotFoundError:
         raise
     except DAMAGED_ARCHIVE as error:
         raise ValueError(f"{name} is damaged or not an aggregator's state: {error}") from error
     if str(stored["format"]) != _STATE_FORMAT:
         raise ValueError(f"{name} is not an aggregator's state")
-    if version != _STATE_VERSION:
+    if type(version) is not int or version != _STATE_VERSION:
         raise ValueError(f"{name} has version {version} of the format, this library reads version {_STATE_VERSION}")
-    counted = isinstance(count, int) and 0 <= count <= MOST_MESSAGES and isinstance(simulated, bool)
-    if state.dtype != np.int64 or state.ndim != 2 or not counted:
+    counted = type(count) is int and 0 <= count <= MOST_MESSAGES and isinstance(simulated, bool)
+    if state.dtype != np.int64 or state.ndim != 2 or sources.dtype.kind != "U" or sources.ndim != 1 or not counted:
         raise ValueError(f"{name} does not hold the sums of an aggregator")
-    info = StateInfo(version, str(stored["digest"]), count, len(state), len(sources), simulated)
-    return info, state, sources
-
-
-def _refuse_other_archives(archive: Any) -> None:
-    """Refuse an archive (ValueError) of other arrays, and one whose arrays could be larger than the file itself."""
-    if set(archive.files) != _STATE_KEYS:
-        raise ValueError("it holds other arrays")
-    if any(member.compress_type != zipfile.ZIP_STORED for member in archive.zip.infolist()):
-        raise ValueError("it is compressed, which no saved state is")
+    identifiers = set(sources.tolist())
+    return (
+        StateInfo(version, str(stored["digest"]), count, len(state), len(identifiers), simulated),
+        state,
+        identifiers,
+    )

@@ -29,6 +29,8 @@ class BoundedAggregator(DenseAggregator[BoundedDecoding]):
     noise a coordinate may be as small as the data, and its standard error with it.
     """
 
+    private_file = True
+
     # Values are kept to 2^-59 of the bound and squares to 2^-59 of its square: two limbs each.
     columns, value_bits, square_bits, limit = 4, 59, 59, 1.0
 

@@ -15,6 +15,7 @@ from typing import Any
 from sstq.atomic import atomic_file
 from sstq.bench.harness import Measured, Result
 from sstq.bench.machine import machine_facts
+from sstq.strict_json import read_json
 
 __all__ = ["Change", "Run", "compare", "read_run", "write_run"]
 
@@ -117,8 +118,8 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     """The run that `write_run` wrote; ValueError for anything else."""
     name = os.fspath(path)
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        document = read_json(Path(path).read_bytes(), booleans=True)
+    except ValueError as error:
         raise ValueError(f"{name} is not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError(f"{name} holds no results of sstq bench: its format must be {FORMAT!r}")

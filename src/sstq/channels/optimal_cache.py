@@ -13,6 +13,7 @@ from typing import Any
 from sstq.atomic import atomic_file
 from sstq.cache import cache_folder
 from sstq.channels.optimal_exact import OptimalChannel
+from sstq.strict_json import read_json
 
 _FORMAT = "sstq-optimal-channel"
 
@@ -20,11 +21,11 @@ _FORMAT = "sstq-optimal-channel"
 def read_cached(digest: str, configuration: Mapping[str, Any]) -> OptimalChannel | None:
     """The channel of that configuration if a sound file holds it: its integers and its means are checked anew."""
     try:
-        fields = json.loads(_path(digest).read_text(encoding="utf-8"))
+        fields = read_json(_path(digest).read_bytes())
         if fields.pop("format") != _FORMAT or fields.pop("configuration") != configuration:
             return None
         return OptimalChannel.from_dict(fields)
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
 
 

@@ -226,9 +226,9 @@ def _generator(seed: int | None) -> np.random.Generator | None:
 
 def _client_identifiers(mechanism: Mechanism, path: Path | None, total: int) -> NDArray[np.uint64] | None:
     """Read the clients' identifiers; they must be there exactly when the coin is public."""
-    import numpy as np
-
+    from sstq.damage import DAMAGED_ARCHIVE
     from sstq.messages import client_ids
+    from sstq.npy_files import read_npy
 
     if mechanism.coin == "private":
         if path is not None:
@@ -237,6 +237,8 @@ def _client_identifiers(mechanism: Mechanism, path: Path | None, total: int) -> 
     if path is None:
         raise WrongUsage("--clients is required: behind a public coin both sides name the clients")
     try:
-        return client_ids(np.load(path, allow_pickle=False), total)
-    except (ValueError, EOFError, AttributeError) as error:
+        return client_ids(read_npy(path), total)
+    except (FileNotFoundError, PermissionError):
+        raise
+    except DAMAGED_ARCHIVE as error:
         raise ValueError(f"{path}: {error}") from error

@@ -33,6 +33,7 @@ from sstq.messages import Messages
 from sstq.randomness import RngLike, bit_source, channel_words
 from sstq.schemes.base import check_number
 from sstq.schemes.flat_response import flat_from_dict, gain
+from sstq.strict_json import read_json
 from sstq.vectors import as_vectors
 
 __all__ = ["NormAggregator", "NormSurvey"]
@@ -211,13 +212,13 @@ class NormSurvey:
         """
         survey = object.__new__(cls)
         try:
-            data = json.loads(text)
+            data = read_json(text)
             if data["format"] != _JSON_FORMAT or data["version"] != _JSON_VERSION:
                 raise ValueError(f"its format is {data['format']!r}, version {data['version']!r}")
             epsilon = check_number("epsilon", data["epsilon"], 0.01, 20)
             survey._set_parts(epsilon, data["thresholds"], flat_from_dict(data["channel"], 2, epsilon))
             unknown = json.loads(survey.to_json()) != data
-        except (TypeError, KeyError, AttributeError, OverflowError, RecursionError, ValueError) as error:
+        except (TypeError, KeyError, AttributeError, OverflowError, ValueError) as error:
             raise ValueError(f"this is not a survey of norms, version {_JSON_VERSION}: {error}") from error
         if unknown:
             raise ValueError("the survey's JSON holds something that this library does not know or would not keep")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from sstq.datasets.official import OfficialSource
 from sstq.datasets.places import cached_folder, other_places, sources_in
 from sstq.datasets.releases import RELEASES, DataFile, Release
 from sstq.datasets.sources import FolderSource, Source, UnusableSourceError
+from sstq.file_locks import locked_file
 from sstq.suggestions import did_you_mean
 
 __all__ = ["DatasetUnavailableError", "Fetched", "fetch", "local_sources", "locate", "release_of"]
@@ -76,7 +75,8 @@ def fetch(
     release = release_of(name)
     folder = cached_folder(name, None if cache is None else Path(cache).absolute())
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
+    # One process at a time fills the folder; the others wait and find it filled.
+    with locked_file(folder / ".lock"):
         wanted = [file for file in release.files if not _is_sound(file, folder)]
         if not wanted:
             return Fetched(folder, "the cache")
@@ -156,11 +156,3 @@ def _is_sound(file: DataFile, folder: Path) -> bool:
         return any(FolderSource(folder).contents([file]))
     except UnusableSourceError:
         return False
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time fill the folder; the others wait and find it filled."""
-    with (folder / ".lock").open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

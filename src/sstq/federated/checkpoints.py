@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from sstq.atomic import atomic_file
 from sstq.damage import DAMAGED_ARCHIVE
+from sstq.npy_files import read_archive
+from sstq.strict_json import read_json
 
 __all__ = ["State", "load_state", "save_state"]
 
@@ -44,11 +46,10 @@ def load_state(path: str | os.PathLike[str], dim: int, identity: dict[str, str])
     """The state that `save_state` wrote for this very training; ValueError for anything else."""
     name = os.fspath(path)
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            stored = {key: archive[key] for key in archive.files}
+        stored = read_archive(path)
         if str(stored["format"]) != _FORMAT:
             raise ValueError(f"its format is {stored['format']}, expected {_FORMAT}")
-        found, number = dict(json.loads(str(stored["identity"]))), int(stored["round_number"])
+        found, number = dict(read_json(str(stored["identity"]))), int(stored["round_number"])
         parameters, velocity = stored["parameters"], stored["velocity"]
         is_state = parameters.shape == velocity.shape == (dim,) and number >= 0
     except DAMAGED_ARCHIVE as error:

@@ -9,12 +9,18 @@ on, so that processes can only ever write the same code under the same name, and
 image was built and belongs to another user. Here code is looked for in all of these, up to the first that can be
 written to, which is where new code is kept: the folder that NUMBA_CACHE_DIR names, `__pycache__` beside the sources,
 and the user's own cache (`sstq.cache`).
+
+**Trust.** Code is read with pickle, as in Numba's own cache: whoever can change a file can run anything. So files and
+folders are passed over that a group or everybody can write to, and those of another owner than this user, root, or
+whoever owns the sources themselves.
 """
 
 import contextlib
 import functools
 import hashlib
+import os
 import pickle
+import stat
 import sys
 import tempfile
 from collections.abc import Callable
@@ -31,6 +37,7 @@ from sstq.atomic import atomic_file
 from sstq.cache import cache_folder
 
 _SUFFIX = ".kernel"
+_MODE = 0o755  # at most: what others can write to is not read
 _CHECKSUM_BYTES = hashlib.sha256().digest_size
 _PYTHON = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
 
@@ -48,8 +55,11 @@ def places() -> Places:
     """Where the code of this installation is, and where more of it can be kept."""
     read = []
     for folder in _candidates():
+        writable = _is_writable(folder)
+        if folder.exists() and not _is_trusted(folder.stat()):
+            continue
         read.append(folder)
-        if _is_writable(folder):
+        if writable:
             return Places(tuple(read), folder)
     return Places(tuple(read), None)
 
@@ -74,17 +84,24 @@ def _candidates() -> list[Path]:
 def _is_writable(folder: Path) -> bool:
     """Whether a file can be made there; permissions alone do not tell of read-only and full disks."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=_MODE, parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError:
         return False
     return True
 
 
+def _is_trusted(status: os.stat_result) -> bool:
+    """Whether nobody can write to a file or folder who could not change this program as well."""
+    owners = {os.geteuid(), 0, Path(__file__).stat().st_uid}
+    return status.st_uid in owners and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
 def _read(path: Path) -> bytes | None:
-    """What `_write` wrote there; None if that is not there, or damaged."""
+    """What `_write` wrote there; None if that is not there, damaged, or not to be trusted."""
     try:
-        stored = path.read_bytes()
+        with path.open("rb") as file:
+            stored = file.read() if _is_trusted(os.fstat(file.fileno())) else b""
     except OSError:
         return None
     checksum, payload = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
@@ -93,6 +110,7 @@ def _read(path: Path) -> bytes | None:
 
 def _write(path: Path, payload: bytes) -> None:
     with atomic_file(path) as file:
+        os.fchmod(file.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode) & _MODE)
         file.write(hashlib.sha256(payload).digest() + payload)
 
 
@@ -150,7 +168,7 @@ class KernelCache(FunctionCache):
         folder = places().write
         if not self._enabled or folder is None or data.library.has_dynamic_globals:
             return
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=_MODE, parents=True, exist_ok=True)
         _write(folder / self._file_name(sig, data.codegen), dumps(data._reduce()))
         self._clear(but=self._current_stem)
 

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import inspect
-import json
 from typing import Any
 
-from sstq.schemes.base import JSON_FORMAT, JSON_VERSION, ExpectedError, LocalReport, Mechanism
+from sstq.frames import default_frame_size
+from sstq.schemes.base import JSON_FORMAT, JSON_VERSION, ExpectedError, LocalReport, Mechanism, check_number
 from sstq.schemes.clean import Clean
 from sstq.schemes.compressed_privunitg import CompressedPrivUnitG
 from sstq.schemes.csgm import CSGM, L2CSGM
@@ -22,6 +22,7 @@ from sstq.schemes.sqkr import SQKR
 from sstq.schemes.sstq import SSTQ
 from sstq.schemes.turboquant import TurboQuant
 from sstq.schemes.vqsgd import VqSGD
+from sstq.strict_json import read_json
 from sstq.suggestions import did_you_mean
 
 __all__ = [
@@ -64,6 +65,10 @@ _ALL: tuple[type[Mechanism], ...] = (
     L2CSGM,
     Clean,
 )
+# What JSON may ask for. Tuned frames are up to 4 times the default, FrameUnit's are at least 256, and the paper's
+# recipe takes 30 steps.
+_FRAME_FACTOR, _LEAST_FRAME, _MOST_STEPS = 8, 256, 128
+
 _REGISTRY: dict[str, type[Mechanism]] = {chosen.name: chosen for chosen in _ALL}
 
 
@@ -96,8 +101,15 @@ def mechanism(name: str, **arguments: Any) -> Mechanism:
     return chosen(**arguments)
 
 
-def from_json(text: str) -> Mechanism:
+def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | None = None) -> Mechanism:
     """The mechanism whose `to_json` this is, integer by integer; ValueError for anything else.
+
+    A few bytes of JSON can ask for any amount of memory and time, so its frame and its steps are bounded.
+
+    Args:
+        text: of `to_json`.
+        max_frame_size: the greatest frame size; by default 8 times the default one, or 2048 if that is more.
+        max_steps: the greatest number of steps of the representation; 128 by default.
 
     Examples:
         >>> original = mechanism("sstq", dim=100, epsilon=1.0)
@@ -105,8 +117,8 @@ def from_json(text: str) -> Mechanism:
         True
     """
     try:
-        data = json.loads(text)
-    except (TypeError, RecursionError, json.JSONDecodeError) as error:
+        data = read_json(text)
+    except ValueError as error:
         raise ValueError(f"the mechanism is not JSON: {error}") from error
     if not isinstance(data, dict) or data.pop("format", None) != JSON_FORMAT:
         raise ValueError(f"this JSON is not a mechanism: its format must be {JSON_FORMAT!r}")
@@ -117,12 +129,26 @@ def from_json(text: str) -> Mechanism:
         )
     chosen = mechanism_class(data.pop("mechanism", None))
     try:
+        _check_cost(data, max_frame_size, max_steps)
         loaded = chosen.from_dict(data)
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"the mechanism's JSON is incomplete or malformed: {error!r}") from error
     if loaded.to_dict() != data:
         raise ValueError("the mechanism's JSON holds something that this library does not know or would not keep")
     return loaded
+
+
+def _check_cost(data: dict[str, Any], max_frame_size: int | None, max_steps: int | None) -> None:
+    """Refuse a frame or a number of steps that would cost whoever encodes more than `dim` makes plausible."""
+    dim = check_number("dim", data["dim"], 1, 2**30, integer=True)
+    usual = _FRAME_FACTOR * max(default_frame_size(dim), _LEAST_FRAME)
+    for name, part, key, most in (
+        ("frame_size", "frame", "size", usual if max_frame_size is None else max_frame_size),
+        ("steps", "kashin", "steps", _MOST_STEPS if max_steps is None else max_steps),
+    ):
+        value = data[part][key] if part in data else 0
+        if value > most:
+            raise ValueError(f"{name} must be at most {most} for dim = {dim}, got {value}; max_{name} allows more")
 
 
 def mechanism_class(name: Any) -> type[Mechanism]:

@@ -162,7 +162,7 @@ class Mechanism(ABC):
             if report is not None:
                 report.vectors += part.stop - part.start
         columns = tuple(np.concatenate(parts) for parts in zip(*batches, strict=True))
-        return Messages(self.layout, columns, self.digest(), clients=identifiers, simulated=source.simulated)
+        return self._messages(columns, identifiers, source.simulated)
 
     @abstractmethod
     def decode(self, messages: Messages) -> NDArray[np.float64]:
@@ -188,7 +188,11 @@ class Mechanism(ABC):
         """Checked messages from the values of their fields."""
         identifiers = self._client_ids(clients, len(columns[0]))
         self._check_columns(columns)
-        return Messages(self.layout, columns, self.digest(), clients=identifiers, simulated=simulated)
+        return self._messages(columns, identifiers, simulated)
+
+    def _messages(self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool) -> Messages:
+        in_clear = self.trust != "local"
+        return Messages(self.layout, columns, self.digest(), clients=clients, simulated=simulated, in_clear=in_clear)
 
     def _check_columns(self, columns: tuple[Column, ...]) -> None:  # noqa: B027 (most mechanisms send all values)
         """Refuse values that the fields allow but this mechanism never sends."""

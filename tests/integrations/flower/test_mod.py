@@ -87,6 +87,27 @@ def test_a_training_that_changes_its_request_changes_nothing(tmp_path):
     assert clean.decode(sent)[0] == pytest.approx(UPDATE, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("costly", "key"),
+    [
+        (sstq.mechanism("frameunit", dim=DIM, epsilon=2.0, frame_size=1 << 26), "sstq-max-frame-size"),
+        (sstq.mechanism("sstq", dim=DIM, epsilon=2.0, bits=1, frame_size=1 << 12), "sstq-max-frame-size"),
+        (sstq.mechanism("sstq", dim=DIM, epsilon=2.0, bits=1, steps=10_000), "sstq-max-steps"),
+        (sstq.mechanism("sqkr", dim=DIM, epsilon=2.0, steps=129), "sstq-max-steps"),
+    ],
+)
+def test_a_request_that_would_exhaust_the_node_is_refused_and_costs_nothing(mod, tmp_path, costly, key):
+    reason = refusal(mod(request_message(costly), context(), never))
+    assert key.removeprefix("sstq-").replace("-", "_") in reason
+    assert not list(tmp_path.iterdir())
+    for other in (0, 0.5, True, "8"):
+        assert f"{key} must be an integer" in refusal(mod(request_message(costly), context(**{key: other}), never))
+    # The node may allow more.
+    if costly.name != "frameunit":
+        reply = mod(request_message(costly), context(**{key: 10_000}), train_to(UPDATE))
+        assert not reply.has_error()
+
+
 class _NoMessage:
     """What a training function should not return."""
 

@@ -24,7 +24,7 @@ from sstq.integrations.flower.wire import TOO_MUCH, delta_of, price
 from sstq.schemes import Mechanism
 from sstq.schemes.base import check_number, check_option
 
-__all__ = ["Limits", "NodeBudget"]
+__all__ = ["Limits", "NodeBudget", "size_limits"]
 
 _KEYS = (
     "sstq-max-epsilon",
@@ -34,6 +34,8 @@ _KEYS = (
     "sstq-trust",
     "sstq-max-delta",
     "sstq-exact",
+    "sstq-max-frame-size",
+    "sstq-max-steps",
 )
 _TRUST = ("local", "aggregator", "none")
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -173,6 +175,21 @@ class NodeBudget:
         ledger = Ledger(self.path, epsilon=self._ledger_total)
         log(WARNING, "SstqMod: a new budget begins: %s, total epsilon %s", self.path, ledger.epsilon)
         return ledger
+
+
+def size_limits(node_config: Mapping[str, Any]) -> dict[str, int]:
+    """What "sstq-max-frame-size" and "sstq-max-steps" allow a mechanism to cost, as arguments of `sstq.from_json`.
+
+    Examples:
+        >>> size_limits({"sstq-max-steps": 500})
+        {'max_steps': 500}
+    """
+    limits = {"sstq-max-frame-size": 1 << 32, "sstq-max-steps": 10_000}
+    return {
+        key.removeprefix("sstq-").replace("-", "_"): check_number(key, node_config[key], 1, most, integer=True)
+        for key, most in limits.items()
+        if key in node_config
+    }
 
 
 @contextmanager

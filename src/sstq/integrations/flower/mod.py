@@ -14,7 +14,7 @@ from flwr.common.constant import ErrorCode
 from flwr.supercore import log
 from numpy.typing import NDArray
 
-from sstq.integrations.flower.budget import Limits, NodeBudget
+from sstq.integrations.flower.budget import Limits, NodeBudget, size_limits
 from sstq.integrations.flower.vectors import PrivateArrays, sole_arrays
 from sstq.integrations.flower.wire import METRICS, RECORD, Answer, Request
 from sstq.schemes import LocalReport, Mechanism
@@ -83,7 +83,7 @@ class SstqMod:
             _warn_of_clear_replies(context)
             return call_next(message, context)
         try:
-            request = Request.from_content(message.content)
+            request = Request.from_content(message.content, **size_limits(context.node_config))
             model = sole_arrays(message.content, "the request")
             arrays = PrivateArrays.of(model, request.names)
             if arrays.dim != request.mechanism.dim:

@@ -65,8 +65,15 @@ class Request:
         )
 
     @classmethod
-    def from_content(cls, content: RecordDict) -> Request:
+    def from_content(
+        cls, content: RecordDict, max_frame_size: int | None = None, max_steps: int | None = None
+    ) -> Request:
         """The request of a message; its mechanism is built anew and checked integer by integer.
+
+        Args:
+            content: of the message.
+            max_frame_size: as in `sstq.from_json`.
+            max_steps: as in `sstq.from_json`.
 
         Raises:
             ValueError: there is none, or it is not what it should be. No number of it is believed.
@@ -79,7 +86,7 @@ class Request:
         text, digest, number, names = (record.get(key) for key in ("mechanism", "digest", "round", "arrays"))
         if not isinstance(text, str):
             raise ValueError("the request holds no mechanism")
-        mechanism = _mechanism(text)
+        mechanism = _mechanism(text, max_frame_size=max_frame_size, max_steps=max_steps)
         if mechanism.digest() != digest:
             raise ValueError("the mechanism is not the one of the request's digest")
         if type(number) is not int or number < 0:

@@ -93,4 +93,5 @@ def _result(ray: Any, reference: Any) -> Any:
 @lru_cache(maxsize=4)
 def shared_mechanism(json: str) -> Mechanism:
     """The mechanism in a worker, read and checked once a process and not once a task."""
-    return from_json(json)
+    # It is the driver's own, whatever its size.
+    return from_json(json, max_frame_size=1 << 32, max_steps=10_000)

@@ -1,0 +1,65 @@
+"""JSON that has one meaning: every reader of this library refuses what others might read otherwise."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+__all__ = ["read_json"]
+
+
+def read_json(text: str | bytes, *, booleans: bool = False) -> Any:
+    """The value of a JSON text; ValueError for anything else, and for what is ambiguous.
+
+    Refused are names that occur twice in an object, NaN and infinities, nesting beyond Python's stack and, because
+    Python takes `true` for 1, booleans.
+
+    Args:
+        text: UTF-8 if it is bytes.
+        booleans: whether the format has true and false.
+
+    Examples:
+        >>> read_json('{"weights": [3, 1]}')
+        {'weights': [3, 1]}
+        >>> read_json('{"epsilon": 1, "epsilon": 2}')
+        Traceback (most recent call last):
+        ...
+        ValueError: the name 'epsilon' occurs twice in one object
+    """
+    try:
+        value = json.loads(
+            text.decode() if isinstance(text, bytes) else text,
+            object_pairs_hook=_distinct,
+            parse_constant=_refuse_constant,
+        )
+        if not booleans:
+            _refuse_booleans(value)
+    except TypeError as error:
+        raise ValueError(f"JSON must be text, got {type(text).__name__}") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    return value
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the name {name[:100]!r} occurs twice in one object")
+        found[name] = value
+    return found
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a number")
+
+
+def _refuse_booleans(value: Any) -> None:
+    if isinstance(value, bool):
+        raise ValueError(f"{json.dumps(value)} does not occur in this format")
+    if isinstance(value, dict | list):
+        members = list(value.values()) if isinstance(value, dict) else value
+        # Long rows of numbers are the rule: their types are looked at without a call for each.
+        if not {int, float}.issuperset(map(type, members)):
+            for member in members:
+                _refuse_booleans(member)

@@ -1,0 +1,127 @@
+"""One way to read JSON, and every reader takes it."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sstq
+from sstq.bench.report import read_run
+from sstq.clipping import NormSurvey
+from sstq.shards import record_simulation
+from sstq.strict_json import read_json
+from sstq.tuning import tune
+from tests.contract.cases import CASES, build
+
+numbers = st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+values = st.recursive(numbers, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+
+
+@given(values)
+def test_json_comes_back(value):
+    assert read_json(json.dumps(value)) == value
+    assert read_json(json.dumps(value, ensure_ascii=False).encode()) == value
+
+
+@given(values, st.booleans(), st.sampled_from(['{"a": %s}', "[1, %s]", "%s", '{"a": [{"b": %s}]}']))
+def test_booleans_are_refused_wherever_they_are(value, boolean, place):
+    text = json.dumps([value, json.loads(place % json.dumps(boolean))])
+    with pytest.raises(ValueError, match="does not occur in this format"):
+        read_json(text)
+    assert read_json(text, booleans=True)[0] == value
+
+
+@given(st.dictionaries(st.text(), values, min_size=1), st.data())
+def test_a_name_twice_is_refused(value, data):
+    name = data.draw(st.sampled_from(sorted(value)))
+    text = json.dumps(value)[:-1] + f", {json.dumps(name)}: {json.dumps(value[name])}}}"
+    with pytest.raises(ValueError, match="occurs twice"):
+        read_json(f"[{text}]")
+
+
+@pytest.mark.parametrize("text", ["NaN", "[-Infinity]", "[" * 100_000, '{"a":' * 100_000, "", "{", b"\xff", None, 7])
+def test_what_is_not_json_is_a_value_error(text):
+    with pytest.raises(ValueError, match=r"."):
+        read_json(text)
+
+
+def again(text):
+    """An object with its first name once more, at the end."""
+    name = next(iter(json.loads(text)))
+    return text.rstrip()[:-1] + f",{json.dumps(name)}:{json.dumps(json.loads(text)[name])}}}"
+
+
+def with_true(value):
+    """The same, with true for every 1, alone or in lists."""
+    if isinstance(value, dict):
+        return {name: with_true(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [with_true(member) for member in value]
+    return True if value == 1 else value
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_mechanisms_have_one_meaning(case):
+    text = build(case).to_json()
+    for lie in (again(text), json.dumps(with_true(json.loads(text)))):
+        with pytest.raises(ValueError, match=r"occurs twice|true does not occur"):
+            sstq.from_json(lie)
+
+
+def test_a_weight_of_true_is_refused():
+    data = json.loads(build("sstq/metric-aware").to_json())
+    row = data["channel"]["matrix"][0]
+    row[0], row[1] = 1, row[0] + row[1] - 1
+    one, true = (
+        json.dumps(data | {"channel": data["channel"] | {"matrix": matrix}})
+        for matrix in (data["channel"]["matrix"], with_true(data["channel"]["matrix"]))
+    )
+    for text, match in ((one, "epsilon"), (true, "true does not occur")):
+        with pytest.raises(ValueError, match=match):
+            sstq.from_json(text)
+
+
+def test_the_other_readers_refuse_a_name_twice(tmp_path):
+    survey = NormSurvey(epsilon=0.5, lowest=0.1, highest=10.0).to_json()
+    with pytest.raises(ValueError, match="occurs twice"):
+        NormSurvey.from_json(again(survey))
+
+    run = tmp_path / "run.json"
+    run.write_text('{"format": "a", "format": "b"}')
+    with pytest.raises(ValueError, match="occurs twice"):
+        read_run(run)
+
+    (tmp_path / ".simulation.json").write_text('{"seed": 1, "seed": 2}')
+    with pytest.raises(ValueError, match="occurs twice"):
+        record_simulation(tmp_path, build("sstq"), 2, [])
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "frame_size" not in CASES[case]])
+@pytest.mark.parametrize("dim", [4, 100, 3000])
+def test_default_frames_are_within_the_bounds_of_cost(case, dim):
+    mechanism = build(case, dim)
+    assert sstq.from_json(mechanism.to_json()) == mechanism
+
+
+@pytest.mark.parametrize("dim", [1, 2, 31, 1000])
+def test_tuned_frames_are_within_the_bounds_of_cost(dim):
+    tuned = tune(dim, 3.0, 1, message_bits=30)
+    mechanism = sstq.SSTQ(dim, 3.0, 1, frame_size=tuned.frame_size, level=tuned.level, steps=tuned.steps)
+    assert sstq.from_json(mechanism.to_json()) == mechanism
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("frameunit", {"frame_size": 1 << 26}, "frame_size must be at most 2048 for dim = 3, got 67108864"),
+        ("sstq", {"frame_size": 4096}, "frame_size must be at most 2048"),
+        ("csgm", {"clients": 10, "frame_size": 4096}, "frame_size must be at most 2048"),
+        ("sqkr", {"steps": 129}, "steps must be at most 128 for dim = 3, got 129; max_steps allows more"),
+    ],
+)
+def test_json_that_costs_too_much_is_refused_unless_allowed(name, options, says):
+    costly = sstq.mechanism(name, dim=3, epsilon=2.0, **options)
+    with pytest.raises(ValueError, match=says):
+        sstq.from_json(costly.to_json())
+    assert sstq.from_json(costly.to_json(), max_frame_size=1 << 26, max_steps=129) == costly
