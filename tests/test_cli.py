@@ -653,12 +653,16 @@ def test_channel_options_are_checked(tmp_path, spec):
 
 
 def test_demo_writes_a_picture_and_prints_its_path_last(tmp_path, monkeypatch):
-    from sstq import demo, demo_training
+    from sstq import demo, demo_training, plots
 
     quick = functools.partial(demo.run_demo, epsilons=(4.0,), copies=(1, 2))
     monkeypatch.setattr(demo, "run_demo", quick)
     monkeypatch.setattr(demo_training, "run_training", functools.partial(demo_training.run_training, rounds=2))
+    titles = []
+    draw = plots.draw_training
+    monkeypatch.setattr(plots, "draw_training", lambda *what, title: titles.append(title) or draw(*what, title=title))
     result = run("demo", "-o", tmp_path / "new" / "folder", "--seed", 1)
+    assert "ε = 4 per round, 8 in total" in titles[0]
     pictures = [tmp_path / "new" / "folder" / name for name in ("digits.png", "training.png")]
     assert result.stdout.splitlines()[-2:] == [str(picture) for picture in pictures]
     assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)

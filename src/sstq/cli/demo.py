@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -91,7 +92,8 @@ def _train(output: Path, seed: int | None) -> None:
 
     with progress("Rounds", len(METHODS) * (ROUNDS + 1)) as advance:
         histories = run_training(seed, advance=advance)
-    title = f"A network learns the digits: 100 clients, ε = {EPSILON:g} per round, {EPSILON * ROUNDS:g} in total"
+    total = max(rows[-1]["epsilon"] for rows in histories.values() if math.isfinite(rows[-1]["epsilon"]))
+    title = f"A network learns the digits: 100 clients, ε = {EPSILON:g} per round, {total:g} in total"
     draw_training(histories, output / "training.png", title=title)
     show_table(
         f"A network after {ROUNDS} rounds of private training",

@@ -75,8 +75,8 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
     from rich.table import Table
     from rich.text import Text
 
-    headings = {"title": escape(title), "title_justify": "left", "caption": escape(caption), "caption_justify": "left"}
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, **headings)
+    table = Table(title=escape(title), caption=escape(caption), box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.title_justify = table.caption_justify = "left"
     for column, *cells in zip(columns, *lines, strict=True):
         # Where the terminal is narrow, words are broken, but never numbers.
         numbers = not any(cell[:1].isalpha() for cell in cells)
