@@ -1,6 +1,7 @@
 import functools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import sstq
@@ -58,6 +60,14 @@ def assert_python_succeeds(program):
     command = [sys.executable, "-c", program]
     result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def assert_for_people(out):
+    """Every line says something, in at most six digits after the point, and yes or no where there is nothing else."""
+    values = [line.split("\t", 1)[1] for line in out.splitlines()]
+    assert all(values)
+    assert not {"True", "False", "None", "nan"} & set(values)
+    assert not re.search(r"\d\.\d{7}", out)
 
 
 def facts(result):
@@ -132,6 +142,34 @@ def test_every_command_explains_itself(arguments):
     assert result.stderr == ""
     for command in COMMANDS if not arguments else []:
         assert command in result.stdout
+
+
+def all_commands(command, path=()):
+    yield path, command
+    for name, one in getattr(command, "commands", {}).items():
+        yield from all_commands(one, (*path, name))
+
+
+def test_help_shows_what_stands_in_square_brackets():
+    """They are markup to the library that prints the help, which leaves out what it takes for a style."""
+    found = []
+    for path, command in all_commands(get_command(app)):
+        shown = "".join(run(*path, "--help", env={"TERMINAL_WIDTH": "200"}).stdout.replace("│", "").split())
+        texts = [
+            command.callback.__doc__ if command.callback else "",
+            *(getattr(p, "help", "") for p in command.params),
+        ]
+        for bracketed in re.findall(r"\[(?!/?dim\]).*?\]", " ".join(filter(None, texts))):
+            assert "".join(bracketed.split()) in shown, path
+            found.append(bracketed)
+    assert {"[demo]", "[default: 4]"} <= set(found)
+
+
+def test_titles_and_names_may_have_square_brackets(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("spec", "--dim", 9, "--epsilon", 1, "-o", "[a].json", env={"FORCE_COLOR": "1"})
+    assert "[a].json" in result.stdout
+    assert "[a].json" in result.stderr
 
 
 def test_the_program_has_a_version_and_runs_as_a_module():
@@ -490,6 +528,7 @@ def test_the_whole_way_as_a_user_goes_it(tmp_path, vectors, vectors_file):
     assert summary["digest"] == mechanism.digest()
     assert summary["measured_error_norm"] == pytest.approx(np.linalg.norm(stderr))
     assert summary["simulated"] is False
+    assert_for_people(out)
     assert f"count\t{len(vectors)}" in out
     # Secret randomness: 7 standard errors a coordinate are a false-failure rate below 6·3e-12 (normal tails).
     assert np.all(np.abs(mean - vectors.mean(axis=0)) < 7 * stderr)
@@ -542,7 +581,7 @@ def test_simulated_messages_stay_marked(tmp_path, spec, vectors_file):
 
 def test_one_message_has_no_standard_error(tmp_path, mechanism, spec, vectors):
     sstq.write_messages(tmp_path / "one.sstq", mechanism.encode(vectors[0]))
-    run("aggregate", tmp_path / "one.sstq", "-m", spec, "-o", tmp_path / "result")
+    assert_for_people(run("aggregate", tmp_path / "one.sstq", "-m", spec, "-o", tmp_path / "result").stdout)
     assert json.loads((tmp_path / "result" / "summary.json").read_text())["measured_error_norm"] is None
     assert np.isnan(np.load(tmp_path / "result" / "stderr.npy")).all()
 
@@ -717,12 +756,16 @@ def test_channel_options_are_checked(tmp_path, spec):
 
 
 def test_demo_writes_a_picture_and_prints_its_path_last(tmp_path, monkeypatch):
-    from sstq import demo, demo_training
+    from sstq import demo, demo_training, plots
 
     quick = functools.partial(demo.run_demo, epsilons=(4.0,), copies=(1, 2))
     monkeypatch.setattr(demo, "run_demo", quick)
     monkeypatch.setattr(demo_training, "run_training", functools.partial(demo_training.run_training, rounds=2))
+    titles = []
+    draw = plots.draw_training
+    monkeypatch.setattr(plots, "draw_training", lambda *what, title: titles.append(title) or draw(*what, title=title))
     result = run("demo", "-o", tmp_path / "new" / "folder", "--seed", 1)
+    assert "ε = 4 per round, 8 in total" in titles[0]
     pictures = [tmp_path / "new" / "folder" / name for name in ("digits.png", "training.png")]
     assert result.stdout.splitlines()[-2:] == [str(picture) for picture in pictures]
     assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
@@ -789,6 +832,11 @@ def test_compare_writes_what_it_prints(tmp_path):
     assert png.read_bytes().startswith(b"\x89PNG")
     names = {row["name"] for row in written["mechanisms"]}
     assert {"sstq", "privunitg", "vqsgd", "clean"} <= names
+    errors = [row["mse"] for row in written["mechanisms"]]
+    assert errors == sorted(errors)
+    assert [line.split("\t")[0] for line in result.stdout.splitlines()[1:]] == [
+        row["label"] for row in written["mechanisms"]
+    ]
     for row in written["mechanisms"]:
         assert row["mse"] == pytest.approx(row["bias2"] + row["variance"])
 
@@ -798,6 +846,21 @@ def test_mechanisms_are_listed():
     header, *rows = (line.split("\t") for line in result.stdout.splitlines())
     assert header[:3] == ["mechanism", "name", "bits"]
     assert {row[1] for row in rows} == set(sstq.mechanisms())
+    errors = [float(row[header.index("MSE")]) for row in rows]
+    assert errors == sorted(errors)
+
+
+def test_a_narrow_terminal_breaks_no_number():
+    result = run("mechanisms", "--dim", 100, "--epsilon", 1, env={"FORCE_COLOR": "1", "COLUMNS": "80"})
+    assert "…" not in result.stdout
+    assert all(len(line) <= 80 for line in re.sub(r"\x1b\[[0-9;]*m", "", result.stdout).splitlines())
+
+
+def test_frontier_is_sorted_by_error(tmp_path):
+    result = run("frontier", "--dim", 64, "--json", tmp_path / "f.json")
+    errors = [point["error"] for point in json.loads((tmp_path / "f.json").read_text())["points"]]
+    assert errors == sorted(errors)
+    assert len(result.stdout.splitlines()) == 1 + len(errors)
 
 
 def test_other_mechanisms_go_the_whole_way(tmp_path):

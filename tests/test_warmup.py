@@ -1,4 +1,4 @@
-"""`sstq warmup` compiles all that the mechanisms need."""
+"""`sstq warmup` compiles all that the mechanisms need, and so does the first command that needs a kernel."""
 
 import ctypes
 import json
@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from sstq import SSTQ, warmup
 from sstq.cli import app
 from sstq.warmup import Step, cache_place, count_steps, warm_up
 from tests.kernels.test_targets import PROGRAM as ALL_MESSAGES
@@ -94,38 +96,52 @@ def drop_privilege():
         os._exit(77)
 
 
-def test_after_it_nothing_is_compiled_and_another_processor_sends_the_same_messages(tmp_path):
+def test_one_command_compiles_for_all_and_another_processor_sends_the_same_messages(tmp_path):
     """For another processor, which `tests.kernels.test_targets` leaves to this test: one compilation serves both."""
-    variables = HASWELL | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    cold = run("-m", "sstq", "warmup", **variables)
-    rows = [line.split("\t") for line in cold.stdout.splitlines()]
-    assert [row[2] for row in rows] == ["from"] + ["compiler"] * count_steps()
-    assert str(tmp_path) in cold.stderr.replace("\n", "")
-    assert "warning" not in cold.stderr
+    folder = tmp_path / "kernels"
+    variables = HASWELL | {"NUMBA_CACHE_DIR": str(folder), "SSTQ_QUIET": ""}
+    spec, vectors, messages = (tmp_path / name for name in ("m.json", "vectors.npy", "messages.sstq"))
+    spec.write_text(SSTQ(dim=4, epsilon=1.0).to_json())
+    np.save(vectors, np.eye(4))
+    cold = run("-m", "sstq", "encode", vectors, "-m", spec, "-o", messages, **variables)
+    assert cold.stderr == "sstq: compiling all kernels for this machine (once, up to half a minute) ...\n"
+    later = run("-m", "sstq", "aggregate", messages, "-m", spec, "-o", tmp_path / "result", **variables)
+    assert later.stderr == ""
     warm = run("-m", "sstq", "warmup", **variables)
-    assert {line.split("\t")[2] for line in warm.stdout.splitlines()[1:]} == {"cache"}
+    assert [line.split("\t")[2] for line in warm.stdout.splitlines()] == ["from"] + ["cache"] * count_steps()
     assert "everything was compiled already" in warm.stderr
     run("-c", ALL_MECHANISMS, **variables)
     # The program may be another user's than the one who built the image.
-    folders = [tmp_path, *(path for path in tmp_path.rglob("*") if path.is_dir())]
-    for folder in folders:
-        folder.chmod(0o555)
+    folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+    for path in folders:
+        path.chmod(0o555)
     try:
         run("-c", READ_ONLY, without_privilege=True, **variables)
     finally:
-        for folder in folders:
-            folder.chmod(0o755)
+        for path in folders:
+            path.chmod(0o755)
     here, there = (json.loads(run("-c", ALL_MESSAGES, **chosen).stdout) for chosen in ({}, variables))
     assert there.pop("vectors") == [True, 8]
     assert there == {name: digest for name, digest in here.items() if name != "vectors"}
-    run("-c", ONE_TRANSFORM, NUMBA_CACHE_DIR=str(tmp_path))
+    run("-c", ONE_TRANSFORM, NUMBA_CACHE_DIR=str(folder))
 
 
 def test_it_says_what_it_did():
     steps = list(warm_up())
-    assert len(steps) == count_steps()
+    assert len({step.name for step in steps}) == len(steps) == count_steps()
     assert all(step.seconds >= 0 for step in steps)
     assert not any(step.compiled for step in warm_up())
+
+
+def test_what_processes_fail_to_do_is_done_here(monkeypatch):
+    monkeypatch.setattr("sstq.warmup._PROCESS", "raise SystemExit(1)")
+    assert len(list(warm_up())) == count_steps()
+
+
+def test_a_process_ends_with_the_one_that_waits_for_it():
+    command = [sys.executable, "-c", warmup._PROCESS, *warmup._steps()]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
 
 
 @pytest.fixture
@@ -149,6 +165,7 @@ def test_another_folder_than_the_chosen_one_is_told(monkeypatch, tmp_path):
         result = CliRunner().invoke(app, ["warmup"], prog_name="sstq")
         assert result.exit_code == 0
         assert ("warning: NUMBA_CACHE_DIR is" in result.stderr) == told
+        assert f"1 of 1 compiled, and kept in {place}" in result.stderr
 
 
 def test_what_is_there_already_needs_no_folder(monkeypatch):

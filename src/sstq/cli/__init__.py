@@ -30,7 +30,8 @@ from sstq.cli.spec import spec
 from sstq.cli.terminal import complain, paragraphs
 from sstq.cli.train import train
 from sstq.cli.usage import WrongUsage
-from sstq.cli.warmup import warmup
+from sstq.cli.warmup import compile_together, warmup
+from sstq.compilation import at_first_compilation
 
 __all__ = ["app", "main"]
 
@@ -42,7 +43,8 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with at_first_compilation(compile_together):
+                return super().invoke(ctx)
         except (ValueError, OSError, ImportError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # the reader of our output went away, which typer settles

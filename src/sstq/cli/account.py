@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sstq.cli.numbers import safe_figure
 from sstq.cli.terminal import note, show_facts, show_table, warn
 from sstq.cli.usage import WrongUsage, check_usage
 
@@ -65,7 +66,7 @@ def _subsampled(epsilon: float | None, participation: float) -> float:
         raise WrongUsage("--participation needs --epsilon, which it lowers")
     amplified = subsampled_epsilon(epsilon, participation)
     warn(
-        f"ε = {epsilon:g} counts as {_rounded(amplified, up=True)} a round only if nobody can tell who takes part: "
+        f"ε = {epsilon:g} counts as {safe_figure(amplified)} a round only if nobody can tell who takes part: "
         "clients that do not must send a message all the same"
     )
     return amplified
@@ -97,7 +98,7 @@ def _show_methods(
                 continue
             pure = method == "basic" and crowd is None
             rows.append([label, "0" if pure else f"{delta:g}", *figures])
-    each = "" if epsilon is None else f", ε = {_rounded(epsilon, up=True)} a round"
+    each = "" if epsilon is None else f", ε = {safe_figure(epsilon)} a round"
     show_table(f"One client's rounds, δ = {delta:g}{each}", columns, rows, caption=_CAPTION)
     if epsilon is not None and total_epsilon is not None:
         _explain_doubles(epsilon, total_epsilon)
@@ -115,11 +116,11 @@ def _figures(
 
     figures = []
     if epsilon is not None and rounds is not None:
-        figures.append(_rounded(compose(epsilon, rounds, delta, method, clients=clients), up=True))
+        figures.append(safe_figure(compose(epsilon, rounds, delta, method, clients=clients)))
     if epsilon is not None and total is not None:
         figures.append(str(rounds_allowed(epsilon, total, delta, method, clients=clients)))
     if rounds is not None and total is not None:
-        figures.append(_rounded(epsilon_per_round(rounds, total, delta, method, clients=clients), up=False))
+        figures.append(safe_figure(epsilon_per_round(rounds, total, delta, method, clients=clients), up=False))
     return figures
 
 
@@ -157,12 +158,3 @@ def _show_ledger(path: Path) -> None:
     if entries:
         rows = [[entry.round_id, repr(entry.epsilon), entry.time] for entry in entries]
         show_table("Rounds", ["round", "epsilon", "time"], rows, caption="In the order in which they were spent.")
-
-
-def _rounded(value: float, *, up: bool) -> str:
-    """Return six digits on the safe side. Totals are spared a last digit for the rounding error of a double."""
-    from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-
-    if up:
-        return f"{float(Context(prec=6, rounding=ROUND_CEILING).plus(Decimal(f'{value:.12g}'))):g}"
-    return f"{float(Context(prec=6, rounding=ROUND_FLOOR).plus(Decimal(value))):g}"

@@ -12,6 +12,7 @@ import typer
 
 from sstq.cli.common import ForceOption, MechanismOption, check_output, read_mechanism, typical_error, warn_of_seed
 from sstq.cli.engines import AddressOption, EngineOption, engine
+from sstq.cli.numbers import safe_figure
 from sstq.cli.terminal import complain, note, progress, show_facts, warn
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ def aggregate(
         aggregator.save(state_path)
     summary = _summary(shared, estimate)
     _write_results(output, estimate, summary)
-    show_facts(str(output), [(name.replace("_", " "), value) for name, value in summary.items()])
+    privacy = {name: safe_figure(summary[name]) for name in ("epsilon", "privacy_loss") if summary[name] is not None}
+    show_facts(str(output), [(name.replace("_", " "), value) for name, value in (summary | privacy).items()])
     if estimate.note:
         warn(estimate.note)
     if estimate.simulated:

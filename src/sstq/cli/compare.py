@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sstq.cli.common import ForceOption
-from sstq.cli.numbers import CsvOption, JsonOption, PngOption, check_outputs, figure, write_numbers
+from sstq.cli.numbers import CsvOption, JsonOption, PngOption, check_outputs, error_figure, figure, write_numbers
 from sstq.cli.terminal import note, progress, show_table
 from sstq.cli.usage import check_usage
 
@@ -26,12 +26,12 @@ def mechanisms(
 ) -> None:
     """List the mechanisms: bits, error, whom one has to trust, who tosses the coin, and how exact the guarantee is.
 
-    The error is that of the mean of the clients' unit vectors: bias² and variance.
+    The error is that of the mean of the clients' unit vectors: MSE = bias² + variance.
 
     Example: sstq mechanisms --dim 25450 --epsilon 3
     """
     rows = _compare(dim, epsilon, clients, timed=False)
-    columns = ["mechanism", "name", "bits", "bias²", "variance", "trust", "coin", "exact", "unbiased"]
+    columns = ["mechanism", "name", "bits", "bias²", "MSE", "trust", "coin", "exact", "unbiased"]
     show_table(
         f"Mechanisms at d = {dim:,}, ε = {epsilon:g}, {clients:,} clients",
         columns,
@@ -40,16 +40,16 @@ def mechanisms(
                 row.label,
                 row.name,
                 f"{row.bits:,}",
-                figure(row.bias2),
-                figure(row.variance),
+                error_figure(row.bias2),
+                error_figure(row.mse),
                 row.trust,
                 row.coin,
-                "yes" if row.exact else "no",
-                "yes" if row.unbiased else "no",
+                row.exact,
+                row.unbiased,
             ]
             for row in rows
         ],
-        caption=f"trust: who has to be trusted. exact: private integer by integer, as implemented. {_CENTRAL}",
+        caption=f"Sorted by MSE. trust: who has to be trusted. exact: private integer by integer. {_CENTRAL}",
     )
 
 
@@ -64,7 +64,7 @@ def compare(
 ) -> None:
     """Compare all mechanisms on a typical unit vector: bits, bias², variance, error of the mean, and time.
 
-    Times are milliseconds a client on this machine, with all its cores.
+    Times are milliseconds per client on this machine, with all its cores.
 
     Example: sstq compare --dim 25450 --epsilon 3 --clients 1000 --png compare.png
     """
@@ -78,9 +78,9 @@ def compare(
             [
                 row.label,
                 f"{row.bits:,}",
-                figure(row.bias2),
+                error_figure(row.bias2),
                 figure(row.variance),
-                figure(row.mse),
+                error_figure(row.mse),
                 figure(row.encode_ms or 0.0),
                 figure(row.decode_ms or 0.0),
                 row.trust,
@@ -88,7 +88,7 @@ def compare(
             ]
             for row in rows
         ],
-        caption=f"bias² does not go away with more clients; variance is that of the mean. {_CENTRAL}",
+        caption=f"Sorted by MSE. bias² does not go away with more clients; variance is that of the mean. {_CENTRAL}",
     )
     numbers = [_numbers(row) for row in rows]
     write_numbers(numbers, csv, json, {"dim": dim, "epsilon": epsilon, "clients": clients}, "mechanisms")
@@ -124,7 +124,7 @@ def _compare(dim: int, epsilon: float, clients: int, *, timed: bool) -> list[Com
         raise ValueError(left_out[0])
     for reason in left_out:
         note(f"left out: {reason}")
-    return rows
+    return sorted(rows, key=lambda row: row.mse)
 
 
 def _numbers(row: Comparison) -> dict[str, object]:

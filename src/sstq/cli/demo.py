@@ -1,13 +1,15 @@
-"""`sstq demo`: class means of images, recovered from a few bits a client."""
+"""`sstq demo`: class means of images, recovered from a few bits per client."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sstq.cli.common import ForceOption, check_output
+from sstq.cli.numbers import safe_figure
 from sstq.cli.terminal import note, progress, show_table, warn
 
 __all__ = ["demo"]
@@ -22,7 +24,7 @@ def demo(
     ] = None,
     force: ForceOption = False,
 ) -> None:
-    """Recover the mean image of each digit from about 10 bits a client, then train a network on private gradients.
+    """Recover the mean image of each digit from about 10 bits per client, then train a network on private gradients.
 
     1,797 images of 8×8 pixels ship with scikit-learn. Each is first one client; then each stands for 100 clients that
     hold it, to show what a larger crowd gains. The table compares the error that the library predicts with the error
@@ -45,7 +47,7 @@ def demo(
     columns = [
         "ε",
         "exact ε",
-        "clients an image",
+        "clients per image",
         "clients",
         "bits",
         "bytes sent",
@@ -56,7 +58,7 @@ def demo(
     rows = [
         [
             f"{row.epsilon:g}",
-            f"{row.privacy_loss!r}",
+            safe_figure(row.privacy_loss),
             row.copies,
             f"{row.clients:,}",
             row.message_bits,
@@ -74,7 +76,7 @@ def demo(
         caption=(
             "exact ε: of the integers that are sampled, rounded up; bits: of one message; as floats: the bytes of the "
             "plain images. Errors, predicted and measured, are relative: the distance of the ten estimated means from "
-            "the true ones, over the norm of these. Crowds of 100 an image are simulated: 100 clients hold the same."
+            "the true ones, over the norm of these. Crowds of 100 per image are simulated: 100 clients hold the same."
         ),
     )
     _train(output, seed)
@@ -92,11 +94,12 @@ def _train(output: Path, seed: int | None) -> None:
 
     with progress("Rounds", len(METHODS) * (ROUNDS + 1)) as advance:
         histories = run_training(seed, advance=advance)
-    title = f"A network learns the digits: 100 clients, ε = {EPSILON:g} a round, one message each"
+    total = max(rows[-1]["epsilon"] for rows in histories.values() if math.isfinite(rows[-1]["epsilon"]))
+    title = f"A network learns the digits: 100 clients, ε = {EPSILON:g} per round, {total:g} in total"
     draw_training(histories, output / "training.png", title=title)
     show_table(
         f"A network after {ROUNDS} rounds of private training",
-        ["mechanism", "bits a round", "total ε", "accuracy", "loss"],
+        ["mechanism", "bits per round", "total ε", "accuracy", "loss"],
         [
             [
                 label,

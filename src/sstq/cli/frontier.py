@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sstq.cli.common import ForceOption
-from sstq.cli.numbers import CsvOption, JsonOption, PngOption, check_outputs, figure, write_numbers
+from sstq.cli.numbers import CsvOption, JsonOption, PngOption, check_outputs, error_figure, figure, write_numbers
 from sstq.cli.terminal import note, progress, show_table
 from sstq.cli.usage import check_usage
 
@@ -53,6 +53,7 @@ def frontier(
             advance(1)
     for reason in left_out:
         note(f"left out: {reason}")
+    ranked = sorted(points, key=lambda point: point.error)
     optimum, one_bit = library.optimal_error(dim, epsilon), library.one_bit_error(dim, epsilon)
     show_table(
         f"Error against bits at d = {dim:,}, ε = {epsilon:g}: one client's unit vector, over d",
@@ -62,18 +63,18 @@ def frontier(
                 point.family,
                 f"{point.bits:,}",
                 point.coin,
-                figure(point.bias2 / dim),
+                error_figure(point.bias2, dim),
                 figure(point.variance / dim),
                 figure(point.error),
                 f"{point.error / optimum:.3g} ×",
-                "yes" if point.unbiased else "no",
+                point.unbiased,
             ]
-            for point in points
+            for point in ranked
         ],
         caption=f"The optimum of all unbiased mechanisms is {optimum:.4g}; the least with one bit is {one_bit:.4g}. "
-        "unbiased: over messages, public coins and frame seeds.",
+        "Sorted by error. unbiased: over messages, public coins and frame seeds.",
     )
-    rows = [asdict(point) | {"error": point.error} for point in points]
+    rows = [asdict(point) | {"error": point.error} for point in ranked]
     write_numbers(rows, csv, json, {"epsilon": epsilon, "optimum": optimum, "one_bit": one_bit}, "points")
     if png is not None:
         from sstq.plots import draw_frontier

@@ -11,13 +11,23 @@ from sstq.cli.common import check_output
 from sstq.cli.terminal import note
 from sstq.cli.usage import WrongUsage
 
-__all__ = ["CsvOption", "JsonOption", "PngOption", "check_outputs", "figure", "write_numbers"]
+__all__ = [
+    "CsvOption",
+    "JsonOption",
+    "PngOption",
+    "check_outputs",
+    "error_figure",
+    "figure",
+    "safe_figure",
+    "write_numbers",
+]
 
+_ROUNDING = 1e-12
 _PICTURES = (".png", ".svg", ".pdf")
 
 CsvOption = Annotated[Path | None, typer.Option(help="Write the numbers as CSV.")]
 JsonOption = Annotated[Path | None, typer.Option(help="Write the numbers as JSON.")]
-PngOption = Annotated[Path | None, typer.Option(help="Draw error against bits (.png, .svg or .pdf).")]
+PngOption = Annotated[Path | None, typer.Option(help="Draw errors and bits (.png, .svg or .pdf).")]
 
 
 def check_outputs(csv: Path | None, json: Path | None, png: Path | None, force: bool) -> None:
@@ -31,6 +41,20 @@ def check_outputs(csv: Path | None, json: Path | None, png: Path | None, force: 
 def figure(value: float) -> str:
     """Return a number in three digits, as short as it can be read."""
     return f"{value:.3g}" if 1e-3 <= abs(value) < 1e5 or value == 0 else f"{value:.1e}"
+
+
+def error_figure(error: float, over: float = 1.0) -> str:
+    """Return a squared error of unit vectors, over a number; the rounding of doubles counts as none."""
+    return figure(error / over if error > _ROUNDING else 0.0)
+
+
+def safe_figure(value: float, *, up: bool = True) -> str:
+    """Return six digits on the safe side. Totals are spared a last digit for the rounding error of a double."""
+    from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+
+    if up:
+        return f"{float(Context(prec=6, rounding=ROUND_CEILING).plus(Decimal(f'{value:.12g}'))):g}"
+    return f"{float(Context(prec=6, rounding=ROUND_FLOOR).plus(Decimal(value))):g}"
 
 
 def write_numbers(

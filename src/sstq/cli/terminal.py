@@ -17,13 +17,18 @@ __all__ = ["complain", "live_line", "note", "paragraphs", "progress", "show_fact
 
 
 def paragraphs(text: str) -> str:
-    r"""Return a help text with one line a paragraph, for the terminal to break where it is wide.
+    r"""Return a help text with one line per paragraph, for the terminal to break where it is wide.
+
+    Square brackets stand for themselves: they are escaped from rich's markup.
 
     Examples:
-        >>> paragraphs("One\n    thing.\n\n    Another.")
-        'One thing.\n\nAnother.'
+        >>> print(paragraphs("One\n    thing.\n\n    The [demo] extra."))
+        One thing.
+        <BLANKLINE>
+        The \[demo] extra.
     """
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
+    lines = (" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
+    return "\n\n".join(lines).replace("[", r"\[")
 
 
 def complain(error: Exception | str) -> None:
@@ -42,38 +47,59 @@ def note(text: str) -> None:
 
 
 def show_facts(title: str, facts: Sequence[tuple[str, object]]) -> None:
-    """Print names and values on stdout."""
+    """Print names and values on stdout, but for those without a value: None or an empty text."""
+    shown = [(name, text) for name, value in facts if (text := _in_words(value))]
     if not _stdout_is_terminal():
-        for name, value in facts:
-            typer.echo(f"{name}\t{value}")
+        for name, text in shown:
+            typer.echo(f"{name}\t{text}")
         return
+    from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+    table = Table(title=escape(title), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="bold cyan", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in facts:
-        table.add_row(name, Text(str(value)))
+    for name, text in shown:
+        table.add_row(Text(name), Text(text))
     _stdout().print(table)
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> None:
     """Print a table on stdout; the caption is for terminals only."""
+    lines = [[_in_words(cell) for cell in row] for row in rows]
     if not _stdout_is_terminal():
-        for row in [columns, *rows]:
-            typer.echo("\t".join(str(cell) for cell in row))
+        for line in [columns, *lines]:
+            typer.echo("\t".join(line))
         return
     from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, caption=caption, caption_justify="left")
-    for column in columns:
-        table.add_column(Text(column), justify="right")
-    for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+    table = Table(title=escape(title), caption=escape(caption), box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.title_justify = table.caption_justify = "left"
+    for column, *cells in zip(columns, *lines, strict=True):
+        # Where the terminal is narrow, words are broken, but never numbers.
+        numbers = not any(cell[:1].isalpha() for cell in cells)
+        table.add_column(Text(column), justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
+    for line in lines:
+        table.add_row(*map(Text, line))
     _stdout().print(table)
+
+
+def _in_words(value: object) -> str:
+    """Return a value as people read it; files have all digits.
+
+    Examples:
+        >>> [_in_words(value) for value in (True, None, 0.123456, 12, "text")]
+        ['yes', '', '0.1235', '12', 'text']
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @contextmanager
@@ -82,7 +108,7 @@ def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     console = _stderr()
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         task = bars.add_task(description, total=total)
         yield lambda amount: bars.advance(task, amount)
@@ -105,8 +131,8 @@ def live_line(description: str, total: float, *, estimate: bool = True) -> Itera
     if not console.is_terminal:
         yield _log_lines(description, total)
         return
-    columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}")]
-    columns += [TimeRemainingColumn()] if estimate else []
+    name, text = (TextColumn(field, markup=False) for field in ("{task.description}", "{task.fields[text]}"))
+    columns = [name, BarColumn(), text, *([TimeRemainingColumn()] if estimate else [])]
     with Progress(*columns, console=console, transient=True) as bars:
         task = bars.add_task(description, total=total, text="")
         yield lambda count, text: bars.update(task, completed=count, text=text)

@@ -6,24 +6,36 @@ import typer
 
 from sstq.cli.terminal import complain, live_line, note, show_table, warn
 
-__all__ = ["warmup"]
+__all__ = ["compile_together", "warmup"]
+
+
+def compile_together() -> None:
+    """Compile all kernels before the first that is on no disk, so that no later command has to wait again."""
+    import os
+
+    from sstq.warmup import cache_place, compile_in_processes
+
+    if cache_place() is None:
+        return  # every process has to compile what it needs
+    if not os.environ.get("SSTQ_QUIET"):
+        note("sstq: compiling all kernels for this machine (once, up to half a minute) ...")
+    for _ in compile_in_processes():
+        pass
 
 
 def warmup() -> None:
     """Compile all kernels for this machine and keep them on disk, so that no first call has to wait.
 
-    Takes about half a minute, or a second if everything is there already. For a container image or a CI cache run it
+    Takes up to half a minute, or a few seconds if everything is there already. Without it the first command that needs
+    a kernel does the same. For a container image or a CI cache run it
     once where the image is built, with NUMBA_CACHE_DIR set to a folder that is kept and that the program sees, too; it
     is enough that the program can read it. Code is kept by processor: one image for several kinds of machines may
     compile again on some. The exit code is 1 if something was compiled and could not be kept.
 
     Example: NUMBA_CACHE_DIR=/var/cache/sstq sstq warmup
     """
-    import os
-
     from sstq.warmup import cache_place, chosen_place, count_steps, warm_up
 
-    os.environ["SSTQ_QUIET"] = "1"  # there is a table of what is compiled
     steps = []
     with live_line("Compiling", count_steps()) as show:
         for step in warm_up():
@@ -34,7 +46,7 @@ def warmup() -> None:
         "Kernels for this machine",
         ["kernel", "seconds", "from"],
         [[step.name, f"{step.seconds:.2f}", "compiler" if step.compiled else "cache"] for step in steps],
-        caption="The first line includes the start of Numba itself.",
+        caption="In several processes; the first line of each includes the start of Numba itself.",
     )
     if not compiled:
         note("everything was compiled already")

@@ -35,6 +35,7 @@ from numba.core.serialize import dumps
 
 from sstq.atomic import atomic_file
 from sstq.cache import cache_folder
+from sstq.compilation import first_compilation
 
 _SUFFIX = ".kernel"
 _MODE = 0o755  # at most: what others can write to is not read
@@ -108,6 +109,12 @@ def _read(path: Path) -> bytes | None:
     return payload if checksum == hashlib.sha256(payload).digest() else None
 
 
+def _find(name: str) -> bytes | None:
+    """The code of that name, from the first folder that holds it."""
+    found = (_read(folder / name) for folder in places().read)
+    return next((payload for payload in found if payload is not None), None)
+
+
 def _write(path: Path, payload: bytes) -> None:
     with atomic_file(path) as file:
         os.fchmod(file.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode) & _MODE)
@@ -158,11 +165,12 @@ class KernelCache(FunctionCache):
         if not self._enabled:
             return None
         name = self._file_name(sig, target_context.codegen())
-        for folder in places().read:
-            payload = _read(folder / name)
-            if payload is not None:
-                return CompileResult._rebuild(target_context, *pickle.loads(payload))  # noqa: S301 (as Numba's own)
-        return None
+        payload = _find(name)
+        if payload is None and first_compilation():
+            payload = _find(name)
+        if payload is None:
+            return None
+        return CompileResult._rebuild(target_context, *pickle.loads(payload))  # noqa: S301 (as Numba's own)
 
     def _save_overload(self, sig: Any, data: Any) -> None:
         folder = places().write

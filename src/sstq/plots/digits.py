@@ -49,11 +49,11 @@ def draw_digits(demo: Demo, path: str | os.PathLike[str]) -> None:
         _write(figure, grid[line, :], heading, color=ACCENT, size=10.5, y=0.3)
         for row in block:
             line += 1
-            left = f"ε = {row.epsilon:g}\n{row.message_bits} bits a client"
+            left = f"ε = {row.epsilon:g}\n{row.message_bits} bits per client"
             right = f"error {row.measured:.1%}\npredicted {row.predicted:.1%}"
             _draw_images(figure, grid, line, row.images, left, right)
         line += 1
-    title = "Mean images of ten digits, from one private message a client"
+    title = "Mean images of ten digits, from one private message per client"
     figure.text(0.5, 1 - 0.26 / height, title, ha="center", va="center", fontsize=14, color=INK)
     subtitle = "Pure ε-local differential privacy. An image as 64 floats would take 2,048 bits."
     figure.text(0.5, 1 - 0.55 / height, subtitle, ha="center", va="center", fontsize=9.5, color=FAINT)
@@ -63,7 +63,7 @@ def draw_digits(demo: Demo, path: str | os.PathLike[str]) -> None:
 
 
 def _heading(copies: int, clients_a_class: float) -> str:
-    about = f"about {float(f'{clients_a_class:.2g}'):,.0f} clients a digit"
+    about = f"about {float(f'{clients_a_class:.2g}'):,.0f} clients per digit"
     if copies == 1:
         return f"Each image is one client: {about}"
     return f"{copies} simulated clients hold each image: {about}"

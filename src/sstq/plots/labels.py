@@ -20,14 +20,15 @@ def label_marks(axes: Any, marks: Sequence[tuple[float, float, str]], *, width: 
 
     Args:
         axes: to write on.
-        marks: the places, in the data's units, and their names.
+        marks: the places, in the data's units, and their names; empty where there is only a mark to keep clear of.
         width: of the axes, about, in inches.
         height: of the axes, about, in inches.
     """
     line, letter = _LINE_HEIGHT / height, _LETTER_WIDTH / width
     places = axes.transAxes.inverted().transform(axes.transData.transform([mark[:2] for mark in marks]))
     taken = [(across - 0.006, across + 0.006, up) for across, up in places]
-    for (across, up), (bits, error, label) in sorted(zip(places.tolist(), marks, strict=True)):
+    named = [(place, mark) for place, mark in zip(places.tolist(), marks, strict=True) if mark[2]]
+    for (across, up), (bits, error, label) in sorted(named):
         left, right = across + 0.02, across + 0.02 + letter * len(label)
         steps = sorted(range(-80, 81), key=abs)
         heights = (up + step * line / 4 for step in steps)
@@ -41,6 +42,7 @@ def label_marks(axes: Any, marks: Sequence[tuple[float, float, str]], *, width: 
             fontsize=8,
             color=INK,
             va="center",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},  # over the lines of the axes
             arrowprops={"arrowstyle": "-", "color": "#aaaaaa", "linewidth": 0.6, "relpos": (0.0, 0.5), "shrinkA": 1},
         )
 

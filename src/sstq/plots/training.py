@@ -1,4 +1,4 @@
-"""Training curves: accuracy or error by round, and at the end against the bits that were sent."""
+"""Training curves: accuracy or error by round, and at the end, with the bits that were sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
-from sstq.plots.labels import label_marks
 
 __all__ = ["draw_training", "privacy_in_words"]
 
@@ -27,40 +26,38 @@ def draw_training(
         title: above all.
     """
     figure = new_figure(11.2, 4.6, layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(1.25, 1.0))
+    curves, ends = figure.subplots(1, 2, width_ratios=(1.25, 1.0))
     measure = "accuracy" if all(rows[-1]["accuracy"] is not None for rows in histories.values()) else "loss"
-    marks: list[tuple[float, float, str]] = []
-    for number, (label, rows) in enumerate(histories.items()):
-        colour = INK if label.startswith("clean") else _COLOURS[number % len(_COLOURS)]
+    colours: list[str] = []
+    names: list[str] = []
+    for place, (label, rows) in enumerate(histories.items()):
+        colour = INK if label.startswith("clean") else _COLOURS[place % len(_COLOURS)]
         style = "--" if label.startswith("clean") else "-"
         shown = [100 * row[measure] if measure == "accuracy" else row[measure] for row in rows]
-        left.plot(
-            [row["number"] for row in rows],
-            shown,
-            style,
-            color=colour,
-            linewidth=1.6,
-            label=f"{label}: {privacy_in_words(rows[-1])}",
-        )
-        bits = max(rows[-1]["bits"] / max(rows[-1]["number"], 1), 1)
-        right.plot([bits], [shown[-1]], "o", color=colour, markersize=8)
-        marks.append((bits, shown[-1], label))
+        curves.plot([row["number"] for row in rows], shown, style, color=colour, linewidth=1.6)
+        ends.plot(shown[-1:], [place], "o", color=colour, markersize=8)
+        colours.append(colour)
+        ends.annotate(f"{shown[-1]:.3g}", (shown[-1], place), (9, 0), textcoords="offset points", va="center")
+        bits = rows[-1]["bits"] // max(rows[-1]["number"], 1)
+        names.append(f"{label}\n{bits:,} bits per round, {privacy_in_words(rows[-1])}")
     what = "test accuracy, per cent" if measure == "accuracy" else "squared distance from the truth"
-    left.set_xlabel("round")
-    left.set_ylabel(what)
-    right.set_xlabel("bits a client sends in a round")
-    right.set_ylabel(f"{what}, at the end")
-    right.set_xscale("log")
-    right.set_xlim(min(mark[0] for mark in marks) / 2, 100 * max(mark[0] for mark in marks))
+    curves.set_xlabel("round")
+    curves.set_ylabel(what)
+    ends.set_xlabel(f"{what}, at the end")
+    ends.set_yticks(range(len(names)), names, fontsize=9)
+    for name, colour in zip(ends.get_yticklabels(), colours, strict=True):
+        name.set_color(colour)
+    ends.margins(x=0.15, y=0.1)
+    ends.invert_yaxis()
+    ends.tick_params(axis="y", length=0)
     if measure == "loss":
-        left.set_yscale("log")
-        right.set_yscale("log")
-    for axes in (left, right):
+        curves.set_yscale("log")
+        ends.set_xscale("log")
+        ends.xaxis.set_minor_formatter("")
+    for axes in (curves, ends):
         axes.grid(which="major", color="#e5e5e5", linewidth=0.8)
         axes.set_axisbelow(True)
         tidy(axes)
-    left.legend(frameon=False, fontsize=8.5)
-    label_marks(right, marks, width=4.4, height=3.6)
     figure.suptitle(title, fontsize=12, color=INK)
     save(figure, path)
 
