@@ -75,7 +75,10 @@ def test_error_against_bits(drawn, dim):
 @pytest.mark.parametrize("accuracy", [0.85, None])
 def test_training(drawn, accuracy):
     """Mechanisms that end at the same accuracy with the same bits do not hide each other."""
-    rows = [{"number": number, "loss": 16.5, "accuracy": accuracy, "bits": 13 * number} for number in range(80)]
+    rows = [
+        {"number": number, "loss": 16.5, "accuracy": accuracy, "bits": 13 * number, "epsilon": 4.0}
+        for number in range(80)
+    ]
     histories = {method.label: rows for method in METHODS}
     plots.draw_training(histories, "training.png", title="100 clients")
     assert_legible(drawn[0])
