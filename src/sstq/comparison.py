@@ -144,7 +144,7 @@ def compare(
         except ValueError as refusal:
             skipped(candidate, str(refusal))
             continue
-        error = built.expected_mse(x, clients=clients)
+        error = built.typical_error(clients)
         encode_ms, decode_ms = _milliseconds(built, x, clients) if timed else (None, None)
         yield Comparison(
             label=candidate.label,

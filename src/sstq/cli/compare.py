@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.numbers import CsvOption, JsonOption, PngOption, check_outputs, figure, write_numbers
+from sstq.cli.numbers import CsvOption, JsonOption, PngOption, check_outputs, figure, unbiased_cell, write_numbers
 from sstq.cli.terminal import note, progress, show_table
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def mechanisms(
                 row.trust,
                 row.coin,
                 "yes" if row.exact else "no",
-                "yes" if row.unbiased else "no",
+                unbiased_cell(row.unbiased, row.bias2),
             ]
             for row in rows
         ],

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.numbers import CsvOption, JsonOption, PngOption, check_outputs, figure, write_numbers
+from sstq.cli.numbers import CsvOption, JsonOption, PngOption, check_outputs, figure, unbiased_cell, write_numbers
 from sstq.cli.terminal import note, progress, show_table
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ def frontier(
                 figure(point.variance / dim),
                 figure(point.error),
                 f"{point.error / optimum:.3g} ×",
-                "yes" if point.unbiased else "no",
+                unbiased_cell(point.unbiased, point.bias2),
             ]
             for point in points
         ],
         caption=f"The optimum of all unbiased mechanisms is {optimum:.4g}; the least with one bit is {one_bit:.4g}. "
-        "unbiased: over messages, public coins and frame seeds.",
+        "unbiased: over messages and public coins, for the frame at hand.",
     )
     rows = [asdict(point) | {"error": point.error} for point in points]
     write_numbers(rows, csv, json, {"epsilon": epsilon, "optimum": optimum, "one_bit": one_bit}, "points")

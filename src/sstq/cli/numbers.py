@@ -10,7 +10,7 @@ import typer
 from sstq.cli.common import require_folder_of
 from sstq.cli.terminal import note
 
-__all__ = ["CsvOption", "JsonOption", "PngOption", "check_outputs", "figure", "write_numbers"]
+__all__ = ["CsvOption", "JsonOption", "PngOption", "check_outputs", "figure", "unbiased_cell", "write_numbers"]
 
 _PICTURES = (".png", ".svg", ".pdf")
 
@@ -31,6 +31,11 @@ def check_outputs(csv: Path | None, json: Path | None, png: Path | None) -> None
 def figure(value: float) -> str:
     """Return a number in three digits, as short as it can be read."""
     return f"{value:.3g}" if 1e-3 <= abs(value) < 1e5 or value == 0 else f"{value:.1e}"
+
+
+def unbiased_cell(unbiased: bool, bias2: float) -> str:
+    """Return whether an estimate is unbiased, for a table."""
+    return "yes" if unbiased else f"no, bias² {figure(bias2)}"
 
 
 def write_numbers(

@@ -26,7 +26,6 @@ from sstq.messages import Messages
 from sstq.rounds import mean_of_round, round_mechanism
 from sstq.schemes import Mechanism, mechanism, mechanism_class
 from sstq.schemes.base import check_number
-from sstq.structured import typical_vector
 
 __all__ = ["SstqStrategy"]
 
@@ -62,7 +61,7 @@ class SstqStrategy(Strategy):
     ``sstq-refused``, ``-unencoded``, ``-malformed``, ``-stale``, ``-foreign``, ``-duplicate`` and ``-missing``;
     ``sstq-predicted-error``, the expected distance (root of the mean square) of the mean update from the true one if
     all clients held the same update of norm `clip`; ``sstq-measured-error``, the same from the scatter of the messages,
-    where bias does not show, be it of one frame or of a mean that is divided by more clients than answered (CSGM);
+    with the bias that frames leave, but not that of a mean that is divided by more clients than answered (CSGM);
     ``sstq-epsilon`` and ``sstq-delta``, what one answer costs a client; and ``sstq-epsilon-total``, what those clients
     have spent that were asked most often. An error that cannot be known, from one reply or none, is nan. Other names
     are metrics that clients share: names and values are the clients' own.
@@ -214,7 +213,7 @@ def _mean(used: Mechanism, messages: list[Messages]) -> Estimate:
 
 def _predicted_error(used: Mechanism, count: int) -> float:
     try:
-        error = used.expected_mse(typical_vector(used.dim, used.clip), clients=count)
+        error = used.typical_error(count)
     except ValueError:  # this mechanism has no closed form
         return math.nan
     # Behind a trusted aggregator a sum is divided by the clients that its noise was made for, however many answered.
