@@ -126,7 +126,7 @@ def test_metrics_say_what_arrived_and_what_it_cost(grid, seed):
     assert (metrics["sstq-replies"], metrics["sstq-bytes"]) == (10, 20)
     assert (metrics["sstq-duplicate"], metrics["sstq-missing"], metrics["sstq-stale"]) == (1, 2, 0)
     assert (metrics["sstq-epsilon"], metrics["sstq-epsilon-total"], metrics["sstq-delta"]) == (2.0, 4.0, 0.0)
-    expected = request.mechanism.expected_mse(typical_vector(DIM), clients=10)
+    expected = request.mechanism.typical_error(10)
     assert metrics["sstq-predicted-error"] == pytest.approx(math.sqrt(expected.total))
 
 
