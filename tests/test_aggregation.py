@@ -385,3 +385,16 @@ def test_slices_with_a_step_are_added():
 def test_the_types_of_aggregators_are_public():
     assert issubclass(FrameAggregator, Aggregator)
     assert isinstance(MECHANISM.aggregator(), sstq.Aggregator)
+
+
+def test_a_small_file_needs_no_second_state(tmp_path, monkeypatch):
+    """In ten million dimensions a state is half a gigabyte or more; a thousand messages are a few kilobytes."""
+    mechanism = sstq.SSTQ(dim=1000, epsilon=2.0, bits=2)
+    messages = mechanism.encode(np.zeros((50, 1000)), rng=1)
+    sstq.write_messages(tmp_path / "few.sstq", messages)
+    expected, aggregator = mechanism.aggregator(), mechanism.aggregator()
+    expected.update(messages)
+    monkeypatch.setattr(type(aggregator), "_empty_state", lambda self: pytest.fail("a second state"))
+    assert aggregator.update_from_file(tmp_path / "few.sstq")
+    assert not aggregator.update_from_file(tmp_path / "few.sstq")
+    np.testing.assert_array_equal(aggregator.mean().value, expected.mean().value)

@@ -19,6 +19,7 @@ import sstq
 from sstq import vector_files
 from sstq.cli import app
 from sstq.clipping import NormSurvey
+from sstq.planner import plan
 
 DIM = 6
 COMMANDS = ["spec", "encode", "aggregate", "inspect", "channel", "mechanisms", "compare", "frontier", "plan", "account"]
@@ -271,10 +272,47 @@ def test_spec_writes_the_mechanism_of_its_options(tmp_path):
 
 
 def test_spec_defaults_are_the_library_s(tmp_path):
-    result = run("spec", "--dim", 100, "--epsilon", 2, "-o", tmp_path / "m.json")
+    result = run("spec", "--name", "sstq", "--dim", 100, "--epsilon", 2, "-o", tmp_path / "m.json")
     assert sstq.from_json((tmp_path / "m.json").read_text()) == sstq.SSTQ(dim=100, epsilon=2.0)
     assert facts(result)["unbiased"] == "yes"
     assert facts(result)["bits a message"] == "12"
+
+
+def test_spec_without_a_name_is_what_plan_chooses(tmp_path):
+    path = tmp_path / "m.json"
+    result = run("spec", "--dim", 100, "--epsilon", 2, "--clients", 5000, "--clip", 3, "--frame-seed", 7, "-o", path)
+    chosen = plan(100, 5000, 2.0, clip=3.0)
+    assert sstq.from_json(path.read_text()) == chosen.build().with_frame_seed(7)
+    assert f"chose {chosen.label}, the least error for 5,000 clients" in " ".join(result.stderr.split())
+    assert facts(result)["error of the round of 5,000"] == f"{chosen.relative_error:.4g} of clip"
+    result = run("spec", "--dim", 100, "--epsilon", 2, "-o", path)
+    assumed = plan(100, epsilon=2.0, target_error=0.1)
+    assert sstq.from_json(path.read_text()) == assumed.build()
+    assert f"{assumed.clients:,} clients, which an error of 10 % needs" in " ".join(result.stderr.split())
+    run("spec", "--dim", 100, "--epsilon", 2, "--bits", 2, "-o", path)
+    assert sstq.from_json(path.read_text()) == sstq.SSTQ(100, 2.0, bits=2)
+    assert "--epsilon is needed" in run("spec", "--dim", 100, "-o", path, code=1).stderr
+
+
+def test_spec_says_that_no_crowd_outweighs_the_bias_of_one_frame(tmp_path):
+    command = ["spec", "--name", "frameunit", "--dim", 384, "--epsilon", 8, "-o", tmp_path / "m.json"]
+    result = run(*command)
+    answer = facts(result)["clients for an error of 10 %"]
+    assert answer.startswith("no number of clients has it: the bias is 3.23 of clip; pass --clients ")
+    assert "one frame is assumed" in result.stderr
+    clients = int(re.search(r"--clients (\d+)", answer)[1])
+    followed = facts(run(*command, "--clients", clients))
+    assert int(followed["clients for an error of 10 %"].replace(",", "")) <= clients
+    assert float(followed[f"error of the round of {clients:,}"].split()[0]) <= 0.1
+    suffice = re.search(r"up to ([\d,]+)", followed["clients that these frames suffice for"])[1]
+    assert int(suffice.replace(",", "")) >= clients
+
+
+@pytest.mark.filterwarnings("default::sstq.FrameBiasWarning")
+def test_a_plan_prints_no_raw_warning():
+    result = run("plan", "--dim", 784, "--clients", 1000, "--epsilon", 0.4)
+    assert "Warning" not in result.stderr
+    assert "bias exceeds" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -880,7 +918,7 @@ def test_other_mechanisms_go_the_whole_way(tmp_path):
 def test_a_round_of_a_trusted_aggregator_is_closed_once(tmp_path):
     vectors, spec, out = tmp_path / "x.npy", tmp_path / "m.json", tmp_path / "out"
     np.save(vectors, np.full((30, 20), 0.1))
-    run("spec", "--name", "csgm", "--dim", 20, "--epsilon", 2, "--set", "clients=40", "-o", spec)
+    run("spec", "--name", "csgm", "--dim", 20, "--epsilon", 2, "--clients", 40, "-o", spec)
     for name in ("a.sstq", "b.sstq"):
         told = run("encode", vectors, "-m", spec, "-o", tmp_path / name)
         assert "trusted aggregator's eyes only" in facts(told)["private"]

@@ -195,7 +195,7 @@ def test_a_capped_plan_may_spend_less_than_is_allowed():
     found = plan(200, 300, 6.0, bits=11)
     assert found.epsilon < 6.0
     full = FrameUnit(200, 6.0, frames=found.arguments["frames"])
-    assert full.frame_bias2 + (full.alignment**-2 - 1 - full.frame_bias2) / 300 > found.error**2
+    assert full.typical_error(300).total > found.error**2
     assert f"{found.epsilon:g} of ε" in found.explanation
     assert plan(200, 300, 6.0).epsilon == 6.0
 

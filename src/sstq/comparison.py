@@ -28,10 +28,15 @@ class Variant:
     name: str
     arguments: tuple[tuple[str, Any], ...] = ()
 
-    def build(self, dim: int, epsilon: float, clients: int, clip: float = 1.0) -> Mechanism:
-        """The mechanism, with those of the common arguments that mean something to it."""
+    def build(self, dim: int, epsilon: float, clients: int, clip: float = 1.0, *, one_round: bool = False) -> Mechanism:
+        """The mechanism, with those of the common arguments that mean something to it.
+
+        For one round FrameUnit has as many frames as its clients need; over many, one frame a round averages out.
+        """
         known = inspect.signature(mechanism_class(self.name)).parameters
         common = {"dim": dim, "epsilon": epsilon, "clients": clients, "clip": clip}
+        if not one_round and "clients" in known and known["clients"].default is None:
+            del common["clients"]
         return mechanism(self.name, **{k: v for k, v in common.items() if k in known} | dict(self.arguments))
 
 
@@ -140,11 +145,11 @@ def compare(
     x = typical_vector(dim)
     for candidate in variants:
         try:
-            built = candidate.build(dim, epsilon, clients)
+            built = candidate.build(dim, epsilon, clients, one_round=True)
         except ValueError as refusal:
             skipped(candidate, str(refusal))
             continue
-        error = built.expected_mse(x, clients=clients)
+        error = built.typical_error(clients)
         encode_ms, decode_ms = _milliseconds(built, x, clients) if timed else (None, None)
         yield Comparison(
             label=candidate.label,

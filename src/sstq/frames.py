@@ -123,6 +123,11 @@ class HadamardFrame(Frame):
             return np.arange(self.dim, dtype=np.int64)
         return streams.choose(self.seed, "columns", self.dim, self.size)
 
+    @property
+    def _places(self) -> NDArray[np.int64] | slice:
+        """The columns; with more rounds they are the first d, and a slice is several times cheaper than a list."""
+        return slice(self.dim) if self.rounds > 1 else self.columns
+
     @cached_property
     def _later_signs(self) -> list[NDArray[np.float32]]:
         return [streams.signs(self.seed, f"signs{k}", self.size) for k in range(2, self.rounds + 1)]
@@ -140,8 +145,7 @@ class HadamardFrame(Frame):
     def analyze(self, x: Floats) -> Floats:
         """The least-norm coefficients y = U x of each row."""
         y = np.zeros((len(x), self.size), dtype=x.dtype)
-        # With more rounds the columns are the first d: a slice is several times cheaper than a list of places.
-        y[:, slice(self.dim) if self.rounds > 1 else self.columns] = x * self.signs
+        y[:, self._places] = x * self.signs
         kernels.hadamard_transform(y)
         for signs in self._later_signs:
             y *= signs
@@ -156,7 +160,7 @@ class HadamardFrame(Frame):
         for signs in reversed(self._later_signs):
             work *= signs
             kernels.hadamard_transform(work)
-        x = work[:, self.columns] * self.signs
+        x = work[:, self._places] * self.signs
         x *= self.synthesis_scale
         return x
 
@@ -173,8 +177,8 @@ class HadamardFrame(Frame):
         return entries
 
     def squared_row_norms(self) -> NDArray[np.float64]:
-        """‖u_j‖² for every j: exactly 1 with one round, and on average with more."""
-        if self.rounds == 1:
+        """‖u_j‖² for every j: exactly 1 with one round or as many rows as columns, and on average otherwise."""
+        if self.rounds == 1 or self.dim == self.size:
             return np.ones(self.size)
         if self.rounds == 2:
             return self._convolve((np.arange(self.size) < self.dim).astype(np.float64))

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from sstq.comparison import Variant, variant
-from sstq.structured import typical_vector
 
 __all__ = ["FAMILIES", "Point", "frontier", "one_bit_error", "optimal_error"]
 
@@ -49,8 +48,8 @@ class Point:
         name: in the registry.
         bits: of one message.
         coin: "private" or "public".
-        unbiased: whether the estimate is, over messages, public coins and frame seeds.
-        bias2: of one client's estimate of a typical unit vector, for the public seed at hand.
+        unbiased: whether the estimate is, for the frames at hand.
+        bias2: of one client's estimate of a typical unit vector.
         variance: of that estimate.
         dim: d.
     """
@@ -90,18 +89,15 @@ def frontier(
         >>> [(point.family, point.bits) for point in points]
         [('FrameUnit', 9), ('FrameUnit, public rows', 1), ('FrameUnit, public rows', 2)]
     """
-    x = typical_vector(dim)
     for candidate in families:
         try:
             built = candidate.build(dim, epsilon, clients=1)
         except ValueError as refusal:
             skipped(candidate, str(refusal))
             continue
-        error = built.expected_mse(x)
-        unbiased = built.unbiased or getattr(built, "unbiased_over_frames", False)
-        yield Point(
-            candidate.label, built.name, built.message_bits, built.coin, unbiased, error.bias2, error.variance, dim
-        )
+        error = built.typical_error()
+        bits, coin, unbiased = built.message_bits, built.coin, built.unbiased
+        yield Point(candidate.label, built.name, bits, coin, unbiased, error.bias2, error.variance, dim)
 
 
 def optimal_error(dim: int, epsilon: float) -> float:

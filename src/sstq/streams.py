@@ -201,9 +201,9 @@ def choose(seed: int, purpose: str, chosen: int, places: int) -> NDArray[np.int6
         return np.zeros(0, dtype=np.int64)
     keys = words(seed, purpose, places)
     threshold = np.partition(keys, chosen - 1)[chosen - 1]
-    below = np.flatnonzero(keys < threshold)
-    tied = np.flatnonzero(keys == threshold)[: chosen - len(below)]
-    chosen_places = np.sort(np.concatenate([below, tied])).astype(np.int64)
+    taken = keys < threshold
+    taken[np.flatnonzero(keys == threshold)[: chosen - np.count_nonzero(taken)]] = True
+    chosen_places = np.flatnonzero(taken).astype(np.int64, copy=False)
     chosen_places.setflags(write=False)
     return chosen_places
 

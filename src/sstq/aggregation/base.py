@@ -13,6 +13,7 @@ from typing import ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.aggregation.regions import Region, region
 from sstq.atomic import atomic_file
 from sstq.damage import DAMAGED_ARCHIVE
 from sstq.message_files import MessageReader, describe_messages, read_messages
@@ -37,12 +38,17 @@ class Estimate:
 
     Attributes:
         value: the mean, (d,).
-        stderr: the standard error of each coordinate around the estimator's expectation, (d,), from the messages
-            themselves. The bias of a biased decoder is not in it. nan for a single message.
+        stderr: the standard error of each coordinate, (d,), from the messages themselves, with the bias that frames
+            leave. The bias of a biased decoder is not in it, nor is what clipping cut off. nan for a single message.
         count: the number of messages.
         simulated: whether any of them came from a seed.
         estimator: "mean" of the messages' estimates, or "strata" (see `sstq.aggregation.strata`).
         note: what should be known of this estimate, in a sentence; empty if there is nothing.
+        frame_bias: the norm of the bias that frames leave, for clients that all hold one vector of norm clip, as far as
+            the scatter of the messages does not show it. It is in `stderr`, spread evenly over the coordinates: the
+            noise alone is √(stderr² − frame_bias²/d).
+        terms: how many independent terms `stderr` comes from: frames, if their scatter is taken; 0 for the messages.
+        directions: in how many directions the noise is spread; None if as in independent coordinates.
     """
 
     value: NDArray[np.float64]
@@ -51,6 +57,29 @@ class Estimate:
     simulated: bool = False
     estimator: str = "mean"
     note: str = ""
+    frame_bias: float = 0.0
+    terms: int = 0
+    directions: float | None = None
+
+    def region(self, level: float = 0.95) -> Region:
+        """Where the mean of the (clipped) vectors lies with that probability: `radius` in norm, `half_width` each.
+
+        Both are simultaneous, and both contain the bias that frames leave. They assume that the mean is normal, as it
+        is for many messages, and that a biased decoder and clipping add nothing.
+
+        Examples:
+            >>> import sstq
+            >>> mechanism = sstq.mechanism("frameunit", dim=300, epsilon=3.0)
+            >>> aggregator = mechanism.aggregator()
+            >>> aggregator.update(mechanism.encode(np.full((1000, 300), 300**-0.5), rng=1))
+            >>> estimate = aggregator.mean()
+            >>> found = estimate.region(0.95)
+            >>> bool(np.linalg.norm(estimate.value - 300**-0.5) < found.radius)
+            True
+            >>> bool(np.all(np.abs(estimate.value - 300**-0.5) < found.half_width))
+            True
+        """
+        return region(level, self.stderr, self.terms or self.count, self.directions, self.frame_bias)
 
 
 @dataclass(frozen=True)
@@ -127,15 +156,22 @@ class Aggregator(ABC, Generic[Owner]):
         repeated; returns whether the file was added. Files are told apart by the random identifier that each carries.
         """
         before = _identity(path)
-        file_id = describe_messages(path).file_id
-        if file_id in self._sources:
+        info = describe_messages(path)
+        if info.file_id in self._sources:
             return False
+        if info.count * info.message_bits < self._state.nbytes:
+            # So few messages take less memory than sums of their own.
+            batches = list(read_messages(path, self._mechanism))
+            _refuse_changed(path, before)
+            if batches:
+                self.update(Messages.concatenate(batches))
+            self._sources.add(info.file_id)
+            return True
         part = type(self)(self._mechanism)
         for messages in read_messages(path, self._mechanism):
             part.update(messages)
-        if _identity(path) != before:
-            raise ValueError(f"{os.fspath(path)} changed while it was read; nothing of it was added")
-        part._sources = {file_id}
+        _refuse_changed(path, before)
+        part._sources = {info.file_id}
         self.merge(part)
         return True
 
@@ -165,8 +201,11 @@ class Aggregator(ABC, Generic[Owner]):
         value, second_moment = self._mean_and_second_moment()
         if self._count == 1:
             return Estimate(value, np.full(len(value), np.nan), 1, self._simulated)
-        variance = np.maximum(second_moment - value**2, 0.0)
-        return Estimate(value, np.sqrt(variance / (self._count - 1)), self._count, self._simulated)
+        # In place: in ten million dimensions every further array is a good part of the memory.
+        second_moment -= value**2
+        stderr = np.sqrt(np.maximum(second_moment, 0.0, out=second_moment), out=second_moment)
+        stderr /= (self._count - 1) ** 0.5
+        return Estimate(value, stderr, self._count, self._simulated)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a file, which is there whole or not at all (an .npz; the name is taken as it is)."""
@@ -220,6 +259,11 @@ def describe_state(path: str | os.PathLike[str]) -> StateInfo:
 def _identity(path: str | os.PathLike[str]) -> tuple[int, int, int, int]:
     status = os.stat(path)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _refuse_changed(path: str | os.PathLike[str], before: tuple[int, int, int, int]) -> None:
+    if _identity(path) != before:
+        raise ValueError(f"{os.fspath(path)} changed while it was read; nothing of it was added")
 
 
 def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int64], set[str]]:

@@ -35,4 +35,7 @@ def fixed_point_table(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], i
 
 def from_limbs(high: NDArray[np.int64], low: NDArray[np.int64]) -> NDArray[np.float64]:
     """high·2^30 + low of sums of limbs, as doubles."""
-    return np.ldexp(high.astype(np.float64), LIMB_BITS) + low
+    sums = high.astype(np.float64)
+    sums *= 2.0**LIMB_BITS
+    sums += low
+    return sums

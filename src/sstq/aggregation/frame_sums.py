@@ -60,16 +60,25 @@ class FrameAggregator(Aggregator[FrameDecoding]):
         if np.any(counts < 0) or np.any(counts > count) or int(counts.sum()) != count:
             raise ValueError(f"it says {count} messages, but its sums are of another number")
 
-    def _coordinate_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The sum of the decoded values of every coordinate and of their squares, in units of the decoding scale."""
-        units = from_limbs(self._state[:, 1], self._state[:, 2])
-        totals = np.ldexp(units, self._exponent - 2 * kernels.LIMB_BITS)
-        squares = np.ldexp(self._state[:, 3].astype(np.float64), 2 * self._exponent - kernels.LIMB_BITS)
-        return totals, squares
+    def _coordinate_totals(self) -> NDArray[np.float64]:
+        """The sum of the decoded values of every coordinate, in units of the decoding scale."""
+        totals = from_limbs(self._state[:, 1], self._state[:, 2])
+        totals *= 2.0 ** (self._exponent - 2 * kernels.LIMB_BITS)
+        return totals
+
+    def _coordinate_squares(self) -> NDArray[np.float64]:
+        """The sum of the squares of the decoded values of every coordinate, in units of the decoding scale squared."""
+        squares = self._state[:, 3].astype(np.float64)
+        squares *= 2.0 ** (2 * self._exponent - kernels.LIMB_BITS)
+        return squares
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         frame, scale = self._mechanism.frame, self._mechanism.decoding_scale
-        totals, squares = self._coordinate_sums()
-        weighted = totals[None] * scale * (frame.size / self._count)
-        value = np.asarray(frame.synthesize(weighted)[0], dtype=np.float64)
-        return value, frame.column_power(squares) * ((frame.dim * scale) ** 2 / self._count)
+        # One array at a time: in ten million dimensions each takes as long to allocate as to transform.
+        totals = self._coordinate_totals()
+        totals *= scale * (frame.size / self._count)
+        value = np.asarray(frame.synthesize(totals[None])[0], dtype=np.float64)
+        del totals
+        power = frame.column_power(self._coordinate_squares())
+        power *= (frame.dim * scale) ** 2 / self._count
+        return value, power

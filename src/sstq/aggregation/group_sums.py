@@ -120,7 +120,7 @@ class GroupAggregator(Aggregator[GroupDecoding]):
         scatter = np.maximum(squares - 2 * value * weighted + value**2 * counts2, 0.0)
         correction = frames / (frames - 1) if frames > 1 else np.nan
         stderr = np.sqrt(scatter * correction) / self._count
-        return Estimate(value, stderr, self._count, self._simulated)
+        return Estimate(value, stderr, self._count, self._simulated, terms=frames)
 
     def _frame_sums(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
         """The sums Σ ±gain·u_j of the frames that have messages, and how many they have; a few frames at a time."""

@@ -82,7 +82,7 @@ class StratifiedAggregator(FrameAggregator):
         if not uses_strata(self._count, frame.size):
             return super().mean()
         counts = self._state[:, 0].astype(np.float64)
-        totals, squares = self._coordinate_sums()
+        totals, squares = self._coordinate_totals(), self._coordinate_squares()
         chances = _count_chances(self._count, frame.size)
         means = totals / (np.maximum(counts, 1) * chances.some)
         # Products of two different messages estimate the square of the true mean, so this estimates E[x̂²] − E[x̂]²; in

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import traceback
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -27,7 +28,7 @@ from sstq.cli.inspect import inspect
 from sstq.cli.plan import plan
 from sstq.cli.reproduce import reproduce
 from sstq.cli.spec import spec
-from sstq.cli.terminal import complain, paragraphs
+from sstq.cli.terminal import complain, paragraphs, warn
 from sstq.cli.train import train
 from sstq.cli.usage import WrongUsage
 from sstq.cli.warmup import compile_together, warmup
@@ -39,11 +40,12 @@ _USAGE = (WrongUsage, FileNotFoundError, FileExistsError, IsADirectoryError, Not
 
 
 class _Commands(TyperGroup):
-    """Commands whose errors are one line for the user; a traceback only for those who ask for it."""
+    """Commands whose errors and warnings are one line for the user; a traceback only for those who ask for it."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with at_first_compilation(compile_together):
+            with at_first_compilation(compile_together), warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_, **__: warn(str(message))
                 return super().invoke(ctx)
         except (ValueError, OSError, ImportError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:

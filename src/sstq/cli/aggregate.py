@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import ForceOption, MechanismOption, check_output, read_mechanism, typical_error, warn_of_seed
+from sstq.cli.common import ForceOption, MechanismOption, check_output, read_mechanism, warn_of_seed
 from sstq.cli.engines import AddressOption, EngineOption, engine
 from sstq.cli.numbers import safe_figure
 from sstq.cli.terminal import complain, note, progress, show_facts, warn
@@ -148,7 +148,7 @@ def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
         "trust": mechanism.trust,
         "unbiased": mechanism.unbiased,
         "mean_norm": float(np.linalg.norm(estimate.value)),
-        "predicted_error_norm": math.sqrt(typical_error(mechanism, estimate.count).total),
+        "predicted_error_norm": math.sqrt(mechanism.typical_error(estimate.count).total),
         "measured_error_norm": measured if math.isfinite(measured) else None,
         "note": estimate.note,
         "simulated": estimate.simulated,

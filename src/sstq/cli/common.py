@@ -13,6 +13,7 @@ from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
     from sstq import SSTQ, ExpectedError, Mechanism
+    from sstq.schemes import FrameUnit
 
 __all__ = [
     "ForceOption",
@@ -22,7 +23,6 @@ __all__ = [
     "privacy_of",
     "randomness_of",
     "read_mechanism",
-    "typical_error",
     "warn_of_seed",
 ]
 
@@ -50,18 +50,11 @@ def read_mechanism(path: Path) -> Mechanism:
         raise ValueError(f"{path}: {error}") from error
 
 
-def typical_error(mechanism: Mechanism, clients: int = 1) -> ExpectedError:
-    """Return the expected error of clients that all hold a typical vector of norm clip: a fixed Gaussian direction."""
-    from sstq.structured import typical_vector
+def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> list[tuple[str, object]]:
+    """Return what a user wants to know of a mechanism, as names and values; with clients, also of their mean."""
+    from sstq.schemes import SSTQ, FrameUnit
 
-    return mechanism.expected_mse(typical_vector(mechanism.dim, mechanism.clip), clients=clients)
-
-
-def describe_mechanism(mechanism: Mechanism) -> list[tuple[str, object]]:
-    """Return what a user wants to know of a mechanism, as names and values."""
-    from sstq import SSTQ
-
-    error = typical_error(mechanism)
+    error = mechanism.typical_error()
     facts: list[tuple[str, object]] = [
         ("mechanism", mechanism.name),
         ("dimension", mechanism.dim),
@@ -76,34 +69,52 @@ def describe_mechanism(mechanism: Mechanism) -> list[tuple[str, object]]:
     ]
     if isinstance(mechanism, SSTQ):
         facts += _describe_parts(mechanism)
+    if isinstance(mechanism, FrameUnit):
+        facts += _describe_frames(mechanism)
     facts.append(
         ("error of one client", f"{math.sqrt(error.total) / mechanism.clip:.4g} of clip (a typical vector that long)")
     )
-    if error.bias2 > 1e-6 * mechanism.clip**2 and not _over_frames(mechanism):
-        facts.append(("error of any crowd", f"{math.sqrt(error.bias2) / mechanism.clip:.4g} of clip (the bias)"))
-    else:
-        facts.append(_error_of_crowd(mechanism, error))
+    clients = getattr(mechanism, "clients", clients)
+    if clients is not None:
+        total = mechanism.typical_error(clients).total
+        facts.append((f"error of the round of {clients:,}", f"{math.sqrt(total) / mechanism.clip:.4g} of clip"))
+    if not hasattr(mechanism, "clients"):
+        facts.append(("clients for an error of 10 %", _clients_for_a_tenth(mechanism, error)))
     facts.append(("digest", mechanism.digest()))
     return facts
-
-
-def _over_frames(mechanism: Mechanism) -> bool:
-    return bool(getattr(mechanism, "unbiased_over_frames", False))
 
 
 def _unbiased_in_words(mechanism: Mechanism) -> str:
     if mechanism.unbiased:
         return "yes"
-    return "over frame seeds, not for one frame: use a fresh frame every round" if _over_frames(mechanism) else "no"
+    over_frames = getattr(mechanism, "unbiased_over_frames", False)
+    return "over frame seeds, not for one frame: use a fresh frame every round" if over_frames else "no"
 
 
-def _error_of_crowd(mechanism: Mechanism, error: ExpectedError) -> tuple[str, object]:
-    """Return what a crowd gains: the clients for an error of 10 %, or the error of the round where that is fixed."""
-    clients = getattr(mechanism, "clients", None)
-    if clients is not None:
-        total = typical_error(mechanism, clients).total
-        return f"error of the round of {clients:,}", f"{math.sqrt(total) / mechanism.clip:.4g} of clip"
-    return "clients for an error of 10 %", f"{max(1, math.ceil(error.variance / (0.1 * mechanism.clip) ** 2)):,}"
+def _clients_for_a_tenth(mechanism: Mechanism, error: ExpectedError) -> str:
+    """Return how many clients have an error of 10 % of clip, or what keeps any number of them from it."""
+    from sstq.schemes import FrameUnit
+
+    room = (0.1 * mechanism.clip) ** 2 - error.bias2
+    if room > 0:
+        return f"{max(1, math.ceil(error.variance / room)):,}"
+    bias = f"no number of clients has it: the bias is {math.sqrt(error.bias2) / mechanism.clip:.3g} of clip"
+    return f"{bias}{_frames_for_a_tenth(mechanism) if isinstance(mechanism, FrameUnit) else ''}"
+
+
+def _frames_for_a_tenth(mechanism: FrameUnit) -> str:
+    """Return what to pass for the frames that leave a tenth of clip, and the clients that have it then."""
+    variance = mechanism.typical_error().total / mechanism.clip**2
+    clients = math.ceil(1.1 * variance / 0.1**2)
+    return f"; pass --clients {clients} (frames={mechanism.frames_for(clients)}) instead"
+
+
+def _describe_frames(mechanism: FrameUnit) -> list[tuple[str, object]]:
+    allowed = mechanism.clients_allowed
+    return [
+        ("frames", mechanism.frames),
+        ("clients that these frames suffice for", f"up to {allowed:,} in a round" if allowed else "none"),
+    ]
 
 
 def _describe_parts(mechanism: SSTQ) -> list[tuple[str, object]]:

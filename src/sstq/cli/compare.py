@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sstq.cli.common import ForceOption
-from sstq.cli.numbers import CsvOption, JsonOption, PngOption, check_outputs, error_figure, figure, write_numbers
+from sstq.cli.numbers import (
+    CsvOption,
+    JsonOption,
+    PngOption,
+    check_outputs,
+    error_figure,
+    figure,
+    unbiased_cell,
+    write_numbers,
+)
 from sstq.cli.terminal import note, progress, show_table
 from sstq.cli.usage import check_usage
 
@@ -45,7 +54,7 @@ def mechanisms(
                 row.trust,
                 row.coin,
                 row.exact,
-                row.unbiased,
+                unbiased_cell(row.unbiased, row.bias2),
             ]
             for row in rows
         ],

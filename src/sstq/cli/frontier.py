@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sstq.cli.common import ForceOption
-from sstq.cli.numbers import CsvOption, JsonOption, PngOption, check_outputs, error_figure, figure, write_numbers
+from sstq.cli.numbers import (
+    CsvOption,
+    JsonOption,
+    PngOption,
+    check_outputs,
+    error_figure,
+    figure,
+    unbiased_cell,
+    write_numbers,
+)
 from sstq.cli.terminal import note, progress, show_table
 from sstq.cli.usage import check_usage
 
@@ -67,12 +76,12 @@ def frontier(
                 figure(point.variance / dim),
                 figure(point.error),
                 f"{point.error / optimum:.3g} ×",
-                point.unbiased,
+                unbiased_cell(point.unbiased, point.bias2),
             ]
             for point in ranked
         ],
         caption=f"The optimum of all unbiased mechanisms is {optimum:.4g}; the least with one bit is {one_bit:.4g}. "
-        "Sorted by error. unbiased: over messages, public coins and frame seeds.",
+        "Sorted by error. unbiased: over messages and public coins, for the frame at hand.",
     )
     rows = [asdict(point) | {"error": point.error} for point in ranked]
     write_numbers(rows, csv, json, {"epsilon": epsilon, "optimum": optimum, "one_bit": one_bit}, "points")

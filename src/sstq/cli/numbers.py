@@ -19,6 +19,7 @@ __all__ = [
     "error_figure",
     "figure",
     "safe_figure",
+    "unbiased_cell",
     "write_numbers",
 ]
 
@@ -55,6 +56,11 @@ def safe_figure(value: float, *, up: bool = True) -> str:
     if up:
         return f"{float(Context(prec=6, rounding=ROUND_CEILING).plus(Decimal(f'{value:.12g}'))):g}"
     return f"{float(Context(prec=6, rounding=ROUND_FLOOR).plus(Decimal(value))):g}"
+
+
+def unbiased_cell(unbiased: bool, bias2: float) -> str:
+    """Return whether an estimate is unbiased, for a table."""
+    return "yes" if unbiased else f"no, bias² {figure(bias2)}"
 
 
 def write_numbers(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from sstq.cli.solving import solving_shown
 from sstq.cli.terminal import note, show_facts
 from sstq.cli.usage import WrongUsage, check_usage
 
+if TYPE_CHECKING:
+    from sstq import Mechanism
+
 __all__ = ["spec"]
 
 
@@ -20,7 +23,13 @@ def spec(
     dim: Annotated[int, typer.Option(help="d, the length of the vectors.")],
     epsilon: Annotated[float | None, typer.Option(help="ε of the local differential privacy of one message.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write.")] = Path("mechanism.json"),
-    name: Annotated[str, typer.Option(help="The mechanism; `sstq mechanisms` lists them.")] = "sstq",
+    name: Annotated[
+        str | None,
+        typer.Option(help="The mechanism; `sstq mechanisms` lists them. [dim]\\[default: as sstq plan chooses][/dim]"),
+    ] = None,
+    clients: Annotated[
+        int | None, typer.Option(help="n, the clients of a round, from which the frames of frameunit follow.")
+    ] = None,
     bits: Annotated[
         int | None, typer.Option(help="b, the bits of the code; more is not always better. [dim]\\[default: 4][/dim]")
     ] = None,
@@ -95,13 +104,15 @@ def spec(
     The file holds everything public: options, integers and decoding values. Two parties hold the same mechanism exactly
     when its digest is the same. An option that means nothing to the mechanism is refused.
 
-    Example: sstq spec --dim 25450 --epsilon 3 --bits 2 --clip 0.1 --output mechanism.json
+    Without --name the mechanism is the one that `sstq plan` chooses, for --clients or for as many as an error of 10 %
+    needs. With options of sstq, such as --bits, it is sstq.
 
-    Example: sstq spec --dim 25450 --epsilon 3 --channel optimal --tune
+    Example: sstq spec --dim 25450 --epsilon 3 --clients 100000 --clip 0.1 --output mechanism.json
+
+    Example: sstq spec --name sstq --dim 25450 --epsilon 3 --channel optimal --tune
 
     Example: sstq spec --name privunit --dim 1000 --epsilon 3 --set split=hemisphere
     """
-    from sstq import mechanism
     from sstq.atomic import atomic_file
 
     check_output(output, force)
@@ -121,16 +132,51 @@ def spec(
         "frame_seed": frame_seed,
     }
     given = {option: value for option, value in options.items() if value is not None}
-    settings = parse_settings(setting or [], {"dim", "clip", *options})
+    settings = parse_settings(setting or [], {"dim", "clip", "clients", *options})
     with solving_shown(channel), check_usage(mechanism="--name"):
-        if tune:
-            given |= _tuned(name, dim, given)
-        built = mechanism(name, dim=dim, clip=clip, **given, **settings)
-    facts = describe_mechanism(built)
+        if name is None and not tune and not settings and given.keys() <= {"epsilon", "frame_seed"}:
+            built = _planned(dim, clients, epsilon, clip, frame_seed)
+        else:
+            built = _named(name or "sstq", dim, clients, given, tune, {"clip": clip, **settings})
+    facts = describe_mechanism(built, clients)
     with atomic_file(output) as file:
         file.write(built.to_json().encode() + b"\n")
     show_facts(str(output), facts)
     note(f"wrote {output}")
+
+
+def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float, frame_seed: int | None) -> Mechanism:
+    """Return what `sstq plan` chooses, and say what that is."""
+    from sstq.planner import plan
+
+    if epsilon is None:
+        raise ValueError("--epsilon is needed to choose a mechanism; or name one that takes none: --name clean")
+    try:
+        found = plan(dim, clients, epsilon, clip=clip, target_error=0.1 if clients is None else None)
+    except ValueError as error:
+        raise ValueError(f"{error}; pass --clients" if clients is None else str(error)) from error
+    crowd = f"{found.clients:,} clients"
+    assumed = f"{crowd}, which an error of 10 % needs (--clients says how many there are)" if clients is None else crowd
+    note(f"no --name: chose {found.label}, the least error for {assumed}")
+    built = found.build()
+    return built if frame_seed is None else built.with_frame_seed(frame_seed)
+
+
+def _named(
+    name: str, dim: int, clients: int | None, given: dict[str, Any], tune: bool, others: dict[str, Any]
+) -> Mechanism:
+    """Return the mechanism of that name; say which frames are assumed, if it is on frames and nothing says how many."""
+    import inspect
+
+    from sstq.schemes import mechanism, mechanism_class
+
+    if clients is not None and "clients" in inspect.signature(mechanism_class(name)).parameters:
+        others = {**others, "clients": clients}
+    elif name == "frameunit" and "frames" not in others:
+        note("no --clients: one frame is assumed; --clients N or --set frames=G for more")
+    if tune:
+        given = given | _tuned(name, dim, given)
+    return mechanism(name, dim=dim, **given, **others)
 
 
 def _tuned(name: str, dim: int, given: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,6 @@ import numpy as np
 
 from sstq.clipping.profile import Interval, NormProfile
 from sstq.schemes.base import Mechanism, check_number
-from sstq.structured import typical_vector
 
 __all__ = ["Candidate", "ClipChoice", "relative_error", "suggest_clip"]
 
@@ -94,8 +93,7 @@ def relative_error(mechanism: Mechanism, clients: int) -> float:
         >>> round(relative_error(sstq.SSTQ(dim=1000, epsilon=3.0, bits=2, clip=0.1), clients=100_000), 2)
         0.14
     """
-    typical = typical_vector(mechanism.dim, mechanism.clip)
-    return math.sqrt(mechanism.expected_mse(typical, clients=clients).total) / mechanism.clip
+    return math.sqrt(mechanism.typical_error(clients).total) / mechanism.clip
 
 
 def suggest_clip(profile: NormProfile, mechanism: Mechanism, clients: int, *, alignment: float = 1.0) -> ClipChoice:

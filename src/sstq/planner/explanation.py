@@ -7,6 +7,7 @@ import math
 from sstq.planner.families import most_rrsc_bits, rrsc
 from sstq.planner.offers import Offer, Terms
 from sstq.planner.sstqs import Strata
+from sstq.schemes.frame_bias import BIAS_SHARE
 
 __all__ = ["explain"]
 
@@ -69,8 +70,8 @@ def _price_of_frames(terms: Terms, epsilon: float, clients: int, best: Offer, sh
         room = "no more frames are needed for that" if shortest else "the bits have no room for more frames"
         less = "" if best.epsilon == epsilon else f" and only {best.epsilon:g} of ε is spent, as more would add to it"
         return (
-            f"Its bias, {bias}, is not negligible, since {room}{less}; frames={best.wanted_frames}, "
-            f"with {more} bits, would make it so."
+            f"Its bias, {bias}, exceeds {100 * BIAS_SHARE:.0f} % of the error, since {room}{less}; "
+            f"frames={best.wanted_frames}, with {more} bits, would do."
         )
     if best.coin == "public" and best.bits <= min(_RRSC_BITS, most_rrsc_bits(terms.dim)):
         better = 1 - math.sqrt(rrsc(terms.dim, best.epsilon, best.bits).variance / clients / best.mse)

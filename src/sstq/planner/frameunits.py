@@ -7,20 +7,17 @@ spend less than the ε that is allowed.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 
 from sstq.planner.offers import Offer, Terms
-from sstq.schemes.frame_alignment import second_moment
+from sstq.schemes.frame_bias import BIAS_SHARE, FRAMES_MAX, client_error, frame_error, frames_needed
 from sstq.schemes.frameunit import FrameUnit
 
 __all__ = ["FrameUnitFamily", "all_rows_error", "one_client_error", "private_family", "public_family"]
 
-# The frames' bias² is kept below this share of the variance of the mean. With a private coin that is the rule of
-# `FrameUnit.frames_for`; with a public coin frames take no bits.
-_PRIVATE_BIAS_SHARE, _PUBLIC_BIAS_SHARE = 1 / 20, 1 / 100
-_FRAMES_MAX = 1 << 30
+# With a public coin frames take no bits, and the share of the error that their bias may have is smaller.
+_PUBLIC_BIAS_SHARE = BIAS_SHARE / 2
 
 # The ε below the allowed one that are tried where frames are too few, to three digits. Between two of them the error is
 # within 0.1 % of its least.
@@ -60,19 +57,17 @@ class FrameUnitFamily:
 
     def _most_frames(self) -> int:
         if self.bits is not None or self.terms.bits is None:
-            return _FRAMES_MAX
+            return FRAMES_MAX
         return 1 << min(30, self.terms.bits - _one_frame(self.terms.dim, self.epsilon, None).message_bits)
 
     def _wanted_frames(self, epsilon: float, clients: int) -> int:
-        mechanism = _one_frame(self.terms.dim, epsilon, self.bits)
-        share = _PRIVATE_BIAS_SHARE if self.bits is None else _PUBLIC_BIAS_SHARE
-        needed = max(1.0, _bias2(mechanism) * clients / (share * mechanism.variance_over_frames))
-        # A number that is sent has room for a power of two.
-        return min(math.ceil(needed) if self.bits else 1 << math.ceil(math.log2(needed)), _FRAMES_MAX)
+        one = _one_frame(self.terms.dim, epsilon, self.bits)
+        share = BIAS_SHARE if self.bits is None else _PUBLIC_BIAS_SHARE
+        return frames_needed(one.choice, one.dim, one.frame.size, clients, share)
 
     def _spending(self, epsilon: float, frames: int, clients: int, wanted: int) -> Offer:
         mechanism = _one_frame(self.terms.dim, epsilon, self.bits)
-        bias2 = _bias2(mechanism) / frames
+        error = frame_error(mechanism.choice, mechanism.dim, mechanism.frame.size, frames, clients)
         arguments = {} if self.bits is None else {"bits": self.bits}
         extra = 0 if self.bits is not None else (frames - 1).bit_length()
         return Offer(
@@ -82,8 +77,8 @@ class FrameUnitFamily:
             epsilon=epsilon,
             bits=mechanism.message_bits + extra,
             coin=mechanism.coin,
-            bias2=bias2,
-            variance=max(one_client_error(mechanism) - bias2, 0.0) / clients,
+            bias2=error.bias2,
+            variance=error.variance,
             wanted_frames=wanted,
         )
 
@@ -113,28 +108,19 @@ def all_rows_error(dim: int, epsilon: float) -> float:
     return one_client_error(_one_frame(dim, epsilon, None))
 
 
-@lru_cache(maxsize=512)
 def one_client_error(mechanism: FrameUnit) -> float:
     """The mean squared error of one client's estimate of a unit vector, bias and variance, over all frames.
-
-    E‖x̂‖² is E‖u‖²/m² of the row u that is sent.
 
     Examples:
         >>> round(one_client_error(FrameUnit(10_000, 3.0)) / 10_000, 4)
         0.7425
     """
-    return second_moment(mechanism.choice, mechanism.dim, mechanism.frame.size) / mechanism.alignment**2 - 1
+    return client_error(mechanism.choice, mechanism.dim, mechanism.frame.size)
 
 
 @lru_cache(maxsize=512)
 def _one_frame(dim: int, epsilon: float, bits: int | None) -> FrameUnit:
     return FrameUnit(dim, epsilon, bits=bits)
-
-
-@lru_cache(maxsize=512)
-def _bias2(mechanism: FrameUnit) -> float:
-    """The squared bias of one frame; kept, because it takes a quarter of a second for a million dimensions."""
-    return mechanism.frame_bias2
 
 
 def _label(bits: int | None, frames: int) -> str:

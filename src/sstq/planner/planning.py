@@ -182,7 +182,7 @@ def plan(
         >>> print(found.python())
         sstq.mechanism("frameunit", dim=25450, epsilon=3.0, clip=1.0, frames=16)
         >>> plan(dim=25_450, epsilon=3.0, target_error=0.5).clients
-        79324
+        77412
         >>> plan(dim=25_450, clients=100_000, target_error=0.5).epsilon
         2.63969
     """

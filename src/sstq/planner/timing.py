@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sstq.messages import Messages
+from sstq.rounds import mean_of_round
 from sstq.schemes import FrameUnit, Mechanism
 from sstq.schemes.rrsc import RRSC
 from sstq.structured import typical_vector
@@ -72,11 +73,12 @@ def time_mechanism(mechanism: Mechanism, clients: int) -> Times:
         return mechanism.messages_from_columns(columns, identifiers, messages.simulated)
 
     # The first calls compile and fill caches; the second tell how many messages there is time for.
-    decode(encode(2)).mean()
+    mean_of_round(decode(encode(2)))
     once, _ = _timed(lambda: encode(2))
     count = int(np.clip(_SECONDS / max(once / 2, 1e-6), 2, _MOST_MESSAGES))
     encoding, messages = _timed(lambda: encode(count))
-    finishing, _ = _timed(decode(messages).mean)
+    decoded = decode(messages)
+    finishing, _ = _timed(lambda: mean_of_round(decoded))
     syntheses = _frames_used(mechanism, clients) / _frames_used(mechanism, count)
     added = messages if operations else repeated(messages)
     adding, _ = _timed(lambda: decode(added))

@@ -154,11 +154,11 @@ def frame_bias2(draw: KClosest, dim: int, size: int) -> float:
         0.485
     """
     taking_part = draw.size // 2
-    weights = inside_by_rank(draw, size)
-    along = size / taking_part * float(top_half_normals(taking_part, np.array([draw.inside]))[0]) / mean_chi(size)
     if size == 1:
         return 0.0
-    return (float(weights @ weights) / along**2 - 1) * (dim - 1) / (size - 1)
+    squares = draw.inside if taking_part == size else float(np.sum(inside_by_rank(draw, size) ** 2))
+    along = size / taking_part * float(top_half_normals(taking_part, np.array([draw.inside]))[0]) / mean_chi(size)
+    return (squares / along**2 - 1) * (dim - 1) / (size - 1)
 
 
 def best_draw(epsilon: float, size: int) -> KClosest:

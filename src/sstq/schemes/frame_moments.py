@@ -7,11 +7,15 @@ from numpy.typing import NDArray
 
 from sstq.frames import HadamardFrame
 from sstq.schemes.closest import KClosest
+from sstq.schemes.frame_alignment import second_moment
 from sstq.schemes.sphere import random_directions
 
 __all__ = ["moments_of_frame"]
 
 _NEVER_FLIPPED = np.uint64(2**64 - 1)
+# The rows inside of a frame of three rounds are made one by one, for their lengths, if they have no more numbers in
+# all. Of more rows the mean squared length is known to 0.2 % without.
+_NUMBERS_MADE = 1 << 20
 
 
 def moments_of_frame(
@@ -19,7 +23,8 @@ def moments_of_frame(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """E[±u_j] and E‖u_j‖² over the draw, the public choice of rows and the client's flip, u_j being rows of the frame.
 
-    All signed rows sum to zero, those inside do not.
+    All signed rows sum to zero, those inside do not. Where a frame of three rounds has many rows inside, the second
+    moment is that of `second_moment`, an average over frames.
 
     Args:
         unit: rows of the unit ball, (n, d).
@@ -50,6 +55,18 @@ def moments_of_frame(
     taking_part = draw.size / 2 / frame.size
     mean = np.asarray(frame.synthesize(signs), dtype=np.float64)
     mean *= taking_part * (own - other) * frame.redundancy
-    squared_norms = frame.squared_row_norms()
-    power = 2 * other * squared_norms.sum() + (own - other) * (inside @ squared_norms)
-    return mean, taking_part * power
+    norms = _squared_norms(frame, np.flatnonzero(inside.any(axis=0)))
+    if norms is None:
+        return mean, np.full(len(unit), second_moment(draw, frame.dim, frame.size))
+    return mean, taking_part * (2 * other * frame.size + (own - other) * (inside @ norms))
+
+
+def _squared_norms(frame: HadamardFrame, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
+    """‖u_j‖² of the given rows at least, (N,), where that is cheap."""
+    if frame.rounds < 3 or frame.dim == frame.size:
+        return frame.squared_row_norms()
+    if len(rows) * frame.size > _NUMBERS_MADE:
+        return None
+    norms = np.zeros(frame.size)
+    norms[rows] = np.sum(frame.rows(rows) ** 2, axis=1)
+    return norms

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sstq import kernels, streams
 from sstq.aggregation import Aggregator
@@ -25,7 +25,16 @@ from sstq.messages import Messages
 from sstq.randomness import BitSource, unit_interval
 from sstq.schemes.base import NUMBERS_OF_A_DRAW, ExpectedError, LocalReport, check_number, check_option
 from sstq.schemes.closest import KClosest, draw_places
-from sstq.schemes.frame_alignment import alignment, best_draw, frame_bias2, inside_by_rank, second_moment
+from sstq.schemes.frame_alignment import alignment, best_draw, inside_by_rank
+from sstq.schemes.frame_bias import (
+    BIAS_SHARE,
+    CLIENTS_MAX,
+    FRAMES_MAX,
+    bias_matters,
+    clients_allowed,
+    frame_error,
+    frames_needed,
+)
 from sstq.schemes.frame_moments import moments_of_frame
 from sstq.schemes.framed import FramedMechanism
 from sstq.schemes.frameunit_sums import FrameUnitAggregator, FrameUnitGroupAggregator
@@ -79,14 +88,15 @@ class FrameUnit(FramedMechanism):
         Unbiased over messages and frame seeds together (`unbiased_over_frames`), not for one frame: `unbiased` is
         False. The mean for one frame is off by bias² ≈ 0.49·(d/N)·‖x‖² at ε = 3, mostly orthogonally to x, which more
         clients do not lower; G frames lower it to 1/G of that. `expected_mse` states it, exactly for up to 64 frames.
-        Use a fresh frame every round, ``mechanism.with_frame_seed(sstq.mix_seed(base_seed, round_number))``, and
-        for more than d/10 clients ``frames=mechanism.frames_for(clients)``.
+        Say how many clients a round has, ``clients=n``: then there are as many frames as hold the bias below a fifth of
+        the error. Use fresh frames every round, ``mechanism.with_frame_seed(sstq.mix_seed(base_seed, round_number))``.
 
     Args:
         dim: d, the length of the vectors, up to 2^30.
         epsilon: ε of the local differential privacy of one message, 0.01 to 20.
         clip: vectors longer than this are scaled down to it.
-        frames: G, the number of frames that clients spread over, up to 2^30.
+        frames: G, the number of frames that clients spread over, up to 2^30; 1 unless given.
+        clients: n, the clients of a round, from which G follows as ``frames_for(clients)``; instead of `frames`.
         bits: b, the bits of a message whose rows a public coin chooses; all rows and a private coin unless given.
         coin: who chooses a client's frame: "private", the client, which sends its number in log₂ G more bits; or
             "public", a shared generator, and then both sides name the clients (always so with `bits`).
@@ -104,6 +114,8 @@ class FrameUnit(FramedMechanism):
         >>> error.bias2 < 0.4 < 70 < error.variance < 80
         True
         >>> mechanism.frames_for(clients=1_000_000)
+        1024
+        >>> FrameUnit(dim=10_000, epsilon=3.0, clients=1_000_000).frames
         1024
         >>> FrameUnit(dim=10_000, epsilon=3.0, frames=1024).message_bits, FrameUnit(10_000, 3.0, bits=3).message_bits
         (25, 3)
@@ -129,7 +141,8 @@ class FrameUnit(FramedMechanism):
         epsilon: float,
         clip: float = 1.0,
         *,
-        frames: int = 1,
+        frames: int | None = None,
+        clients: int | None = None,
         bits: int | None = None,
         coin: str | None = None,
         frame_size: int | None = None,
@@ -137,11 +150,12 @@ class FrameUnit(FramedMechanism):
     ) -> None:
         dim = check_number("dim", dim, 1, _SIZE_MAX, integer=True)
         epsilon = check_number("epsilon", epsilon, 0.01, 20)
-        frames = check_number("frames", frames, 1, _SIZE_MAX, integer=True)
         size = 1 << (max(dim, _LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
+        size = _check_size(dim, size)
+        bits = _check_bits(size, bits)
+        draw = best_draw(epsilon, _rows_taking_part(size, bits))
+        frames = _check_frames(draw, dim, size, frames, clients)
         frame = _mixed_frame(dim, size, frame_seed, frames)
-        bits = _check_bits(frame, bits)
-        draw = best_draw(epsilon, _rows_taking_part(frame, bits))
         self._set_parts(
             dim=dim,
             epsilon=epsilon,
@@ -309,88 +323,71 @@ class FrameUnit(FramedMechanism):
         """
         return self.choice.privacy_loss()
 
-    @property
-    def frame_bias2(self) -> float:
-        """The squared bias that the frames leave for a vector of norm clip, on average over frame seeds.
+    def typical_error(self, clients: int = 1) -> ExpectedError:
+        """The error of a mean of clients that all hold one vector of norm clip, on average over frame seeds.
 
-        It is the part across the vector, which is all but a share of order 1/d; in one dimension there is none.
+        A closed form, which costs nothing; `expected_mse` is exact for the vector and the frames at hand.
+
+        Examples:
+            >>> FrameUnit(384, 8.0).typical_error(10**9).bias2 > 10
+            True
         """
-        return self.clip**2 * frame_bias2(self.choice, self.dim, self.frame.size) / self.frames
-
-    @cached_property
-    def variance_over_frames(self) -> float:
-        """The variance of the estimate of a vector of norm clip, around its mean for the frame, on average."""
-        power = second_moment(self.choice, self.dim, self.frame.size) / self.alignment**2
-        return self.clip**2 * max(power - 1 - frame_bias2(self.choice, self.dim, self.frame.size), 1e-6)
+        clients = check_number("clients", clients, 1, CLIENTS_MAX, integer=True)
+        unit = frame_error(self.choice, self.dim, self.frame.size, self.frames, clients)
+        return ExpectedError(self.clip**2 * unit.bias2, self.clip**2 * unit.variance)
 
     def frames_for(self, clients: int) -> int:
-        """The least power of two G for which the frames' bias² is at most a twentieth of the variance of the mean.
+        """The least power of two G for which the bias of the frames is at most a fifth of the error of the mean.
 
         That is for clients who all hold one vector of norm clip; where vectors differ, so do their biases, and the mean
-        has less.
+        has less. 2^30, the most there are, where more would be needed.
 
         Examples:
             >>> FrameUnit(dim=256, epsilon=3.0).frames_for(1_000_000)
             65536
         """
-        clients = check_number("clients", clients, 1, 2**62, integer=True)
-        needed = 20 * self.frame_bias2 * self.frames * clients / self.variance_over_frames
-        return min(1 << max(0, int(np.ceil(np.log2(max(needed, 1.0))))), _SIZE_MAX)
+        clients = check_number("clients", clients, 1, CLIENTS_MAX, integer=True)
+        return frames_needed(self.choice, self.dim, self.frame.size, clients)
 
-    def note(self, clients: int) -> str:
-        """What to know of a mean of so many clients: whether the bias of the frames is still negligible."""
-        if clients <= self.frames * self.dim / 10 or self.dim == 1:
-            return ""
-        bias = self.frame_bias2**0.5 / self.clip
-        noise = (self.variance_over_frames / clients) ** 0.5 / self.clip
-        frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
-        return (
-            f"{clients} clients on {frames} of dimension {self.dim}: the bias of the frames, up to {bias:.2g} of clip, "
-            f"is no longer negligible beside the noise, {noise:.2g}; frames={self.frames_for(clients)} would make it so"
-        )
-
-    def expected_mse(self, x: ArrayLike, clients: int | None = None) -> ExpectedError:
-        """The expected squared error of a mean, bias and variance apart: exact for the frames at hand.
-
-        Of more than 64 frames, 64 stand for all of them: the bias² is then an average over frame seeds.
-
-        Args:
-            x: (d,), held by each of `clients` clients (1 if not given); or (n, d), one row for each of n clients.
-            clients: the number of clients, with a single x.
+    @property
+    def clients_allowed(self) -> int:
+        """The most clients of a round for which the bias of these frames is at most a fifth of the error.
 
         Examples:
-            >>> x = np.full(256, 1 / 16)
-            >>> one, many = (FrameUnit(256, 3.0, frames=G).expected_mse(x, clients=10**6) for G in (1, 2**16))
-            >>> round(one.bias2, 1), many.bias2 < many.variance / 20
-            (0.5, True)
+            >>> FrameUnit(dim=10_000, epsilon=3.0).clients_allowed
+            1045
         """
-        if self.frames <= _FRAMES_TRIED:
-            return super().expected_mse(x, clients)
-        # Frames are independent, so their biases add up in squares: those of 64 frames say what G frames leave.
-        fewer = self._with_frames(_FRAMES_TRIED)
-        rows = self._check_vectors(x)
-        unit = self._unit_ball(rows)
-        # The square of a huge clipped-off part may be infinite, which is then the truth to within a double.
-        with np.errstate(over="ignore"):
-            cut_off = np.mean(rows, axis=0, dtype=np.float64) - self.clip * np.mean(unit, axis=0, dtype=np.float64)
-            unclipped = float(np.sum(cut_off**2))
-        error = fewer.expected_mse(x, clients)
-        of_frames = max(0.0, error.bias2 - unclipped) if np.isfinite(unclipped) else 0.0
-        return ExpectedError(unclipped + of_frames * _FRAMES_TRIED / self.frames, error.variance)
+        return clients_allowed(self.choice, self.dim, self.frame.size, self.frames)
 
-    def _with_frames(self, frames: int) -> FrameUnit:
-        other = object.__new__(type(self))
-        other._set_parts(**{name: getattr(self, name) for name in self.__dataclass_fields__} | {"frames": frames})
-        return other
+    def note(self, clients: int) -> str:
+        """What to know of a mean of so many clients: whether the bias of the frames matters, and what to do then."""
+        error = self.typical_error(clients)
+        if not bias_matters(error):
+            return ""
+        needed = self.frames_for(clients)
+        enough = not bias_matters(frame_error(self.choice, self.dim, self.frame.size, needed, clients))
+        frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
+        return (
+            f"frame bias exceeds {100 * BIAS_SHARE:.0f} % of the error ({clients} clients on {frames}: bias "
+            f"{error.bias2**0.5 / self.clip:.2g} of clip, noise {error.variance**0.5 / self.clip:.2g}); pass "
+            + (f"frames={needed}" if enough else "fewer clients, or take a mechanism that is unbiased, such as sstq")
+        )
 
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Exact over these frames and the public coin, to the 2^62 of the second word."""
+        """Exact over these frames and the public coin, to the 2^62 of the second word.
+
+        Of more than 64 frames, 64 stand for all of them. Frames are independent, so that their biases add up in
+        squares, and √(64/G) of what 64 frames leave has the length of what G frames leave.
+        """
         unit = self._unit_ball(rows)
         mean, power = np.zeros((len(rows), self.dim)), np.zeros(len(rows))
-        for number in range(self.frames):
+        tried = min(self.frames, _FRAMES_TRIED)
+        for number in range(tried):
             of_frame = moments_of_frame(unit, self.groups.frame(number), self.choice, self._inside_by_rank)
-            mean += of_frame[0] * (self.gain / self.frames)
-            power += of_frame[1] * (self.gain**2 / self.frames)
+            mean += of_frame[0] * (self.gain / tried)
+            power += of_frame[1] * (self.gain**2 / tried)
+        clipped = self.clip * unit.astype(np.float64)
+        mean = clipped + (mean - clipped) * (tried / self.frames) ** 0.5
         return mean, power - np.einsum("ij,ij->i", mean, mean)
 
     @cached_property
@@ -418,11 +415,11 @@ class FrameUnit(FramedMechanism):
         dim = check_number("dim", data["dim"], 1, _SIZE_MAX, integer=True)
         epsilon = check_number("epsilon", data["epsilon"], 0.01, 20)
         frames = check_number("frames", data["frames"], 1, _SIZE_MAX, integer=True)
-        frame = _mixed_frame(dim, data["frame"]["size"], data["frame"]["seed"], frames)
+        frame = _mixed_frame(dim, _check_size(dim, data["frame"]["size"]), data["frame"]["seed"], frames)
         if data["frame"]["rounds"] != frame.rounds:
             raise ValueError(f"rounds must be {frame.rounds} for dim={dim}, got {data['frame']['rounds']!r}")
-        bits = _check_bits(frame, data["bits"])
-        taking_part = _rows_taking_part(frame, bits)
+        bits = _check_bits(frame.size, data["bits"])
+        taking_part = _rows_taking_part(frame.size, bits)
         # With more than that inside some rows would be inside with both signs, which the best draw never has.
         inside = check_number("inside", data["inside"], 1, taking_part, integer=True)
         draw = KClosest(epsilon, 2 * taking_part, inside, data["threshold"])
@@ -445,19 +442,31 @@ class FrameUnit(FramedMechanism):
         return mechanism
 
 
-def _mixed_frame(dim: int, size: Any, seed: Any, frames: int) -> HadamardFrame:
-    size = check_number("frame_size", size, dim, _SIZE_MAX, integer=True)
+def _check_size(dim: int, size: Any) -> int:
+    return int(check_number("frame_size", size, dim, _SIZE_MAX, integer=True))
+
+
+def _check_frames(draw: KClosest, dim: int, size: int, frames: Any, clients: Any) -> int:
+    """The number of frames, as given or as many as the clients need."""
+    if clients is None:
+        return int(check_number("frames", 1 if frames is None else frames, 1, FRAMES_MAX, integer=True))
+    if frames is not None:
+        raise ValueError(f"frames must be left out where clients are given, which it follows from, got {frames!r}")
+    return frames_needed(draw, dim, size, check_number("clients", clients, 1, CLIENTS_MAX, integer=True))
+
+
+def _mixed_frame(dim: int, size: int, seed: Any, frames: int) -> HadamardFrame:
     seed = check_number("frame_seed", seed, 0, 2**64 - 1, integer=True)
     return HadamardFrame(dim, size, seed, rounds=3 if dim <= _THREE_MIXINGS or frames >= _MANY_FRAMES else 2)
 
 
-def _check_bits(frame: HadamardFrame, bits: Any) -> int | None:
-    return None if bits is None else int(check_number("bits", bits, 1, frame.size.bit_length(), integer=True))
+def _check_bits(size: int, bits: Any) -> int | None:
+    return None if bits is None else int(check_number("bits", bits, 1, size.bit_length(), integer=True))
 
 
-def _rows_taking_part(frame: HadamardFrame, bits: int | None) -> int:
+def _rows_taking_part(size: int, bits: int | None) -> int:
     """R, the number of rows that a client chooses from."""
-    return frame.size if bits is None else 1 << (bits - 1)
+    return size if bits is None else 1 << (bits - 1)
 
 
 def _is_public(coin: Any, frames: int, bits: int | None) -> bool:

@@ -6,7 +6,6 @@ import math
 
 from sstq.schemes import FrameUnit, Mechanism
 from sstq.schemes.base import ExpectedError
-from sstq.structured import typical_vector
 
 __all__ = ["made_for", "outlook", "predicted_error"]
 
@@ -19,8 +18,7 @@ def made_for(mechanism: Mechanism, clients: int) -> int:
 def predicted_error(mechanism: Mechanism, clients: int) -> ExpectedError:
     """The expected squared error of the mean of so many updates, all of them one vector of norm clip.
 
-    That of FrameUnit is its closed form, an average over frame seeds. Where there is none, both parts are nan. Behind a
-    trusted aggregator a sum is divided by the clients that its noise was made for, so fewer of them shrink the mean.
+    It is the mechanism's `typical_error`; where there is none, both parts are nan. Behind a trusted aggregator a sum is divided by the clients that its noise was made for, so fewer of them shrink the mean.
 
     Examples:
         >>> import sstq
@@ -28,10 +26,8 @@ def predicted_error(mechanism: Mechanism, clients: int) -> ExpectedError:
         >>> round(math.sqrt(predicted_error(mechanism, clients=100).total), 2)
         1.1
     """
-    if isinstance(mechanism, FrameUnit):
-        return ExpectedError(mechanism.frame_bias2, mechanism.variance_over_frames / clients)
     try:
-        error = mechanism.expected_mse(typical_vector(mechanism.dim, mechanism.clip), clients=clients)
+        error = mechanism.typical_error(clients)
     except ValueError:  # this mechanism has no closed form
         return ExpectedError(math.nan, math.nan)
     share = clients / made_for(mechanism, clients)

@@ -65,7 +65,7 @@ class SstqStrategy(Strategy):
     ``sstq-refused``, ``-unencoded``, ``-malformed``, ``-stale``, ``-foreign``, ``-duplicate`` and ``-missing``;
     ``sstq-predicted-error``, the expected distance (root of the mean square) of the mean update from the true one if
     all clients held the same update of norm `clip`; ``sstq-measured-error``, the same from the scatter of the messages,
-    where bias does not show, be it of one frame or of a mean that is divided by more clients than answered (CSGM);
+    with the bias that frames leave, but not that of a mean that is divided by more clients than answered (CSGM);
     ``sstq-epsilon`` and ``sstq-delta``, what one answer costs a client; and over all rounds so far
     ``sstq-epsilon-answered``, what the client has spent whose answers arrived most often, and ``sstq-epsilon-asked``,
     what the one was asked for that was asked most often. The truth for each client is in its ledger, between the two:
