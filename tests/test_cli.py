@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import sstq
 from sstq import vector_files
-from sstq.cli import app
+from sstq.cli import app, terminal
 from sstq.clipping import NormSurvey
 from sstq.planner import plan
 
@@ -29,6 +29,7 @@ PATIENCE = 300  # seconds; only against hanging for ever
 
 def run(*arguments, code=0, env=None):
     """Run a command in this process and expect an exit code; an exception that is not handled is a failure."""
+    terminal._stderr.cache_clear()  # what it knows of colours is that of the environment it was made in
     result = CliRunner().invoke(app, [str(argument) for argument in arguments], env=env, prog_name="sstq")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -285,13 +286,13 @@ def test_spec_without_a_name_is_what_plan_chooses(tmp_path):
     assert sstq.from_json(path.read_text()) == chosen.build().with_frame_seed(7)
     assert f"chose {chosen.label}, the least error for 5,000 clients" in " ".join(result.stderr.split())
     assert facts(result)["error of the round of 5,000"] == f"{chosen.relative_error:.4g} of clip"
-    result = run("spec", "--dim", 100, "--epsilon", 2, "-o", path)
+    result = run("spec", "--dim", 100, "--epsilon", 2, "-o", path, "--force")
     assumed = plan(100, epsilon=2.0, target_error=0.1)
     assert sstq.from_json(path.read_text()) == assumed.build()
     assert f"{assumed.clients:,} clients, which an error of 10 % needs" in " ".join(result.stderr.split())
-    run("spec", "--dim", 100, "--epsilon", 2, "--bits", 2, "-o", path)
+    run("spec", "--dim", 100, "--epsilon", 2, "--bits", 2, "-o", path, "--force")
     assert sstq.from_json(path.read_text()) == sstq.SSTQ(100, 2.0, bits=2)
-    assert "--epsilon is needed" in run("spec", "--dim", 100, "-o", path, code=1).stderr
+    assert "--epsilon is needed" in run("spec", "--dim", 100, "-o", path, "--force", code=2).stderr
 
 
 def test_spec_says_that_no_crowd_outweighs_the_bias_of_one_frame(tmp_path):
@@ -301,7 +302,7 @@ def test_spec_says_that_no_crowd_outweighs_the_bias_of_one_frame(tmp_path):
     assert answer.startswith("no number of clients has it: the bias is 3.23 of clip; pass --clients ")
     assert "one frame is assumed" in result.stderr
     clients = int(re.search(r"--clients (\d+)", answer)[1])
-    followed = facts(run(*command, "--clients", clients))
+    followed = facts(run(*command, "--clients", clients, "--force"))
     assert int(followed["clients for an error of 10 %"].replace(",", "")) <= clients
     assert float(followed[f"error of the round of {clients:,}"].split()[0]) <= 0.1
     suffice = re.search(r"up to ([\d,]+)", followed["clients that these frames suffice for"])[1]
@@ -320,7 +321,7 @@ def test_a_plan_prints_no_raw_warning():
     [
         (["--epsilon", "-1"], "error: --epsilon must be"),
         (["--epsilon", "nan"], "error: --epsilon must be"),
-        ([], "sstq needs the argument --epsilon"),
+        ([], "--epsilon is needed to choose a mechanism"),
         (["--epsilon", "1", "--channel", "metric"], "--channel must be"),
         (["--epsilon", "1", "--channel", "metricaware"], "did you mean 'metric-aware'?"),
         (["--epsilon", "1", "--frame", "hadamar"], "did you mean 'hadamard'?"),

@@ -148,9 +148,11 @@ def spec(
 def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float, frame_seed: int | None) -> Mechanism:
     """Return what `sstq plan` chooses, and say what that is."""
     from sstq.planner import plan
+    from sstq.schemes.base import check_number
 
     if epsilon is None:
         raise ValueError("--epsilon is needed to choose a mechanism; or name one that takes none: --name clean")
+    check_number("epsilon", epsilon, 0.01, 20)
     try:
         found = plan(dim, clients, epsilon, clip=clip, target_error=0.1 if clients is None else None)
     except ValueError as error:

@@ -18,7 +18,8 @@ def made_for(mechanism: Mechanism, clients: int) -> int:
 def predicted_error(mechanism: Mechanism, clients: int) -> ExpectedError:
     """The expected squared error of the mean of so many updates, all of them one vector of norm clip.
 
-    It is the mechanism's `typical_error`; where there is none, both parts are nan. Behind a trusted aggregator a sum is divided by the clients that its noise was made for, so fewer of them shrink the mean.
+    It is the mechanism's `typical_error`; where there is none, both parts are nan. Behind a trusted aggregator a sum is
+    divided by the clients that its noise was made for, so fewer of them shrink the mean.
 
     Examples:
         >>> import sstq
