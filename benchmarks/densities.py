@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-import sstq.densities
+import sstq.scalar.densities
 from benchmarks.harness import Result, benchmark
-from sstq.densities import KASHIN_TABLE, Density
-from sstq.frames import HadamardFrame
-from sstq.kashin import make_kashin, represent
+from sstq.frames.kashin import make_kashin, represent
+from sstq.frames.tight import HadamardFrame
+from sstq.scalar.densities import KASHIN_TABLE, Density
 
 BETAS = (1.0, 1.15, 1.25, 1.35, 1.4, 1.45, 1.5, 1.55, 1.6, 1.65, 1.7, 1.75, 1.8, 1.85, 1.9, 1.95, 2.0, 2.1, 2.2, 2.3)
 BETAS += (2.4, 2.5, 2.6, 2.8, 3.0, 3.5, 4.0, 5.0, 6.0)
@@ -69,7 +69,7 @@ def densities() -> Iterator[Result]:
 
 
 def _table() -> Path:
-    return Path(sstq.densities.__file__).with_name(KASHIN_TABLE)
+    return Path(sstq.scalar.densities.__file__).with_name(KASHIN_TABLE)
 
 
 def _write(measured: list[list[list[int]]]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import sstq
-from sstq.message_files import write_messages
+from sstq.messages.files import write_messages
 
 EPSILON, DIM = 3.0, 1000
 # The network of the paper's experiments: 20 bits a message.

@@ -1,6 +1,6 @@
-"""The benchmarks of this folder, by name; timing, tables and JSON are those of `sstq bench` (`sstq.bench.harness`)."""
+"""The benchmarks of this folder, by name; timing, tables and JSON are those of `sstq bench` (`sstq.lab.bench.harness`)."""
 
-from sstq.bench.harness import Benchmark, Measured, Result, fastest, in_turns, seconds_of
+from sstq.lab.bench.harness import Benchmark, Measured, Result, fastest, in_turns, seconds_of
 
 __all__ = ["BENCHMARKS", "Measured", "Result", "benchmark", "fastest", "in_turns", "seconds_of"]
 

@@ -1,6 +1,6 @@
 """How many transforms a Kashin representation takes: the library's steps against other ways to the same certificate.
 
-The problem, in the unit of `sstq.kashin`: find t with |t| ≤ β and P t = g, where g = √d·U x and P projects onto the
+The problem, in the unit of `sstq.frames.kashin`: find t with |t| ≤ β and P t = g, where g = √d·U x and P projects onto the
 range of U. Every scheme yields what it has after 1, 2, 3, … steps. A step costs two transforms, an analysis and a
 synthesis: P is two of them, and where the first step needs only an analysis, the certificate of the last needs only a
 synthesis. Working memory and sums are not counted; the schedules need two vectors, the other schemes three to five.
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Result, benchmark
 from sstq import kernels
-from sstq.frames import HadamardFrame, default_frame_size
-from sstq.kashin import CERTIFIED_RESIDUAL, Kashin, default_level
-from sstq.structured import structured_vectors
+from sstq.frames.kashin import CERTIFIED_RESIDUAL, Kashin, default_level
+from sstq.frames.tight import HadamardFrame, default_frame_size
+from sstq.mechanisms.structured import structured_vectors
 
 Floats32 = NDArray[np.float32]
 
@@ -108,7 +108,7 @@ def scheduled(make_schedule: Callable[[Problem, int], Floats32]) -> Scheme:
 
 
 def library_schedule(problem: Problem, steps: int) -> Floats32:
-    """What `sstq.kashin` does."""
+    """What `sstq.frames.kashin` does."""
     return Kashin("certified", problem.level, steps).schedule(problem.frames[0])
 
 

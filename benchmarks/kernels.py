@@ -6,10 +6,10 @@ import numpy as np
 
 from benchmarks.harness import Result, benchmark, fastest
 from sstq import kernels
-from sstq.bench.measurements import DIM, GIGA, MILLION, unit_vectors
-from sstq.bench.references import numpy_butterflies, threads
-from sstq.frames import HadamardFrame
-from sstq.kashin import make_kashin
+from sstq.frames.kashin import make_kashin
+from sstq.frames.tight import HadamardFrame
+from sstq.lab.bench.measurements import DIM, GIGA, MILLION, unit_vectors
+from sstq.lab.bench.references import numpy_butterflies, threads
 
 
 def numpy_kashin(x: np.ndarray, columns: kernels.SignedColumns, schedule: np.ndarray) -> np.ndarray:

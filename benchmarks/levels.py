@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.harness import Result, benchmark
-from sstq.frames import HadamardFrame, default_frame_size
-from sstq.kashin import CERTIFIED_RESIDUAL, default_level, make_kashin, represent
-from sstq.structured import structured_vectors
+from sstq.frames.kashin import CERTIFIED_RESIDUAL, default_level, make_kashin, represent
+from sstq.frames.tight import HadamardFrame, default_frame_size
+from sstq.mechanisms.structured import structured_vectors
 
 
 def misses(dim: int, size: int, factor: float, frames: int) -> tuple[int, int]:

@@ -9,10 +9,10 @@ import sstq
 from benchmarks.harness import Result, benchmark, fastest, in_turns, seconds_of
 from benchmarks.kernels import numpy_kashin
 from sstq import kernels
-from sstq.bench.measurements import DIM, MILLION, unit_vectors
-from sstq.bench.processes import run_python
-from sstq.bench.references import aligned_zeros, draw_in_numpy, threads
-from sstq.randomness import bit_source
+from sstq.lab.bench.measurements import DIM, MILLION, unit_vectors
+from sstq.lab.bench.processes import run_python
+from sstq.lab.bench.references import aligned_zeros, draw_in_numpy, threads
+from sstq.randomness.secret import bit_source
 
 
 def straightforward_encode(mechanism: sstq.SSTQ, x: np.ndarray, rng: np.random.Generator) -> tuple[int, int]:

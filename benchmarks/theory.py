@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 import sstq
 from benchmarks.harness import Result, benchmark
 from benchmarks.regression import Regression
-from sstq import theory as paper
 from sstq.atomic import atomic_file
 from sstq.cli.bench import run_benchmarks
 from sstq.cli.terminal import note
-from sstq.codebooks import panter_dite_codebook, uniform_codebook
-from sstq.frames import HadamardFrame
-from sstq.kashin import default_level
+from sstq.frames.kashin import default_level
+from sstq.frames.tight import HadamardFrame
+from sstq.lab import theory as paper
+from sstq.scalar.codebooks import panter_dite_codebook, uniform_codebook
 
 DIM = 600
 BUDGETS = (1.0, 3.0, 6.0)

@@ -6,11 +6,11 @@ from functools import partial
 import numpy as np
 
 from benchmarks.harness import Measured, Result, benchmark, in_turns, seconds_of
-from sstq.bench.measurements import DIM
-from sstq.bench.references import paper_in_numpy
-from sstq.federated import HiddenLayer
-from sstq.reproduction.jobs import Job, run_job
-from sstq.reproduction.methods import METHODS
+from sstq.lab.bench.measurements import DIM
+from sstq.lab.bench.references import paper_in_numpy
+from sstq.lab.reproduction.jobs import Job, run_job
+from sstq.lab.reproduction.methods import METHODS
+from sstq.lab.training import HiddenLayer
 
 CLIENTS, BATCH, CLIP, NAIVE_CLIENTS = 100, 64, 0.1, 2
 # The most seconds of a round, by method.

@@ -1,4 +1,4 @@
-"""Calibration of the levels that `sstq.tuning` lowers: how many inputs miss the certificate at them, and below."""
+"""Calibration of the levels that `sstq.planning.tuning` lowers: how many inputs miss the certificate at them, and below."""
 
 from collections.abc import Iterator
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from benchmarks.harness import Result, benchmark
 from benchmarks.levels import misses
-from sstq.kashin import default_level
-from sstq.tuning import least_level
+from sstq.frames.kashin import default_level
+from sstq.planning.tuning import least_level
 
 
 @benchmark
 def tuned_levels() -> Iterator[Result]:
-    """Inputs that miss the certificate, per mille, at the level of `sstq.tuning` and at 0.05 below it in β."""
+    """Inputs that miss the certificate, per mille, at the level of `sstq.planning.tuning` and at 0.05 below it in β."""
     for size in (4096, 16_384):
         for redundancy in (2.5, 3.2, 4.0, 5.0, 8.0, 16.0, 32.0):
             dim = round(size / redundancy)

@@ -44,6 +44,6 @@ def seed(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def remembered_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes each public stream once, for tests that take the same clients again for every vector."""
-    from sstq import streams
+    from sstq.randomness import streams
 
     monkeypatch.setattr(streams, "words", functools.cache(streams.words))

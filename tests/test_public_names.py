@@ -11,8 +11,8 @@ import sys
 import sstq
 assert "numpy" not in sys.modules
 assert "numba" not in sys.modules and "scipy" not in sys.modules
-assert sstq.kashin.default_level(25_450, 65_536) > 0
-assert callable(sstq.mechanisms) and "sstq" in sstq.mechanisms()
+assert sstq.frames.kashin.default_level(25_450, 65_536) > 0
+assert callable(sstq.mechanisms) and "sstq" in sstq.list_mechanisms()
 assert "numba" not in sys.modules and "scipy" not in sys.modules
 from sstq import *
 assert SSTQ is sstq.SSTQ

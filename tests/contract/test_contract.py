@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.message_files import read_messages, write_messages
-from sstq.messages import Messages
+from sstq.messages.batch import Messages
+from sstq.messages.files import read_messages, write_messages
 from tests.contract import checks
 from tests.contract.cases import CASES, DIM, build, encode
 
@@ -37,7 +37,7 @@ def some_rows(count, dim=DIM):
 
 
 def test_every_mechanism_has_a_case():
-    assert {case.split("/")[0] for case in CASES} >= set(sstq.mechanisms())
+    assert {case.split("/")[0] for case in CASES} >= set(sstq.list_mechanisms())
 
 
 @every_case
@@ -126,7 +126,7 @@ def test_bad_vectors_are_refused_before_anything_is_sampled(case, bad, message, 
     def no_words(_source, _count):
         raise AssertionError("sampled before the input was checked")
 
-    monkeypatch.setattr("sstq.randomness.SecureBits.words", no_words)
+    monkeypatch.setattr("sstq.randomness.secret.SecureBits.words", no_words)
     with pytest.raises(ValueError, match=re.escape(message)):
         encode(mechanism, bad)
 

@@ -12,9 +12,9 @@ import pytest
 
 import sstq
 from sstq.exactness import TOTAL, exp_lower
-from sstq.structured import structured_vectors
+from sstq.mechanisms.structured import structured_vectors
 from tests.contract.cases import CASES, build
-from tests.schemes import test_candidates, test_frameunit, test_sqkr, test_vqsgd
+from tests.mechanisms import test_candidates, test_frameunit, test_sqkr, test_vqsgd
 from tests.scripted import ScriptedBits
 
 WORDS = [0, 1 << 61, 1 << 63, 5 << 61, (1 << 64) - 1]
@@ -130,5 +130,5 @@ def test_densities_are_within_e_to_the_epsilon(case):
 
 def test_a_modest_overspend_is_found():
     mechanism = build("sstq")
-    object.__setattr__(mechanism, "channel", sstq.channels.flat_channel(2, 2.1))
+    object.__setattr__(mechanism, "channel", sstq.scalar.channels.flat_channel(2, 2.1))
     assert largest_ratio(list(sstq_laws(mechanism))) > exp_lower(mechanism.epsilon)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.channels import flat_channel
-from sstq.schemes.parts import Decoder
-from sstq.schemes.privunit import PrivUnit
+from sstq.mechanisms.parts import Decoder
+from sstq.mechanisms.privunit.mechanism import PrivUnit
+from sstq.scalar.channels import flat_channel
 from tests.contract import checks
 from tests.contract.cases import build
 

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 import sstq
 from sstq.aggregation import StratifiedAggregator
 from sstq.cli import app
-from sstq.federated import HiddenLayer, Problem, Server, iid_partition, regression_problem, train
 from sstq.integrations.ray import RayRounds, add_files, connected, encode_shards
 from sstq.integrations.ray.connection import _connect, _start
 from sstq.integrations.ray.tasks import results_of
-from sstq.shards import Shard, encode_shard, plan_shards, unfinished_folder
+from sstq.lab.training import HiddenLayer, Problem, Server, iid_partition, regression_problem, train
+from sstq.runs.shards import Shard, encode_shard, plan_shards, unfinished_folder
 
 ray = pytest.importorskip("ray")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sstq.kernels import box_muller, count_passed, draw_around
-from sstq.randomness import bit_source, open_interval
+from sstq.randomness.secret import bit_source, open_interval
 
 # Both ends, the borders of quarters and of eighths of the circle, and 1/√2, where the logarithm changes its exponent.
 EXTREMES = np.array(

@@ -67,8 +67,8 @@ def test_every_mechanism_sends_the_same_messages(target, by_default):
 REPRESENT = """
 import hashlib, json
 import numpy as np
-from sstq.frames import HadamardFrame
-from sstq.kashin import make_kashin, represent
+from sstq.frames.tight import HadamardFrame
+from sstq.frames.kashin import make_kashin, represent
 found = {}
 for bits in (*range(16), 18, 20):
     size = 1 << bits

@@ -9,7 +9,7 @@ from sstq.accounting.ledger import Ledger
 from sstq.accounting.ledger_file import Entry
 
 if TYPE_CHECKING:
-    from sstq.schemes import Mechanism
+    from sstq.mechanisms import Mechanism
 
 __all__ = ["RunExpenses", "delta_of", "ledger_price", "price"]
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sstq.aggregation.regions import Region, region
 from sstq.atomic import atomic_file
 from sstq.damage import DAMAGED_ARCHIVE
-from sstq.message_files import MessageReader, describe_messages, read_messages
-from sstq.messages import Messages
+from sstq.messages.batch import Messages
+from sstq.messages.files import MessageReader, describe_messages, read_messages
 from sstq.npy_files import read_archive
 
 __all__ = ["Aggregator", "Estimate", "StateInfo", "describe_state"]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.aggregation.base import Aggregator
-from sstq.message_files import MessageReader
-from sstq.messages import Messages
+from sstq.messages.batch import Messages
+from sstq.messages.files import MessageReader
 
 __all__ = ["DenseAggregator", "DenseDecoding"]
 

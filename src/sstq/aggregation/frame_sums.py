@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from sstq import kernels
 from sstq.aggregation.base import Aggregator
 from sstq.aggregation.fixed_point import fixed_point_table, from_limbs
-from sstq.frames import Frame
-from sstq.message_files import MessageReader
-from sstq.messages import Messages
+from sstq.frames.tight import Frame
+from sstq.messages.batch import Messages
+from sstq.messages.files import MessageReader
 
 __all__ = ["FrameAggregator", "FrameDecoding"]
 

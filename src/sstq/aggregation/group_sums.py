@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from sstq.aggregation.base import MOST_MESSAGES, Aggregator, Estimate
 from sstq.chunks import row_chunks
-from sstq.frame_groups import FrameGroups
-from sstq.message_files import MessageReader
-from sstq.messages import Messages
+from sstq.frames.groups import FrameGroups
+from sstq.messages.batch import Messages
+from sstq.messages.files import MessageReader
 
 __all__ = ["FEW_FRAMES", "GroupAggregator", "GroupDecoding"]
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation.base import Aggregator, Estimate
-from sstq.frames import Frame
-from sstq.message_files import MessageReader
-from sstq.messages import Messages
-from sstq.randomness import RngLike, bit_source, normals
+from sstq.frames.tight import Frame
+from sstq.messages.batch import Messages
+from sstq.messages.files import MessageReader
+from sstq.randomness.secret import RngLike, bit_source, normals
 
 __all__ = ["NoisyAggregator", "NoisyDecoding"]
 
@@ -89,7 +89,7 @@ class NoisyAggregator(Aggregator[NoisyDecoding]):
         only). A client must be in a round once: its messages added twice spend twice the budget.
 
     Examples:
-        >>> from sstq.schemes.csgm import CSGM
+        >>> from sstq.mechanisms.csgm.mechanism import CSGM
         >>> mechanism = CSGM(dim=4, epsilon=1.0, clients=1000)
         >>> round_ = mechanism.aggregator()
         >>> round_.update(mechanism.encode(np.full((1000, 4), 0.5)))

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from sstq.aggregation.base import Estimate
 from sstq.aggregation.frame_sums import FrameAggregator, FrameDecoding
-from sstq.frames import Frame
+from sstq.frames.tight import Frame
 
 __all__ = ["MESSAGES_A_STRATUM", "StratifiedAggregator", "StratifiedDecoding", "StratifiedVariance", "uses_strata"]
 

@@ -22,10 +22,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq.audit.pairs import worst_pairs
 from sstq.chunks import row_chunks
-from sstq.layouts import FloatField
-from sstq.messages import Messages
-from sstq.schemes import Mechanism
-from sstq.schemes.base import check_number
+from sstq.mechanisms import Mechanism
+from sstq.mechanisms.base import check_number
+from sstq.messages.batch import Messages
+from sstq.messages.layouts import FloatField
 
 __all__ = ["EmpiricalAudit", "PairResult", "empirical_audit"]
 

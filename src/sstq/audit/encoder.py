@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.chunks import row_chunks
-from sstq.laws import Box, HalfSpaceLaw, Law, TableLaw, TwoLevelLaw, mass
-from sstq.schemes import Mechanism
-from sstq.structured import structured_vectors
+from sstq.mechanisms import Mechanism
+from sstq.mechanisms.laws import Box, HalfSpaceLaw, Law, TableLaw, TwoLevelLaw, mass
+from sstq.mechanisms.structured import structured_vectors
 
 __all__ = ["EncoderCheck", "Situation", "check_encoder", "situations"]
 

@@ -7,8 +7,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 from sstq.exactness import exp_lower
-from sstq.laws import Law
-from sstq.schemes import Mechanism
+from sstq.mechanisms import Mechanism
+from sstq.mechanisms.laws import Law
 
 __all__ = ["ExactAudit", "audit_law", "exact_audit", "log_interval"]
 
@@ -60,7 +60,7 @@ def audit_law(law: Law, epsilon: float) -> ExactAudit:
     """The exact ε of a law, beside the ε that is stated for it.
 
     Examples:
-        >>> from sstq.laws import FlatLaw
+        >>> from sstq.mechanisms.laws import FlatLaw
         >>> audit_law(FlatLaw(2, 3 << 60, 1 << 60), 1.0).holds
         False
     """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.schemes import Mechanism
-from sstq.structured import structured_vectors
+from sstq.mechanisms import Mechanism
+from sstq.mechanisms.structured import structured_vectors
 
 __all__ = ["worst_pairs"]
 

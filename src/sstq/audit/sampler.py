@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from sstq.audit.encoder import outcomes, situations
 from sstq.chunks import row_chunks
-from sstq.randomness import bit_source, channel_words
-from sstq.schemes import Mechanism
-from sstq.schemes.base import check_number
+from sstq.mechanisms import Mechanism
+from sstq.mechanisms.base import check_number
+from sstq.randomness.secret import bit_source, channel_words
 
 __all__ = ["SamplerTest", "sampler_test"]
 

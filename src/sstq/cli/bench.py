@@ -14,8 +14,8 @@ from sstq.cli.terminal import live_line, note, show_table, warn
 from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
-    from sstq.bench import Change, Result, Run
-    from sstq.bench.harness import Benchmark
+    from sstq.lab.bench import Change, Result, Run
+    from sstq.lab.bench.harness import Benchmark
 
 __all__ = ["Compare", "Output", "bench", "run_benchmarks"]
 
@@ -47,7 +47,7 @@ def bench(
 
     Example: sstq bench --output bench.json
     """
-    from sstq.bench import suite
+    from sstq.lab.bench import suite
 
     run_benchmarks(suite(quick), only or [], output, compare, quick, force=force)
 
@@ -67,8 +67,8 @@ def run_benchmarks(
     benchmark fails or is interrupted; with `force` a file that is there is overwritten. `quick` is what the benchmarks
     were made with.
     """
-    from sstq.bench.harness import check_names
-    from sstq.bench.report import Run, read_run
+    from sstq.lab.bench.harness import check_names
+    from sstq.lab.bench.report import Run, read_run
 
     with check_usage():
         check_names(names, benchmarks)
@@ -93,7 +93,7 @@ def run_benchmarks(
 
 def _measure(name: str, benchmark: Benchmark, results: list[Result], done: int, total: int) -> None:
     """Run a benchmark, adding to its results as they come, and say what it remarks."""
-    from sstq.bench import Result
+    from sstq.lab.bench import Result
 
     remarks = []
     # One line a benchmark: tables cannot be printed while it lives.
@@ -111,7 +111,7 @@ def _measure(name: str, benchmark: Benchmark, results: list[Result], done: int, 
 
 def _show(name: str, benchmark: Benchmark, run: Run, old: Run | None) -> None:
     """Print the table of a benchmark; its name heads the first column, for output that is piped has no titles."""
-    from sstq.bench.harness import title_of
+    from sstq.lab.bench.harness import title_of
 
     changes = _changes(run, old)
     columns = [name, "measured", "±", "target", "", "note"] + ["new/old", ""] * (old is not None)
@@ -128,7 +128,7 @@ def _show(name: str, benchmark: Benchmark, run: Run, old: Run | None) -> None:
 
 
 def _changes(run: Run, old: Run | None) -> dict[tuple[str, str], Change]:
-    from sstq.bench.report import compare
+    from sstq.lab.bench.report import compare
 
     return {} if old is None else compare(run, old)
 
@@ -146,7 +146,7 @@ def _say_what_differs(new: Run, old: Run) -> None:
 
 def _end(run: Run, old: Run | None, output: Path | None) -> None:
     """Count the changes and write the run, unless there is nothing to keep."""
-    from sstq.bench.report import write_run
+    from sstq.lab.bench.report import write_run
 
     if not run.complete:
         warn(f"stopped in {list(run.results)[-1]}: this run is incomplete")

@@ -107,7 +107,7 @@ def _chosen(
 
 
 def _flat_integers(mechanism: SSTQ) -> list[tuple[str, object]]:
-    from sstq.channels import FlatChannel
+    from sstq.scalar.channels import FlatChannel
 
     channel = mechanism.channel
     if not isinstance(channel, FlatChannel):

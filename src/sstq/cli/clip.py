@@ -16,7 +16,7 @@ from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
     from sstq import Messages
-    from sstq.clipping import ClipChoice, Interval, NormProfile, NormSurvey
+    from sstq.planning.clipping import ClipChoice, Interval, NormProfile, NormSurvey
 
 __all__ = ["clip"]
 
@@ -72,7 +72,7 @@ def spec(
     Example: sstq clip spec --lowest 0.01 --highest 100 --epsilon 0.5 --output survey.json
     """
     from sstq.atomic import atomic_file
-    from sstq.clipping import NormSurvey
+    from sstq.planning.clipping import NormSurvey
 
     check_output(output, force)
     with check_usage():
@@ -160,7 +160,7 @@ def suggest(
 
     Example: sstq clip suggest --vectors file.npy --epsilon 0.5 --quantile 0.9 --mechanism mechanism.json
     """
-    from sstq.clipping import NormSurvey
+    from sstq.planning.clipping import NormSurvey
 
     check_output(output, force)
     with check_usage():
@@ -178,7 +178,7 @@ for command in (spec, encode, aggregate, suggest):
 
 
 def _read_survey(path: Path) -> NormSurvey:
-    from sstq.clipping import NormSurvey
+    from sstq.planning.clipping import NormSurvey
 
     try:
         return NormSurvey.from_json(path.read_text(encoding="utf-8"))
@@ -201,7 +201,7 @@ def _answers(
 ) -> Iterator[Messages]:
     import numpy as np
 
-    from sstq.vector_files import open_vectors, refuse_repeated
+    from sstq.messages.vectors import open_vectors, refuse_repeated
 
     rng = None if seed is None else np.random.default_rng(seed)
     with check_usage():
@@ -255,7 +255,7 @@ def _show(
         "above_high": profile.high.tolist(),
     }
     if mechanism is not None:
-        from sstq.clipping import suggest_clip
+        from sstq.planning.clipping import suggest_clip
 
         choice = suggest_clip(profile, read_mechanism(mechanism), clients or count, alignment=alignment)
         _show_choice(choice, clients or count)

@@ -13,7 +13,7 @@ from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
     from sstq import SSTQ, ExpectedError, Mechanism
-    from sstq.schemes import FrameUnit
+    from sstq.mechanisms import FrameUnit
 
 __all__ = [
     "ForceOption",
@@ -52,7 +52,7 @@ def read_mechanism(path: Path) -> Mechanism:
 
 def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> list[tuple[str, object]]:
     """Return what a user wants to know of a mechanism, as names and values; with clients, also of their mean."""
-    from sstq.schemes import SSTQ, FrameUnit
+    from sstq.mechanisms import SSTQ, FrameUnit
 
     error = mechanism.typical_error()
     facts: list[tuple[str, object]] = [
@@ -93,7 +93,7 @@ def _unbiased_in_words(mechanism: Mechanism) -> str:
 
 def _clients_for_a_tenth(mechanism: Mechanism, error: ExpectedError) -> str:
     """Return how many clients have an error of 10 % of clip, or what keeps any number of them from it."""
-    from sstq.schemes import FrameUnit
+    from sstq.mechanisms import FrameUnit
 
     room = (0.1 * mechanism.clip) ** 2 - error.bias2
     if room > 0:

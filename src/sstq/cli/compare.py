@@ -21,7 +21,7 @@ from sstq.cli.terminal import note, progress, show_table
 from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
-    from sstq.comparison import Comparison
+    from sstq.planning.comparison import Comparison
 
 __all__ = ["compare", "mechanisms"]
 
@@ -109,9 +109,9 @@ def compare(
 
 
 def _compare(dim: int, epsilon: float, clients: int, *, timed: bool) -> list[Comparison]:
-    from sstq.comparison import VARIANTS
-    from sstq.comparison import compare as compare_mechanisms
-    from sstq.schemes.base import check_number
+    from sstq.mechanisms.base import check_number
+    from sstq.planning.comparison import VARIANTS
+    from sstq.planning.comparison import compare as compare_mechanisms
 
     with check_usage():
         check_number("dim", dim, 1, 2**30, integer=True)

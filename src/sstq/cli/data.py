@@ -42,8 +42,8 @@ def fetch(
 
     Example: sstq data fetch cifar-10 --from Downloads
     """
-    from sstq import datasets
-    from sstq.datasets.fetching import release_of
+    from sstq.lab import datasets
+    from sstq.lab.datasets.fetching import release_of
 
     if name == "digits":
         raise WrongUsage("digits come with scikit-learn (pip install 'sstq[demo]'): there is nothing to fetch")
@@ -64,7 +64,7 @@ def show(cache: _CacheOption = None) -> None:
 
     Example: sstq data list
     """
-    from sstq import datasets
+    from sstq.lab import datasets
 
     own = None if cache is None else cache.absolute()
     rows = []

@@ -33,7 +33,7 @@ def demo(
 
     Example: sstq demo --output demo
     """
-    from sstq.demo import planned_clients, run_demo, save_results
+    from sstq.lab.demo import planned_clients, run_demo, save_results
     from sstq.plots import draw_digits
 
     output.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def demo(
 
 def _train(output: Path, seed: int | None) -> None:
     """Train on the digits with several mechanisms; a table and a picture."""
-    from sstq.demo_training import EPSILON, METHODS, ROUNDS, run_training
+    from sstq.lab.demo_training import EPSILON, METHODS, ROUNDS, run_training
     from sstq.plots import draw_training
 
     with progress("Rounds", len(METHODS) * (ROUNDS + 1)) as advance:

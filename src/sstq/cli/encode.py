@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sstq import LocalReport, Mechanism
-    from sstq.shards import Shard
+    from sstq.runs.shards import Shard
 
 __all__ = ["encode"]
 
@@ -74,7 +74,7 @@ def encode(
 
     Example: sstq encode embeddings.npy --mechanism mechanism.json --output messages.sstq
     """
-    from sstq.vector_files import refuse_repeated
+    from sstq.messages.vectors import refuse_repeated
 
     shared = read_mechanism(mechanism)
     with check_usage():
@@ -126,8 +126,8 @@ def _to_one_file(
 ) -> tuple[int, int, LocalReport]:
     """Write the messages of all vectors to one file; returns their number, its size and the local report."""
     from sstq import LocalReport, write_messages
-    from sstq.shards import encoded_batches
-    from sstq.vector_files import open_vectors
+    from sstq.messages.vectors import open_vectors
+    from sstq.runs.shards import encoded_batches
 
     if any(output.exists() and output.samefile(path) for path in (mechanism_path, *vectors) if path.exists()):
         raise WrongUsage(f"--output {output} is also read from; choose another name")
@@ -150,8 +150,8 @@ def _to_one_file(
 def _plan(
     mechanism: Mechanism, vectors: list[Path], output: Path, kind: str, key: str | None, column: str | None
 ) -> list[Shard]:
-    from sstq.schemes.base import check_option
-    from sstq.shards import FORMATS, plan_shards
+    from sstq.mechanisms.base import check_option
+    from sstq.runs.shards import FORMATS, plan_shards
 
     with check_usage():
         check_option("--shards", kind, FORMATS)
@@ -170,7 +170,7 @@ def _to_shards(
     import shutil
 
     from sstq import LocalReport
-    from sstq.shards import record_simulation, unfinished_folder
+    from sstq.runs.shards import record_simulation, unfinished_folder
 
     rng = _generator(seed)
     total = sum(shard.count for shard in shards)
@@ -211,7 +211,7 @@ def _reports(
 
         yield from encode_shards(shards, mechanism, rng, clients=clients)
         return
-    from sstq.shards import encode_shard
+    from sstq.runs.shards import encode_shard
 
     for shard in shards:
         ids = None if clients is None else clients[shard.first : shard.first + shard.count]
@@ -227,7 +227,7 @@ def _generator(seed: int | None) -> np.random.Generator | None:
 def _client_identifiers(mechanism: Mechanism, path: Path | None, total: int) -> NDArray[np.uint64] | None:
     """Read the clients' identifiers; they must be there exactly when the coin is public."""
     from sstq.damage import DAMAGED_ARCHIVE
-    from sstq.messages import client_ids
+    from sstq.messages.batch import client_ids
     from sstq.npy_files import read_npy
 
     if mechanism.coin == "private":

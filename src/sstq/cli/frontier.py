@@ -21,7 +21,7 @@ from sstq.cli.terminal import note, progress, show_table
 from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
-    from sstq.comparison import Variant
+    from sstq.planning.comparison import Variant
 
 __all__ = ["frontier"]
 
@@ -44,8 +44,8 @@ def frontier(
     check_outputs(csv, json, png, force)
     from dataclasses import asdict
 
-    from sstq import frontier as library
-    from sstq.schemes.base import check_number
+    from sstq.mechanisms.base import check_number
+    from sstq.planning import frontier as library
 
     with check_usage():
         check_number("dim", dim, 2, 2**30, integer=True)

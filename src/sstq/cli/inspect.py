@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sstq import Mechanism, Messages
-    from sstq.layouts import Column, Layout
-    from sstq.message_files import MessageFileInfo
+    from sstq.messages.files import MessageFileInfo
+    from sstq.messages.layouts import Column, Layout
 
 __all__ = ["inspect"]
 
@@ -39,7 +39,7 @@ def inspect(
 
     Example: sstq inspect messages.sstq --mechanism mechanism.json
     """
-    from sstq.message_files import MAGIC
+    from sstq.messages.files import MAGIC
 
     shared = None if mechanism is None else read_mechanism(mechanism)
     with open(path, "rb") as file:
@@ -67,7 +67,7 @@ def inspect(
 
 def _inspect_messages(path: Path, shared: Mechanism | None) -> tuple[Facts, str]:
     from sstq import read_messages
-    from sstq.message_files import describe_messages
+    from sstq.messages.files import describe_messages
 
     info = describe_messages(path)
     # Messages that belong to the mechanism are checked against it; of others only the checksums can be.
@@ -114,7 +114,7 @@ class _AnyMessages:
 
     @property
     def layout(self) -> Layout:
-        from sstq.layouts import Field, FloatField, Layout
+        from sstq.messages.layouts import Field, FloatField, Layout
 
         if self.info.kind != "parquet":
             return Layout((Field("bit", 1, 2, count=self.info.message_bits),))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
-    from sstq.federated import Problem
+    from sstq.lab.training import Problem
 
 __all__ = ["PAPER_MODEL", "image_problem_with"]
 
@@ -28,23 +28,23 @@ def image_problem_with(
     Args:
         model: "hidden-layer", or MODULE:FUNCTION, a function of an image's shape (channels, rows, columns) and the
             number of classes that returns a PyTorch module. The working folder is looked in first.
-        dataset: from `sstq.datasets.load`.
+        dataset: from `sstq.lab.datasets.load`.
         clients: as for `image_problem`.
         seed: as for `image_problem`.
         alpha: as for `image_problem`.
         options: others of `image_problem`.
 
     Examples:
-        >>> from sstq.datasets import load
-        >>> problem = image_problem_with("sstq.federated.torch_networks:convolutional", load("digits"), 100, 0)
+        >>> from sstq.lab.datasets import load
+        >>> problem = image_problem_with("sstq.lab.training.torch_networks:convolutional", load("digits"), 100, 0)
         >>> problem.name, problem.model.dim
-        ('digits with sstq.federated.torch_networks:convolutional', 1946)
+        ('digits with sstq.lab.training.torch_networks:convolutional', 1946)
     """
-    from sstq.federated import image_problem
+    from sstq.lab.training import image_problem
 
     if model == PAPER_MODEL:
         return image_problem(dataset, clients, seed, alpha=alpha, **options)
-    from sstq.federated import TorchModel
+    from sstq.lab.training import TorchModel
 
     build = _function(model)
     rows_and_columns = dataset.image_shape[-2:]

@@ -13,7 +13,7 @@ from sstq.cli.terminal import note, show_facts
 from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
-    from sstq.planner import Plan, Times
+    from sstq.planning import Plan, Times
 
 __all__ = ["plan"]
 
@@ -61,7 +61,7 @@ def plan(
 
     Example: sstq plan --dim 25450 --clients 100000 --rounds 100 --total-epsilon 8 --delta 1e-6 --output spec.json
     """
-    from sstq import planner
+    from sstq import planning as planner
     from sstq.atomic import atomic_file
 
     check_output(output, force)

@@ -15,7 +15,7 @@ from sstq.cli.terminal import live_line, note, show_table, warn
 from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
-    from sstq.reproduction import Job, Scale, Section
+    from sstq.lab.reproduction import Job, Scale, Section
 
 __all__ = ["reproduce"]
 
@@ -47,9 +47,9 @@ def reproduce(
     Example: sstq reproduce all --quick --output reproduction
     """
     from sstq.kernels.threads import core_count
+    from sstq.lab.reproduction import EXPERIMENTS, FULL, QUICK, read_result, run_jobs, write_report
+    from sstq.mechanisms.base import check_number, check_option
     from sstq.plots.canvas import require_matplotlib
-    from sstq.reproduction import EXPERIMENTS, FULL, QUICK, read_result, run_jobs, write_report
-    from sstq.schemes.base import check_number, check_option
 
     require_matplotlib()
     scale = QUICK if quick else FULL
@@ -77,9 +77,9 @@ def reproduce(
 
 def _available(experiment: str, data: Path | None) -> tuple[list[str], list[str]]:
     """Return the experiments to run; of all, those without their data set are left out, with the reason."""
-    from sstq.datasets import DatasetUnavailableError, load
-    from sstq.reproduction import EXPERIMENTS
-    from sstq.reproduction.jobs import data_folder
+    from sstq.lab.datasets import DatasetUnavailableError, load
+    from sstq.lab.reproduction import EXPERIMENTS
+    from sstq.lab.reproduction.jobs import data_folder
 
     if experiment != _ALL:
         return [experiment], []

@@ -147,8 +147,8 @@ def spec(
 
 def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float, frame_seed: int | None) -> Mechanism:
     """Return what `sstq plan` chooses, and say what that is."""
-    from sstq.planner import plan
-    from sstq.schemes.base import check_number
+    from sstq.mechanisms.base import check_number
+    from sstq.planning import plan
 
     if epsilon is None:
         raise ValueError("--epsilon is needed to choose a mechanism; or name one that takes none: --name clean")
@@ -170,7 +170,7 @@ def _named(
     """Return the mechanism of that name; say which frames are assumed, if it is on frames and nothing says how many."""
     import inspect
 
-    from sstq.schemes import mechanism, mechanism_class
+    from sstq.mechanisms import mechanism, mechanism_class
 
     if clients is not None and "clients" in inspect.signature(mechanism_class(name)).parameters:
         others = {**others, "clients": clients}
@@ -183,7 +183,7 @@ def _named(
 
 def _tuned(name: str, dim: int, given: dict[str, Any]) -> dict[str, Any]:
     """Return the frame size, level and steps that the options leave to be tuned, and say what they gain."""
-    from sstq.tuning import tune
+    from sstq.planning.tuning import tune
 
     if name != "sstq":
         raise WrongUsage(f"--tune is for sstq; {name} has no level and redundancy to tune")

@@ -19,8 +19,8 @@ from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
     from sstq import Mechanism
-    from sstq.federated import Problem, Settings
-    from sstq.federated.training import RoundEngine
+    from sstq.lab.training import Problem, Settings
+    from sstq.lab.training.rounds import RoundEngine
 
 __all__ = ["train"]
 
@@ -99,7 +99,7 @@ def train(
 
     Example: sstq train --dataset digits --mechanism clean --mechanism frameunit --mechanism sstq:bits=2 --epsilon 4
     """
-    from sstq.federated import Server, settings_for
+    from sstq.lab.training import Server, settings_for
     from sstq.plots import draw_training
     from sstq.plots.canvas import require_matplotlib
 
@@ -152,7 +152,7 @@ def train(
 def _problem(
     dataset: str, model: str, settings: Settings, dim: int, alpha: float | None, seed: int, folder: Path | None
 ) -> Problem:
-    from sstq.federated import regression_problem
+    from sstq.lab.training import regression_problem
 
     if dataset == "regression":
         if model != PAPER_MODEL:
@@ -160,14 +160,14 @@ def _problem(
         if alpha is not None:
             raise ValueError("--alpha is for images: a regression has no classes")
         return regression_problem(dim, settings.clients, seed)
-    from sstq.datasets import load
+    from sstq.lab.datasets import load
 
     return image_problem_with(model, load(dataset, folder=folder), settings.clients, seed, alpha=alpha)
 
 
 def _build(text: str, problem: Problem, epsilon: float, settings: Settings) -> Mechanism:
     """Return the mechanism of NAME:ARGUMENT=VALUE,…; ε and the number of clients are for those that take them."""
-    from sstq.comparison import variant
+    from sstq.planning.comparison import variant
 
     name, _, arguments = text.partition(":")
     given = parse_settings(arguments.split(",") if arguments else [], {"dim", "clip", "epsilon"})
@@ -207,8 +207,8 @@ def _run(
     """Train with one mechanism, showing every round; rounds of an earlier run that was cut short come first."""
     from sstq.accounting import Ledger, LedgerError
     from sstq.atomic import atomic_file
-    from sstq.federated import train as rounds_of
-    from sstq.plots.training import privacy_in_words
+    from sstq.lab.plots.training import privacy_in_words
+    from sstq.lab.training import train as rounds_of
 
     folder.mkdir(exist_ok=True)
     with atomic_file(folder / "mechanism.json") as file:

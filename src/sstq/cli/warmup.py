@@ -13,7 +13,7 @@ def compile_together() -> None:
     """Compile all kernels before the first that is on no disk, so that no later command has to wait again."""
     import os
 
-    from sstq.warmup import cache_place, compile_in_processes
+    from sstq.runs.warmup import cache_place, compile_in_processes
 
     if cache_place() is None:
         return  # every process has to compile what it needs
@@ -34,7 +34,7 @@ def warmup() -> None:
 
     Example: NUMBA_CACHE_DIR=/var/cache/sstq sstq warmup
     """
-    from sstq.warmup import cache_place, chosen_place, count_steps, warm_up
+    from sstq.runs.warmup import cache_place, chosen_place, count_steps, warm_up
 
     steps = []
     with live_line("Compiling", count_steps()) as show:

@@ -35,7 +35,7 @@ from numba.core.serialize import dumps
 
 from sstq.atomic import atomic_file
 from sstq.cache import cache_folder
-from sstq.compilation import first_compilation
+from sstq.kernels.compilation import first_compilation
 
 _SUFFIX = ".kernel"
 _MODE = 0o755  # at most: what others can write to is not read

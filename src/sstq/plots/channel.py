@@ -10,7 +10,7 @@ import numpy as np
 from sstq.plots.canvas import ACCENT, FAINT, INK, new_figure, save, tidy
 
 if TYPE_CHECKING:
-    from sstq.schemes import SSTQ
+    from sstq.mechanisms import SSTQ
 
 __all__ = ["draw_channel"]
 

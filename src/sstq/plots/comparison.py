@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 
 if TYPE_CHECKING:
-    from sstq.comparison import Comparison
+    from sstq.planning.comparison import Comparison
 
 __all__ = ["draw_comparison"]
 

@@ -11,7 +11,7 @@ from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 from sstq.plots.labels import label_marks
 
 if TYPE_CHECKING:
-    from sstq.frontier import Point
+    from sstq.planning.frontier import Point
 
 __all__ = ["draw_frontier"]
 

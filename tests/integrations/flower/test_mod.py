@@ -477,7 +477,7 @@ def test_other_messages_pass_untouched(mod):
     assert mod(message, context(), lambda *_: reply) is reply
 
 
-@pytest.mark.parametrize("name", [name for name in sstq.mechanisms() if name not in ("clean", "turboquant")])
+@pytest.mark.parametrize("name", [name for name in sstq.list_mechanisms() if name not in ("clean", "turboquant")])
 def test_every_private_mechanism_can_be_asked_for(tmp_path, name):
     arguments = {"clients": 10} if "csgm" in name else {}
     used = sstq.mechanism(name, dim=DIM, epsilon=2.0, **arguments)

@@ -21,8 +21,8 @@ from sstq.accounting import Ledger, LedgerDamaged, LedgerError
 from sstq.accounting.ledger_file import check_round_id
 from sstq.accounting.limits import check_round_epsilon, check_total_epsilon, round_up
 from sstq.integrations.flower.wire import TOO_MUCH, delta_of, price
-from sstq.schemes import Mechanism
-from sstq.schemes.base import check_number, check_option
+from sstq.mechanisms import Mechanism
+from sstq.mechanisms.base import check_number, check_option
 
 __all__ = ["Limits", "NodeBudget", "size_limits"]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sstq.integrations.flower.budget import Limits, NodeBudget, size_limits
 from sstq.integrations.flower.vectors import PrivateArrays, sole_arrays
 from sstq.integrations.flower.wire import METRICS, RECORD, Answer, Request
-from sstq.schemes import LocalReport, Mechanism
+from sstq.mechanisms import LocalReport, Mechanism
 
 __all__ = ["COUNTS", "SstqMod"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from sstq.schemes import FrameUnit, Mechanism
-from sstq.schemes.base import ExpectedError
+from sstq.mechanisms import FrameUnit, Mechanism
+from sstq.mechanisms.base import ExpectedError
 
 __all__ = ["made_for", "outlook", "predicted_error"]
 

@@ -12,7 +12,7 @@ from flwr.app import Message, MetricRecord, MetricRecordValues
 from flwr.supercore import log
 
 from sstq.integrations.flower.wire import METRICS, RECORD, TOO_MUCH, Answer, Request
-from sstq.messages import Messages
+from sstq.messages.batch import Messages
 
 __all__ = ["DROPPED", "SortedReplies", "sort_replies"]
 

@@ -23,10 +23,10 @@ from sstq.integrations.flower.prediction import made_for, outlook, predicted_err
 from sstq.integrations.flower.replies import DROPPED, SortedReplies, sort_replies
 from sstq.integrations.flower.vectors import PrivateArrays, private_names, sole_arrays
 from sstq.integrations.flower.wire import METRICS, RECORD, Request, delta_of, price
-from sstq.messages import Messages
-from sstq.rounds import mean_of_round, round_mechanism
-from sstq.schemes import Mechanism, mechanism, mechanism_class
-from sstq.schemes.base import check_number
+from sstq.mechanisms import Mechanism, mechanism, mechanism_class
+from sstq.mechanisms.base import check_number
+from sstq.messages.batch import Messages
+from sstq.runs.rounds import mean_of_round, round_mechanism
 
 __all__ = ["SstqStrategy"]
 

@@ -9,6 +9,6 @@ and training have them with a seed, on processors of one kind and, for training,
 from sstq.integrations.ray.aggregation import add_files
 from sstq.integrations.ray.connection import connected
 from sstq.integrations.ray.encoding import encode_shards
-from sstq.integrations.ray.training import RayRounds
+from sstq.lab.training.ray import RayRounds
 
 __all__ = ["RayRounds", "add_files", "connected", "encode_shards"]

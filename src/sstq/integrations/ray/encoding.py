@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.integrations.ray.tasks import results_of, shared_mechanism
-from sstq.schemes import LocalReport, Mechanism
-from sstq.shards import Shard, encode_shard
+from sstq.mechanisms import LocalReport, Mechanism
+from sstq.runs.shards import Shard, encode_shard
 
 __all__ = ["encode_shards"]
 
@@ -25,12 +25,12 @@ def encode_shards(
 ) -> Iterator[LocalReport | None]:
     """Encode shards, yielding the local report of each in order, or None if its message file was there.
 
-    Does what `sstq.shards.encode_shard` does with each. Tasks may be run again, and a task that was believed dead may
+    Does what `sstq.runs.shards.encode_shard` does with each. Tasks may be run again, and a task that was believed dead may
     finish after all; the message file of a shard is still published once, from one of them. (If a worker dies between
     publishing and reporting, the report is lost.)
 
     Args:
-        shards: of `sstq.shards.plan_shards`, in folders that all workers share; the unfinished folder must exist.
+        shards: of `sstq.runs.shards.plan_shards`, in folders that all workers share; the unfinished folder must exist.
             Relative paths are those of this process.
         mechanism: that encodes.
         rng: None for secret randomness, a generator for simulation; the result is then the same, to the last bit, as

@@ -15,7 +15,7 @@ from typing import Any
 
 from sstq import __version__
 from sstq.integrations.ray.connection import import_ray
-from sstq.schemes import Mechanism, from_json
+from sstq.mechanisms import Mechanism, from_json
 
 __all__ = ["RETRIES", "results_of", "shared_mechanism"]
 

@@ -18,10 +18,10 @@ from sstq.accounting import Ledger, RunExpenses, ledger_price
 from sstq.integrations.torch.layout import ParameterLayout
 from sstq.integrations.torch.running_statistics import refuse_running_statistics
 from sstq.integrations.torch.updates import UpdateReport, encode_vector
-from sstq.messages import Messages
-from sstq.rounds import client_identifier, mean_of_round, round_mechanism
-from sstq.schemes import Mechanism
-from sstq.schemes.base import check_number
+from sstq.mechanisms import Mechanism
+from sstq.mechanisms.base import check_number
+from sstq.messages.batch import Messages
+from sstq.runs.rounds import client_identifier, mean_of_round, round_mechanism
 
 __all__ = ["PrivateExchange", "ddp_hook"]
 

@@ -11,11 +11,11 @@ from sstq.accounting import Ledger, RunExpenses
 from sstq.aggregation import Estimate
 from sstq.integrations.torch.layout import ParameterLayout
 from sstq.integrations.torch.updates import UpdateReport, encode_gradients, set_gradients
-from sstq.messages import Messages
-from sstq.randomness import RngLike
-from sstq.rounds import client_identifier, mean_of_round, round_mechanism
-from sstq.schemes import Mechanism
-from sstq.schemes.base import check_number
+from sstq.mechanisms import Mechanism
+from sstq.mechanisms.base import check_number
+from sstq.messages.batch import Messages
+from sstq.randomness.secret import RngLike
+from sstq.runs.rounds import client_identifier, mean_of_round, round_mechanism
 
 __all__ = ["PrivateOptimizer"]
 

@@ -15,10 +15,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.integrations.torch.layout import ParameterLayout, Parameters, trainable_parameters
-from sstq.messages import Messages
-from sstq.randomness import RngLike
-from sstq.schemes import Mechanism
-from sstq.schemes.base import LocalReport
+from sstq.mechanisms import Mechanism
+from sstq.mechanisms.base import LocalReport
+from sstq.messages.batch import Messages
+from sstq.randomness.secret import RngLike
 
 __all__ = ["UpdateReport", "encode_gradients", "encode_update", "encode_vector", "set_gradients"]
 

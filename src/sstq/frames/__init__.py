@@ -1,0 +1,1 @@
+"""Tight frames, groups of them, and bounded representations in them."""

@@ -1,0 +1,72 @@
+"""Many mixed Hadamard frames of one shape: what clients spread over so that the bias of a single frame averages out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq import kernels
+from sstq.frames.tight import HadamardFrame
+from sstq.randomness import streams
+
+__all__ = ["FrameGroups"]
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class FrameGroups:
+    """The G frames of a base frame's shape whose seeds derive from its seed: the word of the frame's number.
+
+    A single frame, G = 1, is the base frame itself. Frames are worked on many at a time, one row each, since a Python
+    object for each of 2^16 of them would take longer than their transforms.
+
+    Args:
+        base: a Hadamard frame of two or three rounds.
+        count: G.
+
+    Examples:
+        >>> groups = FrameGroups(HadamardFrame(dim=3, size=8, seed=1, rounds=2), count=4)
+        >>> y, numbers = np.eye(8)[:2], np.array([3, 0])
+        >>> x = groups.synthesize(y, numbers)
+        >>> np.allclose(x[0], groups.frame(3).synthesize(y[:1]))
+        True
+    """
+
+    base: HadamardFrame
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.base.rounds == 1:
+            raise ValueError("frame groups are made of frames of two or three rounds, got one of rounds = 1")
+
+    def seeds(self, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """The public seeds of the frames with those numbers."""
+        if self.count == 1:
+            return np.full(len(numbers), self.base.seed, dtype=np.uint64)
+        return streams.words_of(self.base.seed, "frames", numbers.astype(np.uint64))
+
+    def frame(self, number: int) -> HadamardFrame:
+        """One of the frames, as an object of its own."""
+        return replace(self.base, seed=int(self.seeds(np.array([number]))[0]))
+
+    def signs(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The signs before the first transform, (n, d), and before the later ones, (n, rounds − 1, N)."""
+        seeds, base = self.seeds(numbers), self.base
+        later = [streams.sign_rows(seeds, f"signs{k}", base.size) for k in range(2, base.rounds + 1)]
+        return streams.sign_rows(seeds, "signs1", base.dim), np.stack(later, axis=1)
+
+    def synthesize(self, y: Floats, numbers: NDArray[np.int64]) -> Floats:
+        """The vectors x = (d/N)·Uᵀy of each row, each in its own frame."""
+        first, later = self.signs(numbers)
+        work = np.array(y, order="C")
+        kernels.hadamard_transform(work)
+        for k in reversed(range(later.shape[1])):
+            work *= later[:, k]
+            kernels.hadamard_transform(work)
+        x = work[:, : self.base.dim] * first
+        x *= self.base.synthesis_scale
+        return x

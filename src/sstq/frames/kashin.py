@@ -1,0 +1,265 @@
+"""Kashin representations: coefficients of a vector in a tight frame, all of them of about the same size.
+
+For a redundant frame the y with (d/N)·Uᵀy = x are many, and one of them has every |y_j| ≤ B = K·clip/√N. The bound is
+public, so every client clamps to it and privacy never rests on the solver; what the solver decides is whether the
+representation is exact, and a client can tell: the residual is its certificate.
+
+Coordinates are measured here in the unit t = y·√d/clip, in which the least-norm representation has root mean square 1
+and the bound is β = K/√ρ, ρ = N/d. No K below √ρ is possible for any vector (N·B² ≥ ‖y‖² ≥ ρ·clip²), and for typical
+ones β ≥ √(π/2) = 1.2533 is needed, so the paper's K = 2 with ρ ∈ [2.5, 5) cannot be reached. Two recipes:
+
+* ``certified``: projections onto a box that grows to ±β, t ← clip(t + r·√d·U(x − (d/N)Uᵀy), ±b), at a feasible level,
+  for a fixed public number of steps. Every other step is a little longer than to x itself, and those between go as far
+  as the last of them fell short (Barzilai and Borwein's quotient). Once less is missing than the box has yet to grow,
+  nothing is clamped any more and one step is exact. So it is to a relative residual of 1e-5 for all but adversarial
+  inputs.
+* ``paper``: the paper's recipe to the letter (K = 2, thirty rounds that each clip the residual's coefficients, one that
+  does not), then the clamp that privacy requires. It is off by 19–31 % of ‖x‖: biased, kept to reproduce the figures.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq import kernels
+from sstq.chunks import row_chunks
+from sstq.frames.tight import Frame, HadamardFrame
+
+__all__ = [
+    "CERTIFIED_RESIDUAL",
+    "Kashin",
+    "certifies",
+    "default_level",
+    "default_steps",
+    "make_kashin",
+    "missed",
+    "pick",
+    "represent",
+]
+
+CERTIFIED_RESIDUAL = 1e-5
+"""The relative residual ‖x − (d/N)Uᵀy‖/‖x‖ up to which a representation counts as exact."""
+
+PAPER_LEVEL = 2.0
+PAPER_ROUNDS = 30
+
+# How long steps are, in units of the way to x, of which the slowest parts of the error need several: the first, those
+# in turns with the long ones for frames that are redundant enough and for others, and the long ones at least.
+# `python -m benchmarks iterations` compares with other schemes.
+_FIRST_STEP, _SHORT_STEP, _PLAIN_STEP, _LONG_STEP = 1.2, 1.4, 1.0, 3.0
+_REDUNDANT = 2.0
+# The quotient is a mean of what the error's components would need; the slowest of them need more.
+_STRETCH = 2.5
+# By how much of β the box grows in all, times the number of steps. Smaller ones leave less room for what the last steps
+# have yet to add; larger ones clamp more, and the representation's norm and with it the estimate's error grow.
+_GROWTH = 0.36
+
+# β(ρ): the level at which the certified recipe succeeds on random, heavy-tailed, spike, constant, block, sparse and
+# Hadamard inputs within the default number of steps, with a margin, and the least level of small dimensions, where the
+# frames themselves are less regular. `python -m benchmarks levels` measures both again. Without redundancy (ρ near 1)
+# there is next to no choice of y, and the level is what keeps nearly all coordinates of y = Ux unclamped.
+_LEVELS = {1.0: 6.0, 1.05: 5.0, 1.1: 4.0, 1.2: 3.2, 1.35: 2.6, 1.5: 2.5, 1.75: 2.3, 2.0: 2.2, 2.5: 1.8}
+_SMALL_DIM_LEVELS = {32: 2.3, 128: 2.2, 512: 2.0}
+
+# Large frames are regular enough for fewer steps, and they are where steps cost. Lower levels leave less room.
+_STEPS, _STEPS_LARGE, _STEPS_LOWERED = 10, 8, 16
+_LARGE_SIZE = 8192
+
+Floats32 = NDArray[np.float32]
+
+_columns_of_frames: WeakKeyDictionary[HadamardFrame, kernels.SignedColumns] = WeakKeyDictionary()
+
+
+def default_level(dim: int, size: int) -> float:
+    """The default Kashin level K for N = `size` frame vectors in R^`dim`: β(ρ)·√ρ from a measured table.
+
+    Examples:
+        >>> round(default_level(25_450, 65_536) / (65_536 / 25_450) ** 0.5, 3)
+        1.8
+    """
+    redundancy = size / dim
+    beta = float(np.interp(redundancy, list(_LEVELS), list(_LEVELS.values())))
+    least = next((level for limit, level in _SMALL_DIM_LEVELS.items() if dim < limit), 0.0)
+    return max(beta, least) * math.sqrt(redundancy)
+
+
+def default_steps(dim: int, size: int, level: float | None = None) -> int:
+    """The default number of steps of the certified recipe at a level, or at the default one.
+
+    Examples:
+        >>> default_steps(25_450, 65_536), default_steps(100, 256), default_steps(25_450, 65_536, level=2.7)
+        (8, 10, 16)
+    """
+    if level is not None and level < default_level(dim, size):
+        return _STEPS_LOWERED
+    return _STEPS_LARGE if size >= _LARGE_SIZE else _STEPS
+
+
+@dataclass(frozen=True)
+class Kashin:
+    """How a client represents its vector: a recipe, its level K and its number of steps. All of it is public."""
+
+    name: str
+    level: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        if self.name not in ("certified", "paper"):
+            raise ValueError(f"kashin must be 'certified' or 'paper', got {self.name!r}")
+        if not (np.isfinite(self.level) and self.level > 0):
+            raise ValueError(f"level must be positive and finite, got {self.level}")
+        if not 1 <= self.steps <= 10_000:
+            raise ValueError(f"steps must be in [1, 10000], got {self.steps}")
+
+    @property
+    def exact(self) -> bool:
+        """Whether the representation reconstructs the vector (for all but adversarial inputs)."""
+        return self.name == "certified"
+
+    def bound(self, frame: Frame) -> float:
+        """β = K/√ρ, the bound in the unit t = y·√d/clip."""
+        return self.level / math.sqrt(frame.redundancy)
+
+    def schedule(self, frame: Frame) -> Floats32:
+        """One row (ω, γ, cap of the step, bound of the result) a step.
+
+        A step is t' = clip(t + clip(r·a, ±cap), ±bound) with r = max(ω, min(γ·q, 16)) and the quotient q of
+        `sstq.kernels.kashin_pick`.
+        """
+        beta = self.bound(frame)
+        if self.name == "paper":
+            truncated = np.full((self.steps, 4), (1.0, 0.0, beta, np.inf), dtype=np.float32)
+            return np.concatenate([truncated, np.array([(1.0, 0.0, np.inf, beta)], dtype=np.float32)])
+        short = _SHORT_STEP if frame.redundancy >= _REDUNDANT else _PLAIN_STEP
+        rows = np.full((self.steps, 4), (short, 0.0, np.inf, beta), dtype=np.float32)
+        # From the end, so that the last step is an exact one; the first two come before there is a quotient.
+        rows[-2::-2, :2] = _LONG_STEP, _STRETCH
+        rows[:2, :2] = short, 0.0
+        rows[0, 0] = _FIRST_STEP
+        rows[-1, 0] = _PLAIN_STEP
+        rows[:, 3] *= np.linspace(1 - _GROWTH / self.steps, 1, self.steps) if self.steps > 1 else 1
+        return rows
+
+
+def make_kashin(name: str, frame: Frame, level: float | None = None, steps: int | None = None) -> Kashin:
+    """The recipe of that name, with the defaults for the frame.
+
+    Examples:
+        >>> make_kashin("paper", HadamardFrame(100, 256))
+        Kashin(name='paper', level=2.0, steps=30)
+    """
+    if level is None:
+        level = PAPER_LEVEL if name == "paper" else default_level(frame.dim, frame.size)
+    if steps is None:
+        steps = PAPER_ROUNDS if name == "paper" else default_steps(frame.dim, frame.size, level)
+    return Kashin(name, level, steps)
+
+
+def represent(frame: Frame, recipe: Kashin, x: Floats32) -> tuple[Floats32, NDArray[np.float64]]:
+    """The representations of vectors of the unit ball, for diagnosis and exact errors.
+
+    Args:
+        frame: the tight frame.
+        recipe: how to solve.
+        x: (n, d), float32, each row of norm at most 1.
+
+    Returns:
+        The coefficients in units of B, (n, N) in [-1, 1], and the residuals ‖x − (d/N)Uᵀy‖, (n,).
+
+    Examples:
+        >>> frame = HadamardFrame(dim=16, size=64, seed=3)
+        >>> x = np.eye(1, 16, dtype=np.float32)
+        >>> values, residuals = represent(frame, make_kashin("certified", frame), x)
+        >>> bool(np.abs(values).max() <= 1), bool(residuals[0] < 1e-5)
+        (True, True)
+    """
+    schedule = recipe.schedule(frame)
+    if isinstance(frame, HadamardFrame) and frame.rounds == 1:
+        t, residuals = kernels.kashin_represent(x, _columns(frame), schedule)
+    else:
+        t, residuals = _represent_generic(frame, x, schedule)
+    return _in_units_of_bound(t, schedule), residuals
+
+
+def pick(
+    frame: Frame, recipe: Kashin, x: Floats32, picks: NDArray[np.int64], *, certify: bool = True
+) -> tuple[Floats32, NDArray[np.float64]]:
+    """Chosen coordinates of the representations, without keeping the rest.
+
+    Args:
+        frame: the tight frame.
+        recipe: how to solve.
+        x: as in `represent`.
+        picks: (n, k), the coordinates wanted of each row.
+        certify: whether the residuals are wanted, too.
+
+    Returns:
+        Their values in units of B, (n, k), and the residuals, (n,), or (0,) without `certify`.
+    """
+    schedule = recipe.schedule(frame)
+    if isinstance(frame, HadamardFrame) and frame.rounds == 1:
+        t, residuals = kernels.kashin_pick(x, _columns(frame), schedule, picks, certify=certify)
+        return _in_units_of_bound(t, schedule), residuals
+    values = np.empty(picks.shape, dtype=np.float32)
+    residuals = np.empty(len(x))
+    for part in row_chunks(len(x), frame.size):
+        t, residuals[part] = _represent_generic(frame, x[part], schedule)
+        values[part] = np.take_along_axis(t, picks[part], axis=1)
+    return _in_units_of_bound(values, schedule), residuals if certify else residuals[:0]
+
+
+def certifies(frame: Frame, recipe: Kashin) -> bool:
+    """Whether a typical vector meets its certificate: a level or a number of steps of one's own may be too low.
+
+    Examples:
+        >>> frame = HadamardFrame(500, 2048)
+        >>> certifies(frame, make_kashin("certified", frame)), certifies(frame, Kashin("certified", 2.0, steps=500))
+        (True, False)
+    """
+    typical = np.random.default_rng(0).standard_normal((1, frame.dim))
+    unit = (typical / np.linalg.norm(typical)).astype(np.float32)
+    _, residual = pick(frame, recipe, unit, np.zeros((1, 1), dtype=np.int64))
+    return bool(residual[0] <= CERTIFIED_RESIDUAL)
+
+
+def missed(unit: Floats32, residuals: NDArray[np.float64]) -> int:
+    """How many rows missed their certificate."""
+    return int((residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)).sum())
+
+
+def _columns(frame: HadamardFrame) -> kernels.SignedColumns:
+    """The frame's columns as the kernels take them; checking them would take a good part of one client's time."""
+    if frame not in _columns_of_frames:
+        _columns_of_frames[frame] = kernels.SignedColumns(frame.columns, frame.signs, frame.size)
+    return _columns_of_frames[frame]
+
+
+def _in_units_of_bound(t: Floats32, schedule: Floats32) -> Floats32:
+    """t/β, which the clamp of the last step keeps in [-1, 1]."""
+    scaled: Floats32 = np.clip(t / schedule[-1, -1], np.float32(-1), np.float32(1))
+    return scaled
+
+
+def _represent_generic(frame: Frame, x: NDArray[Any], schedule: Floats32) -> tuple[Floats32, NDArray[np.float64]]:
+    """The recipe for any frame, as it is written in the module's description."""
+    vectors = x.astype(np.float64)
+    root = frame.dim**0.5
+    t = np.zeros((len(x), frame.size))
+    residual = vectors
+    # ‖a‖², ⟨a, s⟩ and ‖s‖² of the last step, and the quotient of the step before it.
+    power = product = moved = quotient = np.zeros(len(x))
+    for relaxation, stretch, cap, bound in schedule.astype(np.float64):
+        a = root * frame.analyze(residual)
+        rate = np.maximum(relaxation, np.minimum(stretch * quotient, kernels.LONGEST_STEP))
+        new = np.clip(t + np.clip(rate[:, None] * a, -cap, cap), -bound, bound)
+        quotient = moved / np.maximum(2 * product - power + np.sum(a**2, axis=1), kernels.LEAST_REDUCTION)
+        power, product, moved = np.sum(a**2, axis=1), np.sum(a * (new - t), axis=1), np.sum((new - t) ** 2, axis=1)
+        t = new
+        residual = vectors - frame.synthesize(t / root)
+    return t.astype(np.float32), np.linalg.norm(residual, axis=1)

@@ -1,0 +1,390 @@
+"""Tight frames: N vectors of R^d that spread any vector over N coordinates of about the same size.
+
+A frame is an N×d matrix U with UᵀU = (N/d)·I, so that x = (d/N)·Uᵀy for y = U x. `HadamardFrame` is the fast
+default, `FourierFrame` takes any N, and `OrthogonalFrame` is the Haar frame of the theory. All three are
+functions of a public seed through `sstq.randomness.streams`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq import kernels
+from sstq.chunks import row_chunks
+from sstq.randomness import streams
+from sstq.suggestions import did_you_mean
+
+__all__ = ["FourierFrame", "Frame", "HadamardFrame", "OrthogonalFrame", "default_frame_size", "make_frame"]
+
+Floats = NDArray[np.floating[Any]]
+
+# A dense frame above this many entries (half a gigabyte) is a mistake: the structured frames exist for that.
+_DENSE_LIMIT = 1 << 26
+
+
+def default_frame_size(dim: int) -> int:
+    """N = 2^⌈log₂ 2.5d⌉, the frame size of the paper's experiments.
+
+    Examples:
+        >>> default_frame_size(25_450), default_frame_size(98_666)
+        (65536, 262144)
+    """
+    return 1 << (-(-5 * dim // 2) - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class Frame(ABC):
+    """What every frame offers. `dim` is d, `size` is N, and `seed` is public.
+
+    Arrays go in as (n, d) or (n, N) and come out as (n, N) or (n, d), in the precision they came in.
+    """
+
+    name: ClassVar[str]
+
+    dim: int
+    size: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.dim < 1:
+            raise ValueError(f"dim must be at least 1, got {self.dim}")
+        if self.size < self.dim:
+            raise ValueError(f"frame_size must be at least dim = {self.dim}, got {self.size}")
+        if not 0 <= self.seed < 1 << 64:
+            raise ValueError(f"frame_seed must be in [0, 2^64), got {self.seed}")
+
+    @property
+    def redundancy(self) -> float:
+        """ρ = N/d."""
+        return self.size / self.dim
+
+    @abstractmethod
+    def analyze(self, x: Floats) -> Floats:
+        """The least-norm coefficients y = U x of each row."""
+
+    @abstractmethod
+    def synthesize(self, y: Floats) -> Floats:
+        """The vectors x = (d/N)·Uᵀy of each row."""
+
+    @abstractmethod
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The frame vectors u_j at the given indices, (n, d)."""
+
+    @abstractmethod
+    def squared_row_norms(self) -> NDArray[np.float64]:
+        """‖u_j‖² for every j, (N,): exactly 1 in an equal-norm frame, and 1 on average in any."""
+
+    @abstractmethod
+    def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Σ_j weights_j·U_ji² for every column i, (d,): what the standard error of a mean is made of."""
+
+
+@dataclass(frozen=True)
+class HadamardFrame(Frame):
+    """d columns of the N×N Walsh–Hadamard matrix behind random signs; N a power of two.
+
+    With `rounds` = 1 the columns are chosen at random, and the frame is exactly tight and exactly equal-norm. (The
+    first d columns would not do: their rows repeat whenever d ≤ N/2.) With two or three rounds the signs and the
+    transform are applied again, which flattens spikes too; the frame is still exactly tight, but its rows are of equal
+    norm only on average.
+
+    Examples:
+        >>> frame = HadamardFrame(dim=3, size=8, seed=1)
+        >>> x = np.array([[3.0, 4.0, 0.0]])
+        >>> np.allclose(frame.synthesize(frame.analyze(x)), x)
+        True
+    """
+
+    name: ClassVar[str] = "hadamard"
+
+    rounds: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.size & (self.size - 1):
+            raise ValueError(f"frame_size must be a power of two for a Hadamard frame, got {self.size}")
+        if self.rounds not in (1, 2, 3):
+            raise ValueError(f"rounds must be 1, 2 or 3, got {self.rounds}")
+
+    @cached_property
+    def signs(self) -> NDArray[np.float32]:
+        """The signs of the d coordinates before the first transform."""
+        return streams.signs(self.seed, "signs1", self.dim)
+
+    @cached_property
+    def columns(self) -> NDArray[np.int64]:
+        """The places of the d coordinates among the N inputs of the first transform, ascending."""
+        if self.rounds > 1:
+            return np.arange(self.dim, dtype=np.int64)
+        return streams.choose(self.seed, "columns", self.dim, self.size)
+
+    @property
+    def _places(self) -> NDArray[np.int64] | slice:
+        """The columns; with more rounds they are the first d, and a slice is several times cheaper than a list."""
+        return slice(self.dim) if self.rounds > 1 else self.columns
+
+    @cached_property
+    def _later_signs(self) -> list[NDArray[np.float32]]:
+        return [streams.signs(self.seed, f"signs{k}", self.size) for k in range(2, self.rounds + 1)]
+
+    @property
+    def _analysis_scale(self) -> float:
+        """√(N/d) over the √N of each unnormalised transform."""
+        return float(self.dim**-0.5 * self.size ** (-(self.rounds - 1) / 2))
+
+    @property
+    def synthesis_scale(self) -> float:
+        """What unnormalised transforms there and back are short of x = (d/N)·Uᵀy."""
+        return self._analysis_scale / self.redundancy
+
+    def analyze(self, x: Floats) -> Floats:
+        """The least-norm coefficients y = U x of each row."""
+        y = np.zeros((len(x), self.size), dtype=x.dtype)
+        y[:, self._places] = x * self.signs
+        kernels.hadamard_transform(y)
+        for signs in self._later_signs:
+            y *= signs
+            kernels.hadamard_transform(y)
+        y *= self._analysis_scale
+        return y
+
+    def synthesize(self, y: Floats) -> Floats:
+        """The vectors x = (d/N)·Uᵀy of each row."""
+        work = np.array(y, order="C")
+        kernels.hadamard_transform(work)
+        for signs in reversed(self._later_signs):
+            work *= signs
+            kernels.hadamard_transform(work)
+        x = work[:, self._places] * self.signs
+        x *= self.synthesis_scale
+        return x
+
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The frame vectors u_j at the given indices, (n, d)."""
+        if self.rounds > 1:
+            spikes = np.zeros((len(indices), self.size))
+            spikes[np.arange(len(indices)), indices] = self.redundancy
+            return np.asarray(self.synthesize(spikes), dtype=np.float64)
+        overlaps = np.asarray(indices)[:, None] & self.columns
+        entries = np.where(np.bitwise_count(overlaps) & 1, -1.0, 1.0)
+        entries *= self.signs
+        entries *= self._analysis_scale
+        return entries
+
+    def squared_row_norms(self) -> NDArray[np.float64]:
+        """‖u_j‖² for every j: exactly 1 with one round or as many rows as columns, and on average otherwise."""
+        if self.rounds == 1 or self.dim == self.size:
+            return np.ones(self.size)
+        if self.rounds == 2:
+            return self._convolve((np.arange(self.size) < self.dim).astype(np.float64))
+        norms = np.zeros(self.size)
+        for part in row_chunks(self.dim, self.size):
+            norms += np.sum(self._squared_columns(part), axis=0)
+        return norms
+
+    def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Σ_j weights_j·U_ji² for every column i; U_ji² = 1/d with one round."""
+        if self.rounds == 1:
+            return np.full(self.dim, float(np.sum(weights)) / self.dim)
+        if self.rounds == 2:
+            return self._convolve(weights.astype(np.float64))[: self.dim]
+        power = np.zeros(self.dim)
+        # With three rounds there is no rule for the squares; rows or columns are made, whichever are fewer.
+        chosen = np.flatnonzero(weights)
+        if len(chosen) < self.dim:
+            for part in row_chunks(len(chosen), self.size):
+                power += weights[chosen[part]] @ self.rows(chosen[part]) ** 2
+        else:
+            for part in row_chunks(self.dim, self.size):
+                power[part] = self._squared_columns(part) @ weights
+        return power
+
+    def _squared_columns(self, part: slice) -> NDArray[np.float64]:
+        """U_ji² of a few columns i, one row each."""
+        spikes = np.zeros((part.stop - part.start, self.dim))
+        spikes[np.arange(len(spikes)), np.arange(part.start, part.stop)] = 1.0
+        return np.asarray(self.analyze(spikes), dtype=np.float64) ** 2
+
+    @cached_property
+    def _spectrum(self) -> NDArray[np.float64]:
+        """With two rounds, the transform of the squares U_ji² as a function of j ⊕ i, over N.
+
+        (H·D₂·H)_ji = Σ_k D₂_k·H_k,(j⊕i) depends on j ⊕ i alone, so that sums of squares over rows or over columns are
+        dyadic convolutions, products under the transform.
+        """
+        squares = self._later_signs[0].astype(np.float64)
+        kernels.hadamard_transform(squares)
+        squares *= self._analysis_scale
+        squares *= squares
+        kernels.hadamard_transform(squares)
+        squares /= self.size
+        return squares
+
+    def _convolve(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Σ_i weights_i·U_ji² for every j, all N columns being there; `weights` is overwritten."""
+        kernels.hadamard_transform(weights)
+        weights *= self._spectrum
+        kernels.hadamard_transform(weights)
+        # A sum of squares; rounding may leave a zero a hair below.
+        return np.maximum(weights, 0.0, out=weights)
+
+
+@dataclass(frozen=True)
+class FourierFrame(Frame):
+    """Cosines and sines at distinct random frequencies, behind random signs, through the FFT; any N ≥ d.
+
+    The columns are √(2/d)·cos(2πfj/N) and √(2/d)·sin(2πfj/N) in pairs, with the constant 1/√d when d is odd, and the
+    constant and the alternating column when N = d is even. Since cos² + sin² = 1 the frame is exactly tight and exactly
+    equal-norm.
+
+    Examples:
+        >>> frame = FourierFrame(dim=3, size=7, seed=1)
+        >>> x = np.array([[3.0, 4.0, 0.0]])
+        >>> np.allclose(frame.synthesize(frame.analyze(x)), x)
+        True
+    """
+
+    name: ClassVar[str] = "fourier"
+
+    @property
+    def _pairs(self) -> int:
+        available = (self.size - 1) // 2
+        return min(self.dim // 2, available)
+
+    @cached_property
+    def signs(self) -> NDArray[np.float32]:
+        """The signs of the d coordinates."""
+        return streams.signs(self.seed, "signs1", self.dim)
+
+    @cached_property
+    def frequencies(self) -> NDArray[np.int64]:
+        """The frequencies of the cosine–sine pairs, 1 ≤ f < N/2, ascending."""
+        return 1 + streams.choose(self.seed, "freqs", self._pairs, (self.size - 1) // 2)
+
+    @cached_property
+    def _single_frequencies(self) -> NDArray[np.int64]:
+        """Frequencies of the columns without a partner: the constant and the alternating one, where they are needed."""
+        return np.array([0, self.size // 2][: self.dim - 2 * self._pairs], dtype=np.int64)
+
+    def analyze(self, x: Floats) -> Floats:
+        """The least-norm coefficients y = U x of each row."""
+        pairs, signed = self._pairs, x * self.signs
+        spectrum = np.zeros((len(x), self.size // 2 + 1), dtype=np.result_type(x.dtype, np.complex64))
+        # The inverse real FFT counts every frequency but 0 and N/2 twice, and divides by N.
+        cosines, sines, singles = signed[:, :pairs], signed[:, pairs : 2 * pairs], signed[:, 2 * pairs :]
+        spectrum[:, self.frequencies] = (cosines - 1j * sines) * (self.size * (2 * self.dim) ** -0.5)
+        spectrum[:, self._single_frequencies] = singles * (self.size * self.dim**-0.5)
+        return np.fft.irfft(spectrum, n=self.size, axis=1).astype(x.dtype, copy=False)
+
+    def synthesize(self, y: Floats) -> Floats:
+        """The vectors x = (d/N)·Uᵀy of each row."""
+        spectrum = np.fft.rfft(y, axis=1)
+        paired = spectrum[:, self.frequencies] * ((2 * self.dim) ** 0.5 / self.size)
+        single = spectrum[:, self._single_frequencies].real * (self.dim**0.5 / self.size)
+        x = np.concatenate([paired.real, -paired.imag, single], axis=1) * self.signs
+        return x.astype(y.dtype, copy=False)
+
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The frame vectors u_j at the given indices, (n, d)."""
+        # j·f is reduced modulo N as integers: the angle of a large product would lose its digits.
+        turns = (np.asarray(indices)[:, None] * self.frequencies % self.size) * (2 * np.pi / self.size)
+        singles = np.where(np.asarray(indices)[:, None] * self._single_frequencies % self.size > 0, -1.0, 1.0)
+        paired = np.concatenate([np.cos(turns), np.sin(turns)], axis=1) * 2.0**0.5
+        rows: NDArray[np.float64] = np.concatenate([paired, singles], axis=1) * self.dim**-0.5
+        rows *= self.signs
+        return rows
+
+    def squared_row_norms(self) -> NDArray[np.float64]:
+        """‖u_j‖² for every j: exactly 1."""
+        return np.ones(self.size)
+
+    def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Σ_j weights_j·U_ji², from cos² = (1 + cos 2θ)/2 and one FFT of the weights."""
+        spectrum = np.fft.fft(weights)
+        total = spectrum[0].real
+        doubled = spectrum[2 * self.frequencies % self.size].real
+        single = np.full(len(self._single_frequencies), total)
+        power: NDArray[np.float64] = np.concatenate([total + doubled, total - doubled, single]) / self.dim
+        return power
+
+
+@dataclass(frozen=True)
+class OrthogonalFrame(Frame):
+    """d orthonormal columns of R^N, uniform (Haar) among all of them, times √(N/d). Dense: for small d only.
+
+    Tight to rounding; the row norms are as they fall, so the exact error of a mechanism takes them into account. The
+    Gaussians come from the public stream by the Box–Muller formula; the QR decomposition may differ in the last digits
+    between machines, which moves an estimate by as little.
+
+    Examples:
+        >>> frame = OrthogonalFrame(dim=3, size=8, seed=1)
+        >>> x = np.array([[3.0, 4.0, 0.0]])
+        >>> np.allclose(frame.synthesize(frame.analyze(x)), x)
+        True
+    """
+
+    name: ClassVar[str] = "orthogonal"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dim * self.size > _DENSE_LIMIT:
+            raise ValueError(
+                f"an orthogonal frame is dense and takes at most 2^26 entries, got {self.dim * self.size}; "
+                "use frame='hadamard' or 'fourier'"
+            )
+
+    @cached_property
+    def matrix(self) -> NDArray[np.float64]:
+        """U itself, (N, d)."""
+        count = self.dim * self.size
+        gaussians = kernels.box_muller(streams.words(self.seed, "gauss", count + count % 2)[None])[0, :count]
+        orthonormal, triangular = np.linalg.qr(gaussians.reshape(self.size, self.dim))
+        # Without this the distribution depends on the sign convention of the QR routine and is not Haar.
+        orthonormal *= np.where(np.diag(triangular) < 0, -1.0, 1.0)
+        matrix: NDArray[np.float64] = orthonormal * self.redundancy**0.5
+        matrix.setflags(write=False)
+        return matrix
+
+    def analyze(self, x: Floats) -> Floats:
+        """The least-norm coefficients y = U x of each row."""
+        return (x @ self.matrix.T).astype(x.dtype, copy=False)
+
+    def synthesize(self, y: Floats) -> Floats:
+        """The vectors x = (d/N)·Uᵀy of each row."""
+        return (y @ self.matrix / self.redundancy).astype(y.dtype, copy=False)
+
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The frame vectors u_j at the given indices, (n, d)."""
+        return self.matrix[indices]
+
+    def squared_row_norms(self) -> NDArray[np.float64]:
+        """‖u_j‖² for every j."""
+        norms: NDArray[np.float64] = np.einsum("jd,jd->j", self.matrix, self.matrix)
+        return norms
+
+    def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Σ_j weights_j·U_ji²."""
+        power: NDArray[np.float64] = np.einsum("jd,jd,j->d", self.matrix, self.matrix, weights)
+        return power
+
+
+_FRAMES: dict[str, type[Frame]] = {frame.name: frame for frame in (HadamardFrame, OrthogonalFrame, FourierFrame)}
+
+
+def make_frame(name: str, dim: int, size: int, seed: int) -> Frame:
+    """The frame of that name.
+
+    Examples:
+        >>> make_frame("fourier", dim=5, size=9, seed=0).redundancy
+        1.8
+    """
+    if not isinstance(name, str) or name not in _FRAMES:
+        close = did_you_mean(name, _FRAMES)
+        raise ValueError(f"frame must be one of {', '.join(map(repr, _FRAMES))}, got {name!r}{close}")
+    return _FRAMES[name](dim, size, seed)

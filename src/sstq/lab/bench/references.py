@@ -1,0 +1,250 @@
+"""What the kernels are measured against, in the same process: NumPy, BLAS, other libraries, and the memory itself."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.frames.kashin import PAPER_ROUNDS
+from sstq.frames.tight import HadamardFrame
+
+if TYPE_CHECKING:
+    from sstq.mechanisms import SSTQ
+
+__all__ = [
+    "NUMPY_OFFSET",
+    "aligned_zeros",
+    "blas_on_one_thread",
+    "draw_in_numpy",
+    "foreign_transform",
+    "kronecker_transform",
+    "numpy_butterflies",
+    "paper_in_numpy",
+    "paper_representation",
+    "threads",
+    "triad",
+]
+
+Floats = NDArray[np.float32]
+
+# Bytes past a cache line where NumPy's large arrays begin, if their memory is fresh: malloc's header comes first.
+NUMPY_OFFSET = 16
+# Factors of 64 × 64 keep BLAS busy without wasting arithmetic: 64 multiplications an element for six butterflies.
+_FACTOR_BITS = 6
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Set the number of threads of the kernels for a while.
+
+    Examples:
+        >>> from sstq.kernels.threads import thread_count
+        >>> with threads(3):
+        ...     thread_count()
+        3
+    """
+    before = os.environ.get("SSTQ_THREADS")
+    os.environ["SSTQ_THREADS"] = str(count)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SSTQ_THREADS"]
+        else:
+            os.environ["SSTQ_THREADS"] = before
+
+
+def blas_on_one_thread() -> AbstractContextManager[object]:
+    """Keep BLAS to one thread, where threadpoolctl is installed (scikit-learn brings it); otherwise change nothing.
+
+    Examples:
+        >>> with blas_on_one_thread():
+        ...     float(np.ones(2) @ np.ones(2))
+        2.0
+    """
+    if find_spec("threadpoolctl") is None:
+        return nullcontext()
+    limits: AbstractContextManager[object] = import_module("threadpoolctl").threadpool_limits(1)
+    return limits
+
+
+def aligned_zeros(rows: int, size: int, offset: int = 0) -> Floats:
+    """Float32 rows on cache lines, or so many bytes past them, whatever the allocator would have chosen.
+
+    Rows that are not on cache lines are slower for every implementation, not for all equally. Zeros, so that
+    transforming them again and again stays finite.
+
+    Args:
+        rows: their number.
+        size: the numbers in each.
+        offset: bytes from a cache line to the first row, a multiple of 4 below 64.
+
+    Examples:
+        >>> aligned_zeros(3, 16).ctypes.data % 64, aligned_zeros(3, 16, offset=NUMPY_OFFSET).ctypes.data % 64
+        (0, 16)
+    """
+    buffer = np.zeros(rows * size + 32, np.float32)
+    start = -(buffer.ctypes.data // 4) % 16 + offset // 4
+    return buffer[start : start + rows * size].reshape(rows, size)
+
+
+def triad(a: Floats, b: Floats, c: Floats) -> None:
+    """Set a = b + 3·c in two NumPy passes, which read or write five arrays in all.
+
+    Examples:
+        >>> a, b, c = np.zeros(2, np.float32), np.ones(2, np.float32), np.float32([1, 2])
+        >>> triad(a, b, c)
+        >>> a
+        array([4., 7.], dtype=float32)
+    """
+    np.multiply(c, np.float32(3), out=a)
+    np.add(a, b, out=a)
+
+
+def numpy_butterflies(x: NDArray[Any]) -> None:
+    """Hadamard transform of the last axis in place, one NumPy operation for all butterflies of a level.
+
+    Examples:
+        >>> x = np.array([1.0, 2.0, 3.0, 4.0])
+        >>> numpy_butterflies(x)
+        >>> x
+        array([10., -2., -4.,  0.])
+    """
+    half = 1
+    while half < x.shape[-1]:
+        pairs = x.reshape(*x.shape[:-1], -1, 2, half)
+        upper, lower = pairs[..., 0, :], pairs[..., 1, :]
+        difference = upper - lower
+        upper += lower
+        lower[...] = difference
+        half *= 2
+
+
+def kronecker_transform(x: Floats) -> Floats:
+    """Hadamard transform of every row as a Kronecker product of small dense matrices, each a product of BLAS.
+
+    Examples:
+        >>> kronecker_transform(np.float32([[1, 2, 3, 4]]))
+        array([[10., -2., -4.,  0.]], dtype=float32)
+    """
+    from scipy.linalg import hadamard
+
+    rows, size = x.shape
+    left = size.bit_length() - 1
+    while left:
+        bits = min(left, _FACTOR_BITS)
+        factor = hadamard(1 << bits).astype(np.float32)
+        # The highest bits of the index are transformed and become the lowest: after all bits they are in order again.
+        mixed = factor @ x.reshape(rows, 1 << bits, -1)
+        x = np.ascontiguousarray(mixed.swapaxes(1, 2)).reshape(rows, size)
+        left -= bits
+    return x
+
+
+def foreign_transform() -> Callable[[Floats], object]:
+    """Return the transform of fht-cpu (C++, vectorised by hand) on one thread; ImportError where there is none to use.
+
+    Examples:
+        >>> try:
+        ...     usable = callable(foreign_transform())
+        ... except ImportError as error:
+        ...     usable = "fht-cpu" in str(error)
+        >>> usable
+        True
+    """
+    if find_spec("fht_cpu") is None:
+        raise ImportError("fht-cpu is not installed (pip install fht-cpu)")
+    try:
+        return partial(import_module("fht_cpu").fht, num_threads=1)
+    except Exception as error:  # compiled for another machine or NumPy it fails in many ways
+        raise ImportError(f"fht-cpu is installed but cannot be used: {error!r}") from error
+
+
+def paper_representation(mechanism: SSTQ, x: Floats) -> Floats:
+    """The coefficients that the paper's recipe finds: 30 truncated rounds, a last one that is not, and the clamp.
+
+    Args:
+        mechanism: whose Hadamard frame and bound are used.
+        x: (d,), of norm at most clip.
+
+    Examples:
+        >>> import sstq
+        >>> mechanism = sstq.SSTQ(dim=100, epsilon=3.0, bits=4, kashin="paper")
+        >>> y = paper_representation(mechanism, np.full(100, 0.1, np.float32))
+        >>> bool(np.abs(y).max() <= np.float32(mechanism.bound))
+        True
+    """
+    frame, bound = mechanism.frame, np.float32(mechanism.bound)
+    if not isinstance(frame, HadamardFrame):
+        raise ValueError(f"frame must be 'hadamard', got {frame.name!r}")
+    size, root = frame.size, np.float32(frame.dim**0.5)
+
+    def analyze(vector: Floats) -> Floats:
+        spread = np.zeros(size, np.float32)
+        spread[frame.columns] = frame.signs * vector
+        numpy_butterflies(spread)
+        return spread / root
+
+    def synthesize(y: Floats) -> Floats:
+        spread = y.copy()
+        numpy_butterflies(spread)
+        rebuilt: Floats = frame.signs * spread[frame.columns] * root / np.float32(size)
+        return rebuilt
+
+    y, residual = np.zeros(size, np.float32), x
+    for _ in range(PAPER_ROUNDS):
+        step = np.clip(analyze(residual), -bound, bound)
+        y += step
+        residual = residual - synthesize(step)
+    clamped: Floats = np.clip(y + analyze(residual), -bound, bound)
+    return clamped
+
+
+def paper_in_numpy(mechanism: SSTQ, x: Floats, rng: np.random.Generator) -> tuple[int, int]:
+    """Algorithm 1 of the paper for one client as one would write it down in NumPy; returns the index and the code.
+
+    Args:
+        mechanism: whose frame, codebook and ε are used.
+        x: (d,), of norm at most clip.
+        rng: all of its randomness.
+
+    Examples:
+        >>> import sstq
+        >>> mechanism = sstq.SSTQ(dim=100, epsilon=3.0, bits=4, kashin="paper")
+        >>> index, code = paper_in_numpy(mechanism, np.full(100, 0.1, np.float32), np.random.default_rng(0))
+        >>> 0 <= index < 256 and 0 <= code < 16
+        True
+    """
+    return draw_in_numpy(mechanism, paper_representation(mechanism, x), rng)
+
+
+def draw_in_numpy(mechanism: SSTQ, y: Floats, rng: np.random.Generator) -> tuple[int, int]:
+    """The second half of Algorithm 1: a coordinate of a representation, its token, and what the flat channel sends.
+
+    Args:
+        mechanism: whose codebook, bound and ε are used.
+        y: the coefficients, (N,).
+        rng: all of its randomness.
+
+    Examples:
+        >>> import sstq
+        >>> mechanism = sstq.SSTQ(dim=2, epsilon=20.0, bits=1)
+        >>> draw_in_numpy(mechanism, np.full(4, mechanism.bound), np.random.default_rng(0))[1]
+        1
+    """
+    j = int(rng.integers(len(y)))
+    words, coordinate = mechanism.codebook.values, float(y[j]) / mechanism.bound
+    k = int(np.clip(np.searchsorted(words, coordinate, side="right") - 1, 0, len(words) - 2))
+    token = k + int(rng.random() < (coordinate - words[k]) / (words[k + 1] - words[k]))
+    probabilities = np.full(len(words), 1 / (math.exp(mechanism.epsilon) + len(words) - 1))
+    probabilities[token] *= math.exp(mechanism.epsilon)
+    return j, int(rng.choice(len(words), p=probabilities))

@@ -1,0 +1,47 @@
+"""All experiments by name: which jobs they need, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from sstq.lab.reproduction.images import image_jobs, image_section
+from sstq.lab.reproduction.jobs import Job
+from sstq.lab.reproduction.lines import Results, Section
+from sstq.lab.reproduction.mse import mse_jobs, mse_section
+from sstq.lab.reproduction.regression import bitwidth_jobs, bitwidth_section, regression_jobs, regression_section
+from sstq.lab.reproduction.scales import Scale
+from sstq.lab.reproduction.tables import tables_jobs, tables_section
+
+__all__ = ["EXPERIMENTS", "Experiment"]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One figure or table of the paper.
+
+    Attributes:
+        jobs: what has to be done for it.
+        section: what came out, from the results of these jobs.
+        dataset: that it needs; None if it needs none.
+    """
+
+    jobs: Callable[[Scale], list[Job]]
+    section: Callable[[Scale, Results], Section]
+    dataset: str | None = None
+
+
+def _images(name: str) -> Experiment:
+    return Experiment(partial(image_jobs, name), partial(image_section, name), name)
+
+
+EXPERIMENTS: Mapping[str, Experiment] = {
+    "mse": Experiment(mse_jobs, mse_section),
+    "regression": Experiment(regression_jobs, regression_section),
+    "bitwidth": Experiment(bitwidth_jobs, bitwidth_section),
+    "fashion-mnist": _images("fashion-mnist"),
+    "cifar-10": _images("cifar-10"),
+    "tables": Experiment(tables_jobs, tables_section),
+}
+"""In the order of the report."""

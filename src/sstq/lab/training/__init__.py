@@ -1,0 +1,47 @@
+"""Federated training in one process: many clients, private messages, one model.
+
+problem ──▶ gradients of all clients ──▶ encode ──▶ mean ──▶ server step ──▶ evaluation, again
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from sstq.lab.training.models import Evaluation, HiddenLayer, LeastSquares, Model
+from sstq.lab.training.partitions import dirichlet_partition, iid_partition
+from sstq.lab.training.problems import Problem, image_problem, regression_problem
+from sstq.lab.training.rounds import Round, RoundEngine, RoundTask, private_mean, train
+from sstq.lab.training.server import Server
+from sstq.lab.training.settings import SETTINGS, Settings, settings_for
+
+if TYPE_CHECKING:
+    from sstq.lab.training.torch_models import TorchModel as TorchModel
+
+# Without TorchModel, so that a star import needs no PyTorch.
+__all__ = [
+    "SETTINGS",
+    "Evaluation",
+    "HiddenLayer",
+    "LeastSquares",
+    "Model",
+    "Problem",
+    "Round",
+    "RoundEngine",
+    "RoundTask",
+    "Server",
+    "Settings",
+    "dirichlet_partition",
+    "iid_partition",
+    "image_problem",
+    "private_mean",
+    "regression_problem",
+    "settings_for",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # PyTorch takes seconds to import, and is an extra: only for those who ask for its model.
+    if name == "TorchModel":
+        from sstq.lab.training.torch_models import TorchModel
+
+        return TorchModel
+    raise AttributeError(f"module 'sstq.lab.training' has no attribute {name!r}")

@@ -1,0 +1,198 @@
+"""Models whose gradients for all clients come from a few matrix products: the paper's two, in NumPy.
+
+A model is its flat vector of parameters, because that is what a client privatises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.lab.training.identity import checksum
+from sstq.mechanisms.base import check_option
+
+__all__ = ["Evaluation", "HiddenLayer", "LeastSquares", "Model"]
+
+Floats = NDArray[np.float32]
+
+# Examples that are evaluated at a time: enough for the matrix product, few enough for the cache.
+_EVALUATED_AT_A_TIME = 4096
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good a model is.
+
+    Attributes:
+        loss: the mean loss of the examples.
+        accuracy: the share of examples with the right label; None for a regression.
+    """
+
+    loss: float
+    accuracy: float | None = None
+
+
+class Model(Protocol):
+    """What the federated loop needs of a model.
+
+    It may also have a ``description``, a string that is the same for equal models and differs for others: a checkpoint
+    goes on with a model of the same description only (of the same class and dimension, for a model without one).
+    """
+
+    @property
+    def dim(self) -> int:
+        """d, the number of parameters."""
+        ...
+
+    def initial(self, seed: int) -> Floats:
+        """The parameters to start from, (d,)."""
+        ...
+
+    def gradients(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Floats:
+        """The gradient of each client's mean loss, (clients, d), from batches (clients, batch, …) and their targets."""
+        ...
+
+    def evaluate(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Evaluation:
+        """Loss and accuracy on examples (n, …) and their targets (n,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class HiddenLayer:
+    """A network with one hidden layer of rectified units and a softmax: the paper's, with 32 of them.
+
+    Parameters are, in this order, the first layer's weights (inputs × hidden) and biases, and the second's (hidden ×
+    classes).
+
+    Args:
+        inputs: the numbers of an example.
+        hidden: the hidden units.
+        classes: the labels.
+        start: "uniform" in ±1/√(inputs of the layer), as is usual for such layers, or "he": weights from
+            N(0, 2/(inputs of the layer)) and biases of zero. The paper does not say; its losses are those of "he".
+
+    Examples:
+        >>> HiddenLayer(inputs=784).dim, HiddenLayer(inputs=3072).dim
+        (25450, 98666)
+    """
+
+    inputs: int
+    hidden: int = 32
+    classes: int = 10
+    start: str = "uniform"
+
+    def __post_init__(self) -> None:
+        check_option("start", self.start, ("uniform", "he"))
+
+    @property
+    def dim(self) -> int:
+        """d, the number of parameters."""
+        return (self.inputs + 1) * self.hidden + (self.hidden + 1) * self.classes
+
+    @property
+    def description(self) -> str:
+        """All arguments."""
+        return f"HiddenLayer({self.inputs}, {self.hidden}, {self.classes}, {self.start!r})"
+
+    def initial(self, seed: int) -> Floats:
+        """The parameters to start from, (d,)."""
+        rng = np.random.default_rng([seed, 0])
+        if self.start == "he":
+            return self._he_start(rng)
+        first = rng.uniform(-1, 1, (self.inputs + 1) * self.hidden) * self.inputs**-0.5
+        second = rng.uniform(-1, 1, (self.hidden + 1) * self.classes) * self.hidden**-0.5
+        return np.concatenate([first, second]).astype(np.float32)
+
+    def gradients(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Floats:
+        """The gradient of each client's mean cross-entropy, (clients, d)."""
+        clients, batch, _ = x.shape
+        _, _, second, _ = self._layers(parameters)
+        rows = x.reshape(-1, self.inputs)
+        active, probabilities, _ = self._forward(parameters, rows, y.reshape(-1))
+        probabilities[np.arange(len(rows)), y.reshape(-1)] -= 1
+        probabilities /= batch
+        signal = probabilities @ second.T
+        signal[active == 0] = 0
+        by_client = (clients, batch, -1)
+        parts = [
+            np.matmul(x.transpose(0, 2, 1), signal.reshape(by_client)),
+            signal.reshape(by_client).sum(axis=1),
+            np.matmul(active.reshape(by_client).transpose(0, 2, 1), probabilities.reshape(by_client)),
+            probabilities.reshape(by_client).sum(axis=1),
+        ]
+        return np.concatenate([part.reshape(clients, -1) for part in parts], axis=1)
+
+    def evaluate(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Evaluation:
+        """The mean cross-entropy and the share of right labels."""
+        loss = right = 0.0
+        for start in range(0, len(x), _EVALUATED_AT_A_TIME):
+            part = slice(start, start + _EVALUATED_AT_A_TIME)
+            _, probabilities, losses = self._forward(parameters, x[part], y[part])
+            loss += float(losses.sum(dtype=np.float64))
+            right += float(np.count_nonzero(probabilities.argmax(axis=1) == y[part]))
+        return Evaluation(loss / len(x), right / len(x))
+
+    def _he_start(self, rng: np.random.Generator) -> Floats:
+        first = rng.standard_normal(self.inputs * self.hidden) * (2 / self.inputs) ** 0.5
+        second = rng.standard_normal(self.hidden * self.classes) * (2 / self.hidden) ** 0.5
+        return np.concatenate([first, np.zeros(self.hidden), second, np.zeros(self.classes)]).astype(np.float32)
+
+    def _layers(self, parameters: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        ends = np.cumsum([self.inputs * self.hidden, self.hidden, self.hidden * self.classes])
+        first, first_bias, second, second_bias = np.split(parameters, ends)
+        return first.reshape(-1, self.hidden), first_bias, second.reshape(-1, self.classes), second_bias
+
+    def _forward(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
+        """The hidden units, the probabilities of the classes, and the cross-entropy of each example."""
+        first, first_bias, second, second_bias = self._layers(parameters)
+        active = np.maximum(x @ first + first_bias, 0)
+        logits = active @ second + second_bias
+        logits -= logits.max(axis=1, keepdims=True)
+        probabilities = np.exp(logits)
+        totals = probabilities.sum(axis=1)
+        losses = np.log(totals) - logits[np.arange(len(x)), y]
+        probabilities /= totals[:, None]
+        return active, probabilities, losses
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquares:
+    """Linear regression, L(θ) = ‖Aθ − b‖²/2n; as in the paper, it is judged by the distance ‖θ − θ*‖² from the truth.
+
+    Args:
+        truth: θ*, (d,).
+
+    Examples:
+        >>> model = LeastSquares(np.ones(3, dtype=np.float32))
+        >>> model.evaluate(model.initial(0), np.eye(3, dtype=np.float32), np.ones(3, dtype=np.float32)).loss
+        3.0
+    """
+
+    truth: Floats
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return len(self.truth)
+
+    @property
+    def description(self) -> str:
+        """A checksum of the truth."""
+        return f"LeastSquares({checksum(self.truth)})"
+
+    def initial(self, seed: int) -> Floats:  # noqa: ARG002 (the start is the same for all)
+        """Zero."""
+        return np.zeros(self.dim, dtype=np.float32)
+
+    def gradients(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Floats:
+        """The gradient of each client's mean loss, (clients, d)."""
+        residuals = x @ parameters - y
+        gradients: Floats = np.matmul(residuals[:, None, :], x)[:, 0, :] / np.float32(x.shape[1])
+        return gradients
+
+    def evaluate(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Evaluation:  # noqa: ARG002
+        """The squared distance from the truth."""
+        return Evaluation(float(np.sum((parameters.astype(np.float64) - self.truth) ** 2)))

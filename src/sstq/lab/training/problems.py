@@ -1,0 +1,104 @@
+"""Learning problems: a model, examples spread over clients, and examples to test on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.lab.training.models import HiddenLayer, LeastSquares, Model
+from sstq.lab.training.partitions import Partition, dirichlet_partition, iid_partition
+from sstq.mechanisms.base import check_number
+
+__all__ = ["Problem", "image_problem", "regression_problem"]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is learned, and from whom.
+
+    Attributes:
+        name: of the data.
+        model: the model.
+        x: all training examples, (n, …).
+        y: their targets, (n,).
+        parts: the examples of each client, disjoint.
+        test_x: examples to test on; the training examples themselves for a regression.
+        test_y: their targets.
+    """
+
+    name: str
+    model: Model
+    x: NDArray[np.float32]
+    y: NDArray[Any]
+    parts: Partition
+    test_x: NDArray[np.float32]
+    test_y: NDArray[Any]
+
+    @property
+    def clients(self) -> int:
+        """How many hold examples."""
+        return len(self.parts)
+
+    def batches(self, batch: int, seed: int, round_number: int) -> tuple[NDArray[np.float32], NDArray[Any]]:
+        """A batch of each client's own examples, (clients, batch, …) and (clients, batch)."""
+        chosen = self.chosen(batch, seed, round_number)
+        return self.x[chosen], self.y[chosen]
+
+    def chosen(self, batch: int, seed: int, round_number: int) -> NDArray[np.int64]:
+        """The numbers of the examples of a round's batches, (clients, batch).
+
+        They are a function of the seed and the round alone, so that all mechanisms see the same examples. A client with
+        fewer examples than that draws with replacement.
+        """
+        rng = np.random.default_rng([seed, 3, round_number])
+        return np.stack([part[rng.choice(len(part), batch, replace=len(part) < batch)] for part in self.parts])
+
+
+def image_problem(
+    dataset: Any,
+    clients: int,
+    seed: int,
+    *,
+    hidden: int = 32,
+    start: str = "uniform",
+    alpha: float | None = None,
+    model: Model | None = None,
+) -> Problem:
+    """The paper's network, or another model, on a data set of images.
+
+    Args:
+        dataset: from `sstq.lab.datasets.load`.
+        clients: how many share its training examples.
+        seed: of the partition.
+        hidden: the hidden units.
+        start: of the network, "uniform" or "he" (see `HiddenLayer`).
+        alpha: of a Dirichlet partition by label; a random one unless given.
+        model: instead of the paper's network, for which alone `hidden` and `start` are.
+    """
+    if model is None:
+        model = HiddenLayer(dataset.train_images.shape[1], hidden, len(dataset.classes), start)
+    labels = dataset.train_labels
+    if alpha is None:
+        parts = iid_partition(len(labels), clients, seed)
+    else:
+        parts = dirichlet_partition(labels, clients, alpha, seed)
+    return Problem(dataset.name, model, dataset.train_images, labels, parts, dataset.test_images, dataset.test_labels)
+
+
+def regression_problem(dim: int, clients: int, seed: int, *, examples: int = 4000) -> Problem:
+    """The paper's linear regression: rows of A from N(0, 1/d), θ* from N(0, I), targets Aθ* without noise.
+
+    Examples:
+        >>> problem = regression_problem(dim=5, clients=20, seed=0, examples=100)
+        >>> problem.clients, problem.model.dim
+        (20, 5)
+    """
+    dim = check_number("dim", dim, 1, 2**20, integer=True)
+    rng = np.random.default_rng([seed, 4])
+    x = (rng.standard_normal((examples, dim)) * dim**-0.5).astype(np.float32)
+    truth = rng.standard_normal(dim).astype(np.float32)
+    y = x @ truth
+    return Problem("regression", LeastSquares(truth), x, y, iid_partition(examples, clients, seed), x, y)

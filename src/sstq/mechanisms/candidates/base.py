@@ -1,0 +1,281 @@
+"""Public candidate vectors of every client, of which its message names one: for RRSC, MMRC and compressed PrivUnitG.
+
+Behind a public coin client and server know M = 2^bits Gaussian vectors that belong to the client's identifier alone.
+The client sends the index of one of them, drawn so that the well aligned ones are likelier, by at most e^ε.
+
+The candidates, in full: the client's seed is the word of its identifier in the stream (frame_seed, "cand"). Candidate m
+of a client takes words m·w, …, (m+1)·w − 1 of the stream (client's seed, "normals"), w = 4·⌈d/8⌉ (see `sstq.randomness.streams`;
+so any part of any candidate is made without the rest). A word's high half h and low half l give two coordinates
+by the Box–Muller formula: √(−2·ln((h+1)/2^32)) times the cosine, then the sine, of 2π·l/2^32, in single precision.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.aggregation import VectorAggregator
+from sstq.chunks import row_chunks
+from sstq.mechanisms.base import LocalReport, Mechanism, check_number
+from sstq.mechanisms.closest import KClosest
+from sstq.mechanisms.laws import Law, TwoLevelLaw
+from sstq.mechanisms.sphere import random_directions
+from sstq.messages.batch import Messages
+from sstq.messages.layouts import Column, Field, Layout
+from sstq.randomness import streams
+from sstq.randomness.secret import BitSource
+
+__all__ = ["CandidateMechanism", "ClosestMechanism"]
+
+# Candidates are made this many numbers at a time (about 20 MB with all intermediate arrays).
+_NUMBERS_AT_A_TIME = 1 << 20
+# A Philox block is four words, hence eight coordinates.
+_BLOCK = 8
+# Other versions of a library may integrate to other last digits.
+_ALIGNMENT_TOLERANCE = 1e-6
+_COMMON = ("dim", "epsilon", "bits", "clip", "frame_seed")
+_NORMALS_KEY = int.from_bytes(b"normals", "little")
+
+
+class CandidateMechanism(Mechanism):
+    """A mechanism whose message is the index of one of the client's 2^bits public candidates.
+
+    The client draws the index from the candidates' scores; the estimate is clip·z/μ, z being the named candidate and
+    μ = E⟨z, u⟩ its expected alignment with the direction u. The candidates' distribution is invariant under rotations,
+    so that E[z] points along u and the estimate is unbiased over the public coin, for every vector.
+
+    Attributes:
+        bits: b; a client has M = 2^b candidates.
+        frame_seed: the public seed of all candidates.
+        alignment: μ.
+    """
+
+    exact: ClassVar[bool] = True
+    _least_dim: ClassVar[int] = 1
+
+    bits: int
+    frame_seed: int
+    alignment: float
+
+    @classmethod
+    def _checked(cls, dim: int, epsilon: float, bits: int, clip: float, frame_seed: int) -> dict[str, Any]:
+        """The arguments that all of these mechanisms take, checked."""
+        return {
+            "dim": check_number("dim", dim, cls._least_dim, 2**30, integer=True),
+            "epsilon": check_number("epsilon", epsilon, 0.01, 20),
+            "bits": check_number("bits", bits, 1, 12, integer=True),
+            "clip": check_number("clip", clip, 1e-100, 1e100),
+            "frame_seed": check_number("frame_seed", frame_seed, 0, 2**64 - 1, integer=True),
+        }
+
+    def _set_parts(self, **parts: Any) -> None:
+        """Take the parts, whether built from options or read from JSON."""
+        parts["alignment"] = check_number("alignment", parts["alignment"], 1e-30, 1e3)
+        for name, value in parts.items():
+            object.__setattr__(self, name, value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything public, integers and decoding values included, as JSON values."""
+        return {name: getattr(self, name) for name in (*_COMMON, "alignment")} | self._draw_dict()
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
+        common = cls._checked(*(data[name] for name in _COMMON))
+        mechanism = object.__new__(cls)
+        mechanism._set_parts(**common, alignment=data["alignment"], **cls._read_draw(common, data))
+        expected = mechanism._expected_alignment()
+        if not abs(mechanism.alignment / expected - 1) <= _ALIGNMENT_TOLERANCE:
+            raise ValueError(f"alignment = {mechanism.alignment} is not that of the integers, {expected}")
+        return mechanism
+
+    @abstractmethod
+    def _expected_alignment(self) -> float:
+        """μ from the integers of the draw."""
+
+    @abstractmethod
+    def _draw_dict(self) -> dict[str, Any]:
+        """What the draw needs, integers included, as JSON values."""
+
+    @classmethod
+    @abstractmethod
+    def _read_draw(cls, common: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+        """The fields that `_draw_dict` wrote, checked."""
+
+    @property
+    def unbiased(self) -> bool:
+        """True, over messages and public candidates."""
+        return True
+
+    @property
+    def coin(self) -> str:
+        """The candidates are public, so both sides name the clients."""
+        return "public"
+
+    @property
+    def size(self) -> int:
+        """M, the number of candidates of a client."""
+        return 1 << self.bits
+
+    @property
+    def layout(self) -> Layout:
+        """One field: the index of a candidate."""
+        return Layout((Field("code", self.bits, self.size),))
+
+    @abstractmethod
+    def _scores(self, seeds: NDArray[np.uint64], directions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What decides which candidates are well aligned with the client's direction, (n, M)."""
+
+    @abstractmethod
+    def _draw(self, scores: NDArray[np.float64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The index to send, from two secret words a row."""
+
+    @abstractmethod
+    def _vectors(self, seeds: NDArray[np.uint64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The named candidates z, (n, d)."""
+
+    @property
+    def _power(self) -> float:
+        """E‖z‖² of the candidate that is sent."""
+        return 1.0
+
+    def with_frame_seed(self, frame_seed: int) -> Self:
+        """The same mechanism with other candidates, for the next round; nothing is solved again."""
+        return self.from_dict(self.to_dict() | {"frame_seed": frame_seed})
+
+    def _encode_rows(
+        self,
+        rows: NDArray[Any],
+        clients: NDArray[np.uint64] | None,
+        source: BitSource,
+        report: LocalReport | None,
+    ) -> tuple[Column, ...]:
+        unit = self._unit_ball(rows, report)
+        # Always three words a message, drawn before anything is known of the data.
+        words = source.words(3 * len(unit)).reshape(-1, 3)
+        directions = random_directions(unit, words[:, 0])
+        # Scores only sort or classify the candidates; no rounding error here can cost privacy.
+        return (self._draw(self._scores(self._seeds(clients), directions), words[:, 1:]),)
+
+    def decode(self, messages: Messages) -> NDArray[np.float64]:
+        """The estimate clip·z/μ of each message alone, (n, d)."""
+        self._check_own(messages)
+        seeds, codes = self._seeds(messages.clients), messages.column("code").astype(np.int64)
+        estimates = np.empty((len(codes), self.dim))
+        for part in row_chunks(len(codes), self._vector_cost):
+            estimates[part] = self._vectors(seeds[part], codes[part])
+        estimates *= self.clip / self.alignment
+        return estimates
+
+    def aggregator(self) -> VectorAggregator:
+        """An empty aggregator for this mechanism's messages."""
+        return VectorAggregator(self)
+
+    @property
+    def decoding_scale(self) -> float:
+        """The root mean square of a decoded coordinate."""
+        return self.clip / (self.alignment * math.sqrt(self.dim))
+
+    @property
+    def _row_cost(self) -> int:
+        return 2 * self.size * self.dim
+
+    @property
+    def _vector_cost(self) -> int:
+        """How many numbers the decoding of one message keeps at a time."""
+        return 2 * self.dim
+
+    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Exact: E[x̂] = x, and E‖x̂‖² = clip²·E‖z‖²/μ² whatever x is."""
+        mean = self._unit_ball(rows).astype(np.float64) * self.clip
+        return mean, (self.clip / self.alignment) ** 2 * self._power - np.einsum("ij,ij->i", mean, mean)
+
+    def _seeds(self, clients: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
+        # Behind a public coin the contract has already refused messages without clients.
+        return streams.words_of(self.frame_seed, "cand", cast("NDArray[np.uint64]", clients))
+
+    def _columns(self, rows: int) -> list[slice]:
+        """Slices over the coordinates, so that all candidates of `rows` clients fit in memory on each."""
+        width = -(-_NUMBERS_AT_A_TIME // (rows * self.size * _BLOCK)) * _BLOCK
+        return [slice(start, min(start + width, self.dim)) for start in range(0, self.dim, width)]
+
+    def _gaussians(self, seeds: NDArray[np.uint64], columns: slice) -> NDArray[np.float64]:
+        """The given coordinates of all candidates, (n, M, width)."""
+        blocks = np.arange(self.size) * self._blocks_each + columns.start // _BLOCK
+        width = columns.stop - columns.start
+        count = -(-width // _BLOCK)
+        if count == self._blocks_each:
+            # All candidates of a client follow each other in its stream: one request a client.
+            numbers = _normals(seeds, np.zeros(len(seeds), dtype=np.int64), count * self.size)
+        else:
+            numbers = _normals(np.repeat(seeds, self.size), np.tile(blocks, len(seeds)), count)
+        return numbers.reshape(len(seeds), self.size, -1)[:, :, :width].astype(np.float64)
+
+    def _chosen_gaussians(self, seeds: NDArray[np.uint64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """One whole candidate of each client, (n, d), without the others."""
+        return _normals(seeds, codes * self._blocks_each, self._blocks_each)[:, : self.dim].astype(np.float64)
+
+    @property
+    def _blocks_each(self) -> int:
+        return -(-self.dim // _BLOCK)
+
+    def _parts(
+        self, seeds: NDArray[np.uint64], directions: NDArray[np.float64]
+    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """The candidates, and their inner products with the directions, on successive ranges of coordinates."""
+        for columns in self._columns(len(seeds)):
+            gaussians = self._gaussians(seeds, columns)
+            yield gaussians, (gaussians @ directions[:, columns, None])[:, :, 0]
+
+
+class ClosestMechanism(CandidateMechanism):
+    """A mechanism that draws from the k best aligned candidates with one probability, else from the others.
+
+    Attributes:
+        choice: the draw, two integers.
+    """
+
+    choice: KClosest
+
+    def law(self) -> Law:
+        """The draw's: always k candidates are inside."""
+        return TwoLevelLaw(self.choice.size, [(self.choice.inside, self.choice.threshold)])
+
+    def privacy_loss(self) -> float:
+        """The exact largest log-ratio of the draw's integers, rounded up to a double."""
+        return self.choice.privacy_loss()
+
+    def _draw(self, scores: NDArray[np.float64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        return self.choice.draw(scores, words)
+
+    def _draw_dict(self) -> dict[str, Any]:
+        return {"inside": self.choice.inside, "threshold": self.choice.threshold}
+
+    @classmethod
+    def _read_draw(cls, common: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+        return {"choice": KClosest(common["epsilon"], 1 << common["bits"], data["inside"], data["threshold"])}
+
+
+def _normals(seeds: NDArray[np.uint64], blocks: NDArray[np.int64], count: int) -> NDArray[np.float32]:
+    """8·count standard normal numbers a row, from the given block of the stream of the row's seed on."""
+    words = np.empty((len(seeds), 4 * count), dtype=np.uint64)
+    # Setting the state of one generator is several times cheaper than making one a row.
+    generator = np.random.Philox(key=0)
+    state: Any = generator.state
+    for row, seed, block in zip(words, seeds.tolist(), blocks.tolist(), strict=True):
+        state["state"]["key"][:] = (seed, _NORMALS_KEY)
+        state["state"]["counter"][:] = (block, 0, 0, 0)
+        generator.state = state
+        row[:] = generator.random_raw(4 * count)
+    angle = (words & np.uint64(0xFFFFFFFF)).astype(np.float32) * np.float32(2 * math.pi / 2**32)
+    uniform = ((words >> np.uint64(32)).astype(np.float32) + np.float32(1)) * np.float32(2.0**-32)
+    radius = np.sqrt(np.float32(-2) * np.log(uniform))
+    numbers = np.empty((*words.shape, 2), dtype=np.float32)
+    np.multiply(radius, np.cos(angle), out=numbers[:, :, 0])
+    np.multiply(radius, np.sin(angle), out=numbers[:, :, 1])
+    return numbers.reshape(len(seeds), -1)

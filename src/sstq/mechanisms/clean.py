@@ -1,0 +1,119 @@
+"""Clean: the clipped vector itself in single precision, without privacy: what the other mechanisms are measured by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.aggregation.bounded_sums import BoundedAggregator
+from sstq.chunks import row_chunks
+from sstq.mechanisms.base import LocalReport, Mechanism, check_number
+from sstq.messages.batch import Messages
+from sstq.messages.layouts import Column, FloatField, Layout
+from sstq.randomness.secret import BitSource
+
+__all__ = ["Clean"]
+
+# The norm of a clipped vector, rounded to single precision coordinate by coordinate, exceeds 1 by less than this.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Clean(Mechanism):
+    """The clipped vector as d single-precision numbers.
+
+    x̂ = x·min(1, clip/‖x‖), rounded to float32: unbiased (rounding aside), of variance 0, in 32·d bits.
+
+    Warning:
+        Nothing is private: `epsilon` and `privacy_loss` are infinite, `trust` is "none", and `exact` is False, because
+        there is no privacy to be exact about.
+
+    Args:
+        dim: d, the length of the vectors.
+        clip: vectors longer than this are scaled down to it.
+
+    Examples:
+        >>> mechanism = Clean(dim=3, clip=2.0)
+        >>> mechanism.message_bits, mechanism.privacy_loss()
+        (96, inf)
+        >>> mechanism.decode(mechanism.encode(np.array([3.0, 0.0, 4.0]))).round(6)
+        array([[1.2, 0. , 1.6]])
+    """
+
+    name: ClassVar[str] = "clean"
+    exact: ClassVar[bool] = False
+    trust: ClassVar[str] = "none"
+
+    dim: int
+    clip: float = 1.0
+    epsilon: float = field(init=False, repr=False, default=math.inf)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dim", check_number("dim", self.dim, 1, 2**30, integer=True))
+        object.__setattr__(self, "clip", check_number("clip", self.clip, 1e-100, 1e100))
+
+    @property
+    def unbiased(self) -> bool:
+        """The estimate is the clipped vector."""
+        return True
+
+    @property
+    def layout(self) -> Layout:
+        """The d coordinates in units of clip."""
+        return Layout((FloatField("value", count=self.dim),))
+
+    @property
+    def decoding_bound(self) -> float:
+        """What no decoded coordinate exceeds, with room for the rounding to single precision."""
+        return self.clip * (1 + _ROUNDING)
+
+    def _encode_rows(
+        self,
+        rows: NDArray[Any],
+        clients: NDArray[np.uint64] | None,  # noqa: ARG002 (the coin is private)
+        source: BitSource,  # noqa: ARG002 (nothing is random)
+        report: LocalReport | None,
+    ) -> tuple[Column, ...]:
+        unit = self._unit_ball(rows, report)
+        return (unit[:, 0] if self.dim == 1 else unit,)
+
+    def _check_columns(self, columns: tuple[Column, ...]) -> None:
+        values = columns[0].reshape(-1, self.dim)
+        for part in row_chunks(len(values), self.dim):
+            # In double precision the square of a float32 cannot overflow.
+            power = np.einsum("ij,ij->i", values[part], values[part], dtype=np.float64)
+            longer = np.flatnonzero(power > (1 + _ROUNDING) ** 2)
+            if len(longer):
+                norm = math.sqrt(power[longer[0]])
+                raise ValueError(f"message {part.start + longer[0]}: its norm is {norm:g} times clip, more than 1")
+
+    def decode(self, messages: Messages) -> NDArray[np.float64]:
+        """The clipped vectors, (n, d)."""
+        self._check_own(messages)
+        return messages.column("value").reshape(-1, self.dim).astype(np.float64) * self.clip
+
+    def aggregator(self) -> BoundedAggregator:
+        """An empty aggregator for this mechanism's messages."""
+        return BoundedAggregator(self)
+
+    def privacy_loss(self) -> float:
+        """Infinite: the vector is sent in clear."""
+        return math.inf
+
+    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Exact: what is decoded, without variance."""
+        unit = self._unit_ball(rows)
+        return unit.astype(np.float64) * self.clip, np.zeros(len(rows))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything public. ε is infinite, which JSON cannot say, so it is left out."""
+        return {"dim": self.dim, "clip": self.clip}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Clean:
+        """The mechanism whose `to_dict` this is."""
+        return cls(data["dim"], data["clip"])

@@ -1,0 +1,236 @@
+"""Drawing one of M candidates, the well aligned ones likelier by exactly bounded factors; and normal order statistics.
+
+A draw is two levels of integers: a 62-bit word below a threshold T means inside (one of the i well aligned candidates),
+and a second word picks uniformly on its side, as ⌊word·i/2^62⌋. A candidate of a side with i members then has between
+⌊2^62/i⌋ and ⌈2^62/i⌉ of the 2^62 second words, so that all probabilities are rationals that can be compared exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.exactness import TOTAL, WORD_BITS, exp_lower, log_upper
+from sstq.randomness.secret import channel_words
+
+__all__ = [
+    "KClosest",
+    "draw_codes",
+    "draw_places",
+    "k_closest",
+    "mean_chi",
+    "normal_order_statistics",
+    "weight_range",
+    "whole_budget",
+]
+
+Floats = NDArray[np.float64]
+
+_HALF_BITS = WORD_BITS // 2
+# Order statistics are integrated this many numbers at a time.
+_NUMBERS_AT_A_TIME = 1 << 21
+
+
+def draw_codes(
+    order: NDArray[np.int64], inside: NDArray[np.int64] | int, threshold: NDArray[np.uint64], words: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    """One candidate of each row.
+
+    Args:
+        order: the candidates of each row, (n, M), those inside first.
+        inside: how many of them are inside.
+        threshold: T; 0 if none is inside and 2^62 if all are.
+        words: two secret words a row.
+    """
+    places = draw_places(order.shape[1], inside, threshold, words)
+    return np.take_along_axis(order, places[:, None], axis=1)[:, 0]
+
+
+def draw_places(
+    size: int, inside: NDArray[np.int64] | int, threshold: NDArray[np.uint64] | np.uint64, words: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    """The place of the candidate drawn, from 0 to size − 1, in any order in which those inside come first.
+
+    Examples:
+        >>> words = np.array([[0, 0], [0, 2**64 - 1], [2**64 - 1, 0], [2**64 - 1, 2**64 - 1]], dtype=np.uint64)
+        >>> draw_places(8, 3, np.uint64(1 << 61), words).tolist()
+        [0, 2, 3, 7]
+    """
+    is_inside = channel_words(words[:, 0]) < threshold
+    members = np.where(is_inside, inside, size - inside)
+    return uniform_below(words[:, 1], members) + np.where(is_inside, 0, inside)
+
+
+def uniform_below(words: NDArray[np.uint64], limits: NDArray[np.int64]) -> NDArray[np.int64]:
+    """⌊w·limit/2^62⌋ of the high 62 bits w of each word, exactly, for limits up to 2^31.
+
+    Examples:
+        >>> uniform_below(np.array([0, 2**64 // 3, 2**64 // 3 + 4, 2**64 - 1], dtype=np.uint64), np.full(4, 3)).tolist()
+        [0, 0, 1, 2]
+    """
+    bits = channel_words(words).astype(np.int64)
+    high, low = bits >> _HALF_BITS, bits & ((1 << _HALF_BITS) - 1)
+    return (high * limits + (low * limits >> _HALF_BITS)) >> _HALF_BITS
+
+
+def weight_range(size: int, inside: int, threshold: int) -> tuple[int, int]:
+    """The least and the largest probability that any candidate can have, in units of 2^-124.
+
+    Examples:
+        >>> least, largest = weight_range(4, 2, 3 << 60)
+        >>> largest // least
+        3
+    """
+    sides = [(inside, threshold), (size - inside, TOTAL - threshold)]
+    least = [weight * (TOTAL // members) for members, weight in sides if members]
+    largest = [weight * -(-TOTAL // members) for members, weight in sides if members]
+    return min(least), max(largest)
+
+
+@dataclass(frozen=True)
+class KClosest:
+    """Exactly k of M candidates are inside, those of the highest score.
+
+    Args:
+        epsilon: the privacy budget.
+        size: M, from 2 to 2^31.
+        inside: k, from 1 to M − 1.
+        threshold: T of 2^62, the probability of drawing one of them.
+
+    Examples:
+        >>> KClosest(epsilon=1.0, size=4, inside=1, threshold=1 << 61)
+        Traceback (most recent call last):
+        ...
+        ValueError: the draw is not 1.0-LDP: its largest ratio of probabilities is about 3, above e^epsilon
+    """
+
+    epsilon: float
+    size: int
+    inside: int
+    threshold: int
+
+    def __post_init__(self) -> None:
+        for label, high in (("inside", self.size - 1), ("threshold", TOTAL - 1)):
+            value = getattr(self, label)
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
+                raise ValueError(f"{label} must be an integer in [1, {high}], got {value!r}")
+        refuse_ratio(self.ratio(), self.epsilon)
+
+    def ratio(self) -> Fraction:
+        """The largest ratio of the probabilities of one candidate for two inputs, exactly."""
+        least, largest = weight_range(self.size, self.inside, self.threshold)
+        return Fraction(largest, least)
+
+    def privacy_loss(self) -> float:
+        """The logarithm of the largest ratio, rounded up to a double."""
+        return log_upper(self.ratio())
+
+    def draw(self, scores: Floats, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """One candidate of each row, from its scores (n, M) and two secret words; ties go to the smaller index."""
+        order = np.argsort(-scores, axis=1, kind="stable")
+        return draw_codes(order, self.inside, np.full(len(scores), self.threshold, dtype=np.uint64), words)
+
+    @property
+    def probabilities(self) -> tuple[float, float]:
+        """Of one candidate inside, and of one of the others."""
+        outside = self.size - self.inside
+        return self.threshold / TOTAL / self.inside, (TOTAL - self.threshold) / TOTAL / outside
+
+    def moments(self) -> tuple[float, float]:
+        """E[t] and E[t²] of the score t drawn, the scores being independent standard normal."""
+        first, second = (float(np.sum(values[: self.inside])) for values in normal_order_statistics(self.size))
+        own, other = self.probabilities
+        return first * (own - other), second * own + (self.size - second) * other
+
+
+def k_closest(epsilon: float, size: int, error: Callable[[Floats, Floats], Floats]) -> KClosest:
+    """The draw with the whole budget and the k of least error.
+
+    Args:
+        epsilon: the privacy budget.
+        size: M.
+        error: of the moments E[t] and E[t²] of the score drawn, for all k at once.
+
+    Examples:
+        >>> draw = k_closest(3.0, 256, lambda first, second: 1 / first**2)
+        >>> draw.inside, 3.0 - 1e-10 < draw.privacy_loss() <= 3.0
+        (32, True)
+    """
+    inside = np.arange(1, size)
+    tops, squares = (np.cumsum(values)[:-1] for values in normal_order_statistics(size))
+    # With e^ε·q for each candidate inside and q for each other: differences of the form e^ε − 1 keep their digits.
+    other = 1 / (size + inside * math.expm1(epsilon))
+    first = tops * math.expm1(epsilon) * other
+    second = (size + squares * math.expm1(epsilon)) * other
+    return whole_budget(epsilon, size, int(inside[np.argmin(error(first, second))]))
+
+
+def whole_budget(epsilon: float, size: int, inside: int) -> KClosest:
+    """The draw of k = `inside` of M = `size` candidates with the whole budget.
+
+    T is the largest integer with T·⌈2^62/k⌉ ≤ E·(2^62 − T)·⌊2^62/(M − k)⌋, E being just below e^ε: sound by
+    construction, and no word is ever rejected.
+
+    Examples:
+        >>> whole_budget(3.0, 1 << 26, 8_000_000).privacy_loss() > 3.0 - 1e-9
+        True
+    """
+    upper, lower, bound = -(-TOTAL // inside), TOTAL // (size - inside), exp_lower(epsilon)
+    return KClosest(epsilon, size, inside, math.floor(bound * TOTAL * lower / (upper + bound * lower)))
+
+
+def refuse_ratio(ratio: Fraction, epsilon: float) -> None:
+    """ValueError where the largest ratio of probabilities is above e^ε."""
+    if ratio > exp_lower(epsilon):
+        raise ValueError(
+            f"the draw is not {epsilon}-LDP: its largest ratio of probabilities is about {float(ratio):.17g}, "
+            "above e^epsilon"
+        )
+
+
+@lru_cache(maxsize=16)
+def normal_order_statistics(count: int) -> tuple[Floats, Floats]:
+    """E[t] and E[t²] of the order statistics of independent standard normal numbers, the largest first.
+
+    The density of the one that j others exceed is n·C(n−1, j)·Q(x)^j·Φ(x)^(n−1−j)·φ(x). It is analytic and falls off
+    fast, so that the trapezoidal rule converges geometrically: with steps a few times smaller than the narrowest
+    density, of width about 1.25/√n, it is right to about 12 digits.
+
+    Examples:
+        >>> normal_order_statistics(3)[0].round(4) + 0.0
+        array([ 0.8463,  0.    , -0.8463])
+    """
+    from scipy.special import gammaln, log_ndtr
+
+    step = min(0.05, 0.3 / math.sqrt(count))
+    x = step * np.arange(-math.ceil(10 / step), math.ceil(10 / step) + 1)
+    weights = step * count * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+    powers: Floats = np.stack([weights * x, weights * x**2], axis=1)
+    below, above = log_ndtr(x), log_ndtr(-x)
+    moments = np.empty((count, 2))
+    rows = max(1, _NUMBERS_AT_A_TIME // len(x))
+    for start in range(0, count, rows):
+        j = np.arange(start, min(start + rows, count))[:, None]
+        ways: Any = gammaln(count) - gammaln(j + 1) - gammaln(count - j)
+        moments[start : start + rows] = np.exp(ways + j * above + (count - 1 - j) * below) @ powers
+    moments.flags.writeable = False
+    return moments[:, 0], moments[:, 1]
+
+
+def mean_chi(dim: int) -> float:
+    """E‖g‖ of a standard normal vector g in R^d, √2·Γ((d+1)/2)/Γ(d/2).
+
+    Examples:
+        >>> round(mean_chi(2), 4)
+        1.2533
+    """
+    from scipy.special import poch
+
+    return math.sqrt(2) * float(poch(dim / 2, 0.5))

@@ -1,0 +1,1 @@
+"""CSGM and L2-CSGM: coordinate-sampled Gaussian mechanisms with a trusted aggregator."""

@@ -1,0 +1,1 @@
+"""FrameUnit: one signed row of a fast frame per message."""

@@ -1,0 +1,482 @@
+"""FrameUnit: one signed row of a fast frame, the well aligned ones likelier; the least error of ε-LDP in log₂ 2N bits.
+
+PrivUnit draws from the cap around x or from the rest of the sphere. Here the sphere is replaced by the 2N signed rows
+of a mixed Hadamard frame, and the cap by the k of them that are best aligned with x: k-closest encoding on a rotated
+cross-polytope.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq import kernels
+from sstq.aggregation import Aggregator
+from sstq.chunks import row_chunks
+from sstq.frames.groups import FrameGroups
+from sstq.frames.tight import HadamardFrame
+from sstq.mechanisms.base import NUMBERS_OF_A_DRAW, ExpectedError, LocalReport, check_number, check_option
+from sstq.mechanisms.closest import KClosest, draw_places
+from sstq.mechanisms.framed import FramedMechanism
+from sstq.mechanisms.frameunit.alignment import alignment, best_draw, inside_by_rank
+from sstq.mechanisms.frameunit.bias import (
+    BIAS_SHARE,
+    CLIENTS_MAX,
+    FRAMES_MAX,
+    bias_matters,
+    clients_allowed,
+    frame_error,
+    frames_needed,
+)
+from sstq.mechanisms.frameunit.moments import moments_of_frame
+from sstq.mechanisms.frameunit.sums import FrameUnitAggregator, FrameUnitGroupAggregator
+from sstq.mechanisms.laws import Law, TwoLevelLaw
+from sstq.messages.batch import Messages
+from sstq.messages.layouts import Column, Field, Layout
+from sstq.randomness import streams
+from sstq.randomness.secret import BitSource, unit_interval
+
+__all__ = ["FrameUnit"]
+
+# Fewer rows are not like the coordinates of a uniform direction.
+_LEAST_ROWS = 256
+# Up to this many coordinates two mixings leave a few spikes misaligned by more than 1 % (7 % at d = 300, ε = 10).
+_THREE_MIXINGS = 4096
+# What two mixings leave of the bias matters only where the bias of single frames averages out over so many frames.
+_MANY_FRAMES = 32
+_SIZE_MAX = 1 << 30
+
+# The error is exact over all frames up to this many, and an average over this many of them above.
+_FRAMES_TRIED = 64
+
+# Draws that are not better aligned than chance would leave nothing to decode.
+_ALIGNMENT_MIN = 1e-30
+# Two machines compute the alignment alike to about 1e-12; the JSON's is what both use.
+_ALIGNMENT_TOLERANCE = 1e-6
+
+_COINS = ("private", "public")
+
+_SIGNS = np.array([1.0, -1.0])
+_SIGNS.setflags(write=False)
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class FrameUnit(FramedMechanism):
+    """PrivUnit restricted to the signed rows of a fast frame: optimal error, exactly ε-LDP, O(1) a message.
+
+    U is the N×d Hadamard frame mixed twice (three times up to 4096 dimensions or from 32 frames on), c = U x. Of the 2N
+    signed rows ±u_j the k best aligned with x are inside: since they come in pairs, those of the k largest |c_j|, with
+    the sign of c_j; ties go to the smaller j, and c_j = 0 counts as positive. A row inside is sent with probability
+    T/2^62, else one of the others, uniformly on either side. The estimate is x̂ = clip·(±u_j)/m with the alignment
+    m = E⟨±u_j, x⟩/‖x‖ over messages and frames, from the order statistics of a uniform direction of R^N
+    (`sstq.mechanisms.frameunit.alignment`). A vector shorter than clip is flipped with probability (1 − ‖x‖/clip)/2.
+
+    On average over frames the squared error is clip²/m² − ‖x‖², up to terms of relative order 1/d from the norms of
+    rows; at d = 10,000 that is PrivUnitG's optimum to 0.02 % for ε up to 6, and to 0.4 % at ε = 10. Privacy is exact
+    and holds for every frame: T is the largest integer with T·⌈2^62/k⌉ ≤ e^ε·(2^62 − T)·⌊2^62/(2N − k)⌋.
+
+    With `frames=G` every client uses one of G frames, and with `bits=b` a client's signed rows are those of 2^(b−1)
+    rows of its frame, chosen by a public coin; N is then replaced by 2^(b−1) in the draw.
+
+    Kin: RRSC (Isik et al., *Exact optimality of communication-privacy-utility tradeoffs in distributed mean
+    estimation*, NeurIPS 2023) is k-closest encoding on a simplex rotated anew for every client.
+
+    Warning:
+        Unbiased over messages and frame seeds together (`unbiased_over_frames`), not for one frame: `unbiased` is
+        False. The mean for one frame is off by bias² ≈ 0.49·(d/N)·‖x‖² at ε = 3, mostly orthogonally to x, which more
+        clients do not lower; G frames lower it to 1/G of that. `expected_mse` states it, exactly for up to 64 frames.
+        Say how many clients a round has, ``clients=n``: then there are as many frames as hold the bias below a fifth of
+        the error. Use fresh frames every round, ``mechanism.with_frame_seed(sstq.mix_seed(base_seed, round_number))``.
+
+    Args:
+        dim: d, the length of the vectors, up to 2^30.
+        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
+        clip: vectors longer than this are scaled down to it.
+        frames: G, the number of frames that clients spread over, up to 2^30; 1 unless given.
+        clients: n, the clients of a round, from which G follows as ``frames_for(clients)``; instead of `frames`.
+        bits: b, the bits of a message whose rows a public coin chooses; all rows and a private coin unless given.
+        coin: who chooses a client's frame: "private", the client, which sends its number in log₂ G more bits; or
+            "public", a shared generator, and then both sides name the clients (always so with `bits`).
+        frame_size: N, a power of two from d to 2^30; the least one that is also at least 256 unless given. Fewer rows
+            than 256 are private all the same, but not aligned as m says.
+        frame_seed: the public seed of the frames and of the public coin.
+
+    Examples:
+        >>> mechanism = FrameUnit(dim=10_000, epsilon=3.0)
+        >>> mechanism.message_bits
+        15
+        >>> round((mechanism.alignment**-2 - 1) / 10_000, 4)
+        0.7425
+        >>> error = mechanism.expected_mse(np.full(10_000, 0.01), clients=100)
+        >>> error.bias2 < 0.4 < 70 < error.variance < 80
+        True
+        >>> mechanism.frames_for(clients=1_000_000)
+        1024
+        >>> FrameUnit(dim=10_000, epsilon=3.0, clients=1_000_000).frames
+        1024
+        >>> FrameUnit(dim=10_000, epsilon=3.0, frames=1024).message_bits, FrameUnit(10_000, 3.0, bits=3).message_bits
+        (25, 3)
+    """
+
+    name: ClassVar[str] = "frameunit"
+    exact: ClassVar[bool] = True
+    unbiased_over_frames: ClassVar[bool] = True
+
+    dim: int
+    epsilon: float
+    clip: float
+    frame: HadamardFrame
+    frames: int
+    bits: int | None
+    public: bool
+    choice: KClosest
+    alignment: float
+
+    def __init__(
+        self,
+        dim: int,
+        epsilon: float,
+        clip: float = 1.0,
+        *,
+        frames: int | None = None,
+        clients: int | None = None,
+        bits: int | None = None,
+        coin: str | None = None,
+        frame_size: int | None = None,
+        frame_seed: int = 0,
+    ) -> None:
+        dim = check_number("dim", dim, 1, _SIZE_MAX, integer=True)
+        epsilon = check_number("epsilon", epsilon, 0.01, 20)
+        size = 1 << (max(dim, _LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
+        size = _check_size(dim, size)
+        bits = _check_bits(size, bits)
+        draw = best_draw(epsilon, _rows_taking_part(size, bits))
+        frames = _check_frames(draw, dim, size, frames, clients)
+        frame = _mixed_frame(dim, size, frame_seed, frames)
+        self._set_parts(
+            dim=dim,
+            epsilon=epsilon,
+            clip=clip,
+            frame=frame,
+            frames=frames,
+            bits=bits,
+            public=_is_public(coin, frames, bits),
+            choice=draw,
+            alignment=alignment(draw, dim, frame.size),
+        )
+
+    def _set_parts(self, **parts: Any) -> None:
+        """Take the parts, whether built from options or read from JSON."""
+        parts["clip"] = check_number("clip", parts["clip"], 1e-100, 1e100)
+        for name, value in parts.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        options = "" if self.frames == 1 else f"frames={self.frames}, "
+        options += "" if self.bits is None else f"bits={self.bits}, "
+        options += "coin='public', " if self.public and self.bits is None else ""
+        return (
+            f"FrameUnit(dim={self.dim}, epsilon={self.epsilon}, clip={self.clip}, {options}"
+            f"frame_size={self.frame.size}, frame_seed={self.frame.seed})"
+        )
+
+    @property
+    def unbiased(self) -> bool:
+        """No: over messages and frame seeds together the mean is x, but not for the frames that are used."""
+        return False
+
+    @property
+    def coin(self) -> str:
+        """Who chooses a client's frame and rows: the client in secret ("private"), or a shared generator ("public")."""
+        return "public" if self.public else "private"
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The row in log₂ 2N or b bits: 2j is u_j, 2j + 1 its opposite; and the frame if the client chose it."""
+        fields = [Field("row", (self.choice.size - 1).bit_length(), self.choice.size)]
+        if self._sends_frame:
+            fields.append(Field("frame", (self.frames - 1).bit_length(), self.frames))
+        return Layout(tuple(fields))
+
+    @property
+    def _sends_frame(self) -> bool:
+        return self.frames > 1 and not self.public
+
+    @cached_property
+    def groups(self) -> FrameGroups:
+        """The frames that clients spread over."""
+        return FrameGroups(self.frame, self.frames)
+
+    @property
+    def gain(self) -> float:
+        """The factor clip/m of the estimate ±gain·u_j."""
+        return self.clip / self.alignment
+
+    @property
+    def decoding_values(self) -> NDArray[np.float64]:
+        """The sign of a row by its lowest bit."""
+        return _SIGNS
+
+    @property
+    def decoding_scale(self) -> float:
+        """The w with x̂ = ±d·w·u_j, which is clip/(d·m)."""
+        return self.gain / self.dim
+
+    def indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The frame row and the sign's code of every message."""
+        row = messages.column("row")
+        slot = row >> 1
+        if self.bits is not None:
+            assert messages.clients is not None  # noqa: S101 (checked where messages are made)
+            slot = self._rows_of(messages.clients, slot.astype(np.int64))
+        return slot, row & 1
+
+    def frames_indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """The number of the frame, its row and the sign's code of every message."""
+        if self._sends_frame:
+            frame = messages.column("frame")
+        elif messages.clients is not None:
+            frame = self._frames_of(messages.clients)
+        else:
+            frame = np.zeros(len(messages), dtype=np.int64)
+        return frame, *self.indices_and_codes(messages)
+
+    def _frames_of(self, clients: NDArray[np.uint64]) -> NDArray[np.int64]:
+        return streams.indices_of(self.frame.seed, "group", clients, self.frames)
+
+    def _rows_of(self, clients: NDArray[np.uint64], slots: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of the frame in the given slots of each client's 2^(b−1) rows."""
+        return streams.permuted(self.frame.seed, "rows", clients, slots, bits=self.frame.size.bit_length() - 1)
+
+    @property
+    def _row_cost(self) -> int:
+        return self.frame.size
+
+    @property
+    def _row_memory(self) -> int:
+        # With one frame, rows are read where they lie, and copied only if they are not contiguous or read-only.
+        own = -(-self.dim // 4) if self.frames == 1 and self.bits is None else self.frame.size
+        return NUMBERS_OF_A_DRAW + own
+
+    def _encode_rows(
+        self,
+        rows: NDArray[Any],
+        clients: NDArray[np.uint64] | None,
+        source: BitSource,
+        report: LocalReport | None,
+    ) -> tuple[Column, ...]:
+        # Always as many words a message, drawn before anything is known of the data.
+        width = 4 if self._sends_frame else 3
+        words = source.words(width * len(rows)).reshape(-1, width)
+        if self._sends_frame:
+            frame = streams.multiply_shift(words[:, 3], self.frames)
+        else:
+            frame = np.zeros(len(rows), dtype=np.int64) if clients is None else self._frames_of(clients)
+        used, which = (frame[:1], frame) if self.frames == 1 else np.unique(frame, return_inverse=True)
+        subsets = np.empty((len(rows), 0), dtype=np.int64)
+        if self.bits is not None and clients is not None:
+            subsets = self._rows_of(clients, np.tile(np.arange(self.choice.size // 2), (len(rows), 1)))
+        places = draw_places(self.choice.size, self.choice.inside, np.uint64(self.choice.threshold), words[:, 1:3])
+        # Scores only tell the inside from the outside; no rounding error in the kernel can cost privacy.
+        uniforms, signs = unit_interval(words[:, 0]), self._signs_of(used)
+        row, longer = kernels.pick_signed_rows(
+            rows, self.clip, uniforms, signs, which, subsets, self.choice.inside, places
+        )
+        if report is not None:
+            report.clipped += int(longer.sum())
+        return (row, frame) if self._sends_frame else (row,)
+
+    def _signs_of(self, frames: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        return self._own_signs if self.frames == 1 else self.groups.signs(frames)
+
+    @cached_property
+    def _own_signs(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        return self.groups.signs(np.zeros(1, dtype=np.int64))
+
+    def decode(self, messages: Messages) -> NDArray[np.float64]:
+        """The estimate ±clip·u_j/m of each message alone, (n, d): for diagnosis; a mean comes from `aggregator`."""
+        self._check_own(messages)
+        frame, index, code = self.frames_indices_and_codes(messages)
+        estimates = np.empty((len(messages), self.dim))
+        for part in row_chunks(len(messages), self.frame.size):
+            spikes = np.zeros((part.stop - part.start, self.frame.size))
+            spikes[np.arange(len(spikes)), index[part].astype(np.int64)] = self.gain * self.frame.redundancy
+            spikes *= _SIGNS[code[part]][:, None]
+            estimates[part] = self.groups.synthesize(spikes, frame[part].astype(np.int64))
+        return estimates
+
+    def aggregator(self) -> Aggregator[Any]:
+        """An empty aggregator for this mechanism's messages, O(1) a message; sparse for several frames."""
+        return FrameUnitAggregator(self) if self.frames == 1 else FrameUnitGroupAggregator(self)
+
+    def law(self) -> Law:
+        """The draw's: the frame and the rows that take part are chosen without looking at the data."""
+        return TwoLevelLaw(self.choice.size, [(self.choice.inside, self.choice.threshold)])
+
+    def privacy_loss(self) -> float:
+        """The exact largest log-ratio of the draw's integers, rounded up to a double.
+
+        The frame and the rows that take part are chosen without looking at the data, so the draw is all that tells.
+        """
+        return self.choice.privacy_loss()
+
+    def typical_error(self, clients: int = 1) -> ExpectedError:
+        """The error of a mean of clients that all hold one vector of norm clip, on average over frame seeds.
+
+        A closed form, which costs nothing; `expected_mse` is exact for the vector and the frames at hand.
+
+        Examples:
+            >>> FrameUnit(384, 8.0).typical_error(10**9).bias2 > 10
+            True
+        """
+        clients = check_number("clients", clients, 1, CLIENTS_MAX, integer=True)
+        unit = frame_error(self.choice, self.dim, self.frame.size, self.frames, clients)
+        return ExpectedError(self.clip**2 * unit.bias2, self.clip**2 * unit.variance)
+
+    def frames_for(self, clients: int) -> int:
+        """The least power of two G for which the bias of the frames is at most a fifth of the error of the mean.
+
+        That is for clients who all hold one vector of norm clip; where vectors differ, so do their biases, and the mean
+        has less. 2^30, the most there are, where more would be needed.
+
+        Examples:
+            >>> FrameUnit(dim=256, epsilon=3.0).frames_for(1_000_000)
+            65536
+        """
+        clients = check_number("clients", clients, 1, CLIENTS_MAX, integer=True)
+        return frames_needed(self.choice, self.dim, self.frame.size, clients)
+
+    @property
+    def clients_allowed(self) -> int:
+        """The most clients of a round for which the bias of these frames is at most a fifth of the error.
+
+        Examples:
+            >>> FrameUnit(dim=10_000, epsilon=3.0).clients_allowed
+            1045
+        """
+        return clients_allowed(self.choice, self.dim, self.frame.size, self.frames)
+
+    def note(self, clients: int) -> str:
+        """What to know of a mean of so many clients: whether the bias of the frames matters, and what to do then."""
+        error = self.typical_error(clients)
+        if not bias_matters(error):
+            return ""
+        needed = self.frames_for(clients)
+        enough = not bias_matters(frame_error(self.choice, self.dim, self.frame.size, needed, clients))
+        frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
+        return (
+            f"frame bias exceeds {100 * BIAS_SHARE:.0f} % of the error ({clients} clients on {frames}: bias "
+            f"{error.bias2**0.5 / self.clip:.2g} of clip, noise {error.variance**0.5 / self.clip:.2g}); pass "
+            + (f"frames={needed}" if enough else "fewer clients, or take a mechanism that is unbiased, such as sstq")
+        )
+
+    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Exact over these frames and the public coin, to the 2^62 of the second word.
+
+        Of more than 64 frames, 64 stand for all of them. Frames are independent, so that their biases add up in
+        squares, and √(64/G) of what 64 frames leave has the length of what G frames leave.
+        """
+        unit = self._unit_ball(rows)
+        mean, power = np.zeros((len(rows), self.dim)), np.zeros(len(rows))
+        tried = min(self.frames, _FRAMES_TRIED)
+        for number in range(tried):
+            of_frame = moments_of_frame(unit, self.groups.frame(number), self.choice, self._inside_by_rank)
+            mean += of_frame[0] * (self.gain / tried)
+            power += of_frame[1] * (self.gain**2 / tried)
+        clipped = self.clip * unit.astype(np.float64)
+        mean = clipped + (mean - clipped) * (tried / self.frames) ** 0.5
+        return mean, power - np.einsum("ij,ij->i", mean, mean)
+
+    @cached_property
+    def _inside_by_rank(self) -> NDArray[np.float64]:
+        return inside_by_rank(self.choice, self.frame.size)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything public, the draw's integers and the alignment included, as JSON values."""
+        return {
+            "dim": self.dim,
+            "epsilon": self.epsilon,
+            "clip": self.clip,
+            "frame": {"size": self.frame.size, "seed": self.frame.seed, "rounds": self.frame.rounds},
+            "frames": self.frames,
+            "bits": self.bits,
+            "coin": self.coin,
+            "inside": self.choice.inside,
+            "threshold": self.choice.threshold,
+            "alignment": self.alignment,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> FrameUnit:
+        """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
+        dim = check_number("dim", data["dim"], 1, _SIZE_MAX, integer=True)
+        epsilon = check_number("epsilon", data["epsilon"], 0.01, 20)
+        frames = check_number("frames", data["frames"], 1, _SIZE_MAX, integer=True)
+        frame = _mixed_frame(dim, _check_size(dim, data["frame"]["size"]), data["frame"]["seed"], frames)
+        if data["frame"]["rounds"] != frame.rounds:
+            raise ValueError(f"rounds must be {frame.rounds} for dim={dim}, got {data['frame']['rounds']!r}")
+        bits = _check_bits(frame.size, data["bits"])
+        taking_part = _rows_taking_part(frame.size, bits)
+        # With more than that inside some rows would be inside with both signs, which the best draw never has.
+        inside = check_number("inside", data["inside"], 1, taking_part, integer=True)
+        draw = KClosest(epsilon, 2 * taking_part, inside, data["threshold"])
+        right = alignment(draw, dim, frame.size)
+        stated = check_number("alignment", data["alignment"], _ALIGNMENT_MIN, _SIZE_MAX)
+        if not abs(stated - right) <= _ALIGNMENT_TOLERANCE * stated:
+            raise ValueError(f"alignment must be {right:.9g} for these integers, got {stated}")
+        mechanism = object.__new__(cls)
+        mechanism._set_parts(
+            dim=dim,
+            epsilon=epsilon,
+            clip=data["clip"],
+            frame=frame,
+            frames=frames,
+            bits=bits,
+            public=_is_public(data["coin"], frames, bits),
+            choice=draw,
+            alignment=stated,
+        )
+        return mechanism
+
+
+def _check_size(dim: int, size: Any) -> int:
+    return int(check_number("frame_size", size, dim, _SIZE_MAX, integer=True))
+
+
+def _check_frames(draw: KClosest, dim: int, size: int, frames: Any, clients: Any) -> int:
+    """The number of frames, as given or as many as the clients need."""
+    if clients is None:
+        return int(check_number("frames", 1 if frames is None else frames, 1, FRAMES_MAX, integer=True))
+    if frames is not None:
+        raise ValueError(f"frames must be left out where clients are given, which it follows from, got {frames!r}")
+    return frames_needed(draw, dim, size, check_number("clients", clients, 1, CLIENTS_MAX, integer=True))
+
+
+def _mixed_frame(dim: int, size: int, seed: Any, frames: int) -> HadamardFrame:
+    seed = check_number("frame_seed", seed, 0, 2**64 - 1, integer=True)
+    return HadamardFrame(dim, size, seed, rounds=3 if dim <= _THREE_MIXINGS or frames >= _MANY_FRAMES else 2)
+
+
+def _check_bits(size: int, bits: Any) -> int | None:
+    return None if bits is None else int(check_number("bits", bits, 1, size.bit_length(), integer=True))
+
+
+def _rows_taking_part(size: int, bits: int | None) -> int:
+    """R, the number of rows that a client chooses from."""
+    return size if bits is None else 1 << (bits - 1)
+
+
+def _is_public(coin: Any, frames: int, bits: int | None) -> bool:
+    """Whether the coin is public, which is what `bits` needs and what one frame with all its rows has no use for."""
+    public = bits is not None if coin is None else check_option("coin", coin, _COINS) == "public"
+    if bits is not None and not public:
+        raise ValueError(
+            "coin must be 'public' with bits: a private choice of rows would have to be sent, got 'private'"
+        )
+    if public and bits is None and frames == 1:
+        raise ValueError("coin='public' assigns frames or rows: give frames or bits, too")
+    return public

@@ -1,0 +1,337 @@
+"""The law of a message's secret draw: every probability that it can have, as integers.
+
+Whatever an encoder computes from its vector ends in a token, or in which candidates are well aligned; a draw of one or
+two 62-bit words then decides what is sent. There are four kinds of such draws. Each is described here by its integers
+alone, apart from the code that samples it, so that `sstq.audit` and reviewers can check one against the other.
+
+A law has *cases*, which the data choose among (a row of a matrix, or how many candidates are inside), and a case has
+*cells*: boxes of words with one outcome each. Different cells of a case have different outcomes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate, pairwise
+from typing import Any, ClassVar
+
+from sstq.exactness import TOTAL
+
+__all__ = ["FlatLaw", "HalfSpaceLaw", "Law", "TableLaw", "TwoLevelLaw", "channel_law", "law_from_dict", "mass"]
+
+Box = tuple[tuple[int, int], ...]
+"""The least and the largest value of each word, both included."""
+
+
+class Law(ABC):
+    """All probabilities of a draw, whatever the data are.
+
+    Attributes:
+        kind: the name of the rule.
+        words: which of a message's random words make the draw; the others are drawn before it, for what does not
+            depend on the data (an index) or for what becomes the case (rounding, flipping).
+    """
+
+    kind: ClassVar[str]
+    words: ClassVar[tuple[int, ...]]
+
+    @abstractmethod
+    def ratio(self) -> Fraction:
+        """The largest ratio of the probabilities of one outcome, over all pairs of cases and outcomes."""
+
+    @property
+    @abstractmethod
+    def cases(self) -> int:
+        """The number of cases."""
+
+    @abstractmethod
+    def cells(self, case: int) -> int:
+        """The number of cells of a case."""
+
+    @abstractmethod
+    def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
+        """The cells at the given places of a case."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """The kind, the size and the integers, as JSON values."""
+
+
+def mass(box: Box) -> Fraction:
+    """The probability that uniform words fall into a box.
+
+    Examples:
+        >>> mass(((0, TOTAL // 2 - 1), (0, TOTAL - 1)))
+        Fraction(1, 2)
+    """
+    share = Fraction(1)
+    for low, high in box:
+        share *= Fraction(high - low + 1, TOTAL)
+    return share
+
+
+@dataclass(frozen=True)
+class FlatLaw(Law):
+    """Randomized response: the token itself with weight `own` of 2^62, each of the `size` − 1 others with `other`.
+
+    Examples:
+        >>> FlatLaw(4, TOTAL - 3 * 2**59, 2**59).ratio()
+        Fraction(5, 1)
+        >>> FlatLaw(4, 2**59, 2**59)
+        Traceback (most recent call last):
+        ...
+        ValueError: own + (size − 1)·other must be 2^62, got 2305843009213693952
+    """
+
+    kind: ClassVar[str] = "flat"
+    words: ClassVar[tuple[int, ...]] = (-1,)
+
+    size: int
+    own: int
+    other: int
+
+    def __post_init__(self) -> None:
+        _check_positive(size=self.size, own=self.own, other=self.other)
+        total = self.own + (self.size - 1) * self.other
+        if total != TOTAL:
+            raise ValueError(f"own + (size − 1)·other must be 2^62, got {total}")
+
+    def ratio(self) -> Fraction:
+        """Of the two weights."""
+        return Fraction(max(self.own, self.other), min(self.own, self.other))
+
+    @property
+    def cases(self) -> int:
+        """One: which token it is does not change the steps of the word."""
+        return 1
+
+    def cells(self, case: int) -> int:  # noqa: ARG002 (all cases are alike)
+        """One for each token."""
+        return self.size
+
+    def boxes(self, case: int, places: Iterable[int]) -> list[Box]:  # noqa: ARG002
+        """The token itself first, then the others in order."""
+        starts = [(self.own + (place - 1) * self.other, self.other) if place else (0, self.own) for place in places]
+        return [((start, start + width - 1),) for start, width in starts]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The size and the two weights."""
+        return {"kind": self.kind, "size": self.size, "weights": [[self.own, self.other]]}
+
+
+@dataclass(frozen=True)
+class TableLaw(Law):
+    """A matrix of weights: a row for each token, summing to 2^62, and a column for each code.
+
+    Examples:
+        >>> TableLaw([[3 * 2**60, 2**60], [2**60, 3 * 2**60]]).ratio()
+        Fraction(3, 1)
+    """
+
+    kind: ClassVar[str] = "table"
+    words: ClassVar[tuple[int, ...]] = (-1,)
+
+    rows: Sequence[Sequence[int]]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", tuple(tuple(row) for row in self.rows))
+        if not self.rows or len({len(row) for row in self.rows}) != 1:
+            raise ValueError("rows must be a table with rows of one length")
+        for number, row in enumerate(self.rows):
+            if any(type(weight) is not int or weight < 0 for weight in row) or sum(row) != TOTAL:
+                raise ValueError(f"row {number} must be non-negative integers that sum to 2^62")
+        for code, column in enumerate(zip(*self.rows, strict=True)):
+            if min(column) == 0 < max(column):
+                raise ValueError(f"code {code} has weight zero for some tokens and not for others: no ε bounds that")
+
+    def ratio(self) -> Fraction:
+        """Over the columns."""
+        columns = [column for column in zip(*self.rows, strict=True) if max(column)]
+        return max(Fraction(max(column), min(column)) for column in columns)
+
+    @property
+    def cases(self) -> int:
+        """One for each token."""
+        return len(self.rows)
+
+    def cells(self, case: int) -> int:
+        """One for each code that occurs."""
+        return sum(weight > 0 for weight in self.rows[case])
+
+    def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
+        """In the order of the codes."""
+        ends = [0, *accumulate(weight for weight in self.rows[case] if weight)]
+        steps = [((low, high - 1),) for low, high in pairwise(ends)]
+        return [steps[place] for place in places]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The matrix."""
+        return {"kind": self.kind, "size": len(self.rows), "weights": [list(row) for row in self.rows]}
+
+
+@dataclass(frozen=True)
+class TwoLevelLaw(Law):
+    """One of `size` candidates: the first word decides inside or outside, the second picks uniformly on that side.
+
+    With i candidates inside, a first word below T means inside; a side with i members gives place ⌊word·i/2^62⌋, so
+    that each member has ⌊2^62/i⌋ or ⌈2^62/i⌉ of the second words. Which candidates are inside, and which of them has
+    one word more, the data decide: the ratio is over all of it.
+
+    Args:
+        size: M.
+        levels: the pairs (i, T) that occur.
+
+    Examples:
+        >>> float(TwoLevelLaw(4, [(2, 3 << 60)]).ratio())
+        3.0
+    """
+
+    kind: ClassVar[str] = "two-level"
+    words: ClassVar[tuple[int, ...]] = (1, 2)
+
+    size: int
+    levels: Sequence[tuple[int, int]]
+
+    def __post_init__(self) -> None:
+        _check_positive(size=self.size)
+        if self.size > TOTAL:
+            raise ValueError("size must be at most 2^62: a member needs a word of its own")
+        object.__setattr__(self, "levels", tuple((inside, threshold) for inside, threshold in self.levels))
+        if not self.levels:
+            raise ValueError("levels must not be empty")
+        for inside, threshold in self.levels:
+            if type(inside) is not int or type(threshold) is not int or not 0 <= inside <= self.size:
+                raise ValueError(f"levels must be pairs of integers, at most {self.size} inside")
+            least = {0: 0, self.size: TOTAL}.get(inside, 1)
+            most = {0: 0, self.size: TOTAL}.get(inside, TOTAL - 1)
+            if not least <= threshold <= most:
+                raise ValueError(f"the threshold of {inside} inside must be in [{least}, {most}], got {threshold}")
+
+    def ratio(self) -> Fraction:
+        """Of the largest and the least probability that any candidate can have."""
+        sides = [side for case in range(self.cases) for side in self._sides(case)]
+        largest = max(weight * -(-TOTAL // members) for _, members, weight in sides)
+        return Fraction(largest, min(weight * (TOTAL // members) for _, members, weight in sides))
+
+    @property
+    def cases(self) -> int:
+        """One for each number inside."""
+        return len(self.levels)
+
+    def cells(self, case: int) -> int:  # noqa: ARG002
+        """One for each candidate."""
+        return self.size
+
+    def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
+        """Those inside first."""
+        inside = self.levels[case][0]
+        sides = self._sides(case)
+        boxes: list[Box] = []
+        for place in places:
+            start, members, weight = sides[0] if place < inside else sides[-1]
+            position = place if place < inside else place - inside
+            low, high = (-(-TOTAL * position // members) for position in (position, position + 1))
+            boxes.append(((start, start + weight - 1), (low, high - 1)))
+        return boxes
+
+    def _sides(self, case: int) -> list[tuple[int, int, int]]:
+        """Where the first words of a side begin, its members and its weight; empty sides are left out."""
+        inside, threshold = self.levels[case]
+        sides = [(0, inside, threshold), (threshold, self.size - inside, TOTAL - threshold)]
+        return [side for side in sides if side[1]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The size and the pairs."""
+        return {"kind": self.kind, "size": self.size, "weights": [list(level) for level in self.levels]}
+
+
+@dataclass(frozen=True)
+class HalfSpaceLaw(Law):
+    """A uniform vector z of `size` signs, turned to one side of the secret v: ⟨z, v⟩ > 0 with weight `own` of 2^62.
+
+    A vector that is orthogonal to v stays. So z has probability 2·own, 2·other or 2^62, over 2^(62+size).
+
+    Examples:
+        >>> HalfSpaceLaw(8, 3 << 60, 1 << 60).ratio()
+        Fraction(3, 1)
+    """
+
+    kind: ClassVar[str] = "half-space"
+    words: ClassVar[tuple[int, ...]] = (-1,)
+
+    size: int
+    own: int
+    other: int
+
+    def __post_init__(self) -> None:
+        _check_positive(size=self.size, own=self.own, other=self.other)
+        if self.own + self.other != TOTAL:
+            raise ValueError(f"own + other must be 2^62, got {self.own + self.other}")
+
+    def ratio(self) -> Fraction:
+        """Of the two sides; what is orthogonal lies in between."""
+        return Fraction(max(self.own, self.other), min(self.own, self.other))
+
+    @property
+    def cases(self) -> int:
+        """One: z and v only say which outcome is on which side."""
+        return 1
+
+    def cells(self, case: int) -> int:  # noqa: ARG002
+        """The two sides."""
+        return 2
+
+    def boxes(self, case: int, places: Iterable[int]) -> list[Box]:  # noqa: ARG002
+        """The side of v first."""
+        sides = [((0, self.own - 1),), ((self.own, TOTAL - 1),)]
+        return [sides[place] for place in places]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The size and the two weights."""
+        return {"kind": self.kind, "size": self.size, "weights": [[self.own, self.other]]}
+
+
+def channel_law(channel: dict[str, Any]) -> Law:
+    """The law of a channel, from its JSON form.
+
+    Examples:
+        >>> from sstq.scalar.channels import flat_channel
+        >>> channel_law(flat_channel(2, 1.0).to_dict()).size
+        4
+    """
+    if "matrix" in channel:
+        return TableLaw(channel["matrix"])
+    return FlatLaw(channel["size"], channel["own"], channel["other"])
+
+
+def law_from_dict(data: Any) -> Law:
+    """The law whose `to_dict` this is, its integers checked; ValueError for anything else.
+
+    Examples:
+        >>> law_from_dict(FlatLaw(2, 3 << 60, 1 << 60).to_dict())
+        FlatLaw(size=2, own=3458764513820540928, other=1152921504606846976)
+    """
+    if not isinstance(data, dict) or set(data) != {"kind", "size", "weights"}:
+        raise ValueError("a law has the fields kind, size and weights")
+    kind, size, weights = data["kind"], data["size"], data["weights"]
+    try:
+        if kind != TableLaw.kind and any(len(pair) != 2 for pair in weights):
+            raise ValueError(f"the weights of a law of kind {kind!r} must be pairs")
+        if kind in (FlatLaw.kind, HalfSpaceLaw.kind) and len(weights) == 1:
+            own, other = weights[0]
+            return FlatLaw(size, own, other) if kind == FlatLaw.kind else HalfSpaceLaw(size, own, other)
+        if kind == TableLaw.kind and size == len(weights):
+            return TableLaw(weights)
+        if kind == TwoLevelLaw.kind:
+            return TwoLevelLaw(size, weights)
+    except TypeError as error:
+        raise ValueError(f"the law is malformed: {error}") from error
+    raise ValueError(f"there is no law of kind {kind!r} and size {size!r}")
+
+
+def _check_positive(**values: Any) -> None:
+    for name, value in values.items():
+        if type(value) is not int or value < 1:
+            raise ValueError(f"{name} must be a positive integer, got {value!r}")

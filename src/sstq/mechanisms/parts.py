@@ -1,0 +1,202 @@
+"""The parts of a mechanism, built from the words and numbers that a user gives; each is checked by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.frames.kashin import Kashin, make_kashin
+from sstq.frames.tight import Frame, default_frame_size, make_frame
+from sstq.mechanisms.base import check_number, check_option
+from sstq.scalar.channels import (
+    OPTIMAL,
+    Channel,
+    check_unbiased,
+    flat_channel,
+    identity_decoder,
+    metric_aware_channel,
+    optimal_channel,
+    unbiased_decoder,
+)
+from sstq.scalar.channels.decoders import RESIDUAL_MAX
+from sstq.scalar.codebooks import (
+    Codebook,
+    loss_optimal_codebook,
+    optimized_codebook,
+    panter_dite_codebook,
+    uniform_codebook,
+)
+from sstq.scalar.densities import Density
+from sstq.scalar.laplace import Rate
+
+__all__ = [
+    "CHANNELS",
+    "CODEBOOKS",
+    "Decoder",
+    "build_frame",
+    "build_recipe",
+    "build_scalar",
+    "check_scalar",
+    "frame_from_dict",
+    "frame_to_dict",
+    "recipe_from_dict",
+    "recipe_to_dict",
+]
+
+CHANNELS = ("flat", "metric-aware", OPTIMAL)
+CODEBOOKS = ("optimized", "uniform", "panter-dite", "loss-optimal", OPTIMAL)
+_DECODERS = ("unbiased", "identity")
+_LARGEST_VALUE = 1e100
+
+
+@dataclass(frozen=True, eq=False)
+class Decoder:
+    """The value that each code stands for on the server, in units of B."""
+
+    name: str
+    values: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        check_option("decoder", self.name, _DECODERS)
+        if self.values.ndim != 1 or not np.all(np.abs(self.values) <= _LARGEST_VALUE) or not self.values.any():
+            raise ValueError(f"decoder values must be numbers up to {_LARGEST_VALUE:g} in magnitude, not all zero")
+        values = np.array(self.values)
+        values.setflags(write=False)
+        object.__setattr__(self, "values", values)
+
+    def check(self, channel: Channel, codebook: Codebook) -> None:
+        """Refuse values that are not what their name says for this channel and codebook."""
+        if self.name == "identity":
+            off = float(np.abs(self.values - codebook.values).max())
+        else:
+            off = float(np.abs(channel.moments(self.values)[0] - codebook.values).max())
+        if not off <= RESIDUAL_MAX:
+            raise ValueError(f"the decoder is called {self.name!r}, but its values are off by {off:g}")
+
+
+def check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: Decoder) -> None:
+    """Refuse a channel, a codebook and a decoder that do not belong together; they may come from JSON."""
+    codes = 1 << bits
+    tokens = channel.inputs if channel.name == OPTIMAL else codes
+    if not channel.inputs == codebook.size == tokens or not channel.outputs == len(decoder.values) == codes:
+        raise ValueError(
+            f"channel, codebook and decoder must have {tokens} tokens and 2^bits = {codes} codes, got a channel from "
+            f"{channel.inputs} to {channel.outputs}, {codebook.size} codewords and {len(decoder.values)} decoded values"
+        )
+    if OPTIMAL in (channel.name, codebook.name):
+        if not channel.name == codebook.name == OPTIMAL or decoder.name != "unbiased":
+            raise ValueError("the optimal channel, its codebook and its unbiased decoder belong together")
+        check_unbiased(channel, codebook, decoder.values)
+    decoder.check(channel, codebook)
+
+
+def build_frame(name: Any, dim: int, size: int | None, seed: int) -> Frame:
+    """The frame of that name, of the default size unless one is given."""
+    size = default_frame_size(dim) if size is None else size
+    size = check_number("frame_size", size, dim, 2**32, integer=True)
+    return make_frame(name, dim, size, check_number("frame_seed", seed, 0, 2**64 - 1, integer=True))
+
+
+def frame_to_dict(frame: Frame) -> dict[str, Any]:
+    """What a frame is made of, as JSON values."""
+    return {"name": frame.name, "size": frame.size, "seed": frame.seed}
+
+
+def frame_from_dict(dim: int, data: dict[str, Any]) -> Frame:
+    """The frame whose `frame_to_dict` this is."""
+    return build_frame(data["name"], dim, data["size"], data["seed"])
+
+
+def recipe_to_dict(recipe: Kashin) -> dict[str, Any]:
+    """What a recipe is made of, as JSON values."""
+    return {"name": recipe.name, "level": recipe.level, "steps": recipe.steps}
+
+
+def recipe_from_dict(frame: Frame, data: dict[str, Any]) -> Kashin:
+    """The recipe whose `recipe_to_dict` this is."""
+    if data["level"] is None or data["steps"] is None:
+        raise ValueError("the representation's level and steps must be numbers")
+    return build_recipe(data["name"], frame, data["level"], data["steps"])
+
+
+def build_recipe(name: str, frame: Frame, level: float | None, steps: int | None) -> Kashin:
+    """The recipe of that name with the level and steps given, or the frame's defaults."""
+    check_option("kashin", name, ("certified", "paper"))
+    if level is not None:
+        level = check_number("level", level, 1e-3, 1e6)
+    if steps is not None:
+        steps = check_number("steps", steps, 1, 10_000, integer=True)
+    return make_kashin(name, frame, level, steps)
+
+
+def build_scalar(
+    bits: int,
+    epsilon: float,
+    *,
+    channel: str = "flat",
+    codebook: str | None = None,
+    decoder: str | None = None,
+    rate: str | None = None,
+    density: Density | None = None,
+    typical: Density | None = None,
+) -> tuple[Channel, Codebook, Decoder]:
+    """The channel, codebook and decoder of these names, for one coordinate in units of B.
+
+    A codebook or channel that is made for a density takes `density`, else the `typical` one of the representation.
+    """
+    check_option("channel", channel, CHANNELS)
+    if channel != "metric-aware" and rate not in (None, "calibrated"):
+        raise ValueError(f"rate is an argument of the metric-aware channel, got {rate!r} with channel={channel!r}")
+    check_option("rate", rate or "calibrated", get_args(Rate))
+    decay: Rate = "paper" if rate == "paper" else "calibrated"
+    if channel == OPTIMAL:
+        return _optimal_parts(bits, epsilon, codebook, decoder, density or typical)
+    flat = channel == "flat"
+    name = codebook or ("optimized" if flat else "uniform")
+    the_codebook = _build_codebook(name, bits, epsilon, channel, decay, density, typical)
+    the_channel = flat_channel(bits, epsilon) if flat else metric_aware_channel(the_codebook, epsilon, decay)
+    return the_channel, the_codebook, _build_decoder(decoder, flat, the_channel, the_codebook)
+
+
+def _optimal_parts(
+    bits: int, epsilon: float, codebook: str | None, decoder: str | None, density: Density | None
+) -> tuple[Channel, Codebook, Decoder]:
+    for label, given, own in (("codebook", codebook, OPTIMAL), ("decoder", decoder, "unbiased")):
+        if given not in (None, own):
+            raise ValueError(f"channel='optimal' brings its own {label}: {label} must be {own!r}, got {given!r}")
+    if density is None:
+        raise ValueError("channel='optimal' with kashin='paper' needs an explicit density of the coordinates")
+    solved = optimal_channel(bits, epsilon, density)
+    return solved.channel, solved.codebook, Decoder("unbiased", solved.values)
+
+
+def _build_decoder(name: str | None, flat: bool, channel: Channel, codebook: Codebook) -> Decoder:
+    name = check_option("decoder", name or ("unbiased" if flat else "identity"), _DECODERS)
+    values = identity_decoder(codebook) if name == "identity" else unbiased_decoder(channel, codebook)
+    return Decoder(name, values)
+
+
+def _build_codebook(
+    name: str, bits: int, epsilon: float, channel: str, rate: Rate, density: Density | None, typical: Density | None
+) -> Codebook:
+    check_option("codebook", name, CODEBOOKS)
+    if name == OPTIMAL:
+        raise ValueError(f"codebook='optimal' belongs to channel='optimal'; got channel={channel!r}")
+    if name in ("optimized", "uniform"):
+        if density is not None:
+            raise ValueError(
+                "density is an argument of the optimal channel and of the panter-dite and loss-optimal codebooks, "
+                f"not of {name!r}"
+            )
+        return optimized_codebook(bits, epsilon) if name == "optimized" else uniform_codebook(bits)
+    density = density or typical
+    if density is None:
+        raise ValueError(f"codebook={name!r} with kashin='paper' needs an explicit density of the coordinates")
+    if name == "panter-dite":
+        return panter_dite_codebook(bits, density)
+    if channel != "metric-aware":
+        raise ValueError(f"codebook='loss-optimal' is optimal for channel='metric-aware'; got channel={channel!r}")
+    return loss_optimal_codebook(bits, density, epsilon, rate)

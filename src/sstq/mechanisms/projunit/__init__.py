@@ -1,0 +1,1 @@
+"""ProjUnit: PrivUnitG after a public random projection."""

@@ -1,0 +1,1 @@
+"""SQKR: one-bit coefficients of a Kashin representation."""

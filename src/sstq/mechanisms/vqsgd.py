@@ -1,0 +1,222 @@
+"""vqSGD: one of the 2d vertices of a cross-polytope, in ⌈log₂ 2d⌉ bits.
+
+A client rounds its vector at random, without bias, to a vertex of {±√d·e_i}, which contains the unit ball, and sends
+the vertex through randomized response on all 2d of them. The server divides by p − q. The gap p − q shrinks as 1/d, so
+that the error grows as d³: the curse of dimension of fixed geometry (paper, Appendix A).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq import kernels
+from sstq.aggregation import FrameAggregator
+from sstq.frames.tight import Floats, Frame
+from sstq.mechanisms.base import LocalReport, Mechanism, check_number
+from sstq.mechanisms.flat_response import check_flat, flat_from_dict, gain
+from sstq.mechanisms.laws import Law, channel_law
+from sstq.messages.batch import Messages
+from sstq.messages.layouts import Column, Field, Layout
+from sstq.randomness import streams
+from sstq.randomness.secret import BitSource, channel_words, unit_interval
+from sstq.scalar.channels import FlatChannel, flat_channel_of_size
+
+__all__ = ["IdentityFrame", "VqSGD"]
+
+# With more tokens the gap between two integer weights would have too few digits at a small ε.
+_DIM_MAX = 1 << 24
+
+_SIGNS = np.array([1.0, -1.0])
+_SIGNS.setflags(write=False)
+
+
+@dataclass(frozen=True)
+class IdentityFrame(Frame):
+    """The standard basis of R^d as a tight frame: U = I, N = d."""
+
+    name: ClassVar[str] = "identity"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.size != self.dim:
+            raise ValueError(f"frame_size must be dim = {self.dim} for the identity, got {self.size}")
+
+    def analyze(self, x: Floats) -> Floats:
+        """The vectors themselves."""
+        return x.copy()
+
+    def synthesize(self, y: Floats) -> Floats:
+        """The coefficients themselves."""
+        return y.copy()
+
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The basis vectors at the given indices, (n, d)."""
+        basis = np.zeros((len(indices), self.dim))
+        basis[np.arange(len(indices)), indices] = 1.0
+        return basis
+
+    def squared_row_norms(self) -> NDArray[np.float64]:
+        """All 1."""
+        return np.ones(self.dim)
+
+    def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The weights themselves."""
+        return weights.copy()
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class VqSGD(Mechanism):
+    """vqSGD on the cross-polytope with flat randomized response.
+
+    With g = p − q = (e^ε − 1)/(e^ε + 2d − 1) a message's estimate is ±clip·√d·e_i/g. It is unbiased for every vector of
+    the ball, and its squared norm is always the same, so the error is known exactly:
+    E‖x̂ − x‖² = clip²·d/g² − ‖x‖², on the sphere of radius clip clip²·(d·((e^ε + 2d − 1)/(e^ε − 1))² − 1).
+
+    Reference: V. Gandikota, D. Kane, R. K. Maity, A. Mazumdar, *vqSGD: vector quantized stochastic gradient descent*,
+    AISTATS 2021 (cross-polytope scheme with randomized response). The error is in Appendix A of the SSTQ paper.
+
+    Warning:
+        The vqSGD paper states an error of O(d²/ε²); it treats p − q as if it did not depend on d. It is Θ(d³/ε²).
+
+    Args:
+        dim: d, the length of the vectors, up to 2^24.
+        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
+        clip: vectors longer than this are scaled down to it.
+
+    Examples:
+        >>> mechanism = VqSGD(dim=100, epsilon=3.0, clip=0.2)
+        >>> mechanism.message_bits
+        8
+        >>> x = np.full(100, 0.02)
+        >>> round(mechanism.expected_mse(x).total)
+        527
+    """
+
+    name: ClassVar[str] = "vqsgd"
+    exact: ClassVar[bool] = True
+
+    dim: int
+    epsilon: float
+    clip: float
+    channel: FlatChannel
+
+    def __init__(self, dim: int, epsilon: float, clip: float = 1.0) -> None:
+        dim = check_number("dim", dim, 1, _DIM_MAX, integer=True)
+        epsilon = check_number("epsilon", epsilon, 0.01, 20)
+        self._set_parts(dim, epsilon, clip, flat_channel_of_size(2 * dim, epsilon))
+
+    def _set_parts(self, dim: int, epsilon: float, clip: float, channel: FlatChannel) -> None:
+        """Take the parts, whether built from options or read from JSON, and check that they belong together."""
+        parts = {
+            "dim": dim,
+            "epsilon": epsilon,
+            "clip": check_number("clip", clip, 1e-100, 1e100),
+            "channel": check_flat(channel, 2 * dim, epsilon),
+        }
+        for name, value in parts.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"VqSGD(dim={self.dim}, epsilon={self.epsilon}, clip={self.clip})"
+
+    @property
+    def unbiased(self) -> bool:
+        """Always: the vertex has the vector as its mean, and the channel's integers decide what is divided by."""
+        return True
+
+    @property
+    def layout(self) -> Layout:
+        """One field: vertex 2i is √d·e_i, vertex 2i + 1 its opposite."""
+        return Layout((Field("vertex", (2 * self.dim - 1).bit_length(), 2 * self.dim),))
+
+    @property
+    def frame(self) -> Frame:
+        """The standard basis, whose vectors the vertices are multiples of."""
+        return IdentityFrame(self.dim, self.dim)
+
+    @property
+    def decoding_values(self) -> NDArray[np.float64]:
+        """The sign of a vertex by its lowest bit."""
+        return _SIGNS
+
+    @property
+    def decoding_scale(self) -> float:
+        """The w > 0 with x̂ = ±d·w·e_i, which is clip/(√d·(p − q))."""
+        return self.clip / (math.sqrt(self.dim) * gain(self.channel))
+
+    def indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The coordinate and the sign's code of every message."""
+        vertex = messages.column("vertex")
+        return vertex >> 1, vertex & 1
+
+    def _encode_rows(
+        self,
+        rows: NDArray[Any],
+        clients: NDArray[np.uint64] | None,  # noqa: ARG002 (the coin is private)
+        source: BitSource,
+        report: LocalReport | None,
+    ) -> tuple[Column, ...]:
+        unit = self._unit_ball(rows, report)
+        words = source.words(3 * len(unit)).reshape(-1, 3)
+        vertex = _round_to_vertices(unit, words[:, 0], words[:, 1])
+        return (self.channel.sample(vertex, channel_words(words[:, 2])),)
+
+    def decode(self, messages: Messages) -> NDArray[np.float64]:
+        """The estimate ±clip·√d·e_i/(p − q) of each message alone, (n, d): for diagnosis."""
+        self._check_own(messages)
+        index, code = self.indices_and_codes(messages)
+        estimates = np.zeros((len(messages), self.dim))
+        estimates[np.arange(len(messages)), index] = self.dim * self.decoding_scale * self.decoding_values[code]
+        return estimates
+
+    def aggregator(self) -> FrameAggregator:
+        """An empty aggregator for this mechanism's messages, O(1) a message."""
+        return FrameAggregator(self)
+
+    def law(self) -> Law:
+        """The channel's."""
+        return channel_law(self.channel.to_dict())
+
+    def privacy_loss(self) -> float:
+        """The exact log-ratio of the channel's two integers, rounded up to a double."""
+        return self.channel.privacy_loss()
+
+    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Exact: ‖x̂‖² is the same for all messages."""
+        unit = self._unit_ball(rows)
+        mean = unit.astype(np.float64) * self.clip
+        power = self.dim * (self.clip / gain(self.channel)) ** 2
+        return mean, power - np.sum(mean**2, axis=1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything public, the channel's integers included, as JSON values."""
+        return {"dim": self.dim, "epsilon": self.epsilon, "clip": self.clip, "channel": self.channel.to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> VqSGD:
+        """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
+        dim = check_number("dim", data["dim"], 1, _DIM_MAX, integer=True)
+        epsilon = check_number("epsilon", data["epsilon"], 0.01, 20)
+        mechanism = object.__new__(cls)
+        mechanism._set_parts(dim, epsilon, data["clip"], flat_from_dict(data["channel"], 2 * dim, epsilon))
+        return mechanism
+
+
+def _round_to_vertices(
+    unit: NDArray[np.float32], which: NDArray[np.uint64], spread: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    """A random vertex for each vector of the unit ball, with the vector as its mean.
+
+    sign(x_i)·√d·e_i has probability |x_i|/√d, and what is left of 1 (‖x‖₁ ≤ √d in the ball) is spread over all 2d
+    vertices, which cancel out. The work is the same for every vector.
+    """
+    dim = unit.shape[1]
+    coordinate = kernels.count_passed(unit, unit_interval(which), dim**-0.5)
+    own = np.minimum(coordinate, dim - 1)
+    vertex = 2 * own + (unit[np.arange(len(unit)), own] < 0)
+    return np.where(coordinate < dim, vertex, streams.multiply_shift(spread, 2 * dim))

@@ -1,0 +1,109 @@
+"""Messages: what leaves a client, as arrays of small numbers and as bits without gaps (`sstq.messages.layouts`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sstq.messages.layouts import Column, Layout
+
+__all__ = ["Messages", "client_ids"]
+
+
+class Messages:
+    """A batch of messages of one mechanism.
+
+    Attributes:
+        layout: the fields of a message.
+        columns: one array a field.
+        digest: of the mechanism that the messages belong to.
+        clients: the identifiers behind a public coin (None with a private one); they are not part of a message.
+        simulated: whether a seed stood in for the operating system's randomness: then nothing is private.
+        in_clear: whether the mechanism is not locally private; files of such messages are for their owner's eyes only.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        columns: tuple[Column, ...],
+        digest: str,
+        *,
+        clients: NDArray[np.uint64] | None = None,
+        simulated: bool = False,
+        in_clear: bool = False,
+    ) -> None:
+        self.layout = layout
+        self.columns = columns
+        self.digest = digest
+        self.clients = clients
+        self.simulated = simulated
+        self.in_clear = in_clear
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def __getitem__(self, part: slice) -> Messages:
+        if not isinstance(part, slice):
+            raise TypeError(f"messages are taken by slices such as messages[i : i + 1], got {type(part).__name__}")
+        clients = None if self.clients is None else np.ascontiguousarray(self.clients[part])
+        columns = tuple(np.ascontiguousarray(column[part]) for column in self.columns)
+        return Messages(
+            self.layout, columns, self.digest, clients=clients, simulated=self.simulated, in_clear=self.in_clear
+        )
+
+    @staticmethod
+    def concatenate(batches: Sequence[Messages]) -> Messages:
+        """The batches of one mechanism as one."""
+        if not batches:
+            raise ValueError("there are no batches to join")
+        first = batches[0]
+        if any(batch.digest != first.digest for batch in batches):
+            raise ValueError("messages of different mechanisms cannot be joined")
+        columns = tuple(np.concatenate(parts) for parts in zip(*(batch.columns for batch in batches), strict=True))
+        identified = [batch.clients for batch in batches if batch.clients is not None]
+        clients = np.concatenate(identified) if first.clients is not None else None
+        simulated = any(batch.simulated for batch in batches)
+        return Messages(
+            first.layout, columns, first.digest, clients=clients, simulated=simulated, in_clear=first.in_clear
+        )
+
+    def __repr__(self) -> str:
+        mark = ", simulated" if self.simulated else ""
+        return f"<{len(self)} messages of {self.layout.message_bits} bits for {self.digest[:12]}{mark}>"
+
+    def column(self, name: str) -> Column:
+        """The values of one field.
+
+        Examples:
+            >>> import sstq
+            >>> mechanism = sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
+            >>> mechanism.encode(np.ones((5, 3)), rng=1).column("code").shape
+            (5,)
+        """
+        for field, column in zip(self.layout.fields, self.columns, strict=True):
+            if field.name == name:
+                return column
+        raise ValueError(f"no field {name!r}; a message has {', '.join(field.name for field in self.layout.fields)}")
+
+    def to_bytes(self) -> bytes:
+        """The messages as ⌈n·message_bits/8⌉ bytes, without padding between them."""
+        return self.layout.pack(self.columns)
+
+
+def client_ids(clients: ArrayLike | None, count: int) -> NDArray[np.uint64]:
+    """Client identifiers as unsigned 64-bit integers; ValueError unless there is one distinct identifier a message."""
+    if clients is None:
+        raise ValueError("clients is required: with a public coin both sides name the clients, one integer each")
+    ids = np.asarray(clients)
+    if ids.ndim != 1 or len(ids) != count:
+        raise ValueError(f"clients must be {count} integers, got an array of shape {ids.shape}")
+    if ids.dtype.kind not in "iu" and count:
+        raise ValueError(f"clients must be integers, got dtype {ids.dtype}")
+    if count and ids.min() < 0:
+        raise ValueError(f"clients must not be negative, got {ids.min()}")
+    unsigned = ids.astype(np.uint64)
+    if len(np.unique(unsigned)) != count:
+        raise ValueError("clients must be distinct: one client twice would get the same coin twice")
+    return unsigned

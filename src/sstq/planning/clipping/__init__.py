@@ -1,0 +1,31 @@
+"""Choosing clip: a private survey of the clients' norms, what it says of them, and the clip that follows from it.
+
+Examples:
+    >>> import numpy as np
+    >>> import sstq
+    >>> vectors = np.random.default_rng(0).normal(size=(20_000, 100))  # norms close to 10
+    >>> survey = NormSurvey(epsilon=1.0, lowest=1.0, highest=100.0)
+    >>> answers = survey.aggregator()
+    >>> answers.update(survey.encode(vectors, rng=1))
+    >>> profile = answers.profile()
+    >>> 9 < profile.quantile(0.9).value < 14
+    True
+    >>> choice = suggest_clip(profile, sstq.SSTQ(dim=100, epsilon=3.0, bits=2), clients=20_000)
+    >>> 9 < choice.clip < 14
+    True
+"""
+
+from sstq.planning.clipping.choice import Candidate, ClipChoice, relative_error, suggest_clip
+from sstq.planning.clipping.profile import Interval, NormProfile
+from sstq.planning.clipping.survey import NormAggregator, NormSurvey
+
+__all__ = [
+    "Candidate",
+    "ClipChoice",
+    "Interval",
+    "NormAggregator",
+    "NormProfile",
+    "NormSurvey",
+    "relative_error",
+    "suggest_clip",
+]

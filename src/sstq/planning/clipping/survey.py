@@ -1,0 +1,295 @@
+"""A private survey of norms: a client compares its norm with one public threshold and answers by randomized response.
+
+A client draws one of K thresholds, without looking at its data, and the true answer to "is your norm above it?" goes
+through the exactly ε-LDP channel on two tokens. The message is the threshold's number and the answer: ⌈log₂ K⌉ + 1
+bits. The server keeps two integers a threshold, how often the answer was no and yes.
+
+Of the share of clients above a threshold, n/K answers tell with the standard error √(K/4n)/(p − q), p − q = tanh(ε/2).
+Randomized response on the K + 1 bins between the thresholds would be K/(4·tanh²(ε/2)) against about K²/(2ε²) in
+variance: the comparison is better for the small ε that one wants to spend on a clip, and its error is the same at every
+threshold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sstq.aggregation import Aggregator
+from sstq.chunks import row_chunks
+from sstq.mechanisms.base import check_number
+from sstq.mechanisms.flat_response import flat_from_dict, gain
+from sstq.messages.arrays import as_vectors
+from sstq.messages.batch import Messages
+from sstq.messages.layouts import Column, Field, Layout
+from sstq.planning.clipping.profile import NormProfile
+from sstq.randomness import streams
+from sstq.randomness.secret import RngLike, bit_source, channel_words
+from sstq.scalar.channels import FlatChannel, flat_channel_of_size
+from sstq.strict_json import read_json
+
+__all__ = ["NormAggregator", "NormSurvey"]
+
+_JSON_FORMAT = "sstq-norm-survey"
+_JSON_VERSION = 1
+_MOST_THRESHOLDS = 4096
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class NormSurvey:
+    """A private question about the norm of a client's vector; immutable, shared by its JSON form.
+
+    Args:
+        epsilon: ε of the local differential privacy of one answer, 0.01 to 20. It adds to what the client spends on
+            the mean.
+        lowest: the least threshold.
+        highest: the largest threshold. Norms beyond it are only known to be beyond it.
+        thresholds: K, how many there are in geometric progression, 2 to 4096. Every answer is about one of them, so
+            that more of them make each less certain: √K in the standard error.
+
+    Examples:
+        >>> survey = NormSurvey(epsilon=0.5, lowest=0.1, highest=10.0)
+        >>> survey.message_bits, survey.privacy_loss() <= 0.5
+        (5, True)
+        >>> answers = survey.aggregator()
+        >>> answers.update(survey.encode_norms(np.random.default_rng(0).lognormal(size=50_000), rng=1))
+        >>> interval = answers.profile().quantile(0.5)  # the median of the norms is 1
+        >>> interval.low <= 1.0 <= interval.high
+        True
+    """
+
+    exact: ClassVar[bool] = True
+    trust: ClassVar[str] = "local"
+
+    epsilon: float
+    thresholds: tuple[float, ...]
+    channel: FlatChannel
+
+    def __init__(self, epsilon: float, lowest: float, highest: float, thresholds: int = 16) -> None:
+        epsilon = check_number("epsilon", epsilon, 0.01, 20)
+        lowest = check_number("lowest", lowest, 1e-100, 1e100)
+        highest = check_number("highest", highest, lowest, 1e100)
+        count = check_number("thresholds", thresholds, 2, _MOST_THRESHOLDS, integer=True)
+        self._set_parts(epsilon, np.geomspace(lowest, highest, count).tolist(), flat_channel_of_size(2, epsilon))
+
+    def _set_parts(self, epsilon: float, thresholds: list[float], channel: FlatChannel) -> None:
+        """Take the parts, whether built from options or read from JSON, and check that they belong together."""
+        if not 2 <= len(thresholds) <= _MOST_THRESHOLDS:
+            raise ValueError(f"there must be 2 to {_MOST_THRESHOLDS} thresholds, got {len(thresholds)}")
+        checked = tuple(check_number("threshold", threshold, 1e-100, 1e100) for threshold in thresholds)
+        if any(after <= before for before, after in pairwise(checked)):
+            raise ValueError(f"thresholds must increase, got {checked[0]:g} to {checked[-1]:g}, {len(checked)} of them")
+        for name, value in (("epsilon", epsilon), ("thresholds", checked), ("channel", channel)):
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return (
+            f"NormSurvey(epsilon={self.epsilon}, lowest={self.thresholds[0]:g}, highest={self.thresholds[-1]:g}, "
+            f"thresholds={len(self.thresholds)})"
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """The fields of a message: the answer in the lowest bit (1 is yes) and the threshold's number above it."""
+        count = len(self.thresholds)
+        return Layout((Field("answer", 1, 2), Field("threshold", (count - 1).bit_length(), count)))
+
+    @property
+    def message_bits(self) -> int:
+        """The bits that a client sends."""
+        return self.layout.message_bits
+
+    @property
+    def gain(self) -> float:
+        """The factor p − q by which the channel shrinks the share of yes around one half, from its integers."""
+        return gain(self.channel)
+
+    def privacy_loss(self) -> float:
+        """The exact log-ratio of the channel's two integers, rounded up to a double.
+
+        The threshold is drawn without looking at the data, so the answer is all that tells.
+        """
+        return self.channel.privacy_loss()
+
+    def encode(self, X: ArrayLike, rng: RngLike = None) -> Messages:
+        """Private answers about the Euclidean norms of the rows of X.
+
+        Args:
+            X: (n, d), finite, as for a mechanism's `encode`; d is of no importance here.
+            rng: None for the operating system's randomness (the private choice); an integer seed or a NumPy Generator
+                for simulation, which the messages are then marked as.
+        """
+        return self.encode_norms(_norms(X), rng)
+
+    def encode_norms(self, norms: ArrayLike, rng: RngLike = None) -> Messages:
+        """Private answers about norms that the caller has computed, (n,)."""
+        lengths = as_vectors(norms, "norms")
+        if lengths.ndim != 1:
+            raise ValueError(f"norms must have shape (n,), got {lengths.shape}")
+        bad = np.flatnonzero(~(lengths >= 0))
+        if len(bad):
+            raise ValueError(f"norms must not be negative or nan, got {lengths[bad[0]]} at place {bad[0]}")
+        source = bit_source(rng)
+        # Always two words a message, drawn before anything is known of the data.
+        words = source.words(2 * len(lengths)).reshape(-1, 2)
+        asked = streams.multiply_shift(words[:, 0], len(self.thresholds))
+        above = lengths > np.array(self.thresholds)[asked]
+        answer = self.channel.sample(above.astype(np.int64), channel_words(words[:, 1]))
+        columns = tuple(c.astype(f.dtype) for f, c in zip(self.layout.fields, (answer, asked), strict=True))
+        return Messages(self.layout, columns, self.digest(), simulated=source.simulated)
+
+    def messages_from_bytes(self, raw: bytes, count: int) -> Messages:
+        """The messages that `Messages.to_bytes` packed; ValueError for anything else.
+
+        Examples:
+            >>> survey = NormSurvey(epsilon=1.0, lowest=1.0, highest=4.0, thresholds=3)
+            >>> answers = survey.encode_norms(np.array([0.5, 2.5, 9.0]))
+            >>> survey.messages_from_bytes(answers.to_bytes(), 3).to_bytes() == answers.to_bytes()
+            True
+        """
+        count = check_number("count", count, 0, 2**62, integer=True)
+        return self.messages_from_columns(self.layout.unpack(raw, count), None, False)
+
+    def messages_from_columns(
+        self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
+    ) -> Messages:
+        """Messages from the checked values of their fields."""
+        if clients is not None:
+            raise ValueError("a survey's answers name no clients: its coin is private")
+        return Messages(self.layout, columns, self.digest(), simulated=simulated)
+
+    def aggregator(self) -> NormAggregator:
+        """An empty aggregator for this survey's answers."""
+        return NormAggregator(self)
+
+    def expected_stderr(self, clients: int) -> float:
+        """The standard error of the share above a threshold, at most: √(K/4n)/(p − q).
+
+        Examples:
+            >>> round(NormSurvey(epsilon=0.5, lowest=0.1, highest=10.0).expected_stderr(100_000), 3)
+            0.026
+        """
+        clients = check_number("clients", clients, 1, 2**62, integer=True)
+        return math.sqrt(len(self.thresholds) / (4 * clients)) / self.gain
+
+    def clients_for(self, stderr: float) -> int:
+        """The least number of clients for which `expected_stderr` is at most that.
+
+        Examples:
+            >>> NormSurvey(epsilon=0.5, lowest=0.1, highest=10.0).clients_for(0.02)
+            166708
+        """
+        stderr = check_number("stderr", stderr, 1e-6, 1)
+        return math.ceil(len(self.thresholds) / (4 * (self.gain * stderr) ** 2))
+
+    def to_json(self) -> str:
+        """The survey as JSON text, thresholds and integers included."""
+        parts = {
+            "format": _JSON_FORMAT,
+            "version": _JSON_VERSION,
+            "epsilon": self.epsilon,
+            "thresholds": list(self.thresholds),
+            "channel": self.channel.to_dict(),
+        }
+        return json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> NormSurvey:
+        """The survey whose `to_json` this is, its integers checked again; ValueError for anything else.
+
+        Examples:
+            >>> survey = NormSurvey(epsilon=0.5, lowest=0.1, highest=10.0)
+            >>> NormSurvey.from_json(survey.to_json()) == survey
+            True
+        """
+        survey = object.__new__(cls)
+        try:
+            data = read_json(text)
+            if data["format"] != _JSON_FORMAT or data["version"] != _JSON_VERSION:
+                raise ValueError(f"its format is {data['format']!r}, version {data['version']!r}")
+            epsilon = check_number("epsilon", data["epsilon"], 0.01, 20)
+            survey._set_parts(epsilon, data["thresholds"], flat_from_dict(data["channel"], 2, epsilon))
+            unknown = json.loads(survey.to_json()) != data
+        except (TypeError, KeyError, AttributeError, OverflowError, ValueError) as error:
+            raise ValueError(f"this is not a survey of norms, version {_JSON_VERSION}: {error}") from error
+        if unknown:
+            raise ValueError("the survey's JSON holds something that this library does not know or would not keep")
+        return survey
+
+    def digest(self) -> str:
+        """The SHA-256 of the JSON form in hexadecimal: equal only for the same survey, integer by integer."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NormSurvey) and self.digest() == other.digest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+
+class NormAggregator(Aggregator[NormSurvey]):
+    """Two integers a threshold: how often its answer was no and yes. `profile` says what follows from them."""
+
+    def _empty_state(self) -> NDArray[np.int64]:
+        return np.zeros((len(self._mechanism.thresholds), 2), dtype=np.int64)
+
+    def _add(self, messages: Messages) -> None:
+        places = messages.column("threshold").astype(np.int64), messages.column("answer").astype(np.int64)
+        np.add.at(self._state, places, 1)
+
+    def profile(self, confidence: float = 0.95) -> NormProfile:
+        """What the answers so far say of the norms.
+
+        Args:
+            confidence: the probability, 0.5 to 0.999999, with which all intervals of the profile hold together.
+        """
+        if not self._count:
+            raise ValueError("no answer yet: a profile needs at least one")
+        survey = self._mechanism
+        return NormProfile.from_counts(
+            np.array(survey.thresholds),
+            self._state,
+            survey.gain,
+            check_number("confidence", confidence, 0.5, 1 - 1e-6),
+            simulated=self._simulated,
+        )
+
+    def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Of a single answer's estimate of all shares: K·(1/2 ± 1/(2(p − q))) at its threshold, zero at the others.
+
+        `profile` divides by the answers that a threshold did have instead, which is better; this needs no answer at
+        every threshold.
+        """
+        survey = self._mechanism
+        values = len(survey.thresholds) * (0.5 + np.array([-0.5, 0.5]) / survey.gain)
+        return self._state @ values / self._count, self._state @ values**2 / self._count
+
+
+def _norms(X: ArrayLike) -> NDArray[np.float64]:
+    """The Euclidean norm of every row, scaled before squaring, so that only a norm beyond all doubles is infinite."""
+    rows = as_vectors(X)
+    if rows.ndim != 2:
+        raise ValueError(f"X must have shape (n, d), got {rows.shape}")
+    norms = np.zeros(len(rows))
+    for part in row_chunks(len(rows), max(1, rows.shape[1])):
+        values = rows[part].astype(np.float64)
+        largest = np.max(np.abs(values), axis=1, initial=0.0)
+        bad = np.flatnonzero(~np.isfinite(largest))
+        if len(bad):
+            raise ValueError(f"X must be finite, got nan or infinity in row {part.start + bad[0]}")
+        scaled = values / np.where(largest > 0, largest, 1.0)[:, None]
+        with np.errstate(over="ignore"):
+            norms[part] = largest * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    return norms

@@ -1,0 +1,220 @@
+"""Public randomness that two machines, versions or languages agree on for ever.
+
+Frame signs, column choice and index assignment are public, and client and server must derive the same ones from one
+integer seed. Everything here is a function of the raw output of Philox4x64-10 (Salmon et al., *Parallel random numbers:
+as easy as 1, 2, 3*, SC 2011), a counter-based generator with published test vectors; no library's sampling method is
+involved, so nothing changes when a library does.
+
+The definition, in full:
+
+* The key of a stream is the pair (seed, purpose): the seed, 0 ≤ seed < 2^64, and up to eight ASCII characters read as a
+  little-endian integer.
+* Word 4·b + i of a stream, b = 0, 1, …, is output i of the block with counter (b + 1, 0, 0, 0).
+* The word of an identifier c, 0 ≤ c < 2^64, is output 0 of the block with counter (c, 0, 0, 0).
+* A sign is −1 where the bit is 1; bit k of a stream is bit k mod 64, least significant first, of word k // 64.
+* A choice of d out of N places is the d smallest of the first N words (ties: the smaller place), in ascending order.
+* A uniform index below N is ⌊word · N / 2^64⌋.
+* The permutation of 2^m places that belongs to an identifier with word w is a Feistel network of eight rounds (32 below
+  six bits) on the high ⌈m/2⌉ and the low ⌊m/2⌋ bits of a place. Round r = 0, 2, … changes the high half, r = 1, 3, …
+  the low half, by exclusive or with the leading bits of mix(w + (2^32·(r + 1) + other half)·0x9E3779B97F4A7C15 mod
+  2^64); mix is the finalizer of SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom number generators*,
+  OOPSLA 2014).
+
+None of this is secret. What protects a client is drawn in `sstq.randomness.secret`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "choose",
+    "indices_of",
+    "mix_seed",
+    "multiply_shift",
+    "permuted",
+    "sign_rows",
+    "signs",
+    "words",
+    "words_of",
+]
+
+_PHILOX_ROUNDS = 10
+_MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
+_WEYL_STEPS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
+_WORD = 1 << 64
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+# Halves of two or three bits mix slowly: with eight rounds four images of eight places are far from a random choice.
+_FEISTEL_ROUNDS, _FEISTEL_ROUNDS_IF_SMALL, _SMALL_BITS = 8, 32, 6
+_SPLITMIX_STEP = np.uint64(0x9E3779B97F4A7C15)
+_SPLITMIX_MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+
+def _key(seed: int, purpose: str) -> tuple[int, int]:
+    if not 0 <= seed < _WORD:
+        raise ValueError(f"seed must be in [0, 2^64), got {seed}")
+    encoded = purpose.encode("ascii")
+    if not 0 < len(encoded) <= 8:
+        raise ValueError(f"purpose must be one to eight ASCII characters, got {purpose!r}")
+    return seed, int.from_bytes(encoded, "little")
+
+
+def words(seed: int, purpose: str, count: int) -> NDArray[np.uint64]:
+    """The first `count` words of a stream.
+
+    Examples:
+        >>> hex(words(0, "test", 2)[1])
+        '0x1db6e06f469845d5'
+    """
+    key = np.array(_key(seed, purpose), dtype=np.uint64)
+    raw: NDArray[np.uint64] = np.random.Philox(key=key, counter=0).random_raw(count)
+    return raw
+
+
+def _multiply_high_low(a: np.uint64, b: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """The 128-bit products a·b as (high word, low word), by 32-bit halves."""
+    a_high, a_low = a >> _HALF, a & _LOW_HALF
+    b_high, b_low = b >> _HALF, b & _LOW_HALF
+    low_low, low_high, high_low = a_low * b_low, a_low * b_high, a_high * b_low
+    middle = (low_low >> _HALF) + (low_high & _LOW_HALF) + (high_low & _LOW_HALF)
+    high = a_high * b_high + (low_high >> _HALF) + (high_low >> _HALF) + (middle >> _HALF)
+    return high, (middle << _HALF) | (low_low & _LOW_HALF)
+
+
+def _philox_block(counter: NDArray[np.uint64], seeds: NDArray[np.uint64], purpose: int) -> NDArray[np.uint64]:
+    """Philox4x64-10 of many counters at once: (n, 4) counters to (n, 4) outputs, with one seed or a seed each."""
+    c0, c1, c2, c3 = (np.ascontiguousarray(counter[:, i]) for i in range(4))
+    # As arrays, which wrap around in silence.
+    k0, k1 = seeds, np.array([purpose], dtype=np.uint64)
+    for _ in range(_PHILOX_ROUNDS):
+        high0, low0 = _multiply_high_low(_MULTIPLIERS[0], c0)
+        high1, low1 = _multiply_high_low(_MULTIPLIERS[1], c2)
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+        k0, k1 = k0 + _WEYL_STEPS[0], k1 + _WEYL_STEPS[1]
+    return np.stack([c0, c1, c2, c3], axis=1)
+
+
+def words_of(seed: int, purpose: str, identifiers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The word of each identifier: random access, in any order, without walking a stream.
+
+    Examples:
+        >>> hex(words_of(0, "test", np.array([1, 1 << 63], dtype=np.uint64))[1])
+        '0x91392bcbd09ae927'
+    """
+    counter = np.zeros((len(identifiers), 4), dtype=np.uint64)
+    counter[:, 0] = identifiers
+    key, tag = _key(seed, purpose)
+    return _philox_block(counter, np.array([key], dtype=np.uint64), tag)[:, 0]
+
+
+def multiply_shift(random_words: NDArray[np.uint64], limit: int) -> NDArray[np.int64]:
+    """Uniform indices below `limit`: ⌊word · limit / 2^64⌋, exactly uniform for a power of two.
+
+    For other limits a value's probability is off by less than limit/2^64 of itself.
+    """
+    high, _ = _multiply_high_low(np.uint64(limit), random_words)
+    return high.astype(np.int64)
+
+
+def indices_of(seed: int, purpose: str, identifiers: NDArray[np.uint64], limit: int) -> NDArray[np.int64]:
+    """A public uniform index below `limit` for each identifier."""
+    return multiply_shift(words_of(seed, purpose, identifiers), limit)
+
+
+def permuted(
+    seed: int, purpose: str, identifiers: NDArray[np.uint64], places: NDArray[np.int64], bits: int
+) -> NDArray[np.int64]:
+    """Where each identifier's own permutation of the 2^bits places takes places[i] (or places[i, :]); random access.
+
+    Distinct places of one identifier stay distinct, so the images of 0, …, k − 1 are a choice of k that looks random.
+
+    Examples:
+        >>> images = permuted(7, "rows", np.array([1, 2], dtype=np.uint64), np.tile(np.arange(8), (2, 1)), bits=3)
+        >>> np.sort(images, axis=1).tolist() == [list(range(8))] * 2
+        True
+    """
+    keys = words_of(seed, purpose, identifiers).reshape((-1,) + (1,) * (places.ndim - 1))
+    low_bits, high_bits = np.uint64(bits // 2), np.uint64(bits - bits // 2)
+    high, low = places.astype(np.uint64) >> low_bits, places.astype(np.uint64) & ((np.uint64(1) << low_bits) - 1)
+    for step in range(_FEISTEL_ROUNDS if bits >= _SMALL_BITS else _FEISTEL_ROUNDS_IF_SMALL):
+        other, width = (low, high_bits) if step % 2 == 0 else (high, low_bits)
+        hashed = _splitmix(keys + (np.uint64((step + 1) << 32) + other) * _SPLITMIX_STEP)
+        # In two shifts: for no bits at all one shift by 64 would be undefined.
+        leading = hashed >> np.uint64(1) >> (np.uint64(63) - width)
+        high, low = (high ^ leading, low) if step % 2 == 0 else (high, low ^ leading)
+    return ((high << low_bits) | low).astype(np.int64)
+
+
+def _splitmix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finalizer of SplitMix64, a bijection of 64-bit words that mixes all bits."""
+    word = (word ^ (word >> np.uint64(30))) * _SPLITMIX_MULTIPLIERS[0]
+    word = (word ^ (word >> np.uint64(27))) * _SPLITMIX_MULTIPLIERS[1]
+    return word ^ (word >> np.uint64(31))
+
+
+def signs(seed: int, purpose: str, count: int) -> NDArray[np.float32]:
+    """`count` public signs ±1.
+
+    Examples:
+        >>> signs(7, "signs", 6)
+        array([ 1., -1., -1., -1., -1.,  1.], dtype=float32)
+    """
+    values: NDArray[np.float32] = _signs_of_bits(words(seed, purpose, -(-count // 64))[None], count)[0]
+    values.setflags(write=False)
+    return values
+
+
+def sign_rows(seeds: NDArray[np.uint64], purpose: str, count: int) -> NDArray[np.float32]:
+    """`signs` of many seeds at once, (n, count).
+
+    Examples:
+        >>> bool(np.all(sign_rows(np.array([7, 8], dtype=np.uint64), "signs", 6)[0] == signs(7, "signs", 6)))
+        True
+    """
+    blocks = -(-count // 256)
+    counter = np.zeros((len(seeds) * blocks, 4), dtype=np.uint64)
+    counter[:, 0] = np.tile(np.arange(1, blocks + 1, dtype=np.uint64), len(seeds))
+    raw = _philox_block(counter, np.repeat(seeds, blocks), _key(0, purpose)[1])
+    return _signs_of_bits(raw.reshape(len(seeds), -1), count)
+
+
+def _signs_of_bits(raw: NDArray[np.uint64], count: int) -> NDArray[np.float32]:
+    """The first `count` bits of each row of words as signs, (n, count)."""
+    octets = np.ascontiguousarray(raw.astype("<u8", copy=False)).view(np.uint8)
+    bits = np.unpackbits(octets, axis=1, count=count, bitorder="little")
+    values: NDArray[np.float32] = np.float32(1) - np.float32(2) * bits.astype(np.float32)
+    return values
+
+
+def choose(seed: int, purpose: str, chosen: int, places: int) -> NDArray[np.int64]:
+    """`chosen` of `places` places, ascending: those with the smallest words, ties to the smaller place.
+
+    Examples:
+        >>> choose(7, "columns", 3, 8)
+        array([0, 1, 4])
+    """
+    if not 0 <= chosen <= places:
+        raise ValueError(f"chosen must be in [0, {places}], got {chosen}")
+    if chosen == 0:
+        return np.zeros(0, dtype=np.int64)
+    keys = words(seed, purpose, places)
+    threshold = np.partition(keys, chosen - 1)[chosen - 1]
+    taken = keys < threshold
+    taken[np.flatnonzero(keys == threshold)[: chosen - np.count_nonzero(taken)]] = True
+    chosen_places = np.flatnonzero(taken).astype(np.int64, copy=False)
+    chosen_places.setflags(write=False)
+    return chosen_places
+
+
+def mix_seed(base_seed: int, round_number: int) -> int:
+    """The frame seed of one round, derived from a base seed: the word of the round number.
+
+    Examples:
+        >>> mix_seed(7, 0) != mix_seed(7, 1) != mix_seed(8, 1)
+        True
+    """
+    if not 0 <= round_number < _WORD:
+        raise ValueError(f"round_number must be in [0, 2^64), got {round_number}")
+    return int(words_of(base_seed, "round", np.array([round_number], dtype=np.uint64))[0])

@@ -1,0 +1,1 @@
+"""Whole runs in parts: rounds, shards, and the kernels compiled beforehand."""

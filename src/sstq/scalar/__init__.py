@@ -1,0 +1,1 @@
+"""One coordinate at a time: densities, codebooks and exact channels."""

@@ -1,0 +1,225 @@
+"""The search for a minimum-variance channel, in floating point: windows, a linear program for a start, a descent.
+
+Write q_i for the least probability of code i over all inputs; ε-LDP lets any input raise it to e^ε·q_i. For an input y
+the second moment Σ P(i|y)·w_i² is least, given Σ P = 1 and Σ P·w = y, when the raised codes are those whose w lies
+between two values (complementary slackness with the quadratic w² − μw − λ). So lay the codes side by side in the order
+of w, each as long as its q_i: the raised ones fill a *window*, whose length is the same for all inputs and which slides
+from left to right as y grows. The second moment is a convex, piecewise linear function of y with slope w_l + w_r, the
+sum of the values at the window's two ends; its corners, where an end of the window crosses from one code to the next,
+are the tokens, and stochastic rounding between tokens attains everything in between.
+
+So a channel of M codes is M lengths, M values and the window's width, and its expected second moment under a density is
+a smooth function of them. All is symmetric about 0: for a symmetric channel a density counts as its symmetric part.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.scalar.codebooks import rounding_moments, token_moments
+from sstq.scalar.densities import Density
+
+_Vector = NDArray[np.float64]
+_Number = TypeVar("_Number", float, NDArray[np.float64])
+
+# The linear program: tokens on [0, 1] and positive values up to a multiple of the piecewise mechanism's largest.
+_GRID_TOKENS, _GRID_VALUES, _GRID_REACH = 17, 40, 1.5
+_SEARCH = {"gtol": 1e-6, "maxiter": 300}
+_LEAST_SHARE = 1e-7
+_LOG_BOUNDS = (math.log(1e-9), 5.0)
+# Tokens closer than this are one.
+_CLOSE = 1e-11
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A symmetric channel by its positive half.
+
+    Attributes:
+        heights: the values w > 0, increasing, up to a common factor.
+        lengths: of these codes, in the same order; both halves together have length 1.
+        width: of the window, in (0, 1).
+    """
+
+    heights: _Vector
+    lengths: _Vector
+    width: float
+
+
+def linear_program(epsilon: float, density: Density) -> Windows:
+    """The least second moment over all channels whose values are on a grid, however many codes they use: by HiGHS.
+
+    Variables are P(i|k) for the tokens k on a grid of [0, 1] and the least probabilities q_i, q_{-i} = q_i, with
+    q_i ≤ P(i|k) ≤ e^ε·q_i.
+    """
+    from scipy import sparse
+    from scipy.optimize import linprog
+
+    root = math.exp(epsilon / 2)
+    positive = np.linspace(0, _GRID_REACH * (root + 1) / (root - 1), _GRID_VALUES)
+    values = np.concatenate([-positive[:0:-1], positive])
+    tokens = np.linspace(0, 1, _GRID_TOKENS)
+    shares = _shares(np.concatenate([-tokens[:0:-1], tokens]), density)[_GRID_TOKENS - 1 :]
+    cells = _GRID_TOKENS * len(values)
+    least = np.tile(np.abs(np.arange(len(values)) - _GRID_VALUES + 1), _GRID_TOKENS)
+    spread = sparse.csr_matrix((np.ones(cells), (np.arange(cells), least)), shape=(cells, _GRID_VALUES))
+    identity = sparse.identity(cells, format="csr")
+    within = sparse.bmat([[-identity, spread], [identity, -math.exp(epsilon) * spread]], format="csr")
+    sums = sparse.kron(sparse.identity(_GRID_TOKENS), np.stack([np.ones(len(values)), values]))
+    exact = sparse.hstack([sums, sparse.csr_matrix((2 * _GRID_TOKENS, _GRID_VALUES))], format="csr")
+    found = linprog(
+        np.concatenate([np.outer(shares, values**2).ravel(), np.zeros(_GRID_VALUES)]),
+        A_ub=within,
+        b_ub=np.zeros(2 * cells),
+        A_eq=exact,
+        b_eq=np.stack([np.ones(_GRID_TOKENS), tokens], axis=1).ravel(),
+        bounds=(0, None),
+        method="highs",
+    )
+    if found.x is None:
+        raise ValueError(f"epsilon = {epsilon}: the linear program of the channel has no solution ({found.message})")
+    lengths = np.maximum(found.x[cells:], 0.0)
+    lengths[0] /= 2  # the code at 0 is its own mirror image; as a pair it counts half on each side
+    total = 2 * lengths.sum()
+    used = lengths > 1e-9 * total
+    width = (1 - total) / (math.expm1(epsilon) * total)
+    return Windows(positive[used], lengths[used] / (2 * lengths[used].sum()), width)
+
+
+def with_codes(windows: Windows, count: int) -> Windows:
+    """The same channel, nearly, with `count` pairs of codes: the nearest neighbours merge, the longest codes split."""
+    heights, lengths = list(windows.heights), list(windows.lengths)
+    while len(heights) > count:
+        costs = [
+            a * b / (a + b) * (high - low) ** 2
+            for low, high, a, b in zip(heights, heights[1:], lengths, lengths[1:], strict=False)
+        ]
+        place = int(np.argmin(costs))
+        a, b = lengths[place : place + 2]
+        heights[place : place + 2] = [(a * heights[place] + b * heights[place + 1]) / (a + b)]
+        lengths[place : place + 2] = [a + b]
+    while len(heights) < count:
+        place = int(np.argmax(lengths))
+        below = heights[place] - (heights[place - 1] if place else 0.0)
+        above = heights[place + 1] - heights[place] if place + 1 < len(heights) else below
+        step = max(min(below, above) / 4, 1e-3 * heights[-1])
+        heights[place : place + 1] = [max(heights[place] - step, 0.0), heights[place] + step]
+        lengths[place : place + 1] = [lengths[place] / 2] * 2
+    return Windows(np.array(heights), np.array(lengths), windows.width)
+
+
+def descend(start: Windows, codes_at_top: int, epsilon: float, density: Density) -> Windows:
+    """The channel that BFGS reaches from ``start`` in logarithms of the steps between values and of the lengths.
+
+    The outermost window holds exactly the ``codes_at_top`` largest values. Wherever it ends between two codes instead,
+    the values' common factor has a kink as a function of the width, and least values sit at kinks.
+    """
+    from scipy.optimize import minimize
+
+    top = slice(len(start.heights) - codes_at_top, None)
+    steps = np.diff(start.heights, prepend=0.0) / start.heights[-1]
+    point = np.log(np.maximum(np.concatenate([steps, start.lengths]), _LEAST_SHARE))
+    unit = second_moment(_from_logs(point, top)[0], epsilon, density)[0]
+
+    def objective(free: _Vector) -> tuple[float, _Vector]:
+        logs = np.clip(free, *_LOG_BOUNDS)
+        windows, steps = _from_logs(logs, top)
+        loss, by_height, by_length, by_width = second_moment(windows, epsilon, density)
+        by_length[top] += by_width
+        by_step = np.cumsum(by_height[::-1])[::-1]  # a step raises every value above it
+        by_log_length = windows.lengths * (by_length - 2 * windows.lengths @ by_length)
+        return loss / unit, np.where(logs == free, np.concatenate([steps * by_step, by_log_length]) / unit, 0.0)
+
+    found = minimize(objective, point, jac=True, method="BFGS", options=_SEARCH)
+    return _from_logs(np.clip(found.x, *_LOG_BOUNDS), top)[0]
+
+
+def _from_logs(logs: _Vector, top: slice) -> tuple[Windows, _Vector]:
+    half = len(logs) // 2
+    steps = np.exp(logs[:half])
+    lengths = np.exp(logs[half:] - logs[half:].max())
+    lengths /= 2 * lengths.sum()
+    return Windows(np.cumsum(steps), lengths, float(lengths[top].sum())), steps
+
+
+def codes_at_top(windows: Windows) -> int:
+    """The number of largest values whose lengths come nearest to the window's width."""
+    return 1 + int(np.argmin(np.abs(np.cumsum(windows.lengths[::-1]) - windows.width)))
+
+
+def second_moment(windows: Windows, epsilon: float, density: Density) -> tuple[float, _Vector, _Vector, float]:
+    """E[w²] under the density, the values scaled so that the tokens reach ±1, with its derivatives.
+
+    Returns:
+        The moment, and its derivatives by the heights, the lengths (moving a positive code and its mirror image) and
+        the width.
+    """
+    boost, width = math.expm1(epsilon), windows.width
+    v = np.concatenate([-windows.heights[::-1], windows.heights])
+    lengths = np.concatenate([windows.lengths[::-1], windows.lengths])
+    ends = np.append(0.0, np.cumsum(lengths))
+    ends[-1] = 1.0
+    starts = np.unique(np.clip(np.concatenate([ends, ends - width]), 0.0, 1 - width))
+    overlap = np.minimum(ends[1:], starts[:, None] + width) - np.maximum(ends[:-1], starts[:, None])
+    floor = 1 / (1 + boost * width)  # the sum of all least probabilities
+    probabilities = floor * (lengths + boost * np.maximum(overlap, 0.0))
+    positions = probabilities @ v
+    reach = float(positions[-1])
+    positions = np.maximum.accumulate(np.clip(positions / reach, -1.0, 1.0))
+    positions[0], positions[-1] = -1.0, 1.0
+    # Where the window slides within one code nothing changes: the gaps between tokens are elsewhere.
+    gaps = np.flatnonzero(np.diff(positions) > _CLOSE)
+    below, above = probabilities[gaps], probabilities[gaps + 1]
+    middles = (starts[gaps] + starts[gaps + 1]) / 2
+    positions = np.append(positions[gaps], 1.0)
+    positions[0] = -1.0
+    lower, upper = rounding_moments(positions, density)
+    # The point masses belong to the outermost gaps; per gap: mass at its ends, and the window's two values there.
+    lower[:, 0] += density.edges[0] * np.array([1.0, -1.0])
+    upper[:, -1] += density.edges[1]
+    loss = float(lower[0] @ (below @ v**2) + upper[0] @ (above @ v**2))
+    left = v[np.searchsorted(ends[1:-1], middles)]
+    right = v[np.searchsorted(ends[1:-1], middles + width)]
+    slope = left + right
+    mass, first = lower[0] + upper[0], lower[1] + upper[1]
+    # Derivatives of the moment at a fixed mean: those of Σ P·(v² − slope·v), as the window's place adapts.
+    mean_probabilities = lower[0] @ below + upper[0] @ above
+    sloped = (lower[0] * slope) @ below + (upper[0] * slope) @ above
+    by_v = 2 * v * mean_probabilities - sloped + (slope @ mass) * floor * lengths
+    inside = (ends[1:-1] > middles[:, None]) & (ends[1:-1] < (middles + width)[:, None])
+    drop = v[:-1] - v[1:]
+    raised = boost * inside
+    by_end = floor * drop * ((v[:-1] + v[1:]) * (mass @ (1 + raised)) - (slope * mass) @ raised)
+    shrink = -boost * floor  # the relative change of all least probabilities with the width
+    by_width = shrink * (loss - reach * float(slope @ first)) - floor * boost * float((left * right) @ mass)
+    # The values are scaled by the reach: its own derivatives.
+    top = 1 - width
+    reach_by_v = probabilities[-1] - floor * lengths
+    reach_by_end = floor * boost * drop * (ends[1:-1] > top)
+    reach_by_width = shrink * reach + floor * boost * float(v[np.searchsorted(ends[1:-1], top, side="right")])
+    pull = float(slope @ first) - 2 * loss / reach
+
+    def scaled(direct: _Number, by_reach: _Number) -> _Number:
+        total: _Number = (direct + pull * by_reach) / reach**2
+        return total
+
+    gradient_v = scaled(by_v, reach_by_v)
+    by_code = np.append(np.cumsum(scaled(by_end, reach_by_end)[::-1])[::-1], 0.0)  # a length moves all ends after it
+    half = len(windows.heights)
+    return (
+        loss / reach**2,
+        gradient_v[half:] - gradient_v[half - 1 :: -1],
+        by_code[half:] + by_code[half - 1 :: -1],
+        float(scaled(by_width, reach_by_width)),
+    )
+
+
+def _shares(values: _Vector, density: Density) -> _Vector:
+    """The probability of each token, and of its mirror image, both counted for the token."""
+    shares: _Vector = token_moments(*rounding_moments(values, density), density)[0]
+    both: _Vector = shares + shares[::-1]
+    both[len(values) // 2] /= 2
+    return both

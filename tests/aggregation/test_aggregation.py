@@ -1,0 +1,400 @@
+import io
+import zipfile
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sstq
+from sstq import npy_files
+from sstq.aggregation import Aggregator, FrameAggregator, VectorAggregator, describe_state
+from sstq.aggregation.bounded_sums import BoundedAggregator
+from sstq.messages.batch import Messages
+
+MECHANISM = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, clip=0.7)
+
+
+def sample(count, rng=1, mechanism=MECHANISM):
+    x = np.random.default_rng(rng).standard_normal((count, mechanism.dim))
+    return mechanism.encode(x, rng=rng)
+
+
+def aggregate(*batches, mechanism=MECHANISM):
+    aggregator = mechanism.aggregator()
+    for batch in batches:
+        aggregator.update(batch)
+    return aggregator
+
+
+def same_bits(a, b):
+    first, second = a.mean(), b.mean()
+    return (
+        np.array_equal(first.value, second.value)
+        and np.array_equal(first.stderr, second.stderr)
+        and first.count == second.count
+    )
+
+
+def test_mean_and_error_are_those_of_the_decoded_messages():
+    messages = sample(500)
+    decoded = MECHANISM.decode(messages)
+    estimate = aggregate(messages).mean()
+    np.testing.assert_allclose(estimate.value, decoded.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(estimate.stderr, decoded.std(axis=0, ddof=1) / 500**0.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("frame", ["fourier", "orthogonal"])
+def test_mean_and_error_in_other_frames(frame):
+    mechanism = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, frame=frame, frame_size=50)
+    messages = sample(500, mechanism=mechanism)
+    decoded = mechanism.decode(messages)
+    estimate = aggregate(messages, mechanism=mechanism).mean()
+    np.testing.assert_allclose(estimate.value, decoded.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(estimate.stderr, decoded.std(axis=0, ddof=1) / 500**0.5, rtol=1e-6)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(0, 60), max_size=6), st.randoms(use_true_random=False))
+def test_any_partition_and_order_gives_the_same_bits(cuts, random):
+    messages = sample(60)
+    edges = [0, *sorted(cuts), 60]
+    parts = [messages[a:b] for a, b in pairwise(edges)]
+    random.shuffle(parts)
+    merged = MECHANISM.aggregator()
+    for part in parts:
+        merged.merge(aggregate(part))
+    assert same_bits(merged, aggregate(messages))
+
+
+def test_sums_are_exact():
+    # The total of a coordinate, in rational arithmetic, is that of the decoding values up to their fixed-point unit.
+    messages = sample(2000)
+    aggregator = aggregate(messages)
+    code, index = messages.column("code"), messages.column("index")
+    unit = Fraction(2) ** (aggregator._exponent - 60)
+    for j in range(MECHANISM.frame.size):
+        exact = sum((Fraction(w) for w in MECHANISM.decoding_values[code[index == j]].tolist()), Fraction(0))
+        _, high, low, _ = map(int, aggregator._state[j])
+        assert abs((high * 2**30 + low) * unit - exact) <= np.sum(index == j) * unit / 2
+
+
+def test_no_message_and_one_message():
+    aggregator = MECHANISM.aggregator()
+    with pytest.raises(ValueError, match="no message yet"):
+        aggregator.mean()
+    aggregator.update(sample(0))
+    with pytest.raises(ValueError, match="no message yet"):
+        aggregator.mean()
+    aggregator.update(sample(1))
+    estimate = aggregator.mean()
+    assert estimate.count == 1
+    assert np.isfinite(estimate.value).all()
+    assert np.isnan(estimate.stderr).all()
+
+
+def test_simulation_is_marked():
+    x = np.ones((2, 20))
+    assert not aggregate(MECHANISM.encode(x)).mean().simulated
+    assert aggregate(MECHANISM.encode(x), MECHANISM.encode(x, rng=1)).mean().simulated
+
+
+def test_foreign_messages_change_nothing():
+    other = MECHANISM.with_frame_seed(1)
+    aggregator = aggregate(sample(50))
+    before = aggregator._state.copy()
+    with pytest.raises(ValueError, match="messages are of another mechanism"):
+        aggregator.update(sample(5, mechanism=other))
+    with pytest.raises(ValueError, match="other aggregator is of another mechanism"):
+        aggregator.merge(aggregate(sample(5, mechanism=other), mechanism=other))
+    # Forged columns that no reader would have let through.
+    forged = Messages(MECHANISM.layout, (np.array([1], np.uint8), np.array([200], np.uint8)), MECHANISM.digest())
+    with pytest.raises(ValueError, match="200"):
+        aggregator.update(forged)
+    np.testing.assert_array_equal(aggregator._state, before)
+    assert aggregator.count == 50
+
+
+def test_overflow_is_refused():
+    aggregator = aggregate(sample(5))
+    aggregator._count = 2**32 - 3
+    with pytest.raises(ValueError, match=r"at most 2\^32 messages"):
+        aggregator.update(sample(5))
+
+
+def test_save_and_resume(tmp_path):
+    path = tmp_path / "state"
+    first, second = sample(30), sample(40, rng=2)
+    aggregate(first).save(path)
+    resumed = MECHANISM.load_aggregator(path)
+    resumed.update(second)
+    assert same_bits(resumed, aggregate(first, second))
+    assert resumed.mean().simulated
+    assert [p.name for p in tmp_path.iterdir()] == ["state"]
+
+
+def test_a_failed_save_leaves_the_old_state(tmp_path, monkeypatch):
+    path = tmp_path / "state"
+    aggregator = aggregate(sample(30))
+    aggregator.save(path)
+    aggregator.update(sample(5, rng=2))
+
+    def broken(*_args, **_kwargs):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez", broken)
+    with pytest.raises(OSError, match="disk full"):
+        aggregator.save(path)
+    assert MECHANISM.load_aggregator(path).count == 30
+    assert [p.name for p in tmp_path.iterdir()] == ["state"]
+
+
+def test_damaged_and_foreign_states_are_refused(tmp_path):
+    path = tmp_path / "state"
+    aggregate(sample(30)).save(path)
+    with pytest.raises(ValueError, match="of another mechanism"):
+        MECHANISM.with_frame_seed(9).load_aggregator(path)
+    raw = path.read_bytes()
+    for length in range(0, len(raw), 13):
+        path.write_bytes(raw[:length])
+        with pytest.raises(ValueError, match="state"):
+            MECHANISM.load_aggregator(path)
+    np.savez(tmp_path / "other.npz", x=np.ones(3))
+    with pytest.raises(ValueError, match="not an aggregator's state"):
+        MECHANISM.load_aggregator(tmp_path / "other.npz")
+    with pytest.raises(FileNotFoundError):
+        MECHANISM.load_aggregator(tmp_path / "missing")
+
+
+def stored_state(path):
+    aggregate(sample(30)).save(path)
+    with np.load(path) as archive:
+        return dict(archive)
+
+
+def test_states_that_unfold_are_refused_unread(tmp_path, monkeypatch):
+    # Zeros take a thousandth of their size when compressed, and arrays of other names may have any size.
+    path = tmp_path / "state"
+    stored = stored_state(path)
+    for write, arrays in ((np.savez_compressed, stored), (np.savez, stored | {"more": np.zeros(3)})):
+        with path.open("wb") as file:
+            write(file, **arrays)
+        with monkeypatch.context() as patch:
+            patch.setattr(npy_files, "read_array", lambda *_: pytest.fail("an array was read"))
+            with pytest.raises(ValueError, match=r"compressed|other arrays"):
+                describe_state(path)
+
+
+def member(dtype, shape, content=b""):
+    """The bytes of a .npy with any header."""
+    header = {"descr": dtype, "fortran_order": False, "shape": shape}
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue() + content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        member("<U0", (10**13,)),
+        member("<U64", (10**13,)),
+        member("<U1", (2,), b"\0" * 4),
+        member("<U1", (1, 2), b"\0" * 8),
+        member("<i8", (1,), b"\0" * 8),
+        member("|O", (1,), b"\0" * 8),
+        b"no array",
+        b"",
+    ],
+    ids=["no bytes", "too many", "too few", "a table", "numbers", "objects", "text", "empty"],
+)
+def test_sources_that_are_no_list_of_names_are_refused_at_once(tmp_path, content):
+    stored_state(tmp_path / "whole")
+    with zipfile.ZipFile(tmp_path / "whole") as whole, zipfile.ZipFile(tmp_path / "state", "w") as state:
+        for name in whole.namelist():
+            state.writestr(name, content if name == "sources.npy" else whole.read(name))
+    with pytest.raises(ValueError, match="state"):
+        describe_state(tmp_path / "state")
+
+
+def test_a_state_whose_directory_promises_more_than_the_file_is_refused(tmp_path):
+    path = tmp_path / "state"
+    stored_state(path)
+    with zipfile.ZipFile(path, "a") as archive:
+        for entry in archive.infolist():
+            entry.file_size = entry.compress_size = 2**31
+        archive._didModify = True  # so that the directory is written again
+    with pytest.raises(ValueError, match="larger than the file"):
+        describe_state(path)
+
+
+@pytest.mark.parametrize("key", ["version", "count", "simulated"])
+@pytest.mark.parametrize("value", [np.ones(2), np.array("many"), np.array(np.inf), np.array(2.5)])
+def test_states_of_other_types_are_refused(tmp_path, key, value):
+    path = tmp_path / "state"
+    stored = stored_state(path)
+    with path.open("wb") as file:
+        np.savez(file, **stored | {key: value})
+    with pytest.raises(ValueError, match="state"):
+        describe_state(path)
+
+
+@pytest.mark.parametrize("key", ["version", "count"])
+def test_true_is_no_number_of_a_state(tmp_path, key):
+    path = tmp_path / "state"
+    stored = stored_state(path)
+    with path.open("wb") as file:
+        np.savez(file, **stored | {key: np.array(True)})
+    with pytest.raises(ValueError, match="state"):
+        describe_state(path)
+
+
+class DenseStub:
+    """Decodes every message to the same vector."""
+
+    dim, decoding_scale, decoding_bound = 2, 0.5, 128.0
+
+    def __init__(self, decoded):
+        self.decoded = np.asarray(decoded)
+
+    def digest(self):
+        return MECHANISM.digest()
+
+    def decode(self, messages):
+        return np.tile(self.decoded, (len(messages), 1))
+
+
+@pytest.mark.parametrize("kind", [VectorAggregator, BoundedAggregator])
+def test_dense_sums_and_what_they_refuse(kind):
+    # 256 scales of 0.5 are 128, and so is the bound.
+    aggregator = kind(DenseStub([128.0, -0.25]))
+    aggregator.update(sample(3))
+    np.testing.assert_allclose(aggregator.mean().value, [128.0, -0.25], rtol=1e-12)
+    before = aggregator._state.copy()
+    aggregator._mechanism.decoded = np.array([0.0, 128.1])
+    with pytest.raises(ValueError, match="a decoded coordinate is beyond 128"):
+        aggregator.update(sample(3))
+    np.testing.assert_array_equal(aggregator._state, before)
+    assert aggregator.count == 3
+
+
+def test_files_are_added_once_and_whole(tmp_path):
+    good, bad = tmp_path / "good.sstq", tmp_path / "bad.sstq"
+    sstq.write_messages(good, sample(30))
+    sstq.write_messages(bad, sample(40, rng=2))
+    bad.write_bytes(bad.read_bytes()[:-1] + b"\0")
+    aggregator = MECHANISM.aggregator()
+    assert aggregator.update_from_file(good)
+    assert not aggregator.update_from_file(good)
+    with pytest.raises(ValueError, match=r"bad\.sstq"):
+        aggregator.update_from_file(bad)
+    assert same_bits(aggregator, aggregate(sample(30)))
+    # The state remembers its files, across saves and merges.
+    aggregator.save(tmp_path / "state")
+    resumed = MECHANISM.load_aggregator(tmp_path / "state")
+    assert not resumed.update_from_file(good)
+    with pytest.raises(ValueError, match="count twice"):
+        resumed.merge(aggregator)
+
+
+def test_files_with_the_same_few_bits_all_count(tmp_path):
+    # Independent clients often send the same few bits: their files are different files all the same.
+    mechanism = sstq.SSTQ(dim=2, epsilon=3.0, bits=1)
+    aggregator = mechanism.aggregator()
+    for suffix in (".sstq", ".parquet"):
+        for client in range(40):
+            path = tmp_path / f"{client}{suffix}"
+            sstq.write_messages(path, mechanism.encode(np.array([1.0, 0.0])))
+            assert aggregator.update_from_file(path)
+    assert aggregator.count == 80
+    # A copy under another name is the same file.
+    (tmp_path / "copy").write_bytes((tmp_path / "0.sstq").read_bytes())
+    assert not aggregator.update_from_file(tmp_path / "copy")
+
+
+def test_flipped_bits_of_a_state_never_change_it(tmp_path):
+    path = tmp_path / "state"
+    original = aggregate(sample(30))
+    original.save(path)
+    raw = path.read_bytes()
+    # In place: to shorten a file and write it anew takes longer than all the rest.
+    with path.open("r+b", buffering=0) as file:
+        for bit in range(0, 8 * len(raw), 5):
+            file.seek(bit // 8)
+            file.write(bytes([raw[bit // 8] ^ 1 << bit % 8]))
+            try:
+                loaded = MECHANISM.load_aggregator(path)
+            except ValueError:
+                pass
+            else:
+                assert same_bits(loaded, original)
+            file.seek(bit // 8)
+            file.write(raw[bit // 8 :][:1])
+    assert path.read_bytes() == raw
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "messages.sstq"
+    sstq.write_messages(path, sample(30))
+
+    def replacing(*arguments):
+        yield from sstq.read_messages(*arguments)
+        sstq.write_messages(path, sample(40, rng=2))
+
+    aggregator = MECHANISM.aggregator()
+    monkeypatch.setattr("sstq.aggregation.base.read_messages", replacing)
+    with pytest.raises(ValueError, match="changed while it was read"):
+        aggregator.update_from_file(path)
+    assert aggregator.count == 0
+
+
+def test_a_saved_state_describes_itself(tmp_path):
+    path = tmp_path / "state"
+    aggregate(sample(30)).save(path)
+    info = describe_state(path)
+    assert (info.count, info.digest, info.rows, info.files) == (30, MECHANISM.digest(), 64, 0)
+    assert info.simulated
+
+
+def test_error_bars_cover(seed):
+    """95 % bars cover the true mean in 95 % of the cases.
+
+    200 rounds of 64 coordinates; the mean coverage of a round is approximately normal, and the test allows six standard
+    errors (false-failure rate 2e-9) plus half a point for the normal approximation at n = 1000 messages.
+    """
+    mechanism = sstq.SSTQ(dim=64, epsilon=3.0, bits=2)
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(64)
+    x /= np.linalg.norm(x)
+    vectors = np.tile(x, (1000, 1))
+    covered = []
+    for _ in range(200):
+        estimate = aggregate(mechanism.encode(vectors, rng=rng), mechanism=mechanism).mean()
+        covered.append(np.mean(np.abs(estimate.value - x) <= 1.959964 * estimate.stderr))
+    margin = 6 * np.std(covered) / len(covered) ** 0.5 + 0.005
+    assert abs(np.mean(covered) - 0.95) < margin
+    assert margin < 0.03
+
+
+def test_slices_with_a_step_are_added():
+    messages = sample(20)
+    assert same_bits(aggregate(messages[::2], messages[1::2]), aggregate(messages))
+
+
+def test_the_types_of_aggregators_are_public():
+    assert issubclass(FrameAggregator, Aggregator)
+    assert isinstance(MECHANISM.aggregator(), sstq.Aggregator)
+
+
+def test_a_small_file_needs_no_second_state(tmp_path, monkeypatch):
+    """In ten million dimensions a state is half a gigabyte or more; a thousand messages are a few kilobytes."""
+    mechanism = sstq.SSTQ(dim=1000, epsilon=2.0, bits=2)
+    messages = mechanism.encode(np.zeros((50, 1000)), rng=1)
+    sstq.write_messages(tmp_path / "few.sstq", messages)
+    expected, aggregator = mechanism.aggregator(), mechanism.aggregator()
+    expected.update(messages)
+    monkeypatch.setattr(type(aggregator), "_empty_state", lambda self: pytest.fail("a second state"))
+    assert aggregator.update_from_file(tmp_path / "few.sstq")
+    assert not aggregator.update_from_file(tmp_path / "few.sstq")
+    np.testing.assert_array_equal(aggregator.mean().value, expected.mean().value)

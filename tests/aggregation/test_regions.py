@@ -1,0 +1,88 @@
+"""Regions of estimates: both kinds hold the mean as often as they say, with what frames leave."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import sstq
+from sstq.aggregation.regions import region
+from sstq.mechanisms import FrameUnit
+from sstq.mechanisms.structured import typical_vector
+
+ROUNDS = 120
+
+
+@pytest.mark.parametrize(
+    ("name", "dim", "clients", "options"),
+    [
+        ("frameunit", 64, 2000, {"epsilon": 3.0}),
+        ("frameunit", 64, 2000, {"epsilon": 8.0}),
+        ("frameunit", 64, 2000, {"epsilon": 8.0, "frames": 4}),
+        ("frameunit", 300, 50, {"epsilon": 3.0}),
+        ("frameunit", 64, 2000, {"epsilon": 3.0, "frames": 64}),
+        ("sstq", 40, 500, {"epsilon": 3.0, "bits": 2}),
+        ("privunit", 40, 500, {"epsilon": 3.0}),
+    ],
+)
+def test_regions_hold_the_mean(name, dim, clients, options, seed):
+    """Regions of 90 % hold it in at least 85 % of rounds, tested with false failures below 1e-6.
+
+    The 5 % between are for what is only true in the limit (the box of FrameUnit's bias has 88 to 92 %).
+    """
+    least = int(binom.ppf(1e-7, ROUNDS, 0.85))
+    mechanism, x = sstq.mechanism(name, dim=dim, **options), typical_vector(dim)
+    balls = boxes = 0
+    lengths = []
+    for number in range(ROUNDS):
+        used = mechanism.with_frame_seed(sstq.mix_seed(seed, number))
+        aggregator = used.aggregator()
+        aggregator.update(used.encode(np.broadcast_to(x, (clients, dim)), rng=seed + number))
+        estimate = aggregator.mean()
+        found = estimate.region(0.9)
+        balls += np.linalg.norm(estimate.value - x) <= found.radius
+        boxes += np.all(np.abs(estimate.value - x) <= found.half_width)
+        lengths.append(found.radius / np.linalg.norm(estimate.value - x))
+    assert balls >= least
+    assert boxes >= least
+    assert np.median(lengths) < 2
+
+
+def test_the_standard_error_contains_the_bias_of_too_few_frames(seed):
+    """On one frame the noise alone is a seventieth of the error."""
+    dim, clients = 384, 20_000
+    x = typical_vector(dim)
+    for frames in (1, 4):
+        mechanism = FrameUnit(dim, 8.0, frames=frames, frame_seed=seed)
+        aggregator = mechanism.aggregator()
+        aggregator.update(mechanism.encode(np.broadcast_to(x, (clients, dim)), rng=seed))
+        estimate = aggregator.mean()
+        error = np.linalg.norm(estimate.value - x)
+        # The bias of one frame scatters by 1.9 % around the closed form, and that of four by less: no false failures.
+        assert np.linalg.norm(estimate.stderr) == pytest.approx(error, rel=0.3)
+        assert estimate.frame_bias == mechanism.typical_error(clients).bias2 ** 0.5
+        noise2 = np.sum(estimate.stderr**2) - estimate.frame_bias**2
+        assert noise2 == pytest.approx(mechanism.typical_error(clients).variance, rel=0.5)
+        assert error < estimate.region(0.999).radius
+
+
+def test_regions_of_special_estimates():
+    mechanism = FrameUnit(9, 3.0)
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.encode(np.ones(9)))
+    alone = aggregator.mean().region()
+    assert np.isnan(alone.radius)
+    assert np.all(np.isnan(alone.half_width))
+    exact = region(0.95, np.zeros(3), terms=10)
+    assert (exact.radius, exact.half_width.tolist()) == (0.0, [0.0] * 3)
+    for level in (0.0, 1.0, 1, -0.5, np.nan, "0.9"):
+        with pytest.raises(ValueError, match="level must be a number between 0 and 1"):
+            aggregator.mean().region(level)
+
+
+def test_regions_grow_with_their_level_and_fewer_directions():
+    wide, narrow = (region(level, np.full(50, 0.1), terms=1000) for level in (0.99, 0.5))
+    assert wide.radius > narrow.radius > 0
+    assert np.all(wide.half_width > narrow.half_width)
+    assert region(0.99, np.full(50, 0.1), terms=1000, directions=2.0).radius > wide.radius
+    # Rank one is the normal law's own quantile: 2.576.
+    assert region(0.99, np.full(50, 0.1), 1000, directions=1.0).radius == pytest.approx(2.5758 * 0.5**0.5, rel=1e-4)

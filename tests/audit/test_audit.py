@@ -1,0 +1,339 @@
+"""The audits: what they find in sound mechanisms, and that they find what is broken."""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from typer.testing import CliRunner
+
+import sstq
+from sstq.audit import check_encoder, empirical_audit, exact_audit, log_interval, sampler_test, worst_pairs
+from sstq.cli import app
+from sstq.exactness import TOTAL, exp_lower, log_upper
+from sstq.mechanisms.laws import FlatLaw, HalfSpaceLaw, TableLaw, TwoLevelLaw, law_from_dict, mass
+from sstq.scalar.channels import flat_channel, flat_channel_of_size
+from tests.contract.cases import CASES, build
+from tests.contract.test_exact_privacy import LAWS, largest_ratio
+from tests.contract.test_mutants import AsksForMoreOnZero, DropsTheBand
+
+EXACT = [case for case in CASES if build(case).exact and build(case).trust == "local"]
+exact_cases = pytest.mark.parametrize("case", EXACT)
+
+
+# Laws
+
+
+@exact_cases
+def test_the_ratio_is_that_of_the_mechanism(case):
+    mechanism = build(case)
+    audit = exact_audit(mechanism)
+    assert log_upper(audit.ratio) == mechanism.privacy_loss()
+    assert audit.holds
+    assert Fraction(audit.lower) <= Fraction(mechanism.privacy_loss())
+    assert law_from_dict(mechanism.law().to_dict()) == mechanism.law()
+
+
+@pytest.mark.parametrize("case", [*(case for case in EXACT if "/" not in case), "sstq/metric-aware", "sqkr/dense"])
+def test_the_ratio_bounds_an_independent_enumeration(case):
+    mechanism = build(case)
+    found = largest_ratio(list(LAWS[mechanism.name](mechanism)))
+    # Mechanisms that are enumerated at a smaller size have other integers there, within the same ε.
+    assert 1 < found <= exp_lower(mechanism.epsilon)
+    if mechanism.name not in ("frameunit", "sqkr"):
+        assert found <= mechanism.law().ratio()
+
+
+@exact_cases
+def test_cells_share_out_all_words(case):
+    law = build(case).law()
+    for number in range(law.cases):
+        boxes = law.boxes(number, range(law.cells(number)))
+        assert sum(map(mass, boxes)) == 1
+        assert all(0 <= low <= high < TOTAL for box in boxes for low, high in box)
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda: FlatLaw(3, TOTAL - 1, 1),
+        lambda: FlatLaw(2, TOTAL, 0),
+        lambda: FlatLaw(2, TOTAL / 2, TOTAL / 2),
+        lambda: TableLaw([[TOTAL, 0], [TOTAL - 1, 1]]),
+        lambda: TableLaw([[TOTAL + 1, -1]]),
+        lambda: TableLaw([[TOTAL], [TOTAL - 1]]),
+        lambda: TwoLevelLaw(4, []),
+        lambda: TwoLevelLaw(4, [(2, TOTAL)]),
+        lambda: TwoLevelLaw(4, [(0, 5)]),
+        lambda: TwoLevelLaw(4, [(5, 5)]),
+        lambda: HalfSpaceLaw(4, 5, 5),
+        lambda: law_from_dict({"kind": "flat", "size": 2, "weights": [1, 2]}),
+        lambda: law_from_dict({"kind": "flat", "size": 2, "weights": [[1, 2], [1, 2]]}),
+        lambda: law_from_dict({"kind": "two-level", "size": 2, "weights": [[1]]}),
+        lambda: law_from_dict({"kind": "round", "size": 2, "weights": []}),
+        lambda: law_from_dict([]),
+    ],
+)
+def test_laws_that_are_none_are_refused(refused):
+    with pytest.raises(ValueError, match=r"must|weight|law"):
+        refused()
+
+
+@pytest.mark.parametrize("ratio", [Fraction(1), Fraction(TOTAL + 1, TOTAL), Fraction(20), Fraction(10**13, 3)])
+def test_log_intervals_enclose(ratio):
+    lower, upper = log_interval(ratio)
+    assert upper - lower <= Decimal("1e-27")
+    # Rounded outwards to doubles, the ends are on either side of the ratio.
+    assert exp_lower(math.nextafter(float(lower), -1)) <= ratio
+    assert ratio == 1 or ratio <= exp_lower(math.nextafter(float(upper), math.inf))
+
+
+@pytest.mark.parametrize("name", ["privunit", "privunitg", "projunit", "csgm", "l2-csgm", "turboquant", "clean"])
+def test_what_has_no_weights_is_not_blessed(name):
+    with pytest.raises(ValueError, match=f"{name} .* no integer weights to audit"):
+        exact_audit(build(name))
+
+
+# The encoder
+
+
+@exact_cases
+def test_the_encoder_follows_its_integers(case, seed):
+    mechanism = build(case)
+    check = check_encoder(mechanism, rng=seed)
+    assert not check.problem
+    assert check.complete
+    assert 1 < check.ratio <= mechanism.law().ratio()
+
+
+def test_too_many_outcomes_are_sampled():
+    check = check_encoder(sstq.mechanism("vqsgd", dim=3000, epsilon=1.0))
+    assert not check.complete
+    assert not check.problem
+
+
+class OffByOne(sstq.SSTQ):
+    """Sends the next code for one word in 2^62."""
+
+    def _encode_rows(self, rows, clients, source, report):
+        counted = Recording(source)
+        code, index = super()._encode_rows(rows, clients, counted, report)
+        last = counted.drawn.reshape(len(rows), 3)[:, 2] >> np.uint64(2)
+        return np.where(last == self.channel.own - 1, (code + 1) % 4, code), index
+
+
+class Recording:
+    """A source that remembers what it handed out."""
+
+    simulated = True
+
+    def __init__(self, source):
+        self._source = source
+
+    def words(self, count):
+        self.drawn = self._source.words(count)
+        return self.drawn
+
+
+class LeaksTheSide(type(build("frameunit"))):
+    """Always sends the best aligned row when it draws one inside."""
+
+    def _encode_rows(self, rows, clients, source, report):
+        (row,) = super()._encode_rows(rows, clients, source, report)
+        (best,) = super()._encode_rows(rows, clients, Zeros(), report)
+        return (np.where((row // 2) % 2 == 0, best, row),)
+
+
+class Zeros:
+    """A source of zeros."""
+
+    simulated = True
+
+    def words(self, count):
+        return np.zeros(count, dtype=np.uint64)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "problem"),
+    [
+        (OffByOne(dim=6, epsilon=2.0, bits=2), "no case of the law"),
+        (LeaksTheSide(dim=6, epsilon=2.0), "no case of the law"),
+        (AsksForMoreOnZero(dim=6, epsilon=2.0), "depends on the vector"),
+    ],
+)
+def test_an_encoder_that_does_something_else_is_found(mutant, problem):
+    assert exact_audit(mutant).holds
+    assert problem in check_encoder(mutant).problem
+
+
+# The empirical audit
+
+
+def overspent(case, channel, **changes):
+    mechanism = build(case, **changes)
+    object.__setattr__(mechanism, "channel", channel)
+    return mechanism
+
+
+# Each bound is many standard deviations above ε: a mutant is missed with a probability below 1e-9.
+@pytest.mark.parametrize(
+    ("mutant", "samples"),
+    [
+        (DropsTheBand(dim=6, epsilon=2.0, clip=0.5), 10_000),
+        (overspent("sstq", flat_channel(2, 6.0)), 4000),
+        (LeaksTheSide(dim=6, epsilon=2.0), 4000),
+    ],
+    ids=["band", "channel", "side"],
+)
+def test_broken_mechanisms_are_found(mutant, samples, seed):
+    audit = empirical_audit(mutant, samples, rng=seed)
+    assert audit.violation
+    assert audit.lower_bound > mutant.epsilon
+
+
+def test_a_guarantee_against_the_centre_only_is_found(seed):
+    # p(m|x) is within e^ε of p(m|0) = 1/2, but within 2·e^ε − 1 of p(m|−x) only.
+    mutant = overspent("vqsgd", flat_channel_of_size(2, math.log(2 * math.e - 1)), dim=1, epsilon=1.0)
+    # At this level either assertion fails falsely with a probability below 1e-8.
+    audit = empirical_audit(mutant, alpha=1e-9, rng=seed)
+    bounds = {result.pair: result.bound for result in audit.results}
+    assert bounds["a vector and zero"] <= 1.0
+    assert bounds["a spike and its opposite"] > 1.0
+    assert audit.violation
+
+
+@pytest.mark.parametrize("case", ["frameunit/small", "vqsgd", "privunit", "rrsc"])
+def test_false_alarms_are_rarer_than_alpha(case, seed):
+    # The pair that spends all of ε, so that only the level protects it.
+    mechanism, alpha, runs = build(case, dim=8), 0.1, 40
+    x = mechanism.clip * np.eye(8)[0]
+    alarms = sum(
+        empirical_audit(mechanism, 400, alpha, rng=seed + run, pairs={"opposite": (x, -x)}).violation
+        for run in range(runs)
+    )
+    # Binomial(40, α) exceeds this with probability below 1e-6.
+    assert alarms <= binom.isf(1e-6, runs, alpha)
+
+
+@pytest.mark.parametrize("case", ["sstq", "sqkr/public", "mmrc", "privunitg"])
+def test_sound_mechanisms_pass(case, seed):
+    # Falsely found in violation with probability 1e-9.
+    audit = empirical_audit(build(case), samples=2000, alpha=1e-9, rng=seed)
+    assert not audit.violation
+    assert audit.lower_bound <= audit.epsilon
+
+
+def test_an_audit_can_be_repeated_and_uses_fresh_randomness():
+    mechanism = build("vqsgd")
+    assert empirical_audit(mechanism, 1000, rng=3) == empirical_audit(mechanism, 1000, rng=3)
+    assert empirical_audit(mechanism, 1000) != empirical_audit(mechanism, 1000)
+
+
+def test_too_few_messages_say_so():
+    audit = empirical_audit(build("vqsgd", epsilon=16.0), samples=200)
+    assert audit.reach < audit.epsilon
+
+
+@pytest.mark.parametrize(("case", "arguments"), [("clean", {}), ("csgm", {}), ("vqsgd", {"samples": 3})])
+def test_what_cannot_be_audited_is_refused(case, arguments):
+    with pytest.raises(ValueError, match=r"no local privacy|samples must be"):
+        empirical_audit(build(case), **arguments)
+
+
+def test_pairs_are_different_vectors_within_the_clip():
+    for case in ("vqsgd", "sstq", "privunit"):
+        for dim in (2, 6):
+            mechanism = build(case, dim=dim)
+            for x, other in worst_pairs(mechanism, np.random.default_rng(1)).values():
+                assert np.any(x != other)
+                assert max(np.linalg.norm(x), np.linalg.norm(other)) <= mechanism.clip * (1 + 1e-12)
+
+
+# The sampler
+
+
+@exact_cases
+def test_the_sampler_agrees_with_the_integers(case, seed):
+    # Three times in a row a sound one fails with probability 1e-9.
+    mechanism = build(case)
+    tests = (sampler_test(mechanism, samples=2000, rng=seed + run) for run in range(3))
+    assert any(test.passed for test in tests)
+
+
+def test_the_level_of_the_sampler_test_is_kept(seed):
+    mechanism, alpha, runs = build("vqsgd"), 0.1, 60
+    failures = sum(not sampler_test(mechanism, 400, alpha, rng=seed + run).passed for run in range(runs))
+    # Binomial(60, α) exceeds this with probability below 1e-6; a test that never fails has probability 0.9^60 = 0.002,
+    # so that no lower limit is set.
+    assert failures <= binom.isf(1e-6, runs, alpha)
+
+
+def test_a_biased_source_is_found(seed, monkeypatch):
+    class Biased(sstq.randomness.secret.SeededBits):
+        """The highest bit of a word is 1 in 55 % of the cases."""
+
+        def words(self, count):
+            drawn = super().words(count)
+            tilted = self._rng.random(count) < 0.1
+            return np.where(tilted, drawn | np.uint64(1 << 63), drawn)
+
+    monkeypatch.setattr("sstq.audit.sampler.bit_source", Biased)
+    # 20,000 words, 1,000 of them turned: seven standard deviations in one class alone.
+    assert not sampler_test(build("vqsgd"), samples=20_000, rng=seed).passed
+
+
+# The command
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["audit", *map(str, arguments)])
+
+
+@pytest.fixture
+def spec(tmp_path):
+    path = tmp_path / "mechanism.json"
+    path.write_text(build("frameunit/small").to_json())
+    return path
+
+
+def test_the_exact_audit_prints_rational_ends(spec):
+    done = run("exact", spec)
+    assert done.exit_code == 0
+    facts = dict(line.split("\t") for line in done.stdout.splitlines())
+    assert Decimal(facts["epsilon is at least"]) < Decimal(facts["epsilon is at most"]) <= 2
+    assert Fraction(facts["largest ratio, exactly"]) == build("frameunit/small").law().ratio()
+
+
+def test_continuous_mechanisms_are_refused_in_one_sentence(tmp_path):
+    path = tmp_path / "privunit.json"
+    path.write_text(build("privunit").to_json())
+    for command in ("exact", "certify"):
+        done = run(command, path)
+        assert done.exit_code == 1
+        assert "continuous values" in done.stderr
+
+
+def test_the_empirical_audit_gives_a_verdict(spec):
+    done = run("empirical", spec, "--samples", 1000, "--seed", 1)
+    assert done.exit_code == 0
+    assert "none found" in done.stdout
+    assert "agrees with the integers" in done.stdout
+
+
+def test_the_empirical_audit_warns_of_too_few_messages(tmp_path):
+    path = tmp_path / "mechanism.json"
+    path.write_text(build("vqsgd", epsilon=12.0).to_json())
+    done = run("empirical", path, "--samples", 500, "--seed", 1)
+    assert "take more --samples" in done.stderr
+
+
+def test_certificates_are_written_and_verified(spec, tmp_path):
+    certificate = tmp_path / "certificate.json"
+    assert run("certify", spec, "--output", certificate).exit_code == 0
+    assert run("verify", certificate, spec).exit_code == 0
+    certificate.write_text(certificate.read_text().replace('"epsilon": 2.0', '"epsilon": 1.0'))
+    done = run("verify", certificate)
+    assert done.exit_code == 1
+    assert "more than its epsilon" in done.stderr

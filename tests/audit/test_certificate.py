@@ -1,0 +1,172 @@
+"""Certificates, and the script that verifies them without sstq."""
+
+import functools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sstq.audit import certify, verify
+from sstq.scalar.channels import flat_channel
+from tests.contract.cases import CASES, build
+
+SCRIPT = Path(__file__).parents[1] / "docs" / "verify_certificate.py"
+EXACT = [case for case in CASES if build(case).exact and build(case).trust == "local"]
+KINDS = {
+    "flat": "sstq",
+    "table": "sstq/metric-aware",
+    "two-level": "frameunit",
+    "levels": "mmrc",
+    "sides": "sqkr/dense",
+}
+
+
+def check_alone(folder, certificate, mechanism=None):
+    """What the script says; -I keeps it from importing anything but the standard library, -O would drop assertions."""
+    paths = [folder / "certificate.json"]
+    paths[0].write_text(certificate)
+    if mechanism is not None:
+        paths.append(folder / "mechanism.json")
+        paths[1].write_text(mechanism.to_json() + "\n")
+    command = [sys.executable, "-I", "-S", "-O", SCRIPT, *paths]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_script_is_short_and_alone():
+    lines = SCRIPT.read_text().splitlines()
+    assert len(lines) <= 64
+    imported = {line.split()[1] for line in lines if line.startswith(("import ", "from "))}
+    assert imported <= set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize("case", EXACT)
+def test_certificates_of_all_exact_mechanisms_are_valid(case, tmp_path):
+    mechanism = build(case)
+    certificate = certify(mechanism)
+    assert verify(certificate, mechanism).holds
+    done = check_alone(tmp_path, certificate, mechanism)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("valid: epsilon is in")
+    # All in a few thousand characters, however many outcomes there are.
+    assert len(certificate) < 100 * (30 + mechanism.law().cases * 8)
+
+
+@functools.cache
+def certificate_of(case):
+    return certify(build(case))
+
+
+def changed(case, change):
+    data = json.loads(certificate_of(case))
+    change(data)
+    return json.dumps(data)
+
+
+def bump(data, by=1):
+    data["law"]["weights"][0][0] += by
+
+
+TAMPERED = {
+    "a weight": bump,
+    "weights that sum": lambda data: data["law"].update(weights=[[2**62 - 2 * 3, 2]], kind="flat", size=4),
+    "a smaller epsilon": lambda data: data.update(epsilon=1.999),
+    "a negative epsilon": lambda data: data.update(epsilon=-2000.0),
+    "the ratio": lambda data: data["ratio"].reverse(),
+    "a lower end too high": lambda data: data["interval"].__setitem__(0, data["interval"][1]),
+    "an upper end too low": lambda data: data["interval"].__setitem__(1, data["interval"][0]),
+    "floats": lambda data: data["law"].update(weights=[[float(w) for w in row] for row in data["law"]["weights"]]),
+    "no weights": lambda data: data["law"].update(weights=[]),
+    "the size": lambda data: data["law"].update(size=-data["law"]["size"]),
+}
+
+
+HOSTILE = {
+    "a huge exponent": lambda data: data.update(interval=["0", "1e10000000"]),
+    "a tiny exponent": lambda data: data.update(interval=["1e-10000000", "99"]),
+    "many digits": lambda data: data.update(interval=["0." + 100_000 * "0" + "1", "98"]),
+    "4,000 digits of epsilon": lambda data: data.update(epsilon=10**4000),
+    "true for epsilon": lambda data: data.update(epsilon=True),
+    "true for a version": lambda data: data.update(version=True),
+    "true for a weight": lambda data: data["law"]["weights"][0].__setitem__(0, True),
+    "a side beyond all words": lambda data: data["law"].update(kind="two-level", size=10**4000, weights=[[1, 1]]),
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE)
+def test_hostile_certificates_are_refused_at_once(change, tmp_path):
+    certificate = changed("sstq", HOSTILE[change])
+    with pytest.raises(ValueError, match=r".+"):
+        verify(certificate)
+    done = check_alone(tmp_path, certificate)
+    assert done.returncode != 0
+    assert "valid: epsilon" not in done.stdout
+
+
+def test_a_name_twice_makes_no_certificate(tmp_path):
+    certificate = certificate_of("sstq").replace('"epsilon"', '"epsilon": 1e-3,\n "epsilon"', 1)
+    with pytest.raises(ValueError, match="the name 'epsilon' occurs twice"):
+        verify(certificate)
+    assert check_alone(tmp_path, certificate).stderr.startswith("INVALID")
+
+
+@pytest.mark.parametrize("interval", [["0", "98.9"], ["1.5", "2.5"]])
+def test_a_wider_interval_is_one(interval, tmp_path):
+    certificate = changed("sstq", lambda data: data.update(interval=interval))
+    assert verify(certificate).holds
+    assert check_alone(tmp_path, certificate).returncode == 0
+
+
+@pytest.mark.parametrize("change", TAMPERED)
+@pytest.mark.parametrize("kind", KINDS)
+def test_tampered_certificates_fail(kind, change, tmp_path):
+    certificate = changed(KINDS[kind], TAMPERED[change])
+    if kind == "sides" and change == "the size":
+        certificate = changed(KINDS[kind], lambda data: data["law"].update(size=0.5))
+    with pytest.raises(ValueError, match=r".+"):
+        verify(certificate)
+    # A negative number of rows means nothing to the script where it does not use it; the mechanism's file settles it.
+    done = check_alone(tmp_path, certificate, build(KINDS[kind]))
+    assert done.returncode != 0
+    assert "valid: epsilon" not in done.stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", ["a weight", "a smaller epsilon", "the ratio", "floats"])
+def test_the_script_needs_no_mechanism_to_find_it(kind, change, tmp_path):
+    assert check_alone(tmp_path, changed(KINDS[kind], TAMPERED[change])).returncode != 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_certificates_belong_to_one_mechanism(kind, tmp_path):
+    case = KINDS[kind]
+    certificate = certificate_of(case)
+    for other in (build(case, clip=0.75), build("vqsgd")):
+        with pytest.raises(ValueError, match="not of this mechanism"):
+            verify(certificate, other)
+        done = check_alone(tmp_path, certificate, other)
+        assert done.returncode != 0
+        assert "not of this mechanism" in done.stderr
+
+
+def test_valid_integers_of_another_channel_do_not_pass_for_the_mechanism(tmp_path):
+    weaker = json.loads(certify(build("sstq", epsilon=1.0)))
+    forged = json.dumps(weaker | {"digest": build("sstq").digest(), "epsilon": 2.0})
+    assert verify(forged).holds
+    with pytest.raises(ValueError, match="not of this mechanism"):
+        verify(forged, build("sstq"))
+    assert check_alone(tmp_path, forged, build("sstq")).returncode != 0
+
+
+def test_what_is_not_private_gets_no_certificate():
+    overspent = build("sstq")
+    object.__setattr__(overspent, "channel", flat_channel(2, 2.1))
+    with pytest.raises(ValueError, match="more than its epsilon"):
+        certify(overspent)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, '{"format": "sstq-certificate", "version": 1}'])
+def test_other_files_are_no_certificates(text):
+    with pytest.raises(ValueError, match="certificate"):
+        verify(text)

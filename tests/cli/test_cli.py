@@ -1,0 +1,981 @@
+import functools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import sstq
+from sstq.cli import app, terminal
+from sstq.messages import vectors as vector_files
+from sstq.planning import plan
+from sstq.planning.clipping import NormSurvey
+
+DIM = 6
+COMMANDS = ["spec", "encode", "aggregate", "inspect", "channel", "mechanisms", "compare", "frontier", "plan", "account"]
+COMMANDS += ["train", "reproduce", "demo", "bench", "warmup", "clip", "data", "audit"]
+PATIENCE = 300  # seconds; only against hanging for ever
+
+
+def run(*arguments, code=0, env=None):
+    """Run a command in this process and expect an exit code; an exception that is not handled is a failure."""
+    terminal._stderr.cache_clear()  # what it knows of colours is that of the environment it was made in
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env=env, prog_name="sstq")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    assert code == 0 or "Traceback" not in result.output or env is not None
+    return result
+
+
+def start(*arguments, **options):
+    """Start the real program, as from a terminal: shells have what they run in the background ignore interruptions."""
+    command = [sys.executable, "-m", "sstq", *(str(argument) for argument in arguments)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, preexec_fn=_heed_interruptions, **pipes, **options)
+
+
+def _heed_interruptions():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def run_program(*arguments, **options):
+    """Run the real program; returns its exit code, stdout and stderr."""
+    with start(*arguments, **options) as process:
+        out, err = process.communicate(timeout=PATIENCE)
+    assert "Traceback" not in err
+    return process.returncode, out, err
+
+
+def assert_python_succeeds(program):
+    """Run a program of its own in Python."""
+    command = [sys.executable, "-c", program]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def assert_for_people(out):
+    """Every line says something, in at most six digits after the point, and yes or no where there is nothing else."""
+    values = [line.split("\t", 1)[1] for line in out.splitlines()]
+    assert all(values)
+    assert not {"True", "False", "None", "nan"} & set(values)
+    assert not re.search(r"\d\.\d{7}", out)
+
+
+def facts(result):
+    """The tab-separated names and values of a command that does not print to a terminal."""
+    return dict(line.split("\t", 1) for line in result.stdout.splitlines() if "\t" in line)
+
+
+@pytest.fixture
+def mechanism():
+    return sstq.SSTQ(dim=DIM, epsilon=4.0, bits=2, clip=2.0)
+
+
+@pytest.fixture
+def spec(tmp_path, mechanism):
+    path = tmp_path / "mechanism.json"
+    path.write_text(mechanism.to_json())
+    return path
+
+
+@pytest.fixture
+def vectors():
+    return np.random.default_rng(3).normal(size=(500, DIM)).astype(np.float32)
+
+
+@pytest.fixture
+def vectors_file(tmp_path, vectors):
+    np.save(tmp_path / "vectors.npy", vectors)
+    return tmp_path / "vectors.npy"
+
+
+@pytest.fixture
+def shards(tmp_path, mechanism, vectors):
+    """Five message files, and one with all of their messages."""
+    messages = mechanism.encode(vectors, rng=11)
+    paths = [tmp_path / f"shard{number}.sstq" for number in range(5)]
+    for number, path in enumerate(paths):
+        sstq.write_messages(path, messages[100 * number : 100 * (number + 1)])
+    sstq.write_messages(tmp_path / "whole.sstq", messages)
+    return paths, tmp_path / "whole.sstq"
+
+
+@pytest.fixture
+def foreign(tmp_path, vectors):
+    other = sstq.SSTQ(dim=DIM, epsilon=4.0, bits=2, clip=3.0)
+    sstq.write_messages(tmp_path / "foreign.sstq", other.encode(vectors))
+    return tmp_path / "foreign.sstq"
+
+
+@pytest.fixture
+def truncated(tmp_path, shards):
+    path = tmp_path / "truncated.sstq"
+    path.write_bytes(shards[1].read_bytes()[:-9])
+    return path
+
+
+def wait_for(condition, process):
+    """Wait until the condition holds, while the process lives."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# --- help, versions and errors ---
+
+
+@pytest.mark.parametrize("arguments", [[], *([command] for command in COMMANDS)])
+def test_every_command_explains_itself(arguments):
+    result = run(*arguments, "--help")
+    assert "Usage: sstq" in result.stdout
+    assert result.stderr == ""
+    for command in COMMANDS if not arguments else []:
+        assert command in result.stdout
+
+
+def all_commands(command, path=()):
+    yield path, command
+    for name, one in getattr(command, "commands", {}).items():
+        yield from all_commands(one, (*path, name))
+
+
+def test_help_shows_what_stands_in_square_brackets():
+    """They are markup to the library that prints the help, which leaves out what it takes for a style."""
+    found = []
+    for path, command in all_commands(get_command(app)):
+        shown = "".join(run(*path, "--help", env={"TERMINAL_WIDTH": "200"}).stdout.replace("│", "").split())
+        texts = [
+            command.callback.__doc__ if command.callback else "",
+            *(getattr(p, "help", "") for p in command.params),
+        ]
+        for bracketed in re.findall(r"\[(?!/?dim\]).*?\]", " ".join(filter(None, texts))):
+            assert "".join(bracketed.split()) in shown, path
+            found.append(bracketed)
+    assert {"[demo]", "[default: 4]"} <= set(found)
+
+
+def test_titles_and_names_may_have_square_brackets(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("spec", "--dim", 9, "--epsilon", 1, "-o", "[a].json", env={"FORCE_COLOR": "1"})
+    assert "[a].json" in result.stdout
+    assert "[a].json" in result.stderr
+
+
+def test_the_program_has_a_version_and_runs_as_a_module():
+    code, out, err = run_program("--version")
+    assert (code, out, err) == (0, f"sstq {sstq.__version__}\n", "")
+
+
+def test_help_needs_none_of_the_heavy_libraries():
+    # The package itself is stood in for, so that this is about the command line and not about `import sstq`.
+    program = """
+import importlib.util, sys, types
+package = types.ModuleType("sstq")
+package.__path__ = importlib.util.find_spec("sstq").submodule_search_locations
+sys.modules["sstq"] = package
+from sstq.cli import app
+try:
+    app(["--help"])
+except SystemExit:
+    pass
+heavy = {"numpy", "scipy", "numba", "matplotlib", "pyarrow", "sklearn"} & set(sys.modules)
+sys.exit(f"imported: {heavy}" if heavy else 0)
+"""
+    assert_python_succeeds(program)
+
+
+def test_help_of_the_real_program_does_not_load_compilers_and_plots():
+    program = """
+import sys
+sys.argv = ["sstq", "--help"]
+from sstq.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+heavy = {"numpy", "scipy", "numba", "matplotlib", "pyarrow", "sklearn"} & set(sys.modules)
+sys.exit(f"imported: {heavy}" if heavy else 0)
+"""
+    assert_python_succeeds(program)
+
+
+@pytest.mark.parametrize("arguments", [["unknown"], ["spec"], ["encode", "--unknown"], ["spec", "--dim", "x"]])
+def test_wrong_usage_is_exit_code_2(arguments):
+    assert run(*arguments, code=2).stdout == ""
+
+
+def test_user_errors_are_one_line_on_stderr_without_traceback(tmp_path, spec):
+    code, out, err = run_program("encode", tmp_path / "none.npy", "-m", spec, "-o", tmp_path / "out.sstq")
+    assert (code, out) == (2, "")
+    assert err == f"error: {tmp_path / 'none.npy'}: No such file or directory\n"
+    (tmp_path / "none.npy").write_bytes(b"nothing")
+    code, out, err = run_program("encode", tmp_path / "none.npy", "-m", spec, "-o", tmp_path / "out.sstq")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+
+
+@pytest.mark.parametrize(("option", "variable"), [(["--debug"], None), ([], "1")])
+def test_debug_shows_the_traceback(tmp_path, option, variable):
+    result = run(*option, "inspect", tmp_path / "none", code=2, env={"SSTQ_DEBUG": variable})
+    assert "Traceback (most recent call last)" in result.stderr
+    assert "error: " in result.stderr
+
+
+def test_a_missing_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = run("channel", "--epsilon", 2, "-o", tmp_path / "channel.png", code=1)
+    assert "sstq[plots]" in result.stderr
+    assert not (tmp_path / "channel.png").exists()
+
+
+# --- spec ---
+
+
+def test_spec_writes_the_mechanism_of_its_options(tmp_path):
+    path = tmp_path / "m.json"
+    options = [
+        "--dim",
+        40,
+        "--epsilon",
+        3,
+        "--bits",
+        3,
+        "--clip",
+        0.5,
+        "--channel",
+        "metric-aware",
+        "--codebook",
+        "uniform",
+    ]
+    options += ["--decoder", "identity", "--rate", "paper", "--kashin", "paper", "--level", 2.5, "--steps", 7]
+    options += ["--index", "assigned", "--frame", "fourier", "--frame-size", 100, "--frame-seed", 9]
+    result = run("spec", *options, "--output", path)
+    expected = sstq.SSTQ(
+        40, 3.0, 3, 0.5, channel="metric-aware", codebook="uniform", decoder="identity", rate="paper", kashin="paper",
+        level=2.5, steps=7, index="assigned", frame="fourier", frame_size=100, frame_seed=9,
+    )  # fmt: skip
+    assert sstq.from_json(path.read_text()) == expected
+    assert facts(result)["digest"] == expected.digest()
+    assert facts(result)["unbiased"] == "no"
+    assert float(facts(result)["epsilon spent, rounded up"]) == expected.privacy_loss()
+
+
+def test_spec_defaults_are_the_library_s(tmp_path):
+    result = run("spec", "--name", "sstq", "--dim", 100, "--epsilon", 2, "-o", tmp_path / "m.json")
+    assert sstq.from_json((tmp_path / "m.json").read_text()) == sstq.SSTQ(dim=100, epsilon=2.0)
+    assert facts(result)["unbiased"] == "yes"
+    assert facts(result)["bits a message"] == "12"
+
+
+def test_spec_without_a_name_is_what_plan_chooses(tmp_path):
+    path = tmp_path / "m.json"
+    result = run("spec", "--dim", 100, "--epsilon", 2, "--clients", 5000, "--clip", 3, "--frame-seed", 7, "-o", path)
+    chosen = plan(100, 5000, 2.0, clip=3.0)
+    assert sstq.from_json(path.read_text()) == chosen.build().with_frame_seed(7)
+    assert f"chose {chosen.label}, the least error for 5,000 clients" in " ".join(result.stderr.split())
+    assert facts(result)["error of the round of 5,000"] == f"{chosen.relative_error:.4g} of clip"
+    result = run("spec", "--dim", 100, "--epsilon", 2, "-o", path, "--force")
+    assumed = plan(100, epsilon=2.0, target_error=0.1)
+    assert sstq.from_json(path.read_text()) == assumed.build()
+    assert f"{assumed.clients:,} clients, which an error of 10 % needs" in " ".join(result.stderr.split())
+    run("spec", "--dim", 100, "--epsilon", 2, "--bits", 2, "-o", path, "--force")
+    assert sstq.from_json(path.read_text()) == sstq.SSTQ(100, 2.0, bits=2)
+    assert "--epsilon is needed" in run("spec", "--dim", 100, "-o", path, "--force", code=2).stderr
+
+
+def test_spec_says_that_no_crowd_outweighs_the_bias_of_one_frame(tmp_path):
+    command = ["spec", "--name", "frameunit", "--dim", 384, "--epsilon", 8, "-o", tmp_path / "m.json"]
+    result = run(*command)
+    answer = facts(result)["clients for an error of 10 %"]
+    assert answer.startswith("no number of clients has it: the bias is 3.23 of clip; pass --clients ")
+    assert "one frame is assumed" in result.stderr
+    clients = int(re.search(r"--clients (\d+)", answer)[1])
+    followed = facts(run(*command, "--clients", clients, "--force"))
+    assert int(followed["clients for an error of 10 %"].replace(",", "")) <= clients
+    assert float(followed[f"error of the round of {clients:,}"].split()[0]) <= 0.1
+    suffice = re.search(r"up to ([\d,]+)", followed["clients that these frames suffice for"])[1]
+    assert int(suffice.replace(",", "")) >= clients
+
+
+@pytest.mark.filterwarnings("default::sstq.FrameBiasWarning")
+def test_a_plan_prints_no_raw_warning():
+    result = run("plan", "--dim", 784, "--clients", 1000, "--epsilon", 0.4)
+    assert "Warning" not in result.stderr
+    assert "bias exceeds" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--epsilon", "-1"], "error: --epsilon must be"),
+        (["--epsilon", "nan"], "error: --epsilon must be"),
+        ([], "--epsilon is needed to choose a mechanism"),
+        (["--epsilon", "1", "--channel", "metric"], "--channel must be"),
+        (["--epsilon", "1", "--channel", "metricaware"], "did you mean 'metric-aware'?"),
+        (["--epsilon", "1", "--frame", "hadamar"], "did you mean 'hadamard'?"),
+        (["--epsilon", "1", "--rate", "paper"], "--rate is an argument of the metric-aware channel"),
+        (["--epsilon", "1", "--frame-size", "5"], "error: --frame-size must be"),
+        (["--epsilon", "1", "--name", "framunit"], "--name must be one of"),
+        (["--epsilon", "1", "--name", "framunit"], "did you mean 'frameunit'?"),
+        (["--epsilon", "1", "--name", "privunit", "--set", "spilt=1"], "no argument 'spilt'"),
+        (["--epsilon", "1", "--name", "privunit", "--set", "spilt=1"], "did you mean 'split'?"),
+    ],
+)
+def test_spec_refuses_what_the_library_refuses(tmp_path, options, words):
+    result = run("spec", "--dim", 10, *options, "-o", tmp_path / "m.json", code=2)
+    assert words in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_outputs_need_a_folder(tmp_path):
+    result = run("spec", "--dim", 10, "--epsilon", 1, "-o", tmp_path / "none" / "m.json", code=2)
+    assert "there is no folder" in result.stderr
+    result = run("spec", "--dim", 10, "--epsilon", 1, "-o", tmp_path, code=2)
+    assert "is a folder" in result.stderr
+    run("spec", "--dim", 10, "--epsilon", 1, "-o", tmp_path / "m.json")
+    aggregate = ["aggregate", tmp_path / "none", "-m", tmp_path / "m.json", "-o", tmp_path / "result"]
+    assert "--state" in run(*aggregate, "--state", tmp_path / "none" / "state.npz", code=2).stderr
+
+
+NUMBERS = ("--dim", 8, "--epsilon", 1)
+WRITERS = {
+    "spec": (("spec", *NUMBERS, "--output"), "m.json"),
+    "plan": (("plan", *NUMBERS, "--clients", 100, "--output"), "m.json"),
+    "channel": (("channel", "--epsilon", 1, "--bits", 1, "--output"), "c.csv"),
+    "frontier": (("frontier", *NUMBERS, "--csv"), "f.csv"),
+    "frontier, JSON": (("frontier", *NUMBERS, "--json"), "f.json"),
+    "compare": (("compare", *NUMBERS, "--png"), "c.png"),
+    "certify": (("audit", "certify", "{spec}", "--output"), "c.json"),
+    "encode": (("encode", "{vectors}", "-m", "{spec}", "--output"), "m.sstq"),
+    "clip spec": (("clip", "spec", "--lowest", 1, "--highest", 2, "--output"), "s.json"),
+    "clip encode": (("clip", "encode", "{vectors}", "-s", "{survey}", "--output"), "a.sstq"),
+    "clip suggest": (("clip", "suggest", "--vectors", "{vectors}", "--output"), "c.json"),
+}
+
+
+@pytest.mark.parametrize("command", WRITERS)
+def test_no_file_is_overwritten_unless_forced(tmp_path, spec, vectors_file, command):
+    (tmp_path / "survey.json").write_text(NormSurvey(1.0, 0.1, 10.0).to_json())
+    places = {"{spec}": spec, "{vectors}": vectors_file, "{survey}": tmp_path / "survey.json"}
+    arguments, name = WRITERS[command]
+    arguments = [places.get(argument, argument) for argument in arguments]
+    there = tmp_path / "out" / name
+    there.parent.mkdir()
+    there.write_bytes(b"what was there")
+    refused = run(*arguments, there, code=2)
+    assert f"{arguments[-1]} {there} exists already; pass --force to overwrite it" in refused.stderr
+    assert refused.stdout == ""
+    assert there.read_bytes() == b"what was there"
+    run(*arguments, there, "--force")
+    assert there.read_bytes() != b"what was there"
+
+
+def test_every_command_that_writes_can_be_forced():
+    def commands(group):
+        for command in group.commands.values():
+            yield from commands(command) if hasattr(command, "commands") else [command]
+
+    writers = [
+        command for command in commands(typer.main.get_command(app))
+        if {"--output", "--csv", "--json", "--png"} & {option for one in command.params for option in one.opts}
+    ]  # fmt: skip
+    # All results of `reproduce` are in one folder, which is there to be gone on with.
+    unforced = [c.name for c in writers if not any("--force" in parameter.opts for parameter in c.params)]
+    assert unforced == ["reproduce"]
+
+
+# --- encode ---
+
+
+def test_encode_with_a_seed_is_the_library_s_encode_and_says_so(
+    tmp_path, monkeypatch, mechanism, spec, vectors, vectors_file
+):
+    monkeypatch.setattr(vector_files, "_NUMBERS_AT_A_TIME", 7 * DIM)
+    result = run("encode", vectors_file, "-m", spec, "-o", tmp_path / "out.sstq", "--seed", 5)
+    assert "NOT PRIVATE" in result.stderr
+    (stored,) = sstq.read_messages(tmp_path / "out.sstq", mechanism)
+    assert stored.simulated
+    assert stored.to_bytes() == mechanism.encode(vectors, rng=5).to_bytes()
+
+
+def test_encode_uses_secret_randomness_by_default(tmp_path, mechanism, spec, vectors_file):
+    for name in ("a.sstq", "b.sstq"):
+        result = run("encode", vectors_file, "-m", spec, "-o", tmp_path / name)
+        assert result.stderr == ""
+    first, second = (next(sstq.read_messages(tmp_path / name, mechanism)) for name in ("a.sstq", "b.sstq"))
+    assert not first.simulated
+    assert first.to_bytes() != second.to_bytes()
+
+
+def test_encode_says_nothing_of_the_data_unless_asked(tmp_path, spec):
+    np.save(tmp_path / "long.npy", np.full((321, DIM), 100.0))
+    silent = run("encode", tmp_path / "long.npy", "-m", spec, "-o", tmp_path / "out.sstq")
+    assert "clip" not in silent.output
+    told = run("encode", tmp_path / "long.npy", "-m", spec, "-o", tmp_path / "told.sstq", "--report")
+    assert "321 longer than clip" in told.stderr
+    assert "keep them to yourself" in told.stderr
+
+
+def test_encode_reads_every_kind_of_file_in_order(tmp_path, mechanism, spec, vectors):
+    np.save(tmp_path / "a.npy", vectors[:100])
+    np.savez(tmp_path / "b.npz", x=vectors[100:200], y=vectors)
+    np.savez_compressed(tmp_path / "c.npz", x=vectors[200:300])
+    run(
+        "encode",
+        tmp_path / "b.npz",
+        tmp_path / "c.npz",
+        "-m",
+        spec,
+        "-o",
+        tmp_path / "npz.sstq",
+        "--key",
+        "x",
+        "--seed",
+        1,
+    )
+    (stored,) = sstq.read_messages(tmp_path / "npz.sstq", mechanism)
+    assert stored.to_bytes() == mechanism.encode(vectors[100:300], rng=1).to_bytes()
+    pq.write_table(pa.table({"x": list(vectors[100:200]), "y": list(vectors[:100])}), tmp_path / "d.parquet")
+    pq.write_table(pa.table({f"c{i}": vectors[100:200, i] for i in range(DIM)}), tmp_path / "e.parquet")
+    for arguments in ([tmp_path / "d.parquet", "--column", "x"], [tmp_path / "e.parquet"]):
+        run("encode", *arguments, "-m", spec, "-o", tmp_path / "pq.parquet", "--seed", 2, "--force")
+        (stored,) = sstq.read_messages(tmp_path / "pq.parquet", mechanism)
+        assert stored.to_bytes() == mechanism.encode(vectors[100:200], rng=2).to_bytes()
+    np.savetxt(tmp_path / "f.csv", vectors[:9], delimiter=",", header=",".join("abcdef"), comments="")
+    run("encode", tmp_path / "f.csv", "-m", spec, "-o", tmp_path / "csv.sstq", "--seed", 2)
+    (stored,) = sstq.read_messages(tmp_path / "csv.sstq", mechanism)
+    assert stored.to_bytes() == mechanism.encode(vectors[:9], rng=2).to_bytes()
+    result = run("encode", tmp_path / "b.npz", "-m", spec, "-o", tmp_path / "out.sstq", code=1)
+    assert "holds 2 arrays (x, y)" in result.stderr
+    result = run("encode", tmp_path / "b.npz", "--key", "z", "-m", spec, "-o", tmp_path / "out.sstq", code=1)
+    assert "no array 'z'" in result.stderr
+
+
+@pytest.mark.parametrize("suffix", ["sstq", "parquet"])
+def test_a_nan_in_the_second_chunk_of_the_second_file_leaves_no_output(
+    tmp_path, monkeypatch, spec, vectors, vectors_file, suffix
+):
+    monkeypatch.setattr(vector_files, "_NUMBERS_AT_A_TIME", 100 * DIM)
+    vectors[150, 2] = np.nan
+    np.save(tmp_path / "bad.npy", vectors)
+    before = sorted(tmp_path.iterdir())
+    result = run("encode", vectors_file, tmp_path / "bad.npy", "-m", spec, "-o", tmp_path / f"out.{suffix}", code=1)
+    assert f"{tmp_path / 'bad.npy'}: nan in row 150, column 2" in result.stderr
+    assert result.stdout == ""
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.zeros((3, DIM), dtype=complex), "floats, integers or booleans"),
+        (np.full((3, DIM), 2**53 + 1), "2^53"),
+        (np.zeros((3, DIM + 1)), "shape"),
+        (np.zeros((0, DIM)), "there are no vectors"),
+    ],
+)
+def test_encode_refuses_what_the_library_refuses(tmp_path, spec, array, words):
+    np.save(tmp_path / "bad.npy", array)
+    result = run("encode", tmp_path / "bad.npy", "-m", spec, "-o", tmp_path / "out.sstq", code=1)
+    assert words in result.stderr
+    assert not (tmp_path / "out.sstq").exists()
+
+
+def test_encode_does_not_overwrite_what_it_reads(spec, vectors_file):
+    for path in (vectors_file, spec):
+        before = path.read_bytes()
+        assert "also read from" in run("encode", vectors_file, "-m", spec, "-o", path, "--force", code=2).stderr
+        assert path.read_bytes() == before
+
+
+def test_nobody_is_encoded_twice(tmp_path, spec, vectors_file):
+    (tmp_path / "link.npy").symlink_to(vectors_file)
+    for other in (vectors_file, tmp_path / "result" / ".." / "vectors.npy", tmp_path / "link.npy"):
+        (tmp_path / "result").mkdir(exist_ok=True)
+        for shards in ((), ("--shards", "sstq")):
+            output = tmp_path / "result" / "out"
+            refused = run("encode", vectors_file, other, "-m", spec, "-o", output, *shards, "--force", code=2)
+            assert "is the same file as" in refused.stderr
+        assert list((tmp_path / "result").iterdir()) == []
+    shards = ("-o", tmp_path / "shards", "--shards", "sstq")
+    assert (
+        "--force is for one message file" in run("encode", vectors_file, "-m", spec, *shards, "--force", code=2).stderr
+    )
+
+
+def test_assigned_indices_need_clients_and_only_they_do(tmp_path, spec, vectors, vectors_file):
+    assigned = sstq.SSTQ(dim=DIM, epsilon=4.0, bits=2, index="assigned")
+    path = tmp_path / "assigned.json"
+    path.write_text(assigned.to_json())
+    ids = np.random.default_rng(1).permutation(10_000)[: len(vectors)]
+    np.save(tmp_path / "ids.npy", ids)
+    encode = ["encode", vectors_file, "-o", tmp_path / "out.sstq", "--force", "--seed", 4]
+    run(*encode, "-m", path, "--clients", tmp_path / "ids.npy")
+    (stored,) = sstq.read_messages(tmp_path / "out.sstq", assigned)
+    assert np.array_equal(stored.clients, ids)
+    assert stored.to_bytes() == assigned.encode(vectors, rng=4, clients=ids).to_bytes()
+    run("aggregate", tmp_path / "out.sstq", "-m", path, "-o", tmp_path / "result")
+    assert np.load(tmp_path / "result" / "mean.npy").shape == (DIM,)
+
+    assert "--clients is required" in run(*encode, "-m", path, code=2).stderr
+    assert "--clients is for public coins" in run(*encode, "-m", spec, "--clients", tmp_path / "ids.npy", code=2).stderr
+    for bad in (ids[1:], np.zeros_like(ids), ids.astype(float), ids - 10_000):
+        np.save(tmp_path / "bad.npy", bad)
+        assert (
+            f"{tmp_path / 'bad.npy'}: clients"
+            in run(*encode, "-m", path, "--clients", tmp_path / "bad.npy", code=1).stderr
+        )
+    whole = (tmp_path / "ids.npy").read_bytes()
+    endless = whole.replace(b"'<i8'", b"'<U0'").replace(b"(%d,), }" % len(ids), b"(%d,),}" % 10**12)
+    np.savez(tmp_path / "ids.npz", ids)
+    archive = (tmp_path / "ids.npz").read_bytes()
+    for damaged in (b"", whole[:5], whole[:40], whole[:-3], whole + b"x", endless, archive, archive[:-30], b"1,2,3"):
+        (tmp_path / "bad.npy").write_bytes(damaged)
+        result = run(*encode, "-m", path, "--clients", tmp_path / "bad.npy", code=1)
+        assert str(tmp_path / "bad.npy") in result.stderr
+        assert "Traceback" not in result.stderr
+
+
+# --- aggregate ---
+
+
+def test_the_whole_way_as_a_user_goes_it(tmp_path, vectors, vectors_file):
+    spec, messages, folder = tmp_path / "m.json", tmp_path / "messages.sstq", tmp_path / "result"
+    assert run_program("spec", "--dim", DIM, "--epsilon", 4, "--bits", 2, "--clip", 9, "-o", spec)[0] == 0
+    code, _, err = run_program("encode", vectors_file, "-m", spec, "-o", messages, env=os.environ | {"SSTQ_QUIET": "1"})
+    assert (code, err) == (0, "")
+    code, out, err = run_program("aggregate", messages, "-m", spec, "-o", folder, env=os.environ | {"SSTQ_QUIET": "1"})
+    assert (code, err) == (0, "")
+    summary = json.loads((folder / "summary.json").read_text())
+    mean, stderr = np.load(folder / "mean.npy"), np.load(folder / "stderr.npy")
+    mechanism = sstq.from_json(spec.read_text())
+    assert mean.shape == stderr.shape == (DIM,)
+    assert summary["count"] == len(vectors)
+    assert summary["bits_received"] == len(vectors) * mechanism.message_bits
+    assert summary["digest"] == mechanism.digest()
+    assert summary["measured_error_norm"] == pytest.approx(np.linalg.norm(stderr))
+    assert summary["simulated"] is False
+    assert_for_people(out)
+    assert f"count\t{len(vectors)}" in out
+    # Secret randomness: 7 standard errors a coordinate are a false-failure rate below 6·3e-12 (normal tails).
+    assert np.all(np.abs(mean - vectors.mean(axis=0)) < 7 * stderr)
+    # Clients with norms up to clip: the error of a typical vector that long is of the same order.
+    assert 0.3 < summary["measured_error_norm"] / summary["predicted_error_norm"] < 3
+
+
+def test_shards_in_any_order_are_one_pass_to_the_last_bit(tmp_path, spec, shards):
+    paths, whole = shards
+    run("aggregate", whole, "-m", spec, "-o", tmp_path / "one")
+    run("aggregate", *reversed(paths), "-m", spec, "-o", tmp_path / "many")
+    for number, path in enumerate(paths):
+        run("aggregate", path, "-m", spec, "-o", tmp_path / "later", "--state", tmp_path / "later.npz")
+        assert json.loads((tmp_path / "later" / "summary.json").read_text())["count"] == 100 * (number + 1)
+    for name in ("mean.npy", "stderr.npy", "summary.json"):
+        expected = (tmp_path / "one" / name).read_bytes()
+        assert (tmp_path / "many" / name).read_bytes() == expected
+        assert (tmp_path / "later" / name).read_bytes() == expected
+    assert not (tmp_path / "later" / "state.npz").exists()
+
+
+def test_files_count_once(tmp_path, spec, shards):
+    paths, _ = shards
+    run("aggregate", *paths, paths[0], "-m", spec, "-o", tmp_path / "result")
+    first = (tmp_path / "result" / "summary.json").read_bytes()
+    result = run("aggregate", *paths, "-m", spec, "-o", tmp_path / "result")
+    assert "5 of 5 files were in already" in result.stderr
+    assert (tmp_path / "result" / "summary.json").read_bytes() == first
+
+
+def test_results_are_replaced_only_beside_their_state(tmp_path, spec, shards):
+    paths, _ = shards
+    aggregate = ["aggregate", *paths[:2], "-m", spec, "-o", tmp_path / "result"]
+    run(*aggregate)
+    run(*aggregate, paths[2])
+    summary = (tmp_path / "result" / "summary.json").read_bytes()
+    (tmp_path / "result" / "state.npz").unlink()
+    assert "mean.npy exists already; pass --force" in run(*aggregate, code=2).stderr
+    assert (tmp_path / "result" / "summary.json").read_bytes() == summary
+    run(*aggregate, "--force")
+    assert json.loads((tmp_path / "result" / "summary.json").read_text())["count"] == 200
+
+
+def test_simulated_messages_stay_marked(tmp_path, spec, vectors_file):
+    run("encode", vectors_file, "-m", spec, "-o", tmp_path / "out.sstq", "--seed", 5)
+    result = run("aggregate", tmp_path / "out.sstq", "-m", spec, "-o", tmp_path / "result")
+    assert "NOT PRIVATE" in result.stderr
+    assert json.loads((tmp_path / "result" / "summary.json").read_text())["simulated"] is True
+
+
+def test_one_message_has_no_standard_error(tmp_path, mechanism, spec, vectors):
+    sstq.write_messages(tmp_path / "one.sstq", mechanism.encode(vectors[0]))
+    assert_for_people(run("aggregate", tmp_path / "one.sstq", "-m", spec, "-o", tmp_path / "result").stdout)
+    assert json.loads((tmp_path / "result" / "summary.json").read_text())["measured_error_norm"] is None
+    assert np.isnan(np.load(tmp_path / "result" / "stderr.npy")).all()
+
+
+def test_a_bad_file_is_named_and_what_was_there_stays(tmp_path, mechanism, spec, shards, truncated, foreign):
+    paths, _ = shards
+    folder = tmp_path / "result"
+    missing = tmp_path / "missing.sstq"
+    for bad in (truncated, foreign, missing, spec):
+        code = 2 if bad is missing else 1
+        result = run("aggregate", paths[0], bad, paths[1], "-m", spec, "-o", folder, code=code)
+        assert str(bad) in result.stderr
+        assert not (folder / "mean.npy").exists()
+        assert mechanism.load_aggregator(str(folder / "state.npz")).count == 100
+    run("aggregate", *paths, "-m", spec, "-o", folder)
+    assert json.loads((folder / "summary.json").read_text())["count"] == 500
+
+
+def test_bad_files_can_be_skipped_and_are_listed(tmp_path, spec, shards, truncated, foreign):
+    paths, _ = shards
+    result = run("aggregate", truncated, *paths, foreign, "-m", spec, "-o", tmp_path / "result", "--skip-bad", code=1)
+    assert "2 of 7 files were refused" in result.stderr
+    assert str(truncated) in result.stderr
+    assert str(foreign) in result.stderr
+    assert json.loads((tmp_path / "result" / "summary.json").read_text())["count"] == 500
+    result = run("aggregate", truncated, "-m", spec, "-o", tmp_path / "nothing", "--skip-bad", code=1)
+    assert "no message" in result.stderr
+
+
+def test_a_state_of_another_mechanism_is_refused(tmp_path, spec, shards, foreign):
+    other = tmp_path / "other.json"
+    other.write_text(sstq.SSTQ(dim=DIM, epsilon=4.0, bits=2, clip=3.0).to_json())
+    run("aggregate", foreign, "-m", other, "-o", tmp_path / "result")
+    before = (tmp_path / "result" / "state.npz").read_bytes()
+    result = run("aggregate", shards[1], "-m", spec, "-o", tmp_path / "result", code=1)
+    assert "state.npz is of another mechanism" in result.stderr
+    assert (tmp_path / "result" / "state.npz").read_bytes() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_is_cut_short_between_files_is_resumed(tmp_path, spec, shards, how):
+    paths, whole = shards
+    folder = tmp_path / "result"
+    # Reading a pipe that nobody writes to blocks, so the program stands still after its second file.
+    os.mkfifo(tmp_path / "pipe")
+    process = start("aggregate", *paths[:2], tmp_path / "pipe", *paths[2:], "-m", spec, "-o", folder)
+    with process:
+        wait_for(lambda: (folder / "state.npz").exists() and _messages_in(folder / "state.npz") == 200, process)
+        process.send_signal(how)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL)
+    assert "Traceback" not in err
+    assert not (folder / "mean.npy").exists()
+    run("aggregate", *paths, "-m", spec, "-o", folder)
+    run("aggregate", whole, "-m", spec, "-o", tmp_path / "one")
+    assert (folder / "mean.npy").read_bytes() == (tmp_path / "one" / "mean.npy").read_bytes()
+
+
+def _messages_in(state):
+    with np.load(state) as stored:
+        return int(stored["state"][:, 0].sum())
+
+
+# --- inspect ---
+
+
+def test_inspect_knows_a_mechanism(mechanism, spec):
+    told = facts(run("inspect", spec))
+    assert told["dimension"] == str(DIM)
+    assert told["digest"] == mechanism.digest()
+
+
+@pytest.mark.parametrize("name", ["messages.sstq", "messages.parquet", "messages.pq"])
+def test_inspect_knows_messages_and_verifies_them(tmp_path, mechanism, spec, vectors, foreign, name):
+    path = tmp_path / name
+    sstq.write_messages(path, mechanism.encode(vectors, rng=1))
+    for options in ([], ["-m", spec]):
+        result = run("inspect", path, *options)
+        told = facts(result)
+        assert told["messages"] == str(len(vectors))
+        assert told["bits a message"] == str(mechanism.message_bits)
+        assert told["digest"] == mechanism.digest()
+        assert told["randomness"] == "a seed: simulated, not private"
+        assert told["checksums"] == "verified"
+        assert "NOT PRIVATE" in result.stderr
+    assert told["matches the mechanism"] == "yes"
+    assert "another mechanism" in run("inspect", foreign, "-m", spec, code=1).stderr
+    # The name says nothing.
+    renamed = path.rename(tmp_path / "renamed.bin")
+    assert facts(run("inspect", renamed))["messages"] == str(len(vectors))
+    assert facts(run("inspect", renamed, "-m", spec))["messages"] == str(len(vectors))
+
+
+@pytest.mark.parametrize("with_mechanism", [False, True])
+def test_inspect_finds_damage(tmp_path, spec, shards, truncated, with_mechanism):
+    options = ["-m", spec] if with_mechanism else []
+    assert "truncated" in run("inspect", truncated, *options, code=1).stderr
+    raw = bytearray(shards[1].read_bytes())
+    raw[200] ^= 4
+    (tmp_path / "damaged.sstq").write_bytes(raw)
+    result = run("inspect", tmp_path / "damaged.sstq", *options, code=1)
+    assert "damaged.sstq, block 0 at byte 80: damaged" in result.stderr
+    assert result.stdout == ""
+
+
+def test_inspect_knows_clients(tmp_path, vectors):
+    assigned = sstq.SSTQ(dim=DIM, epsilon=4.0, bits=2, index="assigned")
+    for name in ("messages.sstq", "messages.parquet"):
+        sstq.write_messages(tmp_path / name, assigned.encode(vectors, clients=np.arange(len(vectors))))
+        told = facts(run("inspect", tmp_path / name))
+        assert told["client identifiers"] == "yes"
+        assert told["randomness"] == "secret"
+
+
+def test_inspect_knows_a_state(tmp_path, mechanism, spec, shards):
+    run("aggregate", *shards[0], "-m", spec, "-o", tmp_path / "result")
+    for options in ([], ["-m", spec]):
+        told = facts(run("inspect", tmp_path / "result" / "state.npz", *options))
+        assert told["messages"] == "500"
+        assert told["files"] == "5"
+        assert told["digest"] == mechanism.digest()
+
+
+def test_inspect_refuses_other_files(tmp_path, vectors):
+    np.save(tmp_path / "vectors.npy", vectors)
+    np.savez(tmp_path / "vectors.npz", vectors)
+    (tmp_path / "other.json").write_text("{}")
+    (tmp_path / "empty").write_bytes(b"")
+    pq.write_table(pa.table({"x": [1.0]}), tmp_path / "other.parquet")
+    for name in ("vectors.npy", "vectors.npz", "other.json", "empty", "other.parquet"):
+        assert name in run("inspect", tmp_path / name, code=1).stderr
+
+
+# --- channel ---
+
+
+def test_channel_shows_exact_integers(tmp_path):
+    result = run("channel", "--epsilon", 3, "--bits", 2, "-o", tmp_path / "channel.csv")
+    channel = sstq.SSTQ(dim=10, epsilon=3.0, bits=2).channel
+    told = facts(result)
+    assert told["largest ratio, exactly"] == f"{channel.own}/{channel.other}"
+    assert int(told["weight of the token itself"]) == channel.own
+    assert float(told["epsilon spent, rounded up"]) == channel.privacy_loss()
+    header, *lines = (tmp_path / "channel.csv").read_text().splitlines()
+    assert header == "token,code_0,code_1,code_2,code_3"
+    weights = [[int(cell) for cell in line.split(",")][1:] for line in lines]
+    assert weights == channel.matrix.tolist()
+    assert all(sum(row) == 2**62 for row in weights)
+
+
+def test_channel_of_a_mechanism_elides_the_middle_and_is_drawn(tmp_path):
+    mechanism = sstq.SSTQ(dim=10, epsilon=2.0, bits=5, channel="metric-aware")
+    (tmp_path / "m.json").write_text(mechanism.to_json())
+    result = run("channel", "-m", tmp_path / "m.json", "-o", tmp_path / "channel.png")
+    assert (tmp_path / "channel.png").read_bytes().startswith(b"\x89PNG")
+    table = [line.split("\t") for line in result.stdout.splitlines() if line.count("\t") > 1]
+    assert [len(line) for line in table] == [2 + 9] * 11
+    assert table[0] == ["token", "codeword", "0", "1", "2", "3", "…", "28", "29", "30", "31"]
+    assert float(table[1][2]) == pytest.approx(mechanism.channel.probabilities()[0, 0], rel=1e-2)
+    assert "weight of the token itself" not in facts(result)
+
+
+def test_channel_options_are_checked(tmp_path, spec):
+    assert "give --mechanism or --epsilon" in run("channel", code=2).stderr
+    run("channel", "-m", spec, "--bits", 2, code=2)
+    assert "must end in" in run("channel", "--epsilon", 1, "-o", tmp_path / "channel.txt", code=2).stderr
+    assert "--epsilon must be" in run("channel", "--epsilon", 0, code=2).stderr
+
+
+# --- demo ---
+
+
+def test_demo_writes_a_picture_and_prints_its_path_last(tmp_path, monkeypatch):
+    from sstq import plots
+    from sstq.lab import demo, demo_training
+
+    quick = functools.partial(demo.run_demo, epsilons=(4.0,), copies=(1, 2))
+    monkeypatch.setattr(demo, "run_demo", quick)
+    monkeypatch.setattr(demo_training, "run_training", functools.partial(demo_training.run_training, rounds=2))
+    titles = []
+    draw = plots.draw_training
+    monkeypatch.setattr(plots, "draw_training", lambda *what, title: titles.append(title) or draw(*what, title=title))
+    result = run("demo", "-o", tmp_path / "new" / "folder", "--seed", 1)
+    assert "ε = 4 per round, 8 in total" in titles[0]
+    pictures = [tmp_path / "new" / "folder" / name for name in ("digits.png", "training.png")]
+    assert result.stdout.splitlines()[-2:] == [str(picture) for picture in pictures]
+    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
+    assert "FrameUnit\t13\t8\t" in result.stdout
+    assert len(json.loads((tmp_path / "new" / "folder" / "results.json").read_text())["rows"]) == 2
+    assert "NOT PRIVATE" in result.stderr
+    assert "3,594" in result.stdout
+
+
+TRAINING = ("train", "--dataset", "regression", "--dim", 6, "--clients", 20, "--mechanism", "clean")
+TRAINING += ("--mechanism", "frameunit:frames=4", "--epsilon", 2, "--noise-seed", 1)
+
+
+def test_train_writes_rounds_and_goes_on_where_it_stood(tmp_path):
+    result = run(*TRAINING, "--rounds", 3, "-o", tmp_path / "run")
+    assert result.stdout.splitlines()[-1] == str(tmp_path / "run" / "training.png")
+    assert "NOT PRIVATE" in result.stderr
+    rounds = (tmp_path / "run" / "rounds.csv").read_text().splitlines()
+    assert len(rounds) == 1 + 2 * 4
+    run(*TRAINING, "--rounds", 5, "-o", tmp_path / "run")
+    run(*TRAINING, "--rounds", 5, "-o", tmp_path / "whole")
+    gone_on, whole = (
+        [line.rsplit(",", 1)[0] for line in (tmp_path / name / "rounds.csv").read_text().splitlines()]
+        for name in ("run", "whole")
+    )
+    # All but the seconds and the loss of the batches, which nobody knows of a round that was not run again.
+    assert [line.split(",")[:3] for line in gone_on] == [line.split(",")[:3] for line in whole]
+    assert (tmp_path / "run" / "training.png").read_bytes().startswith(b"\x89PNG")
+    other = ("train", "--dataset", "regression", "--dim", 6, "--clients", 20, "--mechanism", "vqsgd", "--rounds", 1)
+    assert "rounds.csv exists already; pass --force" in run(*other, "-o", tmp_path / "run", code=2).stderr
+    run(*other, "-o", tmp_path / "run", "--force")
+
+
+def test_train_stops_within_its_budget(tmp_path):
+    result = run(*TRAINING[:-4], "--epsilon", 2, "--rounds", 5, "--budget", 5, "-o", tmp_path, code=0)
+    assert "frameunit:frames=4 stops after round 2" in result.stderr
+    assert "frameunit:frames=4\t2\t" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--dataset", "mnist"), "--dataset must be"),
+        (("--dataset", "regression", "--alpha", 0.1), "--alpha is for images"),
+        (("--dataset", "regression", "--mechanism", "clena"), "--mechanism must be one of"),
+        (("--dataset", "regression", "--mechanism", "clena"), "did you mean 'clean'?"),
+        (("--dataset", "regression", "--norm-cap", 0), "--norm-cap must be"),
+        (("--dataset", "regression", "--mechanism", "sstq:bits"), "ARGUMENT=VALUE"),
+        (("--dataset", "regression", "--rounds", -1), "--rounds must be"),
+    ],
+)
+def test_train_refuses_what_it_cannot_do(arguments, message, tmp_path):
+    result = run("train", *arguments, "-o", tmp_path / "run", code=2)
+    assert message in result.stderr
+
+
+def test_compare_writes_what_it_prints(tmp_path):
+    csv, json_path, png = tmp_path / "c.csv", tmp_path / "c.json", tmp_path / "c.png"
+    files = ("--csv", csv, "--json", json_path, "--png", png)
+    result = run("compare", "--dim", 64, "--epsilon", 2, "--clients", 100, *files)
+    rows = csv.read_text().splitlines()
+    written = json.loads(json_path.read_text())
+    assert len(rows) - 1 == len(written["mechanisms"]) == len(result.stdout.splitlines()) - 1
+    assert png.read_bytes().startswith(b"\x89PNG")
+    names = {row["name"] for row in written["mechanisms"]}
+    assert {"sstq", "privunitg", "vqsgd", "clean"} <= names
+    errors = [row["mse"] for row in written["mechanisms"]]
+    assert errors == sorted(errors)
+    assert [line.split("\t")[0] for line in result.stdout.splitlines()[1:]] == [
+        row["label"] for row in written["mechanisms"]
+    ]
+    for row in written["mechanisms"]:
+        assert row["mse"] == pytest.approx(row["bias2"] + row["variance"])
+
+
+def test_mechanisms_are_listed():
+    result = run("mechanisms", "--dim", 100, "--epsilon", 1)
+    header, *rows = (line.split("\t") for line in result.stdout.splitlines())
+    assert header[:3] == ["mechanism", "name", "bits"]
+    assert {row[1] for row in rows} == set(sstq.list_mechanisms())
+    errors = [float(row[header.index("MSE")]) for row in rows]
+    assert errors == sorted(errors)
+
+
+def test_a_narrow_terminal_breaks_no_number():
+    result = run("mechanisms", "--dim", 100, "--epsilon", 1, env={"FORCE_COLOR": "1", "COLUMNS": "80"})
+    assert "…" not in result.stdout
+    assert all(len(line) <= 80 for line in re.sub(r"\x1b\[[0-9;]*m", "", result.stdout).splitlines())
+
+
+def test_frontier_is_sorted_by_error(tmp_path):
+    result = run("frontier", "--dim", 64, "--json", tmp_path / "f.json")
+    errors = [point["error"] for point in json.loads((tmp_path / "f.json").read_text())["points"]]
+    assert errors == sorted(errors)
+    assert len(result.stdout.splitlines()) == 1 + len(errors)
+
+
+def test_other_mechanisms_go_the_whole_way(tmp_path):
+    vectors, spec, messages = tmp_path / "x.npy", tmp_path / "m.json", tmp_path / "m.sstq"
+    np.save(vectors, np.random.default_rng(0).standard_normal((30, 20)))
+    settings = ("--set", "split=hemisphere")
+    run("spec", "--name", "privunit", "--dim", 20, "--epsilon", 2, *settings, "-o", spec)
+    run("encode", vectors, "-m", spec, "-o", messages)
+    run("aggregate", messages, "-m", spec, "-o", tmp_path / "out")
+    assert np.load(tmp_path / "out" / "mean.npy").shape == (20,)
+    run("inspect", messages)
+    options = ("--dim", 20, "--epsilon", 2, "--codebook", "uniform", "-o", spec)
+    refused = run("spec", "--name", "privunit", *options, "--force", code=2)
+    assert "privunit takes no argument --codebook" in refused.stderr
+
+
+def test_a_round_of_a_trusted_aggregator_is_closed_once(tmp_path):
+    vectors, spec, out = tmp_path / "x.npy", tmp_path / "m.json", tmp_path / "out"
+    np.save(vectors, np.full((30, 20), 0.1))
+    run("spec", "--name", "csgm", "--dim", 20, "--epsilon", 2, "--clients", 40, "-o", spec)
+    for name in ("a.sstq", "b.sstq"):
+        told = run("encode", vectors, "-m", spec, "-o", tmp_path / name)
+        assert "trusted aggregator's eyes only" in facts(told)["private"]
+        assert "in clear" in told.stderr
+    run("aggregate", tmp_path / "a.sstq", "-m", spec, "-o", out)
+    released = np.load(out / "mean.npy")
+    run("aggregate", tmp_path / "a.sstq", "-m", spec, "-o", out)
+    np.testing.assert_array_equal(np.load(out / "mean.npy"), released)
+    assert "the round is closed" in run("aggregate", tmp_path / "b.sstq", "-m", spec, "-o", out, code=1).stderr
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["trust"], summary["delta"]) == ("aggregator", 1e-5)
+
+
+def test_messages_without_privacy_are_called_so(tmp_path):
+    vectors, spec, messages = tmp_path / "x.npy", tmp_path / "m.json", tmp_path / "m.sstq"
+    np.save(vectors, np.full((3, 20), 0.1))
+    run("spec", "--name", "clean", "--dim", 20, "-o", spec)
+    assert facts(run("encode", vectors, "-m", spec, "-o", messages))["private"] == "no: this mechanism has no privacy"
+    assert facts(run("inspect", messages, "-m", spec))["private"] == "no: this mechanism has no privacy"
+    run("aggregate", messages, "-m", spec, "-o", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("spec", "--dim", 9, "--epsilon", 1, "--set", "clip=2"), "--set clip: use --clip"),
+        (("spec", "--name", "sqkr", "--dim", 9, "--epsilon", 1, "--set", "k=1", "--set", "k=2"), "k is given twice"),
+        (("spec", "--dim", 9, "--epsilon", 1, "--set", "k"), "--set takes ARGUMENT=VALUE"),
+        (("compare", "--dim", 9, "--epsilon", -1), "--epsilon must be"),
+        (("compare", "--dim", 9, "--epsilon", "nan"), "epsilon must be"),
+        (("compare", "--dim", 0, "--epsilon", 1), "--dim must be"),
+        (("frontier", "--dim", 1), "--dim must be"),
+        (("plan", "--dim", 9, "--epsilon", 1, "--target-error", -1), "--target-error must be"),
+        (
+            ("plan", "--dim", 9, "--epsilon", 1, "--clients", 9, "--target-error", 1e-3),
+            "--target-error 0.001 of clip is",
+        ),
+        (("plan", "--dim", 9, "--epsilon", 1, "--clients", 9, "--coin", "pubic"), "did you mean 'public'?"),
+        (("account", "--epsilon", 1, "--rounds", 9, "--participation", 2), "--participation must be"),
+        (("account", "--epsilon", 1, "--rounds", 9, "--total-epsilon", -1), "--total-epsilon must be"),
+        (("clip", "spec", "--lowest", 2, "--highest", 1), "--highest must be"),
+        (("data", "fetch", "cifar10"), "did you mean 'cifar-10'?"),
+        (("reproduce", "mss"), "did you mean 'mse'?"),
+        (("inspect", "none.json"), "none.json: No such file"),
+        (("audit", "verify", "none.json"), "none.json: No such file"),
+        (("account", "--ledger", "none.jsonl"), "none.jsonl"),
+        (("compare", "--dim", 9, "--epsilon", 1, "--png", "x.foo"), "must end in .png, .svg, .pdf"),
+    ],
+)
+def test_mistakes_in_options_are_one_line(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in run(*arguments, code=2).stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("clients", [1, 10])
+def test_compare_with_few_clients(clients):
+    assert "CSGM" in run("compare", "--dim", 10, "--epsilon", 3, "--clients", clients).stdout

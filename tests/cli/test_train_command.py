@@ -1,0 +1,89 @@
+"""`sstq train` cut short, in a log, and without what it needs."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+
+from sstq.accounting import Ledger
+
+TRAINING = ("train", "--dataset", "regression", "--dim", 6, "--clients", 20, "--mechanism", "frameunit")
+TRAINING += ("--epsilon", 3, "--rounds", 4)
+
+
+def run(*arguments, prelude=""):
+    """Run the command in a process of its own, after a line of Python."""
+    code = f"import sys; {prelude}\nfrom sstq.cli import main\nsys.argv = ['sstq', *sys.argv[1:]]\nmain()"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    environment = os.environ | {"SSTQ_QUIET": "1"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def total_epsilon(result):
+    header, *rows = (line.split("\t") for line in result.stdout.splitlines()[:-1])
+    return [float(dict(zip(header, row, strict=True))["total ε"]) for row in rows]
+
+
+def last_epsilon(path):
+    with path.open(newline="") as file:
+        return float(list(csv.DictReader(file))[-1]["epsilon"])
+
+
+KILLED = (
+    "import os, signal; from sstq.lab.training import training; save = training.save_state; "
+    "training.save_state = lambda s, p: save(s, p) if s.round_number < 3 else os.kill(os.getpid(), signal.SIGKILL)"
+)
+
+
+def test_table_csv_and_ledger_agree_after_a_kill_between_charge_and_checkpoint(tmp_path):
+    killed = run(*TRAINING, "--budget", 30, "-o", tmp_path, prelude=KILLED)
+    assert killed.returncode == -signal.SIGKILL
+    ledger = Ledger(tmp_path / "frameunit" / "ledger.jsonl")
+    assert ledger.spent == 9.0
+    # Without --budget as well: what was charged is not forgotten.
+    done = run(*TRAINING, "-o", tmp_path)
+    assert done.returncode == 0, done.stderr
+    # Four rounds, the third of them twice.
+    assert ledger.spent == 15.0
+    assert total_epsilon(done) == [15.0]
+    assert last_epsilon(tmp_path / "rounds.csv") == last_epsilon(tmp_path / "frameunit" / "rounds.csv") == 15.0
+
+
+def test_what_was_charged_counts_also_when_nothing_is_left(tmp_path):
+    run(*TRAINING, "--budget", 9, "-o", tmp_path, prelude=KILLED)
+    done = run(*TRAINING, "--budget", 9, "-o", tmp_path)
+    assert "frameunit stops after round 2" in done.stderr
+    assert total_epsilon(done) == [9.0]
+    assert last_epsilon(tmp_path / "rounds.csv") == 9.0
+
+
+def test_a_budget_counts_from_the_first_round(tmp_path):
+    run(*TRAINING, "-o", tmp_path)
+    refused = run(*TRAINING, "--budget", 30, "-o", tmp_path)
+    assert refused.returncode != 0
+    assert "--budget must count from the first round" in refused.stderr
+    # Nothing has changed: the training can go on as it began.
+    assert run(*TRAINING, "-o", tmp_path).returncode == 0
+
+
+def test_a_log_has_lines_while_it_trains(tmp_path):
+    done = run(*TRAINING, "-o", tmp_path)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("frameunit,")]
+    assert [line.split(", loss")[0] for line in lines] == [f"frameunit, {25 * n}%: round {n} of 4" for n in range(5)]
+    assert "total ε = 6, " in lines[2]
+
+
+def test_what_is_needed_is_asked_for_before_anything_is_computed(tmp_path):
+    done = run(*TRAINING, "-o", tmp_path / "run", prelude="sys.modules['matplotlib'] = None")
+    assert done.returncode == 1
+    assert "pip install 'sstq[plots]'" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_tables_come_before_pictures(tmp_path):
+    broken = "import sstq.plots; sstq.plots.draw_training = lambda *_, **__: 1 / 0"
+    done = run(*TRAINING, "-o", tmp_path, prelude=broken)
+    assert "ZeroDivisionError" in done.stderr
+    assert (tmp_path / "rounds.csv").exists()
+    assert "frameunit\t4\t" in done.stdout

@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+from scipy.linalg import hadamard
+
+from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame, default_frame_size, make_frame
+
+FRAMES = [
+    *[HadamardFrame(d, n, seed=5) for d, n in ((1, 1), (1, 4), (3, 8), (8, 8), (13, 32), (100, 256))],
+    *[HadamardFrame(d, n, seed=5, rounds=r) for r in (2, 3) for d, n in ((1, 2), (13, 32), (16, 16))],
+    *[FourierFrame(d, n, seed=5) for n in range(1, 13) for d in range(1, n + 1)],
+    FourierFrame(100, 251, seed=2),
+    *[OrthogonalFrame(d, n, seed=5) for d, n in ((1, 1), (3, 7), (8, 8), (40, 100))],
+]
+
+
+def name_of(frame):
+    return f"{frame.name}-{frame.dim}-{frame.size}-{getattr(frame, 'rounds', '')}"
+
+
+def dense(frame):
+    return frame.analyze(np.eye(frame.dim)).T
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=name_of)
+def test_tight(frame):
+    u = dense(frame)
+    np.testing.assert_allclose(u.T @ u, frame.redundancy * np.eye(frame.dim), atol=1e-12 * frame.redundancy)
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=name_of)
+def test_methods_agree_with_the_dense_matrix(frame):
+    u = dense(frame)
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((3, frame.dim)), rng.standard_normal((2, frame.size))
+    np.testing.assert_allclose(frame.analyze(x), x @ u.T, atol=1e-12 * frame.size)
+    np.testing.assert_allclose(frame.synthesize(y), y @ u / frame.redundancy, atol=1e-12 * frame.size)
+    indices = rng.integers(frame.size, size=5)
+    np.testing.assert_allclose(frame.rows(indices), u[indices], atol=1e-12)
+    weights = rng.random(frame.size)
+    np.testing.assert_allclose(frame.squared_row_norms(), np.sum(u**2, axis=1), atol=1e-11)
+    np.testing.assert_allclose(frame.column_power(weights), weights @ u**2, atol=1e-11)
+    weights[1:] = 0
+    np.testing.assert_allclose(frame.column_power(weights), weights @ u**2, atol=1e-11)
+
+
+@pytest.mark.parametrize("frame", [f for f in FRAMES if not isinstance(f, OrthogonalFrame)], ids=name_of)
+def test_equal_norm(frame):
+    if getattr(frame, "rounds", 1) > 1:
+        assert np.mean(frame.squared_row_norms()) == pytest.approx(1.0)
+        return
+    np.testing.assert_allclose(np.sum(dense(frame) ** 2, axis=1), 1.0, atol=1e-12)
+
+
+def test_hadamard_frame_is_columns_of_the_hadamard_matrix():
+    frame = HadamardFrame(13, 32, seed=9)
+    expected = hadamard(32)[:, frame.columns] * frame.signs / 13**0.5
+    np.testing.assert_allclose(dense(frame), expected, atol=1e-12)
+
+
+def test_hadamard_rows_are_distinct_even_when_redundant():
+    # The first d columns would repeat rows whenever d ≤ N/2.
+    assert len(np.unique(dense(HadamardFrame(16, 64, seed=1)), axis=0)) == 64
+
+
+def test_two_rounds_flatten_a_spike():
+    spike = np.eye(1, 1000)
+    one = HadamardFrame(1000, 1024, seed=3).analyze(spike)
+    two = HadamardFrame(1000, 1024, seed=3, rounds=2).analyze(spike)
+    assert np.ptp(np.abs(one)) < 1e-12
+    # Gaussian-like: the largest of 1024 coordinates is well above the root mean square.
+    assert np.abs(two).max() > 2 * np.sqrt(np.mean(two**2))
+
+
+@pytest.mark.parametrize(
+    "frame", [HadamardFrame(100, 256), FourierFrame(100, 251), OrthogonalFrame(20, 50)], ids=name_of
+)
+def test_single_precision_stays_single(frame):
+    x = np.random.default_rng(1).standard_normal((2, frame.dim)).astype(np.float32)
+    y = frame.analyze(x)
+    assert y.dtype == frame.synthesize(y).dtype == np.float32
+    np.testing.assert_allclose(frame.synthesize(y), x, atol=1e-5)
+
+
+def test_seeds_change_every_frame():
+    for kind in ("hadamard", "fourier", "orthogonal"):
+        a, b = (dense(make_frame(kind, 6, 16, seed)) for seed in (1, 2))
+        assert not np.allclose(a, b)
+
+
+def test_haar_columns_are_not_tied_to_a_sign_convention(seed):
+    # E U_00 = 0 for the Haar measure. 400 frames; |z| > 6 has probability 2e-9.
+    entries = [OrthogonalFrame(2, 4, seed=seed + k).matrix[0, 0] for k in range(400)]
+    assert abs(np.mean(entries)) < 6 * np.std(entries) / 20
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 100, 25_450, 98_666, 10**7])
+def test_default_frame_size(dim):
+    size = default_frame_size(dim)
+    assert size & (size - 1) == 0
+    assert size >= 2.5 * dim > size / 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "hadamard", "dim": 5, "size": 12}, "power of two"),
+        ({"name": "hadamard", "dim": 5, "size": 4}, "at least dim = 5"),
+        ({"name": "fourier", "dim": 0, "size": 4}, "dim must be at least 1"),
+        ({"name": "orthogonal", "dim": 10_000, "size": 20_000}, "dense"),
+        ({"name": "wavelet", "dim": 5, "size": 8}, "frame must be one of"),
+    ],
+)
+def test_bad_frames_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_frame(**arguments, seed=0)
+
+
+def test_bad_rounds_are_refused():
+    with pytest.raises(ValueError, match="rounds must be 1, 2 or 3"):
+        HadamardFrame(4, 8, rounds=4)

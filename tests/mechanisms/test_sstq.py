@@ -1,0 +1,540 @@
+import json
+import multiprocessing
+import pickle
+import tracemalloc
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+
+import sstq
+from sstq.frames.kashin import represent
+from sstq.frames.tight import default_frame_size
+from sstq.mechanisms.structured import structured_vectors
+from sstq.randomness import streams
+from sstq.scalar.densities import Density
+
+VARIANTS = {
+    "flat-optimized": {},
+    "flat-uniform": {"codebook": "uniform"},
+    "flat-panter-dite": {"codebook": "panter-dite"},
+    "flat-identity": {"decoder": "identity"},
+    "flat-one-bit": {"bits": 1},
+    "flat-eight-bits": {"bits": 8},
+    "metric-aware": {"channel": "metric-aware"},
+    "metric-aware-paper-rate": {"channel": "metric-aware", "rate": "paper"},
+    "metric-aware-unbiased": {"channel": "metric-aware", "decoder": "unbiased"},
+    "metric-aware-panter-dite": {"channel": "metric-aware", "codebook": "panter-dite"},
+    "metric-aware-loss-optimal": {"channel": "metric-aware", "codebook": "loss-optimal"},
+    "metric-aware-repeated": {"channel": "metric-aware", "codebook": "optimized", "bits": 5},
+    "optimal": {"channel": "optimal"},
+    "optimal-assigned": {"channel": "optimal", "index": "assigned", "bits": 4},
+    "paper-recipe": {"kashin": "paper"},
+    "assigned": {"index": "assigned"},
+    "fourier": {"frame": "fourier", "frame_size": 37},
+    "orthogonal": {"frame": "orthogonal", "frame_size": 40},
+}
+UNBIASED = {
+    "flat-optimized",
+    "flat-uniform",
+    "flat-panter-dite",
+    "flat-one-bit",
+    "flat-eight-bits",
+    "metric-aware-unbiased",
+    "optimal",
+    "optimal-assigned",
+    "assigned",
+    "fourier",
+    "orthogonal",
+}
+DIM = 16
+
+
+def make(variant, **changes):
+    return sstq.SSTQ(
+        **{"dim": DIM, "epsilon": 2.0, "bits": 3, "clip": 0.5, "frame_seed": 3} | VARIANTS[variant] | changes
+    )
+
+
+def some_vector(seed, norm=0.5):
+    x = np.random.default_rng(seed).standard_normal(DIM)
+    return x * (norm / np.linalg.norm(x))
+
+
+def encode(mechanism, x, rng):
+    clients = np.arange(len(x)) if mechanism.index == "assigned" else None
+    return mechanism.encode(x, rng=rng, clients=clients)
+
+
+all_variants = pytest.mark.parametrize("variant", VARIANTS)
+
+
+@all_variants
+def test_unbiased_is_stated(variant):
+    assert make(variant).unbiased == (variant in UNBIASED)
+
+
+def enumerated(mechanism, x):
+    """E[x̂] and E‖x̂‖² from the integer matrix, dense rows and a representation, by plain loops."""
+    frame = mechanism.frame
+    unit = (x / mechanism.clip).astype(np.float32)[None]
+    y = represent(frame, mechanism.kashin, unit)[0][0].astype(float)
+    probability = np.asarray(mechanism.channel.matrix, dtype=float) / 2.0**62
+    words = mechanism.codebook.values
+    mean, power = np.zeros(mechanism.dim), 0.0
+    rows = frame.rows(np.arange(frame.size))
+    for j in range(frame.size):
+        k = int(np.clip(np.searchsorted(words, y[j], side="right") - 1, 0, len(words) - 2))
+        gap = words[k + 1] - words[k]
+        up = 1.0 if gap == 0 else (y[j] - words[k]) / gap
+        codes = (1 - up) * probability[k] + up * probability[k + 1]
+        w = mechanism.decoder.values * mechanism.bound
+        mean += mechanism.dim * (codes @ w) * rows[j] / frame.size
+        power += mechanism.dim**2 * (codes @ w**2) * np.sum(rows[j] ** 2) / frame.size
+    return mean, power
+
+
+@all_variants
+def test_expected_mse_is_the_enumeration(variant):
+    mechanism, x = make(variant), some_vector(1)
+    mean, power = enumerated(mechanism, x)
+    error = mechanism.expected_mse(x, clients=7)
+    assert error.bias2 == pytest.approx(np.sum((mean - x) ** 2), rel=1e-9, abs=1e-12)
+    assert error.variance == pytest.approx((power - mean @ mean) / 7, rel=1e-9)
+    assert error.total == error.bias2 + error.variance
+    if mechanism.unbiased:
+        assert error.bias2 < 1e-6 * mechanism.clip**2
+    else:
+        assert error.bias2 > 1e-4 * mechanism.clip**2
+
+
+@all_variants
+def test_simulation_matches_expected_mse(variant, seed):
+    """Mean and squared error of 40,000 encoded messages against the exact values; 5 z-tests at |z| < 6 (1e-8)."""
+    mechanism, x, count = make(variant), some_vector(seed), 40_000
+    decoded = mechanism.decode(encode(mechanism, np.tile(x, (count, 1)), seed))
+    mean, power = enumerated(mechanism, x)
+    squared = np.sum((decoded - x) ** 2, axis=1)
+    total = mechanism.expected_mse(x).total
+    assert total == pytest.approx(power - 2 * mean @ x + x @ x, rel=1e-9)
+    assert abs(squared.mean() - total) < 6 * squared.std() / count**0.5 + 1e-9 * total
+    directions = np.concatenate([x[None], np.random.default_rng(seed).standard_normal((3, DIM))])
+    for direction in directions:
+        projected = decoded @ direction
+        assert abs(projected.mean() - mean @ direction) < 6 * projected.std() / count**0.5
+
+
+@pytest.mark.parametrize("variant", sorted(UNBIASED))
+def test_unbiased_on_structured_vectors(variant):
+    mechanism = make(variant)
+    for rows in structured_vectors(DIM, np.random.default_rng(5)).values():
+        for x in rows:
+            assert mechanism.expected_mse(0.5 * x).bias2 < 1e-6 * 0.5**2
+            assert mechanism.expected_mse(0.1 * x).bias2 < 1e-6 * 0.5**2
+    assert mechanism.expected_mse(np.zeros(DIM)).bias2 < 1e-12
+
+
+def test_expected_mse_of_rows_is_that_of_their_mean():
+    mechanism = make("metric-aware")
+    rows = np.stack([some_vector(k) for k in range(5)])
+    singles = [mechanism.expected_mse(x) for x in rows]
+    together = mechanism.expected_mse(rows)
+    assert together.variance == pytest.approx(sum(e.variance for e in singles) / 25)
+    bias = np.mean([enumerated(mechanism, x)[0] - x for x in rows], axis=0)
+    assert together.bias2 == pytest.approx(bias @ bias)
+
+    assert mechanism.expected_mse(rows, clients=5) == together
+    with pytest.raises(ValueError, match="the 5 rows of x are the clients"):
+        mechanism.expected_mse(rows, clients=7)
+
+
+def test_huge_vectors_have_an_error():
+    assert make("flat-optimized").expected_mse(np.full(DIM, 1e308)).bias2 == np.inf
+    assert make("flat-optimized").expected_mse(np.full(DIM, 1e100)).bias2 == pytest.approx(DIM * 1e200)
+
+
+def test_clipping_counts_as_bias():
+    mechanism = make("flat-optimized")
+    x = some_vector(2, norm=0.8)
+    assert mechanism.expected_mse(x).bias2 == pytest.approx(0.3**2, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("dim", "codebook", "published", "seeds"),
+    [
+        # Paper, Fig. "MSE versus dimension" (b = 8, ε = 3, C = 0.2): 446 and 53 at d = 100, 35,746 and 5,072 at 10,000.
+        (100, "uniform", 446, 60),
+        (100, "optimized", 53, 60),
+        (10_000, "uniform", 35_746, 3),
+        (10_000, "optimized", 5_072, 3),
+    ],
+)
+def test_paper_figures_with_the_paper_recipe(dim, codebook, published, seeds):
+    # The seeds are fixed: the statement is about an average over frames and vectors.
+    mechanism = sstq.SSTQ(dim=dim, epsilon=3.0, bits=8, clip=0.2, codebook=codebook, kashin="paper")
+    totals = []
+    for frame_seed in range(seeds):
+        x = np.random.default_rng(frame_seed).standard_normal(dim)
+        totals.append(mechanism.with_frame_seed(frame_seed).expected_mse(0.2 * x / np.linalg.norm(x)).total)
+    assert np.mean(totals) == pytest.approx(published, rel=0.10)
+
+
+@pytest.mark.parametrize(
+    ("bits", "codebook", "expected"),
+    # FINDINGS 4, MSE/d at ε = 3, β = 1.6: 3.1, 1.90, 3.6 and 2.79.
+    [(1, "uniform", 3.1), (2, "optimized", 1.90), (4, "uniform", 3.6), (4, "optimized", 2.79)],
+)
+def test_error_of_the_certified_recipe(bits, codebook, expected):
+    dim = 2545
+    level = 1.6 * (default_frame_size(dim) / dim) ** 0.5
+    mechanism = sstq.SSTQ(dim=dim, epsilon=3.0, bits=bits, codebook=codebook, level=level, steps=200)
+    x = np.random.default_rng(0).standard_normal(dim)
+    assert mechanism.expected_mse(x / np.linalg.norm(x)).total / dim == pytest.approx(expected, rel=0.03)
+
+
+def test_identity_decoding_keeps_a_quarter_of_the_signal():
+    # FINDINGS 2: at ε = 3 with the paper's rate, ⟨E x̂, x⟩ is 19–27 % of ‖x‖².
+    mechanism = make("metric-aware-paper-rate", epsilon=3.0, bits=4)
+    kept = enumerated(mechanism, some_vector(3))[0] @ some_vector(3) / 0.25
+    assert 0.15 < kept < 0.32
+
+
+@all_variants
+def test_privacy_is_exact(variant):
+    mechanism = make(variant)
+    weights = [[int(w) for w in row] for row in mechanism.channel.matrix]
+    assert all(sum(row) == 2**62 for row in weights)
+    for column in zip(*weights, strict=True):
+        assert min(column) > 0 or max(column) == 0
+    assert 0 < mechanism.privacy_loss() <= mechanism.epsilon
+    assert mechanism.exact
+    assert mechanism.trust == "local"
+
+
+@all_variants
+def test_json_carries_the_same_mechanism(variant):
+    mechanism = make(variant)
+    again = sstq.from_json(mechanism.to_json())
+    assert again == mechanism
+    assert again.digest() == mechanism.digest()
+    assert hash(again) == hash(mechanism)
+    np.testing.assert_array_equal(again.channel.matrix, mechanism.channel.matrix)
+    np.testing.assert_array_equal(again.decoder.values, mechanism.decoder.values)
+    x = np.tile(some_vector(0), (50, 1))
+    assert encode(again, x, 4).to_bytes() == encode(mechanism, x, 4).to_bytes()
+
+
+@pytest.mark.parametrize("variant", ["metric-aware-loss-optimal", "optimal"])
+def test_json_integers_are_not_solved_again(variant, monkeypatch):
+    text = make(variant).to_json()
+    for solver in ("metric_aware_channel", "loss_optimal_codebook", "optimal_channel"):
+        monkeypatch.setattr(f"sstq.mechanisms.parts.{solver}", None)
+    assert sstq.from_json(text).to_json() == text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data.pop("channel"),
+        lambda data: data.update(version=2),
+        lambda data: data.update(format="other"),
+        lambda data: data.update(mechanism="unknown"),
+        lambda data: data.update(epsilon=1.0),
+        lambda data: data.update(bits=4),
+        lambda data: data.update(extra=1),
+        lambda data: data["frame"].update(rounds=2),
+        lambda data: data["frame"].update(size=100),
+        lambda data: data["kashin"].update(steps=0),
+        lambda data: data["codebook"]["values"].reverse(),
+        lambda data: data["decoder"]["values"].pop(),
+        lambda data: data["channel"].update(own=data["channel"]["own"] + 7, other=data["channel"]["other"] - 1),
+        lambda data: data["decoder"].update(values=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]),
+        lambda data: data["decoder"].update(name="identity"),
+        lambda data: data["decoder"].update(values=[1e308] * 8),
+        lambda data: data["kashin"].update(steps=96.0),
+        lambda data: data["kashin"].update(steps=True),
+        lambda data: data["kashin"].update(level=1e300),
+        lambda data: data["codebook"].update(name=5),
+        lambda data: data.update(version=True),
+        lambda data: data.update(mechanism=[]),
+        lambda data: data.update(channel=[]),
+        lambda data: data.update(dim=None),
+    ],
+)
+def test_tampered_json_is_refused(change):
+    data = json.loads(make("flat-optimized").to_json())
+    change(data)
+    with pytest.raises(ValueError, match=r"."):
+        sstq.from_json(json.dumps(data))
+
+
+def test_levels_and_steps_that_cannot_do_are_not_called_unbiased():
+    assert sstq.SSTQ(dim=500, epsilon=3.0).unbiased
+    assert not sstq.SSTQ(dim=500, epsilon=3.0, level=2.0).unbiased
+    assert not sstq.SSTQ(dim=500, epsilon=3.0, steps=1).unbiased
+    assert sstq.SSTQ(dim=500, epsilon=3.0, level=3.4, steps=400).unbiased
+
+
+def test_parts_cannot_be_changed():
+    mechanism = make("metric-aware-unbiased")
+    for array in (mechanism.decoder.values, mechanism.codebook.values, mechanism.channel.matrix, mechanism.frame.signs):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 7
+
+
+@pytest.mark.parametrize("text", [None, "[" * 100_000, "", "{", "[]", "null", "{}", '{"format":"sstq-mechanism"}'])
+def test_other_json_is_refused(text):
+    with pytest.raises(ValueError, match="mechanism"):
+        sstq.from_json(text)
+
+
+def test_mechanisms_are_values():
+    mechanism = make("flat-optimized")
+    with pytest.raises(FrozenInstanceError):
+        mechanism.epsilon = 9.0
+    assert mechanism == make("flat-optimized")
+    assert mechanism != make("flat-uniform")
+    assert pickle.loads(pickle.dumps(mechanism)) == mechanism  # noqa: S301
+    assert repr(mechanism).startswith("SSTQ(dim=16, epsilon=2.0, bits=3, clip=0.5, channel='flat'")
+    assert mechanism.with_frame_seed(9) == make("flat-optimized", frame_seed=9)
+
+
+@all_variants
+def test_a_seed_gives_the_same_messages_whatever_the_threads(variant, monkeypatch):
+    mechanism, x = make(variant), np.tile(some_vector(0), (300, 1))
+    seen = set()
+    for threads in ("1", "2", "5"):
+        monkeypatch.setenv("SSTQ_THREADS", threads)
+        seen.add(encode(mechanism, x, 11).to_bytes())
+    assert len(seen) == 1
+    assert encode(mechanism, x, 12).to_bytes() not in seen
+    # A row's message does not depend on the rows after it.
+    assert (
+        encode(mechanism, x[:100], 11).column("code").tolist() == encode(mechanism, x, 11).column("code")[:100].tolist()
+    )
+
+
+def test_default_randomness_is_fresh_and_unmarked():
+    mechanism, x = make("flat-optimized"), np.tile(some_vector(0), (100, 1))
+    first, second = mechanism.encode(x), mechanism.encode(x)
+    assert first.to_bytes() != second.to_bytes()
+    assert not first.simulated
+    assert mechanism.encode(x, rng=np.random.default_rng(1)).simulated
+
+
+def _encode_in_child(queue):
+    queue.put(make("flat-optimized").encode(np.tile(some_vector(0), (100, 1))).to_bytes())
+
+
+def test_forked_children_draw_their_own_randomness():
+    make("flat-optimized").encode(some_vector(0))
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    children = [context.Process(target=_encode_in_child, args=(queue,)) for _ in range(2)]
+    for child in children:
+        child.start()
+    drawn = [queue.get(timeout=120) for _ in children]
+    for child in children:
+        child.join()
+    assert drawn[0] != drawn[1]
+
+
+@pytest.mark.parametrize("index", ["private", "assigned"])
+def test_the_same_number_of_random_words_for_every_input(index, monkeypatch):
+    mechanism = make("flat-optimized", index=index)
+    counts = []
+    monkeypatch.setattr("sstq.mechanisms.base.bit_source", lambda _rng: CountingBits(counts))
+    for x in (np.zeros(DIM), some_vector(0), 1e300 * np.ones(DIM), np.eye(DIM)[0]):
+        mechanism.encode(x, clients=None if index == "private" else [4])
+    assert counts == [3, 3, 3, 3]
+
+
+class CountingBits:
+    simulated = True
+
+    def __init__(self, counts):
+        self.counts = counts
+
+    def words(self, count):
+        self.counts.append(count)
+        return np.zeros(count, dtype=np.uint64)
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (np.full((3, DIM), np.nan), "finite, got nan at row 0, column 0"),
+        (np.where(np.arange(3 * DIM).reshape(3, DIM) == 20, np.inf, 0.0), "finite, got inf at row 1, column 4"),
+        (np.ones(DIM + 1), "shape"),
+        (np.ones((2, 3, DIM)), "shape"),
+        (np.float64(1.0), "shape"),
+        (np.ones(DIM, dtype=int), "dtype int64"),
+        (np.ones(DIM, dtype=np.float16), "dtype float16"),
+        (np.ones(DIM, dtype=complex), "dtype complex128"),
+        (np.array(["a"] * DIM), "dtype"),
+        (None, "dtype"),
+    ],
+)
+def test_bad_vectors_are_refused_before_anything_is_sampled(x, message, monkeypatch):
+    counts = []
+    monkeypatch.setattr("sstq.mechanisms.base.bit_source", lambda _rng: CountingBits(counts))
+    mechanism = make("flat-optimized")
+    with pytest.raises(ValueError, match=message):
+        mechanism.encode(x)
+    with pytest.raises(ValueError, match=message):
+        mechanism.expected_mse(x)
+    assert not counts
+
+
+def test_huge_and_tiny_vectors_are_clipped_right():
+    mechanism = make("flat-optimized", epsilon=20.0, bits=8, frame_size=16, steps=1, level=4.0)
+    direction = np.zeros(DIM)
+    direction[[2, 5]] = (0.6, -0.8)
+    report = sstq.LocalReport()
+    for scale in (1e-308, 1e-30, 0.5, 0.6, 1e30, 1e308):
+        x = (scale * direction)[None]
+        mechanism.encode(x, rng=0, report=report)
+        norm = min(scale, 0.5)
+        unit = mechanism._unit_ball(x)
+        np.testing.assert_allclose(unit[0] * 0.5, norm * direction, atol=1e-7)
+    assert (report.vectors, report.clipped) == (6, 3)
+    single = (1e38 * direction).astype(np.float32)
+    np.testing.assert_allclose(mechanism._unit_ball(single[None])[0], direction, atol=1e-6)
+
+
+def test_inputs_are_not_changed():
+    x = np.tile(some_vector(1), (5, 1))
+    before = x.copy()
+    make("flat-optimized").encode(x)
+    np.testing.assert_array_equal(x, before)
+
+
+def test_lists_and_views_and_read_only_arrays_are_fine():
+    mechanism = make("flat-optimized")
+    x = np.tile(some_vector(1), (6, 1))
+    x.flags.writeable = False
+    assert len(mechanism.encode(x[::2])) == 3
+    assert len(mechanism.encode(x.T.copy().T)) == 6
+    assert len(mechanism.encode(x[0].tolist())) == 1
+    assert len(mechanism.encode(x.astype(np.float32))) == 6
+
+
+def test_missed_certificates_are_counted_locally():
+    # A row of the frame itself is adversarial: at a low level no representation exists.
+    mechanism = sstq.SSTQ(dim=100, epsilon=2.0, bits=2, level=2.4)
+    x = mechanism.frame.rows(np.arange(5))
+    report = sstq.LocalReport()
+    messages = mechanism.encode(x, rng=1, report=report)
+    assert report.missed == 5
+    # The count is nowhere in what is sent.
+    assert messages.to_bytes() == mechanism.encode(x, rng=1).to_bytes()
+    assert mechanism.encode(x, rng=1).__dict__.keys() == messages.__dict__.keys()
+
+
+def test_assigned_indices_come_from_the_public_stream():
+    mechanism = make("assigned")
+    ids = np.array([5, 2, 2**63], dtype=np.uint64)
+    messages = mechanism.encode(np.tile(some_vector(0), (3, 1)), clients=ids)
+    assert mechanism.message_bits == 3
+    assert mechanism.coin == "public"
+    index, _ = mechanism.indices_and_codes(messages)
+    np.testing.assert_array_equal(index, streams.indices_of(3, "assign", ids, mechanism.frame.size))
+    raw = messages.to_bytes()
+    assert len(raw) == 2
+    again = mechanism.messages_from_bytes(raw, 3, clients=ids)
+    np.testing.assert_array_equal(mechanism.decode(again), mechanism.decode(messages))
+
+
+def test_clients_belong_to_assigned_indices_only():
+    x = some_vector(0)
+    with pytest.raises(ValueError, match="behind a public coin only"):
+        make("flat-optimized").encode(x, clients=[1])
+    with pytest.raises(ValueError, match="clients is required"):
+        make("assigned").encode(x)
+    with pytest.raises(ValueError, match="clients is required"):
+        make("assigned").messages_from_bytes(b"\0", 1)
+
+
+def test_foreign_messages_are_not_decoded():
+    with pytest.raises(ValueError, match="another mechanism"):
+        make("flat-uniform").decode(make("flat-optimized").encode(some_vector(0)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dim": 0}, r"dim must be an integer in \[1, .*got 0"),
+        ({"dim": 2.5}, "dim must be an integer"),
+        ({"dim": True}, "dim must be an integer"),
+        ({"epsilon": 0.0}, r"epsilon must be a number in \[0.01, 20\], got 0.0"),
+        ({"epsilon": 21}, "epsilon must be"),
+        ({"epsilon": float("nan")}, "epsilon must be"),
+        ({"epsilon": "3"}, "epsilon must be"),
+        ({"bits": 0}, r"bits must be an integer in \[1, 12\], got 0"),
+        ({"bits": 13}, "bits must be"),
+        ({"clip": 0.0}, "clip must be"),
+        ({"clip": -1.0}, "clip must be"),
+        ({"clip": float("inf")}, "clip must be"),
+        ({"channel": "laplace"}, "channel must be 'flat' or 'metric-aware' or 'optimal', got 'laplace'"),
+        ({"codebook": "lloyd"}, "codebook must be"),
+        ({"decoder": "ml"}, "decoder must be"),
+        ({"frame": ["hadamard"]}, "frame must be"),
+        ({"rate": "paper"}, "rate is an argument of the metric-aware channel"),
+        ({"channel": "metric-aware", "rate": "double"}, "rate must be"),
+        ({"kashin": "lp"}, "kashin must be"),
+        ({"level": -1.0}, "level must be"),
+        ({"steps": 0}, "steps must be"),
+        ({"index": "public"}, "index must be"),
+        ({"frame": "wavelet"}, "frame must be"),
+        ({"frame_size": 15}, r"frame_size must be an integer in \[16, "),
+        ({"frame_size": 24}, "power of two"),
+        ({"frame_seed": -1}, "frame_seed must be"),
+        ({"frame_seed": 2**64}, "frame_seed must be"),
+        ({"density": Density.uniform()}, "density is an argument of"),
+        ({"codebook": "loss-optimal"}, "optimal for channel='metric-aware'"),
+        ({"codebook": "panter-dite", "kashin": "paper"}, "needs an explicit density"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        sstq.SSTQ(**{"dim": DIM, "epsilon": 2.0} | arguments)
+
+
+def test_registry():
+    assert "sstq" in sstq.list_mechanisms()
+    assert sstq.mechanism("sstq", dim=5, epsilon=1.0) == sstq.SSTQ(dim=5, epsilon=1.0)
+    with pytest.raises(ValueError, match="sstq needs the argument 'epsilon'"):
+        sstq.mechanism("sstq", dim=5)
+    with pytest.raises(ValueError, match="mechanism must be one of"):
+        sstq.mechanism(["sstq"], dim=5)
+    with pytest.raises(ValueError, match="sstq takes no argument 'delta'"):
+        sstq.mechanism("sstq", dim=5, epsilon=1.0, delta=1e-5)
+    with pytest.raises(ValueError, match=r"mechanism must be one of 'sstq'.*got 'gauss'"):
+        sstq.mechanism("gauss", dim=5)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 7])
+def test_tiny_dimensions(dim, seed):
+    mechanism = sstq.SSTQ(dim=dim, epsilon=4.0, bits=2)
+    x = np.ones(dim) / dim**0.5
+    assert mechanism.expected_mse(x).bias2 < 1e-9
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.encode(np.tile(x, (20_000, 1)), rng=seed))
+    estimate = aggregator.mean()
+    # At most 7 z-tests at |z| < 7: false-failure rate 2e-11.
+    assert np.all(np.abs(estimate.value - x) < 7 * estimate.stderr)
+
+
+@pytest.mark.parametrize("kashin", ["certified", "paper"])
+def test_memory_does_not_grow_with_the_clients(kashin):
+    mechanism = sstq.SSTQ(dim=3000, epsilon=3.0, kashin=kashin)
+    x = np.broadcast_to(np.linspace(-1, 1, 3000, dtype=np.float32) / 60, (8000, 3000))
+    mechanism.encode(x[:10])
+    peaks = []
+    for count in (2000, 8000):
+        tracemalloc.start()
+        mechanism.encode(x[:count])
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    # 6,000 more clients may cost their messages and indices, not their vectors (36 MB) or representations (200 MB).
+    assert peaks[1] - peaks[0] < 2_000_000

@@ -1,0 +1,355 @@
+import os
+import stat
+import struct
+import sys
+import zlib
+from itertools import pairwise
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sstq
+from sstq.messages import files as message_files
+from sstq.messages.batch import Messages
+from sstq.messages.files import block_messages, describe_messages, read_messages, write_messages
+from tests.contract.cases import build
+
+PRIVATE = sstq.SSTQ(dim=20, epsilon=2.0, bits=3)
+ASSIGNED = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, index="assigned")
+OTHER = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, frame_seed=1)
+
+
+def sample(mechanism, count=100, **options):
+    clients = np.arange(count) * 7 if mechanism.index == "assigned" else None
+    x = np.random.default_rng(0).standard_normal((count, 20))
+    return mechanism.encode(x, clients=clients, **options)
+
+
+def read_all(path, mechanism):
+    return Messages.concatenate(list(read_messages(path, mechanism)))
+
+
+def same(a, b):
+    clients = np.array_equal(a.clients, b.clients) if a.clients is not None else b.clients is None
+    return a.to_bytes() == b.to_bytes() and a.digest == b.digest and a.simulated == b.simulated and clients
+
+
+@pytest.mark.parametrize("suffix", [".sstq", ".parquet"])
+@pytest.mark.parametrize("mechanism", [PRIVATE, ASSIGNED], ids=lambda m: m.index)
+@pytest.mark.parametrize("rng", [None, 3])
+def test_round_trip(tmp_path, suffix, mechanism, rng):
+    path = tmp_path / f"messages{suffix}"
+    messages = sample(mechanism, rng=rng)
+    assert write_messages(path, messages) == 100
+    assert same(read_all(path, mechanism), messages)
+    info = describe_messages(path)
+    assert (info.count, info.message_bits, info.digest) == (100, mechanism.message_bits, mechanism.digest())
+    assert info.simulated == (rng is not None)
+    assert info.with_clients == (mechanism is ASSIGNED)
+
+
+def test_many_batches_become_whole_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr(message_files, "BLOCK_MESSAGES", 32)
+    messages = sample(PRIVATE, rng=1)
+    cuts = [0, 1, 31, 33, 33, 97, 100]
+    path = tmp_path / "messages.sstq"
+    write_messages(path, (messages[a:b] for a, b in pairwise(cuts)))
+    assert [len(batch) for batch in read_messages(path, PRIVATE)] == [32, 32, 32, 4]
+    assert same(read_all(path, PRIVATE), messages)
+
+
+def test_layout_of_the_header(tmp_path):
+    # The format is documented byte by byte; other programs rely on it.
+    path = tmp_path / "messages.sstq"
+    messages = sample(PRIVATE, rng=1)
+    write_messages(path, messages)
+    raw = path.read_bytes()
+    assert raw[:8] == b"\x8fSSTQ\r\n\x1a"
+    assert int.from_bytes(raw[8:10], "little") == 1
+    assert int.from_bytes(raw[10:12], "little") == 1  # simulated
+    assert int.from_bytes(raw[12:16], "little") == PRIVATE.message_bits
+    assert int.from_bytes(raw[16:24], "little") == 100
+    assert raw[24:56].hex() == PRIVATE.digest()
+    assert raw[56:72].hex() == describe_messages(path).file_id
+    assert raw[80:-4] == messages.to_bytes()
+
+
+@pytest.mark.parametrize("suffix", [".sstq", ".parquet"])
+def test_foreign_digest_is_refused(tmp_path, suffix):
+    path = tmp_path / f"messages{suffix}"
+    write_messages(path, sample(PRIVATE))
+    with pytest.raises(ValueError, match="another mechanism"):
+        read_all(path, OTHER)
+
+
+def test_wrong_version_is_refused(tmp_path):
+    path = tmp_path / "messages.sstq"
+    write_messages(path, sample(PRIVATE))
+    raw = bytearray(path.read_bytes())
+    raw[8] = 2
+    path.write_bytes(raw)
+    with pytest.raises(ValueError, match="has version 2 of the message format, this library reads version 1"):
+        describe_messages(path)
+
+
+@pytest.mark.parametrize("name", ["empty.sstq", "text.sstq"])
+def test_other_files_are_refused(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(b"" if name == "empty.sstq" else b"index,code\n1,2\n")
+    with pytest.raises(ValueError, match="neither magic"):
+        describe_messages(path)
+
+
+@pytest.mark.parametrize("suffix", [".sstq", ".parquet"])
+def test_every_truncation_is_refused(tmp_path, suffix):
+    path = tmp_path / f"messages{suffix}"
+    write_messages(path, sample(PRIVATE, 40))
+    raw = path.read_bytes()
+    for length in range(len(raw)):
+        path.write_bytes(raw[:length])
+        with pytest.raises(ValueError, match=str(path)):
+            read_all(path, PRIVATE)
+
+
+def test_anything_after_the_end_is_refused(tmp_path):
+    path = tmp_path / "messages.sstq"
+    write_messages(path, sample(PRIVATE))
+    path.write_bytes(path.read_bytes() + b"\0")
+    with pytest.raises(ValueError, match="too long"):
+        describe_messages(path)
+
+
+@pytest.mark.parametrize("mechanism", [PRIVATE, ASSIGNED], ids=lambda m: m.index)
+def test_every_flipped_bit_is_refused(tmp_path, mechanism):
+    path = tmp_path / "messages.sstq"
+    write_messages(path, sample(mechanism, 20))
+    raw = path.read_bytes()
+    for bit in range(8 * len(raw)):
+        damaged = bytearray(raw)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"messages\.sstq"):
+            read_all(path, mechanism)
+
+
+def test_damage_is_located(tmp_path, monkeypatch):
+    monkeypatch.setattr(message_files, "BLOCK_MESSAGES", 32)
+    path = tmp_path / "messages.sstq"
+    write_messages(path, sample(PRIVATE))
+    raw = bytearray(path.read_bytes())
+    block = 32 * PRIVATE.message_bits // 8 + 4
+    raw[80 + 2 * block + 1] ^= 4
+    path.write_bytes(raw)
+    with pytest.raises(ValueError, match=f"block 2 at byte {80 + 2 * block}: damaged"):
+        read_all(path, PRIVATE)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**9), st.integers(0, 7))
+def test_flipped_bits_of_parquet_never_change_messages(tmp_path_factory, place, bit):
+    path = tmp_path_factory.mktemp("flips") / "messages.parquet"
+    messages = sample(PRIVATE, 50, rng=5)
+    write_messages(path, messages)
+    raw = bytearray(path.read_bytes())
+    raw[place % len(raw)] ^= 1 << bit
+    path.write_bytes(raw)
+    try:
+        again = read_all(path, PRIVATE)
+    except ValueError:
+        return
+    # Some bits of a Parquet footer (statistics, the writer's name) do not matter; nothing of the messages may change.
+    assert same(again, messages)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_are_messages_or_a_value_error(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("fuzz") / "messages.sstq"
+    path.write_bytes(message_files.MAGIC + data)
+    with pytest.raises(ValueError, match=r"messages\.sstq"):
+        read_all(path, PRIVATE)
+
+
+def forged_header(count, block, bits=PRIVATE.message_bits):
+    fields = (message_files.MAGIC, 1, 0, bits, count, bytes.fromhex(PRIVATE.digest()), bytes(16), block)
+    header = struct.pack("<8sHHIQ32s16sI", *fields)
+    return header + struct.pack("<I", zlib.crc32(header))
+
+
+@pytest.mark.parametrize(
+    ("count", "block", "bits", "message"),
+    [
+        (2**63, 1, PRIVATE.message_bits, "truncated"),
+        (2**64 - 1, 1, 2**32 - 1, "truncated"),
+        (2**64 - 1, 2**20, 1, "truncated"),
+        (1, 2**20 + 1, 1, "impossible header"),
+        (1, 2**12, 2**16, "impossible header"),
+        (1, 0, 1, "impossible header"),
+        (1, 1, 0, "impossible header"),
+    ],
+)
+def test_numbers_of_a_header_cost_nothing(tmp_path, monkeypatch, count, block, bits, message):
+    # A checksum keeps nobody from stating 2^63 messages in 80 bytes: nothing may be counted or reserved for them.
+    def walk(*_arguments):
+        raise AssertionError("the blocks were walked before the size of the file was checked")
+
+    monkeypatch.setattr(message_files, "_block_sizes", walk)
+    path = tmp_path / "messages.sstq"
+    path.write_bytes(forged_header(count, block, bits))
+    with pytest.raises(ValueError, match=message):
+        describe_messages(path)
+    with pytest.raises(ValueError, match=message):
+        read_all(path, PRIVATE)
+    with pytest.raises(ValueError, match=message):
+        PRIVATE.aggregator().update_from_file(path)
+
+
+@pytest.mark.parametrize("mechanism", [PRIVATE, ASSIGNED], ids=lambda m: m.index)
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 23])
+def test_the_size_of_a_file_follows_from_its_header(tmp_path, monkeypatch, mechanism, count):
+    monkeypatch.setattr(message_files, "BLOCK_MESSAGES", 8)
+    path = tmp_path / "messages.sstq"
+    messages = sample(mechanism, count, rng=1)
+    write_messages(path, messages)
+    assert same(read_all(path, mechanism), messages)
+
+
+def parquet_with(path, columns, mechanism=PRIVATE):
+    write_messages(path, sample(mechanism))
+    metadata = pyarrow.parquet.read_schema(path).metadata
+    pyarrow.parquet.write_table(pyarrow.table(columns).replace_schema_metadata(metadata), path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"code": [1], "place": [0]}, "no column index"),
+        ({"code": [8], "index": [0]}, r"code must be in \[0, 8\), got 8 in row 0"),
+        ({"code": [1], "index": [64]}, r"index must be in \[0, 64\), got 64"),
+        ({"code": [1], "index": [-1]}, r"index must be in \[0, 64\), got -1"),
+        ({"code": [None], "index": [1]}, "without nulls"),
+        ({"code": [1.0], "index": [1]}, "must hold integers"),
+    ],
+)
+def test_bad_parquet_columns_are_refused(tmp_path, columns, message):
+    path = tmp_path / "messages.parquet"
+    parquet_with(path, columns)
+    with pytest.raises(ValueError, match=message):
+        read_all(path, PRIVATE)
+
+
+@pytest.mark.parametrize("bits", ["0", "-9", "", "٣", "9" * 11, "9" * 5000])
+def test_impossible_bits_of_parquet_are_refused(tmp_path, bits):
+    path = tmp_path / "messages.parquet"
+    write_messages(path, sample(PRIVATE))
+    table = pyarrow.parquet.read_table(path)
+    metadata = table.schema.metadata | {b"sstq.bits": bits.encode()}
+    pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), path)
+    with pytest.raises(ValueError, match="impossible metadata"):
+        describe_messages(path)
+
+
+def test_how_much_is_read_at_once_does_not_follow_from_what_a_file_says(tmp_path, monkeypatch):
+    path = tmp_path / "messages.parquet"
+    wide = sstq.mechanism("clean", dim=50_000)
+    write_messages(path, wide.encode(np.zeros((2, 50_000)), rng=1))
+    table = pyarrow.parquet.read_table(path)
+    metadata = table.schema.metadata | {b"sstq.bits": b"1"}
+    pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), path)
+    asked = []
+    original = pyarrow.parquet.ParquetFile.iter_batches
+
+    def iter_batches(file, batch_size, **options):
+        asked.append(batch_size)
+        return original(file, batch_size, **options)
+
+    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "iter_batches", iter_batches)
+    assert len(read_all(path, wide)) == 2
+    assert asked == [block_messages(32 * 50_000)]
+
+
+def test_parquet_of_other_types_is_refused_unread(tmp_path, monkeypatch):
+    def iter_batches(*_arguments, **_options):
+        raise AssertionError("columns were read before they were checked")
+
+    path = tmp_path / "messages.parquet"
+    write_messages(path, sample(PRIVATE))
+    table = pyarrow.parquet.read_table(path)
+    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "iter_batches", iter_batches)
+    lists = pyarrow.array([[1] * 50] * 100, pyarrow.list_(pyarrow.uint8(), 50))
+    for column in (lists, pyarrow.array(["1"] * 100)):
+        wrong = table.set_column(table.schema.get_field_index("code"), "code", column)
+        pyarrow.parquet.write_table(wrong.replace_schema_metadata(table.schema.metadata), path)
+        with pytest.raises(ValueError, match="column code must hold integers"):
+            read_all(path, PRIVATE)
+
+
+def test_the_form_is_recognised_by_content(tmp_path):
+    named_parquet, other_name = tmp_path / "messages.parquet", tmp_path / "messages.bin"
+    messages = sample(PRIVATE, rng=2)
+    write_messages(named_parquet, messages)
+    named_parquet.rename(other_name)
+    assert describe_messages(other_name).kind == "parquet"
+    assert same(read_all(other_name, PRIVATE), messages)
+
+
+def test_repeated_clients_in_a_file_are_refused(tmp_path):
+    path = tmp_path / "messages.parquet"
+    parquet_with(path, {"code": [1, 2], "client": [7, 7]}, ASSIGNED)
+    with pytest.raises(ValueError, match="distinct"):
+        read_all(path, ASSIGNED)
+
+
+def test_other_parquet_files_are_refused(tmp_path):
+    path = tmp_path / "messages.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"code": [1], "index": [1]}), path)
+    with pytest.raises(ValueError, match="not of SSTQ messages"):
+        describe_messages(path)
+
+
+@pytest.mark.parametrize("suffix", [".sstq", ".parquet"])
+def test_a_failed_write_leaves_the_old_file(tmp_path, suffix):
+    path = tmp_path / f"messages{suffix}"
+    write_messages(path, sample(PRIVATE, rng=1))
+    before = path.read_bytes()
+
+    def failing():
+        yield sample(PRIVATE)
+        raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        write_messages(path, failing())
+    with pytest.raises(ValueError, match=r"one mechanism|different mechanisms"):
+        write_messages(path, [sample(PRIVATE), sample(OTHER)])
+    with pytest.raises(ValueError, match="no message"):
+        write_messages(path, [])
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"pip install 'sstq\[data\]'"):
+        write_messages(tmp_path / "messages.parquet", sample(PRIVATE))
+
+
+@pytest.mark.parametrize("suffix", [".sstq", ".parquet"])
+@pytest.mark.parametrize("case", ["sstq", "frameunit", "privunit", "csgm", "l2-csgm", "turboquant", "clean"])
+def test_messages_and_states_in_clear_are_for_their_owner_alone(tmp_path, case, suffix):
+    mechanism = build(case)
+    messages = mechanism.encode(np.ones((3, mechanism.dim)))
+    write_messages(tmp_path / f"m{suffix}", [messages[:2], messages[2:]])
+    aggregator = mechanism.aggregator()
+    aggregator.update(messages)
+    aggregator.save(tmp_path / "state")
+    again = read_all(tmp_path / f"m{suffix}", mechanism)
+    write_messages(tmp_path / f"again{suffix}", again)
+    umask = os.umask(0)
+    os.umask(umask)
+    expected = 0o666 & ~umask if mechanism.trust == "local" else 0o600
+    for name in (f"m{suffix}", f"again{suffix}", "state"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == expected

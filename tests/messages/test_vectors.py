@@ -1,0 +1,313 @@
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sstq.messages import vectors as vector_files
+from sstq.messages.vectors import open_vectors, refuse_repeated
+
+DIM = 5
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch):
+    """Two rows a chunk, so that every file here has several."""
+    monkeypatch.setattr(vector_files, "_NUMBERS_AT_A_TIME", 2 * DIM)
+
+
+@pytest.fixture
+def vectors():
+    return np.random.default_rng(1).normal(size=(7, DIM))
+
+
+def read(path, **options):
+    file = open_vectors(path, DIM, **options)
+    once, twice = (list(file.chunks()) for _ in range(2))
+    assert all(len(chunk) <= 2 for chunk in once)
+    together = np.concatenate(once)
+    assert file.count == len(together)
+    assert np.array_equal(together, np.concatenate(twice))
+    return together
+
+
+def parquet(path, columns):
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+@pytest.mark.parametrize("dtype", ["<f4", "<f8", ">f4", ">f8"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npy_of_every_float_type_and_order(tmp_path, vectors, dtype, order):
+    stored = np.array(vectors, dtype=dtype, order=order)
+    np.save(tmp_path / "x.npy", stored)
+    result = read(tmp_path / "x.npy")
+    assert result.dtype == stored.dtype.newbyteorder("=")
+    assert np.array_equal(result, stored)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz_of_either_order_compressed_or_not(tmp_path, vectors, save, order):
+    save(tmp_path / "x.npz", only=np.asarray(vectors, order=order))
+    assert np.array_equal(read(tmp_path / "x.npz"), vectors)
+    assert np.array_equal(read(tmp_path / "x.npz", key="only"), vectors)
+
+
+def test_the_kind_is_in_the_content_not_in_the_name(tmp_path, vectors):
+    with open(tmp_path / "x.parquet", "wb") as file:
+        np.save(file, vectors)
+    assert np.array_equal(read(tmp_path / "x.parquet"), vectors)
+
+
+def test_one_vector_may_come_without_an_axis_for_the_clients(tmp_path, vectors):
+    np.save(tmp_path / "x.npy", vectors[0])
+    assert np.array_equal(read(tmp_path / "x.npy"), vectors[:1])
+
+
+def test_no_vectors_are_no_vectors(tmp_path):
+    np.save(tmp_path / "x.npy", np.empty((0, DIM)))
+    file = open_vectors(tmp_path / "x.npy", DIM)
+    assert file.count == 0
+    assert list(file.chunks()) == []
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, np.longdouble, "U3", "M8[s]", object])
+def test_other_types_are_refused(tmp_path, dtype):
+    np.save(tmp_path / "x.npy", np.zeros((3, DIM), dtype=dtype))
+    with pytest.raises(ValueError, match=r"x\.npy: vectors must be floats, integers or booleans"):
+        open_vectors(tmp_path / "x.npy", DIM)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float16, np.bool_])
+def test_what_is_exact_as_a_float_is_read(tmp_path, dtype):
+    stored = np.eye(7, DIM).astype(dtype)
+    np.save(tmp_path / "x.npy", stored)
+    np.savez(tmp_path / "x.npz", stored)
+    np.savez(tmp_path / "f.npz", np.asfortranarray(stored))
+    lists = pa.array(stored.tolist(), type=pa.list_(pa.from_numpy_dtype(dtype)))
+    parquet(tmp_path / "x.parquet", {"client": list(range(7)), "x": lists})
+    parquet(tmp_path / "c.parquet", {f"c{i}": stored[:, i] for i in range(DIM)})
+    for name in ("x.npy", "x.npz", "f.npz", "x.parquet", "c.parquet"):
+        assert np.array_equal(read(tmp_path / name), np.eye(7, DIM))
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "parquet"])
+def test_integers_that_a_float_would_round_are_refused_with_their_row(tmp_path, kind):
+    rows, path = np.ones((7, DIM), dtype=np.int64), tmp_path / f"x.{kind}"
+    rows[5, 3] = 2**53 + 1
+    if kind == "parquet":
+        parquet(path, {"x": rows.tolist()})
+    else:
+        (np.save if kind == "npy" else np.savez)(path, rows)
+    with pytest.raises(ValueError, match=rf"x\.{kind}: vectors must be .* 2\^53, got 9007199254740993 in row 5"):
+        list(open_vectors(path, DIM).chunks())
+
+
+@pytest.mark.parametrize("shape", [(3, DIM + 1), (DIM + 1,), (2, 3, DIM), ()])
+def test_other_shapes_are_refused(tmp_path, shape):
+    np.save(tmp_path / "x.npy", np.zeros(shape))
+    with pytest.raises(ValueError, match=r"shape \(5,\) or \(n, 5\)"):
+        open_vectors(tmp_path / "x.npy", DIM)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", ["npy", "npz", "parquet"])
+def test_numbers_that_are_not_finite_are_found_in_a_later_chunk(tmp_path, vectors, kind, value):
+    vectors[5, 3] = value
+    path = tmp_path / f"x.{kind}"
+    if kind == "npy":
+        np.save(path, vectors)
+    elif kind == "npz":
+        np.savez(path, vectors)
+    else:
+        parquet(path, {"x": list(vectors)})
+    chunks = open_vectors(path, DIM).chunks()
+    next(chunks)
+    with pytest.raises(ValueError, match=r"in row 5, column 3; it must be finite"):
+        list(chunks)
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "parquet"])
+def test_truncated_files_are_refused_by_name(tmp_path, vectors, kind):
+    whole = tmp_path / f"whole.{kind}"
+    if kind == "npy":
+        np.save(whole, vectors)
+    elif kind == "npz":
+        np.savez(whole, vectors)
+    else:
+        parquet(whole, {"x": list(vectors)})
+    cut = tmp_path / f"cut.{kind}"
+    cut.write_bytes(whole.read_bytes()[:-20])
+    with pytest.raises(ValueError, match=rf"cut\.{kind} is truncated"):
+        list(open_vectors(cut, DIM).chunks())
+
+
+def test_a_small_file_in_fortran_order_is_not_unpacked_to_a_large_array(tmp_path):
+    large = np.zeros((1 << 21, DIM), order="F")
+    np.savez_compressed(tmp_path / "x.npz", large)
+    with pytest.raises(
+        ValueError, match=r"Fortran order .* 83,886,208 bytes; save it in C order: np\.savez_compressed"
+    ):
+        open_vectors(tmp_path / "x.npz", DIM)
+    np.savez(tmp_path / "x.npz", large)
+    assert open_vectors(tmp_path / "x.npz", DIM).count == len(large)
+
+
+@pytest.mark.parametrize("rows", [5, 8])
+def test_a_header_that_declares_another_array_is_refused(tmp_path, vectors, rows):
+    header = {"descr": "<f8", "fortran_order": True, "shape": (rows, DIM)}
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive, archive.open("x.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        file.write(vectors.tobytes("F"))
+    with pytest.raises(ValueError, match=r"x\.npz is truncated or damaged: an array of shape"):
+        list(open_vectors(tmp_path / "x.npz", DIM).chunks())
+
+
+def test_a_damaged_npz_fails_its_checksum(tmp_path, vectors):
+    np.savez(tmp_path / "x.npz", vectors)
+    raw = bytearray((tmp_path / "x.npz").read_bytes())
+    with zipfile.ZipFile(tmp_path / "x.npz") as archive:
+        start = archive.infolist()[0].header_offset
+    raw[start + 400] ^= 1
+    (tmp_path / "x.npz").write_bytes(raw)
+    with pytest.raises(ValueError, match=r"x\.npz is truncated or damaged"):
+        list(open_vectors(tmp_path / "x.npz", DIM).chunks())
+
+
+def test_keys_choose_among_arrays(tmp_path, vectors):
+    np.savez(tmp_path / "x.npz", first=vectors, second=2 * vectors)
+    assert np.array_equal(read(tmp_path / "x.npz", key="second"), 2 * vectors)
+    with pytest.raises(ValueError, match=r"holds 2 arrays \(first, second\)"):
+        open_vectors(tmp_path / "x.npz", DIM)
+    with pytest.raises(ValueError, match=r"no array 'third'; it holds first, second"):
+        open_vectors(tmp_path / "x.npz", DIM, key="third")
+
+
+def test_a_key_or_column_for_the_wrong_kind_is_refused(tmp_path, vectors):
+    np.save(tmp_path / "x.npy", vectors)
+    with pytest.raises(ValueError, match=r"key.*\.npz"):
+        open_vectors(tmp_path / "x.npy", DIM, key="a")
+    with pytest.raises(ValueError, match=r"column.*Parquet"):
+        open_vectors(tmp_path / "x.npy", DIM, column="a")
+
+
+@pytest.mark.parametrize("value_type", [pa.float32(), pa.float64()])
+@pytest.mark.parametrize("make", [pa.list_, pa.large_list, lambda value_type: pa.list_(value_type, DIM)])
+def test_parquet_lists(tmp_path, vectors, make, value_type):
+    column = pa.array(list(vectors), type=make(value_type))
+    path = parquet(tmp_path / "x.parquet", {"client": list(range(7)), "x": column})
+    expected = vectors.astype(value_type.to_pandas_dtype())
+    assert np.array_equal(read(path), expected)
+    assert np.array_equal(read(path, column="x"), expected)
+
+
+def test_parquet_coordinates(tmp_path, vectors):
+    path = parquet(tmp_path / "x.parquet", {f"c{i}": vectors[:, i] for i in range(DIM)})
+    assert np.array_equal(read(path), vectors)
+
+
+def test_parquet_columns_of_the_wrong_number_or_type(tmp_path, vectors):
+    path = parquet(tmp_path / "x.parquet", {f"c{i}": vectors[:, i] for i in range(DIM - 1)})
+    with pytest.raises(ValueError, match="5 columns of floats; it has 0 and 4"):
+        open_vectors(path, DIM)
+    path = parquet(tmp_path / "y.parquet", {"a": list(vectors), "b": list(vectors), "c": ["word"] * 7})
+    with pytest.raises(ValueError, match="say which with a column"):
+        open_vectors(path, DIM)
+    with pytest.raises(ValueError, match="column 'c' must hold lists of numbers, got string"):
+        open_vectors(path, DIM, column="c")
+    with pytest.raises(ValueError, match="no column 'd'; it has a, b, c"):
+        open_vectors(path, DIM, column="d")
+    # The column of integers may be anything: with four others it is not taken for a coordinate without a word.
+    columns = {f"c{i}": vectors[:, i] for i in range(DIM - 1)} | {"client": list(range(7)), "name": ["word"] * 7}
+    path = parquet(tmp_path / "z.parquet", columns)
+    with pytest.raises(ValueError, match="it has 0 and 4"):
+        open_vectors(path, DIM)
+
+
+def test_parquet_columns_of_integers_beside_floats(tmp_path, vectors):
+    columns = {f"c{i}": vectors[:, i] for i in range(DIM)}
+    assert np.array_equal(read(parquet(tmp_path / "x.parquet", {"client": list(range(7))} | columns)), vectors)
+    counts = list(range(7))
+    mixed = parquet(tmp_path / "y.parquet", columns | {"c2": counts})
+    assert np.array_equal(read(mixed), np.concatenate([vectors[:, :2], np.c_[counts], vectors[:, 3:]], axis=1))
+
+
+def test_parquet_nulls_and_other_lengths(tmp_path, vectors):
+    rows = vectors.tolist()
+    path = parquet(tmp_path / "x.parquet", {"x": [*rows[:5], None, rows[6]]})
+    with pytest.raises(ValueError, match=r"x\.parquet: vectors must not have nulls, got one in row 5"):
+        list(open_vectors(path, DIM).chunks())
+    path = parquet(tmp_path / "y.parquet", {"x": [*rows[:5], [1.0, None, 2.0, 3.0, 4.0]]})
+    with pytest.raises(ValueError, match="nulls, got one in row 5"):
+        list(open_vectors(path, DIM).chunks())
+    path = parquet(tmp_path / "c.parquet", {f"c{i}": [*rows[i], None, None] for i in range(DIM)})
+    with pytest.raises(ValueError, match="nulls, got one in row 5"):
+        list(open_vectors(path, DIM).chunks())
+    path = parquet(tmp_path / "z.parquet", {"x": [*rows[:5], [1.0, 2.0]]})
+    with pytest.raises(ValueError, match="must have 5 numbers per row, got 2 in row 5"):
+        list(open_vectors(path, DIM).chunks())
+
+
+@pytest.mark.parametrize(
+    "header", ["", "a,b,c,d,e\n", '"1st, of five",b,c,d,e\n', "2020_1,2020_2,2020_3,2020_4,2020_5\n"]
+)
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_csv_with_and_without_a_header(tmp_path, vectors, header, mark):
+    lines = [",".join(map(repr, row)) for row in vectors.tolist()]
+    (tmp_path / "x.csv").write_text(mark + header + "\r\n".join(lines) + "\n\n", newline="")
+    assert np.array_equal(read(tmp_path / "x.csv"), vectors)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b,c,d,e\n1,2,3,4,5\n1,2,,4,5\n", "got '' in line 3; fill or drop it"),
+        ("1,2,,4,5\n1,2,3,4,5\n", "got '' in line 1"),
+        (",,,,\n1,2,3,4,5\n", "got '' in line 1"),
+        ("1,2,NA,4,5\n", "got 'NA' in line 1"),
+        ("1,2,3,4,5\n1,2,1_0,4,5\n", "got '1_0' in line 2"),
+        ("1,2,3,4,5\n1,2,nan,4,5\n", "nan in row 1, column 2; it must be finite"),
+        ("1,2,3,4,5\n1,2,3,4\n", "line 2 has 4 values, vectors have 5"),
+        ("id,a,b,c,d,e\nx,1,2,3,4,5\n", "line 1 has 6 values"),
+        ("0,1,2,3,4\n1,2,3,4,5\n", "may be a header or a vector.*give the columns names"),
+        ('1,2,3,4,"5\n', "unexpected end of data"),
+    ],
+)
+def test_csv_that_is_not_all_numbers_is_refused_with_its_line(tmp_path, text, message):
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(ValueError, match=rf"x\.csv.*{message}"):
+        list(open_vectors(tmp_path / "x.csv", DIM).chunks())
+
+
+def test_a_file_named_twice_is_refused_whatever_the_name(tmp_path, vectors, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", vectors)
+    np.save("copy.npy", vectors)
+    Path("hard.npy").hardlink_to("x.npy")
+    Path("soft.npy").symlink_to("x.npy")
+    refuse_repeated([Path("x.npy"), Path("copy.npy")])
+    for other in (Path("x.npy"), tmp_path / "x.npy", Path("hard.npy"), Path("soft.npy")):
+        with pytest.raises(ValueError, match=r"is the same file as x\.npy: give each file once"):
+            refuse_repeated([Path("x.npy"), Path("copy.npy"), other])
+        with pytest.raises(ValueError, match="same file"):
+            refuse_repeated([other, other])
+
+
+def test_other_files_are_refused(tmp_path):
+    for content in (b"1 2 3", b"\x00\xff\xfe", b"{}"):
+        (tmp_path / "x.txt").write_bytes(content)
+        with pytest.raises(ValueError, match=r"x\.txt is not a \.npy, \.npz, Parquet or CSV file of vectors"):
+            open_vectors(tmp_path / "x.txt", DIM)
+    with pytest.raises(FileNotFoundError):
+        open_vectors(tmp_path / "none.npy", DIM)
+
+
+def test_without_pyarrow_the_error_names_the_extra(tmp_path, vectors, monkeypatch):
+    path = parquet(tmp_path / "x.parquet", {"x": list(vectors)})
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"sstq\[data\]"):
+        open_vectors(path, DIM)

@@ -1,0 +1,295 @@
+"""What malicious clients can do, by attack: crafted messages go through the real checks and the real aggregators.
+
+Bounds are inequalities that hold for every message, so random attacks never fail by chance. The two z-tests use
+|z| < 6 (false-failure rate 2e-9 each).
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import sstq
+from sstq.aggregation.strata import MESSAGES_A_STRATUM
+from sstq.mechanisms.structured import structured_vectors
+from sstq.planning.poisoning import largest_honest_mean, largest_message, poisoning_bound
+from sstq.randomness import streams
+from tests.contract.cases import CASES, build
+
+Z = 6.0
+CLIP = 0.5
+
+
+def mean_of(mechanism, columns, clients=None):
+    """What the mechanism's own aggregator makes of crafted messages, after its own checks."""
+    columns = tuple(np.asarray(c).astype(f.dtype) for f, c in zip(mechanism.layout.fields, columns, strict=True))
+    raw = mechanism.layout.pack(columns)
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.messages_from_bytes(raw, len(columns[0]), clients=clients))
+    if mechanism.trust == "aggregator":
+        aggregator.close(rng=0)
+    return aggregator.mean().value
+
+
+def random_messages(mechanism, count, rng):
+    """Valid messages of no client: uniform integers, and floats as long as they may be."""
+    columns = []
+    for field in mechanism.layout.fields:
+        shape = (count, field.count) if field.count > 1 else (count,)
+        if field.dtype.kind == "f":
+            values = rng.standard_normal(shape)
+            if field.name == "norm":
+                values = np.ones(shape)
+            elif mechanism.name == "privunitg":
+                values *= mechanism.largest_norm * (1 - 1e-6) / np.linalg.norm(values, axis=1, keepdims=True)
+            else:
+                values /= np.linalg.norm(values, axis=1, keepdims=True)
+        else:
+            values = rng.integers(0, field.limit, size=shape, dtype=np.uint64)
+        columns.append(values.astype(field.dtype))
+    if mechanism.name == "sstq":
+        columns[0] = rng.choice(np.flatnonzero(mechanism.channel.used), size=count).astype(columns[0].dtype)
+    clients = np.arange(count, dtype=np.uint64) if mechanism.coin == "public" else None
+    return mechanism.messages_from_columns(tuple(columns), clients, simulated=True)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_valid_message_is_larger_than_the_bound(case, seed):
+    mechanism = build(case, clip=CLIP)
+    messages = random_messages(mechanism, 2000, np.random.default_rng(seed))
+    norms = np.linalg.norm(mechanism.decode(messages), axis=1)
+    assert norms.max() <= largest_message(mechanism) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_honest_expectation_is_larger_than_the_bound(case, seed):
+    mechanism = build(case, clip=CLIP)
+    x = np.concatenate(list(structured_vectors(mechanism.dim, np.random.default_rng(seed)).values()))
+    means, _ = mechanism._row_error(CLIP * np.concatenate([x, 5 * x]))
+    # A certified representation is exact to 1e-3 of clip.
+    assert np.linalg.norm(means, axis=1).max() <= largest_honest_mean(mechanism) + 1e-3 * CLIP
+
+
+def longest_row(mechanism):
+    norms = mechanism.frame.squared_row_norms()
+    return int(np.argmax(norms))
+
+
+def worst_sstq(mechanism, count):
+    values = np.where(mechanism.channel.used, np.abs(mechanism.decoding_values), 0)
+    return np.full(count, np.argmax(values)), np.full(count, longest_row(mechanism))
+
+
+def worst_frameunit(mechanism, count):
+    return (np.full(count, 2 * longest_row(mechanism)),)
+
+
+def worst_sqkr(mechanism, count):
+    index = np.full((count, mechanism.k), longest_row(mechanism))
+    return np.full(count, (1 << mechanism.k) - 1), index if mechanism.k > 1 else index[:, 0]
+
+
+def hadamard_signs(frame):
+    """A column of the frame is a vector of ±1/√d: signs that add up to √d·N/d times a basis vector."""
+    return (frame.analyze(np.eye(frame.dim)[:1])[0] > 0).astype(np.int64)
+
+
+def worst_dense(mechanism, count):
+    return (np.tile(hadamard_signs(mechanism.frame), (count, 1)),)
+
+
+def unit_vectors(mechanism, count):
+    length = 1 + 0.999e-3
+    return (np.tile(length * np.eye(mechanism.dim)[0], (count, 1)),)
+
+
+WORST = {
+    "sstq": worst_sstq,
+    "sstq/metric-aware": worst_sstq,
+    "sstq/metric-aware-unbiased": worst_sstq,
+    "sstq/optimal": worst_sstq,
+    "sstq/paper": worst_sstq,
+    "frameunit": worst_frameunit,
+    "frameunit/small": worst_frameunit,
+    "vqsgd": lambda mechanism, count: (np.zeros(count),),
+    "sqkr": worst_sqkr,
+    "sqkr/two": worst_sqkr,
+    "sqkr/dense": worst_dense,
+    "privunit": unit_vectors,
+    "privunit/hemisphere": unit_vectors,
+    "privunitg": lambda mechanism, count: (
+        np.full((count, mechanism.dim), (1 - 1e-6) * mechanism.largest_norm / mechanism.dim**0.5),
+    ),
+    "clean": lambda mechanism, count: (np.tile(np.eye(mechanism.dim)[0], (count, 1)),),
+}
+
+
+@pytest.mark.parametrize("case", WORST)
+def test_the_worst_message_attains_the_bound(case):
+    mechanism = build(case, clip=CLIP)
+    mean = mean_of(mechanism, WORST[case](mechanism, 10))
+    assert np.linalg.norm(mean) == pytest.approx(largest_message(mechanism), rel=1e-4)
+
+
+@pytest.mark.parametrize("case", ["sstq", "vqsgd", "sqkr", "privunit", "clean"])
+def test_attackers_opposite_to_honest_clients_attain_the_shift(case):
+    """Honest clients all hold −clip times the direction of the attack; their expectation is exact."""
+    mechanism = build(case, clip=CLIP)
+    attack = mean_of(mechanism, WORST[case](mechanism, 10))
+    honest, _ = mechanism._row_error(-CLIP * attack[None] / np.linalg.norm(attack))
+    for fraction in (0.01, 0.3):
+        shift = np.linalg.norm((1 - fraction) * honest[0] + fraction * attack - honest[0])
+        bound = poisoning_bound(mechanism, fraction)
+        assert shift == pytest.approx(bound.shift, rel=2e-3)
+        assert shift <= bound.shift * (1 + 1e-4)
+
+
+def test_a_whole_round_under_attack(seed):
+    """5 % of the messages are the worst ones; the mean moves as far as predicted, in their direction."""
+    mechanism = sstq.SSTQ(dim=50, epsilon=3.0, bits=2)
+    rng, honest, malicious = np.random.default_rng(seed), 19_000, 1000
+    x = rng.standard_normal((honest, 50)) / 50**0.5
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.encode(x, rng=rng))
+    before = aggregator.mean()
+    columns = tuple(
+        c.astype(f.dtype) for f, c in zip(mechanism.layout.fields, worst_sstq(mechanism, malicious), strict=True)
+    )
+    aggregator.update(mechanism.messages_from_columns(columns, None, simulated=True))
+    moved = aggregator.mean().value - before.value
+    bound = poisoning_bound(mechanism, malicious / (honest + malicious))
+    noise = Z * 0.05 * np.linalg.norm(before.stderr)
+    assert np.linalg.norm(moved) <= bound.shift + noise
+    assert np.linalg.norm(moved) >= bound.shift - 2 * 0.05 * mechanism.clip - noise
+
+
+def test_liars_who_follow_the_protocol_do_little(seed):
+    """10 % of the clients claim the opposite direction; the mean moves by 2·10 % of clip, within its noise."""
+    mechanism = sstq.SSTQ(dim=20, epsilon=4.0, bits=2)
+    rng, count = np.random.default_rng(seed), 30_000
+    direction = rng.standard_normal(20)
+    direction /= np.linalg.norm(direction)
+    x = np.tile(direction, (count, 1))
+    x[: count // 10] *= -1
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.encode(x, rng=rng))
+    along = aggregator.mean().value @ direction
+    stderr = math.sqrt(mechanism.expected_mse(direction, clients=count).total)
+    assert abs(along - (1 - poisoning_bound(mechanism, 0.1).input_shift)) <= Z * stderr + 1e-3
+
+
+STRATA = sstq.SSTQ(dim=16, epsilon=3.0, bits=2, index="assigned", frame_size=64)
+LARGEST = float(np.max(STRATA.decoding_values)) * STRATA.bound
+
+
+@pytest.mark.parametrize("answers", [8, 12, 40, 1000])
+@pytest.mark.parametrize("fraction", [0.002, 0.01, 0.1, 0.5])
+def test_the_bound_of_strata_holds_for_every_even_spread_and_is_not_loose(answers, fraction):
+    """By enumeration of the honest counts, for attackers who spread evenly over 1, 2, …, N strata."""
+    size, clients = STRATA.frame.size, 64 * answers
+    attackers = fraction * clients
+    honest = np.arange(clients + 1)
+    chance = binom.pmf(honest, round((1 - fraction) * clients), 1 / size)
+    squares = []
+    for strata in range(1, size + 1):
+        each = attackers / strata
+        if each >= 1:
+            squares.append(strata * chance @ (each / (each + honest)) ** 2)
+    not_empty = 1 - (1 - 1 / size) ** clients
+    worst = np.sqrt(16 / 64 * max(squares)) * (LARGEST + STRATA.bound) / not_empty
+    bound = poisoning_bound(STRATA, fraction, clients)
+    assert bound.estimator == "strata"
+    assert worst <= bound.shift <= 1.25 * worst
+
+
+def test_strata_under_attackers_who_choose_their_strata(seed):
+    """Attackers who all send the largest value or all its opposite: half the difference is their part of the mean.
+
+    Its square, in units of the bound's, has the mean 0.075 and the standard deviation 0.021 over coins and choices of
+    strata (measured 4,000 times), so that the limits for the root of the mean of 20 are six standard errors away.
+    """
+    rng, frame, honest, attacked, malicious = np.random.default_rng(seed), STRATA.frame, 2560, 4, 32
+    fraction = attacked * malicious / (honest + attacked * malicious)
+    bound = poisoning_bound(STRATA, fraction, honest + attacked * malicious)
+    squares = []
+    for coin in range(20):
+        mechanism = STRATA.with_frame_seed(coin)
+        tried = np.arange(1 << 41, (1 << 41) + 3 * frame.size * malicious, dtype=np.uint64)
+        places = streams.indices_of(coin, "assign", tried, frame.size)
+        strata = rng.choice(frame.size, size=attacked, replace=False)
+        bad = np.concatenate([tried[places == stratum][:malicious] for stratum in strata])
+        ids = np.unique(rng.integers(0, 1 << 40, size=honest, dtype=np.uint64))
+        messages = mechanism.encode(np.zeros((len(ids), 16)), rng=rng, clients=ids)
+        means = []
+        for code in (np.argmin(mechanism.decoding_values), np.argmax(mechanism.decoding_values)):
+            aggregator = mechanism.aggregator()
+            aggregator.update(messages)
+            fakes = np.full(len(bad), code, dtype=np.uint8)
+            aggregator.update(mechanism.messages_from_columns((fakes,), bad, simulated=True))
+            means.append(aggregator.mean())
+        assert means[0].estimator == "strata"
+        difference = (means[1].value - means[0].value) / 2
+        counts = np.bincount(streams.indices_of(coin, "assign", ids, frame.size), minlength=frame.size)
+        share = np.where(np.isin(np.arange(frame.size), strata), malicious / (malicious + counts), 0.0)
+        np.testing.assert_allclose(
+            difference, mechanism.frame.synthesize((LARGEST * share)[None])[0], rtol=1e-6, atol=1e-9
+        )
+        squares.append(np.sum(difference**2))
+    assert 0.2 * bound.shift < np.sqrt(np.mean(squares)) < 0.35 * bound.shift
+
+
+def test_few_clients_are_not_averaged_by_strata():
+    few = MESSAGES_A_STRATUM * STRATA.frame.size - 1
+    assert poisoning_bound(STRATA, 0.01, few).estimator == "mean"
+    assert poisoning_bound(STRATA, 0.01, few + 1).estimator == "strata"
+    assert poisoning_bound(STRATA, 0.01, few + 1, strata=False).estimator == "mean"
+
+
+def test_strata_of_messages_with_a_private_index():
+    private = sstq.SSTQ(dim=16, epsilon=3.0, bits=2, frame_size=64)
+    assert poisoning_bound(private, 0.01, 5000).estimator == "mean"
+    assert poisoning_bound(private, 0.01, 5000, strata=True) == poisoning_bound(STRATA, 0.01, 5000)
+
+
+def test_a_public_coin_hinders_attackers_who_cannot_choose_their_identifiers(seed):
+    """Each can only name the best aligned of its own candidates: a fraction of what the bound allows them together."""
+    mechanism = sstq.mechanism("rrsc", dim=256, epsilon=3.0, bits=4)
+    count, target = 200, np.eye(256)[0]
+    clients = np.random.default_rng(seed).choice(1 << 40, size=count, replace=False).astype(np.uint64)
+    best = np.full(count, -np.inf)
+    sums = np.zeros((count, 256))
+    for code in range(16):
+        codes = np.full(count, code, dtype=np.uint8)
+        estimates = mechanism.decode(mechanism.messages_from_columns((codes,), clients, simulated=True))
+        better = estimates @ target > best
+        sums[better], best[better] = estimates[better], (estimates @ target)[better]
+    # The best of 16 normal numbers is 1.77 on average, in units of clip/(μ·√d).
+    assert best.mean() == pytest.approx(1.77 * largest_message(mechanism) / 16, rel=0.15)
+    assert np.linalg.norm(sums.mean(axis=0)) < 0.25 * largest_message(mechanism)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"fraction": 1.5}, r"fraction must be a number in \[0, 1\], got 1.5"),
+        ({"fraction": 0.1, "clients": 0}, r"clients must be an integer in \[1, "),
+        ({"fraction": 0.1}, "clients is needed"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        poisoning_bound(STRATA, **arguments)
+
+
+def test_strata_of_others_are_refused():
+    with pytest.raises(ValueError, match="strata must be False or None for vqsgd"):
+        poisoning_bound(sstq.mechanism("vqsgd", dim=5, epsilon=1.0), 0.1, 1000, strata=True)
+
+
+def test_every_mechanism_of_the_registry_has_a_bound():
+    assert {case.split("/")[0] for case in CASES} == set(sstq.list_mechanisms())
+    for case in CASES:
+        bound = poisoning_bound(build(case), 0.01, 50)
+        assert 0 < bound.input_shift <= bound.shift <= bound.message
+        assert poisoning_bound(build(case), 0.0, 50).shift == 0

@@ -1,0 +1,86 @@
+"""Whatever is written in a picture can be read: no other text, no mark and no arrow lies on it."""
+
+from itertools import combinations
+
+import pytest
+from matplotlib.text import Text
+
+from sstq import plots
+from sstq.lab.demo_training import METHODS
+from sstq.planning.comparison import compare
+from sstq.planning.frontier import frontier, one_bit_error, optimal_error
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that were drawn, instead of files."""
+    figures = []
+    for name in ("comparison", "frontier", "training"):
+        monkeypatch.setattr(f"sstq.plots.{name}.save", lambda figure, path: figures.append(figure))
+    return figures
+
+
+def assert_legible(figure):
+    figure.canvas.draw()
+    hidden = {
+        label
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
+        for label in (tick.label1, tick.label2)
+        if not min(axis.get_view_interval()) <= tick.get_loc() <= max(axis.get_view_interval())
+    }
+    boxes = {
+        text: Text.get_window_extent(text).padded(-1)  # without the arrow of an annotation
+        for text in figure.findobj(Text)
+        if text.get_text() and text.get_visible() and text not in hidden
+    }
+    overlaps = [
+        (one.get_text(), other.get_text()) for one, other in combinations(boxes, 2) if boxes[one].overlaps(boxes[other])
+    ]
+    assert not overlaps
+    arrows = {text: text.arrow_patch for text in boxes if getattr(text, "arrow_patch", None)}
+    crossed = [
+        (one.get_text(), other.get_text())
+        for one, arrow in arrows.items()
+        for other in boxes
+        if other is not one and arrow.get_path().transformed(arrow.get_transform()).intersects_bbox(boxes[other])
+    ]
+    assert not crossed
+    marks = [
+        mark
+        for axes in figure.axes
+        for line in axes.lines
+        if line.get_marker() != "None"
+        for mark in line.get_transform().transform(line.get_xydata())
+    ]
+    assert not [text.get_text() for text, box in boxes.items() if box.count_contains(marks)]
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.x1 for box in boxes.values())
+
+
+@pytest.mark.parametrize("dim", [100, 25_450])
+def test_mechanisms_side_by_side(drawn, dim):
+    rows = sorted(compare(dim, 3.0, 10_000, timed=False), key=lambda row: row.mse)
+    plots.draw_comparison(rows, "compare.png", dim=dim, epsilon=3.0, clients=10_000)
+    assert_legible(drawn[0])
+
+
+@pytest.mark.parametrize("dim", [100, 1000, 10_000])
+def test_error_against_bits(drawn, dim):
+    bounds = {"optimum": optimal_error(dim, 3.0), "one_bit": one_bit_error(dim, 3.0)}
+    plots.draw_frontier(list(frontier(dim, 3.0)), "frontier.png", dim=dim, epsilon=3.0, **bounds)
+    assert_legible(drawn[0])
+
+
+@pytest.mark.parametrize("accuracy", [0.85, None])
+def test_training(drawn, accuracy):
+    """Mechanisms that end at the same accuracy with the same bits do not hide each other."""
+    rows = [
+        {"number": number, "loss": 16.5, "accuracy": accuracy, "bits": 13 * number, "epsilon": 4.0}
+        for number in range(80)
+    ]
+    histories = {method.label: rows for method in METHODS}
+    plots.draw_training(histories, "training.png", title="100 clients")
+    assert_legible(drawn[0])
+    ends = drawn[0].axes[1].lines
+    assert len({tuple(line.get_xydata()[0]) for line in ends}) == len(METHODS)

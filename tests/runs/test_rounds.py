@@ -1,0 +1,54 @@
+"""What both sides know of a round without a word."""
+
+import numpy as np
+import pytest
+
+import sstq
+from sstq.lab.training.groups import round_identities
+from sstq.runs.rounds import client_identifier, round_mechanism
+
+SEEDLESS = {"clean", "privunit", "privunitg", "vqsgd"}
+
+
+def build(name, **arguments):
+    given = {} if name in ("clean", "turboquant") else {"epsilon": 2.0}
+    given |= {"clients": 5} if "csgm" in name else {}
+    return sstq.mechanism(name, dim=6, **given, **arguments)
+
+
+@pytest.mark.parametrize("name", sstq.list_mechanisms())
+def test_every_frame_and_every_public_coin_is_fresh_in_a_round(name):
+    mechanism = build(name)
+    if name in SEEDLESS:
+        assert round_mechanism(mechanism, 7, 1) is mechanism
+    else:
+        assert round_mechanism(mechanism, 7, 3) == build(name, frame_seed=sstq.mix_seed(7, 3))
+        assert round_mechanism(mechanism, 7, 3) != round_mechanism(mechanism, 7, 4)
+
+
+def test_a_client_has_another_name_in_every_round_and_no_client_s_name_in_its_own():
+    mechanism = build("mmrc")
+    clients = [0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 1]
+    rounds = [[client_identifier(mechanism, client, number) for client in clients] for number in (0, 1, 2**32 - 1)]
+    for names in rounds:
+        assert len(set(names)) == len(clients)
+        assert all(0 <= name < 2**64 for name in names)
+    for names in zip(*rounds, strict=True):
+        assert len(set(names)) == len(names)
+
+
+def test_names_are_for_public_coins():
+    assert client_identifier(build("frameunit"), None, 1) is None
+    assert round_identities(build("frameunit"), 3, 1) is None
+    with pytest.raises(ValueError, match="client is required"):
+        client_identifier(build("mmrc"), None, 1)
+    with pytest.raises(ValueError, match="round_number"):
+        client_identifier(build("mmrc"), 1, 2**32)
+    with pytest.raises(ValueError, match="client must be"):
+        client_identifier(build("mmrc"), 2**64, 1)
+
+
+def test_all_clients_of_a_round_are_named_as_each_of_them():
+    mechanism = build("mmrc")
+    expected = [client_identifier(mechanism, client, 7) for client in range(5)]
+    np.testing.assert_array_equal(round_identities(mechanism, 5, 7), np.array(expected, dtype=np.uint64))

@@ -1,0 +1,437 @@
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2
+
+from sstq.exactness import TOTAL
+from sstq.scalar.channels import (
+    Channel,
+    FlatChannel,
+    TableChannel,
+    channel_from_dict,
+    flat_channel,
+    identity_decoder,
+    metric_aware_channel,
+    unbiased_decoder,
+)
+from sstq.scalar.codebooks import (
+    Codebook,
+    loss_optimal_codebook,
+    optimized_codebook,
+    panter_dite_codebook,
+    uniform_codebook,
+)
+from sstq.scalar.densities import Density
+from sstq.scalar.laplace import laplace_probabilities, resolve_rate
+
+EPSILONS = [0.01, 0.1, 0.5, 1.0, 3.0, 6.0, 10.0, 20.0]
+GAUSSIAN = Density.censored_gaussian(1.8, cells=256)
+
+
+def exp_upper(epsilon: float) -> Fraction:
+    """Bound e^ε from above by its Taylor polynomial: independent of ``decimal`` and within 1e-40 of e^ε."""
+    x = Fraction(epsilon)
+    total, term = Fraction(1), Fraction(1)
+    for k in range(1, 160):
+        term = Fraction(math.ceil(term * x / k * (1 << 300)), 1 << 300)
+        total += term
+    return total + term
+
+
+def exp_below(epsilon: float) -> Fraction:
+    return exp_upper(epsilon) - Fraction(1, 1 << 200)
+
+
+def check_exactly(matrix: np.ndarray, epsilon: float) -> None:
+    """The definition, in Python integers: rows sum to 2^62; columns are all zero or within a factor e^ε."""
+    rows = matrix.tolist()
+    assert all(sum(row) == TOTAL for row in rows)
+    limit = exp_below(epsilon)
+    for column in zip(*rows, strict=True):
+        if any(column):
+            assert min(column) > 0
+            assert max(column) <= limit * min(column)
+
+
+def check_loss(channel: Channel, matrix: np.ndarray) -> None:
+    """The stated loss is the next double above the exact logarithm, and not above ε."""
+    ratios = [Fraction(max(c), min(c)) for c in zip(*matrix.tolist(), strict=True) if any(c)]
+    loss = channel.privacy_loss()
+    assert loss <= channel.epsilon
+    assert exp_upper(loss) >= max(ratios)
+    if max(ratios) > 1:
+        assert exp_below(math.nextafter(loss, 0.0)) < max(ratios)
+
+
+def reference_codes(matrix: np.ndarray, tokens: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """Walk along the weights in Python integers."""
+    codes = []
+    for token, word in zip(tokens.tolist(), words.tolist(), strict=True):
+        code, left = 0, word
+        for weight in matrix[token].tolist():
+            if left < weight:
+                break
+            left -= weight
+            code += 1
+        codes.append(code)
+    return np.array(codes)
+
+
+# --- exact privacy ---
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_flat_channel_is_exactly_private_and_spends_its_budget(bits: int, epsilon: float) -> None:
+    channel = flat_channel(bits, epsilon)
+    matrix = channel.matrix
+    assert matrix.shape == (1 << bits, 1 << bits) == (channel.inputs, channel.outputs)
+    assert matrix.dtype == np.int64
+    check_exactly(matrix, epsilon)
+    check_loss(channel, matrix)
+    # DESIGN: the budget lost is below 1e-10.
+    assert channel.privacy_loss() >= epsilon - 1e-10
+    assert channel.used.all()
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_flat_channel_of_twelve_bits(epsilon: float) -> None:
+    channel = flat_channel(12, epsilon)
+    assert channel.own + 4095 * channel.other == TOTAL
+    assert channel.own <= exp_below(epsilon) * channel.other
+    assert epsilon - 1e-10 <= channel.privacy_loss() <= epsilon
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_metric_aware_channel_is_exactly_private_and_spends_its_budget(bits: int, epsilon: float) -> None:
+    book = uniform_codebook(bits)
+    channel = metric_aware_channel(book, epsilon)
+    check_exactly(channel.matrix, epsilon)
+    check_loss(channel, channel.matrix)
+    assert channel.privacy_loss() >= epsilon * (1 - 1e-9)
+    assert channel.used.all()
+    # Rounding and shrinking move a probability by no more than the budget they cost.
+    expected = laplace_probabilities(book.values, resolve_rate(book.values, epsilon, "calibrated"))
+    np.testing.assert_allclose(channel.probabilities(), expected, rtol=1e-7, atol=1e-15)
+
+
+@pytest.mark.parametrize("epsilon", [3.0, 20.0])
+def test_metric_aware_channel_of_twelve_bits(epsilon: float) -> None:
+    channel = metric_aware_channel(uniform_codebook(12), epsilon)
+    assert epsilon * (1 - 1e-8) <= channel.privacy_loss() <= epsilon
+    tops, bottoms = channel.matrix.max(axis=0).tolist(), channel.matrix.min(axis=0).tolist()
+    limit = exp_below(epsilon)
+    assert all(top <= limit * bottom for top, bottom in zip(tops, bottoms, strict=True))
+    assert all(sum(row.tolist()) == TOTAL for row in channel.matrix[::100])
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("bits", [2, 4, 7])
+def test_metric_aware_channel_with_every_codebook(bits: int, epsilon: float) -> None:
+    books = [optimized_codebook(bits, epsilon), panter_dite_codebook(bits, GAUSSIAN)]
+    books += [loss_optimal_codebook(bits, GAUSSIAN, epsilon)] if bits <= 4 else []
+    for book in books:
+        channel = metric_aware_channel(book, epsilon)
+        check_exactly(channel.matrix, epsilon)
+        check_loss(channel, channel.matrix)
+        assert channel.privacy_loss() >= epsilon * (1 - 1e-5)
+
+
+def test_equal_codewords_have_equal_rows_and_the_first_owns_the_cell() -> None:
+    book = Codebook("repeats", [-1.0, -1.0, 0.0, 0.0, 0.0, 0.5, 1.0, 1.0])
+    channel = metric_aware_channel(book, 3.0)
+    check_exactly(channel.matrix, 3.0)
+    assert channel.used.tolist() == [True, False, True, False, False, True, True, False]
+    for first, again in [(0, 1), (2, 3), (2, 4), (6, 7)]:
+        assert np.array_equal(channel.matrix[first], channel.matrix[again])
+
+
+def test_cells_too_thin_for_integers_are_never_sent() -> None:
+    book = optimized_codebook(8, 3.0)
+    channel = metric_aware_channel(book, 3.0)
+    distinct = np.unique(book.values)
+    assert distinct.size == 23
+    assert channel.used.sum() == 16
+    unsent = np.setdiff1d(distinct, book.values[channel.used])
+    assert np.abs(unsent).max() < 1e-11
+    check_exactly(channel.matrix, 3.0)
+
+
+@given(
+    st.lists(st.floats(-1, 1), min_size=6, max_size=6),
+    st.floats(1e-6, 32),
+    st.sampled_from(["calibrated", "paper"]),
+)
+@settings(max_examples=150, deadline=None)
+def test_any_codebook_gives_an_exactly_private_channel(inner: list[float], epsilon: float, rate: str) -> None:
+    channel = metric_aware_channel(Codebook("any", [-1.0, *sorted(inner), 1.0]), epsilon, rate)
+    check_exactly(channel.matrix, epsilon)
+    check_loss(channel, channel.matrix)
+
+
+@pytest.mark.parametrize(("bits", "loss"), [(4, 1.45), (8, 1.50)])
+def test_the_papers_rate_spends_half_of_the_budget(bits: int, loss: float) -> None:
+    # FINDINGS 2, nominal ε = 3.
+    channel = metric_aware_channel(uniform_codebook(bits), 3.0, rate="paper")
+    assert channel.privacy_loss() == pytest.approx(loss, abs=5e-3)
+
+
+def test_bad_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="rate = 'sharp'"):
+        metric_aware_channel(uniform_codebook(2), 3.0, rate="sharp")
+    for build in (lambda e: flat_channel(2, e), lambda e: metric_aware_channel(uniform_codebook(2), e)):
+        for epsilon in (0.0, -3.0, math.nan, math.inf, 33.0):
+            with pytest.raises(ValueError, match="epsilon = "):
+                build(epsilon)
+
+
+# --- sampling ---
+
+CHANNELS = [
+    flat_channel(1, 3.0),
+    flat_channel(3, 0.01),
+    flat_channel(4, 20.0),
+    metric_aware_channel(uniform_codebook(4), 3.0),
+    metric_aware_channel(optimized_codebook(5, 1.0), 1.0),
+    metric_aware_channel(Codebook("ends", [-1.0, -1.0, 1.0, 1.0]), 3.0),
+]
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_codes_at_every_boundary(channel: Channel) -> None:
+    matrix = channel.matrix
+    if isinstance(channel, FlatChannel):
+        # The own weight comes first, then the other tokens in order.
+        edges = [0, channel.own] + [channel.own + channel.other * k for k in range(1, channel.size)]
+        bounds = [edges] * channel.size
+    else:
+        bounds = [[0, *np.cumsum(row.astype(object))] for row in matrix]
+    tokens, words = [], []
+    for token, row in enumerate(bounds):
+        near = sorted({edge + shift for edge in row for shift in (-1, 0, 1) if 0 <= edge + shift < TOTAL})
+        words += near
+        tokens += [token] * len(near)
+    tokens, words = np.array(tokens), np.array(words, dtype=np.uint64)
+    codes = channel.sample(tokens, words)
+    assert codes.dtype == np.int64
+    if isinstance(channel, FlatChannel):
+        others = [[token, *(k for k in range(channel.size) if k != token)] for token in range(channel.size)]
+        weights = np.array([[channel.own] + [channel.other] * (channel.size - 1)] * channel.size)
+        place = reference_codes(weights, tokens, words)
+        expected = np.array([others[token][k] for token, k in zip(tokens, place, strict=True)])
+    else:
+        expected = reference_codes(matrix, tokens, words)
+    assert np.array_equal(codes, expected)
+    assert channel.used[codes].all()
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_codes_follow_the_matrix(channel: Channel, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, token = 200_000, channel.inputs // 2
+    words = rng.integers(0, TOTAL, size=n, dtype=np.uint64)
+    codes = channel.sample(np.full(n, token), words)
+    counts = np.bincount(codes, minlength=channel.outputs)
+    expected = n * channel.probabilities()[token]
+    likely = expected >= 20
+    statistic = ((counts - expected)[likely] ** 2 / expected[likely]).sum()
+    # A false failure once in 10^8 runs, up to the approximation by χ².
+    assert statistic < chi2.isf(1e-8, max(likely.sum() - 1, 1))
+    assert (counts[channel.probabilities()[token] == 0] == 0).all()
+
+
+def test_bad_draws_are_refused() -> None:
+    word = np.zeros(1, dtype=np.uint64)
+    for channel in (CHANNELS[0], CHANNELS[3]):
+        for tokens in ([-1], [channel.inputs], [0.0], [[0]]):
+            with pytest.raises(ValueError, match="tokens must be a vector of integers in"):
+                channel.sample(np.array(tokens), word)
+        for words in (np.array([TOTAL], dtype=np.uint64), np.zeros(1), np.zeros(2, dtype=np.uint64)):
+            with pytest.raises(ValueError, match=r"words must be uint64 numbers in \[0, 2\^62\)"):
+                channel.sample(np.array([0]), words)
+        assert channel.sample(np.array([], dtype=np.int64), word[:0]).shape == (0,)
+
+
+# --- moments and decoders ---
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_moments_are_those_of_the_integers(channel: Channel, seed: int) -> None:
+    w = np.random.default_rng(seed).normal(size=channel.outputs)
+    first, second = channel.moments(w)
+    exact = [Fraction(float(x)) for x in w]
+    for k, row in enumerate(channel.matrix.tolist()):
+        mean = sum(weight * x for weight, x in zip(row, exact, strict=True)) / TOTAL
+        square = sum(weight * x * x for weight, x in zip(row, exact, strict=True)) / TOTAL
+        assert first[k] == pytest.approx(float(mean), abs=1e-13)
+        assert second[k] == pytest.approx(float(square), abs=1e-13)
+    with pytest.raises(ValueError, match="values has shape"):
+        channel.moments(np.zeros(channel.outputs + 1))
+
+
+def bias(channel: Channel, values: np.ndarray, book: Codebook) -> float:
+    """Return max_k |Σ_i P(i|k)·w_i − c_k| in rational arithmetic."""
+    exact = [Fraction(float(w)) for w in values]
+    means = [sum(a * w for a, w in zip(row, exact, strict=True)) / TOTAL for row in channel.matrix.tolist()]
+    return float(max(abs(mean - Fraction(float(c))) for mean, c in zip(means, book.values, strict=True)))
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_unbiased_decoder_of_the_flat_channel(epsilon: float) -> None:
+    lopsided = Codebook("lopsided", [-1.0, 0.1, 0.5, 0.5, 0.6, 0.7, 0.9, 1.0])
+    for book in (uniform_codebook(4), optimized_codebook(6, epsilon), lopsided):
+        channel = flat_channel(book.bits, epsilon)
+        values = unbiased_decoder(channel, book)
+        assert bias(channel, values, book) <= 1e-15 * book.size / epsilon + 1e-15
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_unbiased_decoder_of_the_metric_aware_channel(epsilon: float) -> None:
+    repeats = Codebook("repeats", [-1.0, -1.0, 0.0, 0.0, 0.0, 0.5, 1.0, 1.0])
+    books = (uniform_codebook(4), optimized_codebook(5, epsilon), panter_dite_codebook(5, GAUSSIAN), repeats)
+    for book in books:
+        channel = metric_aware_channel(book, epsilon)
+        values = unbiased_decoder(channel, book)
+        assert bias(channel, values, book) <= 1e-9
+        assert not values[~channel.used].any()
+
+
+@pytest.mark.parametrize(("bits", "largest"), [(2, 2.1), (4, 5.8), (8, 77.5)])
+def test_noise_amplification_of_the_unbiased_decoder(bits: int, largest: float) -> None:
+    # FINDINGS 10: max|w|/B at ε = 3, calibrated, uniform codebook.
+    book = uniform_codebook(bits)
+    values = unbiased_decoder(metric_aware_channel(book, 3.0), book)
+    assert np.abs(values).max() == pytest.approx(largest, abs=0.05)
+
+
+def test_identity_decoder_is_the_codebook() -> None:
+    assert np.array_equal(identity_decoder(uniform_codebook(3)), uniform_codebook(3).values)
+
+
+def test_decoders_that_do_not_exist_are_refused() -> None:
+    book = uniform_codebook(1)
+    same = [[TOTAL // 2, TOTAL // 2]] * 2
+    with pytest.raises(ValueError, match=r"off by 1.0e\+00.*fewer bits or a larger epsilon"):
+        unbiased_decoder(TableChannel("blind", 1.0, same), book)
+    with pytest.raises(ValueError, match="do not depend on the tokens"):
+        unbiased_decoder(FlatChannel(1.0, 2, TOTAL // 2, TOTAL // 2), book)
+    with pytest.raises(ValueError, match="codebook has 4 codewords, not one for each of 2 tokens"):
+        unbiased_decoder(flat_channel(1, 1.0), uniform_codebook(2))
+
+
+# --- JSON, and what must not pass ---
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_channels_survive_json(channel: Channel) -> None:
+    again = channel_from_dict(json.loads(json.dumps(channel.to_dict())))
+    assert again == channel
+    assert hash(again) == hash(channel)
+    assert np.array_equal(again.matrix, channel.matrix)
+
+
+def test_the_json_of_a_flat_channel_is_two_integers() -> None:
+    channel = flat_channel(12, 3.0)
+    assert channel.to_dict() == {
+        "name": "flat", "epsilon": 3.0, "size": 4096, "own": channel.own, "other": channel.other
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"own": 2}, "is not 2\\^62"),
+        ({"own": 1.5}, "own = 1.5 is not an integer"),
+        ({"other": True}, "other = True is not an integer"),
+        ({"other": 0}, r"other = 0 is not in \(0, 2\^62\)"),
+        ({"size": 2**41}, r"size = 2199023255552 is not in \[2, 2\^40\]"),
+        ({"epsilon": 2.99}, "not 2.99-LDP"),
+        ({"epsilon": "3"}, "epsilon = '3' is not a number"),
+        ({"epsilon": math.nan}, "epsilon = nan"),
+        ({"extra": 1}, "a flat channel has the fields"),
+        ({"name": "metric-aware"}, "a table channel has the fields"),
+    ],
+)
+def test_tampered_flat_channels_are_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        channel_from_dict(flat_channel(4, 3.0).to_dict() | change)
+
+
+def test_one_unit_more_is_too_much_for_a_flat_channel() -> None:
+    # b is the least integer with (2^62 − (M − 1)b)/b ≤ e^ε: one less is no longer private.
+    for epsilon in EPSILONS:
+        channel = flat_channel(4, epsilon)
+        with pytest.raises(ValueError, match="-LDP: its largest ratio"):
+            FlatChannel(epsilon, 16, channel.own + 15, channel.other - 1)
+
+
+def tampered(epsilon: float = 3.0) -> list[list[int]]:
+    return metric_aware_channel(uniform_codebook(2), epsilon).matrix.tolist()
+
+
+def test_a_shifted_weight_is_refused() -> None:
+    for shift in (1 << 20, 1 << 30, 1 << 50):
+        matrix = tampered()
+        # Row 3 holds the least weight of column 0; moving some of it elsewhere keeps the sum.
+        matrix[3][0] -= shift
+        matrix[3][3] += shift
+        with pytest.raises(ValueError, match=r"not 3.0-LDP: its largest ratio of weights is 2\d\..*above e\^"):
+            TableChannel("metric-aware", 3.0, matrix)
+
+
+def test_tampered_tables_are_refused() -> None:
+    base = {"name": "metric-aware", "epsilon": 3.0}
+
+    def refuse(matrix: object, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            channel_from_dict(base | {"matrix": matrix})
+
+    matrix = tampered()
+    matrix[1][2] += 1
+    refuse(matrix, r"row 1 of matrix does not sum to exactly 2\^62")
+    matrix = tampered()
+    matrix[2][1], matrix[2][0] = matrix[2][1] + matrix[2][0], 0
+    refuse(matrix, "column 0 of matrix is zero in some rows and positive in others")
+    matrix = tampered()
+    matrix[0][1], matrix[0][0] = -5, matrix[0][0] + matrix[0][1] + 5
+    refuse(matrix, "negative weight, -5")
+    refuse([[float(w) for w in row] for row in tampered()], "int64 weights, not float64")
+    refuse([[TOTAL, TOTAL, TOTAL, TOTAL, TOTAL]], "row 0 of matrix does not sum")
+    refuse([[2**70]], "int64 weights, not object")
+    refuse([[1, 2], [3]], "not a rectangular table")
+    refuse([], "int64 weights")
+    refuse([[]], "int64 weights")
+    refuse("weights", "int64 weights")
+    with pytest.raises(ValueError, match="name = ''"):
+        TableChannel("", 3.0, tampered())
+    with pytest.raises(ValueError, match="a table channel has the fields name, epsilon, matrix; not "):
+        channel_from_dict({})
+
+
+def test_channels_are_frozen() -> None:
+    channel = CHANNELS[3]
+    with pytest.raises(ValueError, match="read-only"):
+        channel.matrix[0, 0] = 1
+    with pytest.raises(AttributeError):
+        channel.epsilon = 5.0
+    assert channel != flat_channel(4, 3.0)
+
+
+def test_importing_channels_does_not_import_scipy() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, types; package = types.ModuleType('sstq'); package.__path__ = [sys.argv[1]]; "
+        "sys.modules['sstq'] = package; import sstq.scalar.channels, sstq.scalar.codebooks; "
+        "assert not {'scipy', 'numba'} & set(sys.modules)"
+    )
+    import sstq
+
+    subprocess.run([sys.executable, "-c", code, sstq.__path__[0]], check=True)

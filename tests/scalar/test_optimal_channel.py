@@ -1,0 +1,340 @@
+import json
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import sstq
+from sstq.cli import app
+from sstq.exactness import TOTAL, exp_lower
+from sstq.scalar.channels import (
+    OptimalChannel,
+    TableChannel,
+    channel_from_dict,
+    decoded_second_moment,
+    flat_channel,
+    optimal,
+    optimal_cache,
+    optimal_channel,
+    solving_progress,
+    unbiased_decoder,
+)
+from sstq.scalar.channels.optimal_exact import from_windows
+from sstq.scalar.channels.optimal_search import Windows, linear_program, second_moment
+from sstq.scalar.codebooks import Codebook, optimized_codebook, uniform_codebook
+from sstq.scalar.densities import Density
+
+EPSILONS = [0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0]
+REDUNDANCY = 2.575
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_cache(tmp_path_factory):
+    """Nothing that another run has solved, and nothing left behind."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSTQ_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(optimal, "_solved", {})
+        yield
+
+
+@pytest.fixture
+def nothing_solved(monkeypatch, tmp_path):
+    """An empty cache in memory and on disk."""
+    monkeypatch.setenv("SSTQ_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(optimal, "_solved", {})
+    return tmp_path / "cache"
+
+
+def flat_moment(bits, epsilon, density, book):
+    channel = flat_channel(bits, epsilon)
+    return decoded_second_moment(channel, book, unbiased_decoder(channel, book), density)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("beta", [1.6, 2.0])
+def test_no_worse_than_flat_and_never_grows_with_bits(beta, epsilon):
+    density = Density.kashin(beta, REDUNDANCY)
+    before = np.inf
+    for bits in range(1, 9):
+        moment = optimal_channel(bits, epsilon, density).second_moment(density)
+        assert moment <= before * (1 + 1e-12)
+        for book in (uniform_codebook(bits), optimized_codebook(bits, epsilon)):
+            assert moment <= flat_moment(bits, epsilon, density, book) * (1 + 1e-12)
+        before = moment
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "beta", "bits", "most"),
+    [
+        # The issue's bars at ε = 3, ρ ≈ 2.6, b = 4, and FINDINGS 4 (linear program without a limit of codes), to a
+        # thousandth: its 1.835 and 11.25 are for representations by another solver.
+        (3.0, 1.6, 4, 1.95),
+        (3.0, 2.0, 4, 2.05),
+        (3.0, 1.6, 5, 1.837),
+        (1.0, 1.6, 5, 11.26),
+        (6.0, 1.6, 5, 1.195),
+        (3.0, 2.0, 5, 2.035),
+    ],
+)
+def test_errors_per_dimension(epsilon, beta, bits, most):
+    density = Density.kashin(beta, REDUNDANCY)
+    assert beta**2 * optimal_channel(bits, epsilon, density).second_moment(density) <= most
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 3.0, 8.0])
+def test_within_a_thousandth_of_the_linear_program_without_a_limit_of_codes(epsilon):
+    density = Density.kashin(1.8, REDUNDANCY)
+    unlimited = second_moment(linear_program(epsilon, density), epsilon, density)[0]
+    assert optimal_channel(5, epsilon, density).second_moment(density) <= unlimited * 1.001
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 3.0, 8.0, 20.0])
+@pytest.mark.parametrize("bits", [1, 2, 4, 7])
+def test_exactly_private_and_exactly_unbiased(bits, epsilon):
+    solved = optimal_channel(bits, epsilon, Density.kashin(1.8, REDUNDANCY))
+    matrix = solved.channel.matrix.tolist()
+    assert solved.channel.outputs == 1 << bits == len(solved.values)
+    assert all(sum(row) == TOTAL for row in matrix)
+    for column in zip(*matrix, strict=True):
+        if any(column):
+            assert Fraction(max(column), min(column)) <= exp_lower(epsilon)
+    assert epsilon * (1 - 1e-6) <= solved.channel.privacy_loss() <= epsilon
+    values = [Fraction(float(value)) for value in solved.values]
+    for row, position in zip(matrix, solved.codebook.values, strict=True):
+        mean = sum(weight * value for weight, value in zip(row, values, strict=True)) / TOTAL
+        # One unit of the last place of 1: the positions are doubles.
+        assert abs(mean - Fraction(float(position))) <= Fraction(1, 1 << 52)
+    assert np.array_equal(solved.codebook.values, -solved.codebook.values[::-1])
+    assert (np.diff(solved.codebook.values) > 0).all()
+
+
+def test_tokens_are_corners_of_a_convex_function():
+    solved = optimal_channel(4, 3.0, Density.kashin(1.8, REDUNDANCY))
+    slopes = np.diff(solved.channel.moments(solved.values)[1]) / np.diff(solved.codebook.values)
+    assert (np.diff(slopes) > 0).all()
+
+
+def test_the_gradient_is_that_of_the_second_moment(seed):
+    rng = np.random.default_rng(seed)
+    density = Density.kashin(1.7, 3.0)
+    heights, lengths = np.cumsum(0.1 + rng.random(4)), 0.2 + rng.random(4)
+    # The window's ends are kept clear of the codes' ends, where the one-sided derivatives differ.
+    lengths /= 2 * lengths.sum()
+    width = float(lengths[-1] + lengths[-2] * rng.uniform(0.2, 0.8))
+    point, step = np.concatenate([heights, lengths, [width]]), 1e-6
+
+    def moment(at):
+        # second_moment takes lengths of sum 1/2: moves keep it, by what they take from the first code.
+        shares = at[4:8] + np.array([0.5 - at[4:8].sum(), 0, 0, 0])
+        return second_moment(Windows(at[:4], shares, at[8]), 2.0, density)[0]
+
+    _, by_height, by_length, by_width = second_moment(Windows(heights, lengths, width), 2.0, density)
+    expected = np.concatenate([by_height, by_length - by_length[0], [by_width]])
+    for place in range(9):
+        move = step * np.eye(9)[place]
+        slope = (moment(point + move) - moment(point - move)) / (2 * step)
+        assert slope == pytest.approx(expected[place], rel=1e-4, abs=1e-5)
+
+
+def test_exact_integers_have_the_moment_of_the_search():
+    density = Density.kashin(1.8, REDUNDANCY)
+    windows = Windows(np.array([0.2, 0.7, 1.3]), np.array([0.2, 0.2, 0.1]), 0.17)
+    built = from_windows(windows, 2.0, 8)
+    assert built.second_moment(density) == pytest.approx(second_moment(windows, 2.0, density)[0], rel=1e-9)
+    assert built.channel.used.tolist() == [True] * 6 + [False] * 2
+
+
+def test_a_lopsided_density_counts_as_its_symmetric_part():
+    lopsided = Density([0.1, 0.2, 0.3, 0.3], edges=(0.1, 0.0))
+    even = Density([0.2, 0.25, 0.25, 0.2], edges=(0.05, 0.05))
+    assert optimal_channel(2, 3.0, lopsided) is optimal_channel(2, 3.0, even)
+
+
+@pytest.mark.parametrize(
+    "density", [Density.uniform(), Density([0.0, 0.0], (0.5, 0.5)), Density([0.0, 1.0, 1e-30, 0.0])]
+)
+@pytest.mark.parametrize("epsilon", [0.01, 3.0, 20.0])
+def test_extreme_densities(density, epsilon):
+    solved = optimal_channel(3, epsilon, density)
+    book = uniform_codebook(1)
+    assert solved.second_moment(density) <= flat_moment(1, epsilon, density, book) * (1 + 1e-9)
+
+
+# --- the cache ---
+
+
+def test_solved_once_in_memory_and_on_disk(nothing_solved, monkeypatch):
+    density, steps = Density.kashin(1.9, 3.0), []
+    with solving_progress(lambda done, total: steps.append((done, total))):
+        first = optimal_channel(2, 3.0, density)
+    assert steps == [(0, 2), (1, 2), (2, 2)]
+    assert len(list(nothing_solved.iterdir())) == 2  # one bit was solved on the way
+    monkeypatch.setattr(optimal, "_solve", None)
+    assert optimal_channel(2, 3.0, density) is first
+    monkeypatch.setattr(optimal, "_solved", {})
+    again = optimal_channel(2, 3.0, density)
+    assert again.to_dict() == first.to_dict()
+    assert again is not first
+
+
+def damaged(fields):
+    yield "not JSON"
+    yield json.dumps(fields)[:-40]
+    yield json.dumps(fields)[:-1] + ', "values": ' + json.dumps(fields["values"]) + "}"
+    for change in (
+        {"format": "other"},
+        {"configuration": fields["configuration"] | {"bits": 3}},
+        {"values": [-1.3, -0.3, 0.3, 1.3]},
+        {"positions": [-1.0, 1.0]},
+        {"channel": fields["channel"] | {"epsilon": 2.0}},
+        {"channel": "flat"},
+    ):
+        yield json.dumps(fields | change)
+    # Sound, but not what is asked for: one bit in the guise of two.
+    plain = flat_channel(1, 3.0)
+    matrix = np.pad(plain.matrix, ((0, 0), (0, 2)))
+    values = np.pad(unbiased_decoder(plain, uniform_codebook(1)), (0, 2))
+    poor = OptimalChannel(TableChannel("optimal", 3.0, matrix), uniform_codebook(1), values)
+    yield json.dumps(fields | poor.to_dict())
+    # Sound, but of another construction.
+    channel = TableChannel("metric-aware", 3.0, channel_from_dict(fields["channel"]).matrix)
+    yield json.dumps(fields | {"channel": channel.to_dict()})
+
+
+def test_damaged_files_are_solved_again(nothing_solved, monkeypatch):
+    density = Density.kashin(1.9, 3.0)
+    first = optimal_channel(2, 3.0, density)
+    (file,) = (path for path in nothing_solved.iterdir() if json.loads(path.read_text())["configuration"]["bits"] == 2)
+    sound = file.read_text()
+    for text in damaged(json.loads(sound)):
+        assert text != sound
+        file.write_text(text)
+        monkeypatch.setattr(optimal, "_solved", {})
+        assert optimal_channel(2, 3.0, density).to_dict() == first.to_dict()
+        assert file.read_text() == sound
+
+
+def test_a_folder_that_cannot_be_written_is_no_matter(nothing_solved, monkeypatch):
+    nothing_solved.write_text("a file where the folder should be")
+    assert optimal_channel(1, 3.0, Density.uniform()).channel.inputs == 2
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({"SSTQ_CACHE": "/a/b", "XDG_CACHE_HOME": "/c"}, "/a/b"),
+        ({"XDG_CACHE_HOME": "/c"}, "/c/sstq"),
+        ({"XDG_CACHE_HOME": "relative", "HOME": "/h"}, "/h/.cache/sstq"),
+        ({"HOME": "/h"}, "/h/.cache/sstq"),
+    ],
+)
+def test_where_the_cache_is(variables, folder, monkeypatch):
+    for name in ("SSTQ_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert str(optimal_cache.cache_folder()) == folder
+
+
+def test_two_processes_find_the_same_channel(nothing_solved, tmp_path):
+    program = "import sstq; print(sstq.SSTQ(50, 2.5, 3, channel='optimal').digest())"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"SSTQ_CACHE": str(tmp_path / name), "PATH": "", "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for name in ("one", "two")
+    }
+    assert len(digests) == 1
+
+
+# --- in SSTQ ---
+
+
+def test_json_carries_and_rechecks_everything():
+    mechanism = sstq.SSTQ(dim=40, epsilon=2.0, bits=3, channel="optimal")
+    text = mechanism.to_json()
+    assert sstq.from_json(text).digest() == mechanism.digest()
+    tokens = len(mechanism.codebook.values)
+    assert tokens == mechanism.channel.inputs > 8 == mechanism.channel.outputs
+
+    def refused(match, change):
+        data = json.loads(text)
+        change(data)
+        with pytest.raises(ValueError, match=match):
+            sstq.from_json(json.dumps(data))
+
+    def move_token(data):
+        data["codebook"]["values"][1] += 1e-12
+
+    def move_value(data):
+        data["decoder"]["values"][0] -= 1e-12
+
+    def move_weight(data):
+        row = data["channel"]["matrix"][1]
+        row[0], row[1] = row[0] + 10**7, row[1] - 10**7
+
+    refused("would be biased", move_token)
+    refused("would be biased", move_value)
+    refused("would be biased", move_weight)
+    refused("belong together", lambda data: data["codebook"].update(name="uniform"))
+    refused("must have 8 tokens", lambda data: data["channel"].update(name="table"))
+    refused("got a channel from", lambda data: data["codebook"]["values"].pop(1))
+
+    def overspend(data):
+        row = data["channel"]["matrix"][-1]
+        donor = row.index(max(row[:-1]))
+        row[-1], row[donor] = row[-1] + row[donor] // 10, row[donor] - row[donor] // 10
+
+    refused("is not 2.0-LDP", overspend)
+
+
+def test_positions_must_be_those_of_the_integers():
+    matrix = flat_channel(1, 3.0).matrix
+    with pytest.raises(ValueError, match="do not belong to a channel of 2 tokens and 2 codes"):
+        OptimalChannel(TableChannel("optimal", 3.0, matrix), Codebook("optimal", [-1.0, 0.0, 1.0]), [-1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"codebook": "uniform"}, "brings its own codebook: codebook must be 'optimal', got 'uniform'"),
+        ({"decoder": "identity"}, "brings its own decoder: decoder must be 'unbiased', got 'identity'"),
+        ({"rate": "paper"}, "rate is an argument of the metric-aware channel"),
+        ({"kashin": "paper"}, "needs an explicit density"),
+        ({"channel": "flat", "codebook": "optimal"}, "codebook='optimal' belongs to channel='optimal'"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        sstq.SSTQ(**{"dim": 16, "epsilon": 2.0, "channel": "optimal"} | arguments)
+
+
+def test_the_default_density_predicts_the_exact_error(seed):
+    """Gaussian directions at d = 2000: E[t²] varies by a few thousandths from one to the next."""
+    mechanism = sstq.SSTQ(dim=2000, epsilon=3.0, bits=4, channel="optimal")
+    beta = mechanism.kashin.bound(mechanism.frame)
+    density = Density.kashin(beta, mechanism.frame.redundancy)
+    moment = decoded_second_moment(mechanism.channel, mechanism.codebook, mechanism.decoder.values, density)
+    x = np.random.default_rng(seed).standard_normal(2000)
+    error = mechanism.expected_mse(x / np.linalg.norm(x))
+    assert error.total / 2000 == pytest.approx(beta**2 * moment - 1 / 2000, rel=0.02)
+
+
+def test_the_command_line_builds_and_shows_it(tmp_path):
+    spec, table = tmp_path / "m.json", tmp_path / "channel.csv"
+    arguments = ["spec", "--dim", "40", "--epsilon", "2", "--bits", "2", "--channel", "optimal", "--output", str(spec)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    mechanism = sstq.from_json(spec.read_text())
+    assert mechanism.digest() == sstq.SSTQ(40, 2.0, 2, channel="optimal").digest()
+    shown = CliRunner().invoke(app, ["channel", "--mechanism", str(spec), "--output", str(table)])
+    assert shown.exit_code == 0
+    assert f"tokens\t{mechanism.channel.inputs}" in shown.output
+    written = np.loadtxt(table, delimiter=",", skiprows=1, dtype=np.int64)
+    assert np.array_equal(written[:, 1:], mechanism.channel.matrix)
