@@ -1,4 +1,4 @@
-"""The benchmarks of this folder, by name; timing, tables and JSON are those of `sstq bench` (`sstq.lab.bench.harness`)."""
+"""The benchmarks of this folder, by name; timing, tables and JSON are those of `sstq.lab.bench.harness`."""
 
 from sstq.lab.bench.harness import Benchmark, Measured, Result, fastest, in_turns, seconds_of
 

@@ -1,7 +1,7 @@
 """How many transforms a Kashin representation takes: the library's steps against other ways to the same certificate.
 
-The problem, in the unit of `sstq.frames.kashin`: find t with |t| ≤ β and P t = g, where g = √d·U x and P projects onto the
-range of U. Every scheme yields what it has after 1, 2, 3, … steps. A step costs two transforms, an analysis and a
+The problem, in the unit of `sstq.frames.kashin`: find t with |t| ≤ β and P t = g, where g = √d·U x and P projects onto
+the range of U. Every scheme yields what it has after 1, 2, 3, … steps. A step costs two transforms, an analysis and a
 synthesis: P is two of them, and where the first step needs only an analysis, the certificate of the last needs only a
 synthesis. Working memory and sums are not counted; the schedules need two vectors, the other schemes three to five.
 

@@ -1,4 +1,4 @@
-"""Calibration of the levels that `sstq.planning.tuning` lowers: how many inputs miss the certificate at them, and below."""
+"""Calibration of `sstq.planning.tuning`: how many inputs miss the certificate at the lowered levels, and below."""
 
 from collections.abc import Iterator
 

@@ -39,16 +39,16 @@ def largest_ratio(kind, size, weights):  # of the weights of one outcome for two
     return Fraction(max(w * -(-TOTAL // m) for m, w in sides if m), min(w * (TOTAL // m) for m, w in sides if m))
 
 
-def law_of(spec):  # the law that the integers of a mechanism's file make
+def law_of(spec):  # the law that the integers of a mechanism's file make, which are decimal strings
     if "thresholds" in spec or "threshold" in spec:
-        size = 1 << spec["bits"] if spec["bits"] else 2 * spec["frame"]["size"]
+        size = 1 << spec["bits"] if spec["bits"] else 2 * spec["frame_size"]
         pairs = enumerate(spec["thresholds"]) if "thresholds" in spec else [(spec["inside"], spec["threshold"])]
-        return {"kind": "two-level", "size": size, "weights": [list(pair) for pair in pairs]}
-    if "matrix" in spec["channel"]:
-        return {"kind": "table", "size": len(spec["channel"]["matrix"]), "weights": spec["channel"]["matrix"]}
-    size, own, other = (spec["channel"][name] for name in ("size", "own", "other"))
-    kind, size = ("half-space", spec["frame"]["size"]) if spec.get("variant") == "dense" else ("flat", size)
-    return {"kind": kind, "size": size, "weights": [[own, other]]}
+        return {"kind": "two-level", "size": size, "weights": [[inside, int(weight)] for inside, weight in pairs]}
+    if "weights" in spec:
+        return {"kind": "table", "size": len(spec["weights"]), "weights": [[*map(int, row)] for row in spec["weights"]]}
+    own, other = int(spec["own"]), int(spec["other"])
+    flat = {"kind": "flat", "size": (TOTAL - own) // other + 1, "weights": [[own, other]]}
+    return flat | {"kind": "half-space", "size": spec["frame_size"]} if spec.get("variant") == "dense" else flat
 
 
 cert, *specs = (json.load(open(path, encoding="utf-8"), object_pairs_hook=strict) for path in sys.argv[1:3])
@@ -58,7 +58,7 @@ require(ratio == Fraction(*cert["ratio"]), "the ratio is not that of the integer
 require(high < 99 and exp_bounds(low)[1] <= ratio <= exp_bounds(high)[0], "a wrong interval")
 require(0 < epsilon < 99 and ratio <= exp_bounds(epsilon)[0], "the ratio is above e^epsilon")
 for spec in specs:
-    digest = hashlib.sha256(json.dumps(spec, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    digest = hashlib.sha256(open(sys.argv[2], "rb").read().strip()).hexdigest()  # of the file as sstq writes it
     mine, stated = [digest, spec["epsilon"], law_of(spec)], [cert[name] for name in ("digest", "epsilon", "law")]
     require(mine == stated, "it is not of this mechanism")
 print("valid: epsilon is in", cert["interval"], "and at most", cert["epsilon"])

@@ -1,4 +1,4 @@
-"""Mean estimation of high-dimensional vectors under pure local differential privacy, in about 20 bits a client.
+"""Mean estimation of high-dimensional vectors under pure local differential privacy, in about 20 bits per client.
 
 The public names are loaded on first use, so that `import sstq` and `sstq --help` answer at once.
 """
@@ -7,48 +7,82 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from sstq._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from sstq.aggregation import Aggregator as Aggregator
     from sstq.aggregation import Estimate as Estimate
     from sstq.frames.tight import FourierFrame as FourierFrame
     from sstq.frames.tight import HadamardFrame as HadamardFrame
     from sstq.frames.tight import OrthogonalFrame as OrthogonalFrame
+    from sstq.mechanisms import CSGM as CSGM
+    from sstq.mechanisms import L2CSGM as L2CSGM
+    from sstq.mechanisms import MMRC as MMRC
+    from sstq.mechanisms import RRSC as RRSC
+    from sstq.mechanisms import SQKR as SQKR
     from sstq.mechanisms import SSTQ as SSTQ
+    from sstq.mechanisms import Clean as Clean
+    from sstq.mechanisms import CompressedPrivUnitG as CompressedPrivUnitG
     from sstq.mechanisms import ExpectedError as ExpectedError
+    from sstq.mechanisms import FrameUnit as FrameUnit
     from sstq.mechanisms import LocalReport as LocalReport
     from sstq.mechanisms import Mechanism as Mechanism
+    from sstq.mechanisms import PrivUnit as PrivUnit
+    from sstq.mechanisms import PrivUnitG as PrivUnitG
+    from sstq.mechanisms import ProjUnit as ProjUnit
+    from sstq.mechanisms import TurboQuant as TurboQuant
+    from sstq.mechanisms import Unbiased as Unbiased
+    from sstq.mechanisms import VqSGD as VqSGD
     from sstq.mechanisms import from_json as from_json
+    from sstq.mechanisms import list_mechanisms as list_mechanisms
     from sstq.mechanisms import mechanism as mechanism
-    from sstq.mechanisms import mechanisms as mechanisms
+    from sstq.mechanisms import register as register
     from sstq.mechanisms.frameunit.sums import FrameBiasWarning as FrameBiasWarning
     from sstq.messages.batch import Messages as Messages
     from sstq.messages.files import read_messages as read_messages
     from sstq.messages.files import write_messages as write_messages
+    from sstq.planning import Plan as Plan
+    from sstq.planning import plan as plan
     from sstq.randomness.streams import mix_seed as mix_seed
     from sstq.scalar.codebooks import Codebook as Codebook
     from sstq.scalar.densities import Density as Density
 
-__version__ = "0.1.0"
-
 _HOMES = {
     "Aggregator": "sstq.aggregation",
+    "CSGM": "sstq.mechanisms",
+    "Clean": "sstq.mechanisms",
     "Codebook": "sstq.scalar.codebooks",
+    "CompressedPrivUnitG": "sstq.mechanisms",
     "Density": "sstq.scalar.densities",
     "Estimate": "sstq.aggregation",
     "ExpectedError": "sstq.mechanisms",
     "FourierFrame": "sstq.frames.tight",
     "FrameBiasWarning": "sstq.mechanisms.frameunit.sums",
+    "FrameUnit": "sstq.mechanisms",
     "HadamardFrame": "sstq.frames.tight",
+    "L2CSGM": "sstq.mechanisms",
     "LocalReport": "sstq.mechanisms",
+    "MMRC": "sstq.mechanisms",
     "Mechanism": "sstq.mechanisms",
     "Messages": "sstq.messages.batch",
     "OrthogonalFrame": "sstq.frames.tight",
+    "Plan": "sstq.planning",
+    "PrivUnit": "sstq.mechanisms",
+    "PrivUnitG": "sstq.mechanisms",
+    "ProjUnit": "sstq.mechanisms",
+    "RRSC": "sstq.mechanisms",
+    "SQKR": "sstq.mechanisms",
     "SSTQ": "sstq.mechanisms",
+    "TurboQuant": "sstq.mechanisms",
+    "Unbiased": "sstq.mechanisms",
+    "VqSGD": "sstq.mechanisms",
     "from_json": "sstq.mechanisms",
+    "list_mechanisms": "sstq.mechanisms",
     "mechanism": "sstq.mechanisms",
-    "mechanisms": "sstq.mechanisms",
     "mix_seed": "sstq.randomness.streams",
+    "plan": "sstq.planning",
     "read_messages": "sstq.messages.files",
+    "register": "sstq.mechanisms",
     "write_messages": "sstq.messages.files",
 }
 
@@ -60,11 +94,11 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
-    # Submodules, too, so that sstq.frames.kashin works after `import sstq` alone.
+    # Rooms, so that sstq.accounting works after `import sstq` alone.
     if not name.startswith("_") and find_spec(f"sstq.{name}") is not None:
         return import_module(f"sstq.{name}")
     raise AttributeError(f"module 'sstq' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted(__all__)

@@ -102,7 +102,7 @@ def test_simulation_is_marked():
 
 
 def test_foreign_messages_change_nothing():
-    other = MECHANISM.with_frame_seed(1)
+    other = MECHANISM.with_seed(1)
     aggregator = aggregate(sample(50))
     before = aggregator._state.copy()
     with pytest.raises(ValueError, match="messages are of another mechanism"):
@@ -155,7 +155,7 @@ def test_damaged_and_foreign_states_are_refused(tmp_path):
     path = tmp_path / "state"
     aggregate(sample(30)).save(path)
     with pytest.raises(ValueError, match="of another mechanism"):
-        MECHANISM.with_frame_seed(9).load_aggregator(path)
+        MECHANISM.with_seed(9).load_aggregator(path)
     raw = path.read_bytes()
     for length in range(0, len(raw), 13):
         path.write_bytes(raw[:length])

@@ -34,7 +34,7 @@ def test_regions_hold_the_mean(name, dim, clients, options, seed):
     balls = boxes = 0
     lengths = []
     for number in range(ROUNDS):
-        used = mechanism.with_frame_seed(sstq.mix_seed(seed, number))
+        used = mechanism.with_seed(sstq.mix_seed(seed, number))
         aggregator = used.aggregator()
         aggregator.update(used.encode(np.broadcast_to(x, (clients, dim)), rng=seed + number))
         estimate = aggregator.mean()

@@ -20,7 +20,7 @@ Z = 6.0
 # At level √N the frame coefficients themselves are a representation, so that one step does and rounds are fast.
 KASHIN = {"kashin": "paper", "level": 4.0, "steps": 1}
 PARTS = {"dim": 6, "epsilon": 6.0, "bits": 4, "clip": 0.7, "frame_size": 16, **KASHIN}
-PRIVATE, SMALL = sstq.SSTQ(**PARTS), sstq.SSTQ(**PARTS, index="assigned")
+PRIVATE, SMALL = sstq.SSTQ(**PARTS), sstq.SSTQ(**PARTS, coin="public")
 LEAST = MESSAGES_A_STRATUM * SMALL.frame.size
 
 
@@ -65,7 +65,7 @@ def similar_vectors(count, dim, cosine, rng):
 @pytest.mark.parametrize("frame", ["hadamard", "orthogonal", "fourier"])
 def test_full_strata_give_their_means_and_within_stratum_errors(frame):
     """Against the textbook formulas on dense matrices; with 100 messages a stratum none is empty."""
-    mechanism = sstq.SSTQ(**PARTS, index="assigned", frame=frame)
+    mechanism = sstq.SSTQ(**PARTS, coin="public", frame=frame)
     messages = sample(1600, mechanism=mechanism)
     index, code = mechanism.indices_and_codes(messages)
     w = mechanism.decoding_values[code] * mechanism.decoding_scale
@@ -150,7 +150,7 @@ def test_error_bars_cover(messages_a_stratum, seed):
 
     That takes some dozens of codes that the channel replaced, here every twelfth; the level holds a Gaussian vector.
     """
-    mechanism = sstq.SSTQ(64, 3.5, 2, index="assigned", frame_size=256, **KASHIN | {"level": 10.0})
+    mechanism = sstq.SSTQ(64, 3.5, bits=2, coin="public", frame_size=256, **KASHIN | {"level": 10.0})
     rng = np.random.default_rng(seed)
     x = np.tile(structured_vectors(64, rng)["gaussian"][0], (messages_a_stratum * mechanism.frame.size, 1))
     estimates = rounds_of(mechanism, x, 200, rng)
@@ -233,7 +233,7 @@ def test_the_expected_error_changes_with_the_estimator():
 def test_the_loss_of_clients_with_nothing_in_common_is_bounded():
     """At most 18 %, at the least number of messages, and less with each more (the module's docstring)."""
     private = sstq.SSTQ(dim=64, epsilon=4.0, bits=3)
-    assigned = sstq.SSTQ(dim=64, epsilon=4.0, bits=3, index="assigned")
+    assigned = sstq.SSTQ(dim=64, epsilon=4.0, bits=3, coin="public")
     losses = [assigned.expected_mse(np.zeros(64), n).total / private.expected_mse(np.zeros(64), n).total
               for n in (8 * 256, 12 * 256, 100 * 256)]  # fmt: skip
     assert 1.18 > losses[0] > losses[1] > losses[2] > 1
@@ -247,7 +247,7 @@ def test_telemetry_gains_a_factor_of_four(seed):
     standard deviation of √(2/768) = 0.05, six of which lie between 5.4 and 4: false-failure rate below 1e-8.
     """
     rng = np.random.default_rng(seed)
-    assigned = sstq.SSTQ(dim=256, epsilon=6.0, bits=4, index="assigned")
+    assigned = sstq.SSTQ(dim=256, epsilon=6.0, bits=4, coin="public")
     x = similar_vectors(20 * assigned.frame.size, 256, 0.96, rng).astype(np.float32)
     errors = []
     for _ in range(3):

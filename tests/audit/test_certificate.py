@@ -12,7 +12,7 @@ from sstq.audit import certify, verify
 from sstq.scalar.channels import flat_channel
 from tests.contract.cases import CASES, build
 
-SCRIPT = Path(__file__).parents[1] / "docs" / "verify_certificate.py"
+SCRIPT = Path(__file__).parents[2] / "docs" / "verify_certificate.py"
 EXACT = [case for case in CASES if build(case).exact and build(case).trust == "local"]
 KINDS = {
     "flat": "sstq",

@@ -1,20 +1,31 @@
 """Every mechanism of the registry, in the variants that differ in what they promise."""
 
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
 import numpy as np
 
 import sstq
 
+_EXAMPLE = Path(__file__).parents[2] / "examples" / "own-mechanism" / "coordinate_sign.py"
+_found = importlib.util.spec_from_file_location("coordinate_sign", _EXAMPLE)
+# Under its own name, so that its mechanism can be pickled.
+sys.modules["coordinate_sign"] = importlib.util.module_from_spec(_found)
+_found.loader.exec_module(sys.modules["coordinate_sign"])
+
 EPSILON = 2.0
 DIM = 6
 
-# Arguments beyond dim and clip; the key is what the test is called.
+# Options beyond dim and clip; the key is what the test is called.
 CASES = {
     "sstq": {"epsilon": EPSILON, "bits": 2},
     "sstq/metric-aware": {"epsilon": EPSILON, "bits": 3, "channel": "metric-aware"},
     "sstq/metric-aware-unbiased": {"epsilon": EPSILON, "bits": 2, "channel": "metric-aware", "decoder": "unbiased"},
     "sstq/optimal": {"epsilon": EPSILON, "bits": 3, "channel": "optimal"},
     "sstq/paper": {"epsilon": EPSILON, "bits": 4, "kashin": "paper"},
-    "sstq/assigned": {"epsilon": EPSILON, "bits": 2, "index": "assigned"},
+    "sstq/public": {"epsilon": EPSILON, "bits": 2, "coin": "public"},
     "frameunit": {"epsilon": EPSILON},
     "frameunit/small": {"epsilon": EPSILON, "frame_size": 8},
     "frameunit/frames": {"epsilon": EPSILON, "frames": 4},
@@ -39,6 +50,8 @@ CASES = {
     "mmrc": {"epsilon": EPSILON, "bits": 4},
     "compressed-privunitg": {"epsilon": EPSILON, "bits": 4},
     "clean": {},
+    # A third party's, from examples/own-mechanism.
+    "coordinate-sign": {"epsilon": EPSILON},
 }
 
 
@@ -51,3 +64,8 @@ def encode(mechanism, x, rng=None):
     """Messages of the rows, with client identifiers where the coin is public."""
     clients = np.arange(len(x)) if mechanism.coin == "public" else None
     return mechanism.encode(x, rng=rng, clients=clients)
+
+
+def reread(mechanism, /, **changes):
+    """The mechanism that is read from its JSON form with other values."""
+    return sstq.from_json(json.dumps(json.loads(mechanism.to_json()) | changes))

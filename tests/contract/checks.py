@@ -27,7 +27,7 @@ def contract_vectors(mechanism, seed):
 
 def fresh_coin(mechanism, seed):
     """The mechanism behind another public coin; expectations are over that coin, too."""
-    return mechanism.with_frame_seed(seed)
+    return mechanism.with_seed(seed)
 
 
 def check_expectation(mechanism, x, seed, count):

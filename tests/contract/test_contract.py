@@ -1,17 +1,24 @@
 """One suite that every mechanism passes."""
 
+import copy
+import hashlib
+import inspect
+import json
 import math
+import pickle
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+import rfc8785
 
 import sstq
+from sstq.mechanisms import Unbiased
 from sstq.messages.batch import Messages
 from sstq.messages.files import read_messages, write_messages
 from tests.contract import checks
-from tests.contract.cases import CASES, DIM, build, encode
+from tests.contract.cases import CASES, DIM, EPSILON, build, encode, reread
 
 every_case = pytest.mark.parametrize("case", CASES)
 private_cases = pytest.mark.parametrize("case", [c for c in CASES if c.split("/")[0] not in ("clean", "turboquant")])
@@ -46,13 +53,70 @@ def test_surface(case):
     assert mechanism.name == case.split("/")[0]
     assert isinstance(mechanism.message_bits, int)
     assert mechanism.message_bits > 0
-    assert isinstance(mechanism.unbiased, bool)
+    assert isinstance(mechanism.unbiased, Unbiased)
+    assert bool(mechanism.unbiased) == (mechanism.unbiased == "always")
     assert isinstance(mechanism.exact, bool)
     assert mechanism.trust in ("local", "aggregator", "none")
     assert mechanism.coin in ("private", "public")
     assert mechanism.epsilon > 0
     assert (mechanism.privacy_loss() <= mechanism.epsilon) or math.isinf(mechanism.epsilon)
-    assert repr(mechanism).startswith(type(mechanism).__name__)
+
+
+@every_case
+def test_options_are_kept_as_given(case):
+    given = {"dim": DIM, "clip": 0.5} | CASES[case]
+    mechanism = build(case)
+    assert mechanism.options == given
+    assert list(mechanism.options) == [name for name in inspect.signature(type(mechanism)).parameters if name in given]
+    assert (
+        repr(mechanism)
+        == f"{type(mechanism).__name__}({', '.join(f'{k}={v!r}' for k, v in mechanism.options.items())})"
+    )
+    assert eval(repr(mechanism), {type(mechanism).__name__: type(mechanism)}) == mechanism  # noqa: S307
+
+
+@every_case
+def test_a_variant_is_as_built_anew(case):
+    mechanism = build(case)
+    changes = [{}, {"clip": 0.75}, {"dim": DIM + 1}, {"dim": DIM + 1, "clip": 3}]
+    if mechanism.seed_option:
+        changes += [{mechanism.seed_option: 2**64 - 1}, {mechanism.seed_option: 5, "clip": 2.0}]
+        assert mechanism.with_seed(5) == build(case, **{mechanism.seed_option: 5})
+    else:
+        assert mechanism.with_seed(5) is mechanism
+    for change in changes:
+        variant, anew = mechanism.replace(**change), build(case, **change)
+        assert variant == anew
+        assert variant.options == anew.options
+        assert repr(variant) == repr(anew)
+        assert variant.digest() == anew.digest()
+        assert (variant == mechanism) == (not change)
+        x = some_rows(20, variant.dim)
+        assert encode(variant, x, rng=3).to_bytes() == encode(anew, x, rng=3).to_bytes()
+    for bad in ({"clip": 0.0}, {"clip": "1"}, {"dim": 0}, {mechanism.seed_option or "dim": -1}):
+        with pytest.raises(ValueError, match=f"{next(iter(bad))} must be"):
+            mechanism.replace(**bad)
+    with pytest.raises(TypeError, match="flavour"):
+        mechanism.replace(flavour="vanilla")
+
+
+@every_case
+def test_mechanisms_are_values(case):
+    mechanism = build(case)
+    before = mechanism.digest()
+    for attribute in ("epsilon", "clip", "flavour"):
+        with pytest.raises(AttributeError, match="cannot be changed"):
+            setattr(mechanism, attribute, 9.0)
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        del mechanism.clip
+    for same in (pickle.loads(pickle.dumps(mechanism)), copy.copy(mechanism), copy.deepcopy(mechanism)):  # noqa: S301
+        assert type(same) is type(mechanism)
+        assert same == mechanism
+        assert hash(same) == hash(mechanism)
+        assert same.options == mechanism.options
+        assert same.digest() == before
+        assert encode(same, some_rows(20), rng=3).to_bytes() == encode(mechanism, some_rows(20), rng=3).to_bytes()
+    assert mechanism != "sstq"
 
 
 @every_case
@@ -84,11 +148,58 @@ def test_json_round_trip(case):
     again = sstq.from_json(mechanism.to_json())
     assert type(again) is type(mechanism)
     assert again == mechanism
+    assert again.digest() == mechanism.digest()
     assert again.to_json() == mechanism.to_json()
     assert again.message_bits == mechanism.message_bits
     x = some_rows(20)
     assert encode(again, x, rng=3).to_bytes() == encode(mechanism, x, rng=3).to_bytes()
     assert build(case, clip=0.75).digest() != mechanism.digest()
+    assert again.replace(clip=0.75) == build(case, clip=0.75)
+    assert again.with_seed(7) == mechanism.with_seed(7)
+
+
+@every_case
+def test_every_language_computes_the_same_digest(case):
+    """JavaScript has doubles only: what it reads and writes with sorted keys must be the same text."""
+    mechanism = build(case)
+    seeded = mechanism.with_seed(2**64 - 1)
+    for text, digest in ((m.to_json(), m.digest()) for m in (mechanism, seeded)):
+        integers = []
+        json.loads(text, parse_int=integers.append)
+        assert all(abs(int(integer)) < 2**53 for integer in integers if integer is not None)
+        as_javascript = json.loads(text, parse_int=float)
+        assert rfc8785.dumps(as_javascript).decode() == text
+        assert hashlib.sha256(rfc8785.dumps(json.loads(text))).hexdigest() == digest
+
+
+def wrong_values(value):
+    """What no part of a JSON form may be instead of the value; or a list of one with one such entry."""
+    for wrong in (None, True, [], {}, "", "word", [value], 1e300, str(value), {"value": value}):
+        if wrong is True or wrong != value:
+            yield wrong
+    if isinstance(value, list):
+        for place in {0, len(value) - 1}:
+            yield from ([*value[:place], wrong, *value[place + 1 :]] for wrong in wrong_values(value[place]))
+
+
+@every_case
+def test_tampered_json_is_refused(case):
+    """Whatever is missing, of another type, out of any range or unknown."""
+    mechanism = build(case)
+    data = json.loads(mechanism.to_json())
+    for key, value in data.items():
+        for wrong in (-1, -1.5, *wrong_values(value)):
+            with pytest.raises(ValueError, match=r"."):
+                reread(mechanism, **{key: wrong})
+        with pytest.raises(ValueError, match=r"."):
+            sstq.from_json(json.dumps({other: data[other] for other in data if other != key}))
+    for unknown in ("extra", "frame_sede", "_stated", "self"):
+        with pytest.raises(ValueError, match="does not know"):
+            reread(mechanism, **{unknown: None})
+    for version in (1, 3, 2.0, "2"):
+        with pytest.raises(ValueError, match="version"):
+            reread(mechanism, version=version)
+    assert reread(mechanism) == mechanism
 
 
 @every_case
@@ -136,8 +247,15 @@ def test_bad_arguments_are_refused_by_name(case):
     for argument, value in (("dim", 0), ("dim", 2.5), ("clip", 0.0), ("clip", math.nan)):
         with pytest.raises(ValueError, match=argument):
             build(case, **{argument: value})
-    with pytest.raises(ValueError, match="no argument 'flavour'"):
+    with pytest.raises(TypeError, match=f"^{case.split('/')[0]} takes no option 'flavour'; it takes dim, "):
         build(case, flavour="vanilla")
+    chosen = type(build(case))
+    with pytest.raises(TypeError, match="flavour"):
+        chosen(**CASES[case], dim=DIM, flavour="vanilla")
+    with pytest.raises(TypeError, match="dim"):
+        chosen(**CASES[case])
+    with pytest.raises(TypeError, match="positional"):
+        chosen(DIM, EPSILON, 0.5)
     if "epsilon" in CASES[case]:
         for value in (0.0, -1.0, math.nan, math.inf, "2"):
             with pytest.raises(ValueError, match="epsilon"):

@@ -77,6 +77,12 @@ def candidate_laws(mechanism):
         yield test_candidates.distribution(mechanism, mechanism.clip * x, client=5)
 
 
+def coordinate_sign_laws(mechanism):
+    """The coordinate is drawn without looking at the data, so the channel's rows are all laws."""
+    for row in mechanism.channel.matrix.tolist():
+        yield [Fraction(weight, TOTAL) for weight in row]
+
+
 LAWS = {
     "sstq": sstq_laws,
     "frameunit": frameunit_laws,
@@ -85,6 +91,7 @@ LAWS = {
     "rrsc": candidate_laws,
     "mmrc": candidate_laws,
     "compressed-privunitg": candidate_laws,
+    "coordinate-sign": coordinate_sign_laws,
 }
 CAPS = ("privunit", "privunitg", "projunit")
 

@@ -3,7 +3,17 @@ import pytest
 from scipy.linalg import hadamard
 
 from sstq.frames import kashin
-from sstq.frames.kashin import CERTIFIED_RESIDUAL, Kashin, certifies, default_level, make_kashin, pick, represent
+from sstq.frames.kashin import (
+    CERTIFIED_RESIDUAL,
+    Kashin,
+    certified,
+    default_level,
+    default_steps,
+    least_level,
+    make_kashin,
+    pick,
+    represent,
+)
 from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame, default_frame_size
 from sstq.mechanisms.structured import structured_vectors
 
@@ -141,7 +151,23 @@ def test_lower_levels_get_more_steps_and_certify():
     level = 1.6 * frame.redundancy**0.5
     recipe = make_kashin("certified", frame, level)
     assert recipe.steps > make_kashin("certified", frame).steps
-    assert certifies(frame, recipe)
+    assert certified(frame, recipe)
+    _, residuals = represent(frame, recipe, unit_rows(np.random.default_rng(0).standard_normal((20, 1024))))
+    assert residuals.max() <= CERTIFIED_RESIDUAL
+
+
+@pytest.mark.parametrize(("dim", "size"), [(1, 4), (100, 256), (1000, 4096), (25_450, 65_536)])
+def test_what_counts_as_certified_needs_no_solving(dim, size, monkeypatch):
+    monkeypatch.setattr(kashin, "represent", None)
+    monkeypatch.setattr(kashin, "kernels", None)
+    frame = HadamardFrame(dim, size)
+    for level in (default_level(dim, size), least_level(dim, size), 1e6):
+        steps = default_steps(dim, size, level)
+        assert certified(frame, Kashin("certified", level, steps))
+        assert certified(frame, Kashin("certified", level, steps + 1))
+        assert not certified(frame, Kashin("certified", level, steps - 1))
+        assert not certified(frame, Kashin("paper", level, steps))
+    assert not certified(frame, Kashin("certified", 0.999 * least_level(dim, size), 10_000))
 
 
 def test_paper_recipe_against_its_text():

@@ -67,7 +67,7 @@ KINDS = {
     "frameunit": lambda: sstq.mechanism("frameunit", dim=DIM, epsilon=4.0).aggregator(),
     "frameunit/frames": lambda: sstq.mechanism("frameunit", dim=DIM, epsilon=4.0, frames=64).aggregator(),
     "sstq": lambda: sstq.SSTQ(dim=DIM, epsilon=4.0, bits=3).aggregator(),
-    "sstq/assigned": lambda: sstq.SSTQ(dim=DIM, epsilon=4.0, bits=3, index="assigned").aggregator(),
+    "sstq/assigned": lambda: sstq.SSTQ(dim=DIM, epsilon=4.0, bits=3, coin="public").aggregator(),
     "sstq/strata": lambda: StratifiedAggregator(sstq.SSTQ(dim=DIM, epsilon=4.0, bits=3)),
     "sqkr": lambda: sstq.mechanism("sqkr", dim=DIM, epsilon=4.0).aggregator(),
     "privunitg": lambda: sstq.mechanism("privunitg", dim=DIM, epsilon=4.0).aggregator(),

@@ -169,7 +169,7 @@ def test_steps_are_those_of_the_optimizer_with_the_decoded_mean(make, seed):
     plain.load_state_dict(ours.state_dict())
     private, reference = PrivateOptimizer(make(ours.parameters()), frameunit(8), base_seed=3), make(plain.parameters())
     for number in (1, 2, 3):
-        this_round = frameunit(8).with_frame_seed(sstq.mix_seed(3, number))
+        this_round = frameunit(8).with_seed(sstq.mix_seed(3, number))
         aggregator = this_round.aggregator()
         assert private.mechanism == this_round
         for client in range(4):
@@ -326,7 +326,7 @@ def test_what_ranks_decode_is_the_mean_of_their_messages(ranks):
     seen = [rank["watched"]["seen"] for rank in ranks]
     assert len(seen[0]) == len(seen[1]) == STEPS
     for step in range(STEPS):
-        mechanism = frameunit(21).with_frame_seed(sstq.mix_seed(BASE_SEED, step + 1))
+        mechanism = frameunit(21).with_seed(sstq.mix_seed(BASE_SEED, step + 1))
         aggregator = mechanism.aggregator()
         for rank in range(2):
             noise = np.random.default_rng([PRIVATE_SEED, step + 1, rank])

@@ -42,8 +42,7 @@ from sstq.lab.bench.references import (
     paper_in_numpy,
     paper_representation,
 )
-
-from .kernels.reference import butterflies
+from tests.kernels.reference import butterflies
 
 
 def test_the_least_time_of_turns_counts_with_the_spread_of_the_repeats(monkeypatch):

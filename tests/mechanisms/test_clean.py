@@ -1,4 +1,3 @@
-import json
 import math
 
 import numpy as np
@@ -7,6 +6,7 @@ import pytest
 import sstq
 from sstq.chunks import row_chunks
 from sstq.mechanisms.clean import Clean
+from tests.contract.cases import reread
 
 
 def aggregated(mechanism, *batches):
@@ -51,10 +51,11 @@ def test_expected_error_is_that_of_clipping_alone():
 
 def test_json_holds_no_infinity():
     mechanism = Clean(dim=4, clip=0.5)
-    data = json.loads(mechanism.to_json())
-    assert "epsilon" not in data
-    assert Clean.from_dict(mechanism.to_dict()) == mechanism
-    assert Clean.from_dict(mechanism.to_dict()).to_dict() == mechanism.to_dict()
+    assert mechanism.to_json() == '{"clip":0.5,"dim":4,"format":"sstq-mechanism","mechanism":"clean","version":2}'
+    assert reread(mechanism) == mechanism
+    for epsilon in (math.inf, 1.0, None):
+        with pytest.raises(ValueError, match=r"epsilon|inf"):
+            reread(mechanism, epsilon=epsilon)
 
 
 def test_mean_and_error_are_those_of_numpy_however_small_the_vectors(seed):

@@ -115,7 +115,7 @@ def test_clients_and_frames_exclude_each_other():
 def test_the_closed_form_is_the_average_of_the_exact_errors(dim, frames, epsilon):
     mechanism, x = FrameUnit(dim, epsilon, frames=frames), typical_vector(dim)
     seeds = [sstq.mix_seed(3, number) for number in range(max(2, 40 // frames))]
-    errors = [mechanism.with_frame_seed(seed).expected_mse(x, clients=50) for seed in seeds]
+    errors = [mechanism.with_seed(seed).expected_mse(x, clients=50) for seed in seeds]
     typical = mechanism.typical_error(clients=50)
     assert np.mean([error.variance for error in errors]) == pytest.approx(typical.variance, rel=0.02)
     assert np.mean([error.bias2 for error in errors]) == pytest.approx(typical.bias2, rel=0.1)

@@ -1,4 +1,3 @@
-import json
 from fractions import Fraction
 
 import numpy as np
@@ -8,6 +7,7 @@ from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.mechanisms import vqsgd
 from sstq.mechanisms.structured import structured_vectors
 from sstq.mechanisms.vqsgd import IdentityFrame, VqSGD
+from tests.contract.cases import reread
 from tests.scripted import ScriptedBits
 
 
@@ -216,8 +216,7 @@ def test_a_seed_repeats_and_rows_do_not_depend_on_later_ones():
 
 def test_json_carries_the_same_mechanism():
     mechanism = VqSGD(10, 0.7, clip=0.3)
-    again = VqSGD.from_dict(json.loads(json.dumps(mechanism.to_dict())))
-    assert again.to_dict() == mechanism.to_dict()
+    again = reread(mechanism)
     assert again == mechanism
     assert repr(again) == "VqSGD(dim=10, epsilon=0.7, clip=0.3)"
 
@@ -225,29 +224,26 @@ def test_json_carries_the_same_mechanism():
 @pytest.mark.parametrize(
     "change",
     [
-        lambda data: data.update(dim=11),
-        lambda data: data.update(dim=0),
-        lambda data: data.update(epsilon=0.6),
-        lambda data: data.update(clip=-1.0),
-        lambda data: data["channel"].update(own=data["channel"]["own"] + 19, other=data["channel"]["other"] - 1),
-        lambda data: data["channel"].update(own=data["channel"]["own"] + 1),
-        lambda data: data["channel"].update(epsilon=9.0),
-        lambda data: data["channel"].update(name="table"),
+        lambda channel: {"dim": 11},
+        lambda channel: {"dim": 0},
+        lambda channel: {"epsilon": 0.6},
+        lambda channel: {"clip": -1.0},
+        lambda channel: {"own": str(channel.own + 19), "other": str(channel.other - 1)},
+        lambda channel: {"own": str(channel.own + 1)},
+        lambda channel: {"own": channel.own},
+        lambda channel: {"channel": "table"},
     ],
 )
 def test_tampered_json_is_refused(change):
-    data = VqSGD(10, 0.7).to_dict()
-    change(data)
+    mechanism = VqSGD(10, 0.7)
     with pytest.raises(ValueError, match=r"."):
-        VqSGD.from_dict(data)
+        reread(mechanism, **change(mechanism.channel))
 
 
 def test_a_channel_that_hides_the_token_is_refused():
     # Exactly private, but there would be nothing to decode.
-    data = VqSGD(2, 1.0).to_dict()
-    data["channel"].update(own=TOTAL // 4, other=TOTAL // 4)
     with pytest.raises(ValueError, match="favour the token"):
-        VqSGD.from_dict(data)
+        reread(VqSGD(2, 1.0), own=str(TOTAL // 4), other=str(TOTAL // 4))
 
 
 @pytest.mark.parametrize(

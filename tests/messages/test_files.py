@@ -19,12 +19,12 @@ from sstq.messages.files import block_messages, describe_messages, read_messages
 from tests.contract.cases import build
 
 PRIVATE = sstq.SSTQ(dim=20, epsilon=2.0, bits=3)
-ASSIGNED = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, index="assigned")
+PUBLIC = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, coin="public")
 OTHER = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, frame_seed=1)
 
 
 def sample(mechanism, count=100, **options):
-    clients = np.arange(count) * 7 if mechanism.index == "assigned" else None
+    clients = np.arange(count) * 7 if mechanism.coin == "public" else None
     x = np.random.default_rng(0).standard_normal((count, 20))
     return mechanism.encode(x, clients=clients, **options)
 
@@ -39,7 +39,7 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("suffix", [".sstq", ".parquet"])
-@pytest.mark.parametrize("mechanism", [PRIVATE, ASSIGNED], ids=lambda m: m.index)
+@pytest.mark.parametrize("mechanism", [PRIVATE, PUBLIC], ids=lambda m: m.coin)
 @pytest.mark.parametrize("rng", [None, 3])
 def test_round_trip(tmp_path, suffix, mechanism, rng):
     path = tmp_path / f"messages{suffix}"
@@ -49,7 +49,7 @@ def test_round_trip(tmp_path, suffix, mechanism, rng):
     info = describe_messages(path)
     assert (info.count, info.message_bits, info.digest) == (100, mechanism.message_bits, mechanism.digest())
     assert info.simulated == (rng is not None)
-    assert info.with_clients == (mechanism is ASSIGNED)
+    assert info.with_clients == (mechanism is PUBLIC)
 
 
 def test_many_batches_become_whole_blocks(tmp_path, monkeypatch):
@@ -123,7 +123,7 @@ def test_anything_after_the_end_is_refused(tmp_path):
         describe_messages(path)
 
 
-@pytest.mark.parametrize("mechanism", [PRIVATE, ASSIGNED], ids=lambda m: m.index)
+@pytest.mark.parametrize("mechanism", [PRIVATE, PUBLIC], ids=lambda m: m.coin)
 def test_every_flipped_bit_is_refused(tmp_path, mechanism):
     path = tmp_path / "messages.sstq"
     write_messages(path, sample(mechanism, 20))
@@ -208,7 +208,7 @@ def test_numbers_of_a_header_cost_nothing(tmp_path, monkeypatch, count, block, b
         PRIVATE.aggregator().update_from_file(path)
 
 
-@pytest.mark.parametrize("mechanism", [PRIVATE, ASSIGNED], ids=lambda m: m.index)
+@pytest.mark.parametrize("mechanism", [PRIVATE, PUBLIC], ids=lambda m: m.coin)
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 23])
 def test_the_size_of_a_file_follows_from_its_header(tmp_path, monkeypatch, mechanism, count):
     monkeypatch.setattr(message_files, "BLOCK_MESSAGES", 8)
@@ -299,9 +299,9 @@ def test_the_form_is_recognised_by_content(tmp_path):
 
 def test_repeated_clients_in_a_file_are_refused(tmp_path):
     path = tmp_path / "messages.parquet"
-    parquet_with(path, {"code": [1, 2], "client": [7, 7]}, ASSIGNED)
+    parquet_with(path, {"code": [1, 2], "client": [7, 7]}, PUBLIC)
     with pytest.raises(ValueError, match="distinct"):
-        read_all(path, ASSIGNED)
+        read_all(path, PUBLIC)
 
 
 def test_other_parquet_files_are_refused(tmp_path):

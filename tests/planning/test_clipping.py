@@ -1,11 +1,14 @@
 """The survey of norms and the choice of clip. z-tests use |z| < 6 (false-failure rate 2e-9 each, fewer than 200)."""
 
+import hashlib
 import json
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
 import pytest
+import rfc8785
 import typer
 from typer.testing import CliRunner
 
@@ -277,31 +280,53 @@ def test_json_round_trip_and_digest():
     assert again == SURVEY
     assert hash(again) == hash(SURVEY)
     assert again.digest() != NormSurvey(1.0, 0.25, 8.0, 7).digest()
+    as_javascript = json.loads(SURVEY.to_json(), parse_int=float)
+    assert hashlib.sha256(rfc8785.dumps(as_javascript)).hexdigest() == SURVEY.digest()
+
+
+def test_surveys_are_values():
+    assert eval(repr(SURVEY), {"NormSurvey": NormSurvey}) == SURVEY  # noqa: S307
+    assert pickle.loads(pickle.dumps(SURVEY)) == SURVEY  # noqa: S301
+    assert SURVEY.replace(thresholds=7) == NormSurvey(**dict(SURVEY.options) | {"thresholds": 7})
+    with pytest.raises(TypeError, match="clip"):
+        SURVEY.replace(clip=1.0)
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        SURVEY.epsilon = 9.0
 
 
 def changed(**changes):
     return json.dumps(json.loads(SURVEY.to_json()) | changes)
 
 
+VALUES, CHANNEL = list(SURVEY.thresholds), SURVEY.channel
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "message"),
     [
-        "nonsense",
-        "[]",
-        "{}",
-        sstq.SSTQ(dim=3, epsilon=1.0).to_json(),
-        changed(version=2),
-        changed(epsilon=0.5),
-        changed(thresholds=[2.0, 1.0]),
-        changed(thresholds=[1.0]),
-        changed(thresholds="12"),
-        changed(more=1),
-        changed(channel=SURVEY.channel.to_dict() | {"own": 2**62 - 1, "other": 1}),
-        changed(channel=SURVEY.channel.to_dict() | {"own": SURVEY.channel.other, "other": SURVEY.channel.own}),
+        ("nonsense", "the sstq-norm-survey is not JSON"),
+        ("[]", "its format must be 'sstq-norm-survey'"),
+        ("{}", "its format must be 'sstq-norm-survey'"),
+        (sstq.SSTQ(dim=3, epsilon=1.0).to_json(), "its format must be 'sstq-norm-survey'"),
+        (changed(version=1), "version 1, this library reads version 2: .*`sstq clip survey`"),
+        (changed(epsilon=0.5), "LDP"),
+        (changed(values=[2.0, 1.0]), "threshold"),
+        (changed(values=[1.0]), "threshold"),
+        (changed(values=[]), "."),
+        (changed(values="12"), "threshold"),
+        (changed(values=VALUES[::-1]), "thresholds must be 6 increasing numbers"),
+        (changed(values=[*VALUES[:-1], True]), "threshold must be a number"),
+        (changed(thresholds=5), "thresholds must be 5 increasing numbers"),
+        (changed(lowest=VALUES[0] / 2), r"would not keep: \['lowest'\]"),
+        (changed(highest=VALUES[-1] * 2), r"would not keep: \['highest'\]"),
+        (changed(more=1), r"does not know .*\['more'\]"),
+        (changed(own=str(2**62 - 1), other="1"), "LDP"),
+        (changed(own=str(CHANNEL.other), other=str(CHANNEL.own)), "own must be above other"),
+        (changed(own=CHANNEL.own, other=CHANNEL.other), "own must be a decimal string"),
     ],
 )
-def test_what_is_not_a_survey_is_refused(text):
-    with pytest.raises(ValueError, match="survey"):
+def test_what_is_not_a_survey_is_refused(text, message):
+    with pytest.raises(ValueError, match=message):
         NormSurvey.from_json(text)
 
 
@@ -311,7 +336,7 @@ def test_what_is_not_a_survey_is_refused(text):
         ({"epsilon": 0.0}, "epsilon must be a number in"),
         ({"lowest": 0.0}, "lowest must be a number in"),
         ({"highest": 0.1}, "highest must be a number in"),
-        ({"highest": 1.0}, "thresholds must increase"),
+        ({"highest": 1.0}, "thresholds must be 16 increasing numbers"),
         ({"thresholds": 1}, r"thresholds must be an integer in \[2, 4096\], got 1"),
     ],
 )
@@ -423,4 +448,6 @@ def test_mistakes_on_the_command_line(files):
     assert "--clients goes with --mechanism" in run(
         "suggest", "--vectors", files / "vectors.npy", "--clients", 5, code=1
     )
-    assert "not a survey" in run("aggregate", files / "x", "--survey", files / "mechanism.json", code=1)
+    assert "its format must be 'sstq-norm-survey'" in run(
+        "aggregate", files / "x", "--survey", files / "mechanism.json", code=1
+    )

@@ -68,7 +68,7 @@ def test_the_predicted_error_is_that_of_a_simulation(case, seed):
     mechanism, rounds = found.build(), 40 if found.dim > 50 else 200
     ratios = np.empty(rounds)
     for number in range(rounds):
-        ours = mechanism.with_frame_seed(int(rng.integers(2**63)))
+        ours = mechanism.with_seed(int(rng.integers(2**63)))
         x = clients_like(rng, found, SIMULATED[case].get("alike", 1.0))
         ids = np.arange(found.clients) if ours.coin == "public" else None
         aggregator = ours.aggregator()
@@ -107,7 +107,7 @@ def test_the_prediction_agrees_with_the_exact_error_of_the_mechanism(wish):
 
 def test_alike_clients_gain_and_unlike_ones_pay():
     # The exact variance of a crowd that is all alike is in expected_mse.
-    mechanism = sstq.SSTQ(dim=300, epsilon=6.0, bits=4, index="assigned")
+    mechanism = sstq.SSTQ(dim=300, epsilon=6.0, bits=4, coin="public")
     exact = mechanism.expected_mse(typical(np.random.default_rng(2), 300), clients=20_000).variance
     like, unlike = (Strata.of(300, 6.0, 4, cosine).offer(20_000) for cosine in (1.0, 0.0))
     assert like.variance == pytest.approx(exact, rel=0.02)

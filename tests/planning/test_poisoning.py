@@ -179,7 +179,7 @@ def test_liars_who_follow_the_protocol_do_little(seed):
     assert abs(along - (1 - poisoning_bound(mechanism, 0.1).input_shift)) <= Z * stderr + 1e-3
 
 
-STRATA = sstq.SSTQ(dim=16, epsilon=3.0, bits=2, index="assigned", frame_size=64)
+STRATA = sstq.SSTQ(dim=16, epsilon=3.0, bits=2, coin="public", frame_size=64)
 LARGEST = float(np.max(STRATA.decoding_values)) * STRATA.bound
 
 
@@ -214,7 +214,7 @@ def test_strata_under_attackers_who_choose_their_strata(seed):
     bound = poisoning_bound(STRATA, fraction, honest + attacked * malicious)
     squares = []
     for coin in range(20):
-        mechanism = STRATA.with_frame_seed(coin)
+        mechanism = STRATA.with_seed(coin)
         tried = np.arange(1 << 41, (1 << 41) + 3 * frame.size * malicious, dtype=np.uint64)
         places = streams.indices_of(coin, "assign", tried, frame.size)
         strata = rng.choice(frame.size, size=attacked, replace=False)

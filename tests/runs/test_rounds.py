@@ -22,7 +22,7 @@ def test_every_frame_and_every_public_coin_is_fresh_in_a_round(name):
     if name in SEEDLESS:
         assert round_mechanism(mechanism, 7, 1) is mechanism
     else:
-        assert round_mechanism(mechanism, 7, 3) == build(name, frame_seed=sstq.mix_seed(7, 3))
+        assert round_mechanism(mechanism, 7, 3) == build(name, **{mechanism.seed_option: sstq.mix_seed(7, 3)})
         assert round_mechanism(mechanism, 7, 3) != round_mechanism(mechanism, 7, 4)
 
 

@@ -181,7 +181,7 @@ def test_shards_need_names_of_their_own(tmp_path):
 
 def test_parquet_shards_and_public_coins(planned, tmp_path):
     x, shards = planned
-    assigned = sstq.SSTQ(dim=5, epsilon=3.0, bits=2, index="assigned")
+    assigned = sstq.SSTQ(dim=5, epsilon=3.0, bits=2, coin="public")
     shards = plan_shards([shard.vectors for shard in shards], tmp_path / "out", 5, kind="parquet")
     clients = np.arange(100, 140, dtype=np.uint64)
     for shard in shards:

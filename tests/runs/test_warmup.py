@@ -83,7 +83,7 @@ def run(*arguments, without_privilege=False, **variables):
         text=True,
         check=False,
         env=os.environ | variables,
-        cwd=Path(__file__).parents[1],
+        cwd=Path(__file__).parents[2],
         preexec_fn=drop_privilege if without_privilege else None,
     )
     assert done.returncode == 0, done.stderr

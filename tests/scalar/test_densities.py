@@ -46,10 +46,10 @@ def kashin_coordinates(d: int, size: int, beta: float, from_zero: bool, seed: in
 
 # Measured at d = 1590, N = 4096, β = 1.8 over seeds 0..4, against the model's second moment 0.3176 and edge mass 0.1086
 # (both ends): from the clipped least-norm start 0.3241–0.3246 and 0.1079–0.1112, from zero 0.3285–0.3288 and
-# 0.039–0.045. The representation is not unique: from zero, which is how sstq.frames.kashin starts, the first over-relaxed step
-# overshoots and fewer coordinates end at exactly ±1, so there the edge mass is NOT that of the model. The second
-# moments are 2.1 and 3.5 % off, with a standard deviation below 0.1 %: 5 % is more than 10 deviations away. The edge
-# mass of the clipped start is 1 % off with a standard deviation of 1.1 %: 8 % is 6 deviations away.
+# 0.039–0.045. The representation is not unique: from zero, which is how sstq.frames.kashin starts, the first
+# over-relaxed step overshoots and fewer coordinates end at exactly ±1, so there the edge mass is NOT that of the model.
+# The second moments are 2.1 and 3.5 % off, with a standard deviation below 0.1 %: 5 % is more than 10 deviations away.
+# The edge mass of the clipped start is 1 % off with a standard deviation of 1.1 %: 8 % is 6 deviations away.
 @pytest.mark.parametrize("from_zero", [False, True])
 def test_censored_gaussian_has_the_second_moment_of_the_kashin_solver(from_zero: bool, seed: int) -> None:
     t = kashin_coordinates(1590, 4096, 1.8, from_zero, seed)

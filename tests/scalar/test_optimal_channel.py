@@ -271,26 +271,27 @@ def test_json_carries_and_rechecks_everything():
             sstq.from_json(json.dumps(data))
 
     def move_token(data):
-        data["codebook"]["values"][1] += 1e-12
+        data["codebook_values"][1] += 1e-12
 
     def move_value(data):
-        data["decoder"]["values"][0] -= 1e-12
+        data["decoder_values"][0] -= 1e-12
 
     def move_weight(data):
-        row = data["channel"]["matrix"][1]
-        row[0], row[1] = row[0] + 10**7, row[1] - 10**7
+        row = data["weights"][1]
+        row[:2] = str(int(row[0]) + 10**7), str(int(row[1]) - 10**7)
 
     refused("would be biased", move_token)
     refused("would be biased", move_value)
     refused("would be biased", move_weight)
-    refused("belong together", lambda data: data["codebook"].update(name="uniform"))
-    refused("must have 8 tokens", lambda data: data["channel"].update(name="table"))
-    refused("got a channel from", lambda data: data["codebook"]["values"].pop(1))
+    refused("belong together", lambda data: data.update(codebook="uniform"))
+    refused("must have 8 tokens", lambda data: data.update(channel="metric-aware"))
+    refused("got a channel from", lambda data: data["codebook_values"].pop(1))
 
     def overspend(data):
-        row = data["channel"]["matrix"][-1]
+        row = [int(weight) for weight in data["weights"][-1]]
         donor = row.index(max(row[:-1]))
         row[-1], row[donor] = row[-1] + row[donor] // 10, row[donor] - row[donor] // 10
+        data["weights"][-1] = [str(weight) for weight in row]
 
     refused("is not 2.0-LDP", overspend)
 
@@ -332,7 +333,7 @@ def test_the_command_line_builds_and_shows_it(tmp_path):
     arguments = ["spec", "--dim", "40", "--epsilon", "2", "--bits", "2", "--channel", "optimal", "--output", str(spec)]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     mechanism = sstq.from_json(spec.read_text())
-    assert mechanism.digest() == sstq.SSTQ(40, 2.0, 2, channel="optimal").digest()
+    assert mechanism.digest() == sstq.SSTQ(40, 2.0, bits=2, channel="optimal").digest()
     shown = CliRunner().invoke(app, ["channel", "--mechanism", str(spec), "--output", str(table)])
     assert shown.exit_code == 0
     assert f"tokens\t{mechanism.channel.inputs}" in shown.output

@@ -30,7 +30,7 @@ from sstq.accounting.limits import (
 )
 from sstq.accounting.search import greatest_count, greatest_number
 from sstq.accounting.shuffling import numeric_epsilon
-from sstq.mechanisms.base import check_option
+from sstq.checks import check_option
 
 __all__ = ["compose", "epsilon_per_round", "rounds_allowed"]
 

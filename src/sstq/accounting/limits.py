@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from sstq.mechanisms.base import check_number
+from sstq.checks import check_number
 
 __all__ = [
     "CLIENTS_MAX",

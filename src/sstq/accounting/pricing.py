@@ -11,7 +11,7 @@ from sstq.accounting.ledger_file import Entry
 if TYPE_CHECKING:
     from sstq.mechanisms import Mechanism
 
-__all__ = ["RunExpenses", "delta_of", "ledger_price", "price"]
+__all__ = ["RunExpenses", "ledger_price", "price"]
 
 
 def price(mechanism: Mechanism) -> float:
@@ -25,19 +25,6 @@ def price(mechanism: Mechanism) -> float:
     return max(mechanism.epsilon, mechanism.privacy_loss())
 
 
-def delta_of(mechanism: Mechanism) -> float:
-    """The δ of one message: 0 but for mechanisms behind a trusted aggregator.
-
-    Examples:
-        >>> import sstq
-        >>> delta_of(sstq.mechanism("frameunit", dim=10, epsilon=2.0))
-        0.0
-        >>> delta_of(sstq.mechanism("csgm", dim=10, epsilon=2.0, clients=5, delta=1e-6))
-        1e-06
-    """
-    return float(getattr(mechanism, "delta", 0.0))
-
-
 def ledger_price(mechanism: Mechanism) -> float:
     """The `price`, if a ledger can hold it: ledgers add up pure ε, so a mechanism with δ > 0 is refused (ValueError).
 
@@ -48,7 +35,7 @@ def ledger_price(mechanism: Mechanism) -> float:
         ...
         ValueError: a ledger adds up pure ε, but mechanism 'csgm' is (ε, δ)-private with delta = 1e-05: ...
     """
-    delta = delta_of(mechanism)
+    delta = mechanism.delta
     if delta > 0:
         raise ValueError(
             f"a ledger adds up pure ε, but mechanism {mechanism.name!r} is (ε, δ)-private with delta = {delta!r}: "

@@ -52,7 +52,7 @@ from numpy.typing import NDArray
 
 from sstq.accounting.limits import check_clients, check_delta, check_round_epsilon
 from sstq.accounting.search import least_number
-from sstq.mechanisms.base import check_number, check_option
+from sstq.checks import check_number, check_option
 
 __all__ = ["numeric_epsilon", "shuffled_delta", "shuffled_epsilon"]
 

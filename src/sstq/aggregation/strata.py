@@ -62,7 +62,7 @@ class StratifiedAggregator(FrameAggregator):
 
     Examples:
         >>> import sstq
-        >>> mechanism = sstq.SSTQ(dim=4, epsilon=4.0, bits=2, index="assigned")
+        >>> mechanism = sstq.SSTQ(dim=4, epsilon=4.0, bits=2, coin="public")
         >>> aggregator = mechanism.aggregator()
         >>> aggregator.update(mechanism.encode(np.full((1000, 4), 0.5), rng=1, clients=np.arange(1000)))
         >>> estimate = aggregator.mean()

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.audit.pairs import worst_pairs
+from sstq.checks import check_number
 from sstq.chunks import row_chunks
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.base import check_number
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField
 

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.audit.encoder import outcomes, situations
+from sstq.checks import check_number
 from sstq.chunks import row_chunks
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.base import check_number
 from sstq.randomness.secret import bit_source, channel_words
 
 __all__ = ["SamplerTest", "sampler_test"]

@@ -89,7 +89,7 @@ app.add_typer(audit, name="audit")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from sstq import __version__
+        from sstq._version import __version__
 
         typer.echo(f"sstq {__version__}")
         raise typer.Exit

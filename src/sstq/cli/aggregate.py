@@ -143,7 +143,7 @@ def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
         "message_bits": mechanism.message_bits,
         "bits_received": estimate.count * mechanism.message_bits,
         "epsilon": mechanism.epsilon if math.isfinite(mechanism.epsilon) else None,
-        "delta": getattr(mechanism, "delta", 0.0),
+        "delta": mechanism.delta,
         "privacy_loss": mechanism.privacy_loss() if math.isfinite(mechanism.epsilon) else None,
         "trust": mechanism.trust,
         "unbiased": mechanism.unbiased,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -96,14 +96,8 @@ def _chosen(
     if epsilon is None:
         raise WrongUsage("give --mechanism or --epsilon")
     with solving_shown(kind), check_usage():
-        return SSTQ(
-            dim=1000,
-            epsilon=epsilon,
-            bits=4 if bits is None else bits,
-            channel=kind or "flat",
-            codebook=codebook,
-            rate=rate,
-        )
+        options: dict[str, Any] = {"channel": kind or "flat", "codebook": codebook, "rate": rate}
+        return SSTQ(1000, epsilon, bits=4 if bits is None else bits, **options)
 
 
 def _flat_integers(mechanism: SSTQ) -> list[tuple[str, object]]:

@@ -122,7 +122,6 @@ def _describe_parts(mechanism: SSTQ) -> list[tuple[str, object]]:
         ("channel", f"{mechanism.channel.name}, {mechanism.bits} bits"),
         ("codebook", mechanism.codebook.name),
         ("decoder", mechanism.decoder.name),
-        ("index", mechanism.index),
         ("frame", f"{mechanism.frame.name}, N = {mechanism.frame.size}, seed {mechanism.frame.seed}"),
         ("kashin", f"{mechanism.kashin.name}, K = {mechanism.kashin.level:.6g}, {mechanism.kashin.steps} steps"),
     ]

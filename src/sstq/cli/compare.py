@@ -109,8 +109,8 @@ def compare(
 
 
 def _compare(dim: int, epsilon: float, clients: int, *, timed: bool) -> list[Comparison]:
-    from sstq.mechanisms.base import check_number
-    from sstq.planning.comparison import VARIANTS
+    from sstq.checks import check_number
+    from sstq.planning.comparison import all_variants
     from sstq.planning.comparison import compare as compare_mechanisms
 
     with check_usage():
@@ -119,12 +119,14 @@ def _compare(dim: int, epsilon: float, clients: int, *, timed: bool) -> list[Com
         check_number("clients", clients, 1, 2**32, integer=True)
     left_out: list[str] = []
     rows = []
-    with progress("Comparing", len(VARIANTS)) as advance:
+    variants = all_variants()
+    with progress("Comparing", len(variants)) as advance:
         for row in compare_mechanisms(
             dim,
             epsilon,
             clients,
             timed=timed,
+            variants=variants,
             skipped=lambda variant, reason: left_out.append(f"{variant.label}: {reason}"),
         ):
             rows.append(row)

@@ -34,7 +34,7 @@ def demo(
     Example: sstq demo --output demo
     """
     from sstq.lab.demo import planned_clients, run_demo, save_results
-    from sstq.plots import draw_digits
+    from sstq.lab.plots import draw_digits
 
     output.mkdir(parents=True, exist_ok=True)
     for name in ("digits.png", "results.json", "training.png"):
@@ -90,7 +90,7 @@ def demo(
 def _train(output: Path, seed: int | None) -> None:
     """Train on the digits with several mechanisms; a table and a picture."""
     from sstq.lab.demo_training import EPSILON, METHODS, ROUNDS, run_training
-    from sstq.plots import draw_training
+    from sstq.lab.plots import draw_training
 
     with progress("Rounds", len(METHODS) * (ROUNDS + 1)) as advance:
         histories = run_training(seed, advance=advance)

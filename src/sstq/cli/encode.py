@@ -150,7 +150,7 @@ def _to_one_file(
 def _plan(
     mechanism: Mechanism, vectors: list[Path], output: Path, kind: str, key: str | None, column: str | None
 ) -> list[Shard]:
-    from sstq.mechanisms.base import check_option
+    from sstq.checks import check_option
     from sstq.runs.shards import FORMATS, plan_shards
 
     with check_usage():

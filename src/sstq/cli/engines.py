@@ -29,7 +29,7 @@ AddressOption = Annotated[
 @contextmanager
 def engine(name: str, address: str | None) -> Iterator[bool]:
     """Give the block the engine: whether it is Ray, to which it is connected then."""
-    from sstq.mechanisms.base import check_option
+    from sstq.checks import check_option
 
     with check_usage():
         check_option("--engine", name, ("local", "ray"))

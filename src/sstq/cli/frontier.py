@@ -44,20 +44,21 @@ def frontier(
     check_outputs(csv, json, png, force)
     from dataclasses import asdict
 
-    from sstq.mechanisms.base import check_number
+    from sstq.checks import check_number
     from sstq.planning import frontier as library
 
     with check_usage():
         check_number("dim", dim, 2, 2**30, integer=True)
         check_number("epsilon", epsilon, 0.01, 20)
     points, left_out = [], []
-    with progress("Weighing", len(library.FAMILIES)) as advance:
+    families = library.all_families()
+    with progress("Weighing", len(families)) as advance:
 
         def leave_out(candidate: Variant, reason: str) -> None:
             left_out.append(f"{candidate.label}: {reason}")
             advance(1)
 
-        for point in library.frontier(dim, epsilon, skipped=leave_out):
+        for point in library.frontier(dim, epsilon, families=families, skipped=leave_out):
             points.append(point)
             advance(1)
     for reason in left_out:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sstq.cli.common import check_output
 from sstq.cli.terminal import note
 from sstq.cli.usage import WrongUsage
+
+if TYPE_CHECKING:
+    from sstq import Unbiased
 
 __all__ = [
     "CsvOption",
@@ -58,7 +61,7 @@ def safe_figure(value: float, *, up: bool = True) -> str:
     return f"{float(Context(prec=6, rounding=ROUND_FLOOR).plus(Decimal(value))):g}"
 
 
-def unbiased_cell(unbiased: bool, bias2: float) -> str:
+def unbiased_cell(unbiased: Unbiased, bias2: float) -> str:
     """Return whether an estimate is unbiased, for a table."""
     return "yes" if unbiased else f"no, bias² {figure(bias2)}"
 

@@ -70,10 +70,10 @@ def spec(
     ] = None,
     level: Annotated[float | None, typer.Option(help="The Kashin level K. [dim]\\[default: feasible][/dim]")] = None,
     steps: Annotated[int | None, typer.Option(help="The steps of the representation.")] = None,
-    index: Annotated[
+    coin: Annotated[
         str | None,
         typer.Option(
-            metavar="private|assigned",
+            metavar="private|public",
             help="Who picks the coordinate: the client in secret, or a public coin. [dim]\\[default: private][/dim]",
         ),
     ] = None,
@@ -126,7 +126,7 @@ def spec(
         "kashin": kashin,
         "level": level,
         "steps": steps,
-        "index": index,
+        "coin": coin,
         "frame": frame,
         "frame_size": frame_size,
         "frame_seed": frame_seed,
@@ -147,7 +147,7 @@ def spec(
 
 def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float, frame_seed: int | None) -> Mechanism:
     """Return what `sstq plan` chooses, and say what that is."""
-    from sstq.mechanisms.base import check_number
+    from sstq.checks import check_number
     from sstq.planning import plan
 
     if epsilon is None:
@@ -161,7 +161,7 @@ def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float, 
     assumed = f"{crowd}, which an error of 10 % needs (--clients says how many there are)" if clients is None else crowd
     note(f"no --name: chose {found.label}, the least error for {assumed}")
     built = found.build()
-    return built if frame_seed is None else built.with_frame_seed(frame_seed)
+    return built if frame_seed is None else built.with_seed(frame_seed)
 
 
 def _named(
@@ -188,7 +188,7 @@ def _tuned(name: str, dim: int, given: dict[str, Any]) -> dict[str, Any]:
     if name != "sstq":
         raise WrongUsage(f"--tune is for sstq; {name} has no level and redundancy to tune")
     tunable = ("epsilon", "bits", "channel", "codebook", "decoder")
-    fixed = [option for option in given if option not in (*tunable, "index", "frame_seed")]
+    fixed = [option for option in given if option not in (*tunable, "coin", "frame_seed")]
     if fixed:
         raise WrongUsage(
             f"--tune chooses the frame's size and the level: --{fixed[0].replace('_', '-')} cannot be given"

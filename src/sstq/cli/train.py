@@ -99,8 +99,8 @@ def train(
 
     Example: sstq train --dataset digits --mechanism clean --mechanism frameunit --mechanism sstq:bits=2 --epsilon 4
     """
+    from sstq.lab.plots import draw_training
     from sstq.lab.training import Server, settings_for
-    from sstq.plots import draw_training
     from sstq.plots.canvas import require_matplotlib
 
     require_matplotlib()
@@ -167,11 +167,12 @@ def _problem(
 
 def _build(text: str, problem: Problem, epsilon: float, settings: Settings) -> Mechanism:
     """Return the mechanism of NAME:ARGUMENT=VALUE,…; ε and the number of clients are for those that take them."""
-    from sstq.planning.comparison import variant
+    from sstq.planning.comparison import Variant
 
     name, _, arguments = text.partition(":")
     given = parse_settings(arguments.split(",") if arguments else [], {"dim", "clip", "epsilon"})
-    return variant(text, name, **given).build(problem.model.dim, epsilon, problem.clients, settings.clip)
+    with check_usage():
+        return Variant(text, name, given).build(problem.model.dim, epsilon, problem.clients, settings.clip)
 
 
 def _check_budgeted(mechanisms: Iterable[Mechanism]) -> None:
@@ -183,7 +184,7 @@ def _check_budgeted(mechanisms: Iterable[Mechanism]) -> None:
 
 
 def _rounds_in_ray() -> RoundEngine:
-    from sstq.integrations.ray import RayRounds
+    from sstq.lab.training.ray import RayRounds
 
     return RayRounds()
 

@@ -24,7 +24,7 @@ def check_usage(**options: str) -> Iterator[None]:
     """
     try:
         yield
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         if isinstance(error, OSError):  # a data set that is not there
             raise
         raise WrongUsage(_as_typed(str(error), options)) from error

@@ -7,6 +7,7 @@ functions of a public seed through `sstq.randomness.streams`.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -79,6 +80,10 @@ class Frame(ABC):
     @abstractmethod
     def squared_row_norms(self) -> NDArray[np.float64]:
         """‖u_j‖² for every j, (N,): exactly 1 in an equal-norm frame, and 1 on average in any."""
+
+    def longest_row(self) -> float:
+        """The largest norm of a row."""
+        return math.sqrt(float(np.max(self.squared_row_norms())))
 
     @abstractmethod
     def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:

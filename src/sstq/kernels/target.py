@@ -15,7 +15,7 @@ from typing import Any
 import numba
 from numba.core.registry import cpu_target
 
-from sstq import __version__
+from sstq._version import __version__
 from sstq.kernels.disk_cache import KernelCache
 from sstq.kernels.support import uses_vectors
 

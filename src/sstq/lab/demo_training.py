@@ -7,18 +7,18 @@ from typing import Any
 
 from sstq.lab.datasets import load
 from sstq.lab.training import SETTINGS, Server, image_problem, train
-from sstq.planning.comparison import Variant, variant
+from sstq.planning.comparison import Variant
 
 __all__ = ["EPSILON", "METHODS", "ROUNDS", "run_training"]
 
 EPSILON = 4.0
 ROUNDS = 80
 METHODS: tuple[Variant, ...] = (
-    variant("clean", "clean"),
-    variant("FrameUnit", "frameunit"),
-    variant("PrivUnit", "privunit"),
-    variant("SSTQ, 2 bits", "sstq", bits=2),
-    variant("vqSGD", "vqsgd"),
+    Variant("clean", "clean", {}),
+    Variant("FrameUnit", "frameunit", {}),
+    Variant("PrivUnit", "privunit", {}),
+    Variant("SSTQ, 2 bits", "sstq", {"bits": 2}),
+    Variant("vqSGD", "vqsgd", {}),
 )
 
 History = list[dict[str, Any]]

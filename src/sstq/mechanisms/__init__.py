@@ -1,15 +1,14 @@
-"""The mechanisms, one module each, and the registry of their names.
-
-(The package is not called mechanisms because `sstq.list_mechanisms()` is the function that lists them.)
-"""
+"""The mechanisms, one module or folder each, and the registry of their names."""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, TypeVar
 
+from sstq.checks import check_argument
 from sstq.frames.tight import default_frame_size
-from sstq.mechanisms.base import JSON_FORMAT, JSON_VERSION, ExpectedError, LocalReport, Mechanism, check_number
+from sstq.mechanisms.agreement import read_agreement
+from sstq.mechanisms.base import ExpectedError, LocalReport, Mechanism, Unbiased
 from sstq.mechanisms.candidates.compressed_privunitg import CompressedPrivUnitG
 from sstq.mechanisms.candidates.mmrc import MMRC
 from sstq.mechanisms.candidates.rrsc import RRSC
@@ -22,7 +21,6 @@ from sstq.mechanisms.sqkr.mechanism import SQKR
 from sstq.mechanisms.sstq import SSTQ
 from sstq.mechanisms.turboquant import TurboQuant
 from sstq.mechanisms.vqsgd import VqSGD
-from sstq.strict_json import read_json
 from sstq.suggestions import did_you_mean
 
 __all__ = [
@@ -42,11 +40,13 @@ __all__ = [
     "PrivUnitG",
     "ProjUnit",
     "TurboQuant",
+    "Unbiased",
     "VqSGD",
     "from_json",
+    "list_mechanisms",
     "mechanism",
     "mechanism_class",
-    "mechanisms",
+    "register",
 ]
 
 _ALL: tuple[type[Mechanism], ...] = (
@@ -68,22 +68,43 @@ _ALL: tuple[type[Mechanism], ...] = (
 # What JSON may ask for. Tuned frames are up to 4 times the default, FrameUnit's are at least 256, and the paper's
 # recipe takes 30 steps.
 _FRAME_FACTOR, _LEAST_FRAME, _MOST_STEPS = 8, 256, 128
+Kind = TypeVar("Kind", bound=Mechanism)
 
 _REGISTRY: dict[str, type[Mechanism]] = {chosen.name: chosen for chosen in _ALL}
 
 
-def mechanisms() -> list[str]:
+def list_mechanisms() -> list[str]:
     """The names of all mechanisms.
 
     Examples:
-        >>> "sstq" in mechanisms()
+        >>> "sstq" in list_mechanisms()
         True
     """
     return list(_REGISTRY)
 
 
-def mechanism(name: str, **arguments: Any) -> Mechanism:
-    """The mechanism of that name; an argument that means nothing to it is a ValueError.
+def register(cls: type[Kind]) -> type[Kind]:
+    """Add a mechanism of one's own to the registry, under its `name`; use it as a decorator.
+
+    `mechanism`, `from_json`, files, aggregation, audits and the contract suite then know it. A name that is taken is a
+    ValueError. See examples/own-mechanism.
+
+    Examples:
+        >>> register(FrameUnit)
+        Traceback (most recent call last):
+        ...
+        ValueError: name must be a new one, got 'frameunit', which is FrameUnit's
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Mechanism)) or inspect.isabstract(cls):
+        raise TypeError(f"cls must be a subclass of sstq.Mechanism without abstract methods, got {cls!r}")
+    if cls.name in _REGISTRY:
+        raise ValueError(f"name must be a new one, got {cls.name!r}, which is {_REGISTRY[cls.name].__name__}'s")
+    _REGISTRY[cls.name] = cls
+    return cls
+
+
+def mechanism(name: str, **options: Any) -> Mechanism:
+    """The mechanism of that name; an option that means nothing to it, or is missing, is a TypeError.
 
     Examples:
         >>> mechanism("sstq", dim=100, epsilon=1.0).message_bits
@@ -91,14 +112,14 @@ def mechanism(name: str, **arguments: Any) -> Mechanism:
     """
     chosen = mechanism_class(name)
     known = inspect.signature(chosen).parameters
-    for argument in arguments:
-        if argument not in known:
-            close = did_you_mean(argument, known)
-            raise ValueError(f"{name} takes no argument {argument!r}; it takes {', '.join(known)}{close}")
-    for argument, parameter in known.items():
-        if parameter.default is parameter.empty and argument not in arguments:
-            raise ValueError(f"{name} needs the argument {argument!r}")
-    return chosen(**arguments)
+    for option in options:
+        if option not in known:
+            close = did_you_mean(option, known)
+            raise TypeError(f"{name} takes no option {option!r}; it takes {', '.join(known)}{close}")
+    for option, parameter in known.items():
+        if parameter.default is parameter.empty and option not in options:
+            raise TypeError(f"{name} needs the option {option!r}")
+    return chosen(**options)
 
 
 def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | None = None) -> Mechanism:
@@ -116,39 +137,24 @@ def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | 
         >>> from_json(original.to_json()).digest() == original.digest()
         True
     """
-    try:
-        data = read_json(text)
-    except ValueError as error:
-        raise ValueError(f"the mechanism is not JSON: {error}") from error
-    if not isinstance(data, dict) or data.pop("format", None) != JSON_FORMAT:
-        raise ValueError(f"this JSON is not a mechanism: its format must be {JSON_FORMAT!r}")
-    version = data.pop("version", None)
-    if type(version) is not int or version != JSON_VERSION:
-        raise ValueError(
-            f"the mechanism has version {version} of the format, this library reads version {JSON_VERSION}"
-        )
-    chosen = mechanism_class(data.pop("mechanism", None))
-    try:
+
+    def choose(data: dict[str, Any]) -> type[Mechanism]:
+        chosen = mechanism_class(data.pop("mechanism", None))
         _check_cost(data, max_frame_size, max_steps)
-        loaded = chosen.from_dict(data)
-    except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise ValueError(f"the mechanism's JSON is incomplete or malformed: {error!r}") from error
-    if loaded.to_dict() != data:
-        raise ValueError("the mechanism's JSON holds something that this library does not know or would not keep")
-    return loaded
+        return chosen
+
+    read: Mechanism = read_agreement(text, Mechanism.json_format, choose)
+    return read
 
 
 def _check_cost(data: dict[str, Any], max_frame_size: int | None, max_steps: int | None) -> None:
     """Refuse a frame or a number of steps that would cost whoever encodes more than `dim` makes plausible."""
-    dim = check_number("dim", data["dim"], 1, 2**30, integer=True)
+    dim = check_argument("dim", data.get("dim"))
     usual = _FRAME_FACTOR * max(default_frame_size(dim), _LEAST_FRAME)
-    for name, part, key, most in (
-        ("frame_size", "frame", "size", usual if max_frame_size is None else max_frame_size),
-        ("steps", "kashin", "steps", _MOST_STEPS if max_steps is None else max_steps),
-    ):
-        value = data[part][key] if part in data else 0
-        if value > most:
-            raise ValueError(f"{name} must be at most {most} for dim = {dim}, got {value}; max_{name} allows more")
+    for name, most in (("frame_size", max_frame_size or usual), ("steps", max_steps or _MOST_STEPS)):
+        value = data.get(name, 0)
+        if not isinstance(value, int) or value > most:
+            raise ValueError(f"{name} must be at most {most} for dim = {dim}, got {value!r}; max_{name} allows more")
 
 
 def mechanism_class(name: Any) -> type[Mechanism]:

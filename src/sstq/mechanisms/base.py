@@ -1,35 +1,58 @@
-"""The contract of every mechanism, and what all of them share: input checks, clipping, JSON and the digest."""
+"""The contract of every mechanism, and what all of them share: input checks, clipping, encoding, expected errors."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from enum import StrEnum
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq import kernels
 from sstq.aggregation import Aggregator
+from sstq.checks import check_number
 from sstq.chunks import row_chunks
+from sstq.mechanisms.agreement import Agreement
 from sstq.mechanisms.laws import Law
 from sstq.mechanisms.structured import typical_vector
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages, client_ids
 from sstq.messages.layouts import Column, Layout
 from sstq.randomness.secret import BitSource, RngLike, bit_source
-from sstq.suggestions import did_you_mean
 
-__all__ = ["ExpectedError", "LocalReport", "Mechanism", "check_number", "check_option"]
+__all__ = ["Coin", "ExpectedError", "LocalReport", "Mechanism", "Trust", "Unbiased"]
 
-JSON_FORMAT = "sstq-mechanism"
-JSON_VERSION = 1
+Coin = Literal["private", "public"]
+"""Who draws what is public: the client, which then sends it, or a shared generator, which needs named clients."""
+
+Trust = Literal["local", "aggregator", "none"]
+"""Who has to be trusted: nobody, whoever adds the messages up, or all who see them, because there is no privacy."""
 
 NUMBERS_OF_A_DRAW = 16
 """About how many numbers the draw of one message takes: words, what is made of them, and columns."""
+
+
+class Unbiased(StrEnum):
+    """When the expectation of an estimate is the (clipped) vector; only `ALWAYS` counts as true.
+
+    Examples:
+        >>> import sstq
+        >>> [str(sstq.mechanism(name, dim=9, epsilon=1.0).unbiased) for name in ("sstq", "frameunit")]
+        ['always', 'over frames']
+        >>> bool(sstq.FrameUnit(9, 1.0).unbiased)
+        False
+    """
+
+    NEVER = "never"
+    OVER_FRAMES = "over frames"
+    ALWAYS = "always"
+
+    def __bool__(self) -> bool:
+        return self is Unbiased.ALWAYS
 
 
 @dataclass(frozen=True)
@@ -66,38 +89,57 @@ class LocalReport:
     missed: int = 0
 
 
-class Mechanism(ABC):
+class Mechanism(Agreement):
     """A randomizer of vectors and its decoder; immutable, shared by client and server through its JSON form.
 
-    A mechanism of its own module provides the abstract methods; what all of them do alike is here.
+    A mechanism of its own module provides the abstract methods; what all of them do alike is here: options are kept as
+    they were given, `repr` shows them, and `replace` makes a variant.
 
     Attributes:
         dim: d, the length of the vectors.
         epsilon: ε of the local differential privacy of one message; infinite without privacy.
+        delta: δ of the guarantee; 0 for pure differential privacy.
         clip: vectors longer than this are scaled down to it.
+        clients: the number of clients of a round, where the mechanism is made for a fixed number; otherwise None.
+        coin: who draws what is public, "private" or "public".
         exact: whether the implemented output distribution is ε-LDP exactly, integer by integer. Mechanisms with
             continuous outputs are private up to floating point only.
-        trust: who has to be trusted: "local" nobody, "aggregator" whoever adds the messages up, "none" all who see
-            them, because there is no privacy.
+        trust: who has to be trusted, "local", "aggregator" or "none".
+        uniform_index: whether a message's frame coordinate is drawn uniformly and without looking at the data.
+        variants: what `sstq compare` shows of this mechanism: labels, and the options of each.
+        sweeps: what `sstq frontier` shows of it: labels, and the options of each point of the family.
+        unbiased: when the estimate's expectation is the (clipped) vector, over messages and public coins.
     """
 
+    json_format: ClassVar[str] = "sstq-mechanism"
     name: ClassVar[str]
     exact: ClassVar[bool]
-    trust: ClassVar[str] = "local"
+    trust: ClassVar[Trust] = "local"
+
+    uniform_index: ClassVar[bool] = False
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {}
 
     dim: int
     epsilon: float
+    delta: float = 0.0
     clip: float
+    clients: int | None = None
+    coin: Coin = "private"
+    unbiased: Unbiased = Unbiased.ALWAYS
 
-    @property
-    @abstractmethod
-    def unbiased(self) -> bool:
-        """Whether the estimate's expectation is the (clipped) vector, over messages and public coins."""
+    def with_seed(self, seed: int) -> Self:
+        """The same mechanism with another public seed, for the next round; itself, if nothing is public and random.
 
-    @property
-    def coin(self) -> str:
-        """Who draws what is public: the client in secret ("private"), or a shared generator ("public")."""
-        return "private"
+        Examples:
+            >>> import sstq
+            >>> mechanism = sstq.mechanism("vqsgd", dim=3, epsilon=1.0)
+            >>> mechanism.with_seed(5) is mechanism
+            True
+            >>> sstq.SSTQ(10, 1.0).with_seed(5) == sstq.SSTQ(10, 1.0, frame_seed=5)
+            True
+        """
+        return self if self.seed_option is None else self.replace(**{self.seed_option: seed})
 
     @property
     @abstractmethod
@@ -138,8 +180,8 @@ class Mechanism(ABC):
         """Private messages, one for each row of X.
 
         Args:
-            X: (d,) or (n, d), finite: floats, or what converts to them exactly (`sstq.messages.arrays.as_vectors`), such as
-                integers, tensors and columns of lists. Rows longer than `clip` are scaled down to it.
+            X: (d,) or (n, d), finite: floats, or what converts to them exactly, such as integers, tensors and columns
+                of lists (`sstq.messages.arrays.as_vectors`). Rows longer than `clip` are scaled down to it.
             rng: None for the operating system's randomness (the private choice); an integer seed or a NumPy Generator
                 for simulation, which the messages are then marked as.
             clients: behind a public coin, one distinct non-negative integer a row.
@@ -195,7 +237,7 @@ class Mechanism(ABC):
         in_clear = self.trust != "local"
         return Messages(self.layout, columns, self.digest(), clients=clients, simulated=simulated, in_clear=in_clear)
 
-    def _check_columns(self, columns: tuple[Column, ...]) -> None:  # noqa: B027 (most mechanisms send all values)
+    def _check_columns(self, columns: tuple[Column, ...]) -> None:
         """Refuse values that the fields allow but this mechanism never sends."""
 
     @abstractmethod
@@ -228,6 +270,20 @@ class Mechanism(ABC):
 
         Of the implemented distribution where `exact`, otherwise of the densities that floating point approximates.
         """
+
+    def _header(self) -> dict[str, Any]:
+        return super()._header() | {"mechanism": self.name}
+
+    def largest_message(self) -> float:
+        """R, the largest norm that the estimate of one valid message can have; for `sstq.planning.poisoning`."""
+        raise ValueError(f"no bound is known for the messages of {self.name}")
+
+    def largest_honest_mean(self) -> float:
+        """H, the largest norm of an honest client's expected estimate, over messages and public coins.
+
+        It is clip if the estimate is unbiased.
+        """
+        return self.clip if self.unbiased else self.largest_message()
 
     @abstractmethod
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -284,45 +340,6 @@ class Mechanism(ABC):
         """
         return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)
 
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """Everything public, integers and decoding values included, as JSON values."""
-
-    @classmethod
-    @abstractmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
-
-    def with_frame_seed(self, frame_seed: int) -> Self:  # noqa: ARG002 (nothing here is public and random)
-        """The same mechanism with another public seed, for the next round; itself, if it has no frame or public coin.
-
-        Examples:
-            >>> import sstq
-            >>> mechanism = sstq.mechanism("vqsgd", dim=3, epsilon=1.0)
-            >>> mechanism.with_frame_seed(5) is mechanism
-            True
-        """
-        return self
-
-    def to_json(self) -> str:
-        """The mechanism as JSON text, from which `sstq.from_json` makes the same mechanism anywhere."""
-        header = {"format": JSON_FORMAT, "version": JSON_VERSION, "mechanism": self.name}
-        return json.dumps(header | self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-    def digest(self) -> str:
-        """The SHA-256 of the JSON form in hexadecimal: equal only for the same mechanism, integer by integer."""
-        # Frozen dataclasses refuse plain assignment; the digest is a function of the fields, so keeping it is safe.
-        if "_digest" not in self.__dict__:
-            object.__setattr__(self, "_digest", hashlib.sha256(self.to_json().encode()).hexdigest())
-        stored: str = self.__dict__["_digest"]
-        return stored
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mechanism) and self.digest() == other.digest()
-
-    def __hash__(self) -> int:
-        return hash(self.digest())
-
     def _client_ids(self, clients: ArrayLike | None, count: int) -> NDArray[np.uint64] | None:
         if self.coin == "public":
             return client_ids(clients, count)
@@ -352,27 +369,3 @@ class Mechanism(ABC):
         if report is not None:
             report.clipped += int(longer.sum())
         return unit
-
-
-def check_number(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:
-    """The value as an int or float in [low, high]; otherwise a ValueError with its name, its value and its range."""
-    kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
-    kind, ends = ("an integer", f"[{int(low)}, {int(high)}]") if integer else ("a number", f"[{low:g}, {high:g}]")
-    allowed = f"{name} must be {kind} in {ends}"
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, kinds):
-        raise ValueError(f"{allowed}, got {value!r}")
-    # An integer of Python's own is compared as it is: it may be too large for a float, or for being printed.
-    number = value if isinstance(value, int) else int(value) if integer else float(value)
-    if not low <= number <= high:
-        long = isinstance(number, int) and abs(number) >= 10**100
-        raise ValueError(f"{allowed}, got {'an integer of more than 100 digits' if long else repr(value)}")
-    return int(number) if integer else float(number)
-
-
-def check_option(name: str, value: Any, allowed: tuple[str, ...]) -> str:
-    """The value if it is one of the allowed words; otherwise a ValueError with its name, its value and the words."""
-    if value not in allowed:
-        raise ValueError(
-            f"{name} must be {' or '.join(map(repr, allowed))}, got {value!r}{did_you_mean(value, allowed)}"
-        )
-    return str(value)

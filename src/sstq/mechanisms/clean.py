@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation.bounded_sums import BoundedAggregator
+from sstq.checks import check_argument
 from sstq.chunks import row_chunks
-from sstq.mechanisms.base import LocalReport, Mechanism, check_number
+from sstq.mechanisms.base import LocalReport, Mechanism, Trust
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, FloatField, Layout
 from sstq.randomness.secret import BitSource
@@ -22,7 +23,6 @@ __all__ = ["Clean"]
 _ROUNDING = 1e-6
 
 
-@dataclass(frozen=True, eq=False)
 class Clean(Mechanism):
     """The clipped vector as d single-precision numbers.
 
@@ -45,21 +45,14 @@ class Clean(Mechanism):
     """
 
     name: ClassVar[str] = "clean"
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"Clean": {}}
     exact: ClassVar[bool] = False
-    trust: ClassVar[str] = "none"
+    trust: ClassVar[Trust] = "none"
 
-    dim: int
-    clip: float = 1.0
-    epsilon: float = field(init=False, repr=False, default=math.inf)
+    epsilon = math.inf
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", check_number("dim", self.dim, 1, 2**30, integer=True))
-        object.__setattr__(self, "clip", check_number("clip", self.clip, 1e-100, 1e100))
-
-    @property
-    def unbiased(self) -> bool:
-        """The estimate is the clipped vector."""
-        return True
+    def __init__(self, dim: int, *, clip: float = 1.0) -> None:
+        self._set(dim=check_argument("dim", dim), clip=check_argument("clip", clip))
 
     @property
     def layout(self) -> Layout:
@@ -100,6 +93,10 @@ class Clean(Mechanism):
         """An empty aggregator for this mechanism's messages."""
         return BoundedAggregator(self)
 
+    def largest_message(self) -> float:
+        """The clipped vector."""
+        return self.decoding_bound
+
     def privacy_loss(self) -> float:
         """Infinite: the vector is sent in clear."""
         return math.inf
@@ -112,8 +109,3 @@ class Clean(Mechanism):
     def to_dict(self) -> dict[str, Any]:
         """Everything public. ε is infinite, which JSON cannot say, so it is left out."""
         return {"dim": self.dim, "clip": self.clip}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Clean:
-        """The mechanism whose `to_dict` this is."""
-        return cls(data["dim"], data["clip"])

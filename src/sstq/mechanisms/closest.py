@@ -8,7 +8,7 @@ and a second word picks uniformly on its side, as ⌊word·i/2^62⌋. A candidat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.checks import check_number, stated_integer
 from sstq.exactness import TOTAL, WORD_BITS, exp_lower, log_upper
 from sstq.randomness.secret import channel_words
 
@@ -122,6 +123,16 @@ class KClosest:
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
                 raise ValueError(f"{label} must be an integer in [1, {high}], got {value!r}")
         refuse_ratio(self.ratio(), self.epsilon)
+
+    @classmethod
+    def stated(cls, epsilon: float, size: int, data: Mapping[str, Any]) -> KClosest:
+        """The draw that a JSON form states; ValueError unless it is ε-LDP."""
+        inside = check_number("inside", data["inside"], 1, size - 1, integer=True)
+        return cls(epsilon, size, inside, stated_integer("threshold", data["threshold"]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """K and T, as JSON values."""
+        return {"inside": self.inside, "threshold": str(self.threshold)}
 
     def ratio(self) -> Fraction:
         """The largest ratio of the probabilities of one candidate for two inputs, exactly."""

@@ -1,13 +1,15 @@
-"""What mechanisms built on one flat channel share: its gain, and the check that a channel is the one they need."""
+"""What mechanisms built on one flat channel share: its gain, and the channel from its options or its JSON form."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from sstq.checks import stated_integer
 from sstq.exactness import TOTAL
-from sstq.scalar.channels import Channel, FlatChannel, channel_from_dict
+from sstq.scalar.channels import FlatChannel, flat_channel_of_size
 
-__all__ = ["check_flat", "flat_from_dict", "gain"]
+__all__ = ["flat_response", "gain", "weights_of"]
 
 
 def gain(channel: FlatChannel) -> float:
@@ -24,17 +26,16 @@ def gain(channel: FlatChannel) -> float:
     return (channel.own - channel.other) / TOTAL
 
 
-def check_flat(channel: Channel, size: int, epsilon: float) -> FlatChannel:
-    """The channel, if it is randomized response on `size` tokens for `epsilon` that favours the token itself."""
-    if not isinstance(channel, FlatChannel) or channel.size != size:
-        raise ValueError(f"the channel must be flat on {size} tokens, got {channel.name!r} on {channel.inputs}")
-    if channel.epsilon != epsilon:
-        raise ValueError(f"the channel is made for epsilon {channel.epsilon}, not {epsilon}")
-    if channel.own <= channel.other:
-        raise ValueError(f"the channel must favour the token itself, got own={channel.own}, other={channel.other}")
-    return channel
+def flat_response(size: int, epsilon: float, stated: Mapping[str, Any] | None) -> FlatChannel:
+    """Randomized response on `size` tokens with the whole budget, or with the weights that a JSON form states."""
+    if stated is None:
+        return flat_channel_of_size(size, epsilon)
+    own, other = (stated_integer(name, stated[name]) for name in ("own", "other"))
+    if own <= other:
+        raise ValueError(f"own must be above other: the channel must favour the token itself, got {own} and {other}")
+    return FlatChannel(epsilon, size, own, other)
 
 
-def flat_from_dict(data: dict[str, Any], size: int, epsilon: float) -> FlatChannel:
-    """The flat channel whose `to_dict` this is, its integers and its place in the mechanism checked again."""
-    return check_flat(channel_from_dict(data), size, epsilon)
+def weights_of(channel: FlatChannel) -> dict[str, Any]:
+    """The two weights, as JSON values."""
+    return {"own": str(channel.own), "other": str(channel.other)}

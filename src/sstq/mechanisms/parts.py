@@ -1,19 +1,21 @@
-"""The parts of a mechanism, built from the words and numbers that a user gives; each is checked by name."""
+"""The scalar parts of SSTQ (channel, codebook and decoder), built from their names or read from JSON."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.frames.kashin import Kashin, make_kashin
-from sstq.frames.tight import Frame, default_frame_size, make_frame
-from sstq.mechanisms.base import check_number, check_option
+from sstq.checks import check_option, stated_integers
+from sstq.mechanisms.flat_response import flat_response, weights_of
 from sstq.scalar.channels import (
     OPTIMAL,
     Channel,
+    FlatChannel,
+    TableChannel,
     check_unbiased,
     flat_channel,
     identity_decoder,
@@ -33,22 +35,18 @@ from sstq.scalar.densities import Density
 from sstq.scalar.laplace import Rate
 
 __all__ = [
-    "CHANNELS",
-    "CODEBOOKS",
+    "ChannelName",
+    "CodebookName",
     "Decoder",
-    "build_frame",
-    "build_recipe",
+    "DecoderName",
     "build_scalar",
-    "check_scalar",
-    "frame_from_dict",
-    "frame_to_dict",
-    "recipe_from_dict",
-    "recipe_to_dict",
+    "scalar_to_dict",
+    "stated_scalar",
 ]
 
-CHANNELS = ("flat", "metric-aware", OPTIMAL)
-CODEBOOKS = ("optimized", "uniform", "panter-dite", "loss-optimal", OPTIMAL)
-_DECODERS = ("unbiased", "identity")
+ChannelName = Literal["flat", "metric-aware", "optimal"]
+CodebookName = Literal["optimized", "uniform", "panter-dite", "loss-optimal", "optimal"]
+DecoderName = Literal["unbiased", "identity"]
 _LARGEST_VALUE = 1e100
 
 
@@ -60,7 +58,7 @@ class Decoder:
     values: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        check_option("decoder", self.name, _DECODERS)
+        check_option("decoder", self.name, get_args(DecoderName))
         if self.values.ndim != 1 or not np.all(np.abs(self.values) <= _LARGEST_VALUE) or not self.values.any():
             raise ValueError(f"decoder values must be numbers up to {_LARGEST_VALUE:g} in magnitude, not all zero")
         values = np.array(self.values)
@@ -77,7 +75,7 @@ class Decoder:
             raise ValueError(f"the decoder is called {self.name!r}, but its values are off by {off:g}")
 
 
-def check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: Decoder) -> None:
+def _check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: Decoder) -> None:
     """Refuse a channel, a codebook and a decoder that do not belong together; they may come from JSON."""
     codes = 1 << bits
     tokens = channel.inputs if channel.name == OPTIMAL else codes
@@ -93,43 +91,28 @@ def check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: Decod
     decoder.check(channel, codebook)
 
 
-def build_frame(name: Any, dim: int, size: int | None, seed: int) -> Frame:
-    """The frame of that name, of the default size unless one is given."""
-    size = default_frame_size(dim) if size is None else size
-    size = check_number("frame_size", size, dim, 2**32, integer=True)
-    return make_frame(name, dim, size, check_number("frame_seed", seed, 0, 2**64 - 1, integer=True))
+def scalar_to_dict(channel: Channel, codebook: Codebook, decoder: Decoder) -> dict[str, Any]:
+    """The names of the three parts, the integers and the values, as JSON values."""
+    names = {"channel": channel.name, "codebook": codebook.name, "decoder": decoder.name}
+    values = {"codebook_values": codebook.values.tolist(), "decoder_values": decoder.values.tolist()}
+    if isinstance(channel, FlatChannel):
+        return names | values | weights_of(channel)
+    return names | values | {"weights": [[str(weight) for weight in row] for row in channel.matrix.tolist()]}
 
 
-def frame_to_dict(frame: Frame) -> dict[str, Any]:
-    """What a frame is made of, as JSON values."""
-    return {"name": frame.name, "size": frame.size, "seed": frame.seed}
-
-
-def frame_from_dict(dim: int, data: dict[str, Any]) -> Frame:
-    """The frame whose `frame_to_dict` this is."""
-    return build_frame(data["name"], dim, data["size"], data["seed"])
-
-
-def recipe_to_dict(recipe: Kashin) -> dict[str, Any]:
-    """What a recipe is made of, as JSON values."""
-    return {"name": recipe.name, "level": recipe.level, "steps": recipe.steps}
-
-
-def recipe_from_dict(frame: Frame, data: dict[str, Any]) -> Kashin:
-    """The recipe whose `recipe_to_dict` this is."""
-    if data["level"] is None or data["steps"] is None:
-        raise ValueError("the representation's level and steps must be numbers")
-    return build_recipe(data["name"], frame, data["level"], data["steps"])
-
-
-def build_recipe(name: str, frame: Frame, level: float | None, steps: int | None) -> Kashin:
-    """The recipe of that name with the level and steps given, or the frame's defaults."""
-    check_option("kashin", name, ("certified", "paper"))
-    if level is not None:
-        level = check_number("level", level, 1e-3, 1e6)
-    if steps is not None:
-        steps = check_number("steps", steps, 1, 10_000, integer=True)
-    return make_kashin(name, frame, level, steps)
+def stated_scalar(bits: int, epsilon: float, data: Mapping[str, Any]) -> tuple[Channel, Codebook, Decoder]:
+    """The parts whose `scalar_to_dict` this is; every integer is checked again, nothing is solved."""
+    name = check_option("channel", data["channel"], get_args(ChannelName))
+    channel: Channel
+    if name == "flat":
+        channel = flat_response(1 << bits, epsilon, data)
+    else:
+        channel = TableChannel(name, epsilon, stated_integers("weights", data["weights"]))
+    codebook_name = check_option("codebook", data["codebook"], get_args(CodebookName))
+    codebook = Codebook(codebook_name, np.array(data["codebook_values"], dtype=np.float64))
+    decoder = Decoder(data["decoder"], np.array(data["decoder_values"], dtype=np.float64))
+    _check_scalar(bits, channel, codebook, decoder)
+    return channel, codebook, decoder
 
 
 def build_scalar(
@@ -147,7 +130,7 @@ def build_scalar(
 
     A codebook or channel that is made for a density takes `density`, else the `typical` one of the representation.
     """
-    check_option("channel", channel, CHANNELS)
+    check_option("channel", channel, get_args(ChannelName))
     if channel != "metric-aware" and rate not in (None, "calibrated"):
         raise ValueError(f"rate is an argument of the metric-aware channel, got {rate!r} with channel={channel!r}")
     check_option("rate", rate or "calibrated", get_args(Rate))
@@ -174,7 +157,7 @@ def _optimal_parts(
 
 
 def _build_decoder(name: str | None, flat: bool, channel: Channel, codebook: Codebook) -> Decoder:
-    name = check_option("decoder", name or ("unbiased" if flat else "identity"), _DECODERS)
+    name = check_option("decoder", name or ("unbiased" if flat else "identity"), get_args(DecoderName))
     values = identity_decoder(codebook) if name == "identity" else unbiased_decoder(channel, codebook)
     return Decoder(name, values)
 
@@ -182,7 +165,7 @@ def _build_decoder(name: str | None, flat: bool, channel: Channel, codebook: Cod
 def _build_codebook(
     name: str, bits: int, epsilon: float, channel: str, rate: Rate, density: Density | None, typical: Density | None
 ) -> Codebook:
-    check_option("codebook", name, CODEBOOKS)
+    check_option("codebook", name, get_args(CodebookName))
     if name == OPTIMAL:
         raise ValueError(f"codebook='optimal' belongs to channel='optimal'; got channel={channel!r}")
     if name in ("optimized", "uniform"):

@@ -9,50 +9,47 @@ decoding value.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.aggregation import FrameAggregator, StratifiedAggregator
 from sstq.aggregation.strata import MESSAGES_A_STRATUM, StratifiedVariance, uses_strata
+from sstq.checks import check_argument, check_option
 from sstq.chunks import row_chunks
-from sstq.frames.kashin import Kashin, certifies, missed, pick, represent
-from sstq.frames.tight import Frame
-from sstq.mechanisms.base import NUMBERS_OF_A_DRAW, ExpectedError, LocalReport, check_number, check_option
-from sstq.mechanisms.framed import FramedMechanism
+from sstq.frames.kashin import certified, missed, pick, represent
+from sstq.mechanisms.base import NUMBERS_OF_A_DRAW, Coin, ExpectedError, LocalReport, Unbiased
+from sstq.mechanisms.framed import FrameName, KashinMechanism, Recipe, build_frame, build_recipe
 from sstq.mechanisms.laws import Law, channel_law
 from sstq.mechanisms.parts import (
-    CODEBOOKS,
+    ChannelName,
+    CodebookName,
     Decoder,
-    build_frame,
-    build_recipe,
+    DecoderName,
     build_scalar,
-    check_scalar,
-    frame_from_dict,
-    frame_to_dict,
-    recipe_from_dict,
-    recipe_to_dict,
+    scalar_to_dict,
+    stated_scalar,
 )
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import BitSource, channel_words, unit_interval
-from sstq.scalar.channels import Channel, channel_from_dict
+from sstq.scalar.channels import Channel
 from sstq.scalar.codebooks import Codebook, interpolation, stochastic_round
 from sstq.scalar.densities import Density
+from sstq.scalar.laplace import Rate
 
 __all__ = ["SSTQ"]
 
-_INDICES = ("private", "assigned")
 # Errors are predicted on frames of no more than twice as many dimensions.
 _TYPICAL_DIM = 1024
 
 
-@dataclass(frozen=True, init=False, eq=False)
-class SSTQ(FramedMechanism):
+class SSTQ(KashinMechanism):
     """Subsampled Stochastic TurboQuant.
 
     Args:
@@ -72,11 +69,12 @@ class SSTQ(FramedMechanism):
         kashin: "certified" (default) or "paper", the paper's recipe, which is biased (see `sstq.frames.kashin`).
         level: the Kashin level K; the default is feasible for (dim, frame_size).
         steps: the number of steps of the representation, the same for every input.
-        index: "private" coin (default), or "assigned" by a public coin: then a message is b bits, both sides name the
-            clients, and from 8N clients on the mean is taken by strata (see `sstq.aggregation.strata`).
+        coin: who draws the coordinate: the client ("private", default), or a shared generator ("public"): then a
+            message is b bits, both sides name the clients, and from 8N clients on the mean is taken by strata (see
+            `sstq.aggregation.strata`).
         frame: "hadamard" (default), "orthogonal" or "fourier".
         frame_size: N; the default is 2^⌈log₂ 2.5d⌉.
-        frame_seed: the public seed of the frame and of assigned indices.
+        frame_seed: the public seed of the frame and of the public coin.
         density: the public density of the coordinates for the optimal channel and the last two codebooks; the default
             is that of a typical certified representation.
 
@@ -91,114 +89,90 @@ class SSTQ(FramedMechanism):
     name: ClassVar[str] = "sstq"
     exact: ClassVar[bool] = True
     uniform_index: ClassVar[bool] = True
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "SSTQ flat, 2 bits": {"bits": 2},
+        "SSTQ flat, 4 bits": {"bits": 4},
+        "SSTQ flat, 4 bits, uniform": {"bits": 4, "codebook": "uniform"},
+        "SSTQ flat, 4 bits, paper's recipe": {"bits": 4, "kashin": "paper"},
+        "SSTQ optimal, 4 bits": {"bits": 4, "channel": "optimal"},
+        "SSTQ metric-aware, 4 bits": {"bits": 4, "channel": "metric-aware"},
+        "SSTQ metric-aware, 2 bits, unbiased": {"bits": 2, "channel": "metric-aware", "decoder": "unbiased"},
+        "SSTQ flat, 2 bits, public coin": {"bits": 2, "coin": "public"},
+    }
+    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+        "SSTQ flat": [{"bits": bits} for bits in (1, 2, 3, 4, 6)],
+        "SSTQ flat, public coin": [{"bits": bits, "coin": "public"} for bits in (1, 2, 3, 4, 6)],
+        "SSTQ optimal": [{"bits": bits, "channel": "optimal"} for bits in (1, 2, 3, 4)],
+        "SSTQ optimal, public coin": [{"bits": b, "channel": "optimal", "coin": "public"} for b in (1, 2, 3, 4)],
+    }
 
-    dim: int
-    epsilon: float
     bits: int
-    clip: float
     channel: Channel
     codebook: Codebook
     decoder: Decoder
-    kashin: Kashin
-    index: str
-    frame: Frame
 
     def __init__(
         self,
         dim: int,
         epsilon: float,
+        *,
         bits: int = 4,
         clip: float = 1.0,
-        *,
-        channel: str = "flat",
-        codebook: str | None = None,
-        decoder: str | None = None,
-        rate: str | None = None,
-        kashin: str = "certified",
+        channel: ChannelName = "flat",
+        codebook: CodebookName | None = None,
+        decoder: DecoderName | None = None,
+        rate: Rate | None = None,
+        kashin: Recipe = "certified",
         level: float | None = None,
         steps: int | None = None,
-        index: str = "private",
-        frame: str = "hadamard",
+        coin: Coin = "private",
+        frame: FrameName = "hadamard",
         frame_size: int | None = None,
         frame_seed: int = 0,
         density: Density | None = None,
     ) -> None:
-        dim = check_number("dim", dim, 1, 2**30, integer=True)
-        epsilon = check_number("epsilon", epsilon, 0.01, 20)
-        bits = check_number("bits", bits, 1, 12, integer=True)
+        dim, epsilon = check_argument("dim", dim), check_argument("epsilon", epsilon)
+        bits = check_argument("bits", bits)
+        check_option("coin", coin, get_args(Coin))
         the_frame = build_frame(frame, dim, frame_size, frame_seed)
         recipe = build_recipe(kashin, the_frame, level, steps)
-        the_channel, the_codebook, the_decoder = build_scalar(
-            bits,
-            epsilon,
-            channel=channel,
-            codebook=codebook,
-            decoder=decoder,
-            rate=rate,
-            density=density,
-            typical=Density.kashin(recipe.bound(the_frame), the_frame.redundancy) if recipe.exact else None,
-        )
-        self._set_parts(
+        if self._stated is None:
+            typical = Density.kashin(recipe.bound(the_frame), the_frame.redundancy) if recipe.exact else None
+            scalar = build_scalar(
+                bits,
+                epsilon,
+                channel=channel,
+                codebook=codebook,
+                decoder=decoder,
+                rate=rate,
+                density=density,
+                typical=typical,
+            )
+        else:
+            scalar = stated_scalar(bits, epsilon, self._stated)
+        the_channel, the_codebook, the_decoder = scalar
+        unbiased = the_decoder.name == "unbiased" and certified(the_frame, recipe)
+        self._set(
             dim=dim,
             epsilon=epsilon,
             bits=bits,
-            clip=clip,
+            clip=check_argument("clip", clip),
             channel=the_channel,
             codebook=the_codebook,
             decoder=the_decoder,
             kashin=recipe,
-            index=index,
+            coin=coin,
             frame=the_frame,
+            unbiased=Unbiased.ALWAYS if unbiased else Unbiased.NEVER,
         )
-
-    def _set_parts(self, **parts: Any) -> None:
-        """Take the parts, whether built from options or read from JSON, and check that they belong together."""
-        parts["clip"] = check_number("clip", parts["clip"], 1e-100, 1e100)
-        check_option("index", parts["index"], _INDICES)
-        channel = parts["channel"]
-        if channel.epsilon != parts["epsilon"]:
-            raise ValueError(f"the channel is made for epsilon {channel.epsilon}, not {parts['epsilon']}")
-        check_scalar(parts["bits"], channel, parts["codebook"], parts["decoder"])
-        for name, value in parts.items():
-            object.__setattr__(self, name, value)
-
-    def __repr__(self) -> str:
-        return (
-            f"SSTQ(dim={self.dim}, epsilon={self.epsilon}, bits={self.bits}, clip={self.clip}, "
-            f"channel={self.channel.name!r}, codebook={self.codebook.name!r}, decoder={self.decoder.name!r}, "
-            f"kashin={self.kashin.name!r}, index={self.index!r}, frame={self.frame.name!r}, "
-            f"frame_size={self.frame.size}, frame_seed={self.frame.seed})"
-        )
-
-    @property
-    def unbiased(self) -> bool:
-        """Whether the estimate's expectation is the clipped vector, to the certificate's residual.
-
-        A level or a number of steps of one's own may be too low for that: a typical vector is tried.
-        """
-        return self.decoder.name == "unbiased" and self._certifies
-
-    @property
-    def coin(self) -> str:
-        """Who draws the coordinate: the client in secret ("private"), or a shared generator ("public")."""
-        return "private" if self.index == "private" else "public"
-
-    @cached_property
-    def _certifies(self) -> bool:
-        return certifies(self.frame, self.kashin)
 
     @cached_property
     def layout(self) -> Layout:
         """The fields of a message: the code in the low bits and, with a private coin, the index above it."""
         fields = [Field("code", self.bits, 1 << self.bits)]
-        if self.index == "private":
+        if self.coin == "private":
             fields.append(Field("index", (self.frame.size - 1).bit_length(), self.frame.size))
         return Layout(tuple(fields))
-
-    @property
-    def bound(self) -> float:
-        """B = K·clip/√N, the public bound of a coordinate."""
-        return self.kashin.level * self.clip / math.sqrt(self.frame.size)
 
     def _encode_rows(
         self,
@@ -233,8 +207,8 @@ class SSTQ(FramedMechanism):
             raise ValueError(f"message {impossible[0]}: code {columns[0][impossible[0]]} is never sent by this channel")
 
     def aggregator(self) -> FrameAggregator:
-        """An empty aggregator for this mechanism's messages; those of assigned indices are averaged by strata."""
-        return FrameAggregator(self) if self.index == "private" else StratifiedAggregator(self)
+        """An empty aggregator for this mechanism's messages; those behind a public coin are averaged by strata."""
+        return FrameAggregator(self) if self.coin == "private" else StratifiedAggregator(self)
 
     @property
     def decoding_values(self) -> NDArray[np.float64]:
@@ -252,6 +226,24 @@ class SSTQ(FramedMechanism):
             return messages.column("index"), messages.column("code")
         return self._assigned(messages.clients), messages.column("code")
 
+    def largest_message(self) -> float:
+        """Attained, up to rounding."""
+        return self.dim * self.bound * self.largest_value * self.frame.longest_row()
+
+    def largest_honest_mean(self) -> float:
+        """E[x̂] = (d/N)·Uᵀ·E[w], and no E[w_j] exceeds `largest_expected_value`."""
+        return self.clip if self.unbiased else math.sqrt(self.dim) * self.bound * self.largest_expected_value
+
+    @property
+    def largest_value(self) -> float:
+        """max|w| over the codes that occur, in units of B."""
+        return float(np.max(np.abs(self.decoding_values[self.channel.used])))
+
+    @property
+    def largest_expected_value(self) -> float:
+        """max|E[w]| over the tokens, in units of B."""
+        return float(np.max(np.abs(self.channel.moments(self.decoding_values)[0])))
+
     def law(self) -> Law:
         """The channel's: the index is drawn without looking at the data."""
         return channel_law(self.channel.to_dict())
@@ -262,10 +254,6 @@ class SSTQ(FramedMechanism):
         The index is drawn without looking at the data, so the channel is all that a message tells.
         """
         return self.channel.privacy_loss()
-
-    @property
-    def _row_cost(self) -> int:
-        return self.frame.size
 
     @property
     def _row_memory(self) -> int:
@@ -287,7 +275,7 @@ class SSTQ(FramedMechanism):
 
         Examples:
             >>> x = np.full(4, 0.5)
-            >>> private, public = (SSTQ(dim=4, epsilon=6.0, bits=4, index=i) for i in ("private", "assigned"))
+            >>> private, public = (SSTQ(dim=4, epsilon=6.0, bits=4, coin=coin) for coin in ("private", "public"))
             >>> private.expected_mse(x, clients=100).total == public.expected_mse(x, clients=100).total
             True
             >>> private.expected_mse(x, clients=1000).total > 5 * public.expected_mse(x, clients=1000).total
@@ -296,7 +284,7 @@ class SSTQ(FramedMechanism):
         error = super().expected_mse(x, clients)
         rows = self._check_vectors(x)
         count = len(rows) if clients is None else int(clients)
-        if self.index == "private" or not uses_strata(count, self.frame.size):
+        if self.coin == "private" or not uses_strata(count, self.frame.size):
             return error
         strata = StratifiedVariance(self.frame, count)
         for part in row_chunks(len(rows), self._row_cost):
@@ -318,10 +306,8 @@ class SSTQ(FramedMechanism):
         if share == 1:
             return super().typical_error(clients)
         dim, size = self.dim // share, self.frame.size // share
-        small = object.__new__(type(self))
-        parts = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        small._set_parts(**parts | {"dim": dim, "frame": replace(self.frame, dim=dim, size=size, seed=0)})
-        if self.index == "assigned" and uses_strata(clients, self.frame.size):
+        small = self._with_parts(dim=dim, frame=replace(self.frame, dim=dim, size=size, seed=0))
+        if self.coin == "public" and uses_strata(clients, self.frame.size):
             # As many messages a stratum as there are here.
             return _error_of(small, max(clients // share, MESSAGES_A_STRATUM * size))
         error = _error_of(small, 1)
@@ -344,42 +330,9 @@ class SSTQ(FramedMechanism):
         return mean * self.bound, power * self.bound**2
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything public, integers and decoding values included, as JSON values."""
-        return {
-            "dim": self.dim,
-            "epsilon": self.epsilon,
-            "bits": self.bits,
-            "clip": self.clip,
-            "index": self.index,
-            "frame": frame_to_dict(self.frame),
-            "kashin": recipe_to_dict(self.kashin),
-            "codebook": {"name": self.codebook.name, "values": self.codebook.values.tolist()},
-            "channel": self.channel.to_dict(),
-            "decoder": {"name": self.decoder.name, "values": self.decoder.values.tolist()},
-        }
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> SSTQ:
-        """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
-        dim = check_number("dim", data["dim"], 1, 2**30, integer=True)
-        frame = frame_from_dict(dim, data["frame"])
-        mechanism = object.__new__(cls)
-        mechanism._set_parts(
-            dim=dim,
-            epsilon=check_number("epsilon", data["epsilon"], 0.01, 20),
-            bits=check_number("bits", data["bits"], 1, 12, integer=True),
-            clip=data["clip"],
-            index=data["index"],
-            frame=frame,
-            kashin=recipe_from_dict(frame, data["kashin"]),
-            codebook=Codebook(
-                check_option("codebook", data["codebook"]["name"], CODEBOOKS),
-                np.array(data["codebook"]["values"], dtype=np.float64),
-            ),
-            channel=channel_from_dict(data["channel"]),
-            decoder=Decoder(data["decoder"]["name"], np.array(data["decoder"]["values"], dtype=np.float64)),
-        )
-        return mechanism
+        """The options, the channel's integers, the codewords and the decoding values, as JSON values."""
+        own = {"bits": self.bits, "coin": self.coin}
+        return self._kashin_options() | own | scalar_to_dict(self.channel, self.codebook, self.decoder)
 
     def _assigned(self, identifiers: NDArray[np.uint64]) -> NDArray[np.int64]:
         return streams.indices_of(self.frame.seed, "assign", identifiers, self.frame.size)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation.bounded_sums import BoundedAggregator
+from sstq.checks import check_argument, check_option
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.base import LocalReport, Mechanism, check_number, check_option
+from sstq.mechanisms.base import LocalReport, Trust, Unbiased
+from sstq.mechanisms.framed import FramedMechanism
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, FloatField, Layout
 from sstq.randomness.secret import BitSource
@@ -30,8 +32,7 @@ _DECODERS = ("identity", "unbiased")
 _ROUNDS = 3
 
 
-@dataclass(frozen=True, init=False, eq=False)
-class TurboQuant(Mechanism):
+class TurboQuant(FramedMechanism):
     """The direction of a vector, rotated at random and quantized to b bits a coordinate, and its norm.
 
     The rotation pads to N, the next power of two, and is three rounds of random signs and a Walsh–Hadamard transform. A
@@ -82,52 +83,40 @@ class TurboQuant(Mechanism):
     """
 
     name: ClassVar[str] = "turboquant"
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"TurboQuant, 4 bits per number": {"bits": 4}}
     exact: ClassVar[bool] = False
-    trust: ClassVar[str] = "none"
+    trust: ClassVar[Trust] = "none"
 
-    dim: int
+    unbiased = Unbiased.NEVER
+    epsilon = math.inf
+
     bits: int
-    clip: float
     decoder: str
     frame: HadamardFrame
     levels: NDArray[np.float64]
-    epsilon: float = field(init=False, default=math.inf)
 
     def __init__(
-        self, dim: int, bits: int = 4, clip: float = 1.0, *, decoder: str = "identity", frame_seed: int = 0
+        self,
+        dim: int,
+        *,
+        bits: int = 4,
+        clip: float = 1.0,
+        decoder: Literal["identity", "unbiased"] = "identity",
+        frame_seed: int = 0,
     ) -> None:
-        dim = check_number("dim", dim, 1, 2**30, integer=True)
-        bits = check_number("bits", bits, 1, _MOST_BITS, integer=True)
-        self._set_parts(dim, bits, clip, decoder, frame_seed, lloyd_max_levels(bits))
-
-    def _set_parts(
-        self, dim: int, bits: int, clip: float, decoder: str, frame_seed: int, levels: NDArray[np.float64]
-    ) -> None:
-        """Take the parts, whether built from options or read from JSON, and check that they belong together."""
-        size = 1 << (dim - 1).bit_length()
-        seed = check_number("frame_seed", frame_seed, 0, 2**64 - 1, integer=True)
+        dim, bits = check_argument("dim", dim), check_argument("bits", bits, high=_MOST_BITS)
+        levels = lloyd_max_levels(bits) if self._stated is None else np.array(self._stated["levels"], dtype=np.float64)
         if levels.shape != (1 << bits,) or not np.all(np.abs(levels) < 100) or not np.all(np.diff(levels) > 0):
             raise ValueError(f"levels must be 2^bits = {1 << bits} increasing numbers in (-100, 100)")
-        parts = {
-            "dim": dim,
-            "epsilon": math.inf,
-            "bits": bits,
-            "clip": check_number("clip", clip, 1e-100, 1e100),
-            "decoder": check_option("decoder", decoder, _DECODERS),
-            "frame": HadamardFrame(dim, size, seed, rounds=_ROUNDS),
-            "levels": levels,
-        }
-        for name, value in parts.items():
-            object.__setattr__(self, name, value)
-
-    def __repr__(self) -> str:
-        rest = f"decoder={self.decoder!r}, frame_seed={self.frame.seed}"
-        return f"TurboQuant(dim={self.dim}, bits={self.bits}, clip={self.clip}, {rest})"
-
-    @property
-    def unbiased(self) -> bool:
-        """Never for one rotation, which decides everything; over rotations with the decoder of that name."""
-        return False
+        seed, size = check_argument("frame_seed", frame_seed), 1 << (dim - 1).bit_length()
+        self._set(
+            dim=dim,
+            bits=bits,
+            clip=check_argument("clip", clip),
+            decoder=check_option("decoder", decoder, ("identity", "unbiased")),
+            frame=HadamardFrame(dim, size, seed, rounds=_ROUNDS),
+            levels=levels,
+        )
 
     @property
     def distortion(self) -> float:
@@ -148,10 +137,6 @@ class TurboQuant(Mechanism):
     def decoding_bound(self) -> float:
         """What no decoded coordinate exceeds: the norm of x̂ is at most that of the decoding values."""
         return self.clip * (1 + _ROUNDING) * max(1.0, float(np.max(np.abs(self.decoding_values))))
-
-    @property
-    def _row_cost(self) -> int:
-        return self.frame.size
 
     def _encode_rows(
         self,
@@ -191,6 +176,10 @@ class TurboQuant(Mechanism):
         """An empty aggregator for this mechanism's messages."""
         return BoundedAggregator(self)
 
+    def largest_message(self) -> float:
+        """The norm of x̂ is at most that of the levels."""
+        return (1 + _ROUNDING) * self.clip * float(np.max(np.abs(self.levels)))
+
     def privacy_loss(self) -> float:
         """Infinite: the vector can be read from the message."""
         return math.inf
@@ -200,30 +189,11 @@ class TurboQuant(Mechanism):
         unit = self._unit_ball(rows)
         return self._estimates(*self._quantize(unit)), np.zeros(len(rows))
 
-    def with_frame_seed(self, frame_seed: int) -> Self:
-        """The same quantizer with another rotation, for the next round; nothing is solved again."""
-        return self.from_dict(self.to_dict() | {"frame_seed": frame_seed})
-
     def to_dict(self) -> dict[str, Any]:
-        """Everything public, the levels themselves included. ε is infinite, which JSON cannot say: it is left out."""
-        return {
-            "dim": self.dim,
-            "bits": self.bits,
-            "clip": self.clip,
-            "decoder": self.decoder,
-            "frame_seed": self.frame.seed,
-            "levels": self.levels.tolist(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """The mechanism whose `to_dict` this is; its levels are checked again, not solved again."""
-        dim = check_number("dim", data["dim"], 1, 2**30, integer=True)
-        bits = check_number("bits", data["bits"], 1, _MOST_BITS, integer=True)
-        mechanism = object.__new__(cls)
-        levels = np.array(data["levels"], dtype=np.float64)
-        mechanism._set_parts(dim, bits, data["clip"], data["decoder"], data["frame_seed"], levels)
-        return mechanism
+        """The options and the levels. ε is infinite, which JSON cannot say: it is left out."""
+        names = ("dim", "bits", "clip", "decoder")
+        frame_seed, levels = str(self.frame.seed), self.levels.tolist()
+        return {name: getattr(self, name) for name in names} | {"frame_seed": frame_seed, "levels": levels}
 
 
 @cache

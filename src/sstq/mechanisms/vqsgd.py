@@ -8,6 +8,7 @@ that the error grows as d³: the curse of dimension of fixed geometry (paper, Ap
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,15 +17,16 @@ from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.aggregation import FrameAggregator
+from sstq.checks import check_argument
 from sstq.frames.tight import Floats, Frame
-from sstq.mechanisms.base import LocalReport, Mechanism, check_number
-from sstq.mechanisms.flat_response import check_flat, flat_from_dict, gain
+from sstq.mechanisms.base import LocalReport, Mechanism
+from sstq.mechanisms.flat_response import flat_response, gain, weights_of
 from sstq.mechanisms.laws import Law, channel_law
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import BitSource, channel_words, unit_interval
-from sstq.scalar.channels import FlatChannel, flat_channel_of_size
+from sstq.scalar.channels import FlatChannel
 
 __all__ = ["IdentityFrame", "VqSGD"]
 
@@ -69,7 +71,6 @@ class IdentityFrame(Frame):
         return weights.copy()
 
 
-@dataclass(frozen=True, init=False, eq=False)
 class VqSGD(Mechanism):
     """vqSGD on the cross-polytope with flat randomized response.
 
@@ -99,35 +100,16 @@ class VqSGD(Mechanism):
 
     name: ClassVar[str] = "vqsgd"
     exact: ClassVar[bool] = True
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"vqSGD": {}}
+    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"vqSGD": [{}]}
 
-    dim: int
-    epsilon: float
-    clip: float
     channel: FlatChannel
 
-    def __init__(self, dim: int, epsilon: float, clip: float = 1.0) -> None:
-        dim = check_number("dim", dim, 1, _DIM_MAX, integer=True)
-        epsilon = check_number("epsilon", epsilon, 0.01, 20)
-        self._set_parts(dim, epsilon, clip, flat_channel_of_size(2 * dim, epsilon))
-
-    def _set_parts(self, dim: int, epsilon: float, clip: float, channel: FlatChannel) -> None:
-        """Take the parts, whether built from options or read from JSON, and check that they belong together."""
-        parts = {
-            "dim": dim,
-            "epsilon": epsilon,
-            "clip": check_number("clip", clip, 1e-100, 1e100),
-            "channel": check_flat(channel, 2 * dim, epsilon),
-        }
-        for name, value in parts.items():
-            object.__setattr__(self, name, value)
-
-    def __repr__(self) -> str:
-        return f"VqSGD(dim={self.dim}, epsilon={self.epsilon}, clip={self.clip})"
-
-    @property
-    def unbiased(self) -> bool:
-        """Always: the vertex has the vector as its mean, and the channel's integers decide what is divided by."""
-        return True
+    def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
+        dim = check_argument("dim", dim, high=_DIM_MAX)
+        epsilon = check_argument("epsilon", epsilon)
+        channel = flat_response(2 * dim, epsilon, self._stated)
+        self._set(dim=dim, epsilon=epsilon, clip=check_argument("clip", clip), channel=channel)
 
     @property
     def layout(self) -> Layout:
@@ -178,6 +160,10 @@ class VqSGD(Mechanism):
         """An empty aggregator for this mechanism's messages, O(1) a message."""
         return FrameAggregator(self)
 
+    def largest_message(self) -> float:
+        """The norm of every message."""
+        return self.dim * self.decoding_scale
+
     def law(self) -> Law:
         """The channel's."""
         return channel_law(self.channel.to_dict())
@@ -194,17 +180,8 @@ class VqSGD(Mechanism):
         return mean, power - np.sum(mean**2, axis=1)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything public, the channel's integers included, as JSON values."""
-        return {"dim": self.dim, "epsilon": self.epsilon, "clip": self.clip, "channel": self.channel.to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> VqSGD:
-        """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
-        dim = check_number("dim", data["dim"], 1, _DIM_MAX, integer=True)
-        epsilon = check_number("epsilon", data["epsilon"], 0.01, 20)
-        mechanism = object.__new__(cls)
-        mechanism._set_parts(dim, epsilon, data["clip"], flat_from_dict(data["channel"], 2 * dim, epsilon))
-        return mechanism
+        """The options and the channel's integers, as JSON values."""
+        return {"dim": self.dim, "epsilon": self.epsilon, "clip": self.clip} | weights_of(self.channel)
 
 
 def _round_to_vertices(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.mechanisms import Mechanism, mechanism, mechanism_class
+from sstq.mechanisms import Mechanism, Unbiased, list_mechanisms, mechanism, mechanism_class
 from sstq.mechanisms.structured import typical_vector
 
-__all__ = ["VARIANTS", "Comparison", "Variant", "compare", "variant"]
+__all__ = ["Comparison", "Variant", "all_variants", "compare", "variants_of"]
 
 # Timing stops after this many seconds or clients, whichever comes first.
 _SECONDS, _MOST_CLIENTS = 0.3, 32
@@ -22,11 +22,11 @@ _SECONDS, _MOST_CLIENTS = 0.3, 32
 
 @dataclass(frozen=True)
 class Variant:
-    """One line of the comparison: a mechanism of the registry with its arguments."""
+    """One line of the comparison: a mechanism of the registry with its options."""
 
     label: str
     name: str
-    arguments: tuple[tuple[str, Any], ...] = ()
+    options: Mapping[str, Any]
 
     def build(self, dim: int, epsilon: float, clients: int, clip: float = 1.0, *, one_round: bool = False) -> Mechanism:
         """The mechanism, with those of the common arguments that mean something to it.
@@ -37,49 +37,22 @@ class Variant:
         common = {"dim": dim, "epsilon": epsilon, "clients": clients, "clip": clip}
         if not one_round and "clients" in known and known["clients"].default is None:
             del common["clients"]
-        return mechanism(self.name, **{k: v for k, v in common.items() if k in known} | dict(self.arguments))
+        return mechanism(self.name, **{k: v for k, v in common.items() if k in known} | dict(self.options))
 
 
-def variant(label: str, name: str, **arguments: Any) -> Variant:
-    """A line of the comparison, from keyword arguments.
+def variants_of(name: str) -> list[Variant]:
+    """What the mechanism of that name shows in the comparison.
 
     Examples:
-        >>> variant("SSTQ, 2 bits", "sstq", bits=2).build(dim=10, epsilon=1.0, clients=1).bits
-        2
+        >>> [variant.label for variant in variants_of("sqkr")]
+        ['SQKR', 'SQKR, public coin', 'SQKR dense']
     """
-    return Variant(label, name, tuple(arguments.items()))
+    return [Variant(label, name, options) for label, options in mechanism_class(name).variants.items()]
 
 
-VARIANTS = (
-    variant("SSTQ flat, 2 bits", "sstq", bits=2),
-    variant("SSTQ flat, 4 bits", "sstq", bits=4),
-    variant("SSTQ flat, 4 bits, uniform", "sstq", bits=4, codebook="uniform"),
-    variant("SSTQ flat, 4 bits, paper's recipe", "sstq", bits=4, kashin="paper"),
-    variant("SSTQ optimal, 4 bits", "sstq", bits=4, channel="optimal"),
-    variant("SSTQ metric-aware, 4 bits", "sstq", bits=4, channel="metric-aware"),
-    variant("SSTQ metric-aware, 2 bits, unbiased", "sstq", bits=2, channel="metric-aware", decoder="unbiased"),
-    variant("SSTQ flat, 2 bits, public coin", "sstq", bits=2, index="assigned"),
-    variant("FrameUnit", "frameunit"),
-    variant("FrameUnit, 3 public bits", "frameunit", bits=3),
-    variant("FrameUnit, 8 public bits", "frameunit", bits=8),
-    variant("vqSGD", "vqsgd"),
-    variant("SQKR", "sqkr"),
-    variant("SQKR, public coin", "sqkr", coin="public"),
-    variant("SQKR dense", "sqkr", variant="dense"),
-    variant("PrivUnit", "privunit"),
-    variant("PrivUnit, bare hemisphere", "privunit", split="hemisphere"),
-    variant("PrivUnitG", "privunitg"),
-    variant("ProjUnit", "projunit"),
-    variant("ProjUnit, fast", "projunit", projection="fast"),
-    variant("RRSC, 3 bits", "rrsc", bits=3),
-    variant("RRSC, 8 bits", "rrsc", bits=8),
-    variant("MMRC, 8 bits", "mmrc", bits=8),
-    variant("compressed PrivUnitG, 8 bits", "compressed-privunitg", bits=8),
-    variant("TurboQuant, 4 bits a number", "turboquant", bits=4),
-    variant("CSGM", "csgm"),
-    variant("L2-CSGM", "l2-csgm"),
-    variant("Clean", "clean"),
-)
+def all_variants() -> list[Variant]:
+    """What all mechanisms of the registry show in the comparison."""
+    return [variant for name in list_mechanisms() for variant in variants_of(name)]
 
 
 @dataclass(frozen=True)
@@ -93,7 +66,7 @@ class Comparison:
         coin: "private" or "public".
         trust: who has to be trusted.
         exact: whether the guarantee holds integer by integer.
-        unbiased: whether the estimate is.
+        unbiased: when the estimate is.
         bias2: the squared bias of the mean.
         variance: of the mean of the clients.
         encode_ms: milliseconds to encode one client's vector, on all cores; None if not timed.
@@ -106,7 +79,7 @@ class Comparison:
     coin: str
     trust: str
     exact: bool
-    unbiased: bool
+    unbiased: Unbiased
     bias2: float
     variance: float
     encode_ms: float | None = None
@@ -124,7 +97,7 @@ def compare(
     clients: int,
     *,
     timed: bool = True,
-    variants: tuple[Variant, ...] = VARIANTS,
+    variants: Iterable[Variant] | None = None,
     skipped: Callable[[Variant, str], None] = lambda _variant, _reason: None,
 ) -> Iterator[Comparison]:
     """Compare the mechanisms on a fixed typical unit vector that every client holds.
@@ -134,16 +107,16 @@ def compare(
         epsilon: ε of one message (of the released mean for CSGM).
         clients: n, the number of clients whose mean is estimated.
         timed: whether to measure encoding and decoding.
-        variants: which mechanisms.
+        variants: which mechanisms; all by default.
         skipped: called with the variants that do not exist at these parameters, and why.
 
     Examples:
-        >>> rows = list(compare(64, 2.0, 1000, timed=False, variants=VARIANTS[:2]))
-        >>> rows[0].bits, rows[0].unbiased
+        >>> rows = list(compare(64, 2.0, 1000, timed=False, variants=variants_of("sstq")[:2]))
+        >>> rows[0].bits, bool(rows[0].unbiased)
         (10, True)
     """
     x = typical_vector(dim)
-    for candidate in variants:
+    for candidate in all_variants() if variants is None else variants:
         try:
             built = candidate.build(dim, epsilon, clients, one_round=True)
         except ValueError as refusal:

@@ -50,7 +50,7 @@ def _price(terms: Terms, epsilon: float, clients: int, best: Offer, shortest: bo
             f"Its server rebuilds {2**best.bits} vectors for each message, which is Θ(d·4^{best.bits}) work; FrameUnit "
             "with as many bits has a few per cent more error and O(1)."
         )
-    if best.arguments.get("index") == "assigned":
+    if best.coin == "public" and best.name == "sstq":
         unlike = Strata.of(terms.dim, epsilon, best.arguments["bits"], 0.0).offer(clients)
         rest = "" if unlike is None else f": clients with nothing in common would have {_of_clip(unlike.mse)}"
         return f"It counts on vectors with a cosine of {terms.alike:g} to their common direction{rest}."

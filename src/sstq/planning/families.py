@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sstq.mechanisms.base import Coin
 from sstq.mechanisms.candidates.rrsc import RRSC
 from sstq.mechanisms.flat_response import gain
 from sstq.mechanisms.sqkr.mechanism import SQKR
@@ -81,7 +82,7 @@ def _rrsc_family(terms: Terms, epsilon: float) -> list[Unbiased]:
     return fewest_bits([rrsc(terms.dim, epsilon, bits) for bits in range(1, most + 1)], terms.slack)
 
 
-def _sqkr(terms: Terms, epsilon: float, coin: str) -> list[Unbiased]:
+def _sqkr(terms: Terms, epsilon: float, coin: Coin) -> list[Unbiased]:
     candidates = []
     for k in range(1, _MOST_K + 1):
         mechanism = SQKR(terms.dim, epsilon, k=k, coin=coin)

@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from sstq.planning.comparison import Variant, variant
+from sstq.mechanisms import Unbiased, list_mechanisms, mechanism_class
+from sstq.planning.comparison import Variant
 
-__all__ = ["FAMILIES", "Point", "frontier", "one_bit_error", "optimal_error"]
-
-
-def _sweep(label: str, name: str, option: str, values: tuple[int, ...], **arguments: object) -> list[Variant]:
-    return [variant(label, name, **{option: value}, **arguments) for value in values]
+__all__ = ["Point", "all_families", "families_of", "frontier", "one_bit_error", "optimal_error"]
 
 
-_FEW, _MANY = (1, 2, 3, 4), (1, 2, 3, 4, 6)
+def families_of(name: str) -> list[Variant]:
+    """The points of the mechanism of that name, at several numbers of bits; equal labels are one family."""
+    sweeps = mechanism_class(name).sweeps.items()
+    return [Variant(label, name, options) for label, points in sweeps for options in points]
 
-FAMILIES: tuple[Variant, ...] = (
-    variant("FrameUnit", "frameunit"),
-    *_sweep("FrameUnit, public rows", "frameunit", "bits", (1, 2, 3, 4, 6, 8, 10)),
-    *_sweep("SSTQ flat", "sstq", "bits", _MANY),
-    *_sweep("SSTQ flat, public coin", "sstq", "bits", _MANY, index="assigned"),
-    *_sweep("SSTQ optimal", "sstq", "bits", _FEW, channel="optimal"),
-    *_sweep("SSTQ optimal, public coin", "sstq", "bits", _FEW, channel="optimal", index="assigned"),
-    *_sweep("SQKR", "sqkr", "k", _MANY),
-    *_sweep("SQKR, public coin", "sqkr", "k", _MANY, coin="public"),
-    variant("vqSGD", "vqsgd"),
-    *_sweep("RRSC", "rrsc", "bits", (1, 2, 3, 4, 6, 8)),
-    *_sweep("MMRC", "mmrc", "bits", (4, 6, 8, 10)),
-    *_sweep("compressed PrivUnitG", "compressed-privunitg", "bits", (1, 2, 3, 4, 6, 8)),
-    variant("PrivUnit", "privunit"),
-    variant("PrivUnitG", "privunitg"),
-    variant("ProjUnit", "projunit"),
-)
-"""The mechanisms of the picture, each at several numbers of bits; equal labels are one family."""
+
+def all_families() -> list[Variant]:
+    """The points of all mechanisms of the registry."""
+    return [point for name in list_mechanisms() for point in families_of(name)]
 
 
 @dataclass(frozen=True)
@@ -48,7 +34,7 @@ class Point:
         name: in the registry.
         bits: of one message.
         coin: "private" or "public".
-        unbiased: whether the estimate is, for the frames at hand.
+        unbiased: when the estimate is, for the frames at hand.
         bias2: of one client's estimate of a typical unit vector.
         variance: of that estimate.
         dim: d.
@@ -58,7 +44,7 @@ class Point:
     name: str
     bits: int
     coin: str
-    unbiased: bool
+    unbiased: Unbiased
     bias2: float
     variance: float
     dim: int
@@ -73,7 +59,7 @@ def frontier(
     dim: int,
     epsilon: float,
     *,
-    families: tuple[Variant, ...] = FAMILIES,
+    families: Iterable[Variant] | None = None,
     skipped: Callable[[Variant, str], None] = lambda _variant, _reason: None,
 ) -> Iterator[Point]:
     """The error of one client's estimate of a typical unit vector, for every mechanism and number of bits.
@@ -81,15 +67,15 @@ def frontier(
     Args:
         dim: d.
         epsilon: ε of one message.
-        families: which mechanisms.
+        families: which mechanisms; all that are local by default.
         skipped: called with those that do not exist at these parameters, and why.
 
     Examples:
-        >>> points = list(frontier(64, 3.0, families=FAMILIES[:3]))
+        >>> points = list(frontier(64, 3.0, families=families_of("frameunit")[:3]))
         >>> [(point.family, point.bits) for point in points]
         [('FrameUnit', 9), ('FrameUnit, public rows', 1), ('FrameUnit, public rows', 2)]
     """
-    for candidate in families:
+    for candidate in all_families() if families is None else families:
         try:
             built = candidate.build(dim, epsilon, clients=1)
         except ValueError as refusal:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sstq.accounting.limits import check_delta, check_rounds, check_total_epsilon
+from sstq.checks import check_number, check_option
 from sstq.mechanisms import Mechanism, mechanism
-from sstq.mechanisms.base import check_number, check_option
 from sstq.planning.budget import allowed_epsilon, allowed_rounds, together
 from sstq.planning.explanation import explain
 from sstq.planning.families import COINS, SERVERS

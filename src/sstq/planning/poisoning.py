@@ -27,35 +27,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import singledispatch
 
 import numpy as np
 
 from sstq.aggregation.strata import uses_strata
-from sstq.exactness import TOTAL
-from sstq.mechanisms.base import Mechanism, check_number
-from sstq.mechanisms.candidates.compressed_privunitg import CompressedPrivUnitG
-from sstq.mechanisms.candidates.mmrc import MMRC
-from sstq.mechanisms.candidates.rrsc import RRSC
-from sstq.mechanisms.clean import Clean
-from sstq.mechanisms.csgm.coordinate_gaussian import CoordinateGaussian
-from sstq.mechanisms.frameunit.mechanism import FrameUnit
-from sstq.mechanisms.privunit.mechanism import PrivUnit, PrivUnitG
-from sstq.mechanisms.projunit.mechanism import ProjUnit
-from sstq.mechanisms.projunit.projections import FastProjection
-from sstq.mechanisms.sqkr.mechanism import SQKR
+from sstq.checks import check_number
+from sstq.mechanisms.base import Mechanism
 from sstq.mechanisms.sstq import SSTQ
-from sstq.mechanisms.turboquant import TurboQuant
-from sstq.mechanisms.vqsgd import VqSGD
 
-__all__ = ["PoisoningBound", "largest_honest_mean", "largest_message", "poisoning_bound"]
+__all__ = ["PoisoningBound", "poisoning_bound"]
 
-# Messages carry norms in single precision, which are checked to these tolerances.
-_UNIT_NORM_TOLERANCE = 1e-3
-_BALL_TOLERANCE = 1e-6
-# A Gaussian vector or matrix of any of 2^64 clients (and 2^12 candidates each) exceeds its typical norm by more than
-# this with a probability of e^(−13²/2)·2^76 < 1e-13.
-_GAUSSIAN_EXCESS = 13.0
 # The probability of the honest counts of a stratum that are too rare to be looked at.
 _LEFT_OUT = 1e-12
 
@@ -100,13 +81,13 @@ def poisoning_bound(
     fraction = check_number("fraction", fraction, 0, 1)
     if clients is not None:
         clients = check_number("clients", clients, 1, 2**32, integer=True)
-    message, honest = largest_message(mechanism), largest_honest_mean(mechanism)
+    message, honest = mechanism.largest_message(), mechanism.largest_honest_mean()
     plain = PoisoningBound(fraction, message, fraction * (message + honest), 2 * fraction * honest, "mean")
     if not isinstance(mechanism, SSTQ):
         if strata:
             raise ValueError(f"strata must be False or None for {mechanism.name}, whose means are not taken by strata")
         return plain
-    if not (mechanism.index == "assigned" if strata is None else strata):
+    if not (mechanism.coin == "public" if strata is None else strata):
         return plain
     if clients is None:
         raise ValueError("clients is needed: whether the mean is taken by strata depends on their number")
@@ -128,149 +109,6 @@ def _stratified_shift(mechanism: SSTQ, fraction: float, clients: int) -> float:
     control = each * gathered / (gathered + count) ** 2 if fraction else np.zeros(len(count))
     # The counts that are left out could not add more than their probability.
     shares = honest.pmf(0) * min(1.0, each) + float(honest.pmf(count) @ control) + _LEFT_OUT * bool(fraction)
-    moved = mechanism.bound * (_largest_value(mechanism) + _largest_expected_value(mechanism))
+    moved = mechanism.bound * (mechanism.largest_value + mechanism.largest_expected_value)
     not_empty = -math.expm1(clients * math.log1p(-1 / size)) if size > 1 else 1.0
     return math.sqrt(mechanism.dim * shares) * moved / not_empty
-
-
-@singledispatch
-def largest_message(mechanism: Mechanism) -> float:
-    """R, the largest norm that the estimate of one valid message can have.
-
-    It is attained, up to rounding, by FrameUnit on one frame, vqSGD, SQKR with a private coin, PrivUnit, RRSC, MMRC,
-    Clean and SSTQ; for the others it is an upper bound. Behind a public coin many attackers reach it together only if
-    they may use one identifier again and again, or find enough identifiers that suit them.
-
-    Examples:
-        >>> import sstq
-        >>> largest_message(sstq.mechanism("clean", dim=10, clip=2.0))
-        2.000002
-    """
-    raise ValueError(f"no bound is known for the messages of {mechanism.name}")
-
-
-@largest_message.register
-def _(mechanism: SSTQ) -> float:
-    return mechanism.dim * mechanism.bound * _largest_value(mechanism) * _longest_row(mechanism)
-
-
-@largest_message.register
-def _(mechanism: FrameUnit) -> float:
-    # (d/N)·U·Uᵀ is a projection, so no row of any frame is longer than √(N/d); a single frame can be looked at.
-    longest = _longest_row(mechanism) if mechanism.frames == 1 else math.sqrt(mechanism.frame.redundancy)
-    return mechanism.gain * longest
-
-
-@largest_message.register
-def _(mechanism: VqSGD) -> float:
-    return mechanism.dim * mechanism.decoding_scale
-
-
-@largest_message.register
-def _(mechanism: SQKR) -> float:
-    if mechanism.k is None:
-        # ‖Uᵀz‖ ≤ √(N/d)·‖z‖ for N signs; a column of the Hadamard matrix attains it.
-        return math.sqrt(mechanism.dim) * mechanism.bound / mechanism.coder.gain
-    # All k coordinates may be the same one.
-    return mechanism.dim * mechanism.decoding_scale * mechanism.k * _longest_row(mechanism)
-
-
-@largest_message.register
-def _(mechanism: PrivUnit) -> float:
-    return (1 + _UNIT_NORM_TOLERANCE) * mechanism.clip / mechanism.cap.gain
-
-
-@largest_message.register
-def _(mechanism: PrivUnitG) -> float:
-    return mechanism.largest_norm * mechanism.clip / mechanism.cap.gain
-
-
-@largest_message.register
-def _(mechanism: ProjUnit) -> float:
-    projection, factor = mechanism.projection, mechanism.clip / (mechanism.cap.gain * mechanism.alignment)
-    fast = isinstance(projection, FastProjection)
-    stretch = 1.0 if fast else math.sqrt(mechanism.dim) + math.sqrt(projection.projected) + _GAUSSIAN_EXCESS
-    return (1 + _UNIT_NORM_TOLERANCE) * factor * stretch
-
-
-@largest_message.register(RRSC)
-@largest_message.register(MMRC)
-def _(mechanism: RRSC | MMRC) -> float:
-    # Candidates are unit vectors, to the rounding of a decomposition.
-    return (1 + _BALL_TOLERANCE) * mechanism.clip / mechanism.alignment
-
-
-@largest_message.register
-def _(mechanism: CompressedPrivUnitG) -> float:
-    return (1 + _GAUSSIAN_EXCESS / math.sqrt(mechanism.dim)) * mechanism.clip / mechanism.alignment
-
-
-@largest_message.register
-def _(mechanism: TurboQuant) -> float:
-    return (1 + _BALL_TOLERANCE) * mechanism.clip * float(np.max(np.abs(mechanism.decoding_values)))
-
-
-@largest_message.register
-def _(mechanism: CoordinateGaussian) -> float:
-    kept, rate = mechanism.sampling.most, mechanism.sampling.inclusion[0]
-    return math.sqrt(mechanism.dim * kept / mechanism.frame.size) * mechanism.bound / rate
-
-
-@largest_message.register
-def _(mechanism: Clean) -> float:
-    return (1 + _BALL_TOLERANCE) * mechanism.clip
-
-
-@singledispatch
-def largest_honest_mean(mechanism: Mechanism) -> float:
-    """H, the largest norm of an honest client's expected estimate, over messages and public coins: clip if unbiased.
-
-    Examples:
-        >>> import sstq
-        >>> largest_honest_mean(sstq.SSTQ(dim=100, epsilon=1.0, clip=0.5))
-        0.5
-    """
-    return mechanism.clip if mechanism.unbiased else largest_message(mechanism)
-
-
-@largest_honest_mean.register
-def _(mechanism: SSTQ) -> float:
-    if mechanism.unbiased:
-        return mechanism.clip
-    # E[x̂] = (d/N)·Uᵀ·E[w], and no E[w_j] exceeds this.
-    return math.sqrt(mechanism.dim) * mechanism.bound * _largest_expected_value(mechanism)
-
-
-@largest_honest_mean.register
-def _(mechanism: SQKR) -> float:
-    return mechanism.clip if mechanism.unbiased else math.sqrt(mechanism.dim) * mechanism.bound
-
-
-@largest_honest_mean.register
-def _(mechanism: FrameUnit) -> float:
-    # Signed rows come in pairs that cancel out, so E[x̂] = gain·(p_in − p_out)·Σ_j ±P_j·u_j, P_j ≤ M/2N being the chance
-    # that row j takes part and is inside. With Σ P_j = k, ‖Σ ±P_j·u_j‖² ≤ (N/d)·Σ P_j² ≤ k·M/2d.
-    inside, size = mechanism.choice.inside, mechanism.choice.size
-    share = mechanism.choice.threshold / TOTAL
-    contrast = share / inside - (1 - share) / (size - inside)
-    return mechanism.gain * contrast * math.sqrt(inside * size / (2 * mechanism.dim))
-
-
-@largest_honest_mean.register
-def _(mechanism: ProjUnit) -> float:
-    # E[x̂ | W] = clip·Wᵀu/E‖Wx‖ for a unit vector u, and Wᵀ does not stretch unless it is Gaussian.
-    return mechanism.clip if mechanism.unbiased else mechanism.clip / mechanism.alignment
-
-
-def _largest_value(mechanism: SSTQ) -> float:
-    """max|w| over the codes that occur, in units of B."""
-    return float(np.max(np.abs(mechanism.decoding_values[mechanism.channel.used])))
-
-
-def _largest_expected_value(mechanism: SSTQ) -> float:
-    """max|E[w]| over the tokens, in units of B."""
-    return float(np.max(np.abs(mechanism.channel.moments(mechanism.decoding_values)[0])))
-
-
-def _longest_row(mechanism: SSTQ | SQKR | FrameUnit) -> float:
-    return math.sqrt(float(np.max(mechanism.frame.squared_row_norms())))

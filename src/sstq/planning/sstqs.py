@@ -169,7 +169,7 @@ class Strata:
         return Offer(
             label=f"SSTQ, public coin, b = {self.bits}, by strata",
             name=SSTQ.name,
-            arguments={"bits": self.bits, "index": "assigned"},
+            arguments={"bits": self.bits, "coin": "public"},
             epsilon=self.epsilon,
             bits=self.bits,
             coin="public",

@@ -13,22 +13,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
-from sstq.frames.kashin import default_level, default_steps
+from sstq.checks import check_number
+from sstq.frames.kashin import default_level, default_steps, least_level
 from sstq.frames.tight import default_frame_size
-from sstq.mechanisms.base import check_number
 from sstq.mechanisms.parts import build_scalar
 from sstq.scalar.channels import decoded_second_moment
 from sstq.scalar.densities import Density
 
-__all__ = ["Tuned", "least_level", "tune"]
-
-# β(ρ) of large frames: where the steps of a lowered level certify random, heavy-tailed, spike, constant, block, sparse
-# and Hadamard inputs, with 0.05 to spare. `python -m benchmarks tuned_levels` measures it again. Small frames are less
-# regular.
-_LEVELS = {2.5: 1.7, 3.2: 1.65, 4.0: 1.6, 5.0: 1.55}
-_LEAST_SIZE = 4096
+__all__ = ["Tuned", "tune"]
 
 # Levels above the least that are tried, upward until the error rises.
 _HIGHER = (1.8, 2.0, 2.2, 2.5, 3.0, 4.0)
@@ -64,20 +56,6 @@ class Tuned:
     def gain(self) -> float:
         """The share of the default's error that is saved."""
         return 1 - self.mse / self.default_mse
-
-
-def least_level(dim: int, size: int) -> float:
-    """The lowest level K that certifies, by measurement; the default level where nothing better is known.
-
-    Examples:
-        >>> round(least_level(1000, 4096) / (4096 / 1000) ** 0.5, 2), round(least_level(10, 32) / 3.2**0.5, 2)
-        (1.6, 2.3)
-    """
-    redundancy = size / dim
-    level = default_level(dim, size)
-    if size < _LEAST_SIZE or redundancy < min(_LEVELS):
-        return level
-    return min(level, math.sqrt(redundancy) * float(np.interp(redundancy, list(_LEVELS), list(_LEVELS.values()))))
 
 
 def tune(

@@ -35,7 +35,7 @@ def draw_comparison(
             part = [
                 (place, row)
                 for place, row in enumerate(drawn)
-                if row.trust == trust and coin in (None, row.coin) and row.unbiased == unbiased
+                if row.trust == trust and coin in (None, row.coin) and bool(row.unbiased) == unbiased
             ]
             if part:
                 style = {"color": colour, "markerfacecolor": colour if unbiased else "white", "markersize": 7}

@@ -6,8 +6,8 @@ import warnings
 from typing import Any
 
 from sstq.aggregation import Aggregator, Estimate
+from sstq.checks import check_number
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.base import check_number
 from sstq.mechanisms.frameunit.sums import FrameBiasWarning
 from sstq.randomness.streams import mix_seed
 
@@ -24,12 +24,12 @@ def round_mechanism(mechanism: Mechanism, base_seed: int, number: int) -> Mechan
     Examples:
         >>> import sstq
         >>> mechanism = sstq.mechanism("frameunit", dim=10, epsilon=1.0)
-        >>> round_mechanism(mechanism, 7, 1) == mechanism.with_frame_seed(sstq.mix_seed(7, 1))
+        >>> round_mechanism(mechanism, 7, 1) == mechanism.with_seed(sstq.mix_seed(7, 1))
         True
         >>> round_mechanism(sstq.mechanism("turboquant", dim=10), 7, 1).frame.seed == sstq.mix_seed(7, 1)
         True
     """
-    return mechanism.with_frame_seed(mix_seed(base_seed, number))
+    return mechanism.with_seed(mix_seed(base_seed, number))
 
 
 def client_identifier(mechanism: Mechanism, client: int | None, number: int) -> int | None:

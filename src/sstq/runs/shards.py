@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.atomic import atomic_file
+from sstq.checks import check_option
 from sstq.mechanisms import LocalReport, Mechanism
-from sstq.mechanisms.base import check_option
 from sstq.messages.batch import Messages
 from sstq.messages.files import describe_messages, write_messages
 from sstq.messages.vectors import VectorFile, open_vectors, refuse_repeated

@@ -99,10 +99,10 @@ class Density:
     def kashin(cls, beta: float, redundancy: float) -> "Density":
         """Return the density of a typical vector's certified representation at level β = K/√ρ, measured.
 
-        The table holds histograms of the representations of Gaussian directions by `sstq.frames.kashin.represent`, over β from
-        1 to 6 and ρ from 1 to 16, and is interpolated linearly in both. A redundancy beyond takes the end of the table;
-        so does a level below 1, at which nothing is exact. Beyond β = 6 nothing is clamped and the coordinates are
-        Gaussian.
+        The table holds histograms of the representations of Gaussian directions by `sstq.frames.kashin.represent`,
+        over β from 1 to 6 and ρ from 1 to 16, and is interpolated linearly in both. A redundancy beyond takes the end
+        of the table; so does a level below 1, at which nothing is exact. Beyond β = 6 nothing is clamped and the
+        coordinates are Gaussian.
 
         Args:
             beta: β, positive.

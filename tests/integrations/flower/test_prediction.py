@@ -11,7 +11,7 @@ from sstq.mechanisms.structured import typical_vector
 def test_the_closed_form_of_frameunit_is_the_average_over_frames(frames):
     """Exact errors of 40 frame seeds. Their means scatter by a few per cent in bias², and by less in variance."""
     used = sstq.mechanism("frameunit", dim=200, epsilon=4.0, clip=0.5, frames=frames)
-    seeds = [used.with_frame_seed(seed) for seed in range(40)]
+    seeds = [used.with_seed(seed) for seed in range(40)]
     exact = [each.expected_mse(typical_vector(200, 0.5), clients=7) for each in seeds]
     found = predicted_error(used, 7)
     assert found.bias2 == pytest.approx(sum(each.bias2 for each in exact) / 40, rel=0.1)

@@ -20,9 +20,9 @@ from flwr.supercore import log
 from sstq.accounting import Ledger, LedgerDamaged, LedgerError
 from sstq.accounting.ledger_file import check_round_id
 from sstq.accounting.limits import check_round_epsilon, check_total_epsilon, round_up
-from sstq.integrations.flower.wire import TOO_MUCH, delta_of, price
+from sstq.checks import check_number, check_option
+from sstq.integrations.flower.wire import TOO_MUCH, price
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.base import check_number, check_option
 
 __all__ = ["Limits", "NodeBudget", "size_limits"]
 
@@ -120,9 +120,9 @@ class NodeBudget:
         if mechanism.trust == "none":
             return
         check_round_id(round_id)
-        if delta_of(mechanism) > self._max_delta:
+        if mechanism.delta > self._max_delta:
             raise ValueError(
-                f"delta = {delta_of(mechanism)!r} is more than this node allows for one message, {self._max_delta!r} "
+                f"delta = {mechanism.delta!r} is more than this node allows for one message, {self._max_delta!r} "
                 "(sstq-max-delta)"
             )
         epsilon = price(mechanism)
@@ -168,7 +168,7 @@ class NodeBudget:
         """The node's ledger with the terms it was created with, or a new one; ValueError if they exclude δ."""
         if self.path.exists():
             ledger = Ledger(self.path)
-            if ledger.delta > 0 and delta_of(mechanism) > 0:
+            if ledger.delta > 0 and mechanism.delta > 0:
                 raise ValueError("the node's ledger adds up with a delta of its own, which holds for pure epsilon only")
             return ledger
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from flwr.supercore import log
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-from sstq.mechanisms.base import check_number
+from sstq.checks import check_number
 
 __all__ = ["LocalGrid"]
 

@@ -19,12 +19,12 @@ from flwr.supercore import log
 
 from sstq.accounting.limits import round_up
 from sstq.aggregation import Estimate
+from sstq.checks import check_number
 from sstq.integrations.flower.prediction import made_for, outlook, predicted_error
 from sstq.integrations.flower.replies import DROPPED, SortedReplies, sort_replies
 from sstq.integrations.flower.vectors import PrivateArrays, private_names, sole_arrays
-from sstq.integrations.flower.wire import METRICS, RECORD, Request, delta_of, price
+from sstq.integrations.flower.wire import METRICS, RECORD, Request, price
 from sstq.mechanisms import Mechanism, mechanism, mechanism_class
-from sstq.mechanisms.base import check_number
 from sstq.messages.batch import Messages
 from sstq.runs.rounds import mean_of_round, round_mechanism
 
@@ -135,7 +135,7 @@ class SstqStrategy(Strategy):
             0.0
         """
         answers = max(self._answered.values(), default=0)
-        delta = answers * delta_of(self._mechanism) if self._mechanism else 0.0
+        delta = answers * self._mechanism.delta if self._mechanism else 0.0
         return PrivacySpent(self._epsilon(self._answered), delta, answers, "local-basic-composition")
 
     @property
@@ -270,7 +270,7 @@ class SstqStrategy(Strategy):
             "sstq-predicted-error": predicted,
             "sstq-measured-error": measured,
             "sstq-epsilon": price(used),
-            "sstq-delta": delta_of(used),
+            "sstq-delta": used.delta,
             "sstq-epsilon-asked": self._epsilon(self._asked),
             "sstq-epsilon-answered": self._epsilon(self._answered),
         }

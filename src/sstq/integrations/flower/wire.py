@@ -12,11 +12,11 @@ from functools import lru_cache
 
 from flwr.app import ConfigRecord, RecordDict
 
-from sstq.accounting.pricing import delta_of, price
+from sstq.accounting import price
 from sstq.mechanisms import Mechanism, from_json
 from sstq.runs.rounds import client_identifier
 
-__all__ = ["METRICS", "RECORD", "TOO_MUCH", "Answer", "Request", "delta_of", "price"]
+__all__ = ["METRICS", "RECORD", "TOO_MUCH", "Answer", "Request", "price"]
 
 RECORD = "sstq"
 METRICS = "metrics"

@@ -25,9 +25,9 @@ def encode_shards(
 ) -> Iterator[LocalReport | None]:
     """Encode shards, yielding the local report of each in order, or None if its message file was there.
 
-    Does what `sstq.runs.shards.encode_shard` does with each. Tasks may be run again, and a task that was believed dead may
-    finish after all; the message file of a shard is still published once, from one of them. (If a worker dies between
-    publishing and reporting, the report is lost.)
+    Does what `sstq.runs.shards.encode_shard` does with each. Tasks may be run again, and a task that was believed dead
+    may finish after all; the message file of a shard is still published once, from one of them. (If a worker dies
+    between publishing and reporting, the report is lost.)
 
     Args:
         shards: of `sstq.runs.shards.plan_shards`, in folders that all workers share; the unfinished folder must exist.

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from sstq import __version__
+from sstq._version import __version__
 from sstq.integrations.ray.connection import import_ray
 from sstq.mechanisms import Mechanism, from_json
 

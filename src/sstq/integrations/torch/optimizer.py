@@ -9,10 +9,10 @@ import torch
 
 from sstq.accounting import Ledger, RunExpenses
 from sstq.aggregation import Estimate
+from sstq.checks import check_number
 from sstq.integrations.torch.layout import ParameterLayout
 from sstq.integrations.torch.updates import UpdateReport, encode_gradients, set_gradients
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.base import check_number
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike
 from sstq.runs.rounds import client_identifier, mean_of_round, round_mechanism

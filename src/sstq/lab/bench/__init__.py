@@ -1,6 +1,7 @@
 """Speed on this machine, as ratios against references in one process: what `sstq bench` runs.
 
-`suite` has the measurements; `sstq.lab.bench.harness` times them, `sstq.lab.bench.report` keeps and compares their results.
+`suite` has the measurements; `sstq.lab.bench.harness` times them, `sstq.lab.bench.report` keeps and compares their
+results.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from sstq.lab.bench.references import (
 from sstq.mechanisms import SSTQ, Mechanism
 from sstq.messages.batch import Messages
 from sstq.messages.files import read_messages, write_messages
-from sstq.planning.comparison import Variant, variant
+from sstq.planning.comparison import Variant
 
 __all__ = ["aggregate", "bandwidth", "encode", "scaling", "transform", "unit_vectors"]
 
@@ -43,20 +43,23 @@ MILLION, GIGA = 1e6, 1e9
 
 # One variant for every name of the registry. The last ones rebuild thousands of candidates for a single client.
 PEERS = (
-    variant("sstq", "sstq", bits=BITS),
-    variant("frameunit", "frameunit"),
-    variant("vqsgd", "vqsgd"),
-    variant("sqkr", "sqkr"),
-    variant("privunit", "privunit"),
-    variant("privunitg", "privunitg"),
-    variant("projunit, fast", "projunit", projection="fast"),
-    variant("rrsc, 3 bits", "rrsc", bits=3),
-    variant("turboquant, 4 bits", "turboquant", bits=4),
-    variant("csgm", "csgm"),
-    variant("l2-csgm", "l2-csgm"),
-    variant("clean", "clean"),
+    Variant("sstq", "sstq", {"bits": BITS}),
+    Variant("frameunit", "frameunit", {}),
+    Variant("vqsgd", "vqsgd", {}),
+    Variant("sqkr", "sqkr", {}),
+    Variant("privunit", "privunit", {}),
+    Variant("privunitg", "privunitg", {}),
+    Variant("projunit, fast", "projunit", {"projection": "fast"}),
+    Variant("rrsc, 3 bits", "rrsc", {"bits": 3}),
+    Variant("turboquant, 4 bits", "turboquant", {"bits": 4}),
+    Variant("csgm", "csgm", {}),
+    Variant("l2-csgm", "l2-csgm", {}),
+    Variant("clean", "clean", {}),
 )
-SLOW_PEERS = (variant("mmrc, 8 bits", "mmrc", bits=8), variant("compressed-privunitg", "compressed-privunitg", bits=8))
+SLOW_PEERS = (
+    Variant("mmrc, 8 bits", "mmrc", {"bits": 8}),
+    Variant("compressed-privunitg", "compressed-privunitg", {"bits": 8}),
+)
 
 
 def unit_vectors(count: int, dim: int = DIM) -> NDArray[np.float32]:
@@ -140,7 +143,7 @@ def encode(quick: bool) -> Iterator[Result]:
             calls = [partial(_encode, mechanism, x[:count]) for mechanism in built]
             yield from _a_client(group, count, fastest(*calls, repeats=repeats if group is PEERS else 2))
     certified, frameunit = PEERS[0].build(DIM, EPSILON, 1000), PEERS[1].build(DIM, EPSILON, 1000)
-    paper = SSTQ(DIM, EPSILON, BITS, kashin="paper")
+    paper = SSTQ(DIM, EPSILON, bits=BITS, kashin="paper")
     rng = np.random.default_rng(2)
     encode_100, encode_100_literally = partial(_encode, certified, x[:100]), partial(_encode, paper, x[:100])
     many, alone, together, literal, naive = fastest(
@@ -211,7 +214,7 @@ def _on(count: int, call: Callable[[], object]) -> None:
 
 def aggregate(quick: bool) -> Iterator[Result | Remark]:
     """Messages of SSTQ into a mean, d = 25,450, one core: million messages a second, by where they come from."""
-    mechanism = SSTQ(DIM, EPSILON, BITS)
+    mechanism = SSTQ(DIM, EPSILON, bits=BITS)
     rng = np.random.default_rng(1)
     count = 1_000_000 if quick else 8_000_000
     code, index = (rng.integers(f.limit, size=count).astype(f.dtype) for f in mechanism.layout.fields)

@@ -31,7 +31,7 @@ def stages(quick: bool) -> Iterator[Result]:
 
 
 def _of_sstq(repeats: int) -> Iterator[Result]:
-    mechanism = SSTQ(DIM, EPSILON, BITS)
+    mechanism = SSTQ(DIM, EPSILON, bits=BITS)
     frame, recipe = mechanism.frame, mechanism.kashin
     x, vectors = unit_vectors(CLIENTS), aligned_zeros(CLIENTS, frame.size)
     index = np.arange(CLIENTS)[:, None]

@@ -56,7 +56,7 @@ class Method:
             given["epsilon"] = epsilon
         if self.takes_bits:
             given["bits"] = bits
-        return mechanism(self.name, dim=dim, clip=clip, **given).with_frame_seed(frame_seed)
+        return mechanism(self.name, dim=dim, clip=clip, **given).with_seed(frame_seed)
 
 
 _ALL = (

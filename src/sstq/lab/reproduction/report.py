@@ -191,7 +191,7 @@ def _paragraph(text: str) -> str:
 def _footer(scale: Scale) -> str:
     import numpy as np
 
-    from sstq import __version__
+    from sstq._version import __version__
 
     return _paragraph(
         f"sstq {__version__}, NumPy {np.__version__}, Python {platform.python_version()}, {platform.machine()}; "

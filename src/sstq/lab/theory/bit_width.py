@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from sstq.checks import check_option
 from sstq.exactness import check_epsilon
 from sstq.lab.theory.optimized_codebooks import flat_second_moment
-from sstq.mechanisms.base import check_option
 from sstq.scalar.codebooks import BITS_MAX, optimized_codebook, uniform_codebook
 from sstq.scalar.densities import Density
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
+from sstq.checks import check_number
 from sstq.exactness import check_epsilon
 from sstq.lab.theory.setting import make_setting
-from sstq.mechanisms.base import check_number
 from sstq.scalar.codebooks import Codebook, check_bits
 
 __all__ = ["flat_bias", "flat_mse_bound", "flat_mse_rate", "flat_second_moment_bound", "probability_gap"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from sstq.checks import check_number
 from sstq.exactness import check_epsilon
 from sstq.lab.theory.setting import make_setting
-from sstq.mechanisms.base import check_number
 from sstq.scalar.codebooks import Codebook, check_bits, panter_dite_codebook
 from sstq.scalar.densities import Density
 from sstq.scalar.laplace import Rate, laplace_probabilities, resolve_rate

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sstq.checks import check_number, check_option
 from sstq.frames.tight import Frame
-from sstq.mechanisms.base import check_number, check_option
 
 __all__ = ["least_level", "least_level_of", "row_norm_defect"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from sstq.checks import check_number
 from sstq.frames.kashin import default_level
 from sstq.frames.tight import default_frame_size
-from sstq.mechanisms.base import check_number
 
 __all__ = ["Setting", "make_setting"]
 

@@ -45,7 +45,9 @@ def mean_of_groups(values: Sequence[float], clients: int) -> float:
 
 
 def round_identities(mechanism: Mechanism, clients: int, round_number: int) -> NDArray[np.uint64] | None:
-    """The names of the clients 0, 1, … of a round, see `sstq.runs.rounds.client_identifier`; None where the coin is private.
+    """The names of the clients 0, 1, … of a round; None where the coin is private.
+
+    They are those of `sstq.runs.rounds.client_identifier`.
 
     Examples:
         >>> import sstq

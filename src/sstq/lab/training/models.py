@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.checks import check_option
 from sstq.lab.training.identity import checksum
-from sstq.mechanisms.base import check_option
 
 __all__ = ["Evaluation", "HiddenLayer", "LeastSquares", "Model"]
 

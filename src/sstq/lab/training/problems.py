@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.checks import check_number
 from sstq.lab.training.models import HiddenLayer, LeastSquares, Model
 from sstq.lab.training.partitions import Partition, dirichlet_partition, iid_partition
-from sstq.mechanisms.base import check_number
 
 __all__ = ["Problem", "image_problem", "regression_problem"]
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.accounting import Ledger, RunExpenses, compose, ledger_price, price
-from sstq.accounting.pricing import delta_of
+from sstq.checks import check_number
 from sstq.lab.training.checkpoints import State, load_state, save_state
 from sstq.lab.training.groups import client_groups, mean_of_groups, round_identities
 from sstq.lab.training.identity import facts_of_problem
@@ -24,7 +24,6 @@ from sstq.lab.training.models import Model
 from sstq.lab.training.problems import Problem
 from sstq.lab.training.server import Server
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.base import check_number
 from sstq.runs.rounds import mean_of_round, round_mechanism
 
 __all__ = ["Round", "RoundEngine", "RoundTask", "batch_loss", "private_mean", "train"]
@@ -262,7 +261,7 @@ def _report(
         evaluation.accuracy,
         number * mechanism.message_bits,
         _counted(mechanism, number) if ledger is None else _charged(ledger),
-        number * delta_of(mechanism),
+        number * mechanism.delta,
         mean_norm,
         state.parameters,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.mechanisms.base import check_number
+from sstq.checks import check_number
 
 __all__ = ["Server"]
 

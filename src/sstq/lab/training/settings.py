@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sstq.mechanisms.base import check_number, check_option
+from sstq.checks import check_number, check_option
 
 __all__ = ["SETTINGS", "Settings", "settings_for"]
 

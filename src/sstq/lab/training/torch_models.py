@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.checks import check_number, check_option
 from sstq.lab.training.identity import checksum
 from sstq.lab.training.models import Evaluation
-from sstq.mechanisms.base import check_number, check_option
 
 try:
     import torch

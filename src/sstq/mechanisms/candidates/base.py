@@ -3,10 +3,11 @@
 Behind a public coin client and server know M = 2^bits Gaussian vectors that belong to the client's identifier alone.
 The client sends the index of one of them, drawn so that the well aligned ones are likelier, by at most e^ε.
 
-The candidates, in full: the client's seed is the word of its identifier in the stream (frame_seed, "cand"). Candidate m
-of a client takes words m·w, …, (m+1)·w − 1 of the stream (client's seed, "normals"), w = 4·⌈d/8⌉ (see `sstq.randomness.streams`;
-so any part of any candidate is made without the rest). A word's high half h and low half l give two coordinates
-by the Box–Muller formula: √(−2·ln((h+1)/2^32)) times the cosine, then the sine, of 2π·l/2^32, in single precision.
+The candidates, in full: the client's seed is the word of its identifier in the stream (seed, "cand"). Candidate m
+of a client takes words m·w, …, (m+1)·w − 1 of the stream (client's seed, "normals"), w = 4·⌈d/8⌉ (see
+`sstq.randomness.streams`; so any part of any candidate is made without the rest). A word's high half h and low half l
+give two coordinates by the Box–Muller formula: √(−2·ln((h+1)/2^32)) times the cosine, then the sine, of 2π·l/2^32, in
+single precision.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation import VectorAggregator
+from sstq.checks import check_argument, check_number
 from sstq.chunks import row_chunks
-from sstq.mechanisms.base import LocalReport, Mechanism, check_number
+from sstq.mechanisms.base import LocalReport, Mechanism
 from sstq.mechanisms.closest import KClosest
 from sstq.mechanisms.laws import Law, TwoLevelLaw
 from sstq.mechanisms.sphere import random_directions
@@ -38,7 +40,6 @@ _NUMBERS_AT_A_TIME = 1 << 20
 _BLOCK = 8
 # Other versions of a library may integrate to other last digits.
 _ALIGNMENT_TOLERANCE = 1e-6
-_COMMON = ("dim", "epsilon", "bits", "clip", "frame_seed")
 _NORMALS_KEY = int.from_bytes(b"normals", "little")
 
 
@@ -51,48 +52,32 @@ class CandidateMechanism(Mechanism):
 
     Attributes:
         bits: b; a client has M = 2^b candidates.
-        frame_seed: the public seed of all candidates.
+        seed: the public seed of all candidates.
         alignment: μ.
     """
 
     exact: ClassVar[bool] = True
+    seed_option: ClassVar[str] = "seed"
+    coin = "public"
     _least_dim: ClassVar[int] = 1
 
     bits: int
-    frame_seed: int
+    seed: int
     alignment: float
 
-    @classmethod
-    def _checked(cls, dim: int, epsilon: float, bits: int, clip: float, frame_seed: int) -> dict[str, Any]:
-        """The arguments that all of these mechanisms take, checked."""
-        return {
-            "dim": check_number("dim", dim, cls._least_dim, 2**30, integer=True),
-            "epsilon": check_number("epsilon", epsilon, 0.01, 20),
-            "bits": check_number("bits", bits, 1, 12, integer=True),
-            "clip": check_number("clip", clip, 1e-100, 1e100),
-            "frame_seed": check_number("frame_seed", frame_seed, 0, 2**64 - 1, integer=True),
-        }
-
-    def _set_parts(self, **parts: Any) -> None:
-        """Take the parts, whether built from options or read from JSON."""
-        parts["alignment"] = check_number("alignment", parts["alignment"], 1e-30, 1e3)
-        for name, value in parts.items():
-            object.__setattr__(self, name, value)
+    def _set_draw(self, *, clip: float, seed: int, **parts: Any) -> None:
+        """Take the parts and μ from the integers of the draw, or the stated μ if it is theirs."""
+        self._set(**parts, clip=check_argument("clip", clip), seed=check_argument("seed", seed), alignment=0.0)
+        alignment = self._expected_alignment()
+        if self._stated is not None:
+            low, high = (alignment * (1 + sign * _ALIGNMENT_TOLERANCE) for sign in (-1, 1))
+            alignment = check_number("alignment", self._stated["alignment"], low, high)
+        self._set(**self._parts | {"alignment": alignment})
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything public, integers and decoding values included, as JSON values."""
-        return {name: getattr(self, name) for name in (*_COMMON, "alignment")} | self._draw_dict()
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
-        common = cls._checked(*(data[name] for name in _COMMON))
-        mechanism = object.__new__(cls)
-        mechanism._set_parts(**common, alignment=data["alignment"], **cls._read_draw(common, data))
-        expected = mechanism._expected_alignment()
-        if not abs(mechanism.alignment / expected - 1) <= _ALIGNMENT_TOLERANCE:
-            raise ValueError(f"alignment = {mechanism.alignment} is not that of the integers, {expected}")
-        return mechanism
+        """The options, the draw's integers and the alignment, as JSON values."""
+        names = ("dim", "epsilon", "bits", "clip", "alignment")
+        return {name: getattr(self, name) for name in names} | {"seed": str(self.seed)} | self._draw_dict()
 
     @abstractmethod
     def _expected_alignment(self) -> float:
@@ -100,22 +85,7 @@ class CandidateMechanism(Mechanism):
 
     @abstractmethod
     def _draw_dict(self) -> dict[str, Any]:
-        """What the draw needs, integers included, as JSON values."""
-
-    @classmethod
-    @abstractmethod
-    def _read_draw(cls, common: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-        """The fields that `_draw_dict` wrote, checked."""
-
-    @property
-    def unbiased(self) -> bool:
-        """True, over messages and public candidates."""
-        return True
-
-    @property
-    def coin(self) -> str:
-        """The candidates are public, so both sides name the clients."""
-        return "public"
+        """The integers of the draw, and options of its own, as JSON values."""
 
     @property
     def size(self) -> int:
@@ -143,10 +113,6 @@ class CandidateMechanism(Mechanism):
     def _power(self) -> float:
         """E‖z‖² of the candidate that is sent."""
         return 1.0
-
-    def with_frame_seed(self, frame_seed: int) -> Self:
-        """The same mechanism with other candidates, for the next round; nothing is solved again."""
-        return self.from_dict(self.to_dict() | {"frame_seed": frame_seed})
 
     def _encode_rows(
         self,
@@ -181,6 +147,10 @@ class CandidateMechanism(Mechanism):
         """The root mean square of a decoded coordinate."""
         return self.clip / (self.alignment * math.sqrt(self.dim))
 
+    def largest_message(self) -> float:
+        """Candidates are unit vectors, to the rounding of a decomposition."""
+        return (1 + 1e-6) * self.clip / self.alignment
+
     @property
     def _row_cost(self) -> int:
         return 2 * self.size * self.dim
@@ -197,7 +167,7 @@ class CandidateMechanism(Mechanism):
 
     def _seeds(self, clients: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
         # Behind a public coin the contract has already refused messages without clients.
-        return streams.words_of(self.frame_seed, "cand", cast("NDArray[np.uint64]", clients))
+        return streams.words_of(self.seed, "cand", cast("NDArray[np.uint64]", clients))
 
     def _columns(self, rows: int) -> list[slice]:
         """Slices over the coordinates, so that all candidates of `rows` clients fit in memory on each."""
@@ -224,7 +194,7 @@ class CandidateMechanism(Mechanism):
     def _blocks_each(self) -> int:
         return -(-self.dim // _BLOCK)
 
-    def _parts(
+    def _pieces(
         self, seeds: NDArray[np.uint64], directions: NDArray[np.float64]
     ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """The candidates, and their inner products with the directions, on successive ranges of coordinates."""
@@ -254,11 +224,7 @@ class ClosestMechanism(CandidateMechanism):
         return self.choice.draw(scores, words)
 
     def _draw_dict(self) -> dict[str, Any]:
-        return {"inside": self.choice.inside, "threshold": self.choice.threshold}
-
-    @classmethod
-    def _read_draw(cls, common: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-        return {"choice": KClosest(common["epsilon"], 1 << common["bits"], data["inside"], data["threshold"])}
+        return self.choice.to_dict()
 
 
 def _normals(seeds: NDArray[np.uint64], blocks: NDArray[np.int64], count: int) -> NDArray[np.float32]:

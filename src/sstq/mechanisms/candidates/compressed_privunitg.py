@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.checks import check_argument
 from sstq.mechanisms.candidates.base import ClosestMechanism
 from sstq.mechanisms.closest import KClosest, k_closest
+from sstq.mechanisms.sphere import GAUSSIAN_EXCESS
 
 __all__ = ["CompressedPrivUnitG"]
 
 
-@dataclass(frozen=True, init=False, eq=False)
 class CompressedPrivUnitG(ClosestMechanism):
     """PrivUnitG by index into M = 2^bits public Gaussian vectors, exactly ε-LDP.
 
@@ -38,7 +39,7 @@ class CompressedPrivUnitG(ClosestMechanism):
         epsilon: ε of the local differential privacy of one message, 0.01 to 20.
         bits: b, the bits of a message, 1 to 12.
         clip: vectors longer than this are scaled down to it.
-        frame_seed: the public seed of the candidates.
+        seed: the public seed of the candidates.
 
     Examples:
         >>> mechanism = CompressedPrivUnitG(dim=10_000, epsilon=3.0, bits=8)
@@ -54,32 +55,34 @@ class CompressedPrivUnitG(ClosestMechanism):
     """
 
     name: ClassVar[str] = "compressed-privunitg"
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"compressed PrivUnitG, 8 bits": {"bits": 8}}
+    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+        "compressed PrivUnitG": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8)],
+    }
 
-    dim: int
-    epsilon: float
-    bits: int
-    clip: float
-    frame_seed: int
-    choice: KClosest
-    alignment: float
-
-    def __init__(self, dim: int, epsilon: float, bits: int = 8, clip: float = 1.0, *, frame_seed: int = 0) -> None:
-        common = self._checked(dim, epsilon, bits, clip, frame_seed)
-        d = common["dim"]
-        choice = k_closest(common["epsilon"], 1 << common["bits"], lambda first, second: (d - 1 + second) / first**2)
-        self._set_parts(**common, choice=choice, alignment=choice.moments()[0] / math.sqrt(d))
+    def __init__(self, dim: int, epsilon: float, *, bits: int = 8, clip: float = 1.0, seed: int = 0) -> None:
+        dim, epsilon, bits = (check_argument(*pair) for pair in (("dim", dim), ("epsilon", epsilon), ("bits", bits)))
+        if self._stated is None:
+            choice = k_closest(epsilon, 1 << bits, lambda first, second: (dim - 1 + second) / first**2)
+        else:
+            choice = KClosest.stated(epsilon, 1 << bits, self._stated)
+        self._set_draw(dim=dim, epsilon=epsilon, bits=bits, clip=clip, seed=seed, choice=choice)
 
     def _expected_alignment(self) -> float:
         return self.choice.moments()[0] / math.sqrt(self.dim)
 
     def _scores(self, seeds: NDArray[np.uint64], directions: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = np.zeros((len(seeds), self.size))
-        for _, products in self._parts(seeds, directions):
+        for _, products in self._pieces(seeds, directions):
             scores += products
         return scores
 
     def _vectors(self, seeds: NDArray[np.uint64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
         return self._chosen_gaussians(seeds, codes) / math.sqrt(self.dim)
+
+    def largest_message(self) -> float:
+        """A bound: candidates are Gaussian vectors."""
+        return (1 + GAUSSIAN_EXCESS / math.sqrt(self.dim)) * self.clip / self.alignment
 
     @property
     def _power(self) -> float:

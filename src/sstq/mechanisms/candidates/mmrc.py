@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.checks import check_argument, check_number, check_option, stated_integers
 from sstq.exactness import TOTAL, exp_lower, log_upper
-from sstq.mechanisms.base import check_number, check_option
 from sstq.mechanisms.candidates.base import CandidateMechanism
 from sstq.mechanisms.closest import draw_codes, refuse_ratio, weight_range
 from sstq.mechanisms.laws import Law, TwoLevelLaw
@@ -20,11 +20,9 @@ __all__ = ["MMRC"]
 
 Floats = NDArray[np.float64]
 
-_CAPS = ("tight", "bound")
 _SHARES_TRIED = 201
 
 
-@dataclass(frozen=True, init=False, eq=False)
 class MMRC(CandidateMechanism):
     """Modified minimal random coding of PrivUnit, exactly ε-LDP.
 
@@ -53,7 +51,7 @@ class MMRC(CandidateMechanism):
         split: the share ε₀/ε of the budget that p = e^ε₀/(1 + e^ε₀) takes, 0 to 1; the rest ε₁ makes the cap small.
             The default is the share of least error.
         cap: "tight" (default): the cap of mass 1/(1 + e^ε₁), which spends the whole budget; or "bound", see above.
-        frame_seed: the public seed of the candidates.
+        seed: the public seed of the candidates.
 
     Examples:
         >>> x = np.full(10_000, 0.01)
@@ -71,50 +69,44 @@ class MMRC(CandidateMechanism):
     """
 
     name: ClassVar[str] = "mmrc"
-    _least_dim: ClassVar[int] = 2
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"MMRC, 8 bits": {"bits": 8}}
+    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"MMRC": [{"bits": bits} for bits in (4, 6, 8, 10)]}
 
-    dim: int
-    epsilon: float
-    bits: int
-    clip: float
-    frame_seed: int
     split: float
     cap: str
     height: float
-    thresholds: tuple[int, ...] = field(repr=False)
-    alignment: float
+    thresholds: tuple[int, ...]
 
     def __init__(
         self,
         dim: int,
         epsilon: float,
+        *,
         bits: int = 8,
         clip: float = 1.0,
-        *,
         split: float | None = None,
-        cap: str = "tight",
-        frame_seed: int = 0,
+        cap: Literal["tight", "bound"] = "tight",
+        seed: int = 0,
     ) -> None:
-        common = self._checked(dim, epsilon, bits, clip, frame_seed)
-        dim, epsilon, size = common["dim"], common["epsilon"], 1 << common["bits"]
-        cap = _check_cap(cap, dim)
-        share = _best_share(dim, epsilon, size, cap) if split is None else check_number("split", split, 0, 1)
-        masses, ratios, squares, means = _caps(dim, epsilon, np.array([share]), cap)
-        thresholds = _thresholds(size, float(masses[0]), min(Fraction(float(ratios[0])), exp_lower(epsilon)))
+        dim, epsilon = check_argument("dim", dim, low=2), check_argument("epsilon", epsilon)
+        bits = check_argument("bits", bits)
+        if check_option("cap", cap, ("tight", "bound")) == "bound" and dim < 3:
+            raise ValueError(f"dim must be at least 3 for cap='bound', got {dim}: its condition fails on the circle")
+        share = _best_share(dim, epsilon, 1 << bits, cap) if split is None else check_number("split", split, 0, 1)
+        masses, ratios, squares, _ = _caps(dim, epsilon, np.array([share]), cap)
+        height = math.sqrt(squares[0])
+        if self._stated is None:
+            thresholds = _thresholds(1 << bits, float(masses[0]), min(Fraction(float(ratios[0])), exp_lower(epsilon)))
+        else:
+            thresholds = _stated_thresholds(1 << bits, self._stated["thresholds"])
+            slack = 1e-6 * height + 1e-12
+            height = check_number("height", self._stated["height"], max(0.0, height - slack), min(1.0, height + slack))
         refuse_ratio(_ratio(thresholds), epsilon)
-        self._set_parts(
-            **common,
-            split=share,
-            cap=cap,
-            height=math.sqrt(squares[0]),
-            thresholds=thresholds,
-            alignment=_alignment_of(thresholds, masses, means),
-        )
+        own = {"split": share, "cap": cap, "height": height, "thresholds": thresholds}
+        self._set_draw(dim=dim, epsilon=epsilon, bits=bits, clip=clip, seed=seed, **own)
 
     def _expected_alignment(self) -> float:
-        masses, _, squares, means = _caps(self.dim, self.epsilon, np.array([self.split]), self.cap)
-        if not math.isclose(self.height, math.sqrt(squares[0]), rel_tol=1e-6, abs_tol=1e-12):
-            raise ValueError(f"height = {self.height} is not that of the cap, {math.sqrt(squares[0])}")
+        masses, _, _, means = _caps(self.dim, self.epsilon, np.array([self.split]), self.cap)
         return _alignment_of(self.thresholds, masses, means)
 
     def law(self) -> Law:
@@ -127,7 +119,7 @@ class MMRC(CandidateMechanism):
 
     def _scores(self, seeds: NDArray[np.uint64], directions: Floats) -> Floats:
         products, squares = np.zeros((2, len(seeds), self.size))
-        for gaussians, inner in self._parts(seeds, directions):
+        for gaussians, inner in self._pieces(seeds, directions):
             products += inner
             squares += np.einsum("nmd,nmd->nm", gaussians, gaussians)
         scores: Floats = products / np.sqrt(squares)
@@ -145,31 +137,18 @@ class MMRC(CandidateMechanism):
         return gaussians
 
     def _draw_dict(self) -> dict[str, Any]:
-        return {"split": self.split, "cap": self.cap, "height": self.height, "thresholds": list(self.thresholds)}
-
-    @classmethod
-    def _read_draw(cls, common: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-        thresholds = tuple(data["thresholds"])
-        size = 1 << common["bits"]
-        if len(thresholds) != size + 1 or thresholds[0] != 0 or thresholds[-1] != TOTAL:
-            raise ValueError(f"thresholds must be {size + 1} integers from 0 to 2^62")
-        for threshold in thresholds:
-            check_number("threshold", threshold, 0, TOTAL, integer=True)
-        if not all(0 < threshold < TOTAL for threshold in thresholds[1:-1]):
-            raise ValueError("thresholds must be in (0, 2^62) but for the first and the last")
-        refuse_ratio(_ratio(thresholds), common["epsilon"])
-        return {
-            "split": check_number("split", data["split"], 0, 1),
-            "cap": _check_cap(data["cap"], common["dim"]),
-            "height": check_number("height", data["height"], 0, 1),
-            "thresholds": thresholds,
-        }
+        thresholds = [str(threshold) for threshold in self.thresholds]
+        return {"split": self.split, "cap": self.cap, "height": self.height, "thresholds": thresholds}
 
 
-def _check_cap(cap: str, dim: int) -> str:
-    if check_option("cap", cap, _CAPS) == "bound" and dim < 3:
-        raise ValueError(f"cap='bound' needs a dim of at least 3, got {dim}: its condition fails on the circle")
-    return cap
+def _stated_thresholds(size: int, stated: Any) -> tuple[int, ...]:
+    thresholds = tuple(stated_integers("thresholds", stated))
+    inner = all(0 < threshold < TOTAL for threshold in thresholds[1:-1])
+    if len(thresholds) != size + 1 or thresholds[0] != 0 or thresholds[-1] != TOTAL or not inner:
+        raise ValueError(
+            f"thresholds must be 0, {size - 1} integers below 2^62 and 2^62, got {len(thresholds)} numbers"
+        )
+    return thresholds
 
 
 def _thresholds(size: int, mass: float, ratio: Fraction) -> tuple[int, ...]:

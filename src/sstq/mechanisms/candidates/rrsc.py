@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.mechanisms.base import check_number
+from sstq.checks import RANGES, check_argument
 from sstq.mechanisms.candidates.base import ClosestMechanism
 from sstq.mechanisms.closest import KClosest, k_closest, mean_chi
 
@@ -21,7 +21,6 @@ _JITTER = 1e-13
 _DEFAULT_BITS = 8
 
 
-@dataclass(frozen=True, init=False, eq=False)
 class RRSC(ClosestMechanism):
     """Random rotating simplex coding: k-closest encoding on a regular simplex, exactly ε-LDP.
 
@@ -42,7 +41,7 @@ class RRSC(ClosestMechanism):
         epsilon: ε of the local differential privacy of one message, 0.01 to 20.
         bits: b, the bits of a message, 1 to 12, with 2^b ≤ d; the default is 8, or as many as d allows.
         clip: vectors longer than this are scaled down to it.
-        frame_seed: the public seed of the rotations.
+        seed: the public seed of the rotations.
 
     Examples:
         >>> mechanism = RRSC(dim=10_000, epsilon=3.0, bits=3)
@@ -57,44 +56,30 @@ class RRSC(ClosestMechanism):
     """
 
     name: ClassVar[str] = "rrsc"
-    _least_dim: ClassVar[int] = 2
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"RRSC, 3 bits": {"bits": 3}, "RRSC, 8 bits": {"bits": 8}}
+    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+        "RRSC": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8)]
+    }
 
-    dim: int
-    epsilon: float
-    bits: int
-    clip: float
-    frame_seed: int
-    choice: KClosest
-    alignment: float
-
-    def __init__(
-        self, dim: int, epsilon: float, bits: int | None = None, clip: float = 1.0, *, frame_seed: int = 0
-    ) -> None:
-        if bits is None:
-            dim = check_number("dim", dim, self._least_dim, 2**30, integer=True)
-            bits = min(_DEFAULT_BITS, dim.bit_length() - 1)
-        common = self._checked(dim, epsilon, bits, clip, frame_seed)
-        choice = k_closest(common["epsilon"], 1 << common["bits"], lambda first, _: -first)
-        self._set_parts(**common, choice=choice, alignment=_alignment(choice, common["dim"]))
+    def __init__(self, dim: int, epsilon: float, *, bits: int | None = None, clip: float = 1.0, seed: int = 0) -> None:
+        dim, epsilon = check_argument("dim", dim, low=2), check_argument("epsilon", epsilon)
+        # 2^bits orthonormal vectors need as many dimensions.
+        most = min(int(RANGES["bits"][1]), dim.bit_length() - 1)
+        bits = check_argument("bits", min(_DEFAULT_BITS, most) if bits is None else bits, high=most)
+        if self._stated is None:
+            choice = k_closest(epsilon, 1 << bits, lambda first, _: -first)
+        else:
+            choice = KClosest.stated(epsilon, 1 << bits, self._stated)
+        self._set_draw(dim=dim, epsilon=epsilon, bits=bits, clip=clip, seed=seed, choice=choice)
 
     def _expected_alignment(self) -> float:
-        return _alignment(self.choice, self.dim)
-
-    @classmethod
-    def _checked(cls, dim: int, epsilon: float, bits: int, clip: float, frame_seed: int) -> dict[str, Any]:
-        common = super()._checked(dim, epsilon, bits, clip, frame_seed)
-        if 1 << common["bits"] > common["dim"]:
-            most = common["dim"].bit_length() - 1
-            raise ValueError(
-                f"bits must be an integer in [1, {most}] for dim={common['dim']}, got {bits}: 2^bits orthonormal "
-                "vectors need as many dimensions"
-            )
-        return common
+        """E⟨s, u⟩ of the drawn vertex: normal order statistics over E χ_d, stretched by the centring."""
+        return math.sqrt(self.size / (self.size - 1)) * self.choice.moments()[0] / mean_chi(self.dim)
 
     def _scores(self, seeds: NDArray[np.uint64], directions: NDArray[np.float64]) -> NDArray[np.float64]:
         gram = np.zeros((len(seeds), self.size, self.size))
         products = np.zeros((len(seeds), self.size))
-        for gaussians, inner in self._parts(seeds, directions):
+        for gaussians, inner in self._pieces(seeds, directions):
             gram += gaussians @ gaussians.transpose(0, 2, 1)
             products += inner
         # ⟨q_m, u⟩, which has the order of ⟨s_m, u⟩.
@@ -127,8 +112,3 @@ class RRSC(ClosestMechanism):
         diagonal = np.einsum("nii->ni", gram)
         diagonal += _JITTER * diagonal.mean(axis=1, keepdims=True)
         return np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
-
-
-def _alignment(choice: KClosest, dim: int) -> float:
-    """E⟨s, u⟩ of the drawn vertex: normal order statistics over E χ_d, stretched by the centring."""
-    return math.sqrt(choice.size / (choice.size - 1)) * choice.moments()[0] / mean_chi(dim)

@@ -3,43 +3,43 @@
 A client writes its vector in a tight frame with coefficients bounded by B, keeps each of the N coefficients with
 probability γ, rounds the kept ones at random to b bits, and sends them in clear to an aggregator that it trusts. The
 aggregator adds Gaussian noise to the N sums, once, when it closes the round. What nobody knows but client and
-aggregator, namely which coefficients were sent, makes the noise go further (`sstq.mechanisms.csgm.subsampled_gaussian`).
+aggregator, namely which coefficients were sent, makes the noise go further
+(`sstq.mechanisms.csgm.subsampled_gaussian`).
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.aggregation.noisy_sums import NoisyAggregator
-from sstq.frames.kashin import CERTIFIED_RESIDUAL, Kashin, represent
+from sstq.checks import check_argument, check_number
+from sstq.frames.kashin import CERTIFIED_RESIDUAL, certified, represent
 from sstq.frames.tight import Frame
-from sstq.mechanisms.base import ExpectedError, LocalReport, Mechanism, check_number
+from sstq.mechanisms.base import ExpectedError, LocalReport, Trust, Unbiased
 from sstq.mechanisms.csgm.coordinate_sampling import SEED_WORDS, CoordinateSampling
 from sstq.mechanisms.csgm.subsampled_gaussian import ReleaseBudget
-from sstq.mechanisms.parts import build_frame, recipe_from_dict, recipe_to_dict
-from sstq.mechanisms.structured import typical_vector
+from sstq.mechanisms.framed import KashinMechanism, build_frame, build_recipe
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, Layout
 from sstq.randomness.secret import BitSource, unit_interval
 from sstq.scalar.codebooks import interpolation, stochastic_round, uniform_codebook
 
-__all__ = ["CoordinateGaussian", "hadamard_frame"]
+__all__ = ["CoordinateGaussian"]
 
 # Rescaling to the energy bound is in single precision and may exceed it by as much.
 _ENERGY_ROUNDING = 1e-6
 
 
-@dataclass(frozen=True, init=False, eq=False)
-class CoordinateGaussian(Mechanism):
-    """A mechanism but for its options: its subclasses choose the frame, the representation and the bound on its energy.
+class CoordinateGaussian(KashinMechanism):
+    """A mechanism but for two choices of its subclasses: the level of the representation and the bound on its energy.
 
     Attributes:
         energy: the bound of Σ_j y_j² that every client enforces, in units of (N/d)·clip².
@@ -48,58 +48,70 @@ class CoordinateGaussian(Mechanism):
     """
 
     exact: ClassVar[bool] = False
-    trust: ClassVar[str] = "aggregator"
+    trust: ClassVar[Trust] = "aggregator"
+    _default_bits: ClassVar[int] = 1
 
-    dim: int
-    epsilon: float
     clients: int
-    delta: float
-    clip: float
     bits: int
-    frame: Frame
-    kashin: Kashin
     energy: float
     sampling: CoordinateSampling
     sigma: float
 
-    def _build(
+    def __init__(
         self,
         dim: int,
         epsilon: float,
+        *,
         clients: int,
-        delta: float,
-        clip: float,
-        bits: int,
-        coordinates: int | None,
-        frame: Frame,
-        kashin: Kashin,
-        energy: float,
+        delta: float = 1e-5,
+        clip: float = 1.0,
+        bits: int | None = None,
+        coordinates: int | None = None,
+        frame_size: int | None = None,
+        frame_seed: int = 0,
+        level: float | None = None,
+        steps: int | None = None,
     ) -> None:
-        """Choose the sampling and calibrate the noise."""
-        parts = {"dim": dim, "epsilon": epsilon, "clients": clients, "delta": delta, "clip": clip, "bits": bits}
-        self._set_parts(**parts, frame=frame, kashin=kashin, energy=energy)
+        dim, epsilon = check_argument("dim", dim), check_argument("epsilon", epsilon)
+        frame = build_frame("hadamard", dim, frame_size, frame_seed)
+        kashin = build_recipe("certified", frame, self._default_level(frame) if level is None else level, steps)
+        self._set(
+            dim=dim,
+            epsilon=epsilon,
+            clients=check_argument("clients", clients),
+            delta=check_argument("delta", delta),
+            clip=check_argument("clip", clip),
+            bits=check_argument("bits", self._default_bits if bits is None else bits),
+            frame=frame,
+            kashin=kashin,
+            energy=self._energy_bound(kashin.bound(frame)),
+            unbiased=Unbiased.ALWAYS if certified(frame, kashin) else Unbiased.NEVER,
+        )
+        if coordinates is not None:
+            coordinates = check_number("coordinates", coordinates, 1, frame.size, integer=True)
+        if self._stated is not None and coordinates is not None:
+            most = check_number("most", self._stated["most"], 1, frame.size, integer=True)
+            self._set_noise(CoordinateSampling(frame.size, coordinates, most), self._stated["sigma"])
+            return
         budget = self._budget
-        chosen = budget.default_coordinates() if coordinates is None else coordinates
-        chosen = check_number("coordinates", chosen, 1, frame.size, integer=True)
-        self._set_noise(*budget.calibrate(chosen))
+        self._set_noise(*budget.calibrate(budget.default_coordinates() if coordinates is None else coordinates))
         # In small frames the seed is longer than all coefficients, which are then the better message.
         if coordinates is None and self.message_bits >= frame.size * self.bits:
             self._set_noise(*budget.calibrate(frame.size))
 
-    def _set_parts(self, **parts: Any) -> None:
-        """Take the parts, whether built from options or read from JSON, each checked by name."""
-        limits = {"epsilon": (0.01, 20), "delta": (1e-15, 0.1), "clip": (1e-100, 1e100), "energy": (1, 1e12)}
-        for name, (low, high) in limits.items():
-            parts[name] = check_number(name, parts[name], low, high)
-        parts["clients"] = check_number("clients", parts["clients"], 1, 2**32, integer=True)
-        parts["bits"] = check_number("bits", parts["bits"], 1, 12, integer=True)
-        for name, value in parts.items():
-            object.__setattr__(self, name, value)
+    @staticmethod
+    @abstractmethod
+    def _default_level(frame: Frame) -> float:
+        """The level K unless one is given."""
+
+    @staticmethod
+    @abstractmethod
+    def _energy_bound(beta: float) -> float:
+        """The bound of Σ_j y_j² in units of (N/d)·clip², for coefficients bounded by β one by one."""
 
     def _set_noise(self, sampling: CoordinateSampling, sigma: float) -> None:
         """Take the sampling and the noise, and refuse them if they spend more than the budget."""
-        object.__setattr__(self, "sampling", sampling)
-        object.__setattr__(self, "sigma", check_number("sigma", sigma, 1e-6, 1e12))
+        self._set(**self._parts | {"sampling": sampling, "sigma": check_number("sigma", sigma, 1e-6, 1e12)})
         spent = self.privacy_loss()
         if not spent <= self.epsilon:
             raise ValueError(f"sigma = {sigma} spends {spent:g} at delta = {self.delta:g}, more than {self.epsilon}")
@@ -110,28 +122,6 @@ class CoordinateGaussian(Mechanism):
     @property
     def _budget(self) -> ReleaseBudget:
         return ReleaseBudget(self.epsilon, self.delta, self.clients, self.frame.size, self.weight)
-
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(dim={self.dim}, epsilon={self.epsilon}, clients={self.clients}, "
-            f"delta={self.delta}, clip={self.clip}, bits={self.bits}, coordinates={self.sampling.expected}, "
-            f"frame_size={self.frame.size}, frame_seed={self.frame.seed})"
-        )
-
-    @property
-    def unbiased(self) -> bool:
-        """Whether the expectation is the clipped vector, to the certificate's residual (a typical vector is tried)."""
-        return self._keeps_typical_vector
-
-    @cached_property
-    def _keeps_typical_vector(self) -> bool:
-        _, changed = self._coefficients(typical_vector(self.dim)[None].astype(np.float32))
-        return not bool(changed[0])
-
-    @property
-    def bound(self) -> float:
-        """B = K·clip/√N, the public bound of a coordinate."""
-        return self.kashin.level * self.clip / math.sqrt(self.frame.size)
 
     @property
     def weight(self) -> float:
@@ -256,6 +246,10 @@ class CoordinateGaussian(Mechanism):
         sampled = self.weight * self.bound**2 / self.sampling.inclusion[0] * self.dim / self.frame.size**2
         return self._noise_power(self.clients) / self.dim + count * sampled / self.clients**2
 
+    def largest_message(self) -> float:
+        """All kept coefficients at the bound."""
+        return math.sqrt(self.dim * self.sampling.most / self.frame.size) * self.bound / self.sampling.inclusion[0]
+
     def privacy_loss(self) -> float:
         """The ε that a released round spends at `delta`, rounded up; see `sstq.mechanisms.csgm.subsampled_gaussian`."""
         return self._budget.spent(self.sampling, self.sigma)
@@ -291,42 +285,9 @@ class CoordinateGaussian(Mechanism):
         count = len(x) if x.ndim == 2 else clients or 1
         return ExpectedError(error.bias2, error.variance + self._noise_power(count))
 
-    def with_frame_seed(self, frame_seed: int) -> Self:
-        """The same mechanism with another frame, for the next round; the noise is not solved again."""
-        data = self.to_dict()
-        return self.from_dict(data | {"frame": data["frame"] | {"seed": frame_seed}})
-
     def to_dict(self) -> dict[str, Any]:
-        """Everything public, the noise included, as JSON values."""
-        return {
-            "dim": self.dim,
-            "epsilon": self.epsilon,
-            "clients": self.clients,
-            "delta": self.delta,
-            "clip": self.clip,
-            "bits": self.bits,
-            "frame": {"size": self.frame.size, "seed": self.frame.seed},
-            "kashin": recipe_to_dict(self.kashin),
-            "energy": self.energy,
-            "sampling": {"expected": self.sampling.expected, "most": self.sampling.most},
-            "sigma": self.sigma,
-        }
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """The mechanism whose `to_dict` this is; what it spends is computed again, the noise is not solved again."""
-        frame = hadamard_frame(data["dim"], data["frame"]["size"], data["frame"]["seed"])
-        kashin = recipe_from_dict(frame, data["kashin"])
-        names = ("epsilon", "clients", "delta", "clip", "bits", "energy")
-        mechanism = object.__new__(cls)
-        mechanism._set_parts(dim=frame.dim, frame=frame, kashin=kashin, **{name: data[name] for name in names})
-        counts = (
-            check_number(name, data["sampling"][name], 1, frame.size, integer=True) for name in ("expected", "most")
-        )
-        mechanism._set_noise(CoordinateSampling(frame.size, *counts), data["sigma"])
-        return mechanism
-
-
-def hadamard_frame(dim: int, size: int | None, seed: int) -> Frame:
-    """The frame of these options, each checked by name."""
-    return build_frame("hadamard", check_number("dim", dim, 1, 2**30, integer=True), size, seed)
+        """The options and the calibrated noise, as JSON values."""
+        names = ("dim", "epsilon", "clients", "delta", "clip", "bits", "sigma")
+        recipe = {"level": self.kashin.level, "steps": self.kashin.steps}
+        kept = {"coordinates": self.sampling.expected, "most": self.sampling.most}
+        return {name: getattr(self, name) for name in names} | self._frame_options() | recipe | kept

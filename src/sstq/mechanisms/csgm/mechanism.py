@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from sstq.frames.kashin import default_level
-from sstq.mechanisms.csgm.coordinate_gaussian import CoordinateGaussian, hadamard_frame
-from sstq.mechanisms.parts import build_recipe
+from sstq.frames.tight import Frame
+from sstq.mechanisms.csgm.coordinate_gaussian import CoordinateGaussian
 
 __all__ = ["CSGM", "L2CSGM"]
 
@@ -39,7 +40,7 @@ class CSGM(CoordinateGaussian):
         clients: n, the public number of clients of a round, which the mean divides by. More messages are refused.
         delta: δ of the released mean.
         clip: vectors longer than this are scaled down to it.
-        bits: b, the bits of a kept coefficient, 1 to 12.
+        bits: b, the bits of a kept coefficient, 1 to 12; 1 unless given.
         coordinates: how many of the N coefficients a client keeps on average; the default is the least power of two
             with at most twice the error (as bounded) of keeping all, or all if that is no longer a message.
         frame_size: N, a power of two; the default is 2^⌈log₂ 2.5d⌉.
@@ -58,27 +59,16 @@ class CSGM(CoordinateGaussian):
     """
 
     name: ClassVar[str] = "csgm"
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"CSGM": {}}
 
-    def __init__(
-        self,
-        dim: int,
-        epsilon: float,
-        clients: int,
-        delta: float = 1e-5,
-        clip: float = 1.0,
-        *,
-        bits: int = 1,
-        coordinates: int | None = None,
-        frame_size: int | None = None,
-        frame_seed: int = 0,
-        level: float | None = None,
-        steps: int | None = None,
-    ) -> None:
-        frame = hadamard_frame(dim, frame_size, frame_seed)
-        kashin = build_recipe("certified", frame, level, steps)
+    @staticmethod
+    def _default_level(frame: Frame) -> float:
+        return default_level(frame.dim, frame.size)
+
+    @staticmethod
+    def _energy_bound(beta: float) -> float:
         # All coefficients may be at the bound: the energy is not limited any further.
-        energy = max(1.0, kashin.bound(frame) ** 2)
-        self._build(frame.dim, epsilon, clients, delta, clip, bits, coordinates, frame, kashin, energy)
+        return max(1.0, beta**2)
 
 
 class L2CSGM(CoordinateGaussian):
@@ -100,7 +90,7 @@ class L2CSGM(CoordinateGaussian):
         clients: n, the public number of clients of a round, which the mean divides by. More messages are refused.
         delta: δ of the released mean.
         clip: vectors longer than this are scaled down to it.
-        bits: b, the bits of a kept coefficient, 1 to 12.
+        bits: b, the bits of a kept coefficient, 1 to 12; 8 unless given.
         coordinates: as in `CSGM`.
         frame_size: N, a power of two; the default is 2^⌈log₂ 2.5d⌉.
         frame_seed: the public seed of the frame.
@@ -115,29 +105,15 @@ class L2CSGM(CoordinateGaussian):
     """
 
     name: ClassVar[str] = "l2-csgm"
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"L2-CSGM": {}}
+    _default_bits: ClassVar[int] = 8
 
-    # Representations of Gaussian, spiked, constant, sparse, block and Hadamard vectors at β = 3 measure at most 1.05
-    # for d from 1 to 25,450 over 3 to 20 frames; a row beyond is scaled down and reported as missed.
-    _ENERGY: ClassVar[float] = 1.05
-    _BETA: ClassVar[float] = 3.0
+    @staticmethod
+    def _default_level(frame: Frame) -> float:
+        return max(3.0 * math.sqrt(frame.redundancy), default_level(frame.dim, frame.size))
 
-    def __init__(
-        self,
-        dim: int,
-        epsilon: float,
-        clients: int,
-        delta: float = 1e-5,
-        clip: float = 1.0,
-        *,
-        bits: int = 8,
-        coordinates: int | None = None,
-        frame_size: int | None = None,
-        frame_seed: int = 0,
-        level: float | None = None,
-        steps: int | None = None,
-    ) -> None:
-        frame = hadamard_frame(dim, frame_size, frame_seed)
-        if level is None:
-            level = max(self._BETA * math.sqrt(frame.redundancy), default_level(frame.dim, frame.size))
-        kashin = build_recipe("certified", frame, level, steps)
-        self._build(frame.dim, epsilon, clients, delta, clip, bits, coordinates, frame, kashin, self._ENERGY)
+    @staticmethod
+    def _energy_bound(beta: float) -> float:  # noqa: ARG004 (what holds at β = 3 holds at higher levels)
+        # Representations of Gaussian, spiked, constant, sparse, block and Hadamard vectors at β = 3 measure at most
+        # 1.05 for d from 1 to 25,450 over 3 to 20 frames; a row beyond is scaled down and reported as missed.
+        return 1.05

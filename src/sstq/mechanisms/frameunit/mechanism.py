@@ -7,19 +7,21 @@ cross-polytope.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.aggregation import Aggregator
+from sstq.checks import check_argument, check_number, check_option
 from sstq.chunks import row_chunks
 from sstq.frames.groups import FrameGroups
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.base import NUMBERS_OF_A_DRAW, ExpectedError, LocalReport, check_number, check_option
+from sstq.mechanisms.base import NUMBERS_OF_A_DRAW, Coin, ExpectedError, LocalReport, Unbiased
 from sstq.mechanisms.closest import KClosest, draw_places
 from sstq.mechanisms.framed import FramedMechanism
 from sstq.mechanisms.frameunit.alignment import alignment, best_draw, inside_by_rank
@@ -58,13 +60,10 @@ _ALIGNMENT_MIN = 1e-30
 # Two machines compute the alignment alike to about 1e-12; the JSON's is what both use.
 _ALIGNMENT_TOLERANCE = 1e-6
 
-_COINS = ("private", "public")
-
 _SIGNS = np.array([1.0, -1.0])
 _SIGNS.setflags(write=False)
 
 
-@dataclass(frozen=True, init=False, eq=False)
 class FrameUnit(FramedMechanism):
     """PrivUnit restricted to the signed rows of a fast frame: optimal error, exactly ε-LDP, O(1) a message.
 
@@ -86,11 +85,11 @@ class FrameUnit(FramedMechanism):
     estimation*, NeurIPS 2023) is k-closest encoding on a simplex rotated anew for every client.
 
     Warning:
-        Unbiased over messages and frame seeds together (`unbiased_over_frames`), not for one frame: `unbiased` is
+        Unbiased over messages and frame seeds together, not for one frame: `unbiased` is "over frames", which counts as
         False. The mean for one frame is off by bias² ≈ 0.49·(d/N)·‖x‖² at ε = 3, mostly orthogonally to x, which more
         clients do not lower; G frames lower it to 1/G of that. `expected_mse` states it, exactly for up to 64 frames.
         Say how many clients a round has, ``clients=n``: then there are as many frames as hold the bias below a fifth of
-        the error. Use fresh frames every round, ``mechanism.with_frame_seed(sstq.mix_seed(base_seed, round_number))``.
+        the error. Use fresh frames every round, ``mechanism.with_seed(sstq.mix_seed(base_seed, round_number))``.
 
     Args:
         dim: d, the length of the vectors, up to 2^30.
@@ -124,15 +123,20 @@ class FrameUnit(FramedMechanism):
 
     name: ClassVar[str] = "frameunit"
     exact: ClassVar[bool] = True
-    unbiased_over_frames: ClassVar[bool] = True
+    unbiased = Unbiased.OVER_FRAMES
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "FrameUnit": {},
+        "FrameUnit, 3 public bits": {"bits": 3},
+        "FrameUnit, 8 public bits": {"bits": 8},
+    }
+    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+        "FrameUnit": [{}],
+        "FrameUnit, public rows": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8, 10)],
+    }
 
-    dim: int
-    epsilon: float
-    clip: float
     frame: HadamardFrame
     frames: int
     bits: int | None
-    public: bool
     choice: KClosest
     alignment: float
 
@@ -140,59 +144,47 @@ class FrameUnit(FramedMechanism):
         self,
         dim: int,
         epsilon: float,
-        clip: float = 1.0,
         *,
+        clip: float = 1.0,
         frames: int | None = None,
         clients: int | None = None,
         bits: int | None = None,
-        coin: str | None = None,
+        coin: Coin | None = None,
         frame_size: int | None = None,
         frame_seed: int = 0,
     ) -> None:
-        dim = check_number("dim", dim, 1, _SIZE_MAX, integer=True)
-        epsilon = check_number("epsilon", epsilon, 0.01, 20)
+        dim, epsilon = check_argument("dim", dim), check_argument("epsilon", epsilon)
         size = 1 << (max(dim, _LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
-        size = _check_size(dim, size)
-        bits = _check_bits(size, bits)
-        draw = best_draw(epsilon, _rows_taking_part(size, bits))
+        size = check_number("frame_size", size, dim, _SIZE_MAX, integer=True)
+        if bits is not None:
+            bits = check_argument("bits", bits, high=size.bit_length())
+        draw, stated = self._draw_of(epsilon, size if bits is None else 1 << (bits - 1)), self._stated
         frames = _check_frames(draw, dim, size, frames, clients)
-        frame = _mixed_frame(dim, size, frame_seed, frames)
-        self._set_parts(
+        rounds = 3 if dim <= _THREE_MIXINGS or frames >= _MANY_FRAMES else 2
+        frame = HadamardFrame(dim, size, check_argument("frame_seed", frame_seed), rounds=rounds)
+        right = alignment(draw, dim, size)
+        if stated is not None:
+            low, high = (max(right * (1 + sign * _ALIGNMENT_TOLERANCE), _ALIGNMENT_MIN) for sign in (-1, 1))
+            right = check_number("alignment", stated["alignment"], low, high)
+        self._set(
             dim=dim,
             epsilon=epsilon,
-            clip=clip,
+            clip=check_argument("clip", clip),
             frame=frame,
             frames=frames,
             bits=bits,
-            public=_is_public(coin, frames, bits),
+            coin=_resolved_coin(coin, frames, bits),
             choice=draw,
-            alignment=alignment(draw, dim, frame.size),
+            alignment=right,
         )
 
-    def _set_parts(self, **parts: Any) -> None:
-        """Take the parts, whether built from options or read from JSON."""
-        parts["clip"] = check_number("clip", parts["clip"], 1e-100, 1e100)
-        for name, value in parts.items():
-            object.__setattr__(self, name, value)
-
-    def __repr__(self) -> str:
-        options = "" if self.frames == 1 else f"frames={self.frames}, "
-        options += "" if self.bits is None else f"bits={self.bits}, "
-        options += "coin='public', " if self.public and self.bits is None else ""
-        return (
-            f"FrameUnit(dim={self.dim}, epsilon={self.epsilon}, clip={self.clip}, {options}"
-            f"frame_size={self.frame.size}, frame_seed={self.frame.seed})"
-        )
-
-    @property
-    def unbiased(self) -> bool:
-        """No: over messages and frame seeds together the mean is x, but not for the frames that are used."""
-        return False
-
-    @property
-    def coin(self) -> str:
-        """Who chooses a client's frame and rows: the client in secret ("private"), or a shared generator ("public")."""
-        return "public" if self.public else "private"
+    def _draw_of(self, epsilon: float, rows: int) -> KClosest:
+        """The draw of so many rows that take part, of the largest alignment or as stated."""
+        if self._stated is None:
+            return best_draw(epsilon, rows)
+        # With more than that inside some rows would be inside with both signs, which the best draw never has.
+        check_number("inside", self._stated["inside"], 1, rows, integer=True)
+        return KClosest.stated(epsilon, 2 * rows, self._stated)
 
     @cached_property
     def layout(self) -> Layout:
@@ -204,7 +196,7 @@ class FrameUnit(FramedMechanism):
 
     @property
     def _sends_frame(self) -> bool:
-        return self.frames > 1 and not self.public
+        return self.frames > 1 and self.coin == "private"
 
     @cached_property
     def groups(self) -> FrameGroups:
@@ -251,10 +243,6 @@ class FrameUnit(FramedMechanism):
     def _rows_of(self, clients: NDArray[np.uint64], slots: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows of the frame in the given slots of each client's 2^(b−1) rows."""
         return streams.permuted(self.frame.seed, "rows", clients, slots, bits=self.frame.size.bit_length() - 1)
-
-    @property
-    def _row_cost(self) -> int:
-        return self.frame.size
 
     @property
     def _row_memory(self) -> int:
@@ -312,6 +300,19 @@ class FrameUnit(FramedMechanism):
     def aggregator(self) -> Aggregator[Any]:
         """An empty aggregator for this mechanism's messages, O(1) a message; sparse for several frames."""
         return FrameUnitAggregator(self) if self.frames == 1 else FrameUnitGroupAggregator(self)
+
+    def largest_message(self) -> float:
+        """Attained on one frame; (d/N)·U·Uᵀ is a projection, so no row of any frame is longer than √(N/d)."""
+        return self.gain * (self.frame.longest_row() if self.frames == 1 else math.sqrt(self.frame.redundancy))
+
+    def largest_honest_mean(self) -> float:
+        """At most gain·(p_in − p_out)·√(k·M/2d).
+
+        Signed rows come in pairs that cancel out, so E[x̂] = gain·(p_in − p_out)·Σ_j ±P_j·u_j, P_j ≤ M/2N being the
+        chance that row j takes part and is inside. With Σ P_j = k, ‖Σ ±P_j·u_j‖² ≤ (N/d)·Σ P_j² ≤ k·M/2d.
+        """
+        own, other = self.choice.probabilities
+        return self.gain * (own - other) * math.sqrt(self.choice.inside * self.choice.size / (2 * self.dim))
 
     def law(self) -> Law:
         """The draw's: the frame and the rows that take part are chosen without looking at the data."""
@@ -396,55 +397,9 @@ class FrameUnit(FramedMechanism):
         return inside_by_rank(self.choice, self.frame.size)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything public, the draw's integers and the alignment included, as JSON values."""
-        return {
-            "dim": self.dim,
-            "epsilon": self.epsilon,
-            "clip": self.clip,
-            "frame": {"size": self.frame.size, "seed": self.frame.seed, "rounds": self.frame.rounds},
-            "frames": self.frames,
-            "bits": self.bits,
-            "coin": self.coin,
-            "inside": self.choice.inside,
-            "threshold": self.choice.threshold,
-            "alignment": self.alignment,
-        }
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> FrameUnit:
-        """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
-        dim = check_number("dim", data["dim"], 1, _SIZE_MAX, integer=True)
-        epsilon = check_number("epsilon", data["epsilon"], 0.01, 20)
-        frames = check_number("frames", data["frames"], 1, _SIZE_MAX, integer=True)
-        frame = _mixed_frame(dim, _check_size(dim, data["frame"]["size"]), data["frame"]["seed"], frames)
-        if data["frame"]["rounds"] != frame.rounds:
-            raise ValueError(f"rounds must be {frame.rounds} for dim={dim}, got {data['frame']['rounds']!r}")
-        bits = _check_bits(frame.size, data["bits"])
-        taking_part = _rows_taking_part(frame.size, bits)
-        # With more than that inside some rows would be inside with both signs, which the best draw never has.
-        inside = check_number("inside", data["inside"], 1, taking_part, integer=True)
-        draw = KClosest(epsilon, 2 * taking_part, inside, data["threshold"])
-        right = alignment(draw, dim, frame.size)
-        stated = check_number("alignment", data["alignment"], _ALIGNMENT_MIN, _SIZE_MAX)
-        if not abs(stated - right) <= _ALIGNMENT_TOLERANCE * stated:
-            raise ValueError(f"alignment must be {right:.9g} for these integers, got {stated}")
-        mechanism = object.__new__(cls)
-        mechanism._set_parts(
-            dim=dim,
-            epsilon=epsilon,
-            clip=data["clip"],
-            frame=frame,
-            frames=frames,
-            bits=bits,
-            public=_is_public(data["coin"], frames, bits),
-            choice=draw,
-            alignment=stated,
-        )
-        return mechanism
-
-
-def _check_size(dim: int, size: Any) -> int:
-    return int(check_number("frame_size", size, dim, _SIZE_MAX, integer=True))
+        """The options, the draw's integers and the alignment, as JSON values."""
+        names = ("dim", "epsilon", "clip", "frames", "bits", "coin", "alignment")
+        return {name: getattr(self, name) for name in names} | self._frame_options() | self.choice.to_dict()
 
 
 def _check_frames(draw: KClosest, dim: int, size: int, frames: Any, clients: Any) -> int:
@@ -456,27 +411,15 @@ def _check_frames(draw: KClosest, dim: int, size: int, frames: Any, clients: Any
     return frames_needed(draw, dim, size, check_number("clients", clients, 1, CLIENTS_MAX, integer=True))
 
 
-def _mixed_frame(dim: int, size: int, seed: Any, frames: int) -> HadamardFrame:
-    seed = check_number("frame_seed", seed, 0, 2**64 - 1, integer=True)
-    return HadamardFrame(dim, size, seed, rounds=3 if dim <= _THREE_MIXINGS or frames >= _MANY_FRAMES else 2)
-
-
-def _check_bits(size: int, bits: Any) -> int | None:
-    return None if bits is None else int(check_number("bits", bits, 1, size.bit_length(), integer=True))
-
-
-def _rows_taking_part(size: int, bits: int | None) -> int:
-    """R, the number of rows that a client chooses from."""
-    return size if bits is None else 1 << (bits - 1)
-
-
-def _is_public(coin: Any, frames: int, bits: int | None) -> bool:
-    """Whether the coin is public, which is what `bits` needs and what one frame with all its rows has no use for."""
-    public = bits is not None if coin is None else check_option("coin", coin, _COINS) == "public"
-    if bits is not None and not public:
+def _resolved_coin(coin: Any, frames: int, bits: int | None) -> str:
+    """The coin, which must be public with `bits` and has no use for one frame with all its rows."""
+    if coin is None:
+        return "private" if bits is None else "public"
+    check_option("coin", coin, get_args(Coin))
+    if bits is not None and coin == "private":
         raise ValueError(
-            "coin must be 'public' with bits: a private choice of rows would have to be sent, got 'private'"
+            "coin must be 'public' with bits, got 'private': a private choice of rows would have to be sent"
         )
-    if public and bits is None and frames == 1:
-        raise ValueError("coin='public' assigns frames or rows: give frames or bits, too")
-    return public
+    if coin == "public" and bits is None and frames == 1:
+        raise ValueError("coin must be 'private' unless frames or bits are given, got 'public'")
+    return str(coin)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -28,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels
+from sstq.checks import check_number, stated_integer
 from sstq.exactness import TOTAL, exp_lower, log_upper
-from sstq.mechanisms.base import check_number
 from sstq.randomness.secret import channel_words, open_interval
 
 __all__ = ["Cap", "GaussianCap", "SphereCap", "gamma_ratio"]
@@ -101,13 +102,14 @@ class Cap(ABC):
         return cls(dim, epsilon, mass, inside, cls._gain(dim, mass, inside))
 
     @classmethod
-    def from_dict(cls, dim: int, epsilon: float, data: dict[str, Any]) -> Self:
-        """The cap whose `to_dict` this is; ValueError if its integers exceed ε or its gain is not theirs."""
-        return cls(dim, epsilon, **data)
+    def stated(cls, dim: int, epsilon: float, data: Mapping[str, Any]) -> Self:
+        """The cap that a JSON form states; ValueError if its integers exceed ε or its gain is not theirs."""
+        mass, inside = (stated_integer(name, data[name]) for name in ("mass", "inside"))
+        return cls(dim, epsilon, mass, inside, data["gain"])
 
     def to_dict(self) -> dict[str, Any]:
-        """The integers and the decoding value, for JSON."""
-        return {"mass": self.mass, "inside": self.inside, "gain": self.gain}
+        """The integers and the decoding value, as JSON values."""
+        return {"mass": str(self.mass), "inside": str(self.inside), "gain": self.gain}
 
     def ratio(self) -> Fraction:
         """The ratio of the two levels of the density, exactly."""

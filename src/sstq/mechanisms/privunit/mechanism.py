@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation import VectorAggregator
+from sstq.checks import check_argument, check_number, check_option
 from sstq.exactness import TOTAL
-from sstq.mechanisms.base import LocalReport, Mechanism, check_number, check_option
+from sstq.mechanisms.base import LocalReport, Mechanism
 from sstq.mechanisms.privunit.caps import Cap, GaussianCap, SphereCap
 from sstq.mechanisms.sphere import random_directions
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, FloatField, Layout
 from sstq.randomness.secret import BitSource
 
-__all__ = ["CapMechanism", "PrivUnit", "PrivUnitG", "check_unit_norms"]
+__all__ = ["NORM_TOLERANCE", "CapMechanism", "PrivUnit", "PrivUnitG", "check_unit_norms"]
 
-_SPLITS = ("optimal", "hemisphere")
-# How far from 1 the norm of a unit vector of single-precision numbers may be on the wire.
-_NORM_TOLERANCE = 1e-3
+NORM_TOLERANCE = 1e-3
+"""How far from 1 the norm of a unit vector of single-precision numbers may be on the wire."""
 
 
 # How much longer than 1 a Gaussian vector v ~ N(0, I/d) may be on the wire, in units of 1/√d. The d − 1 coordinates
@@ -34,7 +34,7 @@ _GAUSSIAN_EXCESS = 18.0
 def check_unit_norms(vectors: NDArray[np.float32]) -> None:
     """ValueError unless every row has norm 1, to the tolerance of single precision in many dimensions."""
     norms = _norms(vectors)
-    wrong = np.flatnonzero(np.abs(norms - 1) > _NORM_TOLERANCE)
+    wrong = np.flatnonzero(np.abs(norms - 1) > NORM_TOLERANCE)
     if len(wrong):
         raise ValueError(f"message {wrong[0]}: vector must have norm 1, got {norms[wrong[0]]:g}")
 
@@ -50,16 +50,6 @@ class CapMechanism(Mechanism):
     exact: ClassVar[bool] = False
 
     cap: Cap
-
-    def _set(self, **values: Any) -> None:
-        values["clip"] = check_number("clip", values["clip"], 1e-100, 1e100)
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def unbiased(self) -> bool:
-        """Yes, for every vector of the ball."""
-        return True
 
     @property
     def layout(self) -> Layout:
@@ -102,6 +92,10 @@ class CapMechanism(Mechanism):
         """
         return self.cap.privacy_loss()
 
+    def to_dict(self) -> dict[str, Any]:
+        """The options, the cap's integers and its gain, as JSON values."""
+        return {"dim": self.dim, "epsilon": self.epsilon, "clip": self.clip} | self.cap.to_dict()
+
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: E‖x̂‖² = clip²·E‖v‖²/m² whatever x is."""
         unit = self._unit_ball(rows)
@@ -109,14 +103,13 @@ class CapMechanism(Mechanism):
         return mean, self.dim * self.decoding_scale**2 - np.sum(mean**2, axis=1)
 
 
-@dataclass(frozen=True, init=False, eq=False)
 class PrivUnit(CapMechanism):
     """A unit vector, from the cap around x with probability p and from the rest of the sphere otherwise.
 
     The density is p/A on the cap {v: ⟨v, x⟩ ≥ γ} of mass A and (1 − p)/(1 − A) on all the rest, with a ratio of e^ε;
     nothing is left out. The estimate clip·v/m is unbiased and its squared error for ‖x‖ = clip is clip²·(1/m² − 1)
-    exactly; see `sstq.mechanisms.privunit.caps`. Of all unbiased ε-LDP mechanisms PrivUnit with the best cap has the least error
-    (Asi, Feldman and Talwar 2022): about 0.7425·d·clip² at ε = 3.
+    exactly; see `sstq.mechanisms.privunit.caps`. Of all unbiased ε-LDP mechanisms PrivUnit with the best cap has the
+    least error (Asi, Feldman and Talwar 2022): about 0.7425·d·clip² at ε = 3.
 
     Reference: Bhowmick, Duchi, Freudiger, Kapoor, Rogers, *Protection against reconstruction and its applications in
     private federated learning*, 2018, Algorithm 1.
@@ -144,55 +137,55 @@ class PrivUnit(CapMechanism):
     """
 
     name: ClassVar[str] = "privunit"
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "PrivUnit": {},
+        "PrivUnit, bare hemisphere": {"split": "hemisphere"},
+    }
+    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"PrivUnit": [{}]}
 
-    dim: int
-    epsilon: float
-    clip: float
     split: str | float
     cap: SphereCap
 
-    def __init__(self, dim: int, epsilon: float, clip: float = 1.0, *, split: str | float = "optimal") -> None:
-        dim = check_number("dim", dim, 2, 2**30, integer=True)
-        epsilon = check_number("epsilon", epsilon, 0.01, 20)
-        split = _check_split(split)
-        if split == "optimal":
+    def __init__(
+        self,
+        dim: int,
+        epsilon: float,
+        *,
+        clip: float = 1.0,
+        split: Literal["optimal", "hemisphere"] | float = "optimal",
+    ) -> None:
+        dim, epsilon = check_argument("dim", dim, low=2), check_argument("epsilon", epsilon)
+        share = 1.0 if split == "hemisphere" else split
+        if isinstance(share, str):
+            check_option("split", share, ("optimal", "hemisphere"))
+        else:
+            share = check_number("split", share, 0, 1)
+        if self._stated is not None:
+            cap = SphereCap.stated(dim, epsilon, self._stated)
+        elif isinstance(share, str):
             cap = SphereCap.optimal(dim, epsilon)
         else:
-            share = 1.0 if isinstance(split, str) else split
             cap = SphereCap.of_mass(dim, epsilon, round(TOTAL / (1 + math.exp((1 - share) * epsilon))))
-        self._set(dim=dim, epsilon=epsilon, clip=clip, split=split, cap=cap)
+        self._set(dim=dim, epsilon=epsilon, clip=check_argument("clip", clip), split=split, cap=cap)
 
     def _check_columns(self, columns: tuple[Column, ...]) -> None:
         check_unit_norms(columns[0])
 
+    def largest_message(self) -> float:
+        """Attained, up to rounding."""
+        return (1 + NORM_TOLERANCE) * self.clip / self.cap.gain
+
     def to_dict(self) -> dict[str, Any]:
-        """Everything public, integers and decoding values included, as JSON values."""
-        return {
-            "dim": self.dim,
-            "epsilon": self.epsilon,
-            "clip": self.clip,
-            "split": self.split,
-            "cap": self.cap.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> PrivUnit:
-        """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
-        dim = check_number("dim", data["dim"], 2, 2**30, integer=True)
-        epsilon = check_number("epsilon", data["epsilon"], 0.01, 20)
-        mechanism = object.__new__(cls)
-        cap = SphereCap.from_dict(dim, epsilon, data["cap"])
-        mechanism._set(dim=dim, epsilon=epsilon, clip=data["clip"], split=_check_split(data["split"]), cap=cap)
-        return mechanism
+        """The options, the cap's integers and its gain, as JSON values."""
+        return super().to_dict() | {"split": self.split}
 
 
-@dataclass(frozen=True, init=False, eq=False)
 class PrivUnitG(CapMechanism):
     """PrivUnit with Gaussian vectors: v ~ N(0, I/d), drawn from ⟨v, x⟩ ≥ γ with probability p, otherwise from the rest.
 
     With q = Φ(γ√d) the gain is m = φ(γ√d)·(p/(1 − q) − (1 − p)/q)/√d, and the squared error for ‖x‖ = clip is
-    clip²·(E‖v‖²/m² − 1), E‖v‖² = 1 + γ·m; see `sstq.mechanisms.privunit.caps`. In high dimension it is PrivUnit; in low dimension
-    PrivUnit is better, because its vectors do not waste error on their length.
+    clip²·(E‖v‖²/m² − 1), E‖v‖² = 1 + γ·m; see `sstq.mechanisms.privunit.caps`. In high dimension it is PrivUnit; in
+    low dimension PrivUnit is better, because its vectors do not waste error on their length.
 
     Reference: Asi, Feldman, Talwar, *Optimal algorithms for mean estimation under local differential privacy*, 2022.
 
@@ -208,21 +201,25 @@ class PrivUnitG(CapMechanism):
     """
 
     name: ClassVar[str] = "privunitg"
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"PrivUnitG": {}}
+    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"PrivUnitG": [{}]}
 
-    dim: int
-    epsilon: float
-    clip: float
     cap: GaussianCap
 
-    def __init__(self, dim: int, epsilon: float, clip: float = 1.0) -> None:
-        dim = check_number("dim", dim, 2, 2**30, integer=True)
-        epsilon = check_number("epsilon", epsilon, 0.01, 20)
-        self._set(dim=dim, epsilon=epsilon, clip=clip, cap=GaussianCap.optimal(dim, epsilon))
+    def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
+        dim, epsilon = check_argument("dim", dim, low=2), check_argument("epsilon", epsilon)
+        stated = self._stated
+        cap = GaussianCap.optimal(dim, epsilon) if stated is None else GaussianCap.stated(dim, epsilon, stated)
+        self._set(dim=dim, epsilon=epsilon, clip=check_argument("clip", clip), cap=cap)
 
     @property
     def largest_norm(self) -> float:
         """What no honest vector is longer than; longer ones are refused, so that one message cannot weigh like many."""
         return 1 + _GAUSSIAN_EXCESS / math.sqrt(self.dim)
+
+    def largest_message(self) -> float:
+        """What longer vectors than honest ones are refused by."""
+        return self.largest_norm * self.clip / self.cap.gain
 
     def _check_columns(self, columns: tuple[Column, ...]) -> None:
         norms = _norms(columns[0])
@@ -231,25 +228,3 @@ class PrivUnitG(CapMechanism):
             raise ValueError(
                 f"message {wrong[0]}: vector must have a norm of at most {self.largest_norm:g}, got {norms[wrong[0]]:g}"
             )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything public, integers and decoding values included, as JSON values."""
-        return {"dim": self.dim, "epsilon": self.epsilon, "clip": self.clip, "cap": self.cap.to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> PrivUnitG:
-        """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
-        dim = check_number("dim", data["dim"], 2, 2**30, integer=True)
-        epsilon = check_number("epsilon", data["epsilon"], 0.01, 20)
-        mechanism = object.__new__(cls)
-        mechanism._set(
-            dim=dim, epsilon=epsilon, clip=data["clip"], cap=GaussianCap.from_dict(dim, epsilon, data["cap"])
-        )
-        return mechanism
-
-
-def _check_split(split: Any) -> str | float:
-    if isinstance(split, str):
-        return check_option("split", split, _SPLITS)
-    share: float = check_number("split", split, 0, 1)
-    return share

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.mechanisms.base import LocalReport, check_number
+from sstq.checks import check_argument, check_number
+from sstq.mechanisms.base import LocalReport, Unbiased
 from sstq.mechanisms.privunit.caps import SphereCap
-from sstq.mechanisms.privunit.mechanism import CapMechanism, check_unit_norms
+from sstq.mechanisms.privunit.mechanism import NORM_TOLERANCE, CapMechanism, check_unit_norms
 from sstq.mechanisms.projunit.projections import Projection, make_projection
-from sstq.mechanisms.sphere import random_directions
+from sstq.mechanisms.sphere import GAUSSIAN_EXCESS, random_directions
 from sstq.messages.batch import Messages, client_ids
 from sstq.messages.layouts import Column, FloatField, Layout
 from sstq.randomness.secret import BitSource
@@ -24,7 +26,6 @@ __all__ = ["ProjUnit"]
 _ALIGNMENT_TOLERANCE = 1e-9
 
 
-@dataclass(frozen=True, init=False, eq=False)
 class ProjUnit(CapMechanism):
     """Each client has a public random k×d matrix W and sends PrivUnit of u = Wx/‖Wx‖; the server decodes Wᵀv.
 
@@ -57,7 +58,7 @@ class ProjUnit(CapMechanism):
             most that is allowed: for large d the error is then 0.1 % above the optimum at ε = 3, 0.8 % at ε = 8 and
             2.1 % at ε = 16. The excess is proportional to 1/k.
         projection: "gaussian" (default) or "fast".
-        frame_seed: the public seed of the matrices; each client has its own by its number.
+        seed: the public seed of the matrices; each client has its own by its number.
 
     Examples:
         >>> mechanism = ProjUnit(dim=100_000, epsilon=3.0, projection="fast")
@@ -71,10 +72,12 @@ class ProjUnit(CapMechanism):
     """
 
     name: ClassVar[str] = "projunit"
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"ProjUnit": {}, "ProjUnit, fast": {"projection": "fast"}}
+    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"ProjUnit": [{}]}
 
-    dim: int
-    epsilon: float
-    clip: float
+    seed_option: ClassVar[str] = "seed"
+    coin = "public"
+
     projection: Projection
     alignment: float
     cap: SphereCap
@@ -83,40 +86,34 @@ class ProjUnit(CapMechanism):
         self,
         dim: int,
         epsilon: float,
-        clip: float = 1.0,
         *,
+        clip: float = 1.0,
         projected: int | None = None,
-        projection: str = "gaussian",
-        frame_seed: int = 0,
+        projection: Literal["gaussian", "fast"] = "gaussian",
+        seed: int = 0,
     ) -> None:
-        dim = check_number("dim", dim, 2, 2**30, integer=True)
-        epsilon = check_number("epsilon", epsilon, 0.01, 20)
-        chosen = make_projection(projection, dim, projected, frame_seed)
-        cap = SphereCap.optimal(chosen.projected, epsilon)
-        self._set(dim=dim, epsilon=epsilon, clip=clip, projection=chosen, alignment=chosen.mean_length, cap=cap)
+        dim, epsilon = check_argument("dim", dim, low=2), check_argument("epsilon", epsilon)
+        chosen = make_projection(projection, dim, projected, check_argument("seed", seed))
+        alignment, stated = chosen.mean_length, self._stated
+        if stated is None:
+            cap = SphereCap.optimal(chosen.projected, epsilon)
+        else:
+            low, high = (alignment * (1 + sign * _ALIGNMENT_TOLERANCE) for sign in (-1, 1))
+            alignment = check_number("alignment", stated["alignment"], low, high)
+            cap = SphereCap.stated(chosen.projected, epsilon, stated)
+        self._set(
+            dim=dim,
+            epsilon=epsilon,
+            clip=check_argument("clip", clip),
+            projection=chosen,
+            alignment=alignment,
+            cap=cap,
+            # A fast projection to fewer than N dimensions is unbiased within 0.5 % of ‖x‖, by measurement only.
+            unbiased=Unbiased.ALWAYS if chosen.unbiased else Unbiased.NEVER,
+        )
 
-    def with_frame_seed(self, frame_seed: int) -> ProjUnit:
-        """The same mechanism with other matrices, for the next round.
-
-        Examples:
-            >>> ProjUnit(dim=10, epsilon=1.0).with_frame_seed(5) == ProjUnit(dim=10, epsilon=1.0, frame_seed=5)
-            True
-        """
-        seed = check_number("frame_seed", frame_seed, 0, 2**64 - 1, integer=True)
-        other = object.__new__(ProjUnit)
-        parts = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        other._set(**parts | {"projection": replace(self.projection, seed=seed)})
-        return other
-
-    @property
-    def unbiased(self) -> bool:
-        """Whether it is exactly so; a fast projection to fewer than N dimensions is so within 0.5 % of ‖x‖."""
-        return self.projection.unbiased
-
-    @property
-    def coin(self) -> str:
-        """The matrices come from a shared generator."""
-        return "public"
+    def _reseeded(self, seed: int) -> dict[str, Any]:
+        return {"projection": replace(self.projection, seed=seed)}
 
     @property
     def layout(self) -> Layout:
@@ -163,32 +160,19 @@ class ProjUnit(CapMechanism):
         """The root mean square of a decoded coordinate."""
         return self._decoding_factor * math.sqrt(self.projection.lifted_power(self.cap.power_along) / self.dim)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything public, integers and decoding values included, as JSON values."""
-        return {
-            "dim": self.dim,
-            "epsilon": self.epsilon,
-            "clip": self.clip,
-            "projection": {
-                "name": self.projection.name,
-                "projected": self.projection.projected,
-                "seed": self.projection.seed,
-            },
-            "alignment": self.alignment,
-            "cap": self.cap.to_dict(),
-        }
+    def largest_message(self) -> float:
+        """A bound: Wᵀ does not stretch unless it is Gaussian, and then by no more than this."""
+        chosen, stretch = self.projection, 1.0
+        if chosen.name == "gaussian":
+            stretch = math.sqrt(self.dim) + math.sqrt(chosen.projected) + GAUSSIAN_EXCESS
+        return (1 + NORM_TOLERANCE) * self._decoding_factor * stretch
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> ProjUnit:
-        """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
-        dim = check_number("dim", data["dim"], 2, 2**30, integer=True)
-        epsilon = check_number("epsilon", data["epsilon"], 0.01, 20)
-        stored = data["projection"]
-        projected = check_number("projected", stored["projected"], 2, 2**30, integer=True)
-        projection = make_projection(stored["name"], dim, projected, stored["seed"])
-        low, high = (projection.mean_length * (1 + sign * _ALIGNMENT_TOLERANCE) for sign in (-1, 1))
-        alignment = check_number("alignment", data["alignment"], low, high)
-        cap = SphereCap.from_dict(projection.projected, epsilon, data["cap"])
-        mechanism = object.__new__(cls)
-        mechanism._set(dim=dim, epsilon=epsilon, clip=data["clip"], projection=projection, alignment=alignment, cap=cap)
-        return mechanism
+    def largest_honest_mean(self) -> float:
+        """E[x̂ | W] = clip·Wᵀu/E‖Wx‖ for a unit vector u."""
+        return self.clip if self.unbiased else self.clip / self.alignment
+
+    def to_dict(self) -> dict[str, Any]:
+        """The options, the cap's integers and the decoding values, as JSON values."""
+        chosen = self.projection
+        options = {"projected": chosen.projected, "projection": chosen.name, "seed": str(chosen.seed)}
+        return super().to_dict() | options | {"alignment": self.alignment}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels
-from sstq.mechanisms.base import check_number, check_option
+from sstq.checks import check_number, check_option
 from sstq.mechanisms.privunit.caps import gamma_ratio
 from sstq.randomness import streams
 

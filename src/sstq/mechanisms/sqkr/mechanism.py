@@ -8,43 +8,31 @@ sends all N of them through the half-space mechanism. `sstq.mechanisms.sqkr.sign
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.frames.kashin import Kashin, certifies, missed, represent
-from sstq.frames.tight import Frame
-from sstq.mechanisms.base import LocalReport, check_number, check_option
-from sstq.mechanisms.flat_response import check_flat, flat_from_dict
-from sstq.mechanisms.framed import FramedMechanism
+from sstq.checks import check_argument, check_number, check_option
+from sstq.frames.kashin import certified, missed, represent
+from sstq.mechanisms.base import Coin, LocalReport, Unbiased
+from sstq.mechanisms.flat_response import flat_response, weights_of
+from sstq.mechanisms.framed import FrameName, KashinMechanism, Recipe, build_frame, build_recipe
 from sstq.mechanisms.laws import HalfSpaceLaw, Law, channel_law
-from sstq.mechanisms.parts import (
-    build_frame,
-    build_recipe,
-    frame_from_dict,
-    frame_to_dict,
-    recipe_from_dict,
-    recipe_to_dict,
-)
 from sstq.mechanisms.sqkr.dense import DenseCoder
 from sstq.mechanisms.sqkr.signs import BitCoder, SignAggregator
 from sstq.mechanisms.sqkr.subsampled import K_MAX, SubsampledCoder, best_k, paper_k
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Layout
 from sstq.randomness.secret import BitSource
-from sstq.scalar.channels import FlatChannel, flat_channel_of_size
+from sstq.scalar.channels import FlatChannel
 
 __all__ = ["SQKR"]
 
-_VARIANTS = ("subsampled", "dense")
-_COINS = ("private", "public")
 
-
-@dataclass(frozen=True, init=False, eq=False)
-class SQKR(FramedMechanism):
+class SQKR(KashinMechanism):
     """Subsampled and quantized Kashin response.
 
     Subsampled: x̂ = (d/k)·(B/g)·Σ_l z_l·u_j with g = p − q of randomized response on 2^k tokens, and with β = K/√ρ
@@ -88,65 +76,55 @@ class SQKR(FramedMechanism):
 
     name: ClassVar[str] = "sqkr"
     exact: ClassVar[bool] = True
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "SQKR": {},
+        "SQKR, public coin": {"coin": "public"},
+        "SQKR dense": {"variant": "dense"},
+    }
+    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+        "SQKR": [{"k": k} for k in (1, 2, 3, 4, 6)],
+        "SQKR, public coin": [{"k": k, "coin": "public"} for k in (1, 2, 3, 4, 6)],
+    }
 
-    dim: int
-    epsilon: float
-    clip: float
     variant: str
     k: int | None
-    public_coin: bool
     channel: FlatChannel
-    kashin: Kashin
-    frame: Frame
 
     def __init__(
         self,
         dim: int,
         epsilon: float,
-        clip: float = 1.0,
         *,
-        k: int | str | None = None,
-        variant: str = "subsampled",
-        coin: str = "private",
-        kashin: str = "certified",
+        clip: float = 1.0,
+        k: int | Literal["paper"] | None = None,
+        variant: Literal["subsampled", "dense"] = "subsampled",
+        coin: Coin = "private",
+        kashin: Recipe = "certified",
         level: float | None = None,
         steps: int | None = None,
-        frame: str = "hadamard",
+        frame: FrameName = "hadamard",
         frame_size: int | None = None,
         frame_seed: int = 0,
     ) -> None:
-        dim = check_number("dim", dim, 1, 2**30, integer=True)
-        epsilon = check_number("epsilon", epsilon, 0.01, 20)
-        check_option("variant", variant, _VARIANTS)
+        dim, epsilon = check_argument("dim", dim), check_argument("epsilon", epsilon)
+        check_option("variant", variant, ("subsampled", "dense"))
+        check_option("coin", coin, get_args(Coin))
         the_frame = build_frame(frame, dim, frame_size, frame_seed)
         recipe = build_recipe(kashin, the_frame, level, steps)
         if variant == "subsampled" and k in (None, "paper"):
             k = paper_k(epsilon) if k else best_k(dim, epsilon, recipe.bound(the_frame))
         bits = _token_bits(variant, k, coin)
-        self._set_parts(
+        self._set(
             dim=dim,
             epsilon=epsilon,
-            clip=clip,
+            clip=check_argument("clip", clip),
             variant=variant,
             k=None if k is None else bits,
-            public_coin=coin == "public",
-            channel=flat_channel_of_size(1 << bits, epsilon),
+            coin=coin,
+            channel=flat_response(1 << bits, epsilon, self._stated),
             kashin=recipe,
             frame=the_frame,
-        )
-
-    def _set_parts(self, **parts: Any) -> None:
-        """Take the parts, whether built from options or read from JSON, and check that they belong together."""
-        parts["clip"] = check_number("clip", parts["clip"], 1e-100, 1e100)
-        check_flat(parts["channel"], 1 << (parts["k"] or 1), parts["epsilon"])
-        for name, value in parts.items():
-            object.__setattr__(self, name, value)
-
-    def __repr__(self) -> str:
-        return (
-            f"SQKR(dim={self.dim}, epsilon={self.epsilon}, clip={self.clip}, k={self.k}, variant={self.variant!r}, "
-            f"coin={self.coin!r}, kashin={self.kashin.name!r}, frame={self.frame.name!r}, "
-            f"frame_size={self.frame.size}, frame_seed={self.frame.seed})"
+            unbiased=Unbiased.ALWAYS if certified(the_frame, recipe) else Unbiased.NEVER,
         )
 
     @cached_property
@@ -154,30 +132,12 @@ class SQKR(FramedMechanism):
         """What the bits of a message stand for."""
         if self.k is None:
             return DenseCoder(self.frame, self.kashin, self.channel)
-        return SubsampledCoder(self.frame, self.kashin, self.channel, self.k, self.public_coin)
-
-    @cached_property
-    def unbiased(self) -> bool:
-        """Whether the estimate's expectation is the clipped vector, to the certificate's residual.
-
-        A level or a number of steps of one's own may be too low for that: a typical vector is tried.
-        """
-        return certifies(self.frame, self.kashin)
-
-    @property
-    def coin(self) -> str:
-        """Who draws the coordinates: the client in secret ("private"), or a shared generator ("public")."""
-        return "public" if self.public_coin else "private"
+        return SubsampledCoder(self.frame, self.kashin, self.channel, self.k, self.coin == "public")
 
     @property
     def layout(self) -> Layout:
         """The fields of a message: the bits and, subsampled with a private coin, the k indices above them."""
         return Layout(self.coder.fields)
-
-    @property
-    def bound(self) -> float:
-        """B = K·clip/√N, the public bound of a coefficient."""
-        return self.kashin.level * self.clip / math.sqrt(self.frame.size)
 
     @property
     def decoding_scale(self) -> float:
@@ -197,10 +157,6 @@ class SQKR(FramedMechanism):
             report.missed += missed(unit, residuals)
         return columns
 
-    @property
-    def _row_cost(self) -> int:
-        return self.frame.size
-
     def decode(self, messages: Messages) -> NDArray[np.float64]:
         """The estimate of each message alone, (n, d): for diagnosis; a mean comes from `aggregator`."""
         self._check_own(messages)
@@ -209,6 +165,19 @@ class SQKR(FramedMechanism):
     def aggregator(self) -> SignAggregator:
         """An empty aggregator for this mechanism's messages."""
         return SignAggregator(self)
+
+    def largest_message(self) -> float:
+        """Attained with a private coin, where all k coordinates may be the same one.
+
+        Dense, ‖Uᵀz‖ ≤ √(N/d)·‖z‖ for N signs, which a column of the Hadamard matrix attains.
+        """
+        if self.k is None:
+            return math.sqrt(self.dim) * self.bound / self.coder.gain
+        return self.dim * self.decoding_scale * self.k * self.frame.longest_row()
+
+    def largest_honest_mean(self) -> float:
+        """No coefficient exceeds the bound."""
+        return self.clip if self.unbiased else math.sqrt(self.dim) * self.bound
 
     def law(self) -> Law:
         """The channel's, on the 2^k tokens; dense, the half-space mechanism's, whose side the channel draws."""
@@ -232,45 +201,13 @@ class SQKR(FramedMechanism):
         return mean, power + (self.coder.cross - 1) * np.sum(mean**2, axis=1)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything public, the channel's integers included, as JSON values."""
-        return {
-            "dim": self.dim,
-            "epsilon": self.epsilon,
-            "clip": self.clip,
-            "variant": self.variant,
-            "k": self.k,
-            "coin": self.coin,
-            "frame": frame_to_dict(self.frame),
-            "kashin": recipe_to_dict(self.kashin),
-            "channel": self.channel.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> SQKR:
-        """The mechanism whose `to_dict` this is; its integers are checked again, not solved again."""
-        dim = check_number("dim", data["dim"], 1, 2**30, integer=True)
-        epsilon = check_number("epsilon", data["epsilon"], 0.01, 20)
-        frame = frame_from_dict(dim, data["frame"])
-        variant = check_option("variant", data["variant"], _VARIANTS)
-        bits = _token_bits(variant, data["k"], data["coin"])
-        mechanism = object.__new__(cls)
-        mechanism._set_parts(
-            dim=dim,
-            epsilon=epsilon,
-            clip=data["clip"],
-            variant=variant,
-            k=data["k"],
-            public_coin=data["coin"] == "public",
-            channel=flat_from_dict(data["channel"], 1 << bits, epsilon),
-            kashin=recipe_from_dict(frame, data["kashin"]),
-            frame=frame,
-        )
-        return mechanism
+        """The options and the channel's integers, as JSON values."""
+        own = {"variant": self.variant, "k": self.k, "coin": self.coin}
+        return self._kashin_options() | own | weights_of(self.channel)
 
 
 def _token_bits(variant: str, k: Any, coin: Any) -> int:
-    """The bits of a token of the channel, k or 1; k and coin are checked, and refused where they mean nothing."""
-    check_option("coin", coin, _COINS)
+    """The bits of a token of the channel, k or 1; k is checked, and both are refused where they mean nothing."""
     if variant == "subsampled":
         if isinstance(k, str):
             raise ValueError(f"k must be an integer in [1, {K_MAX}], 'paper' or None, got {k!r}")

@@ -27,7 +27,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sstq.mechanisms.base import Mechanism, check_number
+from sstq.checks import check_number
+from sstq.mechanisms.base import Mechanism
 from sstq.planning.clipping.profile import Interval, NormProfile
 
 __all__ = ["Candidate", "ClipChoice", "relative_error", "suggest_clip"]

@@ -12,39 +12,33 @@ threshold.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.aggregation import Aggregator
+from sstq.checks import check_argument, check_number
 from sstq.chunks import row_chunks
-from sstq.mechanisms.base import check_number
-from sstq.mechanisms.flat_response import flat_from_dict, gain
+from sstq.mechanisms.agreement import Agreement, read_agreement
+from sstq.mechanisms.base import Trust
+from sstq.mechanisms.flat_response import flat_response, gain, weights_of
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, Layout
 from sstq.planning.clipping.profile import NormProfile
 from sstq.randomness import streams
 from sstq.randomness.secret import RngLike, bit_source, channel_words
-from sstq.scalar.channels import FlatChannel, flat_channel_of_size
-from sstq.strict_json import read_json
+from sstq.scalar.channels import FlatChannel
 
 __all__ = ["NormAggregator", "NormSurvey"]
 
-_JSON_FORMAT = "sstq-norm-survey"
-_JSON_VERSION = 1
 _MOST_THRESHOLDS = 4096
 
 
-@dataclass(frozen=True, init=False, eq=False)
-class NormSurvey:
+class NormSurvey(Agreement):
     """A private question about the norm of a client's vector; immutable, shared by its JSON form.
 
     Args:
@@ -66,35 +60,26 @@ class NormSurvey:
         True
     """
 
+    json_format: ClassVar[str] = "sstq-norm-survey"
     exact: ClassVar[bool] = True
-    trust: ClassVar[str] = "local"
+    trust: ClassVar[Trust] = "local"
 
     epsilon: float
     thresholds: tuple[float, ...]
     channel: FlatChannel
 
     def __init__(self, epsilon: float, lowest: float, highest: float, thresholds: int = 16) -> None:
-        epsilon = check_number("epsilon", epsilon, 0.01, 20)
+        epsilon = check_argument("epsilon", epsilon)
         lowest = check_number("lowest", lowest, 1e-100, 1e100)
         highest = check_number("highest", highest, lowest, 1e100)
         count = check_number("thresholds", thresholds, 2, _MOST_THRESHOLDS, integer=True)
-        self._set_parts(epsilon, np.geomspace(lowest, highest, count).tolist(), flat_channel_of_size(2, epsilon))
-
-    def _set_parts(self, epsilon: float, thresholds: list[float], channel: FlatChannel) -> None:
-        """Take the parts, whether built from options or read from JSON, and check that they belong together."""
-        if not 2 <= len(thresholds) <= _MOST_THRESHOLDS:
-            raise ValueError(f"there must be 2 to {_MOST_THRESHOLDS} thresholds, got {len(thresholds)}")
-        checked = tuple(check_number("threshold", threshold, 1e-100, 1e100) for threshold in thresholds)
-        if any(after <= before for before, after in pairwise(checked)):
-            raise ValueError(f"thresholds must increase, got {checked[0]:g} to {checked[-1]:g}, {len(checked)} of them")
-        for name, value in (("epsilon", epsilon), ("thresholds", checked), ("channel", channel)):
-            object.__setattr__(self, name, value)
-
-    def __repr__(self) -> str:
-        return (
-            f"NormSurvey(epsilon={self.epsilon}, lowest={self.thresholds[0]:g}, highest={self.thresholds[-1]:g}, "
-            f"thresholds={len(self.thresholds)})"
-        )
+        values = np.geomspace(lowest, highest, count).tolist() if self._stated is None else self._stated["values"]
+        checked = tuple(check_number("threshold", value, lowest, highest) for value in values)
+        if len(checked) != count or any(after <= before for before, after in pairwise(checked)):
+            raise ValueError(
+                f"thresholds must be {count} increasing numbers, got {len(checked)} from {checked[0]:g} on"
+            )
+        self._set(epsilon=epsilon, thresholds=checked, channel=flat_response(2, epsilon, self._stated))
 
     @property
     def layout(self) -> Layout:
@@ -190,16 +175,10 @@ class NormSurvey:
         stderr = check_number("stderr", stderr, 1e-6, 1)
         return math.ceil(len(self.thresholds) / (4 * (self.gain * stderr) ** 2))
 
-    def to_json(self) -> str:
-        """The survey as JSON text, thresholds and integers included."""
-        parts = {
-            "format": _JSON_FORMAT,
-            "version": _JSON_VERSION,
-            "epsilon": self.epsilon,
-            "thresholds": list(self.thresholds),
-            "channel": self.channel.to_dict(),
-        }
-        return json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    def to_dict(self) -> dict[str, Any]:
+        """The options, the thresholds and the channel's integers, as JSON values."""
+        ends = {"lowest": self.thresholds[0], "highest": self.thresholds[-1], "thresholds": len(self.thresholds)}
+        return {"epsilon": self.epsilon, "values": list(self.thresholds)} | ends | weights_of(self.channel)
 
     @classmethod
     def from_json(cls, text: str) -> NormSurvey:
@@ -210,33 +189,8 @@ class NormSurvey:
             >>> NormSurvey.from_json(survey.to_json()) == survey
             True
         """
-        survey = object.__new__(cls)
-        try:
-            data = read_json(text)
-            if data["format"] != _JSON_FORMAT or data["version"] != _JSON_VERSION:
-                raise ValueError(f"its format is {data['format']!r}, version {data['version']!r}")
-            epsilon = check_number("epsilon", data["epsilon"], 0.01, 20)
-            survey._set_parts(epsilon, data["thresholds"], flat_from_dict(data["channel"], 2, epsilon))
-            unknown = json.loads(survey.to_json()) != data
-        except (TypeError, KeyError, AttributeError, OverflowError, ValueError) as error:
-            raise ValueError(f"this is not a survey of norms, version {_JSON_VERSION}: {error}") from error
-        if unknown:
-            raise ValueError("the survey's JSON holds something that this library does not know or would not keep")
+        survey: NormSurvey = read_agreement(text, cls.json_format, lambda _: cls)
         return survey
-
-    def digest(self) -> str:
-        """The SHA-256 of the JSON form in hexadecimal: equal only for the same survey, integer by integer."""
-        return self._digest
-
-    @cached_property
-    def _digest(self) -> str:
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, NormSurvey) and self.digest() == other.digest()
-
-    def __hash__(self) -> int:
-        return hash(self.digest())
 
 
 class NormAggregator(Aggregator[NormSurvey]):

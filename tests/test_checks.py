@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sstq.mechanisms.base import check_number
+from sstq.checks import check_number
 
 
 @pytest.mark.parametrize(

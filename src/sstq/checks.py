@@ -1,0 +1,88 @@
+"""Argument checks in one dialect: every bad argument reads “name must be …, got …”."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sstq.suggestions import did_you_mean
+
+__all__ = ["RANGES", "check_argument", "check_number", "check_option", "stated_integer", "stated_integers"]
+
+RANGES: Mapping[str, tuple[float, float, bool]] = {
+    "dim": (1, 2**30, True),
+    "epsilon": (0.01, 20, False),
+    "clip": (1e-100, 1e100, False),
+    "bits": (1, 12, True),
+    "frame_seed": (0, 2**64 - 1, True),
+    "seed": (0, 2**64 - 1, True),
+    "level": (1e-3, 1e6, False),
+    "steps": (1, 10_000, True),
+    "delta": (1e-15, 0.1, False),
+    "clients": (1, 2**32, True),
+}
+"""The least and the largest value of each argument that several mechanisms take, and whether it is an integer."""
+
+
+def check_argument(name: str, value: Any, *, low: float | None = None, high: float | None = None) -> Any:
+    """The value of a common argument within its range, which a mechanism may narrow.
+
+    Examples:
+        >>> check_argument("epsilon", 3)
+        3.0
+        >>> check_argument("dim", 1, low=2)
+        Traceback (most recent call last):
+        ...
+        ValueError: dim must be an integer in [2, 1073741824], got 1
+    """
+    least, largest, integer = RANGES[name]
+    low, high = least if low is None else low, largest if high is None else high
+    return check_number(name, value, low, high, integer=integer)
+
+
+def check_number(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:
+    """The value as an int or float in [low, high]; otherwise a ValueError with its name, its value and its range."""
+    kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
+    kind, ends = ("an integer", f"[{int(low)}, {int(high)}]") if integer else ("a number", f"[{low:g}, {high:g}]")
+    allowed = f"{name} must be {kind} in {ends}"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, kinds):
+        raise ValueError(f"{allowed}, got {value!r}")
+    # An integer of Python's own is compared as it is: it may be too large for a float, or for being printed.
+    number = value if isinstance(value, int) else int(value) if integer else float(value)
+    if not low <= number <= high:
+        long = isinstance(number, int) and abs(number) >= 10**100
+        raise ValueError(f"{allowed}, got {'an integer of more than 100 digits' if long else repr(value)}")
+    return int(number) if integer else float(number)
+
+
+def check_option(name: str, value: Any, allowed: Sequence[str]) -> str:
+    """The value if it is one of the allowed words; otherwise a ValueError with its name, its value and the words."""
+    if value not in allowed:
+        close = did_you_mean(value, allowed)
+        raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}, got {value!r}{close}")
+    return str(value)
+
+
+def stated_integer(name: str, value: Any) -> int:
+    """The integer of a decimal string: JSON parsers of other languages round integers beyond 2^53.
+
+    Examples:
+        >>> stated_integer("threshold", "4611686018427387904")
+        4611686018427387904
+        >>> stated_integer("threshold", 4611686018427387904)
+        Traceback (most recent call last):
+        ...
+        ValueError: threshold must be a decimal string of an integer below 2^64, got 4611686018427387904
+    """
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20 and str(int(value)) == value:
+        return int(value)
+    raise ValueError(f"{name} must be a decimal string of an integer below 2^64, got {value!r}")
+
+
+def stated_integers(name: str, value: Any) -> Any:
+    """The integers of decimal strings, in lists that may be nested."""
+    if isinstance(value, list):
+        return [stated_integers(name, entry) for entry in value]
+    return stated_integer(name, value)

@@ -1,0 +1,183 @@
+"""What clients and server agree on: an immutable object, built from options and shared by its JSON form."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from sstq.checks import check_argument, stated_integer
+from sstq.strict_json import read_json
+
+__all__ = ["Agreement", "read_agreement"]
+
+JSON_VERSION = 2
+
+
+class Agreement(ABC):
+    """Options as they were given, the parts that they stand for, and a JSON form that holds all that was solved.
+
+    A class has an `__init__` that takes options, checks them and ends with `_set(**parts)`. Where `_stated` is not
+    None, the object is read from JSON: what is there is checked, not solved again.
+
+    Attributes:
+        options: the arguments as they were given.
+        seed_option: the name of the option with the public seed; None if nothing is public and random.
+    """
+
+    json_format: ClassVar[str]
+    seed_option: ClassVar[str | None] = None
+
+    options: Mapping[str, Any]
+    _stated: Mapping[str, Any] | None = None
+    _parts: dict[str, Any]
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Self:
+        """Keep the options as they are given; what is wrong with them is for `__init__` to say."""
+        agreed = super().__new__(cls)
+        agreed.__dict__["options"] = _as_given(cls, arguments, options)
+        return agreed
+
+    def _set(self, **parts: Any) -> None:
+        """Take the parts that the options stand for; once, at the end of `__init__`."""
+        self.__dict__.update(parts, _parts=parts)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} cannot be changed: use replace({name}=…)")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} cannot be changed: {name} cannot be deleted")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), dict(self.options), dict(self._parts))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
+
+    def replace(self, **changes: Any) -> Self:
+        """The same with other options; nothing is solved again for another clip or public seed.
+
+        Examples:
+            >>> import sstq
+            >>> sstq.SSTQ(100, 3.0, bits=2).replace(clip=2.0, frame_seed=5)
+            SSTQ(dim=100, epsilon=3.0, bits=2, clip=2.0, frame_seed=5)
+        """
+        options = {**self.options, **changes}
+        if not changes.keys() <= {"clip", self.seed_option} & inspect.signature(type(self)).parameters.keys():
+            return type(self)(**options)
+        parts = {}
+        if "clip" in changes:
+            parts["clip"] = check_argument("clip", changes["clip"])
+        if self.seed_option in changes:
+            parts |= self._reseeded(check_argument(self.seed_option, changes[self.seed_option]))
+        return self._with_parts(options, **parts)
+
+    def _with_parts(self, options: Mapping[str, Any] | None = None, /, **parts: Any) -> Self:
+        """The same with other parts; nothing is checked."""
+        other: Self = _restore(type(self), dict(self.options if options is None else options), {**self._parts, **parts})
+        return other
+
+    def _reseeded(self, seed: int) -> dict[str, Any]:
+        """The parts that another public seed changes."""
+        return {str(self.seed_option): seed}
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """All options, resolved, and all that was solved for them: integers and decoding values, as JSON values.
+
+        Integers that may exceed 2^53 are decimal strings, because parsers of other languages would round them.
+        """
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The object whose `to_dict` this is; its integers are checked again, not solved again."""
+        options = {name: data[name] for name in inspect.signature(cls).parameters if name in data}
+        if cls.seed_option is not None:
+            options[cls.seed_option] = stated_integer(cls.seed_option, data[cls.seed_option])
+        agreed = cls.__new__(cls, **options)
+        agreed.__dict__["_stated"] = data
+        agreed.__init__(**options)  # type: ignore[misc]
+        del agreed.__dict__["_stated"]
+        return agreed
+
+    def to_json(self) -> str:
+        """JSON text in the canonical form of RFC 8785, from which the same object is made anywhere."""
+        return self._canonical().decode()
+
+    def _header(self) -> dict[str, Any]:
+        return {"format": self.json_format, "version": JSON_VERSION}
+
+    def _canonical(self) -> bytes:
+        import rfc8785
+
+        return rfc8785.dumps(self._header() | self.to_dict())
+
+    def digest(self) -> str:
+        """The SHA-256 of the JSON form in hexadecimal: equal only for the same object, integer by integer."""
+        if "_digest" not in self.__dict__:
+            self.__dict__["_digest"] = hashlib.sha256(self._canonical()).hexdigest()
+        stored: str = self.__dict__["_digest"]
+        return stored
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Agreement) and self.digest() == other.digest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+
+def read_agreement(text: str, json_format: str, choose: Callable[[dict[str, Any]], type[Agreement]]) -> Any:
+    """The object whose `to_json` this is, integer by integer; ValueError for anything else.
+
+    Args:
+        text: JSON.
+        json_format: what its format must be.
+        choose: takes what tells the class out of the JSON values, and returns the class.
+    """
+    try:
+        data = read_json(text)
+    except ValueError as error:
+        raise ValueError(f"the {json_format} is not JSON: {error}") from error
+    if not isinstance(data, dict) or data.pop("format", None) != json_format:
+        raise ValueError(f"this JSON is something else: its format must be {json_format!r}")
+    version = data.pop("version", None)
+    if type(version) is not int or version != JSON_VERSION:
+        raise ValueError(
+            f"the {json_format} has version {version!r}, this library reads version {JSON_VERSION}: make it anew, with "
+            "`sstq spec` for a mechanism or `sstq clip survey` for a survey"
+        )
+    chosen = choose(data)
+    try:
+        loaded = chosen.from_dict(data)
+    except (LookupError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"the {json_format} is incomplete or malformed: {error!r}") from error
+    # As text, in which true is not 1: what was read has the digest that anyone computes from the text.
+    unknown = sorted({key for key, _ in _as_text(loaded.to_dict()) ^ _as_text(data)})
+    if unknown:
+        raise ValueError(f"the {json_format} holds what this library does not know or would not keep: {unknown}")
+    return loaded
+
+
+def _as_text(values: dict[str, Any]) -> set[tuple[str, bytes]]:
+    import rfc8785
+
+    return {(name, rfc8785.dumps(value)) for name, value in values.items()}
+
+
+def _as_given(cls: type[Agreement], arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+    try:
+        given = inspect.signature(cls).bind(*arguments, **options).arguments
+    except TypeError:
+        return options
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+
+
+def _restore(cls: type[Any], options: dict[str, Any], parts: dict[str, Any]) -> Any:
+    restored = object.__new__(cls)
+    restored.__dict__["options"] = options
+    restored._set(**parts)
+    return restored
