@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 import sstq
 from benchmarks.harness import Result, benchmark
 from benchmarks.regression import Regression
-from sstq.atomic import atomic_file
 from sstq.cli.bench import run_benchmarks
 from sstq.cli.terminal import note
+from sstq.files.atomic import atomic_file
 from sstq.frames.kashin import default_level
 from sstq.frames.tight import HadamardFrame
 from sstq.lab import theory as paper

@@ -1,15 +1,22 @@
-"""Argument checks in one dialect: every bad argument reads “name must be …, got …”."""
+"""Argument checks in one dialect: every bad argument reads “name must be …, got …”, and names what was meant."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-from sstq.suggestions import did_you_mean
-
-__all__ = ["RANGES", "check_argument", "check_number", "check_option", "stated_integer", "stated_integers"]
+__all__ = [
+    "RANGES",
+    "check_argument",
+    "check_number",
+    "check_option",
+    "did_you_mean",
+    "stated_integer",
+    "stated_integers",
+]
 
 RANGES: Mapping[str, tuple[float, float, bool]] = {
     "dim": (1, 2**30, True),
@@ -86,3 +93,16 @@ def stated_integers(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return [stated_integers(name, entry) for entry in value]
     return stated_integer(name, value)
+
+
+def did_you_mean(name: Any, names: Iterable[str]) -> str:
+    """The end of an error about a wrong name: a question with the closest of the right ones, or nothing.
+
+    Examples:
+        >>> did_you_mean("framunit", ["sstq", "frameunit"])
+        "; did you mean 'frameunit'?"
+        >>> did_you_mean("rainbow", ["sstq", "frameunit"])
+        ''
+    """
+    close = get_close_matches(str(name), names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sstq
-from sstq import npy_files
 from sstq.aggregation import Aggregator, FrameAggregator, VectorAggregator, describe_state
 from sstq.aggregation.bounded_sums import BoundedAggregator
 from sstq.messages.batch import Messages

@@ -15,6 +15,8 @@ FILE = Path(__file__).with_name("messages.json")
 # Large enough for more than one 64-bit word of packed bits and for frames of several sizes.
 DIMS = (6, 300)
 _HEX = 128
+# A case that was frozen under another name.
+LABELS = {"sstq/public": "sstq/assigned"}
 
 
 class HashedBits:
@@ -45,7 +47,7 @@ def record(case, dim):
     mechanism = build(case, dim=dim)
     rows = vectors(dim)
     clients = np.arange(1, len(rows) + 1, dtype=np.uint64) if mechanism.coin == "public" else None
-    columns = mechanism._encode_rows(rows, clients, HashedBits(f"{case}/{dim}"), None)
+    columns = mechanism._encode_rows(rows, clients, HashedBits(f"{LABELS.get(case, case)}/{dim}"), None)
     columns = tuple(c.astype(f.dtype) for f, c in zip(mechanism.layout.fields, columns, strict=True))
     messages = mechanism.messages_from_columns(columns, clients, True)
     frozen = {"bits": mechanism.message_bits}

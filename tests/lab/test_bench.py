@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import sstq
 from benchmarks import theory
-from sstq.atomic import atomic_file
 from sstq.cli import app
+from sstq.files.atomic import atomic_file
 from sstq.frames.kashin import represent
 from sstq.lab.bench import (
     Measured,

@@ -24,7 +24,7 @@ from sstq.accounting.ledger_file import (
 from sstq.accounting.ledger_lock import Lock, locked
 from sstq.accounting.limits import ROUNDS_MAX, check_round_epsilon, round_down, round_up
 from sstq.accounting.search import greatest_count
-from sstq.atomic import atomic_file
+from sstq.files.atomic import atomic_file
 
 __all__ = ["Ledger"]
 

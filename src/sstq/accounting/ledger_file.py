@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from sstq.accounting.filters import COMPOSITIONS
 from sstq.accounting.limits import check_delta, check_round_epsilon, check_total_epsilon
 from sstq.checks import check_number, check_option
-from sstq.strict_json import read_json
+from sstq.files.strict_json import read_json
 
 __all__ = [
     "BudgetExhausted",

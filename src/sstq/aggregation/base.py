@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation.regions import Region, region
-from sstq.atomic import atomic_file
-from sstq.damage import DAMAGED_ARCHIVE
+from sstq.files.atomic import atomic_file
+from sstq.files.damage import DAMAGED_ARCHIVE
+from sstq.files.npy import read_archive
 from sstq.messages.batch import Messages
 from sstq.messages.files import MessageReader, describe_messages, read_messages
-from sstq.npy_files import read_archive
 
 __all__ = ["Aggregator", "Estimate", "StateInfo", "describe_state"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from sstq.audit.exact import ExactAudit, audit_law, exact_audit
 from sstq.exactness import check_epsilon
+from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.laws import law_from_dict
-from sstq.strict_json import read_json
 
 __all__ = ["FORMAT", "VERSION", "certify", "verify"]
 

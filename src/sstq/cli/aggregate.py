@@ -159,7 +159,7 @@ def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
 def _write_results(folder: Path, estimate: Estimate, summary: dict[str, Any]) -> None:
     import numpy as np
 
-    from sstq.atomic import atomic_file
+    from sstq.files.atomic import atomic_file
 
     *arrays, numbers = _RESULTS
     for name, values in zip(arrays, (estimate.value, estimate.stderr), strict=True):

@@ -99,8 +99,8 @@ def certify(
 
     Example: sstq audit certify mechanism.json --output certificate.json
     """
-    from sstq.atomic import atomic_file
     from sstq.audit import certify as certificate
+    from sstq.files.atomic import atomic_file
 
     check_output(output, force)
     text = certificate(read_mechanism(spec))

@@ -141,7 +141,7 @@ def _ends(count: int) -> list[int | None]:
 
 
 def _write_integers(mechanism: SSTQ, output: Path) -> None:
-    from sstq.atomic import atomic_file
+    from sstq.files.atomic import atomic_file
 
     matrix = mechanism.channel.matrix
     with atomic_file(output) as file:

@@ -71,7 +71,7 @@ def spec(
 
     Example: sstq clip spec --lowest 0.01 --highest 100 --epsilon 0.5 --output survey.json
     """
-    from sstq.atomic import atomic_file
+    from sstq.files.atomic import atomic_file
     from sstq.planning.clipping import NormSurvey
 
     check_output(output, force)
@@ -305,7 +305,7 @@ def _finite(interval: Interval) -> dict[str, float | None]:
 
 
 def _write(document: dict[str, Any], path: Path) -> None:
-    from sstq.atomic import atomic_file
+    from sstq.files.atomic import atomic_file
 
     with atomic_file(path) as file:
         file.write(json.dumps(document, indent=2, allow_nan=False).encode() + b"\n")

@@ -226,9 +226,9 @@ def _generator(seed: int | None) -> np.random.Generator | None:
 
 def _client_identifiers(mechanism: Mechanism, path: Path | None, total: int) -> NDArray[np.uint64] | None:
     """Read the clients' identifiers; they must be there exactly when the coin is public."""
-    from sstq.damage import DAMAGED_ARCHIVE
+    from sstq.files.damage import DAMAGED_ARCHIVE
+    from sstq.files.npy import read_npy
     from sstq.messages.batch import client_ids
-    from sstq.npy_files import read_npy
 
     if mechanism.coin == "private":
         if path is not None:

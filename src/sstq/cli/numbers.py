@@ -70,7 +70,7 @@ def write_numbers(
     rows: list[dict[str, Any]], csv: Path | None, json: Path | None, head: dict[str, Any], name: str
 ) -> None:
     """Write rows of numbers as CSV and, under `name` beside what stands in `head`, as JSON; each where it is asked."""
-    from sstq.csv_files import write_csv
+    from sstq.files.tables import write_csv
 
     if csv is not None:
         write_csv(csv, list(rows[0]), rows)
@@ -83,7 +83,7 @@ def write_numbers(
 def _write_json(path: Path, document: dict[str, Any]) -> None:
     import json
 
-    from sstq.atomic import atomic_file
+    from sstq.files.atomic import atomic_file
 
     with atomic_file(path) as file:
         file.write(json.dumps(document, indent=2, allow_nan=False).encode() + b"\n")

@@ -62,7 +62,7 @@ def plan(
     Example: sstq plan --dim 25450 --clients 100000 --rounds 100 --total-epsilon 8 --delta 1e-6 --output spec.json
     """
     from sstq import planning as planner
-    from sstq.atomic import atomic_file
+    from sstq.files.atomic import atomic_file
 
     check_output(output, force)
     with check_usage():

@@ -113,7 +113,7 @@ def spec(
 
     Example: sstq spec --name privunit --dim 1000 --epsilon 3 --set split=hemisphere
     """
-    from sstq.atomic import atomic_file
+    from sstq.files.atomic import atomic_file
 
     check_output(output, force)
     options = {

@@ -207,7 +207,7 @@ def _run(
 ) -> list[dict[str, Any]]:
     """Train with one mechanism, showing every round; rounds of an earlier run that was cut short come first."""
     from sstq.accounting import Ledger, LedgerError
-    from sstq.atomic import atomic_file
+    from sstq.files.atomic import atomic_file
     from sstq.lab.plots.training import privacy_in_words
     from sstq.lab.training import train as rounds_of
 
@@ -266,7 +266,7 @@ def _last(label: str, rows: list[dict[str, Any]]) -> list[object]:
 
 
 def _write_rounds(rows: list[dict[str, Any]], path: Path) -> None:
-    from sstq.csv_files import write_csv
+    from sstq.files.tables import write_csv
 
     write_csv(path, _COLUMNS, rows)
 

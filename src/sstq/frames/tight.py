@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels
+from sstq.checks import did_you_mean
 from sstq.chunks import row_chunks
 from sstq.randomness import streams
-from sstq.suggestions import did_you_mean
 
 __all__ = ["FourierFrame", "Frame", "HadamardFrame", "OrthogonalFrame", "default_frame_size", "make_frame"]
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.atomic import atomic_file
+from sstq.files.atomic import atomic_file
 from sstq.mechanisms import SSTQ
 from sstq.mechanisms.structured import typical_vector
 from sstq.randomness.secret import RngLike

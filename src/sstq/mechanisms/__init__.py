@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, TypeVar
 
-from sstq.checks import check_argument
+from sstq.checks import check_argument, did_you_mean
 from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.agreement import read_agreement
 from sstq.mechanisms.base import ExpectedError, LocalReport, Mechanism, Unbiased
@@ -21,7 +21,6 @@ from sstq.mechanisms.sqkr.mechanism import SQKR
 from sstq.mechanisms.sstq import SSTQ
 from sstq.mechanisms.turboquant import TurboQuant
 from sstq.mechanisms.vqsgd import VqSGD
-from sstq.suggestions import did_you_mean
 
 __all__ = [
     "CSGM",

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from sstq.checks import check_argument, stated_integer
-from sstq.strict_json import read_json
+from sstq.files.strict_json import read_json
 
 __all__ = ["Agreement", "read_agreement"]
 

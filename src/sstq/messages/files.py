@@ -35,7 +35,7 @@ from typing import BinaryIO, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.atomic import atomic_file
+from sstq.files.atomic import atomic_file
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Layout
 

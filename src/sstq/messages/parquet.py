@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from sstq.atomic import atomic_file
+from sstq.files.atomic import atomic_file
 from sstq.messages.batch import Messages
 from sstq.messages.files import MessageFileInfo, MessageReader, block_messages
 from sstq.messages.layouts import Field, FloatField

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.damage import DAMAGED_ARCHIVE
+from sstq.files.damage import DAMAGED_ARCHIVE
+from sstq.files.npy import read_array, read_header
 from sstq.messages.arrays import arrow_rows, arrow_scalars, as_floats, is_arrow_list, is_arrow_number, is_number
 from sstq.messages.parquet import import_pyarrow
-from sstq.npy_files import read_array, read_header
 
 __all__ = ["VectorFile", "open_vectors", "refuse_repeated"]
 

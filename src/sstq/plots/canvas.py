@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from sstq.atomic import atomic_file
+from sstq.files.atomic import atomic_file
 
 __all__ = ["ACCENT", "FAINT", "INK", "SECOND", "new_figure", "require_matplotlib", "save", "tidy"]
 

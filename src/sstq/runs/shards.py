@@ -18,15 +18,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.atomic import atomic_file
 from sstq.checks import check_option
+from sstq.files.atomic import atomic_file
+from sstq.files.strict_json import read_json
 from sstq.mechanisms import LocalReport, Mechanism
 from sstq.messages.batch import Messages
 from sstq.messages.files import describe_messages, write_messages
 from sstq.messages.vectors import VectorFile, open_vectors, refuse_repeated
 from sstq.randomness.secret import RngLike
 from sstq.runs.splitting import stream_part
-from sstq.strict_json import read_json
 
 __all__ = [
     "FORMATS",

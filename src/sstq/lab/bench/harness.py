@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sstq.suggestions import did_you_mean
+from sstq.checks import did_you_mean
 
 __all__ = ["Benchmark", "Measured", "Remark", "Result", "check_names", "fastest", "in_turns", "seconds_of", "title_of"]
 

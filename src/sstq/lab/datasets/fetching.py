@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sstq.atomic import atomic_file
-from sstq.file_locks import locked_file
+from sstq.checks import did_you_mean
+from sstq.files.atomic import atomic_file
+from sstq.files.locks import locked_file
 from sstq.lab.datasets.download import Report
 from sstq.lab.datasets.npm import NpmSource
 from sstq.lab.datasets.official import OfficialSource
 from sstq.lab.datasets.places import cached_folder, other_places, sources_in
 from sstq.lab.datasets.releases import RELEASES, DataFile, Release
 from sstq.lab.datasets.sources import FolderSource, Source, UnusableSourceError
-from sstq.suggestions import did_you_mean
 
 __all__ = ["DatasetUnavailableError", "Fetched", "fetch", "local_sources", "locate", "release_of"]
 
@@ -59,7 +59,7 @@ def fetch(
     Args:
         name: "fashion-mnist" or "cifar-10".
         source: a folder, or the archive itself, to take the files from; then nothing else is tried.
-        cache: the folder of the cache; by default the user's (`sstq.cache`).
+        cache: the folder of the cache; by default the user's (`sstq.files.cache`).
         progress: called with what is being done, how many bytes are done, and how many there are or None.
 
     Raises:

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from sstq.files.strict_json import read_json
 from sstq.lab.datasets.releases import DataFile, Release
 from sstq.lab.datasets.sources import Content, Source, UnusableSourceError, read_members
-from sstq.strict_json import read_json
 
 __all__ = ["NpmArchive", "NpmSource"]
 

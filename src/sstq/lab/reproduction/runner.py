@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from sstq.atomic import atomic_file
+from sstq.files.atomic import atomic_file
 from sstq.kernels.threads import core_count
 from sstq.lab.reproduction.jobs import Job, run_job
 

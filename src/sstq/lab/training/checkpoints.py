@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.atomic import atomic_file
-from sstq.damage import DAMAGED_ARCHIVE
-from sstq.npy_files import read_archive
-from sstq.strict_json import read_json
+from sstq.files.atomic import atomic_file
+from sstq.files.damage import DAMAGED_ARCHIVE
+from sstq.files.npy import read_archive
+from sstq.files.strict_json import read_json
 
 __all__ = ["State", "load_state", "save_state"]
 

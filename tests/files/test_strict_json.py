@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sstq
+from sstq.files.strict_json import read_json
 from sstq.lab.bench.report import read_run
 from sstq.planning.clipping import NormSurvey
 from sstq.planning.tuning import tune
 from sstq.runs.shards import record_simulation
-from sstq.strict_json import read_json
 from tests.contract.cases import CASES, build
 
 numbers = st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()

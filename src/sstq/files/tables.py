@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sstq.atomic import atomic_file
+from sstq.files.atomic import atomic_file
 
 __all__ = ["write_csv"]
 

@@ -27,7 +27,7 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
-    """The array of a .npy file; one of `sstq.damage.DAMAGED_ARCHIVE` if it is damaged or something else."""
+    """The array of a .npy file; one of `sstq.files.damage.DAMAGED_ARCHIVE` if it is damaged or something else."""
     with open(path, "rb") as file:
         return read_array(file, os.fstat(file.fileno()).st_size)
 
@@ -35,7 +35,7 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
 def read_archive(path: str | os.PathLike[str], names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
     """The arrays of an uncompressed .npz, which must have these names if any are given.
 
-    Raises one of `sstq.damage.DAMAGED_ARCHIVE` if the file is damaged or something else.
+    Raises one of `sstq.files.damage.DAMAGED_ARCHIVE` if the file is damaged or something else.
     """
     with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
         members = archive.infolist()
