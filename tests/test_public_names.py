@@ -14,7 +14,7 @@ import sys
 import sstq
 assert "numpy" not in sys.modules
 assert "numba" not in sys.modules and "scipy" not in sys.modules
-assert sstq.frames.kashin.default_level(25_450, 65_536) > 0
+assert sstq.aggregation.Estimate is sstq.Estimate
 assert "sstq" in sstq.list_mechanisms()
 assert "numba" not in sys.modules and "scipy" not in sys.modules
 from sstq import *
