@@ -112,6 +112,8 @@ def test_mechanisms_are_values(case):
             setattr(mechanism, attribute, 9.0)
     with pytest.raises(AttributeError, match="cannot be changed"):
         del mechanism.clip
+    with pytest.raises(TypeError, match="not support item assignment"):
+        mechanism.options["clip"] = 9.0
     for same in (pickle.loads(pickle.dumps(mechanism)), copy.copy(mechanism), copy.deepcopy(mechanism)):  # noqa: S301
         assert type(same) is type(mechanism)
         assert same == mechanism
