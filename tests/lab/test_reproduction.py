@@ -39,8 +39,8 @@ from sstq.lab.reproduction import (
     write_report,
 )
 from sstq.lab.reproduction.images import image_jobs, image_section
-from sstq.lab.reproduction.leaky import norm_scaled_mean
 from sstq.lab.reproduction.lines import Line, interval, judge
+from sstq.lab.reproduction.nonprivate import nonprivate_norm_scaled_mean
 from sstq.lab.reproduction.regression import bitwidth_section
 from sstq.lab.reproduction.report import _plain, paper_fates
 
@@ -112,7 +112,9 @@ def test_noise_by_own_norm_shrinks_with_the_gradients():
     mechanism = METHODS["sstq-uniform"].build(dim=30, clip=1.0, bits=4)
     gradients = np.random.default_rng(0).standard_normal((20, 30))
     gradients /= 10 * np.linalg.norm(gradients, axis=1, keepdims=True)
-    large, small = (norm_scaled_mean(mechanism, g, 1, np.random.default_rng(1)) for g in (gradients, gradients / 100))
+    large, small = (
+        nonprivate_norm_scaled_mean(mechanism, g, 1, np.random.default_rng(1)) for g in (gradients, gradients / 100)
+    )
     np.testing.assert_allclose(large, 100 * small, rtol=1e-5)
 
 

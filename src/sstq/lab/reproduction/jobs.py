@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sstq.lab.reproduction.leaky import norm_scaled_mean
 from sstq.lab.reproduction.methods import METHODS
+from sstq.lab.reproduction.nonprivate import nonprivate_norm_scaled_mean
 
 if TYPE_CHECKING:
     from sstq.lab.training import Problem, Server, Settings
@@ -43,7 +43,7 @@ class Job:
         bits: the bit width b, for the methods that take it.
         count: rounds of a training, trials of an error measurement, rounds that are timed; 0 for what is exact.
         dim: the dimension; 0 where the data set decides.
-        scaling: "clip", as private messages must be, or "norm" (see `sstq.lab.reproduction.leaky`).
+        scaling: "clip", as private messages must be, or "norm" (see `sstq.lab.reproduction.nonprivate`).
     """
 
     kind: str
@@ -163,7 +163,7 @@ def _train(job: Job, data: Path | None) -> dict[str, Any]:
         batch=settings.batch,
         seed=job.seed,
         private_seed=job.seed,
-        estimate=norm_scaled_mean if job.scaling == "norm" else None,
+        estimate=nonprivate_norm_scaled_mean if job.scaling == "norm" else None,
     ):
         for name, values in columns.items():
             values.append(_number(getattr(report, name)))

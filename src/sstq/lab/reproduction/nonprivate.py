@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from sstq.mechanisms import Mechanism
 
-__all__ = ["norm_scaled_mean"]
+__all__ = ["nonprivate_norm_scaled_mean"]
 
 _BELOW_ONE = 1 - 1e-6
 
 
-def norm_scaled_mean(
+def nonprivate_norm_scaled_mean(
     mechanism: Mechanism,
     gradients: NDArray[np.float32],
     round_number: int,  # noqa: ARG001 (private coins only)
@@ -29,7 +29,7 @@ def norm_scaled_mean(
         >>> import sstq
         >>> mechanism = sstq.mechanism("privunitg", dim=50, epsilon=3.0)
         >>> tiny = np.full((10, 50), 1e-6)
-        >>> bool(np.abs(norm_scaled_mean(mechanism, tiny, 1, np.random.default_rng(0))).max() < 1e-4)
+        >>> bool(np.abs(nonprivate_norm_scaled_mean(mechanism, tiny, 1, np.random.default_rng(0))).max() < 1e-4)
         True
     """
     norms = np.linalg.norm(gradients.astype(np.float64), axis=1, keepdims=True)
