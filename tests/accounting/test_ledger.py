@@ -29,7 +29,7 @@ from sstq.accounting import (
     compose,
     rounds_allowed,
 )
-from sstq.accounting.filters import _renyi, best_order, filtered_total
+from sstq.accounting.ledger_file import Terms, renyi
 
 PATIENCE = 300  # seconds; only against hanging for ever
 
@@ -148,15 +148,15 @@ def test_the_renyi_cost_of_a_round_is_that_of_randomized_response():
                 truth = 1 / (1 + mpmath.exp(-mpmath.mpf(epsilon)))
                 power = truth**order * (1 - truth) ** (1 - order) + (1 - truth) ** order * truth ** (1 - order)
                 expected = float(mpmath.log(power) / (mpmath.mpf(order) - 1))
-            assert _renyi(epsilon, order) == pytest.approx(expected, rel=1e-11)
+            assert renyi(epsilon, order) == pytest.approx(expected, rel=1e-11)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0])
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12])
 def test_the_adaptive_filter_never_undercuts_the_optimum(epsilon, delta):
-    total = filtered_total("adaptive", delta, None, best_order(4.0, delta))
+    terms = Terms.choose(4.0, delta, None, "adaptive")
     for rounds in (1, 10, 100, 1000):
-        assert compose(epsilon, rounds, delta) <= float(total(Counter({epsilon: rounds}))) * (1 + 1e-9)
+        assert compose(epsilon, rounds, delta) <= float(terms.total(Counter({epsilon: rounds}))) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1])
