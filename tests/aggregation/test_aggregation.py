@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sstq
-from sstq.aggregation import Aggregator, FrameAggregator, VectorAggregator, describe_state
-from sstq.aggregation.bounded_sums import BoundedAggregator
+from sstq.aggregation import Aggregator, BoundedAggregator, FrameAggregator, VectorAggregator, describe_state
 from sstq.messages.batch import Messages
 
 MECHANISM = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, clip=0.7)
@@ -181,7 +180,7 @@ def test_states_that_unfold_are_refused_unread(tmp_path, monkeypatch):
         with path.open("wb") as file:
             write(file, **arrays)
         with monkeypatch.context() as patch:
-            patch.setattr(npy_files, "read_array", lambda *_: pytest.fail("an array was read"))
+            patch.setattr("sstq.files.npy.read_array", lambda *_: pytest.fail("an array was read"))
             with pytest.raises(ValueError, match=r"compressed|other arrays"):
                 describe_state(path)
 

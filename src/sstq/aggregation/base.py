@@ -13,14 +13,13 @@ from typing import ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.regions import Region, region
+from sstq.aggregation.estimates import Estimate
 from sstq.files.atomic import atomic_file
 from sstq.files.damage import DAMAGED_ARCHIVE
 from sstq.files.npy import read_archive
+from sstq.kernels import LIMB_BITS
 from sstq.messages.batch import Messages
 from sstq.messages.files import MessageReader, describe_messages, read_messages
-
-__all__ = ["Aggregator", "Estimate", "StateInfo", "describe_state"]
 
 MOST_MESSAGES = 1 << 32
 """No aggregator takes more, so that 31-bit terms add up in 63 bits."""
@@ -30,56 +29,6 @@ _STATE_VERSION = 1
 _STATE_KEYS = {"format", "version", "digest", "count", "simulated", "sources", "state"}
 
 Owner = TypeVar("Owner", bound=MessageReader)
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """The mean of the clients' vectors.
-
-    Attributes:
-        value: the mean, (d,).
-        stderr: the standard error of each coordinate, (d,), from the messages themselves, with the bias that frames
-            leave. The bias of a biased decoder is not in it, nor is what clipping cut off. nan for a single message.
-        count: the number of messages.
-        simulated: whether any of them came from a seed.
-        estimator: "mean" of the messages' estimates, or "strata" (see `sstq.aggregation.strata`).
-        note: what should be known of this estimate, in a sentence; empty if there is nothing.
-        frame_bias: the norm of the bias that frames leave, for clients that all hold one vector of norm clip, as far as
-            the scatter of the messages does not show it. It is in `stderr`, spread evenly over the coordinates: the
-            noise alone is √(stderr² − frame_bias²/d).
-        terms: how many independent terms `stderr` comes from: frames, if their scatter is taken; 0 for the messages.
-        directions: in how many directions the noise is spread; None if as in independent coordinates.
-    """
-
-    value: NDArray[np.float64]
-    stderr: NDArray[np.float64]
-    count: int
-    simulated: bool = False
-    estimator: str = "mean"
-    note: str = ""
-    frame_bias: float = 0.0
-    terms: int = 0
-    directions: float | None = None
-
-    def region(self, level: float = 0.95) -> Region:
-        """Where the mean of the (clipped) vectors lies with that probability: `radius` in norm, `half_width` each.
-
-        Both are simultaneous, and both contain the bias that frames leave. They assume that the mean is normal, as it
-        is for many messages, and that a biased decoder and clipping add nothing.
-
-        Examples:
-            >>> import sstq
-            >>> mechanism = sstq.mechanism("frameunit", dim=300, epsilon=3.0)
-            >>> aggregator = mechanism.aggregator()
-            >>> aggregator.update(mechanism.encode(np.full((1000, 300), 300**-0.5), rng=1))
-            >>> estimate = aggregator.mean()
-            >>> found = estimate.region(0.95)
-            >>> bool(np.linalg.norm(estimate.value - 300**-0.5) < found.radius)
-            True
-            >>> bool(np.all(np.abs(estimate.value - 300**-0.5) < found.half_width))
-            True
-        """
-        return region(level, self.stderr, self.terms or self.count, self.directions, self.frame_bias)
 
 
 @dataclass(frozen=True)
@@ -150,29 +99,30 @@ class Aggregator(ABC, Generic[Owner]):
         self._simulated |= messages.simulated
 
     def update_from_file(self, path: str | os.PathLike[str]) -> bool:
-        """Add all messages of a file, or nothing if it is refused (ValueError).
+        """Add all messages of a file, or nothing if it is refused (ValueError); returns whether it was added.
 
-        A file that is in already, under whatever name, is passed over, so that a run that was cut short can simply be
-        repeated; returns whether the file was added. Files are told apart by the random identifier that each carries.
+        Files already counted are skipped, under whatever name, so that an interrupted run can simply be repeated. Each
+        file carries a random identifier.
         """
         before = _identity(path)
         info = describe_messages(path)
         if info.file_id in self._sources:
             return False
+        batches = read_messages(path, self._mechanism)
         if info.count * info.message_bits < self._state.nbytes:
             # So few messages take less memory than sums of their own.
-            batches = list(read_messages(path, self._mechanism))
+            held = list(batches)
             _refuse_changed(path, before)
-            if batches:
-                self.update(Messages.concatenate(batches))
+            if held:
+                self.update(Messages.concatenate(held))
             self._sources.add(info.file_id)
-            return True
-        part = type(self)(self._mechanism)
-        for messages in read_messages(path, self._mechanism):
-            part.update(messages)
-        _refuse_changed(path, before)
-        part._sources = {info.file_id}
-        self.merge(part)
+        else:
+            part = type(self)(self._mechanism)
+            for messages in batches:
+                part.update(messages)
+            _refuse_changed(path, before)
+            part._sources = {info.file_id}
+            self.merge(part)
         return True
 
     def merge(self, other: Aggregator[Owner]) -> None:
@@ -271,7 +221,6 @@ def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int
     try:
         stored = read_archive(path, _STATE_KEYS)
         version, count, simulated = (stored[key].item() for key in ("version", "count", "simulated"))
-        state, sources = stored["state"], stored["sources"]
     except FileNotFoundError:
         raise
     except DAMAGED_ARCHIVE as error:
@@ -280,12 +229,19 @@ def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int
         raise ValueError(f"{name} is not an aggregator's state")
     if type(version) is not int or version != _STATE_VERSION:
         raise ValueError(f"{name} has version {version} of the format, this library reads version {_STATE_VERSION}")
+    state, sources = stored["state"], stored["sources"]
     counted = type(count) is int and 0 <= count <= MOST_MESSAGES and isinstance(simulated, bool)
     if state.dtype != np.int64 or state.ndim != 2 or sources.dtype.kind != "U" or sources.ndim != 1 or not counted:
         raise ValueError(f"{name} does not hold the sums of an aggregator")
-    identifiers = set(sources.tolist())
-    return (
-        StateInfo(version, str(stored["digest"]), count, len(state), len(identifiers), simulated),
-        state,
-        identifiers,
-    )
+    files = set(sources.tolist())
+    info = StateInfo(version, str(stored["digest"]), count, len(state), len(files), simulated)
+    return info, state, files
+
+
+def from_limbs(limbs: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Sums of numbers that are kept in limbs, the highest in column 0, as doubles."""
+    sums = limbs[:, 0].astype(np.float64)
+    for low in limbs.T[1:]:
+        sums *= 2.0**LIMB_BITS
+        sums += low
+    return sums

@@ -5,57 +5,21 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.base import Aggregator, Estimate
-from sstq.frames.tight import Frame
+from sstq.aggregation.base import Aggregator
+from sstq.aggregation.estimates import Estimate
 from sstq.messages.batch import Messages
-from sstq.messages.files import MessageReader
 from sstq.randomness.secret import RngLike, bit_source, normals
-
-__all__ = ["NoisyAggregator", "NoisyDecoding"]
 
 # Noisy sums are kept to 2^-16 of the unit of the contributions, which leaves room for 2^32 messages of 12 bits.
 _FRACTION_BITS = 16
 _LARGEST_SUM = 2.0**62
 _CLOSED, _TAKEN_OVER = 1, 2
-
-
-class NoisyDecoding(MessageReader, Protocol):
-    """What the aggregator needs of the mechanism."""
-
-    @property
-    def clients(self) -> int:
-        """The public number of clients of a round."""
-        ...
-
-    @property
-    def frame(self) -> Frame:
-        """The frame whose coordinates are summed."""
-        ...
-
-    @property
-    def noise_scale(self) -> float:
-        """σ, the standard deviation of the noise of a sum, in units of a contribution."""
-        ...
-
-    @property
-    def sum_scale(self) -> float:
-        """What a sum is multiplied by to estimate the mean coordinate of `clients` clients."""
-        ...
-
-    def coordinate_variance(self, count: int) -> float:
-        """A public bound of the variance of a coordinate of the mean when there are `count` messages."""
-        ...
-
-    def contributions(self, messages: Messages) -> Iterator[tuple[Any, NDArray[np.int64]]]:
-        """The kept coordinates of each message and its integer contributions to them."""
-        ...
 
 
 class _KeyedBits:
@@ -67,11 +31,10 @@ class _KeyedBits:
         self._secret = secret
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """The first `count` words of the key's stream."""
         return np.frombuffer(hashlib.shake_256(self._secret).digest(8 * count), dtype="<u8").astype(np.uint64)
 
 
-class NoisyAggregator(Aggregator[NoisyDecoding]):
+class NoisyAggregator(Aggregator[Any]):
     """A round of one trusted aggregator: integer sums, and Gaussian noise that is drawn once, when the round is closed.
 
     `close`, or the first `mean`, adds the noise and forgets the sums without it. From then on every mean is the same,
@@ -82,15 +45,17 @@ class NoisyAggregator(Aggregator[NoisyDecoding]):
     clients, not by the number of messages.
 
     The state has a row for each frame coordinate, one that says whether the round is open, closed or taken over, and
-    two for the key.
+    two for the key. The mechanism has `clients`, the public number; `frame`; `contributions(messages)`, the coordinates
+    of each message and its integers there; `noise_scale`, the σ of a sum's noise; `sum_scale`, which turns a sum into
+    the mean coordinate; and `coordinate_variance(count)`, a public bound of that of the mean.
 
     Warning:
         Until the round is closed the state is not private, in memory or saved (the file is readable for its owner
         only). A client must be in a round once: its messages added twice spend twice the budget.
 
     Examples:
-        >>> from sstq.mechanisms.csgm.mechanism import CSGM
-        >>> mechanism = CSGM(dim=4, epsilon=1.0, clients=1000)
+        >>> import sstq
+        >>> mechanism = sstq.CSGM(dim=4, epsilon=1.0, clients=1000)
         >>> round_ = mechanism.aggregator()
         >>> round_.update(mechanism.encode(np.full((1000, 4), 0.5)))
         >>> first, second = round_.mean(), round_.mean()
@@ -155,7 +120,7 @@ class NoisyAggregator(Aggregator[NoisyDecoding]):
         deviation = math.sqrt(self._mechanism.coordinate_variance(self._count)) if self._count > 1 else math.nan
         return replace(estimate, stderr=np.full(len(estimate.value), deviation))
 
-    def merge(self, other: Aggregator[NoisyDecoding]) -> None:
+    def merge(self, other: Aggregator[Any]) -> None:
         """Take over what another open aggregator of the same round holds; it is ended, and refuses to be used again."""
         if isinstance(other, NoisyAggregator):
             if other.closed:
@@ -163,7 +128,7 @@ class NoisyAggregator(Aggregator[NoisyDecoding]):
             other._refuse_ended()
         super().merge(other)
 
-    def _merge_state(self, other: Aggregator[NoisyDecoding]) -> None:
+    def _merge_state(self, other: Aggregator[Any]) -> None:
         size = self._mechanism.frame.size
         self._state[:size] += other._state[:size]
         other._state[:] = 0

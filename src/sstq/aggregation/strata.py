@@ -12,50 +12,34 @@ answered. Given how many landed in each stratum, who did is a uniformly random c
 alike the clients are.
 
 The price is that counts stand in a denominator: E[1/count] exceeds 1/E[count] by a factor near 1 + N/n, which is a pure
-loss for clients that have nothing in common. So strata are used from eight messages a coordinate on, where the loss is
-at most 18 %. That rule, n ≥ 8N, looks at nothing but the number of messages: it can cost neither privacy nor
+loss for clients that have nothing in common. So strata are used from eight messages per coordinate on, where the loss
+is at most 18 %. That rule, n ≥ 8N, looks at nothing but the number of messages: it can cost neither privacy nor
 unbiasedness, and the expected error is known beforehand.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.base import Estimate
-from sstq.aggregation.frame_sums import FrameAggregator, FrameDecoding
+from sstq.aggregation.estimates import Estimate
+from sstq.aggregation.frame_sums import FrameAggregator
 from sstq.frames.tight import Frame
-
-__all__ = ["MESSAGES_A_STRATUM", "StratifiedAggregator", "StratifiedDecoding", "StratifiedVariance", "uses_strata"]
+from sstq.messages.files import MessageReader
 
 MESSAGES_A_STRATUM = 8
-"""How many messages a coordinate there must be on average for strata to be used."""
-
-
-class StratifiedDecoding(FrameDecoding, Protocol):
-    """What strata need of the mechanism."""
-
-    @property
-    def uniform_index(self) -> bool:
-        """Whether the coordinate of a message is drawn uniformly and without looking at the data."""
-        ...
+"""How many messages per coordinate there must be on average for strata to be used."""
 
 
 def uses_strata(messages: int, strata: int) -> bool:
-    """Whether that many messages are averaged by strata.
-
-    Examples:
-        >>> uses_strata(8191, 1024), uses_strata(8192, 1024)
-        (False, True)
-    """
+    """Whether that many messages are averaged by strata."""
     return messages >= MESSAGES_A_STRATUM * strata
 
 
 class StratifiedAggregator(FrameAggregator):
-    """The sums of a `FrameAggregator`, averaged by strata from eight messages a coordinate on, plainly below.
+    """The sums of a `FrameAggregator`, averaged by strata from eight messages per coordinate on, plainly below.
 
     The standard errors come from within the strata. They hold for clients drawn from a population; around the mean of
     the very clients who answered they err, as those of the plain mean do, on the safe side.
@@ -70,7 +54,7 @@ class StratifiedAggregator(FrameAggregator):
         ('strata', True)
     """
 
-    def __init__(self, mechanism: StratifiedDecoding) -> None:
+    def __init__(self, mechanism: MessageReader) -> None:
         if not getattr(mechanism, "uniform_index", False):
             owner = type(mechanism).__name__
             raise ValueError(f"strata need coordinates drawn without looking at the data, not those of {owner}")
@@ -147,8 +131,7 @@ class StratifiedVariance:
         return coordinates - both * vector_spread / n + (both - 1) * float(vector @ vector)
 
 
-@dataclass(frozen=True)
-class _CountChances:
+class _CountChances(NamedTuple):
     """Of the number of messages in a stratum: P(≥ 1), P(≥ 2), E[1/count; ≥ 1], and P(two strata both have some)."""
 
     some: float
@@ -158,13 +141,7 @@ class _CountChances:
 
 
 def _count_chances(messages: int, strata: int) -> _CountChances:
-    """The chances of a binomial count with `messages` trials of probability 1/strata, from its own terms.
-
-    Examples:
-        >>> chances = _count_chances(2, 2)
-        >>> chances.some, chances.several, chances.inverse, chances.both
-        (0.75, 0.25, 0.625, 0.5)
-    """
+    """The chances of a binomial count with `messages` trials of probability 1/strata, from its own terms."""
     expected = messages / strata
     if strata == 1:
         return _CountChances(1.0, 1.0, 1 / messages, 1.0)
