@@ -61,10 +61,7 @@ _SPARE = 1e-9
 def shuffled_delta(epsilon: float, clients: int, total_epsilon: float) -> float:
     """Return a δ for which the shuffled messages of n clients, each ε₀-LDP, are (ε, δ)-private.
 
-    Args:
-        epsilon: ε₀ of each message.
-        clients: n.
-        total_epsilon: ε of the shuffled messages, in [0, ε₀] or more.
+    `epsilon` is the ε₀ of each message, `total_epsilon` ≥ 0 the ε of all of them shuffled. See `shuffled_epsilon`.
 
     Examples:
         >>> shuffled_delta(1.0, 10_000, 0.04)
@@ -114,20 +111,16 @@ def shuffled_epsilon(epsilon: float, clients: int, delta: float, method: str = "
 
 
 def subsampled_epsilon(epsilon: float, probability: float) -> float:
-    """Return ε′ = log(1 + q(e^ε − 1)) of a client that takes part with the secret probability q.
+    """Return ε′ = log(1 + q(e^ε − 1)) of a client that takes part with probability q, and keeps that secret.
 
     It holds when nobody who sees the messages can tell whether the client took part: each client tosses a coin of its
-    own that it tells nobody, and a client that stays out sends a message all the same, the encoding of a public vector
-    such as zero. Then Pr[m | x] = (1 − q)·Pr[M(0) = m] + q·Pr[M(x) = m], which gives the ε′ above for each message,
-    with no trust in anybody. The price: the mean of the messages estimates q times the mean of the vectors.
+    own, the same for every vector, and tells nobody. A client that stays out sends a message all the same, the encoding
+    of a public vector such as zero. Then Pr[m | x] = (1 − q)·Pr[M(0) = m] + q·Pr[M(x) = m], which gives ε′ for each
+    message, with no trust in anybody. The price: the mean of the messages estimates q times the mean of the vectors.
 
     Warning:
         A server that sees who answered knows the coin. Then a client that answered has spent all of ε, and there is no
         amplification: do not use this function for clients that the server selects or that simply stay silent.
-
-    Args:
-        epsilon: ε of the mechanism.
-        probability: q, the same for every vector, in [0, 1].
 
     Examples:
         >>> subsampled_epsilon(1.0, 0.1)

@@ -37,12 +37,7 @@ def round_down(value: Fraction) -> float:
 
 
 def furthest(fits: Callable[[float], bool], safe: float, limit: float) -> float:
-    """The number from `safe`, which must fit, towards `limit` after which no more do. It was tried itself.
-
-    Examples:
-        >>> furthest(lambda x: x * x <= 2, 0.0, 2.0), furthest(lambda x: x * x >= 2, 2.0, 0.0)
-        (1.41421356237..., 1.41421356237...)
-    """
+    """The last number from `safe`, which must fit, towards `limit` that fits; it was tried itself."""
     if fits(limit):
         return limit
     while abs(limit - safe) > _TOLERANCE * max(safe, limit):
@@ -58,12 +53,6 @@ def greatest_count(fits: Callable[[int], bool], low: int, limit: int) -> int:
     """The greatest integer in [low, limit] that fits, where all below one that fits do; `low` must.
 
     It doubles before it bisects, because a count far beyond the edge may take long to try.
-
-    Examples:
-        >>> greatest_count(lambda count: count * count <= 1000, 0, 10**9)
-        31
-        >>> greatest_count(lambda count: True, 0, 100)
-        100
     """
     step = 1
     while low + step <= limit and fits(low + step):

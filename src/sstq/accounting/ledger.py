@@ -39,9 +39,8 @@ class Ledger:
     nothing, so a client that wants to retry keeps its encoded message.
 
     The terms are fixed when the file is created; opening it with others is an error. A damaged, cut-off or foreign file
-    is an error, and so is a missing one while its lock file ``<path>.lock`` says that there was one. Nobody is stopped
-    from deleting both, or from putting back an older copy: the ledger guards a client against mistakes and greedy
-    servers, not against its owner.
+    is an error, and so is a missing one while its lock file ``<path>.lock`` says that there was one. The owner can
+    delete both or put back an older copy: the ledger guards against mistakes and greedy servers, not against its owner.
 
     Args:
         path: the file; created, readable by its owner only, if it does not exist. Its folder must.
@@ -158,24 +157,20 @@ class Ledger:
             round_id: the round, as a string or an integer; each can be spent once.
 
         Raises:
-            BudgetExhausted: it would be more than the total.
-            RoundCapExceeded: it is more than this client allows for one round.
-            RoundAlreadySpent: the round is in the ledger.
-            LedgerDamaged: the file is not what it was.
-
-        All of these are `LedgerError`, which is a ValueError; nothing is changed then.
+            LedgerError: `BudgetExhausted`, `RoundCapExceeded`, `RoundAlreadySpent` or `LedgerDamaged`. Nothing is
+                spent then. All are ValueErrors.
         """
         epsilon, name = check_argument("epsilon", epsilon, of="round_epsilon"), file.check_round_id(round_id)
         if self.round_cap is not None and epsilon > self.round_cap:
             raise file.RoundCapExceeded(f"epsilon = {epsilon!r} is more than the cap of a round, {self.round_cap!r}")
         with self._locked() as lock:
             entries = self._read()
-            self._check(entries, epsilon, name)
+            self._refuse(entries, epsilon, name)
             entry = Entry(name, epsilon, datetime.now(UTC).isoformat(timespec="seconds"))
             self._write(lock, (*entries, entry))
         return entry
 
-    def _check(self, entries: tuple[Entry, ...], epsilon: float, name: str) -> None:
+    def _refuse(self, entries: tuple[Entry, ...], epsilon: float, name: str) -> None:
         for entry in entries:
             if entry.round_id == name:
                 raise file.RoundAlreadySpent(f"round {name!r} was spent already, at {entry.time}")
@@ -204,10 +199,7 @@ class Ledger:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """Hold the lock against other threads and processes, and remember on the disk that there is a ledger.
-
-        From then on a missing file is a loss, not a beginning. The lock is let go even when the process is killed.
-        """
+        """Hold the lock, and remember on the disk that there is a ledger: from then on a missing file is a loss."""
         with locked_file(self._path.with_name(f"{self._path.name}.lock")) as lock:
             yield lock
             if not _was_created(lock):
@@ -240,26 +232,12 @@ def _epsilons(entries: tuple[Entry, ...]) -> Counter[float]:
 
 
 def price(mechanism: Mechanism) -> float:
-    """The ε that a message of this mechanism is charged: the nominal ε, or the exact privacy loss if that is larger.
-
-    Examples:
-        >>> import sstq
-        >>> price(sstq.mechanism("frameunit", dim=10, epsilon=2.0))
-        2.0
-    """
+    """The ε that a message of this mechanism is charged: the nominal ε, or the exact privacy loss if that is larger."""
     return max(mechanism.epsilon, mechanism.privacy_loss())
 
 
 def ledger_price(mechanism: Mechanism) -> float:
-    """The `price`, if a ledger can hold it: ledgers add up pure ε, so a mechanism with δ > 0 is refused (ValueError).
-
-    Examples:
-        >>> import sstq
-        >>> ledger_price(sstq.mechanism("csgm", dim=10, epsilon=1.0, clients=100))
-        Traceback (most recent call last):
-        ...
-        ValueError: a ledger adds up pure ε, but mechanism 'csgm' is (ε, δ)-private with delta = 1e-05: ...
-    """
+    """The `price`, if a ledger can hold it: one with δ > 0 is refused (ValueError), because ledgers add up pure ε."""
     if mechanism.delta > 0:
         raise ValueError(
             f"a ledger adds up pure ε, but mechanism {mechanism.name!r} is (ε, δ)-private with delta = "
@@ -271,12 +249,8 @@ def ledger_price(mechanism: Mechanism) -> float:
 class RunExpenses:
     """The rounds of one run of a training, as ledgers know them: each is paid once per run, and again in another run.
 
-    A run begins whenever a training is started or resumed from a saved state, and has a random name. A round that is
-    repeated after a crash makes a second message about the same data; under its new name it is charged again, where
-    the number alone would be refused for ever.
-
-    Args:
-        mechanism: of the messages.
+    A run, with a random name, begins whenever a training is started or resumed from a saved state. A round repeated
+    after a crash makes a second message about the same data; under its new name it is charged again.
 
     Examples:
         >>> import sstq, tempfile
@@ -295,10 +269,5 @@ class RunExpenses:
         self._run = secrets.token_hex(8)
 
     def charge(self, ledger: Ledger, number: int) -> Entry:
-        """Pay for a message of a round; when this returns, the message may leave.
-
-        Raises:
-            LedgerError: the ledger refuses, among other reasons because this run has paid for the round.
-            ValueError: the mechanism has δ > 0.
-        """
+        """Pay for a message of a round, as `Ledger.spend` does; when this returns, the message may leave."""
         return ledger.spend(ledger_price(self._mechanism), f"run {self._run} round {number}")

@@ -74,13 +74,6 @@ class Terms:
 
     With δ > 0 a history may go on while the sum *or* the other rule allows it: those of the first kind lose at most ε
     without δ, and those of the second kind together lose ε but for δ.
-
-    Attributes:
-        epsilon: the total.
-        delta: of the total.
-        round_cap: the greatest ε of one round, or None.
-        composition: "basic", "adaptive" or "optimal".
-        order: the Rényi order α of the adaptive composition, otherwise None.
     """
 
     epsilon: float
@@ -109,10 +102,6 @@ class Terms:
         """The terms with their default composition, and the order that allows the most small rounds.
 
         A small round costs αε²/2, so that the number of rounds is proportional to what conversion leaves, divided by α.
-
-        Examples:
-            >>> Terms.choose(8.0, 1e-6, None, None).order
-            4.36...
         """
         composition = composition or ("adaptive" if delta else "basic")
         order = _ORDERS[0] if composition == "adaptive" else None
@@ -123,13 +112,7 @@ class Terms:
         return cls(float(epsilon), float(delta), None if round_cap is None else float(round_cap), composition, order)
 
     def total(self, epsilons: Counter[float]) -> Fraction:
-        """An upper bound on the ε that these rounds cost together, for the given δ.
-
-        Examples:
-            >>> terms = Terms.choose(8.0, 1e-6, None, "adaptive")
-            >>> float(terms.total(Counter({0.1: 50}))), float(terms.total(Counter({0.1: 200})))
-            (4.47..., 7.66...)
-        """
+        """An upper bound on the ε that these rounds cost together, for the given δ."""
         basic, rounds = basic_total(epsilons), epsilons.total()
         if self.order is not None:
             divergence = math.fsum(count * renyi(epsilon, self.order) for epsilon, count in epsilons.items())

@@ -2,11 +2,10 @@
 
 from sstq.aggregation.base import Aggregator, StateInfo, describe_state
 from sstq.aggregation.estimates import Estimate, Region
-from sstq.aggregation.frame_sums import FrameAggregator
 from sstq.aggregation.group_sums import GroupAggregator
 from sstq.aggregation.noisy_sums import NoisyAggregator
 from sstq.aggregation.strata import StratifiedAggregator
-from sstq.aggregation.vector_sums import BoundedAggregator, VectorAggregator
+from sstq.aggregation.sums import BoundedAggregator, FrameAggregator, VectorAggregator
 
 __all__ = [
     "Aggregator",

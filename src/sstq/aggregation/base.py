@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +17,13 @@ from sstq.aggregation.estimates import Estimate
 from sstq.files.atomic import atomic_file
 from sstq.files.damage import DAMAGED_ARCHIVE
 from sstq.files.npy import read_archive
-from sstq.kernels import LIMB_BITS
 from sstq.messages.batch import Messages
 from sstq.messages.files import MessageReader, describe_messages, read_messages
 
 MOST_MESSAGES = 1 << 32
 """No aggregator takes more, so that 31-bit terms add up in 63 bits."""
 
-_STATE_FORMAT = "sstq-aggregate"
-_STATE_VERSION = 1
+_STATE_FORMAT, _STATE_VERSION = "sstq-aggregate", 1
 _STATE_KEYS = {"format", "version", "digest", "count", "simulated", "sources", "state"}
 
 Owner = TypeVar("Owner", bound=MessageReader)
@@ -33,7 +31,7 @@ Owner = TypeVar("Owner", bound=MessageReader)
 
 @dataclass(frozen=True)
 class StateInfo:
-    """What the file of a saved aggregator says: how many messages, from how many files, for which mechanism."""
+    """What the file of a saved aggregator says of itself."""
 
     version: int
     digest: str
@@ -101,8 +99,8 @@ class Aggregator(ABC, Generic[Owner]):
     def update_from_file(self, path: str | os.PathLike[str]) -> bool:
         """Add all messages of a file, or nothing if it is refused (ValueError); returns whether it was added.
 
-        Files already counted are skipped, under whatever name, so that an interrupted run can simply be repeated. Each
-        file carries a random identifier.
+        Files already counted are skipped, whatever their names: each carries a random identifier. So an interrupted
+        run can simply be repeated.
         """
         before = _identity(path)
         info = describe_messages(path)
@@ -136,10 +134,14 @@ class Aggregator(ABC, Generic[Owner]):
         self._refuse_overflow(other.count)
         if self._sources & other._sources:
             raise ValueError("both aggregators hold the same message file: its messages would count twice")
+        other._settle()
         self._merge_state(other)
         self._sources |= other._sources
         self._count += other._count
         self._simulated |= other._simulated
+
+    def _settle(self) -> None:
+        """Bring the state into the form that depends on the messages alone, if an aggregator keeps it otherwise."""
 
     def _merge_state(self, other: Aggregator[Owner]) -> None:
         self._state += other._state
@@ -149,27 +151,19 @@ class Aggregator(ABC, Generic[Owner]):
         if not self._count:
             raise ValueError("no message yet: a mean needs at least one")
         value, second_moment = self._mean_and_second_moment()
-        if self._count == 1:
-            return Estimate(value, np.full(len(value), np.nan), 1, self._simulated)
         # In place: in ten million dimensions every further array is a good part of the memory.
         second_moment -= value**2
         stderr = np.sqrt(np.maximum(second_moment, 0.0, out=second_moment), out=second_moment)
-        stderr /= (self._count - 1) ** 0.5
+        stderr /= (self._count - 1) ** 0.5 or np.nan
         return Estimate(value, stderr, self._count, self._simulated)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a file, which is there whole or not at all (an .npz; the name is taken as it is)."""
+        self._settle()
         with atomic_file(path, private=self.private_file) as file:
-            np.savez(
-                file,
-                format=np.array(_STATE_FORMAT),
-                version=np.array(_STATE_VERSION),
-                digest=np.array(self.digest),
-                count=np.array(self._count),
-                simulated=np.array(self._simulated),
-                sources=np.array(sorted(self._sources), dtype="U64"),
-                state=self._state,
-            )
+            kind: dict[str, Any] = {"format": _STATE_FORMAT, "version": _STATE_VERSION, "digest": self.digest}
+            sources = np.array(sorted(self._sources), dtype="U64")
+            np.savez(file, **kind, count=self._count, simulated=self._simulated, sources=sources, state=self._state)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], mechanism: Owner) -> Self:
@@ -181,10 +175,8 @@ class Aggregator(ABC, Generic[Owner]):
             loaded._check_state(state, info.count)
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)} is damaged: {error}") from error
-        loaded._state = state
-        loaded._count = info.count
-        loaded._simulated = info.simulated
-        loaded._sources = sources
+        loaded._state, loaded._sources = state, sources
+        loaded._count, loaded._simulated = info.count, info.simulated
         return loaded
 
     def _check_state(self, state: NDArray[np.int64], count: int) -> None:  # noqa: ARG002 (those that count rows use it)
@@ -236,12 +228,3 @@ def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int
     files = set(sources.tolist())
     info = StateInfo(version, str(stored["digest"]), count, len(state), len(files), simulated)
     return info, state, files
-
-
-def from_limbs(limbs: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Sums of numbers that are kept in limbs, the highest in column 0, as doubles."""
-    sums = limbs[:, 0].astype(np.float64)
-    for low in limbs.T[1:]:
-        sums *= 2.0**LIMB_BITS
-        sums += low
-    return sums

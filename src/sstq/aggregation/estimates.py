@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 class Region:
     """A ball and a box around an estimate; each holds the expected mean with probability `level`.
 
-    Attributes:
-        level: the probability.
-        radius: of the ball, in Euclidean norm.
-        half_width: of the box, (d,): how far each coordinate may be off, all of them at once.
+    `radius` is that of the ball, in Euclidean norm; `half_width`, (d,), says how far each coordinate may be off, all of
+    them at once.
     """
 
     level: float
@@ -57,11 +55,10 @@ class Estimate:
         """Where the mean of the (clipped) vectors lies with that probability: `radius` in norm, `half_width` each.
 
         Both are simultaneous, and both contain the bias that frames leave. They assume that the mean is normal, as it
-        is for many messages, and that a biased decoder and clipping add nothing.
-
-        The box is Šidák's: each coordinate has Student's quantile of level^(1/d), which holds however the coordinates
-        depend on each other. The ball has the quantile of a sum of squares with the effective number of directions as
-        its degrees of freedom (Satterthwaite), plus that of the frames' bias, which is random over frame seeds.
+        is for many messages, and that a biased decoder and clipping add nothing. The box is Šidák's: each coordinate
+        has Student's quantile of level^(1/d), however the coordinates depend on each other. The ball has the quantile
+        of a sum of squares with the effective number of directions as its degrees of freedom (Satterthwaite), plus that
+        of the frames' bias, which is random over frame seeds.
 
         Examples:
             >>> found = Estimate(np.zeros(100), np.full(100, 0.1), count=1000).region(0.95)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +15,6 @@ from sstq.messages.batch import Messages
 
 # From so many frames on, the standard error comes from the scatter of the frames' means.
 _FEW_FRAMES = 32
-
 # New messages are sorted into the state when there are this many of them, or as many as the state has rows.
 _PENDING_ROWS = 1 << 20
 
@@ -48,14 +46,12 @@ class GroupAggregator(Aggregator[Any]):
             self._settle()
 
     def _settle(self) -> None:
-        """Sort what is pending into the state, which then depends on the messages alone and not on their order."""
+        """Sort what is pending into the state."""
         if self._pending:
             self._state = _condensed(np.concatenate([self._state, *self._pending]))
             self._pending = []
 
     def _merge_state(self, other: Aggregator[Any]) -> None:
-        assert isinstance(other, GroupAggregator)  # noqa: S101 (of the same mechanism, so of the same kind)
-        other._settle()
         self._add_rows(other._state)
 
     def _check_state(self, state: NDArray[np.int64], count: int) -> None:
@@ -72,17 +68,11 @@ class GroupAggregator(Aggregator[Any]):
         if sum(map(int, signs.sum(axis=1))) != count:
             raise ValueError(f"it says {count} messages, but its sums are of another number")
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state to a file, which is there whole or not at all."""
-        self._settle()
-        super().save(path)
-
     def mean(self) -> Estimate:
         """The mean so far and its standard error.
 
         From 32 frames on the error comes from the scatter of the frames' sums T_f of n_f messages, as in a survey by
-        clusters: Σ(T_f − n_f·x̄)²/n², times F/(F − 1) for F frames with messages. So it includes what the bias of single
-        frames contributes.
+        clusters: Σ(T_f − n_f·x̄)²/n²·F/(F − 1) for F frames with messages. So the bias of single frames is in it.
         """
         self._settle()
         if self._mechanism.groups.count < _FEW_FRAMES or self._count < 2:
