@@ -54,7 +54,7 @@ from sstq.checks import check_argument, check_number, check_option
 # Beyond this many standard deviations (and steps) from their mean the clones' numbers have a mass below 1e-100.
 _DEVIATIONS, _STEPS = 22.0, 500
 _GROUPS = 1000
-# Relative errors of SciPy's binomial masses and tails stay below this, up to a thousand milliard clients.
+# Relative errors of SciPy's binomial masses and tails stay below this, up to 10^12 clients.
 _SPARE = 1e-9
 
 

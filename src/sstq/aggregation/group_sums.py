@@ -22,9 +22,8 @@ _PENDING_ROWS = 1 << 20
 class GroupAggregator(Aggregator[Any]):
     """One row of integers for each row of a frame that was sent: its number frame·N + j, and how often with + and −.
 
-    One synthesis per frame gives the mean. Memory grows with the distinct rows that were sent, at most one per message,
-    and not with the number of frames. The mechanism has `groups`, the frames; `gain`; and
-    `frames_indices_and_codes(messages)`, the frame, the row and the sign (0 is +, 1 is −) of every message.
+    One synthesis per frame gives the mean. Memory grows with the distinct rows that were sent, not with the frames. The
+    mechanism has `groups`, the frames; `gain`; and `frames_indices_and_codes(messages)`, with code 0 for + and 1 for −.
     """
 
     def _empty_state(self) -> NDArray[np.int64]:

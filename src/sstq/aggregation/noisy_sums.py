@@ -43,9 +43,8 @@ class NoisyAggregator(Aggregator[Any]):
     other aggregator's sums over and ends it. The mean divides by the public number of clients.
 
     The state has a row for each frame coordinate, one that says whether the round is open, closed or taken over, and
-    two for the key. The mechanism has `clients`, `frame`, `contributions(messages)` (the coordinates of each message
-    and its integers there), `noise_scale` (the σ of a sum), `sum_scale` (from a sum to the mean coordinate) and
-    `coordinate_variance(count)` (a public bound of that of the mean).
+    two for the key. The mechanism has `clients`, `frame`, `contributions(messages)` (coordinates and integers of each),
+    `noise_scale` (the σ of a sum), `sum_scale` (from a sum to the mean) and `coordinate_variance(count)` (a bound).
 
     Warning:
         Until the round is closed the state is not private, in memory or saved (only the file's owner can read it). A
