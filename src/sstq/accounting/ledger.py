@@ -13,10 +13,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sstq.accounting import ledger_file as file
+from sstq.accounting import ledger_file
 from sstq.accounting.bounds import greatest_count, round_down, round_up
 from sstq.accounting.composition import ROUNDS_MAX
-from sstq.accounting.ledger_file import Entry, LedgerDamaged, LedgerError, Terms
+from sstq.accounting.ledger_file import Entry, LedgerDamaged, LedgerError, RoundCapExceeded, Terms
 from sstq.checks import check_argument
 from sstq.files.atomic import atomic_file
 from sstq.files.locks import locked_file
@@ -88,7 +88,7 @@ class Ledger:
         elif (delta, round_cap, composition) != (0.0, None, None):
             raise ValueError("epsilon must be given with delta, round_cap or composition, got None")
         else:
-            self._terms = file.read_ledger(self._path)[0]
+            self._terms = ledger_file.read_ledger(self._path)[0]
 
     def _open_or_create(self) -> None:
         with self._locked() as lock:
@@ -160,9 +160,9 @@ class Ledger:
             LedgerError: `BudgetExhausted`, `RoundCapExceeded`, `RoundAlreadySpent` or `LedgerDamaged`. Nothing is
                 spent then. All are ValueErrors.
         """
-        epsilon, name = check_argument("epsilon", epsilon, of="round_epsilon"), file.check_round_id(round_id)
+        epsilon, name = check_argument("epsilon", epsilon, of="round_epsilon"), ledger_file.check_round_id(round_id)
         if self.round_cap is not None and epsilon > self.round_cap:
-            raise file.RoundCapExceeded(f"epsilon = {epsilon!r} is more than the cap of a round, {self.round_cap!r}")
+            raise RoundCapExceeded(f"epsilon = {epsilon!r} is more than the cap of a round, {self.round_cap!r}")
         with self._locked() as lock:
             entries = self._read()
             self._refuse(entries, epsilon, name)
@@ -173,11 +173,11 @@ class Ledger:
     def _refuse(self, entries: tuple[Entry, ...], epsilon: float, name: str) -> None:
         for entry in entries:
             if entry.round_id == name:
-                raise file.RoundAlreadySpent(f"round {name!r} was spent already, at {entry.time}")
+                raise ledger_file.RoundAlreadySpent(f"round {name!r} was spent already, at {entry.time}")
         epsilons = _epsilons(entries)
         if not self._allows(epsilons + Counter({epsilon: 1})):
             spent = self._terms.total(epsilons)
-            raise file.BudgetExhausted(
+            raise ledger_file.BudgetExhausted(
                 f"epsilon = {epsilon!r} is more than is left: {self._left(spent)!r} of {self.epsilon!r} "
                 f"({round_up(spent)!r} is spent)"
             )
@@ -190,7 +190,7 @@ class Ledger:
 
     def _read(self) -> tuple[Entry, ...]:
         try:
-            terms, entries = file.read_ledger(self._path)
+            terms, entries = ledger_file.read_ledger(self._path)
         except FileNotFoundError as error:
             raise LedgerDamaged(f"{self._path}: the ledger is missing") from error
         if terms != self._terms:
@@ -212,7 +212,7 @@ class Ledger:
         if died:
             self._remove_leftovers()
         with atomic_file(self._path, private=True) as stream:
-            stream.write(file.serialize(self._terms, entries))
+            stream.write(ledger_file.serialize(self._terms, entries))
         os.ftruncate(lock, 1)
 
     def _remove_leftovers(self) -> None:
