@@ -29,12 +29,20 @@ RANGES: Mapping[str, tuple[float, float, bool]] = {
     "steps": (1, 10_000, True),
     "delta": (1e-15, 0.1, False),
     "clients": (1, 2**32, True),
+    # Accounting is wider: it takes what any mechanism may spend, in one round or in all of them.
+    "round_epsilon": (1e-9, 100.0, False),
+    "total_epsilon": (1e-9, 1e6, False),
+    "total_delta": (1e-100, 0.5, False),
+    "rounds": (1, 10**9, True),
+    "crowd": (1, 10**12, True),
 }
-"""The least and the largest value of each argument that several mechanisms take, and whether it is an integer."""
+"""The least and the largest value of each argument that several places take, and whether it is an integer."""
 
 
-def check_argument(name: str, value: Any, *, low: float | None = None, high: float | None = None) -> Any:
-    """The value of a common argument within its range, which a mechanism may narrow.
+def check_argument(
+    name: str, value: Any, *, of: str | None = None, low: float | None = None, high: float | None = None
+) -> Any:
+    """The value of a common argument within its range (that of the entry `of`, if given), which a caller may narrow.
 
     Examples:
         >>> check_argument("epsilon", 3)
@@ -44,7 +52,7 @@ def check_argument(name: str, value: Any, *, low: float | None = None, high: flo
         ...
         ValueError: dim must be an integer in [2, 1073741824], got 1
     """
-    least, largest, integer = RANGES[name]
+    least, largest, integer = RANGES[of or name]
     low, high = least if low is None else low, largest if high is None else high
     return check_number(name, value, low, high, integer=integer)
 

@@ -26,7 +26,7 @@ from sstq.accounting import (
     shuffled_epsilon,
     subsampled_epsilon,
 )
-from sstq.accounting.shuffling import _Clones
+from sstq.accounting.amplification import _Clones
 from sstq.cli.account import account
 
 TOO_MUCH = 1 + 1e-6
@@ -341,7 +341,7 @@ def test_every_step_of_the_proof_holds_below_the_largest_total_variation(seed, s
 @pytest.mark.parametrize("clients", [3000, 50_000])
 def test_grouping_of_clones_costs_little_and_errs_on_the_safe_side(monkeypatch, clients):
     grouped = {total: shuffled_delta(2.0, clients, total) for total in (0.01, 0.05, 0.3)}
-    monkeypatch.setattr("sstq.accounting.shuffling._GROUPS", 10**6)
+    monkeypatch.setattr("sstq.accounting.amplification._GROUPS", 10**6)
     for total, delta in grouped.items():
         exact = shuffled_delta(2.0, clients, total)
         assert exact * (1 - 1e-9) <= delta <= exact * 1.05
@@ -350,7 +350,7 @@ def test_grouping_of_clones_costs_little_and_errs_on_the_safe_side(monkeypatch, 
 @pytest.mark.parametrize("clients", [1, 2, 1000, 10**7, 10**12])
 @pytest.mark.parametrize("epsilon", [1e-9, 0.5, 20.0])
 def test_the_groups_of_clones_are_all_of_them(epsilon, clients):
-    clones = _Clones.of(epsilon, clients)
+    clones = _Clones(epsilon, clients)
     assert clones.masses.sum() == pytest.approx(1, rel=1e-9)
     assert (clones.masses >= 0).all()
 

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sstq
 from sstq.accounting import (
     BudgetExhausted,
     Ledger,
@@ -26,10 +27,14 @@ from sstq.accounting import (
     LedgerError,
     RoundAlreadySpent,
     RoundCapExceeded,
+    RunExpenses,
     compose,
+    ledger_price,
+    price,
     rounds_allowed,
 )
-from sstq.accounting.filters import _renyi, best_order, filtered_total
+from sstq.accounting.ledger_file import Terms, renyi
+from sstq.mechanisms import FrameUnit
 
 PATIENCE = 300  # seconds; only against hanging for ever
 
@@ -148,15 +153,15 @@ def test_the_renyi_cost_of_a_round_is_that_of_randomized_response():
                 truth = 1 / (1 + mpmath.exp(-mpmath.mpf(epsilon)))
                 power = truth**order * (1 - truth) ** (1 - order) + (1 - truth) ** order * truth ** (1 - order)
                 expected = float(mpmath.log(power) / (mpmath.mpf(order) - 1))
-            assert _renyi(epsilon, order) == pytest.approx(expected, rel=1e-11)
+            assert renyi(epsilon, order) == pytest.approx(expected, rel=1e-11)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0])
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12])
 def test_the_adaptive_filter_never_undercuts_the_optimum(epsilon, delta):
-    total = filtered_total("adaptive", delta, None, best_order(4.0, delta))
+    terms = Terms.choose(4.0, delta, None, "adaptive")
     for rounds in (1, 10, 100, 1000):
-        assert compose(epsilon, rounds, delta) <= float(total(Counter({epsilon: rounds}))) * (1 + 1e-9)
+        assert compose(epsilon, rounds, delta) <= float(terms.total(Counter({epsilon: rounds}))) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1])
@@ -634,3 +639,42 @@ def test_numbers_of_numpy_are_numbers(path):
     ledger = Ledger(path, epsilon=np.float32(2.0), round_cap=np.float64(1.0))
     ledger.spend(np.float32(0.1), "a")
     assert ledger.entries[0].epsilon == float(np.float32(0.1))
+
+
+# Prices
+
+
+class Leaking(FrameUnit):
+    """Agrees on less than its numbers give away."""
+
+    def privacy_loss(self):
+        return 2.5
+
+
+def test_the_price_is_what_was_agreed_or_more():
+    for name in ("frameunit", "sstq", "privunitg"):
+        assert price(sstq.mechanism(name, dim=6, epsilon=2.0)) == 2.0
+    assert price(Leaking(dim=6, epsilon=2.0)) == ledger_price(Leaking(dim=6, epsilon=2.0)) == 2.5
+    assert price(sstq.mechanism("clean", dim=6)) == float("inf")
+
+
+@pytest.mark.parametrize("name", ["csgm", "l2-csgm"])
+def test_a_delta_has_a_price_but_no_ledger(name, tmp_path):
+    mechanism = sstq.mechanism(name, dim=6, epsilon=1.0, clients=10, delta=1e-3)
+    assert price(mechanism) == 1.0
+    ledger = Ledger(tmp_path / "ledger", epsilon=10.0)
+    with pytest.raises(ValueError, match=rf"pure ε, but mechanism '{name}' is \(ε, δ\)-private with delta = 0.001"):
+        RunExpenses(mechanism).charge(ledger, 1)
+    assert not ledger.entries
+
+
+def test_a_round_is_paid_once_in_a_run_and_anew_in_another(tmp_path):
+    ledger = Ledger(tmp_path / "ledger", epsilon=10.0)
+    mechanism = Leaking(dim=6, epsilon=2.0)
+    one, two = RunExpenses(mechanism), RunExpenses(mechanism)
+    assert one.charge(ledger, 1).epsilon == 2.5
+    with pytest.raises(RoundAlreadySpent):
+        one.charge(ledger, 1)
+    one.charge(ledger, 2)
+    two.charge(ledger, 1)
+    assert ledger.spent == 7.5

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sstq
-from sstq.aggregation import Aggregator, FrameAggregator, VectorAggregator, describe_state
-from sstq.aggregation.bounded_sums import BoundedAggregator
+from sstq.aggregation import Aggregator, BoundedAggregator, FrameAggregator, VectorAggregator, describe_state
 from sstq.messages.batch import Messages
 
 MECHANISM = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, clip=0.7)

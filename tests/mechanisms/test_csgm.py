@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
-from sstq.aggregation.noisy_sums import NoisyAggregator
+from sstq.aggregation import NoisyAggregator
 from sstq.frames.kashin import represent
 from sstq.mechanisms.base import LocalReport
 from sstq.mechanisms.csgm.coordinate_sampling import CoordinateSampling, capped_sampling

@@ -4,9 +4,9 @@ A message is ε-LDP. `compose` says what T of them are worth, `rounds_allowed` a
 round, `subsampled_epsilon` and `shuffled_epsilon` say when a crowd helps, and `Ledger` refuses to spend too much.
 """
 
-from sstq.accounting.budgets import compose, epsilon_per_round, rounds_allowed
-from sstq.accounting.composition import METHODS, optimal_delta
-from sstq.accounting.ledger import Ledger
+from sstq.accounting.amplification import shuffled_delta, shuffled_epsilon, subsampled_epsilon
+from sstq.accounting.composition import METHODS, compose, epsilon_per_round, optimal_delta, rounds_allowed
+from sstq.accounting.ledger import Ledger, RunExpenses, ledger_price, price
 from sstq.accounting.ledger_file import (
     BudgetExhausted,
     Entry,
@@ -15,9 +15,6 @@ from sstq.accounting.ledger_file import (
     RoundAlreadySpent,
     RoundCapExceeded,
 )
-from sstq.accounting.pricing import RunExpenses, ledger_price, price
-from sstq.accounting.shuffling import shuffled_delta, shuffled_epsilon
-from sstq.accounting.subsampling import subsampled_epsilon
 
 __all__ = [
     "METHODS",

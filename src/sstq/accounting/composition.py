@@ -1,4 +1,4 @@
-"""The ε of several ε-LDP messages together: four theorems, from the simplest to the tightest.
+"""What several ε-LDP messages of one client reveal together, how many a budget allows, and how large each may be.
 
 Everything rests on one fact (Kairouz, Oh, Viswanath 2015): among all ε-LDP mechanisms binary randomized response,
 which tells the truth with probability e^ε/(1 + e^ε), reveals the most. Its privacy loss is +ε or −ε, so the loss of T
@@ -10,96 +10,128 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sstq.accounting.limits import check_round_epsilon, check_rounds, check_total_epsilon, round_up
-from sstq.accounting.search import least_number
-
-__all__ = [
-    "METHODS",
-    "PLD_ROUNDS_MAX",
-    "advanced_total",
-    "basic_total",
-    "count_rounds",
-    "optimal_delta",
-    "optimal_fits",
-    "optimal_total",
-    "pld_total",
-]
+from sstq.accounting.amplification import least_epsilon
+from sstq.accounting.bounds import check_delta, furthest, greatest_count, round_down, round_up
+from sstq.checks import RANGES, check_argument, check_option
 
 METHODS = ("basic", "advanced", "optimal", "pld")
 """Ways to compose rounds; see `sstq.accounting.compose`."""
+
+_EPSILON_MIN, _EPSILON_MAX, _ = RANGES["round_epsilon"]
+ROUNDS_MAX = int(RANGES["rounds"][1])
 
 # Losses further than this many standard deviations (and steps) from their mean have a mass below 1e-170.
 _DEVIATIONS, _STEPS = 40.0, 1000
 # SciPy's binomial masses are good to about 1e-13, relatively; bounds are searched with this to spare.
 _SPARE = 1 + 1e-9
-
 # One or two units in the last place: losses are rounded up, which matters when δ is as small as that.
 _ROUND_UP = 1 + 2.0**-52
 
-PLD_ROUNDS_MAX, PLD_DELTA_MIN = 10**5, 1e-9
+_PLD_ROUNDS_MAX, _PLD_DELTA_MIN = 10**5, 1e-9
 # The Fourier transform errs by some 1e-13 in δ, in either direction; a thousandth of δ ≥ 1e-9 is enough to spare.
 _PLD_SPARE = 1 - 1e-3
 _PLD_CELLS = 1 << 18
 
 
-def basic_total(epsilons: Counter[float]) -> Fraction:
-    """Return the sum of all ε, exactly: what T pure messages give for δ = 0, and nothing better exists."""
-    return sum((count * Fraction(epsilon) for epsilon, count in epsilons.items()), Fraction(0))
+def compose(
+    epsilon: float | Sequence[float],
+    rounds: int | None = None,
+    delta: float = 0.0,
+    method: str = "optimal",
+    *,
+    clients: int | None = None,
+) -> float:
+    """Return the ε of all messages of one client together, for a given δ.
 
+    The server may choose each round's mechanism by what it saw before, as long as the ε of each round is fixed
+    beforehand. (Where it is not, only "basic" holds as it is; `Ledger` counts such rounds correctly.)
 
-def advanced_total(epsilons: Counter[float], delta: float) -> float:
-    """Return √(2 ln(1/δ)·Σε²) + Σε(e^ε − 1), the advanced composition of Dwork, Rothblum and Vadhan (2010).
+    Args:
+        epsilon: ε of every round, or a sequence with one ε per round.
+        rounds: T, when all rounds have the same ε; 1 unless given.
+        delta: δ of all rounds together. With δ = 0 only the sum of all ε holds, whatever the method.
+        method: "basic", the sum, which needs no δ; "advanced", the classical bound, to compare with; "optimal", the
+            exact answer for equal ε; "pld", nearly the same answer for any ε by numerical convolution (needs the extra
+            `accounting`, δ ≥ 1e-9, T ≤ 1e5).
+        clients: how many clients' messages a trusted shuffler mixes in every round; see `shuffled_epsilon` for what
+            that takes. Half of δ pays for the shuffling (all of it with "basic").
 
-    It can exceed the plain sum, and it never beats the optimal one; it is here to compare with the literature.
+    Examples:
+        >>> compose(1.0, 100)
+        100.0
+        >>> compose(1.0, 100, delta=1e-6)
+        83.53...
+        >>> compose(1.0, 100, delta=1e-6, clients=100_000)
+        0.732...
+        >>> compose([0.5, 0.25, 0.25])
+        1.0
+
+    References:
+        Dwork, Rothblum, Vadhan: Boosting and Differential Privacy. FOCS 2010 (advanced). Kairouz, Oh, Viswanath: The
+        Composition Theorem for Differential Privacy. ICML 2015 (optimal).
     """
-    squares = math.fsum(count * epsilon**2 for epsilon, count in epsilons.items())
-    drift = math.fsum(count * epsilon * math.expm1(epsilon) for epsilon, count in epsilons.items())
-    return math.sqrt(2 * math.log(1 / delta) * squares) + drift
+    epsilons = _count_rounds(epsilon, rounds)
+    delta, method, clients = _checked(delta, method, clients)
+    alone = _total(epsilons, delta, method)
+    return alone if clients is None else min(alone, _shuffled_total(epsilons, delta, method, clients))
 
 
-@dataclass(frozen=True)
-class _Walk:
-    """The positive privacy losses of T rounds of randomized response, and their probabilities."""
+def rounds_allowed(
+    epsilon: float, total_epsilon: float, delta: float = 0.0, method: str = "optimal", *, clients: int | None = None
+) -> int:
+    """Return how many rounds of ε stay within a total (ε′, δ); at most 10⁹, and 0 when not even one does.
 
-    losses: NDArray[np.float64]
-    masses: NDArray[np.float64]
+    Arguments are those of `compose`. The doubles are taken at their exact values: 0.3 is a little less than three
+    times 0.1, so that two rounds fit.
 
-    @classmethod
-    def of(cls, epsilon: float, rounds: int) -> _Walk:
-        from scipy.stats import binom
+    Examples:
+        >>> rounds_allowed(0.5, 8.0)
+        16
+        >>> rounds_allowed(0.1, 8.0, delta=1e-6)
+        238
+        >>> rounds_allowed(0.1, 0.3)
+        2
+    """
+    epsilon = check_argument("epsilon", epsilon, of="round_epsilon")
+    total = check_argument("total_epsilon", total_epsilon)
+    delta, method, clients = _checked(delta, method, clients)
+    # The sum of all ε holds whatever the method says.
+    basic = min(ROUNDS_MAX, Fraction(total) // Fraction(epsilon))
+    limit = _PLD_ROUNDS_MAX if method == "pld" else ROUNDS_MAX
+    return greatest_count(lambda rounds: _fits(epsilon, rounds, total, delta, method, clients), basic, limit)
 
-        lie = 1 / (1 + math.exp(epsilon))
-        reach = _DEVIATIONS * math.sqrt(rounds * lie * (1 - lie)) + _STEPS
-        first = max(0, math.floor(rounds * lie - reach))
-        last = min(rounds // 2, math.ceil(rounds * lie + reach))
-        lies = np.arange(first, last + 1)
-        losses: NDArray[np.float64] = (rounds - 2 * lies) * np.float64(epsilon)
-        losses *= _ROUND_UP
-        return cls(losses, binom.pmf(lies, rounds, lie))
 
-    def delta(self, total_epsilon: float) -> float:
-        """Return E[(1 − e^(ε′ − loss))⁺]; all terms are positive, so that nothing cancels."""
-        above = self.losses > total_epsilon
-        return float(np.sum(self.masses[above] * -np.expm1(total_epsilon - self.losses[above])))
+def epsilon_per_round(
+    rounds: int, total_epsilon: float, delta: float = 0.0, method: str = "optimal", *, clients: int | None = None
+) -> float:
+    """Return the greatest ε per round, at most 100, for which T rounds stay within a total (ε′, δ).
+
+    Arguments are those of `compose`.
+
+    Examples:
+        >>> epsilon_per_round(100, 8.0)
+        0.07999999999999999
+        >>> epsilon_per_round(100, 8.0, delta=1e-6)
+        0.156...
+    """
+    rounds, total = check_argument("rounds", rounds), check_argument("total_epsilon", total_epsilon)
+    delta, method, clients = _checked(delta, method, clients)
+    basic = min(_EPSILON_MAX, round_down(Fraction(total) / rounds))
+    if basic < _EPSILON_MIN:
+        raise ValueError(f"total_epsilon = {total_epsilon!r} leaves less than {_EPSILON_MIN:g} for each round")
+    return furthest(lambda epsilon: _fits(epsilon, rounds, total, delta, method, clients), basic, _EPSILON_MAX)
 
 
 def optimal_delta(epsilon: float, rounds: int, total_epsilon: float) -> float:
-    """Return the least δ for which any T rounds of ε-LDP are (ε′, δ)-private together.
+    """Return the least δ for which any T rounds (`rounds`) of ε-LDP are (ε′, δ)-private together (`total_epsilon`).
 
     δ(ε′) = Σ_l C(T, l)·[e^((T−l)ε) − e^(ε′ + lε)]⁺ / (1 + e^ε)^T, to about twelve digits. No mechanism that is only
     known to be ε-LDP has a better one.
-
-    Args:
-        epsilon: ε of one round.
-        rounds: T.
-        total_epsilon: ε′ of all rounds together.
 
     Examples:
         >>> optimal_delta(1.0, 100, 80.0)
@@ -111,36 +143,55 @@ def optimal_delta(epsilon: float, rounds: int, total_epsilon: float) -> float:
         Kairouz, Oh, Viswanath: The Composition Theorem for Differential Privacy. ICML 2015, Theorem 3.3 (there at
         ε′ = (T − 2i)ε; between these points the same sum holds).
     """
-    epsilon, rounds = check_round_epsilon(epsilon), check_rounds(rounds)
-    total_epsilon = check_total_epsilon(total_epsilon)
-    if rounds * Fraction(epsilon) <= Fraction(total_epsilon):
-        return 0.0
-    return _Walk.of(epsilon, rounds).delta(total_epsilon)
+    epsilon, rounds = check_argument("epsilon", epsilon, of="round_epsilon"), check_argument("rounds", rounds)
+    total = check_argument("total_epsilon", total_epsilon)
+    return 0.0 if rounds * Fraction(epsilon) <= Fraction(total) else _Walk(epsilon, rounds).delta(total)
 
 
-def optimal_fits(epsilon: float, rounds: int, total_epsilon: float, delta: float) -> bool:
-    """Say whether T rounds of ε are (ε′, δ)-private together."""
-    return _Walk.of(epsilon, rounds).delta(total_epsilon) * _SPARE <= delta
+def basic_total(epsilons: Counter[float]) -> Fraction:
+    """The sum of all ε, exactly: what T pure messages give for δ = 0, and nothing better exists."""
+    return sum((count * Fraction(epsilon) for epsilon, count in epsilons.items()), Fraction(0))
 
 
 def optimal_total(epsilon: float, rounds: int, delta: float) -> float:
-    """Return the least ε′ for which T rounds of ε are (ε′, δ)-private together."""
-    walk = _Walk.of(epsilon, rounds)
-    basic = round_up(rounds * Fraction(epsilon))
-    return least_number(lambda total: walk.delta(total) * _SPARE <= delta, 0.0, basic)
+    """The least ε′ for which T rounds of ε are (ε′, δ)-private together."""
+    walk = _Walk(epsilon, rounds)
+    return furthest(lambda total: walk.fits(total, delta), round_up(rounds * Fraction(epsilon)), 0.0)
 
 
-def pld_total(epsilons: Counter[float], delta: float) -> float:
-    """Return the ε′ of the composed privacy loss distributions, which dp-accounting multiplies by Fourier transform.
+class _Walk:
+    """The positive privacy losses of T rounds of randomized response, and their probabilities."""
+
+    def __init__(self, epsilon: float, rounds: int) -> None:
+        from scipy.stats import binom
+
+        lie = 1 / (1 + math.exp(epsilon))
+        reach = _DEVIATIONS * math.sqrt(rounds * lie * (1 - lie)) + _STEPS
+        first = max(0, math.floor(rounds * lie - reach))
+        lies = np.arange(first, min(rounds // 2, math.ceil(rounds * lie + reach)) + 1)
+        self._losses = (rounds - 2 * lies) * np.float64(epsilon) * _ROUND_UP
+        self._masses = binom.pmf(lies, rounds, lie)
+
+    def delta(self, total: float) -> float:
+        """E[(1 − e^(ε′ − loss))⁺]; all terms are positive, so that nothing cancels."""
+        above = self._losses > total
+        return float(np.sum(self._masses[above] * -np.expm1(total - self._losses[above])))
+
+    def fits(self, total: float, delta: float) -> bool:
+        return self.delta(total) * _SPARE <= delta
+
+
+def _pld_total(epsilons: Counter[float], delta: float) -> float:
+    """The ε′ of the composed privacy loss distributions, which dp-accounting multiplies by Fourier transform.
 
     Rounds of one ε lie on a grid of that ε, so that nothing is rounded; otherwise losses are rounded up to a grid, by
     at most T·Σε·2⁻¹⁸ in all.
     """
     rounds = epsilons.total()
-    if rounds > PLD_ROUNDS_MAX:
-        raise ValueError(f"rounds must be at most {PLD_ROUNDS_MAX} for method 'pld', got {rounds}")
-    if delta < PLD_DELTA_MIN:
-        raise ValueError(f"delta must be at least {PLD_DELTA_MIN:g} for method 'pld', got {delta!r}")
+    if rounds > _PLD_ROUNDS_MAX:
+        raise ValueError(f"rounds must be at most {_PLD_ROUNDS_MAX} for method 'pld', got {rounds}")
+    if delta < _PLD_DELTA_MIN:
+        raise ValueError(f"delta must be at least {_PLD_DELTA_MIN:g} for method 'pld', got {delta!r}")
     try:
         from dp_accounting.pld.common import DifferentialPrivacyParameters
         from dp_accounting.pld.privacy_loss_distribution import from_privacy_parameters
@@ -148,20 +199,66 @@ def pld_total(epsilons: Counter[float], delta: float) -> float:
         raise ImportError("method 'pld' needs dp-accounting: pip install 'sstq[accounting]'") from error
     basic = round_up(basic_total(epsilons))
     grid = next(iter(epsilons)) if len(epsilons) == 1 else basic / _PLD_CELLS
-    first, *others = (
+    parts = (
         from_privacy_parameters(DifferentialPrivacyParameters(epsilon, 0.0), grid).self_compose(count)
         for epsilon, count in epsilons.items()
     )
-    composed = reduce(lambda left, right: left.compose(right), others, first)
+    composed = reduce(lambda left, right: left.compose(right), parts)
     return float(min(composed.get_epsilon_for_delta(delta * _PLD_SPARE), basic))
 
 
-def count_rounds(epsilon: float | Sequence[float], rounds: int | None) -> Counter[float]:
-    """Return how often each ε occurs, from one ε and a number of rounds or from one ε a round."""
-    if isinstance(epsilon, Sequence | np.ndarray):
-        if rounds is not None:
-            raise ValueError(f"rounds must be left out when epsilon has one number a round, got {rounds!r}")
-        if len(epsilon) == 0:
-            raise ValueError("epsilon must have at least one round, got none")
-        return Counter(check_round_epsilon(value) for value in epsilon)
-    return Counter({check_round_epsilon(epsilon): 1 if rounds is None else check_rounds(rounds)})
+def _count_rounds(epsilon: float | Sequence[float], rounds: int | None) -> Counter[float]:
+    """How often each ε occurs."""
+    if not isinstance(epsilon, Sequence | np.ndarray):
+        count = 1 if rounds is None else check_argument("rounds", rounds)
+        return Counter({check_argument("epsilon", epsilon, of="round_epsilon"): count})
+    if rounds is not None:
+        raise ValueError(f"rounds must be left out when epsilon has one number per round, got {rounds!r}")
+    if len(epsilon) == 0:
+        raise ValueError("epsilon must have at least one round, got none")
+    return Counter(check_argument("epsilon", value, of="round_epsilon") for value in epsilon)
+
+
+def _checked(delta: float, method: str, clients: int | None) -> tuple[float, str, int | None]:
+    """The arguments that all questions share; without δ every method is the basic one."""
+    delta = check_delta(delta, positive=clients is not None)
+    check_option("method", method, METHODS)
+    clients = None if clients is None else check_argument("clients", clients, of="crowd")
+    return delta, method if delta else "basic", clients
+
+
+def _total(epsilons: Counter[float], delta: float, method: str) -> float:
+    if method == "basic":
+        return round_up(basic_total(epsilons))
+    if method == "advanced":
+        # √(2 ln(1/δ)·Σε²) + Σε(e^ε − 1): it can exceed the plain sum, and never beats the optimal bound.
+        squares = math.fsum(count * epsilon**2 for epsilon, count in epsilons.items())
+        drift = math.fsum(count * epsilon * math.expm1(epsilon) for epsilon, count in epsilons.items())
+        return math.sqrt(2 * math.log(1 / delta) * squares) + drift
+    if method == "pld":
+        return _pld_total(epsilons, delta)
+    if len(epsilons) > 1:
+        raise ValueError("method 'optimal' needs the same epsilon in every round; use 'pld' for different ones")
+    ((epsilon, rounds),) = epsilons.items()
+    return optimal_total(epsilon, rounds, delta)
+
+
+def _shuffled_total(epsilons: Counter[float], delta: float, method: str, clients: int) -> float:
+    shuffling = delta if method == "basic" else delta / 2
+    each = shuffling / epsilons.total()
+    amplified: Counter[float] = Counter()
+    for epsilon, count in epsilons.items():
+        amplified[max(_EPSILON_MIN, least_epsilon(epsilon, clients, each))] += count
+    return _total(amplified, delta - shuffling, method)
+
+
+def _fits(epsilon: float, rounds: int, total: float, delta: float, method: str, clients: int | None) -> bool:
+    """Whether T rounds of ε are (total, δ)-private; for "optimal" δ is compared, which needs no search."""
+    if rounds * Fraction(epsilon) <= Fraction(total):
+        return True
+    epsilons = Counter({epsilon: rounds})
+    if clients is not None and _shuffled_total(epsilons, delta, method, clients) <= total:
+        return True
+    if method == "optimal":
+        return _Walk(epsilon, rounds).fits(total, delta)
+    return _total(epsilons, delta, method) <= total

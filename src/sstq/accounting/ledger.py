@@ -1,32 +1,31 @@
-"""A client's own account of the privacy it has spent, on its disk."""
+"""A client's own account of the privacy it has spent, on its disk, and what a message costs."""
 
 from __future__ import annotations
 
 import os
+import re
+import secrets
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sstq.accounting.filters import best_order, filtered_total
-from sstq.accounting.ledger_file import (
-    BudgetExhausted,
-    Entry,
-    LedgerDamaged,
-    LedgerError,
-    RoundAlreadySpent,
-    RoundCapExceeded,
-    Terms,
-    check_round_id,
-    read_ledger,
-    serialize,
-)
-from sstq.accounting.ledger_lock import Lock, locked
-from sstq.accounting.limits import ROUNDS_MAX, check_round_epsilon, round_down, round_up
-from sstq.accounting.search import greatest_count
+from sstq.accounting import ledger_file
+from sstq.accounting.bounds import greatest_count, round_down, round_up
+from sstq.accounting.composition import ROUNDS_MAX
+from sstq.accounting.ledger_file import Entry, LedgerDamaged, LedgerError, RoundCapExceeded, Terms
+from sstq.checks import check_argument
 from sstq.files.atomic import atomic_file
+from sstq.files.locks import locked_file
 
-__all__ = ["Ledger"]
+if TYPE_CHECKING:
+    from sstq.mechanisms import Mechanism
+
+# The two bytes of the lock file: whether there is a ledger, and whether it is being written.
+_NEW, _CREATED, _WRITING = b"-", b"+", b"w"
 
 
 class Ledger:
@@ -40,9 +39,8 @@ class Ledger:
     nothing, so a client that wants to retry keeps its encoded message.
 
     The terms are fixed when the file is created; opening it with others is an error. A damaged, cut-off or foreign file
-    is an error, and so is a missing one while its lock file ``<path>.lock`` says that there was one. Nobody is stopped
-    from deleting both, or from putting back an older copy: the ledger guards a client against mistakes and greedy
-    servers, not against its owner.
+    is an error, and so is a missing one while its lock file ``<path>.lock`` says that there was one. The owner can
+    delete both or put back an older copy: the ledger guards against mistakes and greedy servers, not against its owner.
 
     Args:
         path: the file; created, readable by its owner only, if it does not exist. Its folder must.
@@ -84,28 +82,22 @@ class Ledger:
     ) -> None:
         # Two names of one file must not have two locks.
         self._path = Path(path).resolve()
-        if epsilon is None:
-            if (delta, round_cap, composition) != (0.0, None, None):
-                raise ValueError("epsilon must be given with delta, round_cap or composition, got None")
-            self._terms = read_ledger(self._path)[0]
-        else:
-            self._terms = _terms(epsilon, delta, round_cap, composition)
+        if epsilon is not None:
+            self._terms = Terms.choose(epsilon, delta, round_cap, composition)
             self._open_or_create()
-        self._total = filtered_total(
-            self._terms.composition, self._terms.delta, self._terms.round_cap, self._terms.order
-        )
+        elif (delta, round_cap, composition) != (0.0, None, None):
+            raise ValueError("epsilon must be given with delta, round_cap or composition, got None")
+        else:
+            self._terms = ledger_file.read_ledger(self._path)[0]
 
     def _open_or_create(self) -> None:
-        with locked(self._path) as lock:
+        with self._locked() as lock:
             if self._path.exists():
                 self._read()
-            elif lock.created:
+            elif _was_created(lock):
                 raise LedgerDamaged(f"{self._path}: the ledger is missing, although {self._path.name}.lock is there")
             else:
                 self._write(lock, ())
-            # From here on a missing file is a loss. Nothing can be spent before this is on the disk.
-            if not lock.created:
-                lock.mark_created()
 
     @property
     def path(self) -> Path:
@@ -140,22 +132,22 @@ class Ledger:
     @property
     def spent(self) -> float:
         """The ε of all entries together, for the ledger's δ, rounded up."""
-        return round_up(self._total(_epsilons(self._read())))
+        return round_up(self._terms.total(_epsilons(self._read())))
 
     @property
     def remaining(self) -> float:
         """What is left of the total, rounded down. With δ > 0 a round may cost less than its ε."""
-        return _left(self._terms, self._total(_epsilons(self._read())))
+        return self._left(self._terms.total(_epsilons(self._read())))
 
     def rounds_left(self, epsilon: float) -> int:
         """Return how many more rounds of ε can be spent; at most 10⁹."""
-        epsilon = check_round_epsilon(epsilon)
+        epsilon = check_argument("epsilon", epsilon, of="round_epsilon")
         if self.round_cap is not None and epsilon > self.round_cap:
             return 0
-        epsilons, total = _epsilons(self._read()), Fraction(self.epsilon)
-        if self._total(epsilons) > total:
+        epsilons = _epsilons(self._read())
+        if not self._allows(epsilons):
             return 0
-        return greatest_count(lambda rounds: self._total(epsilons + Counter({epsilon: rounds})) <= total, 0, ROUNDS_MAX)
+        return greatest_count(lambda rounds: self._allows(epsilons + Counter({epsilon: rounds})), 0, ROUNDS_MAX)
 
     def spend(self, epsilon: float, round_id: str | int) -> Entry:
         """Pay for one message of ε; when this returns, and not before, the message may leave.
@@ -165,73 +157,117 @@ class Ledger:
             round_id: the round, as a string or an integer; each can be spent once.
 
         Raises:
-            BudgetExhausted: it would be more than the total.
-            RoundCapExceeded: it is more than this client allows for one round.
-            RoundAlreadySpent: the round is in the ledger.
-            LedgerDamaged: the file is not what it was.
-
-        All of these are `LedgerError`, which is a ValueError; nothing is changed then.
+            LedgerError: `BudgetExhausted`, `RoundCapExceeded`, `RoundAlreadySpent` or `LedgerDamaged`. Nothing is
+                spent then. All are ValueErrors.
         """
-        epsilon, name = check_round_epsilon(epsilon), check_round_id(round_id)
+        epsilon, name = check_argument("epsilon", epsilon, of="round_epsilon"), ledger_file.check_round_id(round_id)
         if self.round_cap is not None and epsilon > self.round_cap:
             raise RoundCapExceeded(f"epsilon = {epsilon!r} is more than the cap of a round, {self.round_cap!r}")
-        with locked(self._path) as lock:
+        with self._locked() as lock:
             entries = self._read()
-            self._check(entries, epsilon, name)
+            self._refuse(entries, epsilon, name)
             entry = Entry(name, epsilon, datetime.now(UTC).isoformat(timespec="seconds"))
             self._write(lock, (*entries, entry))
-            if not lock.created:
-                lock.mark_created()
         return entry
 
-    def _check(self, entries: tuple[Entry, ...], epsilon: float, name: str) -> None:
+    def _refuse(self, entries: tuple[Entry, ...], epsilon: float, name: str) -> None:
         for entry in entries:
             if entry.round_id == name:
-                raise RoundAlreadySpent(f"round {name!r} was spent already, at {entry.time}")
+                raise ledger_file.RoundAlreadySpent(f"round {name!r} was spent already, at {entry.time}")
         epsilons = _epsilons(entries)
-        if self._total(epsilons + Counter({epsilon: 1})) > Fraction(self.epsilon):
-            spent = self._total(epsilons)
-            raise BudgetExhausted(
-                f"epsilon = {epsilon!r} is more than is left: {_left(self._terms, spent)!r} of {self.epsilon!r} "
+        if not self._allows(epsilons + Counter({epsilon: 1})):
+            spent = self._terms.total(epsilons)
+            raise ledger_file.BudgetExhausted(
+                f"epsilon = {epsilon!r} is more than is left: {self._left(spent)!r} of {self.epsilon!r} "
                 f"({round_up(spent)!r} is spent)"
             )
 
+    def _allows(self, epsilons: Counter[float]) -> bool:
+        return self._terms.total(epsilons) <= Fraction(self.epsilon)
+
+    def _left(self, spent: Fraction) -> float:
+        return round_down(max(Fraction(0), Fraction(self.epsilon) - spent))
+
     def _read(self) -> tuple[Entry, ...]:
         try:
-            terms, entries = read_ledger(self._path)
+            terms, entries = ledger_file.read_ledger(self._path)
         except FileNotFoundError as error:
             raise LedgerDamaged(f"{self._path}: the ledger is missing") from error
         if terms != self._terms:
             raise LedgerError(f"{self._path}: the ledger has other terms: {terms}, not {self._terms}")
         return entries
 
-    def _write(self, lock: Lock, entries: tuple[Entry, ...]) -> None:
-        with lock.writing() as died:
-            if died:
-                self._remove_leftovers()
-            with atomic_file(self._path, private=True) as file:
-                file.write(serialize(self._terms, entries))
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """Hold the lock, and remember on the disk that there is a ledger: from then on a missing file is a loss."""
+        with locked_file(self._path.with_name(f"{self._path.name}.lock")) as lock:
+            yield lock
+            if not _was_created(lock):
+                os.pwrite(lock, _CREATED, 0)
+                os.fsync(lock)
+
+    def _write(self, lock: int, entries: tuple[Entry, ...]) -> None:
+        died = os.pread(lock, 1, 1) == _WRITING
+        os.pwrite(lock, (_CREATED if _was_created(lock) else _NEW) + _WRITING, 0)
+        if died:
+            self._remove_leftovers()
+        with atomic_file(self._path, private=True) as stream:
+            stream.write(ledger_file.serialize(self._terms, entries))
+        os.ftruncate(lock, 1)
 
     def _remove_leftovers(self) -> None:
         """Remove what a writer that was killed left; the lock is held, so nobody else is writing."""
-        start = f".{self._path.name}."
+        leftover = re.compile(rf"\.{re.escape(self._path.name)}\.[0-9a-f]{{16}}")
         for item in os.scandir(self._path.parent):
-            token = item.name.removeprefix(start)
-            if item.name.startswith(start) and len(token) == 16 and set(token) <= set("0123456789abcdef"):
+            if leftover.fullmatch(item.name):
                 os.unlink(item.path)
 
 
-def _terms(epsilon: float, delta: float, round_cap: float | None, composition: str | None) -> Terms:
-    chosen = composition or ("adaptive" if delta else "basic")
-    # Checked before the order is computed from them; numbers of any kind become plain floats.
-    Terms(epsilon, delta, round_cap, chosen, 2.0 if chosen == "adaptive" else None)
-    order = best_order(epsilon, delta) if chosen == "adaptive" else None
-    return Terms(float(epsilon), float(delta), None if round_cap is None else float(round_cap), chosen, order)
+def _was_created(lock: int) -> bool:
+    return os.pread(lock, 1, 0) not in (b"", _NEW)
 
 
 def _epsilons(entries: tuple[Entry, ...]) -> Counter[float]:
     return Counter(entry.epsilon for entry in entries)
 
 
-def _left(terms: Terms, spent: Fraction) -> float:
-    return round_down(max(Fraction(0), Fraction(terms.epsilon) - spent))
+def price(mechanism: Mechanism) -> float:
+    """The ε that a message of this mechanism is charged: the nominal ε, or the exact privacy loss if that is larger."""
+    return max(mechanism.epsilon, mechanism.privacy_loss())
+
+
+def ledger_price(mechanism: Mechanism) -> float:
+    """The `price`, if a ledger can hold it: one with δ > 0 is refused (ValueError), because ledgers add up pure ε."""
+    if mechanism.delta > 0:
+        raise ValueError(
+            f"a ledger adds up pure ε, but mechanism {mechanism.name!r} is (ε, δ)-private with delta = "
+            f"{mechanism.delta!r}: leave the ledger out, or use a mechanism with δ = 0"
+        )
+    return price(mechanism)
+
+
+class RunExpenses:
+    """The rounds of one run of a training, as ledgers know them: each is paid once per run, and again in another run.
+
+    A run, with a random name, begins whenever a training is started or resumed from a saved state. A round repeated
+    after a crash makes a second message about the same data; under its new name it is charged again.
+
+    Examples:
+        >>> import sstq, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> ledger = Ledger(f"{folder.name}/client.ledger", epsilon=6.0)
+        >>> mechanism = sstq.mechanism("frameunit", dim=10, epsilon=2.0)
+        >>> for run in range(2):
+        ...     _ = RunExpenses(mechanism).charge(ledger, 1)
+        >>> ledger.spent
+        4.0
+        >>> folder.cleanup()
+    """
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self._mechanism = mechanism
+        self._run = secrets.token_hex(8)
+
+    def charge(self, ledger: Ledger, number: int) -> Entry:
+        """Pay for a message of a round, as `Ledger.spend` does; when this returns, the message may leave."""
+        return ledger.spend(ledger_price(self._mechanism), f"run {self._run} round {number}")

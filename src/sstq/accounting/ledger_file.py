@@ -8,31 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import math
+from collections import Counter
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from sstq.accounting.filters import COMPOSITIONS
-from sstq.accounting.limits import check_delta, check_round_epsilon, check_total_epsilon
-from sstq.checks import check_number, check_option
+from sstq.accounting.bounds import check_delta
+from sstq.accounting.composition import basic_total, optimal_total
+from sstq.checks import check_argument, check_number, check_option
 from sstq.files.strict_json import read_json
 
-__all__ = [
-    "BudgetExhausted",
-    "Entry",
-    "LedgerDamaged",
-    "LedgerError",
-    "RoundAlreadySpent",
-    "RoundCapExceeded",
-    "Terms",
-    "check_round_id",
-    "read_ledger",
-    "serialize",
-]
-
-FORMAT, VERSION = "sstq-ledger", 1
+_FORMAT, _VERSION = "sstq-ledger", 1
 _ID_LENGTH_MAX = 256
+
+# Orders to choose from: 1 + 2^(−6), …, 1 + 2^12 in steps of 2^(1/8).
+_ORDERS = tuple(1 + 2 ** (eighth / 8) for eighth in range(-48, 97))
+# Above the rounding errors of the functions used, relatively.
+_SPARE = 1e-12
 
 
 class LedgerError(ValueError):
@@ -56,15 +50,30 @@ class LedgerDamaged(LedgerError):  # noqa: N818
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What a ledger allows, fixed when it is created.
+class Entry:
+    """A round that was paid for: its name, its ε, and when it was paid, in UTC."""
 
-    Attributes:
-        epsilon: the total.
-        delta: of the total.
-        round_cap: the greatest ε of one round, or None.
-        composition: how rounds add up: "basic", "adaptive" or "optimal".
-        order: the Rényi order of the adaptive composition, otherwise None.
+    round_id: str
+    epsilon: float
+    time: str
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a ledger allows, fixed when it is created, and how its rounds add up.
+
+    A composition theorem holds for ε that were fixed beforehand. A ledger does not know them beforehand, so it needs a
+    *privacy filter*, a rule that may stop the rounds at any time:
+
+    * basic: the sum of all ε. The likelihood ratio of a whole history is at most e^Σε, history by history.
+    * adaptive: the Rényi filter of Feldman and Zrnic (2021). For an order α fixed beforehand, a round of ε costs the
+      Rényi divergence of randomized response, log(1 + 2·sinh(αε/2)·sinh((α − 1)ε/2)/cosh(ε/2))/(α − 1), which adds up;
+      turning it into (ε, δ) costs log((α − 1)/α) − (log δ + log α)/(α − 1) once (Canonne, Kamath, Steinke 2020,
+      Proposition 12).
+    * optimal: every round counts as the round cap, which *is* fixed beforehand, in the optimal composition.
+
+    With δ > 0 a history may go on while the sum *or* the other rule allows it: those of the first kind lose at most ε
+    without δ, and those of the second kind together lose ε but for δ.
     """
 
     epsilon: float
@@ -74,11 +83,11 @@ class Terms:
     order: float | None
 
     def __post_init__(self) -> None:
-        check_total_epsilon(self.epsilon, "epsilon")
+        check_argument("epsilon", self.epsilon, of="total_epsilon")
         check_delta(self.delta)
-        check_option("composition", self.composition, COMPOSITIONS)
+        check_option("composition", self.composition, ("basic", "adaptive", "optimal"))
         if self.round_cap is not None:
-            check_round_epsilon(self.round_cap, "round_cap")
+            check_argument("round_cap", self.round_cap, of="round_epsilon")
         if (self.composition == "basic") != (self.delta == 0):
             raise ValueError(f"composition {self.composition!r} does not go with delta = {self.delta!r}")
         if self.composition == "optimal" and self.round_cap is None:
@@ -88,77 +97,90 @@ class Terms:
         if self.order is not None and check_number("order", self.order, 1, 1e6) == 1:
             raise ValueError("order must be greater than 1")
 
+    @classmethod
+    def choose(cls, epsilon: float, delta: float, round_cap: float | None, composition: str | None) -> Terms:
+        """The terms with their default composition, and the order that allows the most small rounds.
 
-@dataclass(frozen=True)
-class Entry:
-    """A round that was paid for.
+        A small round costs αε²/2, so that the number of rounds is proportional to what conversion leaves, divided by α.
+        """
+        composition = composition or ("adaptive" if delta else "basic")
+        order = _ORDERS[0] if composition == "adaptive" else None
+        # Checked before the order is computed from them; numbers of any kind become plain floats.
+        cls(epsilon, delta, round_cap, composition, order)
+        if order is not None:
+            order = max(_ORDERS, key=lambda order: (epsilon - _conversion(order, delta)) / order)
+        return cls(float(epsilon), float(delta), None if round_cap is None else float(round_cap), composition, order)
 
-    Attributes:
-        round_id: what the round is called.
-        epsilon: what it cost.
-        time: when, in UTC.
-    """
+    def total(self, epsilons: Counter[float]) -> Fraction:
+        """An upper bound on the ε that these rounds cost together, for the given δ."""
+        basic, rounds = basic_total(epsilons), epsilons.total()
+        if self.order is not None:
+            divergence = math.fsum(count * renyi(epsilon, self.order) for epsilon, count in epsilons.items())
+            conversion = _conversion(self.order, self.delta)
+            bound = divergence + conversion + _SPARE * (divergence + abs(conversion))
+            return min(basic, Fraction(max(0.0, bound)))
+        if self.composition == "optimal" and self.round_cap is not None and rounds:
+            return min(basic, Fraction(optimal_total(self.round_cap, rounds, self.delta)))
+        return basic
 
-    round_id: str
-    epsilon: float
-    time: str
+
+def renyi(epsilon: float, order: float) -> float:
+    """The Rényi divergence of randomized response of ε; no more than ε."""
+    if order * epsilon > 100:  # sinh might overflow, and only its growing exponential counts
+        return epsilon - math.log1p(math.exp(-epsilon)) / (order - 1)
+    product = 2 * math.sinh(order * epsilon / 2) * math.sinh((order - 1) * epsilon / 2) / math.cosh(epsilon / 2)
+    return min(epsilon, math.log1p(product) / (order - 1))
+
+
+def _conversion(order: float, delta: float) -> float:
+    """What turning a Rényi divergence into (ε, δ) adds to it."""
+    return math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
 
 
 def check_round_id(round_id: str | int) -> str:
-    """Return the name of a round as a string, or say why it cannot be one.
-
-    Examples:
-        >>> check_round_id(7)
-        '7'
-        >>> check_round_id("")
-        Traceback (most recent call last):
-        ...
-        ValueError: round_id must be an integer or 1 to 256 characters, got ''
-    """
-    if (
-        isinstance(round_id, bool)
-        or not isinstance(round_id, str | int)
-        or not 1 <= len(str(round_id)) <= _ID_LENGTH_MAX
-    ):
+    """The name of a round as a string, or a ValueError that says why it cannot be one."""
+    allowed = isinstance(round_id, str | int) and not isinstance(round_id, bool)
+    if not allowed or not 1 <= len(str(round_id)) <= _ID_LENGTH_MAX:
         raise ValueError(f"round_id must be an integer or 1 to {_ID_LENGTH_MAX} characters, got {round_id!r}")
     return str(round_id)
 
 
 def serialize(terms: Terms, entries: tuple[Entry, ...]) -> bytes:
-    """Return the bytes of a ledger's file. Numbers are written with as many digits as give the same double back."""
-    lines: list[dict[str, Any]] = [{"format": FORMAT, "version": VERSION, **vars(terms)}, *map(vars, entries)]
+    """The bytes of a ledger's file. Numbers are written with as many digits as give the same double back."""
+    lines: list[dict[str, Any]] = [{"format": _FORMAT, "version": _VERSION, **vars(terms)}, *map(vars, entries)]
     body = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode()
     last = {"entries": len(entries), "sha256": hashlib.sha256(body).hexdigest()}
     return body + json.dumps(last).encode() + b"\n"
 
 
-def read_ledger(path: str | os.PathLike[str]) -> tuple[Terms, tuple[Entry, ...]]:
-    """Return the terms and entries of a ledger's file; LedgerDamaged unless every byte is as it was written."""
-    data = Path(path).read_bytes()
-
-    def damaged(reason: str) -> NoReturn:
-        raise LedgerDamaged(f"{path}: {reason}")
-
-    if not data.startswith(b'{"format": "%b"' % FORMAT.encode()):
-        damaged("this is not a ledger" if data else "the ledger is empty")
-    if not data.endswith(b"\n"):
-        damaged("the ledger is cut off")
-    lines = data[:-1].split(b"\n")
-    body = data[: len(data) - len(lines[-1]) - 1]
+def read_ledger(path: Path) -> tuple[Terms, tuple[Entry, ...]]:
+    """The terms and entries of a ledger's file; LedgerDamaged unless every byte is as it was written."""
+    data = path.read_bytes()
     try:
-        header, *rounds, last = [read_json(line) for line in lines]
-        if header.get("version") != VERSION:
-            damaged(f"version {header.get('version')!r} of the format is not known; {VERSION} is")
-        if last != {"entries": len(rounds), "sha256": hashlib.sha256(body).hexdigest()}:
-            damaged("the ledger is cut off or was changed: its last line does not match the others")
-        terms = Terms(**{name: value for name, value in header.items() if name not in ("format", "version")})
-        entries = tuple(
-            Entry(check_round_id(r.pop("round_id")), check_round_epsilon(r.pop("epsilon")), **r) for r in rounds
-        )
-    except LedgerDamaged:
-        raise
+        return _parse(data)
+    except LedgerDamaged as error:
+        raise LedgerDamaged(f"{path}: {error}") from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise LedgerDamaged(f"{path}: the ledger is damaged: {error}") from error
+
+
+def _parse(data: bytes) -> tuple[Terms, tuple[Entry, ...]]:
+    if not data.startswith(b'{"format": "%b"' % _FORMAT.encode()):
+        raise LedgerDamaged("this is not a ledger" if data else "the ledger is empty")
+    if not data.endswith(b"\n"):
+        raise LedgerDamaged("the ledger is cut off")
+    lines = data[:-1].split(b"\n")
+    body = data[: len(data) - len(lines[-1]) - 1]
+    header, *rounds, last = [read_json(line) for line in lines]
+    if header.get("version") != _VERSION:
+        raise LedgerDamaged(f"version {header.get('version')!r} of the format is not known; {_VERSION} is")
+    if last != {"entries": len(rounds), "sha256": hashlib.sha256(body).hexdigest()}:
+        raise LedgerDamaged("the ledger is cut off or was changed: its last line does not match the others")
+    terms = Terms(**{name: value for name, value in header.items() if name not in ("format", "version")})
+    entries = tuple(
+        Entry(check_round_id(r.pop("round_id")), check_argument("epsilon", r.pop("epsilon"), of="round_epsilon"), **r)
+        for r in rounds
+    )
     if len({entry.round_id for entry in entries}) < len(entries):
-        damaged("the ledger is damaged: it has a round twice")
+        raise ValueError("it has a round twice")
     return terms, entries

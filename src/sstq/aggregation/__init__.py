@@ -1,22 +1,22 @@
 """Aggregation: exact, mergeable, resumable sums of messages, and the mean with its error bar."""
 
-from sstq.aggregation.base import Aggregator, Estimate, StateInfo, describe_state
-from sstq.aggregation.frame_sums import FrameAggregator, FrameDecoding
-from sstq.aggregation.group_sums import GroupAggregator, GroupDecoding
-from sstq.aggregation.strata import StratifiedAggregator, StratifiedDecoding
-from sstq.aggregation.vector_sums import VectorAggregator, VectorDecoding
+from sstq.aggregation.base import Aggregator, StateInfo, describe_state
+from sstq.aggregation.estimates import Estimate, Region
+from sstq.aggregation.group_sums import GroupAggregator
+from sstq.aggregation.noisy_sums import NoisyAggregator
+from sstq.aggregation.strata import StratifiedAggregator
+from sstq.aggregation.sums import BoundedAggregator, FrameAggregator, VectorAggregator
 
 __all__ = [
     "Aggregator",
+    "BoundedAggregator",
     "Estimate",
     "FrameAggregator",
-    "FrameDecoding",
     "GroupAggregator",
-    "GroupDecoding",
+    "NoisyAggregator",
+    "Region",
     "StateInfo",
     "StratifiedAggregator",
-    "StratifiedDecoding",
     "VectorAggregator",
-    "VectorDecoding",
     "describe_state",
 ]

@@ -8,83 +8,30 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.regions import Region, region
+from sstq.aggregation.estimates import Estimate
 from sstq.files.atomic import atomic_file
 from sstq.files.damage import DAMAGED_ARCHIVE
 from sstq.files.npy import read_archive
 from sstq.messages.batch import Messages
 from sstq.messages.files import MessageReader, describe_messages, read_messages
 
-__all__ = ["Aggregator", "Estimate", "StateInfo", "describe_state"]
-
 MOST_MESSAGES = 1 << 32
 """No aggregator takes more, so that 31-bit terms add up in 63 bits."""
 
-_STATE_FORMAT = "sstq-aggregate"
-_STATE_VERSION = 1
+_STATE_FORMAT, _STATE_VERSION = "sstq-aggregate", 1
 _STATE_KEYS = {"format", "version", "digest", "count", "simulated", "sources", "state"}
 
 Owner = TypeVar("Owner", bound=MessageReader)
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """The mean of the clients' vectors.
-
-    Attributes:
-        value: the mean, (d,).
-        stderr: the standard error of each coordinate, (d,), from the messages themselves, with the bias that frames
-            leave. The bias of a biased decoder is not in it, nor is what clipping cut off. nan for a single message.
-        count: the number of messages.
-        simulated: whether any of them came from a seed.
-        estimator: "mean" of the messages' estimates, or "strata" (see `sstq.aggregation.strata`).
-        note: what should be known of this estimate, in a sentence; empty if there is nothing.
-        frame_bias: the norm of the bias that frames leave, for clients that all hold one vector of norm clip, as far as
-            the scatter of the messages does not show it. It is in `stderr`, spread evenly over the coordinates: the
-            noise alone is √(stderr² − frame_bias²/d).
-        terms: how many independent terms `stderr` comes from: frames, if their scatter is taken; 0 for the messages.
-        directions: in how many directions the noise is spread; None if as in independent coordinates.
-    """
-
-    value: NDArray[np.float64]
-    stderr: NDArray[np.float64]
-    count: int
-    simulated: bool = False
-    estimator: str = "mean"
-    note: str = ""
-    frame_bias: float = 0.0
-    terms: int = 0
-    directions: float | None = None
-
-    def region(self, level: float = 0.95) -> Region:
-        """Where the mean of the (clipped) vectors lies with that probability: `radius` in norm, `half_width` each.
-
-        Both are simultaneous, and both contain the bias that frames leave. They assume that the mean is normal, as it
-        is for many messages, and that a biased decoder and clipping add nothing.
-
-        Examples:
-            >>> import sstq
-            >>> mechanism = sstq.mechanism("frameunit", dim=300, epsilon=3.0)
-            >>> aggregator = mechanism.aggregator()
-            >>> aggregator.update(mechanism.encode(np.full((1000, 300), 300**-0.5), rng=1))
-            >>> estimate = aggregator.mean()
-            >>> found = estimate.region(0.95)
-            >>> bool(np.linalg.norm(estimate.value - 300**-0.5) < found.radius)
-            True
-            >>> bool(np.all(np.abs(estimate.value - 300**-0.5) < found.half_width))
-            True
-        """
-        return region(level, self.stderr, self.terms or self.count, self.directions, self.frame_bias)
-
-
-@dataclass(frozen=True)
 class StateInfo:
-    """What the file of a saved aggregator says: how many messages, from how many files, for which mechanism."""
+    """What the file of a saved aggregator says of itself."""
 
     version: int
     digest: str
@@ -150,29 +97,30 @@ class Aggregator(ABC, Generic[Owner]):
         self._simulated |= messages.simulated
 
     def update_from_file(self, path: str | os.PathLike[str]) -> bool:
-        """Add all messages of a file, or nothing if it is refused (ValueError).
+        """Add all messages of a file, or nothing if it is refused (ValueError); returns whether it was added.
 
-        A file that is in already, under whatever name, is passed over, so that a run that was cut short can simply be
-        repeated; returns whether the file was added. Files are told apart by the random identifier that each carries.
+        Files already counted are skipped, whatever their names: each carries a random identifier. So an interrupted
+        run can simply be repeated.
         """
         before = _identity(path)
         info = describe_messages(path)
         if info.file_id in self._sources:
             return False
+        batches = read_messages(path, self._mechanism)
         if info.count * info.message_bits < self._state.nbytes:
             # So few messages take less memory than sums of their own.
-            batches = list(read_messages(path, self._mechanism))
+            held = list(batches)
             _refuse_changed(path, before)
-            if batches:
-                self.update(Messages.concatenate(batches))
+            if held:
+                self.update(Messages.concatenate(held))
             self._sources.add(info.file_id)
-            return True
-        part = type(self)(self._mechanism)
-        for messages in read_messages(path, self._mechanism):
-            part.update(messages)
-        _refuse_changed(path, before)
-        part._sources = {info.file_id}
-        self.merge(part)
+        else:
+            part = type(self)(self._mechanism)
+            for messages in batches:
+                part.update(messages)
+            _refuse_changed(path, before)
+            part._sources = {info.file_id}
+            self.merge(part)
         return True
 
     def merge(self, other: Aggregator[Owner]) -> None:
@@ -186,10 +134,14 @@ class Aggregator(ABC, Generic[Owner]):
         self._refuse_overflow(other.count)
         if self._sources & other._sources:
             raise ValueError("both aggregators hold the same message file: its messages would count twice")
+        other._settle()
         self._merge_state(other)
         self._sources |= other._sources
         self._count += other._count
         self._simulated |= other._simulated
+
+    def _settle(self) -> None:
+        """Bring the state into the form that depends on the messages alone, if an aggregator keeps it otherwise."""
 
     def _merge_state(self, other: Aggregator[Owner]) -> None:
         self._state += other._state
@@ -199,27 +151,19 @@ class Aggregator(ABC, Generic[Owner]):
         if not self._count:
             raise ValueError("no message yet: a mean needs at least one")
         value, second_moment = self._mean_and_second_moment()
-        if self._count == 1:
-            return Estimate(value, np.full(len(value), np.nan), 1, self._simulated)
         # In place: in ten million dimensions every further array is a good part of the memory.
         second_moment -= value**2
         stderr = np.sqrt(np.maximum(second_moment, 0.0, out=second_moment), out=second_moment)
-        stderr /= (self._count - 1) ** 0.5
+        stderr /= (self._count - 1) ** 0.5 or np.nan
         return Estimate(value, stderr, self._count, self._simulated)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a file, which is there whole or not at all (an .npz; the name is taken as it is)."""
+        self._settle()
         with atomic_file(path, private=self.private_file) as file:
-            np.savez(
-                file,
-                format=np.array(_STATE_FORMAT),
-                version=np.array(_STATE_VERSION),
-                digest=np.array(self.digest),
-                count=np.array(self._count),
-                simulated=np.array(self._simulated),
-                sources=np.array(sorted(self._sources), dtype="U64"),
-                state=self._state,
-            )
+            kind: dict[str, Any] = {"format": _STATE_FORMAT, "version": _STATE_VERSION, "digest": self.digest}
+            sources = np.array(sorted(self._sources), dtype="U64")
+            np.savez(file, **kind, count=self._count, simulated=self._simulated, sources=sources, state=self._state)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], mechanism: Owner) -> Self:
@@ -231,10 +175,8 @@ class Aggregator(ABC, Generic[Owner]):
             loaded._check_state(state, info.count)
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)} is damaged: {error}") from error
-        loaded._state = state
-        loaded._count = info.count
-        loaded._simulated = info.simulated
-        loaded._sources = sources
+        loaded._state, loaded._sources = state, sources
+        loaded._count, loaded._simulated = info.count, info.simulated
         return loaded
 
     def _check_state(self, state: NDArray[np.int64], count: int) -> None:  # noqa: ARG002 (those that count rows use it)
@@ -271,7 +213,6 @@ def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int
     try:
         stored = read_archive(path, _STATE_KEYS)
         version, count, simulated = (stored[key].item() for key in ("version", "count", "simulated"))
-        state, sources = stored["state"], stored["sources"]
     except FileNotFoundError:
         raise
     except DAMAGED_ARCHIVE as error:
@@ -280,12 +221,10 @@ def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int
         raise ValueError(f"{name} is not an aggregator's state")
     if type(version) is not int or version != _STATE_VERSION:
         raise ValueError(f"{name} has version {version} of the format, this library reads version {_STATE_VERSION}")
+    state, sources = stored["state"], stored["sources"]
     counted = type(count) is int and 0 <= count <= MOST_MESSAGES and isinstance(simulated, bool)
     if state.dtype != np.int64 or state.ndim != 2 or sources.dtype.kind != "U" or sources.ndim != 1 or not counted:
         raise ValueError(f"{name} does not hold the sums of an aggregator")
-    identifiers = set(sources.tolist())
-    return (
-        StateInfo(version, str(stored["digest"]), count, len(state), len(identifiers), simulated),
-        state,
-        identifiers,
-    )
+    files = set(sources.tolist())
+    info = StateInfo(version, str(stored["digest"]), count, len(state), len(files), simulated)
+    return info, state, files

@@ -2,51 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.base import MOST_MESSAGES, Aggregator, Estimate
+from sstq.aggregation.base import MOST_MESSAGES, Aggregator
+from sstq.aggregation.estimates import Estimate
 from sstq.chunks import row_chunks
-from sstq.frames.groups import FrameGroups
 from sstq.messages.batch import Messages
-from sstq.messages.files import MessageReader
 
-__all__ = ["FEW_FRAMES", "GroupAggregator", "GroupDecoding"]
-
-FEW_FRAMES = 32
-"""From so many frames on, the standard error comes from the scatter of the frames' means."""
-
+# From so many frames on, the standard error comes from the scatter of the frames' means.
+_FEW_FRAMES = 32
 # New messages are sorted into the state when there are this many of them, or as many as the state has rows.
 _PENDING_ROWS = 1 << 20
 
 
-class GroupDecoding(MessageReader, Protocol):
-    """What the aggregator needs of the mechanism."""
-
-    @property
-    def groups(self) -> FrameGroups:
-        """The frames."""
-        ...
-
-    @property
-    def gain(self) -> float:
-        """The factor of the estimate ±gain·u_j."""
-        ...
-
-    def frames_indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """The frame, the row and the sign (0 is +, 1 is −) of every message."""
-        ...
-
-
-class GroupAggregator(Aggregator[GroupDecoding]):
+class GroupAggregator(Aggregator[Any]):
     """One row of integers for each row of a frame that was sent: its number frame·N + j, and how often with + and −.
 
-    One synthesis a frame gives the mean. Memory grows with the distinct rows that were sent, at most one a message, and
-    not with the number of frames.
+    One synthesis per frame gives the mean. Memory grows with the distinct rows that were sent, not with the frames. The
+    mechanism has `groups`, the frames; `gain`; and `frames_indices_and_codes(messages)`, with code 0 for + and 1 for −.
     """
 
     def _empty_state(self) -> NDArray[np.int64]:
@@ -68,14 +45,12 @@ class GroupAggregator(Aggregator[GroupDecoding]):
             self._settle()
 
     def _settle(self) -> None:
-        """Sort what is pending into the state, which then depends on the messages alone and not on their order."""
+        """Sort what is pending into the state."""
         if self._pending:
             self._state = _condensed(np.concatenate([self._state, *self._pending]))
             self._pending = []
 
-    def _merge_state(self, other: Aggregator[GroupDecoding]) -> None:
-        assert isinstance(other, GroupAggregator)  # noqa: S101 (of the same mechanism, so of the same kind)
-        other._settle()
+    def _merge_state(self, other: Aggregator[Any]) -> None:
         self._add_rows(other._state)
 
     def _check_state(self, state: NDArray[np.int64], count: int) -> None:
@@ -85,28 +60,21 @@ class GroupAggregator(Aggregator[GroupDecoding]):
         keys, signs = state[:, 0], state[:, 1:]
         if len(keys) and not 0 <= keys.min() <= keys.max() < groups.count * groups.base.size:
             raise ValueError("the sums name rows that these frames do not have")
-        # Each sign at most 2^32 first, so that nothing below can wrap around.
-        if np.any(signs < 0) or np.any(signs > MOST_MESSAGES) or np.any(signs.sum(axis=1) < 1):
-            raise ValueError("the sums are not those of a sparse aggregator")
-        if np.any(np.diff(keys) <= 0):
+        # Each sign at most 2^32 first, so that no sum can wrap around.
+        bounded = np.all(signs >= 0) and np.all(signs <= MOST_MESSAGES)
+        if not bounded or np.any(signs.sum(axis=1) < 1) or np.any(np.diff(keys) <= 0):
             raise ValueError("the sums are not those of a sparse aggregator")
         if sum(map(int, signs.sum(axis=1))) != count:
             raise ValueError(f"it says {count} messages, but its sums are of another number")
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state to a file, which is there whole or not at all (an .npz; the name is taken as it is)."""
-        self._settle()
-        super().save(path)
 
     def mean(self) -> Estimate:
         """The mean so far and its standard error.
 
         From 32 frames on the error comes from the scatter of the frames' sums T_f of n_f messages, as in a survey by
-        clusters: Σ(T_f − n_f·x̄)²/n², times F/(F − 1) for F frames with messages. So it includes what the bias of single
-        frames contributes.
+        clusters: Σ(T_f − n_f·x̄)²/n²·F/(F − 1) for F frames with messages. So the bias of single frames is in it.
         """
         self._settle()
-        if self._mechanism.groups.count < FEW_FRAMES or self._count < 2:
+        if self._mechanism.groups.count < _FEW_FRAMES or self._count < 2:
             return super().mean()
         total, squares, weighted = (np.zeros(self._mechanism.groups.base.dim) for _ in range(3))
         frames = counts2 = 0

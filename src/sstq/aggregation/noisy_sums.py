@@ -5,57 +5,20 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.base import Aggregator, Estimate
-from sstq.frames.tight import Frame
+from sstq.aggregation.base import Aggregator
+from sstq.aggregation.estimates import Estimate
 from sstq.messages.batch import Messages
-from sstq.messages.files import MessageReader
 from sstq.randomness.secret import RngLike, bit_source, normals
-
-__all__ = ["NoisyAggregator", "NoisyDecoding"]
 
 # Noisy sums are kept to 2^-16 of the unit of the contributions, which leaves room for 2^32 messages of 12 bits.
 _FRACTION_BITS = 16
-_LARGEST_SUM = 2.0**62
 _CLOSED, _TAKEN_OVER = 1, 2
-
-
-class NoisyDecoding(MessageReader, Protocol):
-    """What the aggregator needs of the mechanism."""
-
-    @property
-    def clients(self) -> int:
-        """The public number of clients of a round."""
-        ...
-
-    @property
-    def frame(self) -> Frame:
-        """The frame whose coordinates are summed."""
-        ...
-
-    @property
-    def noise_scale(self) -> float:
-        """σ, the standard deviation of the noise of a sum, in units of a contribution."""
-        ...
-
-    @property
-    def sum_scale(self) -> float:
-        """What a sum is multiplied by to estimate the mean coordinate of `clients` clients."""
-        ...
-
-    def coordinate_variance(self, count: int) -> float:
-        """A public bound of the variance of a coordinate of the mean when there are `count` messages."""
-        ...
-
-    def contributions(self, messages: Messages) -> Iterator[tuple[Any, NDArray[np.int64]]]:
-        """The kept coordinates of each message and its integer contributions to them."""
-        ...
 
 
 class _KeyedBits:
@@ -67,30 +30,29 @@ class _KeyedBits:
         self._secret = secret
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """The first `count` words of the key's stream."""
         return np.frombuffer(hashlib.shake_256(self._secret).digest(8 * count), dtype="<u8").astype(np.uint64)
 
 
-class NoisyAggregator(Aggregator[NoisyDecoding]):
+class NoisyAggregator(Aggregator[Any]):
     """A round of one trusted aggregator: integer sums, and Gaussian noise that is drawn once, when the round is closed.
 
     `close`, or the first `mean`, adds the noise and forgets the sums without it. From then on every mean is the same,
     a saved state holds the noisy sums only, and more messages are refused: asking twice does not average the noise
-    away. The noise comes from a secret key of the round (drawn from the operating system when the round is made, saved
-    with an open state, erased on closing) and from the sums, so that closing two copies of the same open state gives
-    the same noise. Merging takes the other aggregator's sums over and ends it. The mean divides by the public number of
-    clients, not by the number of messages.
+    away. The noise comes from the sums and a secret key of the round (from the operating system, saved with an open
+    state, erased on closing), so that closing two copies of one open state gives the same noise. Merging takes the
+    other aggregator's sums over and ends it. The mean divides by the public number of clients.
 
     The state has a row for each frame coordinate, one that says whether the round is open, closed or taken over, and
-    two for the key.
+    two for the key. The mechanism has `clients`, `frame`, `contributions(messages)` (coordinates and integers of each),
+    `noise_scale` (the σ of a sum), `sum_scale` (from a sum to the mean) and `coordinate_variance(count)` (a bound).
 
     Warning:
-        Until the round is closed the state is not private, in memory or saved (the file is readable for its owner
-        only). A client must be in a round once: its messages added twice spend twice the budget.
+        Until the round is closed the state is not private, in memory or saved (only the file's owner can read it). A
+        client must be in a round once: its messages added twice spend twice the budget.
 
     Examples:
-        >>> from sstq.mechanisms.csgm.mechanism import CSGM
-        >>> mechanism = CSGM(dim=4, epsilon=1.0, clients=1000)
+        >>> import sstq
+        >>> mechanism = sstq.CSGM(dim=4, epsilon=1.0, clients=1000)
         >>> round_ = mechanism.aggregator()
         >>> round_.update(mechanism.encode(np.full((1000, 4), 0.5)))
         >>> first, second = round_.mean(), round_.mean()
@@ -101,52 +63,44 @@ class NoisyAggregator(Aggregator[NoisyDecoding]):
     private_file = True
 
     def _empty_state(self) -> NDArray[np.int64]:
-        size = self._mechanism.frame.size
-        state = np.zeros((size + 3, 1), dtype=np.int64)
-        state[size + 1 :, 0] = np.frombuffer(os.urandom(16), dtype=np.int64)
+        state = np.zeros((self._mechanism.frame.size + 3, 1), dtype=np.int64)
+        state[-2:, 0] = np.frombuffer(os.urandom(16), dtype=np.int64)
         return state
 
     @property
     def _sums(self) -> NDArray[np.int64]:
-        return self._state[: self._mechanism.frame.size, 0]
-
-    @property
-    def _phase(self) -> int:
-        return int(self._state[self._mechanism.frame.size, 0])
+        return self._state[:-3, 0]
 
     @property
     def closed(self) -> bool:
         """Whether the noise has been drawn."""
-        return self._phase == _CLOSED
+        return bool(self._state[-3, 0] == _CLOSED)
 
     def close(self, rng: RngLike = None) -> None:
         """Add the noise and keep the noisy sums only. Closing again changes nothing.
 
-        Args:
-            rng: None for noise from the round's secret key (the private choice); a seed or Generator for simulation,
-                which the estimate is then marked as.
+        The noise comes from the round's secret key; a seed or Generator is for simulation, and marks the estimate so.
         """
         if self.closed:
             return
         self._refuse_ended()
-        key = self._state[self._mechanism.frame.size + 1 :, 0].tobytes()
-        source = _KeyedBits(key + self._sums.tobytes()) if rng is None else bit_source(rng)
+        secret = self._state[-2:, 0].tobytes() + self._sums.tobytes()
+        source = _KeyedBits(secret) if rng is None else bit_source(rng)
         noise = np.ldexp(normals(source, (len(self._sums),)) * self._mechanism.noise_scale, _FRACTION_BITS)
         largest = np.abs(noise).max() + np.ldexp(float(np.abs(self._sums).max()), _FRACTION_BITS)
-        if not largest < _LARGEST_SUM:
+        if not largest < 2.0**62:
             raise ValueError(f"the noise does not fit the sums' 62 bits: {largest:g}; the mechanism cannot be right")
         # Rounding real noise to the grid of the sums rounds the noisy sum itself: nothing but post-processing.
         closed = np.zeros_like(self._state)
-        closed[: len(noise), 0] = (self._sums << _FRACTION_BITS) + np.rint(noise).astype(np.int64)
-        closed[len(noise), 0] = _CLOSED
+        closed[:-3, 0] = (self._sums << _FRACTION_BITS) + np.rint(noise).astype(np.int64)
+        closed[-3, 0] = _CLOSED
         self._state = closed
         self._simulated |= source.simulated
 
     def mean(self) -> Estimate:
         """The private mean and its standard error; closes the round.
 
-        The standard error comes from public numbers alone (the noise, and a bound of what sampling and rounding may
-        add), because one made from the messages would tell about them.
+        The standard error comes from public numbers alone, because one made from the messages would tell about them.
         """
         self._refuse_ended()
         if self._count:
@@ -155,7 +109,7 @@ class NoisyAggregator(Aggregator[NoisyDecoding]):
         deviation = math.sqrt(self._mechanism.coordinate_variance(self._count)) if self._count > 1 else math.nan
         return replace(estimate, stderr=np.full(len(estimate.value), deviation))
 
-    def merge(self, other: Aggregator[NoisyDecoding]) -> None:
+    def merge(self, other: Aggregator[Any]) -> None:
         """Take over what another open aggregator of the same round holds; it is ended, and refuses to be used again."""
         if isinstance(other, NoisyAggregator):
             if other.closed:
@@ -163,14 +117,13 @@ class NoisyAggregator(Aggregator[NoisyDecoding]):
             other._refuse_ended()
         super().merge(other)
 
-    def _merge_state(self, other: Aggregator[NoisyDecoding]) -> None:
-        size = self._mechanism.frame.size
-        self._state[:size] += other._state[:size]
+    def _merge_state(self, other: Aggregator[Any]) -> None:
+        self._state[:-3] += other._state[:-3]
         other._state[:] = 0
-        other._state[size, 0] = _TAKEN_OVER
+        other._state[-3, 0] = _TAKEN_OVER
 
     def _refuse_ended(self) -> None:
-        if self._phase == _TAKEN_OVER:
+        if self._state[-3, 0] == _TAKEN_OVER:
             raise ValueError("this aggregator was merged into another, which holds its messages now")
 
     def _refuse_overflow(self, added: int) -> None:

@@ -6,56 +6,36 @@ by the count that did land there, and
 
     x̂ = (d/N)·Σ_j ȳ_j·u_j / P,    ȳ_j = 0 for an empty stratum,    P = 1 − (1 − 1/N)^n,
 
-has a variance made of Var[w] alone: smaller by about the square of the clients' mean coordinate. The constant P, the
-probability that a stratum is not empty, makes it unbiased over the coin for any n. The n clients are those who
-answered. Given how many landed in each stratum, who did is a uniformly random choice, so no assumption is made on how
-alike the clients are.
+has a variance made of Var[w] alone: smaller by about the square of the clients' mean coordinate. P, the probability
+that a stratum is not empty, makes it unbiased over the coin for any number n of clients who answered. Given how many
+landed in each stratum, who did is a uniformly random choice: nothing is assumed on how alike the clients are.
 
-The price is that counts stand in a denominator: E[1/count] exceeds 1/E[count] by a factor near 1 + N/n, which is a pure
-loss for clients that have nothing in common. So strata are used from eight messages a coordinate on, where the loss is
-at most 18 %. That rule, n ≥ 8N, looks at nothing but the number of messages: it can cost neither privacy nor
-unbiasedness, and the expected error is known beforehand.
+The price: E[1/count] exceeds 1/E[count] by a factor near 1 + N/n, a pure loss for clients that have nothing in common.
+So strata are used from eight messages per coordinate on, where it is at most 18 %. That rule, n ≥ 8N, looks at nothing
+but the number of messages: it costs neither privacy nor unbiasedness, and the expected error is known beforehand.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
-
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.base import Estimate
-from sstq.aggregation.frame_sums import FrameAggregator, FrameDecoding
+from sstq.aggregation.estimates import Estimate
+from sstq.aggregation.sums import FrameAggregator
 from sstq.frames.tight import Frame
-
-__all__ = ["MESSAGES_A_STRATUM", "StratifiedAggregator", "StratifiedDecoding", "StratifiedVariance", "uses_strata"]
+from sstq.messages.files import MessageReader
 
 MESSAGES_A_STRATUM = 8
-"""How many messages a coordinate there must be on average for strata to be used."""
-
-
-class StratifiedDecoding(FrameDecoding, Protocol):
-    """What strata need of the mechanism."""
-
-    @property
-    def uniform_index(self) -> bool:
-        """Whether the coordinate of a message is drawn uniformly and without looking at the data."""
-        ...
+"""How many messages per coordinate there must be on average for strata to be used."""
 
 
 def uses_strata(messages: int, strata: int) -> bool:
-    """Whether that many messages are averaged by strata.
-
-    Examples:
-        >>> uses_strata(8191, 1024), uses_strata(8192, 1024)
-        (False, True)
-    """
+    """Whether that many messages are averaged by strata."""
     return messages >= MESSAGES_A_STRATUM * strata
 
 
 class StratifiedAggregator(FrameAggregator):
-    """The sums of a `FrameAggregator`, averaged by strata from eight messages a coordinate on, plainly below.
+    """The sums of a `FrameAggregator`, averaged by strata from eight messages per coordinate on, plainly below.
 
     The standard errors come from within the strata. They hold for clients drawn from a population; around the mean of
     the very clients who answered they err, as those of the plain mean do, on the safe side.
@@ -70,7 +50,7 @@ class StratifiedAggregator(FrameAggregator):
         ('strata', True)
     """
 
-    def __init__(self, mechanism: StratifiedDecoding) -> None:
+    def __init__(self, mechanism: MessageReader) -> None:
         if not getattr(mechanism, "uniform_index", False):
             owner = type(mechanism).__name__
             raise ValueError(f"strata need coordinates drawn without looking at the data, not those of {owner}")
@@ -83,11 +63,11 @@ class StratifiedAggregator(FrameAggregator):
             return super().mean()
         counts = self._state[:, 0].astype(np.float64)
         totals, squares = self._coordinate_totals(), self._coordinate_squares()
-        chances = _count_chances(self._count, frame.size)
-        means = totals / (np.maximum(counts, 1) * chances.some)
+        some, several, _, _ = _count_chances(self._count, frame.size)
+        means = totals / (np.maximum(counts, 1) * some)
         # Products of two different messages estimate the square of the true mean, so this estimates E[x̂²] − E[x̂]²; in
         # a stratum of two or more it is the variance of the messages over their number (but for the two chances).
-        pairs = np.maximum(counts * (counts - 1), 1) * chances.several
+        pairs = np.maximum(counts * (counts - 1), 1) * several
         variances = means**2 - (totals**2 - squares) * (counts > 1) / pairs
         value = np.asarray(frame.synthesize(means[None] * scale)[0], dtype=np.float64)
         power = frame.column_power(variances) * (frame.dim / frame.size) ** 2
@@ -104,10 +84,7 @@ class StratifiedVariance:
         Var x̂ = (d/N)²·Σ_j ‖u_j‖²·[R·(v_j + S_jj) − (1/P − c)·S_jj/n + (1/P − c)·z_j²] − c·tr(S_x)/n + (c − 1)·‖x̄‖²
 
     where R = E[1/count; count > 0]/P², c = P(two strata are not empty)/P², and S_x is the covariance of the vectors.
-
-    Args:
-        frame: its rows are the u_j.
-        clients: n, each of the added rows being held by n/rows of them.
+    Each of the rows that are added stands for n/rows of the n clients.
     """
 
     def __init__(self, frame: Frame, clients: int) -> None:
@@ -131,9 +108,8 @@ class StratifiedVariance:
     def total(self) -> float:
         """The variance, summed over the coordinates of x̂."""
         frame, n = self._frame, self._clients
-        chances = _count_chances(n, frame.size)
-        inverse, some = chances.inverse / chances.some**2, chances.some
-        both = chances.both / some**2
+        some, _, inverse, both = _count_chances(n, frame.size)
+        inverse, both = inverse / some**2, both / some**2
         # Moments over the clients; with repeated rows the covariances are those of all n of them.
         unbiased = n / (n - 1)
         z, vector = self._first / self._rows, self._vector / self._rows
@@ -142,35 +118,21 @@ class StratifiedVariance:
         vector_spread = (self._power / self._rows - float(vector @ vector)) * unbiased
         empty = 1 / some - both
         strata = inverse * (noise + spread) + empty * (z**2 - spread / n)
-        scale = (frame.dim / frame.size) ** 2
-        coordinates = scale * float(strata @ frame.squared_row_norms())
+        coordinates = (frame.dim / frame.size) ** 2 * float(strata @ frame.squared_row_norms())
         return coordinates - both * vector_spread / n + (both - 1) * float(vector @ vector)
 
 
-@dataclass(frozen=True)
-class _CountChances:
-    """Of the number of messages in a stratum: P(≥ 1), P(≥ 2), E[1/count; ≥ 1], and P(two strata both have some)."""
+def _count_chances(messages: int, strata: int) -> tuple[float, float, float, float]:
+    """Of the messages in a stratum: P(≥ 1), P(≥ 2), E[1/count; ≥ 1], and P(two strata both have some).
 
-    some: float
-    several: float
-    inverse: float
-    both: float
-
-
-def _count_chances(messages: int, strata: int) -> _CountChances:
-    """The chances of a binomial count with `messages` trials of probability 1/strata, from its own terms.
-
-    Examples:
-        >>> chances = _count_chances(2, 2)
-        >>> chances.some, chances.several, chances.inverse, chances.both
-        (0.75, 0.25, 0.625, 0.5)
+    The count is binomial, with `messages` trials of probability 1/strata; all comes from its own terms.
     """
     expected = messages / strata
     if strata == 1:
-        return _CountChances(1.0, 1.0, 1 / messages, 1.0)
+        return 1.0, 1.0, 1 / messages, 1.0
     if expected > 1e6:
         # The next terms of the series are below 1e-11 of it.
-        return _CountChances(1.0, 1.0, (1 + (1 - 1 / strata) / expected) / expected, 1.0)
+        return 1.0, 1.0, (1 + (1 - 1 / strata) / expected) / expected, 1.0
     reach = 40 * (expected**0.5 + 1)  # beyond 40 standard deviations there is nothing that a double could hold
     count = np.arange(max(0, int(expected - reach)), min(messages, int(expected + reach)) + 1, dtype=np.float64)
     steps = np.log((messages - count[:-1]) / (count[1:] * (strata - 1)))
@@ -180,4 +142,4 @@ def _count_chances(messages: int, strata: int) -> _CountChances:
     none, one = (float(chance[count == k].sum()) for k in (0, 1))
     neither = (1 - 2 / strata) ** messages
     inverse = float(np.sum(chance[count > 0] / count[count > 0]))
-    return _CountChances(1 - none, 1 - none - one, inverse, 1 - 2 * none + neither)
+    return 1 - none, 1 - none - one, inverse, 1 - 2 * none + neither

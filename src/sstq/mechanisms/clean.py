@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.bounded_sums import BoundedAggregator
+from sstq.aggregation import BoundedAggregator
 from sstq.checks import check_argument
 from sstq.chunks import row_chunks
 from sstq.mechanisms.base import LocalReport, Mechanism, Trust

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.bounded_sums import BoundedAggregator
+from sstq.aggregation import BoundedAggregator
 from sstq.checks import check_argument, check_option
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms.base import LocalReport, Trust, Unbiased

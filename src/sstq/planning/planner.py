@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sstq.accounting.limits import check_delta, check_rounds, check_total_epsilon
-from sstq.checks import check_number, check_option
+from sstq.accounting.bounds import check_delta
+from sstq.checks import check_argument, check_number, check_option
 from sstq.mechanisms import Mechanism, mechanism
 from sstq.planning.budget import allowed_epsilon, allowed_rounds, together
 from sstq.planning.explanation import explain
@@ -191,8 +191,8 @@ def plan(
     clients = None if clients is None else check_number("clients", clients, 1, CLIENTS_MAX, integer=True)
     epsilon = None if epsilon is None else check_number("epsilon", epsilon, EPSILON_MIN, EPSILON_MAX)
     target_error = None if target_error is None else check_number("target_error", target_error, 1e-9, 1e9)
-    rounds = None if rounds is None else check_rounds(rounds)
-    total_epsilon = None if total_epsilon is None else check_total_epsilon(total_epsilon)
+    rounds = None if rounds is None else check_argument("rounds", rounds)
+    total_epsilon = None if total_epsilon is None else check_argument("total_epsilon", total_epsilon)
     delta = check_delta(delta)
     _check_trust(trust)
     terms = Terms(

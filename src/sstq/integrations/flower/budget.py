@@ -6,7 +6,7 @@ Everything here is decided without looking at data, so that a refusal tells noth
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -18,9 +18,9 @@ from typing import Any
 from flwr.supercore import log
 
 from sstq.accounting import Ledger, LedgerDamaged, LedgerError
+from sstq.accounting.bounds import round_up
 from sstq.accounting.ledger_file import check_round_id
-from sstq.accounting.limits import check_round_epsilon, check_total_epsilon, round_up
-from sstq.checks import check_number, check_option
+from sstq.checks import check_argument, check_number, check_option
 from sstq.integrations.flower.wire import TOO_MUCH, price
 from sstq.mechanisms import Mechanism
 
@@ -57,9 +57,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         if self.max_epsilon is not None:
-            check_round_epsilon(self.max_epsilon, "max_epsilon")
+            check_argument("max_epsilon", self.max_epsilon, of="round_epsilon")
         if self.total_epsilon is not None:
-            check_total_epsilon(self.total_epsilon)
+            check_argument("total_epsilon", self.total_epsilon)
         if self.ledger is not None:
             # A process that changes its folder must not begin a new budget there.
             object.__setattr__(self, "ledger", _folder("ledger", self.ledger).absolute())
@@ -88,9 +88,9 @@ class NodeBudget:
         self, app: Limits, node_config: Mapping[str, Any], node_id: int, run_config: Iterable[str] = ()
     ) -> None:
         _check_keys(node_config, run_config)
-        node_total = _number(node_config, "sstq-total-epsilon", check_total_epsilon)
+        node_total = _number(node_config, "sstq-total-epsilon", "total_epsilon")
         self.max_epsilon = _smaller(
-            _number(node_config, "sstq-max-epsilon", check_round_epsilon), app.max_epsilon, "sstq-max-epsilon"
+            _number(node_config, "sstq-max-epsilon", "round_epsilon"), app.max_epsilon, "sstq-max-epsilon"
         )
         self.total_epsilon = _smaller(node_total, app.total_epsilon, "sstq-total-epsilon")
         self._trust = check_option("sstq-trust", node_config.get("sstq-trust", "local"), _TRUST)
@@ -256,10 +256,8 @@ def _folder(name: str, value: Any) -> Path:
         raise ValueError(f"{name} begins with a home folder that is not known") from error
 
 
-def _number(node_config: Mapping[str, Any], key: str, check: Callable[[float, str], float]) -> float | None:
-    if key not in node_config:
-        return None
-    return check(node_config[key], key)
+def _number(node_config: Mapping[str, Any], key: str, of: str) -> float | None:
+    return check_argument(key, node_config[key], of=of) if key in node_config else None
 
 
 def _smaller(node: float | None, app: float | None, key: str) -> float:

@@ -17,7 +17,7 @@ from flwr.serverapp import Grid, PrivacySpent
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
 
-from sstq.accounting.limits import round_up
+from sstq.accounting.bounds import round_up
 from sstq.aggregation import Estimate
 from sstq.checks import check_number
 from sstq.integrations.flower.prediction import made_for, outlook, predicted_error

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq.aggregation.noisy_sums import NoisyAggregator
+from sstq.aggregation import NoisyAggregator
 from sstq.checks import check_argument, check_number
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, certified, represent
 from sstq.frames.tight import Frame

@@ -1,11 +1,13 @@
 """Regions of estimates: both kinds hold the mean as often as they say, with what frames leave."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import binom
 
 import sstq
-from sstq.aggregation.regions import region
+from sstq.aggregation import Estimate
 from sstq.mechanisms import FrameUnit
 from sstq.mechanisms.structured import typical_vector
 
@@ -72,7 +74,7 @@ def test_regions_of_special_estimates():
     alone = aggregator.mean().region()
     assert np.isnan(alone.radius)
     assert np.all(np.isnan(alone.half_width))
-    exact = region(0.95, np.zeros(3), terms=10)
+    exact = Estimate(np.ones(3), np.zeros(3), count=10).region()
     assert (exact.radius, exact.half_width.tolist()) == (0.0, [0.0] * 3)
     for level in (0.0, 1.0, 1, -0.5, np.nan, "0.9"):
         with pytest.raises(ValueError, match="level must be a number between 0 and 1"):
@@ -80,9 +82,11 @@ def test_regions_of_special_estimates():
 
 
 def test_regions_grow_with_their_level_and_fewer_directions():
-    wide, narrow = (region(level, np.full(50, 0.1), terms=1000) for level in (0.99, 0.5))
+    estimate = Estimate(np.zeros(50), np.full(50, 0.1), count=1000)
+    wide, narrow = estimate.region(0.99), estimate.region(0.5)
     assert wide.radius > narrow.radius > 0
     assert np.all(wide.half_width > narrow.half_width)
-    assert region(0.99, np.full(50, 0.1), terms=1000, directions=2.0).radius > wide.radius
+    assert replace(estimate, directions=2.0).region(0.99).radius > wide.radius
     # Rank one is the normal law's own quantile: 2.576.
-    assert region(0.99, np.full(50, 0.1), 1000, directions=1.0).radius == pytest.approx(2.5758 * 0.5**0.5, rel=1e-4)
+    rank_one = replace(estimate, directions=1.0).region(0.99)
+    assert rank_one.radius == pytest.approx(2.5758 * 0.5**0.5, rel=1e-4)

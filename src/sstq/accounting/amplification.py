@@ -1,7 +1,7 @@
-"""Amplification by shuffling: a message hides among those of the other clients.
+"""Amplification: a message hides among those of other clients (shuffling), or behind a secret coin (subsampling).
 
-**What is computed.** All n clients use one ε₀-LDP mechanism. With q = 2/(e^ε₀ + 1) take two distributions of a pair of
-counts, the client's own message Δ and fair *clones* of it,
+**What shuffling gives.** All n clients use one ε₀-LDP mechanism. With q = 2/(e^ε₀ + 1) take two distributions of a pair
+of counts, the client's own message Δ and fair *clones* of it,
 
     C ~ Bin(n − 1, q),  A ~ Bin(C, 1/2),  Δ ~ Bern(e^ε₀/(e^ε₀ + 1)),
     P = (A + Δ, C − A + 1 − Δ),    Q = (A + 1 − Δ, C − A + Δ).
@@ -45,34 +45,23 @@ all clients use, and not for mechanisms chosen one after the other; for those th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sstq.accounting.limits import check_clients, check_delta, check_round_epsilon
-from sstq.accounting.search import least_number
-from sstq.checks import check_number, check_option
-
-__all__ = ["numeric_epsilon", "shuffled_delta", "shuffled_epsilon"]
+from sstq.accounting.bounds import check_delta, furthest
+from sstq.checks import check_argument, check_number, check_option
 
 # Beyond this many standard deviations (and steps) from their mean the clones' numbers have a mass below 1e-100.
 _DEVIATIONS, _STEPS = 22.0, 500
 _GROUPS = 1000
-# Relative errors of SciPy's binomial masses and tails stay below this, up to a thousand milliard clients.
+# Relative errors of SciPy's binomial masses and tails stay below this, up to 10^12 clients.
 _SPARE = 1e-9
 
 
 def shuffled_delta(epsilon: float, clients: int, total_epsilon: float) -> float:
     """Return a δ for which the shuffled messages of n clients, each ε₀-LDP, are (ε, δ)-private.
 
-    Numbers of clones are taken together in groups, each at its smallest, which errs on the safe side: a clone more is
-    a fair bit that the server could have added itself.
-
-    Args:
-        epsilon: ε₀ of each message.
-        clients: n.
-        total_epsilon: ε of the shuffled messages, in [0, ε₀] or more.
+    `epsilon` is the ε₀ of each message, `total_epsilon` ≥ 0 the ε of all of them shuffled. See `shuffled_epsilon`.
 
     Examples:
         >>> shuffled_delta(1.0, 10_000, 0.04)
@@ -80,9 +69,8 @@ def shuffled_delta(epsilon: float, clients: int, total_epsilon: float) -> float:
         >>> shuffled_delta(1.0, 10_000, 1.0)
         0.0
     """
-    epsilon, clients = check_round_epsilon(epsilon), check_clients(clients)
-    total_epsilon = float(check_number("total_epsilon", total_epsilon, 0, 1e6))
-    return _Clones.of(epsilon, clients).delta(total_epsilon)
+    epsilon, clients = _checked(epsilon, clients)
+    return _Clones(epsilon, clients).delta(check_argument("total_epsilon", total_epsilon, low=0))
 
 
 def shuffled_epsilon(epsilon: float, clients: int, delta: float, method: str = "numeric") -> float:
@@ -115,17 +103,45 @@ def shuffled_epsilon(epsilon: float, clients: int, delta: float, method: str = "
         (numeric). Balle, Bell, Gascón, Nissim: The Privacy Blanket of the Shuffle Model. CRYPTO 2019. The proof of the
         numeric bound is at the head of this module.
     """
-    epsilon, clients = check_round_epsilon(epsilon), check_clients(clients)
+    epsilon, clients = _checked(epsilon, clients)
     delta = check_delta(delta, positive=True)
     if check_option("method", method, ("numeric", "closed-form")) == "closed-form":
         return min(epsilon, _closed_form(epsilon, clients, delta))
-    return numeric_epsilon(epsilon, clients, delta)
+    return least_epsilon(epsilon, clients, delta)
 
 
-def numeric_epsilon(epsilon: float, clients: int, delta: float) -> float:
-    """Return the least ε at which the clones' δ(ε) is at most δ."""
-    clones = _Clones.of(epsilon, clients)
-    return least_number(lambda total: clones.delta(total) <= delta, 0.0, epsilon)
+def subsampled_epsilon(epsilon: float, probability: float) -> float:
+    """Return ε′ = log(1 + q(e^ε − 1)) of a client that takes part with probability q, and keeps that secret.
+
+    It holds when nobody who sees the messages can tell whether the client took part: each client tosses a coin of its
+    own, the same for every vector, and tells nobody. A client that stays out sends a message all the same, the encoding
+    of a public vector such as zero. Then Pr[m | x] = (1 − q)·Pr[M(0) = m] + q·Pr[M(x) = m], which gives ε′ for each
+    message, with no trust in anybody. The price: the mean of the messages estimates q times the mean of the vectors.
+
+    Warning:
+        A server that sees who answered knows the coin. Then a client that answered has spent all of ε, and there is no
+        amplification: do not use this function for clients that the server selects or that simply stay silent.
+
+    Examples:
+        >>> subsampled_epsilon(1.0, 0.1)
+        0.158...
+        >>> subsampled_epsilon(1.0, 1.0)
+        1.0
+    """
+    epsilon = check_argument("epsilon", epsilon, of="round_epsilon")
+    probability = check_number("probability", probability, 0, 1)
+    # Some units in the last place up, for the rounding of log1p and expm1.
+    return min(epsilon, math.log1p(probability * math.expm1(epsilon)) * (1 + 1e-15))
+
+
+def least_epsilon(epsilon: float, clients: int, delta: float) -> float:
+    """The least ε at which the clones' δ(ε) is at most δ; arguments are not checked."""
+    clones = _Clones(epsilon, clients)
+    return furthest(lambda total: clones.delta(total) <= delta, epsilon, 0.0)
+
+
+def _checked(epsilon: float, clients: int) -> tuple[float, int]:
+    return check_argument("epsilon", epsilon, of="round_epsilon"), check_argument("clients", clients, of="crowd")
 
 
 def _closed_form(epsilon: float, clients: int, delta: float) -> float:
@@ -140,46 +156,43 @@ def _closed_form(epsilon: float, clients: int, delta: float) -> float:
     return math.log1p(math.tanh(epsilon / 2) * crowd)
 
 
-@dataclass(frozen=True)
 class _Clones:
-    """The number of clones in groups: the smallest of each group and the probability of the group."""
+    """The number of clones in groups, each with its smallest number and its probability.
 
-    epsilon: float
-    smallest: NDArray[np.int64]
-    masses: NDArray[np.float64]
+    To count a group at its smallest number errs on the safe side: one more clone is a fair bit that the server could
+    have added itself.
+    """
 
-    @classmethod
-    def of(cls, epsilon: float, clients: int) -> _Clones:
+    def __init__(self, epsilon: float, clients: int) -> None:
         from scipy.stats import binom
 
         others, chance = clients - 1, 2 / (math.exp(epsilon) + 1)
         mean = others * chance
         reach = _DEVIATIONS * math.sqrt(mean * (1 - chance)) + _STEPS
         low, high = max(0, math.floor(mean - reach)), min(others, math.ceil(mean + reach))
-        starts = np.unique(np.linspace(low, high, _GROUPS).astype(np.int64))
+        starts = np.linspace(low, high, _GROUPS).astype(np.int64)
         # Numbers below `low` count as no clone at all, those from `high` on as `high`.
-        smallest = np.unique(np.concatenate(([0], starts)))
+        smallest = np.unique(np.append(starts, 0))
         below = binom.cdf(smallest - 1, others, chance)
         above = binom.sf(smallest - 1, others, chance)
         # Differences of whichever tail is small, so that they keep their digits.
-        masses = np.where(smallest < mean, np.diff(below, append=1.0), -np.diff(above, append=0.0))
-        return cls(epsilon, smallest, masses)
+        self.masses = np.where(smallest < mean, np.diff(below, append=1.0), -np.diff(above, append=0.0))
+        self._epsilon, self._smallest = epsilon, smallest
 
-    def delta(self, total_epsilon: float) -> float:
-        """Return E_C[δ_C(ε)], where the likelihood ratio of c clones falls with the second count b.
+    def delta(self, total: float) -> float:
+        """E_C[δ_C(ε)], where the likelihood ratio of c clones falls with the second count b.
 
         With b* the greatest count whose ratio exceeds e^ε, and B ~ Bin(c, 1/2),
         δ_c = (e^ε₀ − e^ε)/(e^ε₀ + 1)·Pr[B = b*] − (e^ε − 1)·Pr[B < b*].
         """
-        if total_epsilon >= self.epsilon:
+        if total >= self._epsilon:
             return 0.0
         from scipy.stats import binom
 
         # Of c + 1 messages, P/Q = (e^ε₀·a + b)/(a + e^ε₀·b) exceeds e^ε where b is less than this share of them.
-        share = math.expm1(total_epsilon - self.epsilon) / (math.expm1(-self.epsilon) * (math.exp(total_epsilon) + 1))
-        most = np.ceil((self.smallest + 1) * share) - 1
-        difference = -math.expm1(total_epsilon - self.epsilon) / (1 + math.exp(-self.epsilon))
-        gain = difference * binom.pmf(most, self.smallest, 0.5)
-        loss = math.expm1(total_epsilon) * binom.cdf(most - 1, self.smallest, 0.5)
-        excess = np.maximum(gain - loss, 0.0) + _SPARE * gain
-        return float(np.sum(self.masses * excess))
+        share = math.expm1(total - self._epsilon) / (math.expm1(-self._epsilon) * (math.exp(total) + 1))
+        most = np.ceil((self._smallest + 1) * share) - 1
+        difference = -math.expm1(total - self._epsilon) / (1 + math.exp(-self._epsilon))
+        gain = difference * binom.pmf(most, self._smallest, 0.5)
+        loss = math.expm1(total) * binom.cdf(most - 1, self._smallest, 0.5)
+        return float(np.sum(self.masses * (np.maximum(gain - loss, 0.0) + _SPARE * gain)))

@@ -1,0 +1,61 @@
+"""Rounding, and searches for the edge of what a budget allows, that never err on the wrong side."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from fractions import Fraction
+
+from sstq.checks import check_argument
+
+_TOLERANCE = 1e-12
+
+
+def check_delta(delta: float, *, positive: bool = False) -> float:
+    """The δ of all rounds together, which may be 0 unless `positive`; otherwise a ValueError."""
+    if not positive and not isinstance(delta, bool) and delta == 0:
+        return 0.0
+    return float(check_argument("delta", delta, of="total_delta"))
+
+
+def round_up(value: Fraction) -> float:
+    """The least double that is at least `value`.
+
+    Examples:
+        >>> round_up(3 * Fraction(0.1)), round_down(3 * Fraction(0.1))
+        (0.30000000000000004, 0.3)
+    """
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def round_down(value: Fraction) -> float:
+    """The greatest double that is at most `value`."""
+    # Adding zero turns a negative zero, which reads badly, into a plain one.
+    return -round_up(-value) + 0.0
+
+
+def furthest(fits: Callable[[float], bool], safe: float, limit: float) -> float:
+    """The last number from `safe`, which must fit, towards `limit` that fits; it was tried itself."""
+    if fits(limit):
+        return limit
+    while abs(limit - safe) > _TOLERANCE * max(safe, limit):
+        middle = (safe + limit) / 2
+        if fits(middle):
+            safe = middle
+        else:
+            limit = middle
+    return safe
+
+
+def greatest_count(fits: Callable[[int], bool], low: int, limit: int) -> int:
+    """The greatest integer in [low, limit] that fits, where all below one that fits do; `low` must.
+
+    It doubles before it bisects, because a count far beyond the edge may take long to try.
+    """
+    step = 1
+    while low + step <= limit and fits(low + step):
+        low, step = low + step, 2 * step
+    untried = range(low + 1, min(low + step, limit + 1))
+    return low + bisect_left(untried, True, key=lambda count: not fits(count))

@@ -1,0 +1,143 @@
+"""Exact sums of decoded values as integers in fixed point: in the frame domain, or of whole vectors.
+
+A number that needs more than 63 bits is kept in two limbs, high·2^30 + low, each of which adds up on its own.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq import kernels
+from sstq.aggregation.base import Aggregator
+from sstq.kernels import LIMB_BITS
+from sstq.messages.batch import Messages
+
+# Decoded numbers at a time: enough for the calls not to matter, few enough for the second-level cache.
+_NUMBERS_AT_A_TIME = 1 << 18
+
+
+class FrameAggregator(Aggregator[Any]):
+    """Sums in the frame domain, O(1) per message: for mechanisms whose estimate from one message is d·w·u_j.
+
+    One row of integers per frame coordinate counts the messages and holds the sum of their values (two limbs) and of
+    their squares. One synthesis gives the mean. The mechanism has `frame`, whose rows are the u_j; `decoding_values`,
+    the w of every code in units of `decoding_scale`; and `indices_and_codes(messages)`.
+    """
+
+    def _empty_state(self) -> NDArray[np.int64]:
+        self._table, self._exponent = _fixed_point_table(self._mechanism.decoding_values)
+        return np.zeros((self._mechanism.frame.size, 4), dtype=np.int64)
+
+    def _add(self, messages: Messages) -> None:
+        index, code = self._mechanism.indices_and_codes(messages)
+        kernels.accumulate(self._state, index, code, self._table)
+
+    def _check_state(self, state: NDArray[np.int64], count: int) -> None:
+        super()._check_state(state, count)
+        counts = state[:, 0]
+        if np.any(counts < 0) or np.any(counts > count) or int(counts.sum()) != count:
+            raise ValueError(f"it says {count} messages, but its sums are of another number")
+
+    def _coordinate_totals(self) -> NDArray[np.float64]:
+        """The sum of the decoded values of every coordinate, in units of the decoding scale."""
+        totals = _from_limbs(self._state[:, 1:3])
+        totals *= 2.0 ** (self._exponent - 2 * LIMB_BITS)
+        return totals
+
+    def _coordinate_squares(self) -> NDArray[np.float64]:
+        """The sum of the squares of the decoded values of every coordinate, in units of the decoding scale squared."""
+        squares = _from_limbs(self._state[:, 3:])
+        squares *= 2.0 ** (2 * self._exponent - LIMB_BITS)
+        return squares
+
+    def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        frame, scale = self._mechanism.frame, self._mechanism.decoding_scale
+        # One array at a time: in ten million dimensions each takes as long to allocate as to transform.
+        totals = self._coordinate_totals()
+        totals *= scale * (frame.size / self._count)
+        value = np.asarray(frame.synthesize(totals[None])[0], dtype=np.float64)
+        del totals
+        power = frame.column_power(self._coordinate_squares())
+        power *= (frame.dim * scale) ** 2 / self._count
+        return value, power
+
+
+class VectorAggregator(Aggregator[Any]):
+    """Sums of whole decoded vectors, O(d) per message: for messages that are, or stand for, dense vectors.
+
+    One row of integers per coordinate holds the sum of the decoded values (two limbs) and of their squares (one).
+    The fixed point has a public unit, the mechanism's `decoding_scale`: about the root mean square of a decoded
+    coordinate. One beyond 2^8 units cannot come from an honest client and is refused.
+    """
+
+    # Values are kept to 2^-44 of the unit, and their squares to 2^-14 of its square.
+    _columns, _value_bits, _square_bits, _limit = 3, 44, 14, 2.0**8
+
+    @property
+    def _unit(self) -> float:
+        return float(self._mechanism.decoding_scale)
+
+    def _empty_state(self) -> NDArray[np.int64]:
+        return np.zeros((self._mechanism.dim, self._columns), dtype=np.int64)
+
+    def _add(self, messages: Messages) -> None:
+        # Beside the state, which must stay as it is if a later vector is refused.
+        added, unit, limit = self._empty_state(), self._unit, self._limit
+        size = max(1, _NUMBERS_AT_A_TIME // self._mechanism.dim)
+        for start in range(0, len(messages), size):
+            vectors = np.ascontiguousarray(self._mechanism.decode(messages[start : start + size]))
+            if not kernels.accumulate_vectors(
+                added, vectors, unit=unit, limit=limit, value_bits=self._value_bits, square_bits=self._square_bits
+            ):
+                raise ValueError(f"a decoded coordinate is beyond {limit * unit:g}: no honest client sends it")
+        self._state += added
+
+    def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        value = np.ldexp(_from_limbs(self._state[:, :2]), -self._value_bits)
+        squares = np.ldexp(_from_limbs(self._state[:, 2:]), -self._square_bits)
+        return value * (self._unit / self._count), squares * (self._unit**2 / self._count)
+
+
+class BoundedAggregator(VectorAggregator):
+    """Sums of decoded vectors without privacy noise, whose coordinates may differ by many orders of magnitude.
+
+    A coordinate, and its standard error, may be as small as the data: squares take two limbs. The unit is the
+    mechanism's `decoding_bound`, which no decoded coordinate exceeds.
+    """
+
+    private_file = True
+
+    # Values are kept to 2^-59 of the bound and squares to 2^-59 of its square.
+    _columns, _value_bits, _square_bits, _limit = 4, 59, 59, 1.0
+
+    @property
+    def _unit(self) -> float:
+        return float(self._mechanism.decoding_bound)
+
+
+def _fixed_point_table(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], int]:
+    """A few decoding values as integers: (M, 3) rows of high limb, low limb, square, and the exponent of their bound.
+
+    With |w| ≤ 2^e: high·2^30 + low = w·2^(60−e) and square = w²·2^(30−2e), to the nearest integer: finer than doubles.
+    """
+    exponent = math.frexp(float(np.max(np.abs(values))))[1]
+    rows = []
+    for value in values.tolist():
+        scaled = round(Fraction(value) * Fraction(2) ** (2 * LIMB_BITS - exponent))
+        square = round(Fraction(value) ** 2 * Fraction(2) ** (LIMB_BITS - 2 * exponent))
+        rows.append((*divmod(scaled, 1 << LIMB_BITS), square))
+    return np.array(rows, dtype=np.int64), exponent
+
+
+def _from_limbs(limbs: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Sums of numbers that are kept in limbs, the highest in column 0, as doubles."""
+    sums = limbs[:, 0].astype(np.float64)
+    for low in limbs.T[1:]:
+        sums *= 2.0**LIMB_BITS
+        sums += low
+    return sums
