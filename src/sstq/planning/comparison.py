@@ -1,23 +1,23 @@
-"""All mechanisms side by side: bits, bias, variance, and the time that they take (the paper's Table 1, as numbers)."""
+"""All mechanisms side by side: bits, bias, variance and time (the paper's Table 1, as numbers), and error against bits.
+
+`compare` has the error of a mean of n clients, `frontier` that of one client's estimate at several numbers of bits;
+`optimal_error` and `one_bit_error` are the two lines that no mechanism crosses.
+"""
 
 from __future__ import annotations
 
 import inspect
-import time
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.mechanisms import Mechanism, Unbiased, list_mechanisms, mechanism, mechanism_class
-from sstq.mechanisms.structured import typical_vector
+from sstq.planning.timing import seconds_of, time_encoding
 
-__all__ = ["Comparison", "Variant", "all_variants", "compare", "variants_of"]
-
-# Timing stops after this many seconds or clients, whichever comes first.
-_SECONDS, _MOST_CLIENTS = 0.3, 32
+_MOST_TIMED = 32
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Variant:
     def build(self, dim: int, epsilon: float, clients: int, clip: float = 1.0, *, one_round: bool = False) -> Mechanism:
         """The mechanism, with those of the common arguments that mean something to it.
 
-        For one round FrameUnit has as many frames as its clients need; over many, one frame a round averages out.
+        For one round FrameUnit has as many frames as its clients need; over many, one frame per round averages out.
         """
         known = inspect.signature(mechanism_class(self.name)).parameters
         common = {"dim": dim, "epsilon": epsilon, "clients": clients, "clip": clip}
@@ -55,18 +55,29 @@ def all_variants() -> list[Variant]:
     return [variant for name in list_mechanisms() for variant in variants_of(name)]
 
 
+def families_of(name: str) -> list[Variant]:
+    """The points of the mechanism of that name, at several numbers of bits; equal labels are one family."""
+    sweeps = mechanism_class(name).sweeps.items()
+    return [Variant(label, name, options) for label, points in sweeps for options in points]
+
+
+def all_families() -> list[Variant]:
+    """The points of all mechanisms of the registry."""
+    return [point for name in list_mechanisms() for point in families_of(name)]
+
+
 @dataclass(frozen=True)
 class Comparison:
     """What one mechanism costs for unit vectors.
 
     Attributes:
-        label: the mechanism and its variant.
+        label: the mechanism and its variant or family.
         name: in the registry.
         bits: of one message.
         coin: "private" or "public".
         trust: who has to be trusted.
         exact: whether the guarantee holds integer by integer.
-        unbiased: when the estimate is.
+        unbiased: when the estimate is, for the frames at hand.
         bias2: the squared bias of the mean.
         variance: of the mean of the clients.
         encode_ms: milliseconds to encode one client's vector, on all cores; None if not timed.
@@ -91,6 +102,9 @@ class Comparison:
         return self.bias2 + self.variance
 
 
+Skipped = Callable[[Variant, str], None]
+
+
 def compare(
     dim: int,
     epsilon: float,
@@ -98,7 +112,7 @@ def compare(
     *,
     timed: bool = True,
     variants: Iterable[Variant] | None = None,
-    skipped: Callable[[Variant, str], None] = lambda _variant, _reason: None,
+    skipped: Skipped = lambda _variant, _reason: None,
 ) -> Iterator[Comparison]:
     """Compare the mechanisms on a fixed typical unit vector that every client holds.
 
@@ -115,47 +129,100 @@ def compare(
         >>> rows[0].bits, bool(rows[0].unbiased)
         (10, True)
     """
-    x = typical_vector(dim)
     for candidate in all_variants() if variants is None else variants:
-        try:
-            built = candidate.build(dim, epsilon, clients, one_round=True)
-        except ValueError as refusal:
-            skipped(candidate, str(refusal))
-            continue
-        error = built.typical_error(clients)
-        encode_ms, decode_ms = _milliseconds(built, x, clients) if timed else (None, None)
-        yield Comparison(
-            label=candidate.label,
-            name=candidate.name,
-            bits=built.message_bits,
-            coin=built.coin,
-            trust=built.trust,
-            exact=built.exact,
-            unbiased=built.unbiased,
-            bias2=error.bias2,
-            variance=error.variance,
-            encode_ms=encode_ms,
-            decode_ms=decode_ms,
-        )
+        yield from _row(candidate, dim, epsilon, clients, skipped, one_round=True, timed=timed)
 
 
-def _milliseconds(built: Mechanism, x: NDArray[np.float64], clients: int) -> tuple[float, float]:
-    """Milliseconds a client for encoding and for adding up, after one call that is not counted."""
+def frontier(
+    dim: int,
+    epsilon: float,
+    *,
+    families: Iterable[Variant] | None = None,
+    skipped: Skipped = lambda _variant, _reason: None,
+) -> Iterator[Comparison]:
+    """The error of one client's estimate of a typical unit vector, for every local mechanism and number of bits.
 
-    def encode(count: int) -> Any:
-        identifiers = np.arange(count) if built.coin == "public" else None
-        return built.encode(np.broadcast_to(x, (count, len(x))), clients=identifiers)
+    Args:
+        dim: d.
+        epsilon: ε of one message.
+        families: which mechanisms; all that are local by default.
+        skipped: called with those that do not exist at these parameters, and why.
 
-    start = time.perf_counter()
-    first = encode(1)
-    once = time.perf_counter() - start
+    Examples:
+        >>> points = list(frontier(64, 3.0, families=families_of("frameunit")[:3]))
+        >>> [(point.label, point.bits) for point in points]
+        [('FrameUnit', 9), ('FrameUnit, public rows', 1), ('FrameUnit, public rows', 2)]
+    """
+    for candidate in all_families() if families is None else families:
+        yield from _row(candidate, dim, epsilon, 1, skipped)
+
+
+def _row(
+    candidate: Variant,
+    dim: int,
+    epsilon: float,
+    clients: int,
+    skipped: Skipped,
+    *,
+    one_round: bool = False,
+    timed: bool = False,
+) -> Iterator[Comparison]:
+    try:
+        built = candidate.build(dim, epsilon, clients, one_round=one_round)
+    except ValueError as refusal:
+        skipped(candidate, str(refusal))
+        return
+    error = built.typical_error(clients)
+    encode_ms, decode_ms = _milliseconds(built, clients) if timed else (None, None)
+    yield Comparison(
+        label=candidate.label,
+        name=candidate.name,
+        bits=built.message_bits,
+        coin=built.coin,
+        trust=built.trust,
+        exact=built.exact,
+        unbiased=built.unbiased,
+        bias2=error.bias2,
+        variance=error.variance,
+        encode_ms=encode_ms,
+        decode_ms=decode_ms,
+    )
+
+
+def _milliseconds(built: Mechanism, clients: int) -> tuple[float, float]:
+    """Milliseconds per client for encoding and for adding up, after calls that are not counted."""
     # A round of CSGM takes no more messages than it has clients.
-    count = int(np.clip(_SECONDS / max(once, 1e-6), 1, min(_MOST_CLIENTS, clients)))
-    start = time.perf_counter()
-    messages = encode(count)
-    encoding = (time.perf_counter() - start) / count
-    aggregator = built.aggregator()
-    aggregator.update(first)
-    start = time.perf_counter()
+    encoding, messages = time_encoding(built, min(_MOST_TIMED, clients))
     built.aggregator().update(messages)
-    return 1e3 * encoding, 1e3 * (time.perf_counter() - start) / count
+    adding, _ = seconds_of(lambda: built.aggregator().update(messages))
+    return 1e3 * encoding, 1e3 * adding / len(messages)
+
+
+def optimal_error(dim: int, epsilon: float) -> float:
+    """The least MSE/d of all unbiased ε-LDP randomizers of unit vectors, however long their messages: PrivUnit's.
+
+    Asi, Feldman and Talwar, *Optimal algorithms for mean estimation under local differential privacy*, ICML 2022:
+    PrivUnit with the best cap is optimal for every d, and PrivUnitG's error tends to its (0.1 % above at d = 1000).
+
+    Examples:
+        >>> round(optimal_error(10_000, 3.0), 4)
+        0.7425
+    """
+    return mechanism("privunit", dim=dim, epsilon=epsilon).expected_mse(np.full(dim, dim**-0.5)).total / dim
+
+
+def one_bit_error(dim: int, epsilon: float) -> float:
+    """The least MSE/d of one bit per client: the side of a random hyperplane, randomized.
+
+    RRSC is optimal for its number of bits (Isik et al., *Exact optimality of communication-privacy-utility tradeoffs in
+    distributed mean estimation*, NeurIPS 2023), and with one bit it is ±u for a uniform direction u. Its alignment is
+    E|u₁|·(e^ε − 1)/(e^ε + 1), E|u₁| being √(2/π)/E[χ_d].
+
+    Examples:
+        >>> round(one_bit_error(10_000, 3.0), 3)
+        1.917
+    """
+    from sstq.mechanisms.closest import mean_chi
+
+    alignment = math.sqrt(2 / math.pi) / mean_chi(dim) * math.tanh(epsilon / 2)
+    return (alignment**-2 - 1) / dim
