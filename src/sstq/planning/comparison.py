@@ -40,30 +40,28 @@ class Variant:
         return mechanism(self.name, **{k: v for k, v in common.items() if k in known} | dict(self.options))
 
 
-def variants_of(name: str) -> list[Variant]:
-    """What the mechanism of that name shows in the comparison.
+def all_variants(*names: str) -> list[Variant]:
+    """What the mechanisms of these names, or all of the registry, show in the comparison.
 
     Examples:
-        >>> [variant.label for variant in variants_of("sqkr")]
+        >>> [variant.label for variant in all_variants("sqkr")]
         ['SQKR', 'SQKR, public coin', 'SQKR dense']
     """
-    return [Variant(label, name, options) for label, options in mechanism_class(name).variants.items()]
+    return [
+        Variant(label, name, options)
+        for name in names or list_mechanisms()
+        for label, options in mechanism_class(name).variants.items()
+    ]
 
 
-def all_variants() -> list[Variant]:
-    """What all mechanisms of the registry show in the comparison."""
-    return [variant for name in list_mechanisms() for variant in variants_of(name)]
-
-
-def families_of(name: str) -> list[Variant]:
-    """The points of the mechanism of that name, at several numbers of bits; equal labels are one family."""
-    sweeps = mechanism_class(name).sweeps.items()
-    return [Variant(label, name, options) for label, points in sweeps for options in points]
-
-
-def all_families() -> list[Variant]:
-    """The points of all mechanisms of the registry."""
-    return [point for name in list_mechanisms() for point in families_of(name)]
+def all_families(*names: str) -> list[Variant]:
+    """The points of these or all mechanisms at several numbers of bits; equal labels are one family."""
+    return [
+        Variant(label, name, options)
+        for name in names or list_mechanisms()
+        for label, points in mechanism_class(name).sweeps.items()
+        for options in points
+    ]
 
 
 @dataclass(frozen=True)
@@ -111,6 +109,7 @@ def compare(
     clients: int,
     *,
     timed: bool = True,
+    one_round: bool = True,
     variants: Iterable[Variant] | None = None,
     skipped: Skipped = lambda _variant, _reason: None,
 ) -> Iterator[Comparison]:
@@ -121,16 +120,33 @@ def compare(
         epsilon: ε of one message (of the released mean for CSGM).
         clients: n, the number of clients whose mean is estimated.
         timed: whether to measure encoding and decoding.
+        one_round: whether FrameUnit has as many frames as these clients need, or one.
         variants: which mechanisms; all by default.
         skipped: called with the variants that do not exist at these parameters, and why.
 
     Examples:
-        >>> rows = list(compare(64, 2.0, 1000, timed=False, variants=variants_of("sstq")[:2]))
+        >>> rows = list(compare(64, 2.0, 1000, timed=False, variants=all_variants("sstq")[:2]))
         >>> rows[0].bits, bool(rows[0].unbiased)
         (10, True)
     """
     for candidate in all_variants() if variants is None else variants:
-        yield from _row(candidate, dim, epsilon, clients, skipped, one_round=True, timed=timed)
+        try:
+            built = candidate.build(dim, epsilon, clients, one_round=one_round)
+        except ValueError as refusal:
+            skipped(candidate, str(refusal))
+            continue
+        error = built.typical_error(clients)
+        encode_ms, decode_ms = _milliseconds(built, clients) if timed else (None, None)
+        yield Comparison(
+            candidate.label,
+            candidate.name,
+            built.message_bits,
+            **{name: getattr(built, name) for name in ("coin", "trust", "exact", "unbiased")},
+            bias2=error.bias2,
+            variance=error.variance,
+            encode_ms=encode_ms,
+            decode_ms=decode_ms,
+        )
 
 
 def frontier(
@@ -142,51 +158,13 @@ def frontier(
 ) -> Iterator[Comparison]:
     """The error of one client's estimate of a typical unit vector, for every local mechanism and number of bits.
 
-    Args:
-        dim: d.
-        epsilon: ε of one message.
-        families: which mechanisms; all that are local by default.
-        skipped: called with those that do not exist at these parameters, and why.
-
     Examples:
-        >>> points = list(frontier(64, 3.0, families=families_of("frameunit")[:3]))
+        >>> points = list(frontier(64, 3.0, families=all_families("frameunit")[:3]))
         >>> [(point.label, point.bits) for point in points]
         [('FrameUnit', 9), ('FrameUnit, public rows', 1), ('FrameUnit, public rows', 2)]
     """
-    for candidate in all_families() if families is None else families:
-        yield from _row(candidate, dim, epsilon, 1, skipped)
-
-
-def _row(
-    candidate: Variant,
-    dim: int,
-    epsilon: float,
-    clients: int,
-    skipped: Skipped,
-    *,
-    one_round: bool = False,
-    timed: bool = False,
-) -> Iterator[Comparison]:
-    try:
-        built = candidate.build(dim, epsilon, clients, one_round=one_round)
-    except ValueError as refusal:
-        skipped(candidate, str(refusal))
-        return
-    error = built.typical_error(clients)
-    encode_ms, decode_ms = _milliseconds(built, clients) if timed else (None, None)
-    yield Comparison(
-        label=candidate.label,
-        name=candidate.name,
-        bits=built.message_bits,
-        coin=built.coin,
-        trust=built.trust,
-        exact=built.exact,
-        unbiased=built.unbiased,
-        bias2=error.bias2,
-        variance=error.variance,
-        encode_ms=encode_ms,
-        decode_ms=decode_ms,
-    )
+    points = all_families() if families is None else families
+    return compare(dim, epsilon, 1, timed=False, one_round=False, variants=points, skipped=skipped)
 
 
 def _milliseconds(built: Mechanism, clients: int) -> tuple[float, float]:

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 from sstq.mechanisms import RRSC, SQKR, FrameUnit, Mechanism, VqSGD
-from sstq.mechanisms.base import Coin
-from sstq.mechanisms.frameunit.bias import BIAS_SHARE, client_error, frames_needed
+from sstq.mechanisms.base import Coin, ExpectedError
+from sstq.mechanisms.frameunit.bias import BIAS_SHARE, client_error, frame_error, frames_needed
 
 # With a public coin frames take no bits, and the share of the error that their bias may have is smaller.
 _PUBLIC_BIAS_SHARE = BIAS_SHARE / 2
@@ -23,23 +23,14 @@ _MOST_K = 16
 
 @dataclass(frozen=True)
 class Terms:
-    """What is given and does not change while ε, clients or bits are solved for.
-
-    Attributes:
-        dim: d.
-        bits: the most bits of a message, or None.
-        coin: "private", "public" or "any".
-        server: "fast" for O(1) work per message, or "any".
-        alike: the cosine of each client's vector with their common direction, or None if nothing is known.
-        slack: the share of the squared error that may be given up for fewer bits.
-    """
+    """What is given and does not change while ε, clients or bits are solved for: arguments of `plan`."""
 
     dim: int
     bits: int | None
     coin: str
     server: str
     alike: float | None
-    slack: float
+    slack: float  # the share of the squared error that may be given up for fewer bits
 
     @property
     def room(self) -> int:
@@ -49,23 +40,14 @@ class Terms:
 
 @dataclass(frozen=True)
 class Offer:
-    """A mechanism for n clients who all hold a typical vector of norm 1, and its predicted error.
-
-    Attributes:
-        label: what it is, for people.
-        mechanism: with clip 1. It may spend less ε than is allowed.
-        arguments: of the mechanism, besides dim, epsilon and clip.
-        bias2: the squared bias of the mean.
-        variance: of the mean.
-        wanted_frames: of FrameUnit, the frames that would make the bias negligible.
-    """
+    """A mechanism for n clients who all hold a typical vector of norm 1, and the predicted error of their mean."""
 
     label: str
-    mechanism: Mechanism
-    arguments: Mapping[str, Any]
+    mechanism: Mechanism  # which may spend less ε than is allowed
+    arguments: Mapping[str, Any]  # besides dim, epsilon and clip
     bias2: float
     variance: float
-    wanted_frames: int = 1
+    wanted_frames: int = 1  # of FrameUnit: those that would make the bias negligible
 
     @property
     def mse(self) -> float:
@@ -176,19 +158,17 @@ def frameunit_offer(terms: Terms, epsilon: float, bits: int | None, clients: int
     if frames > 1:
         label, arguments = f"{label}, {frames} frames", {**arguments, "frames": frames}
 
-    def spending(spent: float) -> Offer:
-        mechanism = _frameunit(terms.dim, spent, bits, frames)
-        error = mechanism.typical_error(clients)
-        return Offer(label, mechanism, arguments, error.bias2, error.variance, wanted)
+    def error(spent: float) -> ExpectedError:
+        return frame_error(_frameunit(terms.dim, spent, bits).choice, terms.dim, one.frame.size, frames, clients)
 
-    best = spending(epsilon)
-    if frames < wanted:
-        for spent in (spent for spent in _SPENDINGS if spent < epsilon):
-            # The noise alone grows as less is spent.
-            if frameunit_error(terms.dim, spent, bits) / clients >= best.mse:
-                break
-            best = min(best, spending(spent), key=lambda offer: offer.mse)
-    return best
+    best = epsilon
+    for spent in () if frames == wanted else (spent for spent in _SPENDINGS if spent < epsilon):
+        # The noise alone grows as less is spent.
+        if frameunit_error(terms.dim, spent, bits) / clients >= error(best).total:
+            break
+        best = min(best, spent, key=lambda tried: error(tried).total)
+    mechanism = _frameunit(terms.dim, best, bits, frames)
+    return Offer(label, mechanism, arguments, error(best).bias2, error(best).variance, wanted)
 
 
 def frameunit_family(terms: Terms, epsilon: float, coin: Coin) -> list[Family]:

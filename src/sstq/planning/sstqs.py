@@ -100,16 +100,10 @@ class _Tuned:
 
 @dataclass(frozen=True)
 class Strata:
-    """SSTQ with assigned indices, from eight clients per coordinate on.
-
-    Attributes:
-        mechanism: with a public coin.
-        variance: of one client's message within strata, d²/N·Σ E[w²] less that of the mean coordinates.
-        alike: the cosine that it counts on.
-    """
+    """SSTQ with assigned indices, from eight clients per coordinate on."""
 
     mechanism: SSTQ
-    variance: float
+    variance: float  # of one client's message within strata, d²/N·Σ E[w²] less that of the mean coordinates
     alike: float
 
     @classmethod
@@ -138,25 +132,17 @@ class Strata:
         return Offer(f"SSTQ, public coin, b = {bits}, by strata", self.mechanism, options, 0.0, variance)
 
 
-def _pairs(dim: int, alike: float, pairs: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _pairs(dim: int, alike: float, pairs: int) -> list[NDArray[np.float32]]:
     """Pairs of unit vectors, both with this cosine to a direction of the pair's own."""
-    rng = np.random.default_rng(0)
-
-    def directions() -> NDArray[Any]:
-        rows = rng.standard_normal((pairs, dim))
-        return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
-
-    common = directions()
-    ours, theirs = (alike * common + math.sqrt(1 - alike**2) * _orthogonal(directions(), common) for _ in range(2))
-    return ours.astype(np.float32), theirs.astype(np.float32)
+    common, *own = np.random.default_rng(0).standard_normal((3, pairs, dim))
+    common = _unit(common)
+    # In one dimension nothing is orthogonal.
+    rest = [_unit(rows if dim == 1 else rows - np.sum(rows * common, axis=1, keepdims=True) * common) for rows in own]
+    return [(alike * common + math.sqrt(1 - alike**2) * rows).astype(np.float32) for rows in rest]
 
 
-def _orthogonal(rows: NDArray[Any], common: NDArray[Any]) -> NDArray[Any]:
-    """Unit vectors orthogonal to the common ones; in one dimension there are none, and the rows stay as they are."""
-    if rows.shape[1] == 1:
-        return rows
-    rest = rows - np.sum(rows * common, axis=1, keepdims=True) * common
-    return np.asarray(rest / np.linalg.norm(rest, axis=1, keepdims=True))
+def _unit(rows: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 def _inverse_count(expected: float) -> float:
