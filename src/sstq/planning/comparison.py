@@ -1,23 +1,32 @@
 """All mechanisms side by side: bits, bias, variance and time (the paper's Table 1, as numbers), and error against bits.
 
 `compare` has the error of a mean of n clients, `frontier` that of one client's estimate at several numbers of bits;
-`optimal_error` and `one_bit_error` are the two lines that no mechanism crosses.
+`optimal_error` and `one_bit_error` are the two lines that no mechanism crosses; `time_mechanism` measures a round.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from sstq.mechanisms import Mechanism, Unbiased, list_mechanisms, mechanism, mechanism_class
-from sstq.planning.timing import seconds_of, time_encoding
+from sstq.mechanisms import RRSC, FrameUnit, Mechanism, Unbiased, list_mechanisms, mechanism, mechanism_class
+from sstq.mechanisms.closest import mean_chi
+from sstq.mechanisms.structured import typical_vector
+from sstq.messages.batch import Messages
+from sstq.runs.rounds import mean_of_round
 
-_MOST_TIMED = 32
+# Measuring stops after about this many seconds.
+_SECONDS = 0.3
+_MOST_TIMED, _MOST_MESSAGES, _ADDED = 32, 256, 1 << 15
+# Multiplications and additions that a server is taken to do in a second where nothing is measured.
+_OPERATIONS_PER_SECOND = 1e9
+_MOST_OPERATIONS = 2e9
 
 
 @dataclass(frozen=True)
@@ -167,15 +176,6 @@ def frontier(
     return compare(dim, epsilon, 1, timed=False, one_round=False, variants=points, skipped=skipped)
 
 
-def _milliseconds(built: Mechanism, clients: int) -> tuple[float, float]:
-    """Milliseconds per client for encoding and for adding up, after calls that are not counted."""
-    # A round of CSGM takes no more messages than it has clients.
-    encoding, messages = time_encoding(built, min(_MOST_TIMED, clients))
-    built.aggregator().update(messages)
-    adding, _ = seconds_of(lambda: built.aggregator().update(messages))
-    return 1e3 * encoding, 1e3 * adding / len(messages)
-
-
 def optimal_error(dim: int, epsilon: float) -> float:
     """The least MSE/d of all unbiased ε-LDP randomizers of unit vectors, however long their messages: PrivUnit's.
 
@@ -200,7 +200,92 @@ def one_bit_error(dim: int, epsilon: float) -> float:
         >>> round(one_bit_error(10_000, 3.0), 3)
         1.917
     """
-    from sstq.mechanisms.closest import mean_chi
-
     alignment = math.sqrt(2 / math.pi) / mean_chi(dim) * math.tanh(epsilon / 2)
     return (alignment**-2 - 1) / dim
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds, on all cores of this machine.
+
+    Attributes:
+        encode: for one client's vector.
+        decode: for the messages of one round and their mean.
+        measured: whether they were measured; otherwise they are estimated from the number of operations.
+    """
+
+    encode: float
+    decode: float
+    measured: bool
+
+
+def _seconds(call: Callable[[], Any]) -> tuple[float, Any]:
+    """How long the call takes, and its result."""
+    start = time.perf_counter()
+    result = call()
+    return time.perf_counter() - start, result
+
+
+def _time_encoding(mechanism: Mechanism, most: int) -> tuple[float, Messages]:
+    """Seconds per client for a typical vector, and the messages: at most so many, or as there is time for."""
+    x = typical_vector(mechanism.dim, mechanism.clip)
+
+    def encode(count: int) -> Messages:
+        identifiers = np.arange(count) if mechanism.coin == "public" else None
+        return mechanism.encode(np.broadcast_to(x, (count, len(x))), clients=identifiers)
+
+    encode(1)  # compiles and fills caches
+    once, _ = _seconds(lambda: encode(1))
+    count = int(np.clip(_SECONDS / max(once, 1e-6), 1, most))
+    taken, messages = _seconds(lambda: encode(count))
+    return taken / count, messages
+
+
+def time_mechanism(mechanism: Mechanism, clients: int) -> Times:
+    """Measure a few messages of a typical vector and scale up to all clients.
+
+    Examples:
+        >>> import sstq
+        >>> times = time_mechanism(sstq.SSTQ(dim=100, epsilon=1.0), clients=1000)
+        >>> times.measured, times.encode > 0, times.decode > 0
+        (True, True, True)
+    """
+    # What rebuilding a message's candidates costs, where that is what counts.
+    operations = float(mechanism.dim) * mechanism.size**2 if isinstance(mechanism, RRSC) else 0.0
+    if operations > _MOST_OPERATIONS:
+        each = operations / _OPERATIONS_PER_SECOND
+        return Times(each, each * clients, measured=False)
+
+    def add(messages: Messages) -> Any:
+        aggregator = mechanism.aggregator()
+        aggregator.update(messages)
+        return aggregator
+
+    encoding, messages = _time_encoding(mechanism, _MOST_MESSAGES)
+    added = add(messages)
+    mean_of_round(added)
+    finishing, _ = _seconds(lambda: mean_of_round(added))
+    syntheses = _frames_used(mechanism, clients) / _frames_used(mechanism, len(messages))
+    if not operations:
+        # Many messages out of a few: adding them one by one would measure the call, not the work.
+        times = _ADDED // len(messages) + 1
+        columns = tuple(np.tile(column, (times,) + (1,) * (column.ndim - 1)) for column in messages.columns)
+        identifiers = None if messages.clients is None else np.arange(times * len(messages), dtype=np.uint64)
+        messages = mechanism.messages_from_columns(columns, identifiers, messages.simulated)
+    adding, _ = _seconds(lambda: add(messages))
+    return Times(encoding, adding / len(messages) * clients + finishing * syntheses, measured=True)
+
+
+def _frames_used(mechanism: Mechanism, clients: int) -> float:
+    """The expected number of different frames of so many clients, each of which is one synthesis."""
+    frames = mechanism.frames if isinstance(mechanism, FrameUnit) else 1
+    return 1.0 if frames == 1 else -frames * math.expm1(clients * math.log1p(-1 / frames))
+
+
+def _milliseconds(built: Mechanism, clients: int) -> tuple[float, float]:
+    """Milliseconds per client for encoding and for adding up, after calls that are not counted."""
+    # A round of CSGM takes no more messages than it has clients.
+    encoding, messages = _time_encoding(built, min(_MOST_TIMED, clients))
+    built.aggregator().update(messages)
+    adding, _ = _seconds(lambda: built.aggregator().update(messages))
+    return 1e3 * encoding, 1e3 * adding / len(messages)

@@ -13,9 +13,9 @@ from sstq.checks import check_number, check_option
 from sstq.mechanisms import Mechanism, mechanism
 from sstq.mechanisms.frameunit.bias import BIAS_SHARE
 from sstq.planning import solving
+from sstq.planning.comparison import Times, time_mechanism
 from sstq.planning.offers import Offer, Terms, most_rrsc_bits, rrsc
 from sstq.planning.sstqs import Strata
-from sstq.planning.timing import Times, time_mechanism
 
 # Of the squared error so much is given up for a shorter message.
 _SLACK = 0.02
@@ -45,22 +45,15 @@ class Plan:
     worst case for the bias of frames. `alike` says otherwise for strata.
 
     Attributes:
-        dim: d.
-        clients: n.
+        dim, clients, clip, rounds, delta: as given to `plan`, or solved for.
         epsilon: ε of one message. It may be less than was allowed, where more would be worse.
-        clip: of the vectors.
-        rounds: T.
-        delta: δ of all rounds together.
         solved_for: "error", "clients", "epsilon" or "bits".
-        label: the mechanism, for people.
-        name: of the mechanism in the registry.
-        arguments: of the mechanism.
-        bits: of one message.
-        coin: "private" or "public".
+        label, name, arguments: the mechanism, for people, in the registry, and its arguments.
+        bits, coin: of one message, and "private" or "public".
         bias: the norm of the bias of the mean, which more clients do not lower.
         standard_deviation: of the mean, the root of the summed variance.
-        total_epsilon_basic: ε of all rounds of a client together, the sum.
-        total_epsilon_optimal: the same for δ, by optimal composition; None without δ.
+        total_epsilon_basic, total_epsilon_optimal: ε of all rounds of a client together, as a sum and, with δ, by
+            optimal composition.
         explanation: why this mechanism, and what to mind.
         alternatives: the other mechanisms that are allowed, the least error first; then what a public coin has.
     """
@@ -138,9 +131,8 @@ def plan(
 ) -> Plan:
     """Choose a mechanism and its parameters, and solve for what is left out of ε, clients, error and bits.
 
-    The least predicted error wins, within the bits that are allowed. A longer message must earn its bits: within a
-    family of mechanisms the shortest is taken whose squared error is within 2 % of the least. With ε, clients and
-    `target_error` all given, the shortest message wins that has the error.
+    The least predicted error within the allowed bits wins; of one family, the shortest message whose squared error is
+    within 2 % of the least. With ε, clients and `target_error` all given, the shortest message with that error wins.
 
     Args:
         dim: d, the length of the vectors.
@@ -155,7 +147,7 @@ def plan(
         clip: vectors longer than this are scaled down to it.
         coin: "private" (default); "public" if clients and server can name the clients and share a seed, which saves the
             bits of the index; "any" for whichever is better.
-        trust: "local", the only one: nobody is trusted, every message is private by itself.
+        trust: "local", the only one: every message is private by itself.
         server: "fast" (default) for O(1) work per message and one transform per frame; "any" also considers RRSC.
         alike: the cosine of each client's vector with their common direction, 0 to 1, if it is known; then strata are
             counted on.
@@ -196,7 +188,7 @@ def plan(
     )
     allowed = solving.allowed_epsilon(epsilon, rounds, total_epsilon, delta)
     solved_for, allowed, clients, found = _solve(terms, allowed, clients, target_error)
-    best, spent = found[0], found[0].mechanism.epsilon
+    best, spent, shortest = found[0], found[0].mechanism.epsilon, solved_for == "bits"
     rounds = solving.allowed_rounds(spent, rounds, total_epsilon, delta)
     # A total that was given is known to suffice.
     optimal = min(compose(spent, rounds, delta), total_epsilon or math.inf) if delta else None
@@ -221,7 +213,7 @@ def plan(
         standard_deviation=clip * math.sqrt(best.variance),
         total_epsilon_basic=compose(spent, rounds),
         total_epsilon_optimal=optimal,
-        explanation=_explain(terms, allowed, clients, found, solved_for == "bits"),
+        explanation=f"{_reason(terms, found, shortest)} {_price(terms, allowed, clients, best, shortest)}",
         alternatives=tuple(alternatives),
     )
 
@@ -253,12 +245,8 @@ def _solve(
     return solved_for, epsilon, clients, solving.weigh(terms, epsilon, clients, thorough=True)
 
 
-def _explain(terms: Terms, epsilon: float, clients: int, offers: list[Offer], shortest: bool) -> str:
-    """Two sentences on the first of the offers: what it has over the others, and its price."""
-    return f"{_reason(terms, offers, shortest)} {_price(terms, epsilon, clients, offers[0], shortest)}"
-
-
 def _reason(terms: Terms, offers: list[Offer], shortest: bool) -> str:
+    """A sentence on what the first of the offers has over the others."""
     best = offers[0]
     coin = {"private": " with a private coin", "public": " with a public coin", "any": ""}[terms.coin]
     if shortest:
@@ -270,6 +258,7 @@ def _reason(terms: Terms, offers: list[Offer], shortest: bool) -> str:
 
 
 def _price(terms: Terms, epsilon: float, clients: int, best: Offer, shortest: bool) -> str:
+    """A sentence on its price."""
     name, coin = best.mechanism.name, best.mechanism.coin
     if name == "frameunit":
         return _price_of_frames(terms, epsilon, clients, best, shortest)

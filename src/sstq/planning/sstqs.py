@@ -81,9 +81,10 @@ class _Tuned:
         found: list[Offer] = []
         for bits in range(1, self.most_bits + 1):
             tuned = tune(dim, self.epsilon, bits, message_bits=min(self.terms.room, 64))
-            chosen: dict[str, Any] = {"frame_size": tuned.frame_size, "level": tuned.level, "steps": tuned.steps}
-            mechanism, options = SSTQ(dim, self.epsilon, bits=bits, **chosen), {"bits": bits, **chosen}
-            found.append(Offer(f"SSTQ, flat channel, b = {bits}", mechanism, options, 0.0, max(tuned.mse * dim, 0.0)))
+            size, recipe = tuned.mechanism.frame.size, tuned.mechanism.kashin
+            options = {"bits": bits, "frame_size": size, "level": recipe.level, "steps": recipe.steps}
+            label, variance = f"SSTQ, flat channel, b = {bits}", max(tuned.mse * dim, 0.0)
+            found.append(Offer(label, tuned.mechanism, options, 0.0, variance))
             if bits > _OPTIMAL_BITS and found[-1].variance > found[-2].variance:
                 break
         return found

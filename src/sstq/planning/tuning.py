@@ -29,25 +29,12 @@ _SLACK = 0.005
 
 @dataclass(frozen=True)
 class Tuned:
-    """A frame size and a level, with what they are predicted to give.
+    """The mechanism with the chosen frame size and level, the default one, and their predicted MSE/d of unit vectors."""
 
-    Attributes:
-        frame_size: N.
-        level: K.
-        steps: of the representation.
-        message_bits: of one message with a private coin, ⌈log₂ N⌉ + b.
-        mse: the predicted MSE/d of one unit vector.
-        default_mse: that of the default N = 2^⌈log₂ 2.5d⌉ and its default level.
-        default_message_bits: of the default.
-    """
-
-    frame_size: int
-    level: float
-    steps: int
-    message_bits: int
+    mechanism: SSTQ
+    default: SSTQ
     mse: float
     default_mse: float
-    default_message_bits: int
 
     @property
     def gain(self) -> float:
@@ -84,15 +71,13 @@ def tune(
         decoder: as in `sstq.SSTQ`; a biased one is refused.
         message_bits: the most bits of a message, index included; by default two more than with the default frame.
 
-    Returns:
-        The choice, for `sstq.SSTQ(..., frame_size=tuned.frame_size, level=tuned.level, steps=tuned.steps)`.
-
     Examples:
         >>> tuned = tune(1000, 3.0, 2)
-        >>> tuned.frame_size, tuned.message_bits, round(tuned.mse, 2), round(tuned.gain, 2)
+        >>> tuned.mechanism.frame.size, tuned.mechanism.message_bits, round(tuned.mse, 2), round(tuned.gain, 2)
         (16384, 16, 1.83, 0.08)
     """
-    options: dict[str, Any] = {"bits": bits, "channel": channel, "codebook": codebook, "decoder": decoder}
+    given: dict[str, Any] = {"bits": bits, "channel": channel, "codebook": codebook, "decoder": decoder}
+    options = {name: value for name, value in given.items() if value is not None}
     default = SSTQ(dim, epsilon, **options)
     dim, bits = default.dim, default.bits
     if default.decoder.name != "unbiased":
@@ -119,12 +104,4 @@ def tune(
     default_error, lowest = predicted_error(default), min(error for error, _ in found)
     enough = max(lowest, min((1 + _SLACK) * lowest, default_error))
     mse, chosen = next((error, mechanism) for error, mechanism in found if error <= enough)
-    return Tuned(
-        frame_size=chosen.frame.size,
-        level=chosen.kashin.level,
-        steps=chosen.kashin.steps,
-        message_bits=chosen.message_bits,
-        mse=mse,
-        default_mse=default_error,
-        default_message_bits=default.message_bits,
-    )
+    return Tuned(chosen, default, mse, default_error)

@@ -29,13 +29,14 @@ _MESSAGE_TYPES = ("u1 u1", "u1 u2", "u2 u1", "u2 u2", "u4 u1", "u4 u2", "u4 u4",
 _MOST_PROCESSES = 4
 
 # Ends at once, and without a word, when the program that waits for it is interrupted, or gone: then its input ends.
-_PROCESS = """
+# A line is written at once, because the processes share a pipe.
+_PROCESS = r"""
 import json, os, signal, sys, threading
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start()
 from sstq.runs.warmup import _run
 for step in _run(sys.argv[1:]):
-    print(json.dumps(step), flush=True)
+    print(json.dumps(step) + "\n", end="", flush=True)
 """
 
 

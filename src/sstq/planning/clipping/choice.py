@@ -109,23 +109,17 @@ class NormProfile:
         """
         level = 1 - check_number("q", q, 0, 1)
         surely_above, surely_below = self.low > level, self.high <= level
-        return Interval(
-            value=self._crossing(level),
-            low=float(self.thresholds[surely_above][-1]) if surely_above.any() else 0.0,
-            high=float(self.thresholds[surely_below][0]) if surely_below.any() else math.inf,
-        )
+        low = self.thresholds[surely_above].max(initial=0.0)
+        high = self.thresholds[surely_below].min(initial=math.inf)
+        return Interval(self._crossing(level), float(low), float(high))
 
     def share_above(self, norm: float) -> Interval:
         """The share of clients whose norms are above this one, at most the highest threshold."""
         norm = check_number("norm", norm, 0, float(self.thresholds[-1]))
         knots, shares = self._curve(self.above)
-        before = np.searchsorted(self.thresholds, norm, side="right")
-        after = np.searchsorted(self.thresholds, norm)
-        return Interval(
-            value=float(np.interp(norm, knots, shares)),
-            low=float(self.low[after]),
-            high=float(np.append(1.0, self.high)[before]),
-        )
+        low = self.low[np.searchsorted(self.thresholds, norm)]
+        high = np.append(1.0, self.high)[np.searchsorted(self.thresholds, norm, side="right")]
+        return Interval(float(np.interp(norm, knots, shares)), float(low), float(high))
 
     def mean_excess(self, clip: float) -> Interval:
         """E[(‖x‖ − clip)⁺] up to the highest threshold: no mean of clipped vectors is further off than that.
