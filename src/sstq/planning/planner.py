@@ -45,15 +45,16 @@ class Plan:
     worst case for the bias of frames. `alike` says otherwise for strata.
 
     Attributes:
-        dim, clients, clip, rounds, delta: as given to `plan`, or solved for.
+        clients: n, as given or solved for; so are `dim`, `clip`, `rounds` and `delta`.
         epsilon: ε of one message. It may be less than was allowed, where more would be worse.
         solved_for: "error", "clients", "epsilon" or "bits".
-        label, name, arguments: the mechanism, for people, in the registry, and its arguments.
-        bits, coin: of one message, and "private" or "public".
+        label: the mechanism for people; `name` and `arguments` are for the registry.
+        bits: of one message.
+        coin: "private" or "public".
         bias: the norm of the bias of the mean, which more clients do not lower.
         standard_deviation: of the mean, the root of the summed variance.
-        total_epsilon_basic, total_epsilon_optimal: ε of all rounds of a client together, as a sum and, with δ, by
-            optimal composition.
+        total_epsilon_basic: ε of all rounds of a client together, the sum.
+        total_epsilon_optimal: the same for δ, by optimal composition; None without δ.
         explanation: why this mechanism, and what to mind.
         alternatives: the other mechanisms that are allowed, the least error first; then what a public coin has.
     """

@@ -124,14 +124,13 @@ def least_bits(terms: Terms, epsilon: float, clients: int, target_error: float) 
         )
     shortest = min(offer.bits for offer in all_of_them if reached(offer))
 
-    def enough(bits: int) -> bool:
+    # The number of frames is rounded, so that errors may be out of order.
+    for bits in range(1, shortest):
         within = offers(families(replace(exact, bits=bits), epsilon), clients)
-        return bool(within) and reached(within[0])
-
-    fewest = min(bisect_left(range(1, shortest + 1), True, key=enough) + 1, shortest)
-    while fewest > 1 and enough(fewest - 1):  # the number of frames is rounded, so that errors may be out of order
-        fewest -= 1
-    return weigh(replace(exact, bits=fewest), epsilon, clients, thorough=True)
+        if within and reached(within[0]):
+            shortest = bits
+            break
+    return weigh(replace(exact, bits=shortest), epsilon, clients, thorough=True)
 
 
 def _clients_instead(terms: Terms, target_error: float, epsilon: float) -> str:

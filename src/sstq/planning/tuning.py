@@ -29,7 +29,7 @@ _SLACK = 0.005
 
 @dataclass(frozen=True)
 class Tuned:
-    """The mechanism with the chosen frame size and level, the default one, and their predicted MSE/d of unit vectors."""
+    """The mechanism with the chosen frame size and level, the default one, and the predicted MSE/d of both."""
 
     mechanism: SSTQ
     default: SSTQ

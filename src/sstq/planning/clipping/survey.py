@@ -46,13 +46,8 @@ class NormSurvey(Agreement):
 
     Examples:
         >>> survey = NormSurvey(epsilon=0.5, lowest=0.1, highest=10.0)
-        >>> survey.message_bits, survey.privacy_loss() <= 0.5
-        (5, True)
-        >>> answers = survey.aggregator()
-        >>> answers.update(survey.encode_norms(np.random.default_rng(0).lognormal(size=50_000), rng=1))
-        >>> interval = answers.profile().quantile(0.5)  # the median of the norms is 1
-        >>> interval.low <= 1.0 <= interval.high
-        True
+        >>> survey.message_bits, survey.privacy_loss() <= 0.5, survey.clients_for(stderr=0.02)
+        (5, True, 166708)
     """
 
     json_format: ClassVar[str] = "sstq-norm-survey"
@@ -71,9 +66,8 @@ class NormSurvey(Agreement):
         values = np.geomspace(lowest, highest, count).tolist() if self._stated is None else self._stated["values"]
         checked = tuple(check_number("threshold", value, lowest, highest) for value in values)
         if len(checked) != count or any(after <= before for before, after in pairwise(checked)):
-            raise ValueError(
-                f"thresholds must be {count} increasing numbers, got {len(checked)} from {checked[0]:g} on"
-            )
+            got = f"{len(checked)} from {checked[0]:g} on"
+            raise ValueError(f"thresholds must be {count} increasing numbers, got {got}")
         self._set(epsilon=epsilon, thresholds=checked, channel=flat_response(2, epsilon, self._stated))
 
     @property
@@ -120,7 +114,7 @@ class NormSurvey(Agreement):
         above = lengths > np.array(self.thresholds)[asked]
         answer = self.channel.sample(above.astype(np.int64), channel_words(words[:, 1]))
         columns = tuple(c.astype(f.dtype) for f, c in zip(self.layout.fields, (answer, asked), strict=True))
-        return Messages(self.layout, columns, self.digest(), simulated=source.simulated)
+        return self.messages_from_columns(columns, None, source.simulated)
 
     def messages_from_bytes(self, raw: bytes, count: int) -> Messages:
         """The messages that `Messages.to_bytes` packed; ValueError for anything else."""
@@ -145,12 +139,7 @@ class NormSurvey(Agreement):
         return math.sqrt(len(self.thresholds) / (4 * clients)) / self.gain
 
     def clients_for(self, stderr: float) -> int:
-        """The least number of clients for which `expected_stderr` is at most that.
-
-        Examples:
-            >>> NormSurvey(epsilon=0.5, lowest=0.1, highest=10.0).clients_for(0.02)
-            166708
-        """
+        """The least number of clients for which `expected_stderr` is at most that."""
         stderr = check_number("stderr", stderr, 1e-6, 1)
         return math.ceil(len(self.thresholds) / (4 * (self.gain * stderr) ** 2))
 
