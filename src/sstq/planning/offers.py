@@ -84,12 +84,7 @@ def _shortest(candidates: list[Offer], slack: float) -> list[Family]:
 
 
 def rrsc(dim: int, epsilon: float, bits: int) -> Offer:
-    """RRSC for one client, the least error of its bits.
-
-    Examples:
-        >>> round(rrsc(10_000, 3.0, 3).variance / 10_000, 3)
-        0.869
-    """
+    """RRSC for one client, the least error of its bits."""
     mechanism = RRSC(dim, epsilon, bits=bits)
     return Offer(f"RRSC, b = {bits}", mechanism, {"bits": bits}, 0.0, mechanism.alignment**-2 - 1)
 
@@ -137,12 +132,7 @@ def _frameunit(dim: int, epsilon: float, bits: int | None, frames: int = 1) -> F
 
 
 def frameunit_error(dim: int, epsilon: float, bits: int | None = None) -> float:
-    """The error of one client's estimate of a unit vector over frames: with all rows, the optimum in high dimensions.
-
-    Examples:
-        >>> round(frameunit_error(10_000, 3.0) / 10_000, 4)
-        0.7425
-    """
+    """The error of one client over frames for a unit vector: with all rows, the optimum in high dimensions."""
     one = _frameunit(dim, epsilon, bits)
     return client_error(one.choice, dim, one.frame.size)  # without the bias of one frame, which takes long
 

@@ -1,7 +1,7 @@
 """What malicious clients can do to a mean, mechanism by mechanism.
 
-Let a fraction α of the messages be malicious. The mean moves away from the honest clients' mean by α·‖m̄ − x̄‖. There are
-two kinds of attackers:
+Nobody can tell a lie from noise. If a fraction α of the messages is malicious, with mean m̄, the mean of all moves by
+α·‖m̄ − x̄‖ away from x̄, that of the honest clients. There are two kinds of attackers:
 
 * Those who may send any valid message: ‖m̄‖ ≤ R, the largest estimate of a single message. Messages that are not valid
   are refused. In expectation over the honest messages and public coins the shift is at most α·(R + H), where

@@ -67,12 +67,11 @@ def weigh(terms: Terms, epsilon: float, clients: int, *, thorough: bool = False)
 
 def least_clients(terms: Terms, epsilon: float, target_error: float) -> int:
     """The least number of clients whose mean has the target error."""
-    found = families(terms, epsilon)
+    found, best = families(terms, epsilon), weigh(terms, epsilon, CLIENTS_MAX)[0]
 
     def reached(clients: int) -> bool:
         return offers(found, clients)[0].mse <= _ROUNDING * target_error**2
 
-    best = weigh(terms, epsilon, CLIENTS_MAX)[0]
     if not reached(CLIENTS_MAX):
         raise ValueError(
             f"target_error = {target_error:g} of clip is out of reach at epsilon = {epsilon:g}: the closest that even "
@@ -109,28 +108,21 @@ def least_bits(terms: Terms, epsilon: float, clients: int, target_error: float) 
     """The offers within the fewest bits that have the target error, the best first."""
     # Nothing is given up for fewer bits here: they are what is asked for.
     exact = replace(terms, slack=0.0)
-    all_of_them = weigh(exact, epsilon, clients)
-    best = all_of_them[0]
-
-    def reached(offer: Offer) -> bool:
-        return offer.mse <= _ROUNDING * target_error**2
-
-    if not reached(best):
+    enough, found = _ROUNDING * target_error**2, weigh(exact, epsilon, clients)
+    if found[0].mse > enough:
         raise ValueError(
             f"target_error = {target_error:g} of clip is out of reach for clients = {clients} at epsilon = "
-            f"{epsilon:g}: the closest is {math.sqrt(best.mse):.4g}"
+            f"{epsilon:g}: the closest is {math.sqrt(found[0].mse):.4g}"
             + _clients_instead(terms, target_error, epsilon)
             + _epsilon_instead(terms, clients, target_error)
         )
-    shortest = min(offer.bits for offer in all_of_them if reached(offer))
-
-    # The number of frames is rounded, so that errors may be out of order.
-    for bits in range(1, shortest):
-        within = offers(families(replace(exact, bits=bits), epsilon), clients)
-        if within and reached(within[0]):
-            shortest = bits
+    # One after the other: the number of frames is rounded, so that errors may be out of order.
+    for bits in range(1, min(offer.bits for offer in found if offer.mse <= enough) + 1):
+        exact = replace(exact, bits=bits)
+        within = offers(families(exact, epsilon), clients)
+        if within and within[0].mse <= enough:
             break
-    return weigh(replace(exact, bits=shortest), epsilon, clients, thorough=True)
+    return weigh(exact, epsilon, clients, thorough=True)
 
 
 def _clients_instead(terms: Terms, target_error: float, epsilon: float) -> str:
