@@ -105,8 +105,7 @@ def test_default_frames_are_within_the_bounds_of_cost(case, dim):
 
 @pytest.mark.parametrize("dim", [1, 2, 31, 1000])
 def test_tuned_frames_are_within_the_bounds_of_cost(dim):
-    tuned = tune(dim, 3.0, 1, message_bits=30)
-    mechanism = sstq.SSTQ(dim, 3.0, bits=1, frame_size=tuned.frame_size, level=tuned.level, steps=tuned.steps)
+    mechanism = tune(dim, 3.0, 1, message_bits=30).mechanism
     assert sstq.from_json(mechanism.to_json()) == mechanism
 
 

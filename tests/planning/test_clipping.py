@@ -16,7 +16,7 @@ import sstq
 from sstq.cli.clip import clip as clip_app
 from sstq.exactness import exp_lower
 from sstq.planning.clipping import NormAggregator, NormProfile, NormSurvey, relative_error, suggest_clip
-from sstq.planning.clipping.profile import _band, _decreasing
+from sstq.planning.clipping.choice import _band, _decreasing
 
 Z = 6.0
 SURVEY = NormSurvey(epsilon=1.0, lowest=0.25, highest=8.0, thresholds=6)  # 0.25, 0.5, 1, 2, 4, 8
@@ -315,7 +315,8 @@ VALUES, CHANNEL = list(SURVEY.thresholds), SURVEY.channel
         (changed(values=[]), "."),
         (changed(values="12"), "threshold"),
         (changed(values=VALUES[::-1]), "thresholds must be 6 increasing numbers"),
-        (changed(values=[*VALUES[:-1], True]), "true does not occur"),
+        (changed(values=[*VALUES[:-1], True]), "true does not occur in this format"),
+        (changed(values=[*VALUES[:-1], "2"]), "threshold must be a number"),
         (changed(thresholds=5), "thresholds must be 5 increasing numbers"),
         (changed(lowest=VALUES[0] / 2), r"would not keep: \['lowest'\]"),
         (changed(highest=VALUES[-1] * 2), r"would not keep: \['highest'\]"),

@@ -15,9 +15,8 @@ from sstq.cli import app
 from sstq.cli.plan import plan as plan_command
 from sstq.mechanisms import FrameUnit
 from sstq.planning import plan
-from sstq.planning.families import families, offers
-from sstq.planning.frameunits import FrameUnitFamily
-from sstq.planning.offers import Terms
+from sstq.planning.offers import Terms, frameunit_offer
+from sstq.planning.solving import families, offers
 from sstq.planning.sstqs import Strata
 
 TERMS = Terms(dim=100, bits=None, coin="private", server="fast", alike=None, slack=0.02)
@@ -118,7 +117,7 @@ def test_alike_clients_gain_and_unlike_ones_pay():
 @pytest.mark.parametrize(("dim", "epsilon"), [(256, 1.0), (256, 3.0), (5000, 6.0), (2, 3.0)])
 @pytest.mark.parametrize("clients", [1, 1000, 10**6])
 def test_frames_are_those_that_frameunit_recommends(dim, epsilon, clients):
-    offer = FrameUnitFamily(replace(TERMS, dim=dim), epsilon, None).offer(clients)
+    offer = frameunit_offer(replace(TERMS, dim=dim), epsilon, None, clients)
     assert offer.wanted_frames == FrameUnit(dim, epsilon).frames_for(clients)
     assert offer.arguments.get("frames", 1) == offer.wanted_frames
 

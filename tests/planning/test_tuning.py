@@ -27,14 +27,11 @@ def typical(dim, seed):
 )
 def test_the_tuned_choice_is_better_and_certifies(dim, epsilon, bits, channel, seed):
     tuned = tune(dim, epsilon, bits, channel=channel)
-    options = {"dim": dim, "epsilon": epsilon, "bits": bits, "channel": channel}
-    mechanism = sstq.SSTQ(**options, frame_size=tuned.frame_size, level=tuned.level, steps=tuned.steps)
-    default = sstq.SSTQ(**options)
+    mechanism, default = tuned.mechanism, tuned.default
+    assert default == sstq.SSTQ(dim, epsilon, bits=bits, channel=channel)
     _, residuals = represent(mechanism.frame, mechanism.kashin, typical(dim, 0)[None].astype(np.float32))
     assert residuals[0] <= CERTIFIED_RESIDUAL
     assert mechanism.unbiased
-    assert mechanism.message_bits == tuned.message_bits
-    assert default.message_bits == tuned.default_message_bits
     # The errors of Gaussian directions differ by half a per cent; the predictions are for typical ones.
     x = typical(dim, seed)
     error, before = (m.expected_mse(x).total / dim for m in (mechanism, default))
@@ -54,7 +51,7 @@ def test_the_gain_at_the_papers_default_is_real():
 def test_a_budget_of_bits_is_kept():
     for most in (13, 14, 15, 16):
         tuned = tune(1500, 3.0, 2, message_bits=most)
-        assert tuned.message_bits <= most
+        assert tuned.mechanism.message_bits <= most
     errors = [tune(1500, 3.0, 2, message_bits=most).mse for most in (13, 14, 15, 16)]
     assert errors == sorted(errors, reverse=True)
 
@@ -100,8 +97,8 @@ def test_the_command_line_tunes(tmp_path):
     assert result.exit_code == 0
     assert "% below the default's" in result.output
     tuned, mechanism = tune(1000, 3.0, 2), sstq.from_json(spec.read_text())
-    assert (mechanism.frame.size, mechanism.kashin.level) == (tuned.frame_size, tuned.level)
+    assert mechanism == tuned.mechanism
     for more, message in (["--level", "3"], "--level cannot be given"), (["--name", "frameunit"], "--tune is for sstq"):
-        refused = CliRunner().invoke(app, [*arguments[:5], *more, "--tune", "--output", str(tmp_path / "other.json")])
+        refused = CliRunner().invoke(app, [*arguments[:5], "--output", str(tmp_path / "other.json"), *more, "--tune"])
         assert refused.exit_code != 0
         assert message in refused.output

@@ -7,16 +7,16 @@ from matplotlib.text import Text
 
 from sstq import plots
 from sstq.lab.demo_training import METHODS
-from sstq.planning.comparison import compare
-from sstq.planning.frontier import frontier, one_bit_error, optimal_error
+from sstq.lab.plots import draw_training
+from sstq.planning.comparison import compare, frontier, one_bit_error, optimal_error
 
 
 @pytest.fixture
 def drawn(monkeypatch):
     """The figures that were drawn, instead of files."""
     figures = []
-    for name in ("comparison", "frontier", "training"):
-        monkeypatch.setattr(f"sstq.plots.{name}.save", lambda figure, path: figures.append(figure))
+    for name in ("sstq.plots.comparison", "sstq.lab.plots.training"):
+        monkeypatch.setattr(f"{name}.save", lambda figure, path: figures.append(figure))
     return figures
 
 
@@ -80,7 +80,7 @@ def test_training(drawn, accuracy):
         for number in range(80)
     ]
     histories = {method.label: rows for method in METHODS}
-    plots.draw_training(histories, "training.png", title="100 clients")
+    draw_training(histories, "training.png", title="100 clients")
     assert_legible(drawn[0])
     ends = drawn[0].axes[1].lines
     assert len({tuple(line.get_xydata()[0]) for line in ends}) == len(METHODS)

@@ -21,7 +21,7 @@ from sstq.cli.terminal import note, progress, show_table
 from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
-    from sstq.planning.comparison import Variant
+    from sstq.planning.comparison import Comparison, Variant
 
 __all__ = ["frontier"]
 
@@ -42,10 +42,8 @@ def frontier(
     Example: sstq frontier --dim 10000 --epsilon 3 --png frontier.png
     """
     check_outputs(csv, json, png, force)
-    from dataclasses import asdict
-
     from sstq.checks import check_number
-    from sstq.planning import frontier as library
+    from sstq.planning import comparison as library
 
     with check_usage():
         check_number("dim", dim, 2, 2**30, integer=True)
@@ -63,20 +61,20 @@ def frontier(
             advance(1)
     for reason in left_out:
         note(f"left out: {reason}")
-    ranked = sorted(points, key=lambda point: point.error)
+    ranked = sorted(points, key=lambda point: point.mse)
     optimum, one_bit = library.optimal_error(dim, epsilon), library.one_bit_error(dim, epsilon)
     show_table(
         f"Error against bits at d = {dim:,}, ε = {epsilon:g}: one client's unit vector, over d",
         ["mechanism", "bits", "coin", "bias²/d", "variance/d", "MSE/d", "over the optimum", "unbiased"],
         [
             [
-                point.family,
+                point.label,
                 f"{point.bits:,}",
                 point.coin,
                 error_figure(point.bias2, dim),
                 figure(point.variance / dim),
-                figure(point.error),
-                f"{point.error / optimum:.3g} ×",
+                figure(point.mse / dim),
+                f"{point.mse / dim / optimum:.3g} ×",
                 unbiased_cell(point.unbiased, point.bias2),
             ]
             for point in ranked
@@ -84,10 +82,15 @@ def frontier(
         caption=f"The optimum of all unbiased mechanisms is {optimum:.4g}; the least with one bit is {one_bit:.4g}. "
         "Sorted by error. unbiased: over messages and public coins, for the frame at hand.",
     )
-    rows = [asdict(point) | {"error": point.error} for point in ranked]
+    rows = [_numbers(point, dim) for point in ranked]
     write_numbers(rows, csv, json, {"epsilon": epsilon, "optimum": optimum, "one_bit": one_bit}, "points")
     if png is not None:
         from sstq.plots import draw_frontier
 
         draw_frontier(points, png, dim=dim, epsilon=epsilon, optimum=optimum, one_bit=one_bit)
         note(f"wrote {png}")
+
+
+def _numbers(point: Comparison, dim: int) -> dict[str, object]:
+    same = {name: getattr(point, name) for name in ("name", "bits", "coin", "unbiased", "bias2", "variance")}
+    return {"family": point.label, **same, "dim": dim, "error": point.mse / dim}

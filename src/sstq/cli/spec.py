@@ -196,9 +196,10 @@ def _tuned(name: str, dim: int, given: dict[str, Any]) -> dict[str, Any]:
     if "epsilon" not in given:
         raise WrongUsage("--tune needs --epsilon")
     found = tune(dim, **{option: given[option] for option in tunable if option in given})
+    size, recipe = found.mechanism.frame.size, found.mechanism.kashin
     note(
-        f"tuned: N = {found.frame_size}, K = {found.level:.6g}; the predicted error is {found.mse:.4g}·d·clip² with a "
-        f"private coin's {found.message_bits} bits, {100 * found.gain:.1f} % below the default's with "
-        f"{found.default_message_bits}"
+        f"tuned: N = {size}, K = {recipe.level:.6g}; the predicted error is {found.mse:.4g}·d·clip² with a "
+        f"private coin's {found.mechanism.message_bits} bits, {100 * found.gain:.1f} % below the default's with "
+        f"{found.default.message_bits}"
     )
-    return {"frame_size": found.frame_size, "level": found.level, "steps": found.steps}
+    return {"frame_size": size, "level": recipe.level, "steps": recipe.steps}

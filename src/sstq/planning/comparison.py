@@ -1,23 +1,32 @@
-"""All mechanisms side by side: bits, bias, variance, and the time that they take (the paper's Table 1, as numbers)."""
+"""All mechanisms side by side: bits, bias, variance and time (the paper's Table 1, as numbers), and error against bits.
+
+`compare` has the error of a mean of n clients, `frontier` that of one client's estimate at several numbers of bits;
+`optimal_error` and `one_bit_error` are the two lines that no mechanism crosses; `time_mechanism` measures a round.
+"""
 
 from __future__ import annotations
 
 import inspect
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sstq.mechanisms import Mechanism, Unbiased, list_mechanisms, mechanism, mechanism_class
+from sstq.mechanisms import RRSC, FrameUnit, Mechanism, Unbiased, list_mechanisms, mechanism, mechanism_class
+from sstq.mechanisms.closest import mean_chi
 from sstq.mechanisms.structured import typical_vector
+from sstq.messages.batch import Messages
+from sstq.runs.rounds import mean_of_round
 
-__all__ = ["Comparison", "Variant", "all_variants", "compare", "variants_of"]
-
-# Timing stops after this many seconds or clients, whichever comes first.
-_SECONDS, _MOST_CLIENTS = 0.3, 32
+# Measuring stops after about this many seconds.
+_SECONDS = 0.3
+_MOST_TIMED, _MOST_MESSAGES, _ADDED = 32, 256, 1 << 15
+# Multiplications and additions that a server is taken to do in a second where nothing is measured.
+_OPERATIONS_PER_SECOND = 1e9
+_MOST_OPERATIONS = 2e9
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,7 @@ class Variant:
     def build(self, dim: int, epsilon: float, clients: int, clip: float = 1.0, *, one_round: bool = False) -> Mechanism:
         """The mechanism, with those of the common arguments that mean something to it.
 
-        For one round FrameUnit has as many frames as its clients need; over many, one frame a round averages out.
+        For one round FrameUnit has as many frames as its clients need; over many, one frame per round averages out.
         """
         known = inspect.signature(mechanism_class(self.name)).parameters
         common = {"dim": dim, "epsilon": epsilon, "clients": clients, "clip": clip}
@@ -40,19 +49,28 @@ class Variant:
         return mechanism(self.name, **{k: v for k, v in common.items() if k in known} | dict(self.options))
 
 
-def variants_of(name: str) -> list[Variant]:
-    """What the mechanism of that name shows in the comparison.
+def all_variants(*names: str) -> list[Variant]:
+    """What the mechanisms of these names, or all of the registry, show in the comparison.
 
     Examples:
-        >>> [variant.label for variant in variants_of("sqkr")]
+        >>> [variant.label for variant in all_variants("sqkr")]
         ['SQKR', 'SQKR, public coin', 'SQKR dense']
     """
-    return [Variant(label, name, options) for label, options in mechanism_class(name).variants.items()]
+    return [
+        Variant(label, name, options)
+        for name in names or list_mechanisms()
+        for label, options in mechanism_class(name).variants.items()
+    ]
 
 
-def all_variants() -> list[Variant]:
-    """What all mechanisms of the registry show in the comparison."""
-    return [variant for name in list_mechanisms() for variant in variants_of(name)]
+def all_families(*names: str) -> list[Variant]:
+    """The points of these or all mechanisms at several numbers of bits; equal labels are one family."""
+    return [
+        Variant(label, name, options)
+        for name in names or list_mechanisms()
+        for label, points in mechanism_class(name).sweeps.items()
+        for options in points
+    ]
 
 
 @dataclass(frozen=True)
@@ -60,13 +78,13 @@ class Comparison:
     """What one mechanism costs for unit vectors.
 
     Attributes:
-        label: the mechanism and its variant.
+        label: the mechanism and its variant or family.
         name: in the registry.
         bits: of one message.
         coin: "private" or "public".
         trust: who has to be trusted.
         exact: whether the guarantee holds integer by integer.
-        unbiased: when the estimate is.
+        unbiased: when the estimate is, for the frames at hand.
         bias2: the squared bias of the mean.
         variance: of the mean of the clients.
         encode_ms: milliseconds to encode one client's vector, on all cores; None if not timed.
@@ -91,14 +109,18 @@ class Comparison:
         return self.bias2 + self.variance
 
 
+Skipped = Callable[[Variant, str], None]
+
+
 def compare(
     dim: int,
     epsilon: float,
     clients: int,
     *,
     timed: bool = True,
+    one_round: bool = True,
     variants: Iterable[Variant] | None = None,
-    skipped: Callable[[Variant, str], None] = lambda _variant, _reason: None,
+    skipped: Skipped = lambda _variant, _reason: None,
 ) -> Iterator[Comparison]:
     """Compare the mechanisms on a fixed typical unit vector that every client holds.
 
@@ -107,31 +129,28 @@ def compare(
         epsilon: ε of one message (of the released mean for CSGM).
         clients: n, the number of clients whose mean is estimated.
         timed: whether to measure encoding and decoding.
+        one_round: whether FrameUnit has as many frames as these clients need, or one.
         variants: which mechanisms; all by default.
         skipped: called with the variants that do not exist at these parameters, and why.
 
     Examples:
-        >>> rows = list(compare(64, 2.0, 1000, timed=False, variants=variants_of("sstq")[:2]))
+        >>> rows = list(compare(64, 2.0, 1000, timed=False, variants=all_variants("sstq")[:2]))
         >>> rows[0].bits, bool(rows[0].unbiased)
         (10, True)
     """
-    x = typical_vector(dim)
     for candidate in all_variants() if variants is None else variants:
         try:
-            built = candidate.build(dim, epsilon, clients, one_round=True)
+            built = candidate.build(dim, epsilon, clients, one_round=one_round)
         except ValueError as refusal:
             skipped(candidate, str(refusal))
             continue
         error = built.typical_error(clients)
-        encode_ms, decode_ms = _milliseconds(built, x, clients) if timed else (None, None)
+        encode_ms, decode_ms = _milliseconds(built, clients) if timed else (None, None)
         yield Comparison(
-            label=candidate.label,
-            name=candidate.name,
-            bits=built.message_bits,
-            coin=built.coin,
-            trust=built.trust,
-            exact=built.exact,
-            unbiased=built.unbiased,
+            candidate.label,
+            candidate.name,
+            built.message_bits,
+            **{name: getattr(built, name) for name in ("coin", "trust", "exact", "unbiased")},
             bias2=error.bias2,
             variance=error.variance,
             encode_ms=encode_ms,
@@ -139,23 +158,134 @@ def compare(
         )
 
 
-def _milliseconds(built: Mechanism, x: NDArray[np.float64], clients: int) -> tuple[float, float]:
-    """Milliseconds a client for encoding and for adding up, after one call that is not counted."""
+def frontier(
+    dim: int,
+    epsilon: float,
+    *,
+    families: Iterable[Variant] | None = None,
+    skipped: Skipped = lambda _variant, _reason: None,
+) -> Iterator[Comparison]:
+    """The error of one client's estimate of a typical unit vector, for every local mechanism and number of bits.
 
-    def encode(count: int) -> Any:
-        identifiers = np.arange(count) if built.coin == "public" else None
-        return built.encode(np.broadcast_to(x, (count, len(x))), clients=identifiers)
+    Examples:
+        >>> points = list(frontier(64, 3.0, families=all_families("frameunit")[:3]))
+        >>> [(point.label, point.bits) for point in points]
+        [('FrameUnit', 9), ('FrameUnit, public rows', 1), ('FrameUnit, public rows', 2)]
+    """
+    points = all_families() if families is None else families
+    return compare(dim, epsilon, 1, timed=False, one_round=False, variants=points, skipped=skipped)
 
+
+def optimal_error(dim: int, epsilon: float) -> float:
+    """The least MSE/d of all unbiased ε-LDP randomizers of unit vectors, however long their messages: PrivUnit's.
+
+    Asi, Feldman and Talwar, *Optimal algorithms for mean estimation under local differential privacy*, ICML 2022:
+    PrivUnit with the best cap is optimal for every d, and PrivUnitG's error tends to its (0.1 % above at d = 1000).
+
+    Examples:
+        >>> round(optimal_error(10_000, 3.0), 4)
+        0.7425
+    """
+    return mechanism("privunit", dim=dim, epsilon=epsilon).expected_mse(np.full(dim, dim**-0.5)).total / dim
+
+
+def one_bit_error(dim: int, epsilon: float) -> float:
+    """The least MSE/d of one bit per client: the side of a random hyperplane, randomized.
+
+    RRSC is optimal for its number of bits (Isik et al., *Exact optimality of communication-privacy-utility tradeoffs in
+    distributed mean estimation*, NeurIPS 2023), and with one bit it is ±u for a uniform direction u. Its alignment is
+    E|u₁|·(e^ε − 1)/(e^ε + 1), E|u₁| being √(2/π)/E[χ_d].
+
+    Examples:
+        >>> round(one_bit_error(10_000, 3.0), 3)
+        1.917
+    """
+    alignment = math.sqrt(2 / math.pi) / mean_chi(dim) * math.tanh(epsilon / 2)
+    return (alignment**-2 - 1) / dim
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds, on all cores of this machine.
+
+    Attributes:
+        encode: for one client's vector.
+        decode: for the messages of one round and their mean.
+        measured: whether they were measured; otherwise they are estimated from the number of operations.
+    """
+
+    encode: float
+    decode: float
+    measured: bool
+
+
+def _seconds(call: Callable[[], Any]) -> tuple[float, Any]:
+    """How long the call takes, and its result."""
     start = time.perf_counter()
-    first = encode(1)
-    once = time.perf_counter() - start
+    result = call()
+    return time.perf_counter() - start, result
+
+
+def _time_encoding(mechanism: Mechanism, most: int) -> tuple[float, Messages]:
+    """Seconds per client for a typical vector, and the messages: at most so many, or as there is time for."""
+    x = typical_vector(mechanism.dim, mechanism.clip)
+
+    def encode(count: int) -> Messages:
+        identifiers = np.arange(count) if mechanism.coin == "public" else None
+        return mechanism.encode(np.broadcast_to(x, (count, len(x))), clients=identifiers)
+
+    encode(1)  # compiles and fills caches
+    once, _ = _seconds(lambda: encode(1))
+    count = int(np.clip(_SECONDS / max(once, 1e-6), 1, most))
+    taken, messages = _seconds(lambda: encode(count))
+    return taken / count, messages
+
+
+def time_mechanism(mechanism: Mechanism, clients: int) -> Times:
+    """Measure a few messages of a typical vector and scale up to all clients.
+
+    Examples:
+        >>> import sstq
+        >>> times = time_mechanism(sstq.SSTQ(dim=100, epsilon=1.0), clients=1000)
+        >>> times.measured, times.encode > 0, times.decode > 0
+        (True, True, True)
+    """
+    # What rebuilding a message's candidates costs, where that is what counts.
+    operations = float(mechanism.dim) * mechanism.size**2 if isinstance(mechanism, RRSC) else 0.0
+    if operations > _MOST_OPERATIONS:
+        each = operations / _OPERATIONS_PER_SECOND
+        return Times(each, each * clients, measured=False)
+
+    def add(messages: Messages) -> Any:
+        aggregator = mechanism.aggregator()
+        aggregator.update(messages)
+        return aggregator
+
+    encoding, messages = _time_encoding(mechanism, _MOST_MESSAGES)
+    added = add(messages)
+    mean_of_round(added)
+    finishing, _ = _seconds(lambda: mean_of_round(added))
+    syntheses = _frames_used(mechanism, clients) / _frames_used(mechanism, len(messages))
+    if not operations:
+        # Many messages out of a few: adding them one by one would measure the call, not the work.
+        times = _ADDED // len(messages) + 1
+        columns = tuple(np.tile(column, (times,) + (1,) * (column.ndim - 1)) for column in messages.columns)
+        identifiers = None if messages.clients is None else np.arange(times * len(messages), dtype=np.uint64)
+        messages = mechanism.messages_from_columns(columns, identifiers, messages.simulated)
+    adding, _ = _seconds(lambda: add(messages))
+    return Times(encoding, adding / len(messages) * clients + finishing * syntheses, measured=True)
+
+
+def _frames_used(mechanism: Mechanism, clients: int) -> float:
+    """The expected number of different frames of so many clients, each of which is one synthesis."""
+    frames = mechanism.frames if isinstance(mechanism, FrameUnit) else 1
+    return 1.0 if frames == 1 else -frames * math.expm1(clients * math.log1p(-1 / frames))
+
+
+def _milliseconds(built: Mechanism, clients: int) -> tuple[float, float]:
+    """Milliseconds per client for encoding and for adding up, after calls that are not counted."""
     # A round of CSGM takes no more messages than it has clients.
-    count = int(np.clip(_SECONDS / max(once, 1e-6), 1, min(_MOST_CLIENTS, clients)))
-    start = time.perf_counter()
-    messages = encode(count)
-    encoding = (time.perf_counter() - start) / count
-    aggregator = built.aggregator()
-    aggregator.update(first)
-    start = time.perf_counter()
+    encoding, messages = _time_encoding(built, min(_MOST_TIMED, clients))
     built.aggregator().update(messages)
-    return 1e3 * encoding, 1e3 * (time.perf_counter() - start) / count
+    adding, _ = _seconds(lambda: built.aggregator().update(messages))
+    return 1e3 * encoding, 1e3 * adding / len(messages)

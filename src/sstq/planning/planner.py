@@ -7,41 +7,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sstq.accounting import compose
 from sstq.accounting.bounds import check_delta
 from sstq.checks import check_argument, check_number, check_option
 from sstq.mechanisms import Mechanism, mechanism
-from sstq.planning.budget import allowed_epsilon, allowed_rounds, together
-from sstq.planning.explanation import explain
-from sstq.planning.families import COINS, SERVERS
-from sstq.planning.offers import Offer, Terms
-from sstq.planning.solving import (
-    CLIENTS_MAX,
-    EPSILON_MAX,
-    EPSILON_MIN,
-    least_bits,
-    least_clients,
-    least_epsilon,
-    weigh,
-)
-from sstq.planning.timing import Times, time_mechanism
-
-__all__ = ["Alternative", "Plan", "plan"]
+from sstq.mechanisms.frameunit.bias import BIAS_SHARE
+from sstq.planning import solving
+from sstq.planning.comparison import Times, time_mechanism
+from sstq.planning.offers import Offer, Terms, most_rrsc_bits, rrsc
+from sstq.planning.sstqs import Strata
 
 # Of the squared error so much is given up for a shorter message.
 _SLACK = 0.02
 _BITS_MAX = 4096
+# RRSC is mentioned up to so many bits; beyond them it is hardly better than FrameUnit.
+_RRSC_BITS = 8
+# From a frame for every so many clients on, the transforms are most of the server's work.
+_MANY_FRAMES = 10
+_FRESH = "take a fresh frame_seed every round, so that what is left averages out"
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """A mechanism that was not chosen.
-
-    Attributes:
-        label: what it is.
-        bits: of one message.
-        error: the predicted root mean square error of the mean.
-        needs: what it needs that was not allowed, or nothing.
-    """
+    """A mechanism that was not chosen: its message bits, the predicted error of the mean, and what it needs instead."""
 
     label: str
     bits: int
@@ -57,16 +45,10 @@ class Plan:
     worst case for the bias of frames. `alike` says otherwise for strata.
 
     Attributes:
-        dim: d.
-        clients: n.
+        clients: n, as given or solved for; so are `dim`, `clip`, `rounds` and `delta`.
         epsilon: ε of one message. It may be less than was allowed, where more would be worse.
-        clip: of the vectors.
-        rounds: T.
-        delta: δ of all rounds together.
         solved_for: "error", "clients", "epsilon" or "bits".
-        label: the mechanism, for people.
-        name: of the mechanism in the registry.
-        arguments: of the mechanism.
+        label: the mechanism for people; `name` and `arguments` are for the registry.
         bits: of one message.
         coin: "private" or "public".
         bias: the norm of the bias of the mean, which more clients do not lower.
@@ -74,7 +56,7 @@ class Plan:
         total_epsilon_basic: ε of all rounds of a client together, the sum.
         total_epsilon_optimal: the same for δ, by optimal composition; None without δ.
         explanation: why this mechanism, and what to mind.
-        alternatives: the other mechanisms that the terms allow, the least error first; then what a public coin has.
+        alternatives: the other mechanisms that are allowed, the least error first; then what a public coin has.
     """
 
     dim: int
@@ -150,9 +132,8 @@ def plan(
 ) -> Plan:
     """Choose a mechanism and its parameters, and solve for what is left out of ε, clients, error and bits.
 
-    The least predicted error wins, within the bits that are allowed. A longer message must earn its bits: within a
-    family of mechanisms the shortest is taken whose squared error is within 2 % of the least. With ε, clients and
-    `target_error` all given, the shortest message wins that has the error.
+    The least predicted error within the allowed bits wins; of one family, the shortest message whose squared error is
+    within 2 % of the least. With ε, clients and `target_error` all given, the shortest message with that error wins.
 
     Args:
         dim: d, the length of the vectors.
@@ -167,8 +148,8 @@ def plan(
         clip: vectors longer than this are scaled down to it.
         coin: "private" (default); "public" if clients and server can name the clients and share a seed, which saves the
             bits of the index; "any" for whichever is better.
-        trust: "local", the only one: nobody is trusted, every message is private by itself.
-        server: "fast" (default) for O(1) work a message and one transform a frame, or "any", which lets RRSC in.
+        trust: "local", the only one: every message is private by itself.
+        server: "fast" (default) for O(1) work per message and one transform per frame; "any" also considers RRSC.
         alike: the cosine of each client's vector with their common direction, 0 to 1, if it is known; then strata are
             counted on.
 
@@ -186,85 +167,142 @@ def plan(
         >>> plan(dim=25_450, clients=100_000, target_error=0.5).epsilon
         2.63969
     """
-    dim = check_number("dim", dim, 1, 2**30, integer=True)
     clip = check_number("clip", clip, 1e-100, 1e100)
-    clients = None if clients is None else check_number("clients", clients, 1, CLIENTS_MAX, integer=True)
-    epsilon = None if epsilon is None else check_number("epsilon", epsilon, EPSILON_MIN, EPSILON_MAX)
-    target_error = None if target_error is None else check_number("target_error", target_error, 1e-9, 1e9)
+    clients = _optional("clients", clients, 1, solving.CLIENTS_MAX, integer=True)
+    epsilon = _optional("epsilon", epsilon, solving.EPSILON_MIN, solving.EPSILON_MAX)
+    target_error = _optional("target_error", target_error, 1e-9, 1e9)
     rounds = None if rounds is None else check_argument("rounds", rounds)
     total_epsilon = None if total_epsilon is None else check_argument("total_epsilon", total_epsilon)
     delta = check_delta(delta)
-    _check_trust(trust)
+    if trust != "local":
+        raise ValueError(
+            f"trust must be 'local', got {trust!r}: plans are for messages that are private by themselves; "
+            "`sstq compare` also has mechanisms with a trusted aggregator"
+        )
     terms = Terms(
-        dim=dim,
-        bits=None if bits is None else check_number("bits", bits, 1, _BITS_MAX, integer=True),
-        coin=check_option("coin", coin, COINS),
-        server=check_option("server", server, SERVERS),
-        alike=None if alike is None else check_number("alike", alike, 0, 1),
+        dim=check_number("dim", dim, 1, 2**30, integer=True),
+        bits=_optional("bits", bits, 1, _BITS_MAX, integer=True),
+        coin=check_option("coin", coin, ("private", "public", "any")),
+        server=check_option("server", server, ("fast", "any")),
+        alike=_optional("alike", alike, 0, 1),
         slack=_SLACK,
     )
-    allowed = allowed_epsilon(epsilon, rounds, total_epsilon, delta)
+    allowed = solving.allowed_epsilon(epsilon, rounds, total_epsilon, delta)
     solved_for, allowed, clients, found = _solve(terms, allowed, clients, target_error)
-    best = found[0]
-    rounds = allowed_rounds(best.epsilon, rounds, total_epsilon, delta)
-    basic, optimal = together(best.epsilon, rounds, total_epsilon, delta)
+    best, spent, shortest = found[0], found[0].mechanism.epsilon, solved_for == "bits"
+    rounds = solving.allowed_rounds(spent, rounds, total_epsilon, delta)
+    # A total that was given is known to suffice.
+    optimal = min(compose(spent, rounds, delta), total_epsilon or math.inf) if delta else None
+    alternatives = [_alternative(offer, clip) for offer in found[1:]]
+    if terms.coin == "private":
+        public = solving.weigh(replace(terms, coin="public"), allowed, clients)[0]
+        alternatives.append(_alternative(public, clip, needs="a public coin"))
     return Plan(
-        dim=dim,
+        dim=terms.dim,
         clients=clients,
-        epsilon=best.epsilon,
+        epsilon=spent,
         clip=clip,
         rounds=rounds,
         delta=delta,
         solved_for=solved_for,
         label=best.label,
-        name=best.name,
+        name=best.mechanism.name,
         arguments=best.arguments,
         bits=best.bits,
-        coin=best.coin,
+        coin=best.mechanism.coin,
         bias=clip * math.sqrt(best.bias2),
         standard_deviation=clip * math.sqrt(best.variance),
-        total_epsilon_basic=basic,
+        total_epsilon_basic=compose(spent, rounds),
         total_epsilon_optimal=optimal,
-        explanation=explain(terms, allowed, clients, found, shortest=solved_for == "bits"),
-        alternatives=(*_alternatives(found[1:], clip), *_public_alternative(terms, allowed, clients, clip)),
+        explanation=f"{_reason(terms, found, shortest)} {_price(terms, allowed, clients, best, shortest)}",
+        alternatives=tuple(alternatives),
     )
 
 
-def _alternatives(offers: list[Offer], clip: float, needs: str = "") -> list[Alternative]:
-    return [Alternative(offer.label, offer.bits, clip * math.sqrt(offer.mse), needs) for offer in offers]
+def _optional(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:
+    return None if value is None else check_number(name, value, low, high, integer=integer)
 
 
-def _public_alternative(terms: Terms, epsilon: float, clients: int, clip: float) -> list[Alternative]:
-    if terms.coin != "private":
-        return []
-    public = replace(terms, coin="public")
-    return _alternatives(weigh(public, epsilon, clients)[:1], clip, needs="a public coin")
+def _alternative(offer: Offer, clip: float, needs: str = "") -> Alternative:
+    return Alternative(offer.label, offer.bits, clip * math.sqrt(offer.mse), needs)
 
 
 def _solve(
     terms: Terms, epsilon: float | None, clients: int | None, target_error: float | None
 ) -> tuple[str, float, int, list[Offer]]:
     """What was solved for, ε that is allowed, the clients, and the offers for both."""
-    if epsilon is not None and clients is not None:
-        if target_error is None:
-            return "error", epsilon, clients, weigh(terms, epsilon, clients, thorough=True)
-        return "bits", epsilon, clients, least_bits(terms, epsilon, clients, target_error)
-    if target_error is None or (epsilon is None and clients is None):
+    solved_for = "error"
+    if clients is None and epsilon is not None and target_error is not None:
+        solved_for, clients = "clients", solving.least_clients(terms, epsilon, target_error)
+    elif epsilon is None and clients is not None and target_error is not None:
+        solved_for, epsilon = "epsilon", solving.least_epsilon(terms, clients, target_error)
+    elif epsilon is None or clients is None:
         raise ValueError(
             "two of epsilon= (or rounds= and total_epsilon=), clients= and target_error= are needed to solve for the "
             "rest"
         )
-    if epsilon is not None:
-        clients = least_clients(terms, epsilon, target_error)
-        return "clients", epsilon, clients, weigh(terms, epsilon, clients, thorough=True)
-    assert clients is not None  # noqa: S101 (one of the two was given)
-    epsilon = least_epsilon(terms, clients, target_error)
-    return "epsilon", epsilon, clients, weigh(terms, epsilon, clients, thorough=True)
+    elif target_error is not None:
+        return "bits", epsilon, clients, solving.least_bits(terms, epsilon, clients, target_error)
+    return solved_for, epsilon, clients, solving.weigh(terms, epsilon, clients, thorough=True)
 
 
-def _check_trust(trust: str) -> None:
-    if trust != "local":
-        raise ValueError(
-            f"trust must be 'local', got {trust!r}: plans are for messages that are private by themselves; "
-            "`sstq compare` also has mechanisms with a trusted aggregator"
+def _reason(terms: Terms, offers: list[Offer], shortest: bool) -> str:
+    """A sentence on what the first of the offers has over the others."""
+    best = offers[0]
+    coin = {"private": " with a private coin", "public": " with a public coin", "any": ""}[terms.coin]
+    if shortest:
+        return f"{best.label} is the shortest message{coin} that has the target error: {_of_clip(best.mse)}."
+    within = "" if terms.bits is None else f" within {terms.bits} bits"
+    reason = f"{best.label} has the least predicted error{within}{coin}: {_of_clip(best.mse)}"
+    others = [offer for offer in offers[1:] if offer.mechanism.name != best.mechanism.name] or offers[1:]
+    return f"{reason}; {others[0].label} would have {_of_clip(others[0].mse)}." if others else f"{reason}."
+
+
+def _price(terms: Terms, epsilon: float, clients: int, best: Offer, shortest: bool) -> str:
+    """A sentence on its price."""
+    name, coin = best.mechanism.name, best.mechanism.coin
+    if name == "frameunit":
+        return _price_of_frames(terms, epsilon, clients, best, shortest)
+    if name == "rrsc":
+        return (
+            f"Its server rebuilds {2**best.bits} vectors for each message, which is Θ(d·4^{best.bits}) work; FrameUnit "
+            "with as many bits has a few per cent more error and O(1)."
         )
+    if coin == "public" and name == "sstq":
+        unlike = Strata.of(terms.dim, epsilon, best.arguments["bits"], 0.0).offer(clients)
+        rest = "" if unlike is None else f": clients with nothing in common would have {_of_clip(unlike.mse)}"
+        return f"It counts on vectors with a cosine of {terms.alike:g} to their common direction{rest}."
+    if name == "sstq":
+        return (
+            "It is unbiased in every frame, so that its error falls with every client, but encoding takes "
+            f"{best.arguments['steps']} steps over {best.arguments['frame_size']} coefficients."
+        )
+    return "It is unbiased for every vector, and its server works O(1) a message."
+
+
+def _price_of_frames(terms: Terms, epsilon: float, clients: int, best: Offer, shortest: bool) -> str:
+    frames, coin, spent = best.arguments.get("frames", 1), best.mechanism.coin, best.mechanism.epsilon
+    bias = _of_clip(best.bias2)
+    if coin == "private" and frames < best.wanted_frames:
+        more = best.bits + (best.wanted_frames // frames).bit_length() - 1
+        room = "no more frames are needed for that" if shortest else "the bits have no room for more frames"
+        less = "" if spent == epsilon else f" and only {spent:g} of ε is spent, as more would add to it"
+        return (
+            f"Its bias, {bias}, exceeds {100 * BIAS_SHARE:.0f} % of the error, since {room}{less}; "
+            f"frames={best.wanted_frames}, with {more} bits, would do."
+        )
+    if coin == "public" and best.bits <= min(_RRSC_BITS, most_rrsc_bits(terms.dim)):
+        better = 1 - math.sqrt(rrsc(terms.dim, spent, best.bits).variance / clients / best.mse)
+        if better > 0:
+            return (
+                f"RRSC with as many bits would have {100 * better:.1f} % less error for Θ(d·4^{best.bits}) work a "
+                f"message at the server instead of O(1); the bias of the frames is {bias}: {_FRESH}."
+            )
+    if frames > 1 and frames * _MANY_FRAMES > clients:
+        return f"{frames} frames hold the bias at {bias}; the server works up to one transform a message for them."
+    spread = "One frame holds" if frames == 1 else f"{frames} frames hold"
+    return f"{spread} the bias at {bias}, little beside the noise; {_FRESH}."
+
+
+def _of_clip(square: float) -> str:
+    return f"{math.sqrt(square):.3g} of clip"

@@ -1,8 +1,7 @@
 """What malicious clients can do to a mean, mechanism by mechanism.
 
-Local privacy lets a client send what it likes: nobody can tell a lie from noise. Let a fraction α of the messages be
-malicious. The mean is (1 − α) times that of the honest clients and α times that of the others, so it is moved away from
-the honest clients' mean by α·‖m̄ − x̄‖. Two kinds of attackers:
+Nobody can tell a lie from noise. If a fraction α of the messages is malicious, with mean m̄, the mean of all moves by
+α·‖m̄ − x̄‖ away from x̄, that of the honest clients. There are two kinds of attackers:
 
 * Those who may send any valid message: ‖m̄‖ ≤ R, the largest estimate of a single message. Messages that are not valid
   are refused. In expectation over the honest messages and public coins the shift is at most α·(R + H), where
@@ -34,8 +33,6 @@ from sstq.aggregation.strata import uses_strata
 from sstq.checks import check_number
 from sstq.mechanisms.base import Mechanism
 from sstq.mechanisms.sstq import SSTQ
-
-__all__ = ["PoisoningBound", "poisoning_bound"]
 
 # The probability of the honest counts of a stratum that are too rare to be looked at.
 _LEFT_OUT = 1e-12

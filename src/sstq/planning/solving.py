@@ -1,21 +1,24 @@
-"""Solving for what is left out: the error, the clients, ε or the bits."""
+"""Solving for what is left out: the error, the clients, ε or the bits; and the ε of one round and of all rounds.
+
+Families may be chosen that are exactly private, local, and not worse than another in every respect. MMRC and compressed
+PrivUnitG are left out, because FrameUnit with as many public bits has less error, or the same to 1 %, and a faster
+server; so is PrivUnit with its kin, which is private up to floating point only and not better.
+"""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import replace
 
-from sstq.planning.families import families, offers
-from sstq.planning.offers import Offer, Terms
-
-__all__ = ["CLIENTS_MAX", "EPSILON_MAX", "EPSILON_MIN", "least_bits", "least_clients", "least_epsilon", "weigh"]
+from sstq.accounting import compose, epsilon_per_round, rounds_allowed
+from sstq.mechanisms.base import Coin
+from sstq.planning import sstqs
+from sstq.planning.offers import Family, Offer, Terms, frameunit_family, rrsc_family, sqkr_family, vqsgd_family
 
 EPSILON_MIN, EPSILON_MAX = 0.01, 20.0
-"""The ε that mechanisms take."""
-
 CLIENTS_MAX = 10**12
-"""More clients than there are."""
 
 # Errors that differ by less are the same: an error that was predicted can be asked for again.
 _ROUNDING = 1 + 1e-9
@@ -23,16 +26,35 @@ _ROUNDING = 1 + 1e-9
 _EPSILON_TOLERANCE = 1e-7
 
 
-def weigh(terms: Terms, epsilon: float, clients: int, *, thorough: bool = False) -> list[Offer]:
-    """The offers, the best first; ValueError if the bits are too few for any.
+def families(terms: Terms, epsilon: float) -> list[Family]:
+    """All families that the terms allow, with ε to spend."""
+    # Behind a public coin nothing is gained by sending what the coin has chosen.
+    coin: Coin = "private" if terms.coin == "private" else "public"
+    found = frameunit_family(terms, epsilon, coin) + sqkr_family(terms, epsilon, coin)
+    if coin == "public":
+        found += sstqs.strata_families(terms, epsilon)
+        if terms.server == "any":
+            found += rrsc_family(terms, epsilon)
+    if terms.coin != "public":
+        found += sstqs.private_families(terms, epsilon) + vqsgd_family(terms, epsilon)
+    return found
+
+
+def offers(found: Iterable[Family], clients: int, *, thorough: bool = False) -> list[Offer]:
+    """What the families offer to so many clients, the least error first; of equal errors the shorter message.
 
     Unless `thorough`, some that cannot be the first are left out.
-
-    Examples:
-        >>> best = weigh(Terms(1000, None, "private", "fast", None, slack=0.02), 3.0, 100)[0]
-        >>> best.name, best.bits
-        ('frameunit', 12)
     """
+    made: list[Offer] = []
+    for family in found:
+        offer = family(clients, min((offer.mse for offer in made), default=math.inf), thorough)
+        if offer is not None:
+            made.append(offer)
+    return sorted(made, key=lambda offer: (offer.mse, offer.bits))
+
+
+def weigh(terms: Terms, epsilon: float, clients: int, *, thorough: bool = False) -> list[Offer]:
+    """The offers of all families, the best first; ValueError if the bits are too few for any."""
     found = offers(families(terms, epsilon), clients, thorough=thorough)
     if not found:
         raise ValueError(
@@ -45,12 +67,11 @@ def weigh(terms: Terms, epsilon: float, clients: int, *, thorough: bool = False)
 
 def least_clients(terms: Terms, epsilon: float, target_error: float) -> int:
     """The least number of clients whose mean has the target error."""
-    found = families(terms, epsilon)
+    found, best = families(terms, epsilon), weigh(terms, epsilon, CLIENTS_MAX)[0]
 
     def reached(clients: int) -> bool:
         return offers(found, clients)[0].mse <= _ROUNDING * target_error**2
 
-    best = weigh(terms, epsilon, CLIENTS_MAX)[0]
     if not reached(CLIENTS_MAX):
         raise ValueError(
             f"target_error = {target_error:g} of clip is out of reach at epsilon = {epsilon:g}: the closest that even "
@@ -74,7 +95,7 @@ def least_epsilon(terms: Terms, clients: int, target_error: float) -> float:
         best = math.sqrt(weigh(terms, EPSILON_MAX, clients)[0].mse)
         raise ValueError(
             f"target_error = {target_error:g} of clip is out of reach for clients = {clients}: the closest that "
-            f"epsilon = {EPSILON_MAX:g} has is {best:.4g}{_clients_instead(terms, target_error)}"
+            f"epsilon = {EPSILON_MAX:g} has is {best:.4g}{_clients_instead(terms, target_error, EPSILON_MAX)}"
         )
     root = brentq(excess, low, high, xtol=_EPSILON_TOLERANCE, rtol=_EPSILON_TOLERANCE)
     found = _rounded_up(math.exp(root))
@@ -87,33 +108,25 @@ def least_bits(terms: Terms, epsilon: float, clients: int, target_error: float) 
     """The offers within the fewest bits that have the target error, the best first."""
     # Nothing is given up for fewer bits here: they are what is asked for.
     exact = replace(terms, slack=0.0)
-    all_of_them = weigh(exact, epsilon, clients)
-    best = all_of_them[0]
-
-    def reached(offer: Offer) -> bool:
-        return offer.mse <= _ROUNDING * target_error**2
-
-    if not reached(best):
+    enough, found = _ROUNDING * target_error**2, weigh(exact, epsilon, clients)
+    if found[0].mse > enough:
         raise ValueError(
             f"target_error = {target_error:g} of clip is out of reach for clients = {clients} at epsilon = "
-            f"{epsilon:g}: the closest is {math.sqrt(best.mse):.4g}"
+            f"{epsilon:g}: the closest is {math.sqrt(found[0].mse):.4g}"
             + _clients_instead(terms, target_error, epsilon)
             + _epsilon_instead(terms, clients, target_error)
         )
-    shortest = min(offer.bits for offer in all_of_them if reached(offer))
-
-    def enough(bits: int) -> bool:
-        within = offers(families(replace(exact, bits=bits), epsilon), clients)
-        return bool(within) and reached(within[0])
-
-    fewest = min(bisect_left(range(1, shortest + 1), True, key=enough) + 1, shortest)
-    while fewest > 1 and enough(fewest - 1):  # the number of frames is rounded, so that errors may be out of order
-        fewest -= 1
-    return weigh(replace(exact, bits=fewest), epsilon, clients, thorough=True)
+    # One after the other: the number of frames is rounded, so that errors may be out of order.
+    for bits in range(1, min(offer.bits for offer in found if offer.mse <= enough) + 1):
+        exact = replace(exact, bits=bits)
+        within = offers(families(exact, epsilon), clients)
+        if within and within[0].mse <= enough:
+            break
+    return weigh(exact, epsilon, clients, thorough=True)
 
 
-def _clients_instead(terms: Terms, target_error: float, epsilon: float = EPSILON_MAX) -> str:
-    """Say how many clients would do, if any number would."""
+def _clients_instead(terms: Terms, target_error: float, epsilon: float) -> str:
+    """How many clients would do, if any number would."""
     try:
         needed = least_clients(terms, epsilon, target_error)
     except ValueError:
@@ -122,19 +135,45 @@ def _clients_instead(terms: Terms, target_error: float, epsilon: float = EPSILON
 
 
 def _epsilon_instead(terms: Terms, clients: int, target_error: float) -> str:
-    """Say which ε would do, if any would."""
+    """Which ε would do, if any would."""
     if weigh(terms, EPSILON_MAX, clients)[0].mse > target_error**2:
         return ""
     return f"; these clients would have it at epsilon = {least_epsilon(terms, clients, target_error):g}"
 
 
 def _rounded_up(value: float) -> float:
-    """Six digits, on the side of more ε.
-
-    Examples:
-        >>> _rounded_up(0.1234561), _rounded_up(3.0)
-        (0.123457, 3.0)
-    """
+    """Six digits, on the side of more ε."""
     from decimal import ROUND_CEILING, Context, Decimal
 
     return float(Context(prec=6, rounding=ROUND_CEILING).plus(Decimal(value)))
+
+
+def allowed_epsilon(epsilon: float | None, rounds: int | None, total: float | None, delta: float) -> float | None:
+    """The ε that a round may spend; None if neither it nor a total for a number of rounds is given."""
+    if total is None or rounds is None:
+        return epsilon
+    each = min(EPSILON_MAX, epsilon_per_round(rounds, total, delta))
+    if each < EPSILON_MIN:
+        raise ValueError(
+            f"total_epsilon = {total:g} leaves {each:.3g} for each of {rounds} rounds, and mechanisms take at least "
+            f"{EPSILON_MIN:g}; the closest is rounds = {rounds_allowed(EPSILON_MIN, total, delta)}"
+        )
+    if epsilon is None:
+        return each
+    fitting = rounds_allowed(epsilon, total, delta)
+    if fitting < rounds:
+        raise ValueError(
+            f"epsilon = {epsilon:g} in {rounds} rounds is {compose(epsilon, rounds, delta):.6g} together, above "
+            f"total_epsilon = {total:g}; the closest are epsilon = {each:.6g}, or rounds = {fitting}"
+        )
+    return epsilon
+
+
+def allowed_rounds(epsilon: float, rounds: int | None, total: float | None, delta: float) -> int:
+    """The number of rounds: as given, else as many as the total has room for, else one."""
+    if rounds is not None or total is None:
+        return rounds or 1
+    fitting = rounds_allowed(epsilon, total, delta)
+    if not fitting:
+        raise ValueError(f"epsilon = {epsilon:g} is above total_epsilon = {total:g}: not even one round fits")
+    return fitting

@@ -1,7 +1,6 @@
 """Pictures of channels, of mechanisms side by side and of error against bits. Needs the [plots] extra."""
 
 from sstq.plots.channel import draw_channel
-from sstq.plots.comparison import draw_comparison
-from sstq.plots.frontier import draw_frontier
+from sstq.plots.comparison import draw_comparison, draw_frontier
 
 __all__ = ["draw_channel", "draw_comparison", "draw_frontier"]

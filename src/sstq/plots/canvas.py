@@ -1,19 +1,21 @@
-"""What all pictures share: an empty figure without a window, writing it whole or not at all, and the colours."""
+"""What all pictures share: an empty figure without a window, colours, names beside marks, and writing to a file."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from sstq.files.atomic import atomic_file
 
-__all__ = ["ACCENT", "FAINT", "INK", "SECOND", "new_figure", "require_matplotlib", "save", "tidy"]
-
 INK = "#222222"
 FAINT = "#777777"
 ACCENT = "#b3400f"
 SECOND = "#1f5fa8"
+
+# The height of a line and the width of a letter of an eight-point font, in inches.
+_LINE_HEIGHT, _LETTER_WIDTH = 0.145, 0.065
 
 
 def require_matplotlib() -> None:
@@ -43,5 +45,38 @@ def save(figure: Any, path: str | os.PathLike[str]) -> None:
 
 def tidy(axes: Any) -> None:
     """Leave out the frame's upper and right lines."""
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def label_marks(axes: Any, marks: Sequence[tuple[float, float, str]], *, width: float, height: float) -> None:
+    """Write names to the right of the marks, each at the nearest height where it touches no other name and no mark.
+
+    Places are fractions of the (logarithmic) axes, so the limits must be final.
+
+    Args:
+        axes: to write on.
+        marks: the places, in the data's units, and their names; empty where there is only a mark to keep clear of.
+        width: of the axes, about, in inches.
+        height: of the axes, about, in inches.
+    """
+    line, letter = _LINE_HEIGHT / height, _LETTER_WIDTH / width
+    places = axes.transAxes.inverted().transform(axes.transData.transform([mark[:2] for mark in marks]))
+    taken = [(across - 0.006, across + 0.006, up) for across, up in places]
+    named = [(place, mark) for place, mark in zip(places.tolist(), marks, strict=True) if mark[2]]
+    for (across, up), (bits, error, label) in sorted(named):
+        left, right = across + 0.02, across + 0.02 + letter * len(label)
+        near = [level for start, stop, level in taken if left < stop and start < right]
+        heights = (up + step * line / 4 for step in sorted(range(-80, 81), key=abs))
+        level = next((h for h in heights if 0 < h < 1 and all(abs(h - other) >= line for other in near)), up)
+        taken.append((left, right, level))
+        axes.annotate(
+            label,
+            (bits, error),
+            xytext=(left, level),
+            textcoords="axes fraction",
+            fontsize=8,
+            color=INK,
+            va="center",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},  # over the lines of the axes
+            arrowprops={"arrowstyle": "-", "color": "#aaaaaa", "linewidth": 0.6, "relpos": (0.0, 0.5), "shrinkA": 1},
+        )

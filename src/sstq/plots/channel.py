@@ -12,8 +12,6 @@ from sstq.plots.canvas import ACCENT, FAINT, INK, new_figure, save, tidy
 if TYPE_CHECKING:
     from sstq.mechanisms import SSTQ
 
-__all__ = ["draw_channel"]
-
 # Up to this many codes every number of a channel is written into its cell, and every code gets a tick.
 _FEW, _SOME = 8, 16
 
@@ -43,8 +41,7 @@ def _draw_probabilities(figure: Any, axes: Any, mechanism: SSTQ) -> None:
     shades = LogNorm(vmin=probabilities[:, used].min(), vmax=probabilities.max())
     shown = np.ma.masked_less_equal(probabilities, 0)
     picture = axes.imshow(shown, cmap="magma", norm=shades, interpolation="nearest")
-    axes.set_xlabel("code sent")
-    axes.set_ylabel("token of the coordinate")
+    axes.set(xlabel="code sent", ylabel="token of the coordinate")
     axes.set_title("Probability of a code given the token", color=INK, fontsize=10.5)
     if codes <= _SOME:
         axes.set_xticks(range(codes))
@@ -63,18 +60,15 @@ def _draw_probabilities(figure: Any, axes: Any, mechanism: SSTQ) -> None:
 
 
 def _draw_decoding(axes: Any, mechanism: SSTQ) -> None:
-    used = mechanism.channel.used
+    used, values = mechanism.channel.used, mechanism.decoder.values
     size = len(used)
     width = max(2.0, 14 - size / 8)
     axes.axhline(0, color=FAINT, linewidth=0.6)
     # There may be more or fewer tokens than codes: they are spread over the same width.
     places = np.linspace(0, size - 1, len(mechanism.codebook.values))
     axes.plot(places, mechanism.codebook.values, "_", color=INK, markersize=width, label="codeword")
-    axes.plot(
-        np.arange(size)[used], mechanism.decoder.values[used], "o", color=ACCENT, markersize=width / 2, label="decoded"
-    )
-    axes.set_xlabel("code")
-    axes.set_ylabel("in units of the bound B")
+    axes.plot(np.flatnonzero(used), values[used], "o", color=ACCENT, markersize=width / 2, label="decoded")
+    axes.set(xlabel="code", ylabel="in units of the bound B")
     axes.set_title("What a code stands for", color=INK, fontsize=10.5)
     axes.legend(frameon=False, loc="upper left")
     if size <= _SOME:

@@ -2,16 +2,21 @@
 
 A client must not send two messages about one vector: together they would cost 2ε. So a shard's message file gets its
 name only when it is finished, and only if nobody else has finished it by then; it is never replaced, and what is there
-already is not encoded again. A try that fails leaves nothing but a file in a hidden folder (`unfinished_folder`), which
-is nobody's message as long as nobody takes it out of there.
+already is not encoded again. A try that fails leaves nothing but a file in a hidden folder (`unfinished_folder`).
+
+Every encoder draws the same number of 64-bit words for each vector, whatever the vector is, one vector after the other.
+So in a simulation the words of vector k begin at k times that number, and parts of one long run can be encoded
+anywhere, in any order and more than once (`stream_part`). Secret randomness has no stream and needs none of this.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,18 +31,6 @@ from sstq.messages.batch import Messages
 from sstq.messages.files import describe_messages, write_messages
 from sstq.messages.vectors import VectorFile, open_vectors, refuse_repeated
 from sstq.randomness.secret import RngLike
-from sstq.runs.splitting import stream_part
-
-__all__ = [
-    "FORMATS",
-    "Shard",
-    "encode_shard",
-    "encoded_batches",
-    "is_finished",
-    "plan_shards",
-    "record_simulation",
-    "unfinished_folder",
-]
 
 FORMATS = ("sstq", "parquet")
 
@@ -46,13 +39,8 @@ FORMATS = ("sstq", "parquet")
 class Shard:
     """A file of vectors and the message file that is made of it.
 
-    Attributes:
-        vectors: the file of vectors.
-        messages: the message file.
-        first: the number of its first vector among those of all shards: where its part of a seeded stream begins.
-        count: how many vectors it has.
-        key: which array of an .npz.
-        column: which list column of a Parquet file.
+    Its vectors are number `first` to `first + count - 1` of those of all shards, which is their place in a seeded
+    stream; `key` is an array of an .npz, `column` a list column of a Parquet file.
     """
 
     vectors: Path
@@ -100,23 +88,22 @@ def plan_shards(
     """
     check_option("kind", kind, FORMATS)
     refuse_repeated(vectors)
-    shards: list[Shard] = []
-    names: dict[Path, Path] = {}
+    shards: dict[Path, Shard] = {}
     first = 0
     for path in vectors:
         messages = folder / f"{path.stem}.{kind}"
-        if messages in names:
-            raise ValueError(f"{names[messages]} and {path} would both be written to {messages}: use different names")
-        names[messages] = path
+        if messages in shards:
+            other = shards[messages].vectors
+            raise ValueError(f"{other} and {path} would both be written to {messages}: use different names")
         count = open_vectors(path, dim, key, column).count
         if not count:
             raise ValueError(f"there are no vectors in {path}")
-        shards.append(Shard(path, messages, first, count, key, column))
+        shards[messages] = Shard(path, messages, first, count, key, column)
         first += count
-    for shard in shards:
-        if any(shard.messages.exists() and shard.messages.samefile(path) for path in vectors):
-            raise ValueError(f"{shard.messages} would be written, but is also read from; choose another folder")
-    return shards
+    for messages in shards:
+        if any(messages.exists() and messages.samefile(path) for path in vectors):
+            raise ValueError(f"{messages} would be written, but is also read from; choose another folder")
+    return list(shards.values())
 
 
 def unfinished_folder(folder: Path) -> Path:
@@ -127,28 +114,9 @@ def unfinished_folder(folder: Path) -> Path:
 def record_simulation(folder: Path, mechanism: Mechanism, seed: int, shards: Sequence[Shard]) -> None:
     """Note in the folder, before anything is encoded, which places in the stream of a seed its shards take.
 
-    A run with another seed, other shards or another order would put parts of another stream beside those that are
-    there, so it is refused, and so are message files without such a note. What the vectors are is not compared.
-
-    Args:
-        folder: of the message files; must exist. The note is the hidden file `.simulation.json`.
-        mechanism: that encodes.
-        seed: of the generator that all shards share.
-        shards: all of them, of `plan_shards`.
-
-    Raises:
-        ValueError: the folder holds messages of another simulation, or of none.
-
-    Examples:
-        >>> import sstq, tempfile
-        >>> folder, mechanism = Path(tempfile.mkdtemp()), sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
-        >>> np.save(folder / "monday.npy", np.zeros((10, 3)))
-        >>> shards = plan_shards([folder / "monday.npy"], folder, dim=3)
-        >>> for seed in (5, 5, 6):
-        ...     record_simulation(folder, mechanism, seed, shards)
-        Traceback (most recent call last):
-        ...
-        ValueError: ... is of another simulation, which differs in seed; choose another folder
+    The note is the hidden file `.simulation.json`. A run with another seed, other shards or another order would put
+    parts of another stream beside those that are there, so it is refused with a ValueError, and so are message files
+    without such a note. What the vectors are is not compared.
     """
     path = folder / ".simulation.json"
     places = [[shard.messages.name, shard.first, shard.count] for shard in shards]
@@ -180,7 +148,7 @@ def encoded_batches(
     rng: RngLike,
     clients: NDArray[np.uint64] | None,
     report: LocalReport,
-    advance: Callable[[int], None],
+    advance: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Messages]:
     """Yield the messages of all vectors in order, a bounded piece at a time; `clients` are those of all files."""
     start = 0
@@ -198,7 +166,6 @@ def encode_shard(
     rng: np.random.Generator | None = None,
     *,
     clients: NDArray[np.uint64] | None = None,
-    advance: Callable[[int], None] = lambda _: None,
 ) -> LocalReport | None:
     """Encode the vectors of a shard, unless its message file is there; returns None then.
 
@@ -210,13 +177,17 @@ def encode_shard(
         rng: None for secret randomness; for simulation the generator that all shards share. Each takes its own part
             of the stream, so that the messages are those of one run over all of them.
         clients: behind a public coin, the identifiers of the shard's clients.
-        advance: called with the number of vectors after each piece.
 
     Raises:
         ValueError: vectors that encoding refuses, or a message file that is there but cannot be this shard's.
-
     """
-    if is_finished(shard, mechanism, simulated=rng is not None):
+    if shard.messages.exists():
+        found = describe_messages(shard.messages)
+        if (found.digest, found.count, found.simulated) != (mechanism.digest(), shard.count, rng is not None):
+            raise ValueError(
+                f"{shard.messages} is there, but not as the messages of {shard.vectors} with this mechanism"
+                f"{'' if rng is None else ' and a seed'}; choose another folder"
+            )
         return None
     file = shard.open(mechanism.dim)
     for _ in file.chunks():
@@ -224,22 +195,8 @@ def encode_shard(
     report = LocalReport()
     attempt = unfinished_folder(shard.messages.parent) / f"{secrets.token_hex(8)}-{shard.messages.name}"
     with stream_part(rng, mechanism, shard.first, shard.count) as part:
-        write_messages(attempt, encoded_batches([file], mechanism, part, clients, report, advance))
+        write_messages(attempt, encoded_batches([file], mechanism, part, clients, report))
     return report if _publish(attempt, shard.messages) else None
-
-
-def is_finished(shard: Shard, mechanism: Mechanism, *, simulated: bool) -> bool:
-    """Whether the message file is there; ValueError if there is one that cannot be this shard's."""
-    if not shard.messages.exists():
-        return False
-    found = describe_messages(shard.messages)
-    expected = (mechanism.digest(), shard.count, simulated)
-    if (found.digest, found.count, found.simulated) != expected:
-        raise ValueError(
-            f"{shard.messages} is there, but not as the messages of {shard.vectors} with this mechanism"
-            f"{' and a seed' if simulated else ''}; choose another folder"
-        )
-    return True
 
 
 def _publish(attempt: Path, target: Path) -> bool:
@@ -264,3 +221,54 @@ def _publish(attempt: Path, target: Path) -> bool:
     finally:
         os.close(folder)
     return True
+
+
+@contextmanager
+def stream_part(
+    rng: np.random.Generator | None, mechanism: Mechanism, first: int, count: int
+) -> Iterator[np.random.Generator | None]:
+    """A generator for the vectors from number `first` on of a run that began with `rng`, which stays as it is.
+
+    Exactly `count` vectors must be encoded with it; RuntimeError if it is left at another place. None (secret
+    randomness) stays None.
+
+    Examples:
+        >>> import sstq
+        >>> mechanism = sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
+        >>> X, rng = np.ones((10, 3)), np.random.default_rng(5)
+        >>> with stream_part(rng, mechanism, first=4, count=6) as part:
+        ...     later = mechanism.encode(X[4:], part)
+        >>> later.to_bytes() == mechanism.encode(X, rng)[4:].to_bytes()
+        True
+    """
+    if rng is None:
+        yield None
+        return
+    counter = _Counter()
+    clients = None if mechanism.coin == "private" else np.zeros(1, dtype=np.uint64)
+    mechanism._encode_rows(np.zeros((1, mechanism.dim), dtype=np.float32), clients, counter, None)
+    part = _ahead(rng, first * counter.asked)
+    yield part
+    if part.bit_generator.state != _ahead(rng, (first + count) * counter.asked).bit_generator.state:
+        raise RuntimeError(f"{mechanism.name} did not draw {counter.asked} words for each of {count} vectors")
+
+
+class _Counter:
+    """A source of zeros that counts the words that are asked for."""
+
+    simulated = True
+    asked = 0
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        self.asked += count
+        return np.zeros(count, dtype=np.uint64)
+
+
+def _ahead(rng: np.random.Generator, words: int) -> np.random.Generator:
+    """A copy of the generator, that many words further on: a full 64-bit word is one step of PCG64."""
+    copied = copy.deepcopy(rng)
+    if not isinstance(copied.bit_generator, np.random.PCG64):
+        raise ValueError(f"rng must be a PCG64 generator (numpy's default), got {type(rng.bit_generator).__name__}")
+    if words:
+        copied.bit_generator.advance(words)
+    return copied

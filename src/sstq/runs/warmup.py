@@ -1,10 +1,7 @@
 """Compile every kernel that the mechanisms need, and keep the machine code on disk, before anybody waits for it.
 
-Numba compiles one kernel at a time, so the work is shared among several processes.
-
-Compiled code is kept in the folder that NUMBA_CACHE_DIR names, else beside the sources, else in the user's cache: the
-first of them that can be written to. It is found in all of them up to that one, so that another user may have made it.
-It is filed under the processor and the versions of Python, Numba and this library: others compile anew.
+Numba compiles one kernel at a time, so the work is shared among several processes. Where compiled code is kept is in
+`sstq.kernels.disk_cache`.
 """
 
 from __future__ import annotations
@@ -15,10 +12,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,43 +22,26 @@ from sstq import kernels
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, thread_count
 from sstq.mechanisms import SSTQ, FrameUnit, PrivUnit, VqSGD
 
-__all__ = ["Step", "cache_place", "chosen_place", "compile_in_processes", "count_steps", "warm_up"]
-
 # Messages come as the smallest unsigned integers that hold them, assigned indices as int64: (index, code).
-_MESSAGE_TYPES = (
-    (np.uint8, np.uint8),
-    (np.uint8, np.uint16),
-    (np.uint16, np.uint8),
-    (np.uint16, np.uint16),
-    (np.uint32, np.uint8),
-    (np.uint32, np.uint16),
-    (np.uint32, np.uint32),
-    (np.int64, np.uint8),
-    (np.int64, np.uint16),
-)
+_MESSAGE_TYPES = ("u1 u1", "u1 u2", "u2 u1", "u2 u2", "u4 u1", "u4 u2", "u4 u4", "i8 u1", "i8 u2")
 
 # The longest step takes a third of the time of all.
 _MOST_PROCESSES = 4
 
 # Ends at once, and without a word, when the program that waits for it is interrupted, or gone: then its input ends.
-_PROCESS = """
-import os, signal, sys, threading
+# A line is written at once, because the processes share a pipe.
+_PROCESS = r"""
+import json, os, signal, sys, threading
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start()
-from sstq.runs.warmup import _report
-_report(sys.argv[1:])
+from sstq.runs.warmup import _run
+for step in _run(sys.argv[1:]):
+    print(json.dumps(step) + "\n", end="", flush=True)
 """
 
 
-@dataclass(frozen=True)
-class Step:
-    """One family of kernels made ready.
-
-    Attributes:
-        name: what it does.
-        seconds: how long it took.
-        compiled: whether anything had to be compiled; otherwise an earlier step had done it, or it was on disk.
-    """
+class Step(NamedTuple):
+    """One family of kernels made ready: how long it took, and whether anything had to be compiled for it."""
 
     name: str
     seconds: float
@@ -70,12 +49,7 @@ class Step:
 
 
 def count_steps() -> int:
-    """The number of steps of `warm_up`.
-
-    Examples:
-        >>> count_steps() > 10
-        True
-    """
+    """The number of steps of `warm_up`."""
     return len(_steps())
 
 
@@ -99,28 +73,20 @@ def compile_in_processes() -> Iterator[Step]:
     """Make all kernels ready in processes of their own, which leave them on disk."""
     names, processes = list(_steps()), min(thread_count(), _MOST_PROCESSES)
     reader, writer = os.pipe()
-    command = [sys.executable, "-P", "-c", _PROCESS]
-    options: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": writer, "env": os.environ | {"SSTQ_QUIET": "1"}}
+    environment = os.environ | {"SSTQ_QUIET": "1"}
     running: list[subprocess.Popen[bytes]] = []
     try:
         with open(reader, encoding="utf-8") as lines:
-            try:
+            with open(writer, "wb") as output:
                 for first in range(processes):
-                    running.append(subprocess.Popen([*command, *names[first::processes]], **options))  # noqa: S603
-            finally:
-                os.close(writer)
+                    command = [sys.executable, "-P", "-c", _PROCESS, *names[first::processes]]
+                    running.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, env=environment))  # noqa: S603
             for line in lines:
-                yield Step(**json.loads(line))
+                yield Step(*json.loads(line))
     finally:
         for process in running:
             process.terminate()
             process.communicate()
-
-
-def _report(names: list[str]) -> None:
-    for step in _run(names):
-        sys.stdout.write(json.dumps(asdict(step)) + "\n")
-        sys.stdout.flush()
 
 
 def _run(names: list[str]) -> Iterator[Step]:
@@ -135,26 +101,14 @@ def _run(names: list[str]) -> Iterator[Step]:
 
 
 def cache_place() -> Path | None:
-    """The folder in which compiled kernels are kept, or None if no folder can be written to.
-
-    Examples:
-        >>> place = cache_place()
-        >>> place is None or place.is_absolute()
-        True
-    """
+    """The folder in which compiled kernels are kept, or None if no folder can be written to."""
     from sstq.kernels.disk_cache import places
 
     return places().write
 
 
 def chosen_place() -> Path | None:
-    """The folder that NUMBA_CACHE_DIR names, or None if it is not set.
-
-    Examples:
-        >>> place = chosen_place()
-        >>> place is None or place.is_absolute()
-        True
-    """
+    """The folder that NUMBA_CACHE_DIR names, or None if it is not set."""
     from sstq.kernels.disk_cache import chosen_folder
 
     return chosen_folder()
@@ -165,19 +119,19 @@ def _steps() -> dict[str, Callable[[], object]]:
 
     The longest come first, for processes take them in turn.
     """
-    one = np.ones((1, 2), np.float32)
+    one, double = (np.ones((1, 2), dtype) for dtype in (np.float32, np.float64))
     many = np.ones((1, MIN_ELEMENTS_A_THREAD), np.float32)  # fewer are left to NumPy
     code, word = np.zeros(1, np.int64), np.zeros(1, np.uint64)
     steps: dict[str, Callable[[], object]] = {
         "Kashin representation": lambda: SSTQ(dim=2, epsilon=1.0).encode(one),
         "choice of signed rows, single precision": lambda: FrameUnit(dim=2, epsilon=1.0).encode(one),
         "transform, single precision": partial(kernels.hadamard_transform, one.copy()),
-        "choice of signed rows, double precision": lambda: FrameUnit(dim=2, epsilon=1.0).encode(one.astype(np.float64)),
+        "choice of signed rows, double precision": lambda: FrameUnit(dim=2, epsilon=1.0).encode(double),
         "normal numbers": partial(kernels.box_muller, np.zeros((1, 2), np.uint64)),
         "vectors around a direction": lambda: PrivUnit(dim=2, epsilon=1.0).encode(one),
         "vertices": lambda: VqSGD(dim=2, epsilon=1.0).encode(one),
-        "transform, double precision": partial(kernels.hadamard_transform, one.astype(np.float64)),
-        "clipping, double precision": partial(kernels.clip_to_ball, one.astype(np.float64), 1.0),
+        "transform, double precision": partial(kernels.hadamard_transform, double.copy()),
+        "clipping, double precision": partial(kernels.clip_to_ball, double, 1.0),
         "clipping, single precision": partial(kernels.clip_to_ball, one, 1.0),
         "finite numbers, single precision": partial(kernels.all_finite, many),
         "finite numbers, double precision": partial(kernels.all_finite, many.astype(np.float64)),
@@ -186,9 +140,9 @@ def _steps() -> dict[str, Callable[[], object]]:
         "unpacking": partial(kernels.unpack_bits, np.zeros(1, np.uint8), 1, 4),
     }
     state, table = np.zeros((1, 4), np.int64), np.zeros((1, 3), np.int64)
-    for index, kind in _MESSAGE_TYPES:
-        name = f"aggregation, {np.dtype(index)} and {np.dtype(kind)}"
-        steps[name] = partial(kernels.accumulate, state, np.zeros(1, index), np.zeros(1, kind), table)
+    for types in _MESSAGE_TYPES:
+        index, kind = (np.zeros(1, dtype) for dtype in types.split())
+        steps[f"aggregation, {index.dtype} and {kind.dtype}"] = partial(kernels.accumulate, state, index, kind, table)
     steps["aggregation of vectors"] = partial(
         kernels.accumulate_vectors, state, np.zeros((1, 1)), unit=1.0, limit=1.0, value_bits=1, square_bits=1
     )

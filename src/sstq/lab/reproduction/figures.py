@@ -10,8 +10,7 @@ from typing import Any
 from sstq.lab.reproduction.lines import Section
 from sstq.lab.reproduction.methods import METHODS
 from sstq.lab.reproduction.paper import paper_number
-from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
-from sstq.plots.labels import label_marks
+from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, label_marks, new_figure, save, tidy
 
 __all__ = ["draw_section"]
 

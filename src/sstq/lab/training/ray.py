@@ -17,7 +17,7 @@ from sstq.lab.training.models import Model
 from sstq.lab.training.problems import Problem
 from sstq.lab.training.rounds import RoundTask, batch_loss
 from sstq.runs.rounds import mean_of_round
-from sstq.runs.splitting import stream_part
+from sstq.runs.shards import stream_part
 
 __all__ = ["RayRounds"]
 

@@ -15,8 +15,7 @@ Examples:
     True
 """
 
-from sstq.planning.clipping.choice import Candidate, ClipChoice, relative_error, suggest_clip
-from sstq.planning.clipping.profile import Interval, NormProfile
+from sstq.planning.clipping.choice import Candidate, ClipChoice, Interval, NormProfile, relative_error, suggest_clip
 from sstq.planning.clipping.survey import NormAggregator, NormSurvey
 
 __all__ = [

@@ -1,4 +1,14 @@
-"""The clip of least predicted error: what clipping takes away against the noise, which grows with clip.
+"""What the answers of a survey say of the norms, and the clip of least predicted error that follows.
+
+The share of clients above threshold t_j is S(t_j) = (share of yes − q)/(p − q) without bias. Two things follow.
+
+* A point estimate: the decreasing sequence in [0, 1] that is closest to these shares (isotonic regression, weighted by
+  the number of answers). It is biased by less than the shares' standard errors, and only where noise contradicts
+  monotony or the range.
+* A band that holds everywhere at once: by monotony S(t_j) is at most the mean of S over t_i, …, t_j, and at least that
+  over t_j, …, t_k. Clopper–Pearson limits for blocks of 1, 2, 4, … thresholds, with the allowed error shared out among
+  them all (Bonferroni), bound S from both sides. They are exact for clients drawn from a population. All intervals of a
+  profile follow from this one band and hold together.
 
 A mean of n clients with clip c is off by at most
 
@@ -13,11 +23,10 @@ c > c*, a·E(c*) ≤ a·E(c) + r·c; for c < c*, r·c* ≤ a·E(c) + r·c and E(
 squared error at c* is at most A² + (A + B)² or (A + B)² + B², which is at most (3 + √5)/2·(A² + B²): the error at c* is
 at most 1.62 times the least one, whatever the distribution.
 
-The excess E is known up to what the survey can see: a share of clients within the noise may be anywhere, and no private
-survey could tell. So the clip of least error is computed from what is surely there. For five shapes of distributions,
-light and heavy, with 10,000 to 100,000 answers at ε = 0.5, the error with the clip so found was 1.06 times the least
-one on average and 1.55 times at worst. The error that is *seen* is another matter: for heavy tails it is too low, by as
-much as a factor of 10 where 5 % of the clients are twenty times as long as the others and the answers are few.
+The survey cannot see a share of clients within the noise, so the clip of least error is computed from what is surely
+there. For five shapes of distributions, light and heavy, with 10,000 to 100,000 answers at ε = 0.5, the error with that
+clip was 1.06 times the least one on average and 1.55 times at worst. The error that is *seen* is too low for heavy
+tails, by up to a factor of 10 where 5 % of the clients are twenty times as long as the others and the answers are few.
 """
 
 from __future__ import annotations
@@ -26,15 +35,162 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sstq.checks import check_number
 from sstq.mechanisms.base import Mechanism
-from sstq.planning.clipping.profile import Interval, NormProfile
 
-__all__ = ["Candidate", "ClipChoice", "relative_error", "suggest_clip"]
+Floats = NDArray[np.float64]
 
 # Between two thresholds the error is looked at in so many places.
 _STEPS = 20
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and the interval that holds the truth."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class NormProfile:
+    """The distribution of norms as far as a survey tells.
+
+    Attributes:
+        thresholds: t_j, ascending.
+        answers: how many answers there are for each threshold.
+        raw: the unbiased estimate of the share above each threshold, which noise may take out of [0, 1]; nan without
+            answers.
+        stderr: the standard error of `raw`.
+        above: the estimate of the shares, decreasing and within [0, 1].
+        low: the lower side of the band.
+        high: its upper side.
+        simulated: whether any answer came from a seed.
+
+    Examples:
+        >>> counts = np.array([[0, 1000], [500, 500], [1000, 0]])
+        >>> profile = NormProfile.from_counts(np.array([1.0, 2.0, 4.0]), counts, gain=1.0, confidence=0.95)
+        >>> profile.quantile(0.75)
+        Interval(value=3.0, low=2.0, high=4.0)
+        >>> profile.share_above(3.0).value
+        0.25
+    """
+
+    thresholds: Floats
+    answers: NDArray[np.int64]
+    raw: Floats
+    stderr: Floats
+    above: Floats
+    low: Floats
+    high: Floats
+    simulated: bool = False
+
+    @classmethod
+    def from_counts(
+        cls, thresholds: Floats, counts: NDArray[np.int64], gain: float, confidence: float, *, simulated: bool = False
+    ) -> NormProfile:
+        """The profile of (K, 2) counts of no and yes, answered through a channel with the given p − q."""
+        answers = counts.sum(axis=1)
+        share = counts[:, 1] / np.where(answers > 0, answers, 1)
+        raw = np.where(answers > 0, _inverted(share, gain), np.nan)
+        stderr = np.where(answers > 1, np.sqrt(share * (1 - share) / np.maximum(answers - 1, 1)) / gain, np.inf)
+        low, high = _band(counts, gain, 1 - confidence)
+        above = np.clip(_decreasing(raw, answers.astype(np.float64)), 0.0, 1.0)
+        return cls(thresholds, answers, raw, stderr, above, low, high, simulated)
+
+    def quantile(self, q: float) -> Interval:
+        """The norm that a share q of the clients does not exceed.
+
+        Shares are taken as linear between thresholds, and as 1 at norm zero. Beyond the highest threshold the value is
+        infinite, and so is an upper end that the answers do not settle.
+        """
+        level = 1 - check_number("q", q, 0, 1)
+        surely_above, surely_below = self.low > level, self.high <= level
+        low = self.thresholds[surely_above].max(initial=0.0)
+        high = self.thresholds[surely_below].min(initial=math.inf)
+        return Interval(self._crossing(level), float(low), float(high))
+
+    def share_above(self, norm: float) -> Interval:
+        """The share of clients whose norms are above this one, at most the highest threshold."""
+        norm = check_number("norm", norm, 0, float(self.thresholds[-1]))
+        knots, shares = self._curve(self.above)
+        low = self.low[np.searchsorted(self.thresholds, norm)]
+        high = np.append(1.0, self.high)[np.searchsorted(self.thresholds, norm, side="right")]
+        return Interval(float(np.interp(norm, knots, shares)), float(low), float(high))
+
+    def mean_excess(self, clip: float) -> Interval:
+        """E[(‖x‖ − clip)⁺] up to the highest threshold: no mean of clipped vectors is further off than that.
+
+        ‖E[x − clipped x]‖ ≤ E‖x − clipped x‖ = E[(‖x‖ − clip)⁺] = ∫ S(t) dt from clip on. The value counts shares only
+        as far out as the band is sure that there is anybody, because a share that noise alone may have made would be
+        multiplied by the whole range. So it is a low estimate for heavy tails; the upper end of the interval counts all
+        that the band allows. Norms beyond the highest threshold are counted as if they were at it.
+        """
+        clip = check_number("clip", clip, 0, float(self.thresholds[-1]))
+        knots, seen = self._curve(np.where(self.low > 0, self.above, 0.0))
+        points = np.append(clip, knots[knots > clip])
+        widths = np.diff(points)
+        # Between two thresholds the share is at most that of the left one and at least that of the right one.
+        right = np.searchsorted(self.thresholds, points[1:])
+        most = np.append(1.0, self.high)
+        value = float(np.trapezoid(np.interp(points, knots, seen), points))
+        return Interval(value, float(widths @ self.low[right]), float(widths @ most[right]))
+
+    def _curve(self, shares: Floats) -> tuple[Floats, Floats]:
+        """The norms and shares between which the curve is linear; everybody's norm is at least zero."""
+        return np.append(0.0, self.thresholds), np.append(1.0, shares)
+
+    def _crossing(self, level: float) -> float:
+        """The least norm at which the estimated share is down to the level."""
+        if self.above[-1] > level:
+            return math.inf
+        knots, shares = self._curve(self.above)
+        right = int(np.argmax(shares <= level))
+        if right == 0:
+            return 0.0
+        fall = shares[right - 1] - shares[right]
+        return float(knots[right] - (level - shares[right]) / fall * (knots[right] - knots[right - 1]))
+
+
+def _inverted(share: Floats, gain: float) -> Floats:
+    """The share of true yes behind a share of yes: (share − q)/(p − q) with q = (1 − (p − q))/2."""
+    return 0.5 + (share - 0.5) / gain
+
+
+def _decreasing(values: Floats, weights: Floats) -> Floats:
+    """The decreasing sequence of least weighted squared distance; where there is no weight, the neighbour's value."""
+    from scipy.optimize import isotonic_regression
+
+    known = weights > 0
+    fit = isotonic_regression(values[known], weights=weights[known], increasing=False).x
+    return np.asarray(fit[np.maximum(np.cumsum(known) - 1, 0)])
+
+
+def _band(counts: NDArray[np.int64], gain: float, error: float) -> tuple[Floats, Floats]:
+    """Limits of all shares that hold together but for the given probability."""
+    from scipy.special import betaincinv
+
+    size = len(counts)
+    lengths = [1 << k for k in range(size.bit_length())]
+    # Every block has a lower and an upper limit.
+    each = error / (2 * sum(size - length + 1 for length in lengths))
+    low, high = np.zeros(size), np.ones(size)
+    sums = np.concatenate([[[0, 0]], np.cumsum(counts, axis=0)])
+    for length in lengths:
+        no, yes = (sums[length:] - sums[:-length]).T.astype(np.float64)
+        # Clopper–Pearson: quantiles of Beta(yes, no + 1) and Beta(yes + 1, no).
+        least = np.where(yes > 0, betaincinv(np.maximum(yes, 1), no + 1, each), 0.0)
+        most = np.where(no > 0, betaincinv(yes + 1, np.maximum(no, 1), 1 - each), 1.0)
+        # A block bounds the share at its first threshold from below and at its last one from above.
+        low[: size - length + 1] = np.maximum(low[: size - length + 1], _inverted(least, gain))
+        high[length - 1 :] = np.minimum(high[length - 1 :], _inverted(most, gain))
+    # What holds at a threshold holds for all before it (at least) or after it (at most).
+    low = np.maximum.accumulate(low[::-1])[::-1]
+    high = np.minimum.accumulate(high)
+    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -105,37 +261,20 @@ def suggest_clip(profile: NormProfile, mechanism: Mechanism, clients: int, *, al
         mechanism: what will estimate the mean; its own clip is of no importance.
         clients: n, how many clients the mean will be taken of.
         alignment: a in (0, 1], how well the cut-off parts point in one direction; 1, the worst case, if they all do.
-
-    Examples:
-        >>> import sstq
-        >>> from sstq.planning.clipping import NormSurvey
-        >>> survey = NormSurvey(epsilon=1.0, lowest=0.1, highest=10.0)
-        >>> answers = survey.aggregator()
-        >>> answers.update(survey.encode_norms(np.random.default_rng(0).lognormal(sigma=0.5, size=100_000), rng=1))
-        >>> few, many = (
-        ...     suggest_clip(answers.profile(), sstq.SSTQ(dim=1000, epsilon=3.0, bits=2), clients=n)
-        ...     for n in (10_000, 1_000_000)
-        ... )
-        >>> few.clip < many.clip  # the more clients, the less noise, the less has to be cut off
-        True
     """
     alignment = check_number("alignment", alignment, 1e-6, 1)
     rate = relative_error(mechanism, clients)
+
+    def candidate(clip: float) -> Candidate:
+        excess = profile.mean_excess(clip)
+        bias = Interval(alignment * excess.value, alignment * excess.low, alignment * excess.high)
+        return Candidate(clip, profile.share_above(clip), bias, rate * clip)
+
     lowest, highest = float(profile.thresholds[0]), float(profile.thresholds[-1])
     tried = np.geomspace(lowest, highest, _STEPS * (len(profile.thresholds) - 1) + 1).clip(lowest, highest)
-    best = min((_candidate(profile, clip, rate, alignment) for clip in tried.tolist()), key=lambda one: one.error)
-    candidates = tuple(_candidate(profile, clip, rate, alignment) for clip in profile.thresholds.tolist())
+    best = min(map(candidate, tried.tolist()), key=lambda one: one.error)
+    candidates = tuple(map(candidate, profile.thresholds.tolist()))
     return ClipChoice(best.clip, best, candidates, rate, _note(profile, best, rate))
-
-
-def _candidate(profile: NormProfile, clip: float, rate: float, alignment: float) -> Candidate:
-    excess = profile.mean_excess(clip)
-    return Candidate(
-        clip=clip,
-        above=profile.share_above(clip),
-        bias=Interval(alignment * excess.value, alignment * excess.low, alignment * excess.high),
-        noise=rate * clip,
-    )
 
 
 def _note(profile: NormProfile, best: Candidate, rate: float) -> str:

@@ -2,12 +2,11 @@
 
 A client draws one of K thresholds, without looking at its data, and the true answer to "is your norm above it?" goes
 through the exactly ε-LDP channel on two tokens. The message is the threshold's number and the answer: ⌈log₂ K⌉ + 1
-bits. The server keeps two integers a threshold, how often the answer was no and yes.
+bits. The server keeps two integers per threshold, how often the answer was no and yes.
 
-Of the share of clients above a threshold, n/K answers tell with the standard error √(K/4n)/(p − q), p − q = tanh(ε/2).
-Randomized response on the K + 1 bins between the thresholds would be K/(4·tanh²(ε/2)) against about K²/(2ε²) in
-variance: the comparison is better for the small ε that one wants to spend on a clip, and its error is the same at every
-threshold.
+The share of clients above a threshold has the standard error √(K/4n)/(p − q), p − q = tanh(ε/2), at every threshold.
+Its variance is K/(4·tanh²(ε/2)) per client, where randomized response on the K + 1 bins between the thresholds would
+have about K²/(2ε²): comparing is better for the small ε that one wants to spend on a clip.
 """
 
 from __future__ import annotations
@@ -28,12 +27,10 @@ from sstq.mechanisms.flat_response import flat_response, gain, weights_of
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, Layout
-from sstq.planning.clipping.profile import NormProfile
+from sstq.planning.clipping.choice import NormProfile
 from sstq.randomness import streams
 from sstq.randomness.secret import RngLike, bit_source, channel_words
 from sstq.scalar.channels import FlatChannel
-
-__all__ = ["NormAggregator", "NormSurvey"]
 
 _MOST_THRESHOLDS = 4096
 
@@ -42,22 +39,15 @@ class NormSurvey(Agreement):
     """A private question about the norm of a client's vector; immutable, shared by its JSON form.
 
     Args:
-        epsilon: ε of the local differential privacy of one answer, 0.01 to 20. It adds to what the client spends on
-            the mean.
+        epsilon: ε of the local differential privacy of one answer, 0.01 to 20, in addition to what the mean costs.
         lowest: the least threshold.
         highest: the largest threshold. Norms beyond it are only known to be beyond it.
-        thresholds: K, how many there are in geometric progression, 2 to 4096. Every answer is about one of them, so
-            that more of them make each less certain: √K in the standard error.
+        thresholds: K, how many there are in geometric progression, 2 to 4096; the standard error grows with √K.
 
     Examples:
         >>> survey = NormSurvey(epsilon=0.5, lowest=0.1, highest=10.0)
-        >>> survey.message_bits, survey.privacy_loss() <= 0.5
-        (5, True)
-        >>> answers = survey.aggregator()
-        >>> answers.update(survey.encode_norms(np.random.default_rng(0).lognormal(size=50_000), rng=1))
-        >>> interval = answers.profile().quantile(0.5)  # the median of the norms is 1
-        >>> interval.low <= 1.0 <= interval.high
-        True
+        >>> survey.message_bits, survey.privacy_loss() <= 0.5, survey.clients_for(stderr=0.02)
+        (5, True, 166708)
     """
 
     json_format: ClassVar[str] = "sstq-norm-survey"
@@ -76,9 +66,8 @@ class NormSurvey(Agreement):
         values = np.geomspace(lowest, highest, count).tolist() if self._stated is None else self._stated["values"]
         checked = tuple(check_number("threshold", value, lowest, highest) for value in values)
         if len(checked) != count or any(after <= before for before, after in pairwise(checked)):
-            raise ValueError(
-                f"thresholds must be {count} increasing numbers, got {len(checked)} from {checked[0]:g} on"
-            )
+            got = f"{len(checked)} from {checked[0]:g} on"
+            raise ValueError(f"thresholds must be {count} increasing numbers, got {got}")
         self._set(epsilon=epsilon, thresholds=checked, channel=flat_response(2, epsilon, self._stated))
 
     @property
@@ -98,19 +87,15 @@ class NormSurvey(Agreement):
         return gain(self.channel)
 
     def privacy_loss(self) -> float:
-        """The exact log-ratio of the channel's two integers, rounded up to a double.
-
-        The threshold is drawn without looking at the data, so the answer is all that tells.
-        """
+        """The exact log-ratio of the channel's two integers, rounded up: the threshold does not depend on the data."""
         return self.channel.privacy_loss()
 
     def encode(self, X: ArrayLike, rng: RngLike = None) -> Messages:
         """Private answers about the Euclidean norms of the rows of X.
 
         Args:
-            X: (n, d), finite, as for a mechanism's `encode`; d is of no importance here.
-            rng: None for the operating system's randomness (the private choice); an integer seed or a NumPy Generator
-                for simulation, which the messages are then marked as.
+            X: (n, d), finite, as for a mechanism's `encode`, of any d.
+            rng: None for the operating system's randomness (the private choice); a seed or Generator for simulation.
         """
         return self.encode_norms(_norms(X), rng)
 
@@ -123,23 +108,16 @@ class NormSurvey(Agreement):
         if len(bad):
             raise ValueError(f"norms must not be negative or nan, got {lengths[bad[0]]} at place {bad[0]}")
         source = bit_source(rng)
-        # Always two words a message, drawn before anything is known of the data.
+        # Always two words per message, drawn before anything is known of the data.
         words = source.words(2 * len(lengths)).reshape(-1, 2)
         asked = streams.multiply_shift(words[:, 0], len(self.thresholds))
         above = lengths > np.array(self.thresholds)[asked]
         answer = self.channel.sample(above.astype(np.int64), channel_words(words[:, 1]))
         columns = tuple(c.astype(f.dtype) for f, c in zip(self.layout.fields, (answer, asked), strict=True))
-        return Messages(self.layout, columns, self.digest(), simulated=source.simulated)
+        return self.messages_from_columns(columns, None, source.simulated)
 
     def messages_from_bytes(self, raw: bytes, count: int) -> Messages:
-        """The messages that `Messages.to_bytes` packed; ValueError for anything else.
-
-        Examples:
-            >>> survey = NormSurvey(epsilon=1.0, lowest=1.0, highest=4.0, thresholds=3)
-            >>> answers = survey.encode_norms(np.array([0.5, 2.5, 9.0]))
-            >>> survey.messages_from_bytes(answers.to_bytes(), 3).to_bytes() == answers.to_bytes()
-            True
-        """
+        """The messages that `Messages.to_bytes` packed; ValueError for anything else."""
         count = check_number("count", count, 0, 2**62, integer=True)
         return self.messages_from_columns(self.layout.unpack(raw, count), None, False)
 
@@ -156,22 +134,12 @@ class NormSurvey(Agreement):
         return NormAggregator(self)
 
     def expected_stderr(self, clients: int) -> float:
-        """The standard error of the share above a threshold, at most: √(K/4n)/(p − q).
-
-        Examples:
-            >>> round(NormSurvey(epsilon=0.5, lowest=0.1, highest=10.0).expected_stderr(100_000), 3)
-            0.026
-        """
+        """The standard error of the share above a threshold, at most: √(K/4n)/(p − q)."""
         clients = check_number("clients", clients, 1, 2**62, integer=True)
         return math.sqrt(len(self.thresholds) / (4 * clients)) / self.gain
 
     def clients_for(self, stderr: float) -> int:
-        """The least number of clients for which `expected_stderr` is at most that.
-
-        Examples:
-            >>> NormSurvey(epsilon=0.5, lowest=0.1, highest=10.0).clients_for(0.02)
-            166708
-        """
+        """The least number of clients for which `expected_stderr` is at most that."""
         stderr = check_number("stderr", stderr, 1e-6, 1)
         return math.ceil(len(self.thresholds) / (4 * (self.gain * stderr) ** 2))
 
@@ -182,19 +150,13 @@ class NormSurvey(Agreement):
 
     @classmethod
     def from_json(cls, text: str) -> NormSurvey:
-        """The survey whose `to_json` this is, its integers checked again; ValueError for anything else.
-
-        Examples:
-            >>> survey = NormSurvey(epsilon=0.5, lowest=0.1, highest=10.0)
-            >>> NormSurvey.from_json(survey.to_json()) == survey
-            True
-        """
+        """The survey whose `to_json` this is, its integers checked again; ValueError for anything else."""
         survey: NormSurvey = read_agreement(text, cls.json_format, lambda _: cls)
         return survey
 
 
 class NormAggregator(Aggregator[NormSurvey]):
-    """Two integers a threshold: how often its answer was no and yes. `profile` says what follows from them."""
+    """Two integers per threshold: how often its answer was no and yes. `profile` says what follows from them."""
 
     def _empty_state(self) -> NDArray[np.int64]:
         return np.zeros((len(self._mechanism.thresholds), 2), dtype=np.int64)
@@ -204,27 +166,17 @@ class NormAggregator(Aggregator[NormSurvey]):
         np.add.at(self._state, places, 1)
 
     def profile(self, confidence: float = 0.95) -> NormProfile:
-        """What the answers so far say of the norms.
-
-        Args:
-            confidence: the probability, 0.5 to 0.999999, with which all intervals of the profile hold together.
-        """
+        """What the answers so far say of the norms; all intervals hold together with this confidence, at least 0.5."""
         if not self._count:
             raise ValueError("no answer yet: a profile needs at least one")
-        survey = self._mechanism
-        return NormProfile.from_counts(
-            np.array(survey.thresholds),
-            self._state,
-            survey.gain,
-            check_number("confidence", confidence, 0.5, 1 - 1e-6),
-            simulated=self._simulated,
-        )
+        thresholds, gained = np.array(self._mechanism.thresholds), self._mechanism.gain
+        confidence = check_number("confidence", confidence, 0.5, 1 - 1e-6)
+        return NormProfile.from_counts(thresholds, self._state, gained, confidence, simulated=self._simulated)
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Of a single answer's estimate of all shares: K·(1/2 ± 1/(2(p − q))) at its threshold, zero at the others.
 
-        `profile` divides by the answers that a threshold did have instead, which is better; this needs no answer at
-        every threshold.
+        `profile` does better: it divides by the answers that a threshold did have.
         """
         survey = self._mechanism
         values = len(survey.thresholds) * (0.5 + np.array([-0.5, 0.5]) / survey.gain)
