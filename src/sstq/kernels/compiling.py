@@ -1,25 +1,59 @@
-"""One line that tells the user why the very first call takes a few seconds.
+"""Kernels from their first call on: what happens before one is compiled, and how rows are shared out among threads.
 
-Nothing here imports Numba: the module is loaded by `import sstq`.
+Nothing here imports Numba: the module is loaded by `import sstq`, and by the command line, which must start at once.
 """
 
 import functools
 import os
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+
+from sstq.kernels.threads import run_in_chunks
 
 PATIENCE_SECONDS = 1.0
 
 # What has been compiled or loaded, by the kernel and the kinds of its arguments.
 _prepared: set[tuple[Any, ...]] = set()
 
+_actions: list[Callable[[], None]] = []
+
+
+@contextmanager
+def at_first_compilation(action: Callable[[], None]) -> Iterator[None]:
+    """Call `action` once within the block, before the first kernel is compiled, if one has to be.
+
+    A library call compiles the kernels that it needs. The command line compiles all of them together (`sstq.cli`), so
+    that no later command waits again.
+
+    Examples:
+        >>> with at_first_compilation(lambda: print("compiling")):
+        ...     first_compilation(), first_compilation()
+        compiling
+        (True, False)
+    """
+    _actions.append(action)
+    try:
+        yield
+    finally:
+        _actions.clear()
+
+
+def first_compilation() -> bool:
+    """Do what is to be done before the first kernel is compiled; returns whether there was anything to do."""
+    if not _actions:
+        return False
+    _actions.pop()()
+    return True
+
 
 @functools.cache
 def _announce() -> None:
-    """Print the line; the cache makes it one line a process."""
+    """Print the line; the cache makes it one line per process."""
     print("sstq: compiling kernels for this machine (once) ...", file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -41,13 +75,12 @@ def prepare(kernel: Any, *arguments: Any) -> None:
         return
     from numba import typeof
 
-    signature = tuple(typeof(argument) for argument in arguments)
     timer = threading.Timer(PATIENCE_SECONDS, _announce_if_compiling, [kernel])
     timer.daemon = True
     if not os.environ.get("SSTQ_QUIET"):
         timer.start()
     try:
-        kernel.compile(signature)
+        kernel.compile(tuple(typeof(argument) for argument in arguments))
     finally:
         timer.cancel()
     _prepared.add(kinds)
@@ -58,4 +91,10 @@ def _kind(argument: Any) -> Any:
     if isinstance(argument, np.ndarray):
         flags = argument.flags
         return argument.dtype, argument.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
-    return type(argument)
+    return tuple(map(_kind, argument)) if isinstance(argument, tuple) else type(argument)
+
+
+def run_rows(kernel: Any, rows: int, elements_per_row: int, arguments: Callable[[slice], tuple[Any, ...]]) -> None:
+    """Call kernel(*arguments(part)) for parts that cover the rows, in several threads where that pays."""
+    prepare(kernel, *arguments(slice(0, rows)))
+    run_in_chunks(lambda part: kernel(*arguments(part)), rows, elements_per_row)

@@ -35,7 +35,7 @@ from numba.core.serialize import dumps
 
 from sstq.files.atomic import atomic_file
 from sstq.files.cache import cache_folder
-from sstq.kernels.compilation import first_compilation
+from sstq.kernels.compiling import first_compilation
 
 _SUFFIX = ".kernel"
 _MODE = 0o755  # at most: what others can write to is not read

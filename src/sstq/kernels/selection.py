@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from sstq.kernels.buffers import aligned
 from sstq.kernels.clipping import measure
+from sstq.kernels.fallback import COUNTED_AT_A_TIME
 from sstq.kernels.hadamard import bits_of_block, transform_block
-from sstq.kernels.passes import count_above
-from sstq.kernels.target import COUNTED_AT_A_TIME, compiled
+from sstq.kernels.target import aligned, compiled, passes
 
 # So many bits of a magnitude, read as an integer, are behind those that number the bins: 256 bins an octave; 128; one.
 _NARROW, _WIDE, _OCTAVES = 15, 16, 23
@@ -52,7 +51,7 @@ def _bin_of_rank(bins: Any, rank: int) -> Any:
     vectors = bins.size // COUNTED_AT_A_TIME
     while step > 0:
         bar = np.int8(place + step - 1)
-        count = count_above(bins, vectors, bar)
+        count = passes.count_above(bins, vectors, bar)
         for j in range(vectors * COUNTED_AT_A_TIME, bins.size):
             count += np.int64(bins[j] > bar)
         if count > rank:
@@ -206,30 +205,16 @@ def _mix(
 
 @compiled
 def pick_rows(
-    x: Any,
-    keys: Any,
-    magnitude: Any,
-    fraction_bits: int,
-    clip: float,
-    uniforms: Any,
-    first_signs: Any,
-    later_signs: Any,
-    which: Any,
-    bits: int,
-    subsets: Any,
-    inside: int,
-    expected: float,
-    places: Any,
-    picked: Any,
-    longer: Any,
+    x: Any, measured: Any, uniforms: Any, frames: Any, which: Any, subsets: Any, ranks: Any, picked: Any, longer: Any
 ) -> None:
-    """Set picked[i] to the signed row at places[i] for the client x[i], as `sstq.kernels.pick_signed_rows` defines it.
+    """Set picked[i] and longer[i] for the client x[i] as `sstq.kernels.pick_signed_rows` defines them.
 
-    The arguments from keys to clip are those of `measure`; longer[i] tells whether x[i] is longer than clip. The signs
-    of frame f are first_signs[f] (d,) and later_signs[f] (rounds − 1, N); client i uses frame which[i]. With subsets of
-    shape (n, R), R > 0, only those rows of the frame take part, in that order. `expected` is about the magnitude of the
-    last score inside.
+    `measured` are the arguments of `measure` after the row; frames are (first_signs (F, d), later_signs (F, rounds − 1,
+    N), log₂ N); ranks are (inside, about the magnitude of the last score inside, places).
     """
+    keys, magnitude, fraction_bits, clip = measured
+    first_signs, later_signs, bits = frames
+    inside, expected, places = ranks
     size = 1 << bits
     scores = aligned(size)
     taken = subsets.shape[1]
