@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sstq.kernels.threads import run_in_chunks
+from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
 
 PATIENCE_SECONDS = 1.0
 
@@ -96,5 +96,9 @@ def _kind(argument: Any) -> Any:
 
 def run_rows(kernel: Any, rows: int, elements_per_row: int, arguments: Callable[[slice], tuple[Any, ...]]) -> None:
     """Call kernel(*arguments(part)) for parts that cover the rows, in several threads where that pays."""
-    prepare(kernel, *arguments(slice(0, rows)))
-    run_in_chunks(lambda part: kernel(*arguments(part)), rows, elements_per_row)
+    whole = arguments(slice(0, rows))
+    prepare(kernel, *whole)
+    if rows * elements_per_row < MIN_ELEMENTS_A_THREAD:
+        kernel(*whole)
+    else:
+        run_in_chunks(lambda part: kernel(*arguments(part)), rows, elements_per_row)

@@ -171,10 +171,8 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
 def _split_bits(bits: int) -> Any:
     """Cut the index bits of a vector of size 2^bits: those of a block, those of a row, and those that number the rows.
 
-    Returns them and the pitch. Below MIN_FUSED_BITS there is one row.
+    Returns them and the pitch.
     """
-    if bits < MIN_FUSED_BITS:
-        return bits, bits, 0, 1 << bits
     block_bits = min(BLOCK_BITS, bits - 1)
     row_count_bits = min(MAX_ROW_COUNT_BITS, bits - block_bits)
     row_bits = bits - row_count_bits
@@ -195,7 +193,7 @@ def _transform_row_numbers(a: Any, split: Any) -> None:
         bit += bits
 
 
-@compiled
+@inlined
 def _project_small(a: Any, bits: int, mask: Any) -> None:
     """Transform, mask, transform."""
     transform(a, np.int64(0), bits)
@@ -204,7 +202,7 @@ def _project_small(a: Any, bits: int, mask: Any) -> None:
     transform(a, np.int64(0), bits)
 
 
-@compiled
+@inlined
 def _step_small(a: Any, t: Any, factors: Any, lanes: Any, sums: Any) -> None:
     """Do what `_step_rows` does where no bits are left to transform."""
     lanes[:] = 0
@@ -226,12 +224,14 @@ def _solve(x: Any, frame: Any, schedule: Any, a: Any, t: Any, tile: Any, lanes: 
     _, row_bits, _, pitch = split
     a.fill(0)
     t.fill(0)
-    for i in range(x.size):
-        column = columns[i]
-        a[(column >> row_bits) * pitch + (column & ((1 << row_bits) - 1))] = signs[i] * x[i]
     if is_fused:
+        for i in range(x.size):
+            column = columns[i]
+            a[(column >> row_bits) * pitch + (column & ((1 << row_bits) - 1))] = signs[i] * x[i]
         _transform_row_numbers(a, split)
     else:
+        for i in range(x.size):
+            a[columns[i]] = signs[i] * x[i]
         transform(a, np.int64(0), bits)
     scale = np.float32(1)
     sums = np.zeros((2, 3))
