@@ -6,23 +6,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.exactness import TOTAL
-from sstq.kernels.checks import check_range, checked, kind_of
+from sstq.kernels.checks import Doubles, Integers, Singles, Words, check_range, checked, kind_of
 from sstq.kernels.compiling import prepare, run_rows
 
 # A normal number, or one more of a sum, takes as long as so many numbers of a transform.
 _COST_OF_A_NORMAL, _COST_OF_A_SUM = 6, 4
 
 
-def box_muller(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """As many standard normal numbers as words, row by row; none is zero.
+def box_muller(words: Words) -> Doubles:
+    """As many standard normal numbers as words, uint64 (n, 2·h), row by row; none is zero.
 
     Word i of the first half of a row gives a radius and word i of the second half an angle, whose cosine is number i of
     the first half and whose sine is that of the second. Uniform numbers have 53 bits. Fewer would tell something: where
     they are coarser than the rounding of the numbers sent, as those of 32 bits are for one angle in a hundred, a vector
     can be seen not to come from a direction.
-
-    Args:
-        words: uint64 (n, 2·h).
 
     Examples:
         >>> box_muller(np.array([[1 << 63, 0]], dtype=np.uint64)).round(4)
@@ -40,14 +37,8 @@ def box_muller(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def draw_around(
-    directions: NDArray[np.float64],
-    along: NDArray[np.float64],
-    across: NDArray[np.float64],
-    words: NDArray[np.uint64],
-    first: int = 0,
-    *,
-    to_length: bool,
-) -> NDArray[np.float32]:
+    directions: Doubles, along: Doubles, across: Doubles, words: Words, first: int = 0, *, to_length: bool
+) -> Singles:
     """The vectors t·u + w, w being normal numbers in the hyperplane orthogonal to u, as float32 (n, d).
 
     Args:
@@ -83,7 +74,7 @@ def draw_around(
     return vectors
 
 
-def count_passed(rows: NDArray[np.float32], uniforms: NDArray[np.float64], scale: float) -> NDArray[np.int64]:
+def count_passed(rows: Singles, uniforms: Doubles, scale: float) -> Integers:
     """How many of the cumulative sums of scale·|x|, in double precision, are at most the row's number.
 
     That is the coordinate which a uniform number picks with probability scale·|x_i|, or d where these leave it over.
@@ -92,9 +83,6 @@ def count_passed(rows: NDArray[np.float32], uniforms: NDArray[np.float64], scale
         rows: float32 (n, d).
         uniforms: float64 (n,), secret numbers in [0, 1).
         scale: positive.
-
-    Returns:
-        int64 (n,), from 0 to d.
 
     Examples:
         >>> rows = np.tile(np.float32([0.5, -0.25]), (3, 1))
@@ -112,9 +100,7 @@ def count_passed(rows: NDArray[np.float32], uniforms: NDArray[np.float64], scale
     return counts
 
 
-def sample_table(
-    tokens: NDArray[np.int64], words: NDArray[np.uint64], cumulative: NDArray[np.uint64]
-) -> NDArray[np.int64]:
+def sample_table(tokens: Integers, words: Words, cumulative: Words) -> Integers:
     """Map uniform words to codes by the rows of a table: code = #{entries of the token's row that are ≤ word}.
 
     The search takes a number of steps that depends on the length of a row alone, without branches.
@@ -123,9 +109,6 @@ def sample_table(
         tokens: int64 (n,), rows of the table.
         words: uint64 (n,), uniform in [0, 2^62).
         cumulative: uint64 (M_in, M_out), inclusive cumulative sums of each row's weights; the last is 2^62.
-
-    Returns:
-        int64 (n,), codes in [0, M_out).
 
     Examples:
         >>> half = np.array([[2**61, 2**62]], np.uint64)
@@ -152,15 +135,11 @@ def _check_width(width: int) -> None:
         raise ValueError(f"width must be from 1 to 64, but is {width}")
 
 
-def pack_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.uint8]:
+def pack_bits(values: Words, width: int) -> NDArray[np.uint8]:
     """Pack unsigned integers of `width` bits back to back into ⌈n·width / 8⌉ bytes.
 
-    Value i occupies the bits [i·width, (i + 1)·width) of the stream, and bit k of the stream is bit k mod 8 (least
-    significant first) of byte k // 8. The unused bits of the last byte are 0.
-
-    Args:
-        values: uint64 (n,), each below 2^width.
-        width: from 1 to 64.
+    Value i, uint64 and below 2^width, occupies the bits [i·width, (i + 1)·width) of the stream, and bit k of the stream
+    is bit k mod 8 (least significant first) of byte k // 8. The unused bits of the last byte are 0.
 
     Examples:
         >>> pack_bits(np.array([1, 2, 3], np.uint64), 4)
@@ -178,7 +157,7 @@ def pack_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.uint8]:
     return words.astype("<u8", copy=False).view(np.uint8)[: -(-values.size * width // 8)]
 
 
-def unpack_bits(data: NDArray[np.uint8], count: int, width: int) -> NDArray[np.uint64]:
+def unpack_bits(data: NDArray[np.uint8], count: int, width: int) -> Words:
     """Undo `pack_bits`: read `count` values of `width` bits. Unused bits of the last byte are ignored.
 
     Examples:
@@ -204,7 +183,7 @@ def unpack_bits(data: NDArray[np.uint8], count: int, width: int) -> NDArray[np.u
     return values
 
 
-def _check_state(state: NDArray[np.int64], *shapes: str) -> None:
+def _check_state(state: Integers, *shapes: str) -> None:
     """Refuse sums that a kernel cannot change in place; the shapes are like "(d, 3)"."""
     if not isinstance(state, np.ndarray) or state.dtype != np.int64:
         raise TypeError(f"state must be an int64 array, not {kind_of(state)}")
@@ -215,9 +194,7 @@ def _check_state(state: NDArray[np.int64], *shapes: str) -> None:
         )
 
 
-def accumulate(
-    state: NDArray[np.int64], index: NDArray[np.integer], code: NDArray[np.integer], table: NDArray[np.int64]
-) -> None:
+def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.integer], table: Integers) -> None:
     """Add messages to an aggregator's state: state[index, 0] += 1 and state[index, 1:4] += table[code], for each.
 
     Integers only, so the result is exact and independent of the order of the messages. An index or code out of range
@@ -268,18 +245,13 @@ def _as_messages(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def accumulate_vectors(
-    state: NDArray[np.int64],
-    vectors: NDArray[np.float64],
-    *,
-    unit: float,
-    limit: float,
-    value_bits: int,
-    square_bits: int,
+    state: Integers, vectors: Doubles, *, unit: float, limit: float, value_bits: int, square_bits: int
 ) -> bool:
     """Add vectors to sums in fixed point: of v = round(2^value_bits·x/unit), and of round(2^square_bits·(x/unit)²).
 
     Row j of the state has the sums of v >> 30, of v & (2^30 − 1) and of the squares of coordinate j; with a fourth
-    column the squares have two limbs as well. One thread.
+    column the squares have two limbs as well. Returns whether |x|/unit ≤ limit for all numbers; if not, the state is
+    spoiled. One thread.
 
     Args:
         state: int64 (d, 3) or (d, 4), C-contiguous and writable, changed in place.
@@ -288,9 +260,6 @@ def accumulate_vectors(
         limit: what |x|/unit must not exceed.
         value_bits: of a value's fraction.
         square_bits: of a square's fraction.
-
-    Returns:
-        Whether all numbers are within the limit; if not, the state has been spoiled.
 
     Examples:
         >>> state = np.zeros((2, 3), np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.chunks import row_chunks
-from sstq.kernels.checks import check_floats, check_range, checked, log2
+from sstq.kernels.checks import Doubles, Integers, Singles, check_floats, check_range, checked, log2
 from sstq.kernels.compiling import prepare, run_rows
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
 
@@ -91,15 +91,10 @@ def all_finite(x: NDArray[Any]) -> bool:
     return max(largest) < infinite
 
 
-def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Clip every row to norm `clip` and divide it by that.
+def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[Singles, NDArray[np.bool_]]:
+    """Clip every row of x, (n, d), float32 or float64, finite, to norm `clip` and divide it by that.
 
-    Args:
-        x: (n, d), float32 or float64, finite; any magnitudes.
-        clip: positive and finite.
-
-    Returns:
-        The rows in single precision, of norm at most 1 up to rounding, and which of them were longer than clip.
+    Returns the rows in single precision, of norm at most 1 up to rounding, and which of them were longer than clip.
 
     Examples:
         >>> clip_to_ball(np.array([[3.0, 4.0], [0.0, 0.5]]), 1.0)
@@ -111,20 +106,20 @@ def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[NDArray[np.float32], NDA
     unit, longer = np.empty(x.shape, np.float32), np.empty(len(x), np.bool_)
     from sstq.kernels.clipping import clip_rows
 
-    run_rows(clip_rows, *x.shape, lambda rows: (x[rows], keys[rows], *measure, unit[rows], longer[rows]))
+    run_rows(clip_rows, len(x), x.shape[1], lambda rows: (x[rows], keys[rows], *measure, unit[rows], longer[rows]))
     return unit, longer
 
 
 def pick_signed_rows(
     x: NDArray[Any],
     clip: float,
-    uniforms: NDArray[np.float64],
-    signs: tuple[NDArray[np.float32], NDArray[np.float32]],
-    which: NDArray[np.int64],
-    subsets: NDArray[np.int64],
+    uniforms: Doubles,
+    signs: tuple[Singles, Singles],
+    which: Integers,
+    subsets: Integers,
     inside: int,
-    places: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    places: Integers,
+) -> tuple[Integers, NDArray[np.bool_]]:
     """One signed row of a mixed Hadamard frame for every client, by its place among the best aligned.
 
     The scores of client i are c = ±U x, U being H·D_r·…·H·D_1 with the signs of its frame; the sign is − if
@@ -197,8 +192,8 @@ class SignedColumns:
         size: N, a power of two, at least d.
     """
 
-    places: NDArray[np.int64]
-    signs: NDArray[np.float32]
+    places: Integers
+    signs: Singles
     size: int
 
     def __post_init__(self) -> None:
@@ -225,13 +220,8 @@ class SignedColumns:
 
 
 def kashin_pick(
-    x: NDArray[np.float32],
-    columns: SignedColumns,
-    schedule: NDArray[np.float32],
-    picks: NDArray[np.int64],
-    *,
-    certify: bool = True,
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    x: Singles, columns: SignedColumns, schedule: Singles, picks: Integers, *, certify: bool = True
+) -> tuple[Singles, Doubles]:
     """Solve for Kashin representations and return a few of their entries.
 
     With v = scatter(signs·x) into R^N at the columns, H the unnormalised Hadamard matrix and P = H·mask·H/N, start from
@@ -263,23 +253,15 @@ def kashin_pick(
     return values, residuals
 
 
-def kashin_represent(
-    x: NDArray[np.float32], columns: SignedColumns, schedule: NDArray[np.float32]
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+def kashin_represent(x: Singles, columns: SignedColumns, schedule: Singles) -> tuple[Singles, Doubles]:
     """`kashin_pick` of all entries: the whole t, float32 (n, N), and the residuals, float64 (n,)."""
     _, t, residuals = _solve(x, columns, schedule, np.empty((len(x), 0), np.int64), whole=True, certify=True)
     return t, residuals
 
 
 def _solve(
-    x: NDArray[np.float32],
-    columns: SignedColumns,
-    schedule: NDArray[np.float32],
-    picks: NDArray[np.int64],
-    *,
-    whole: bool,
-    certify: bool,
-) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float64]]:
+    x: Singles, columns: SignedColumns, schedule: Singles, picks: Integers, *, whole: bool, certify: bool
+) -> tuple[Singles, Singles, Doubles]:
     """Return t at the picks, t itself if it is wanted `whole`, and the residuals."""
     x, picks = checked("x", x, np.float32, 2), checked("picks", picks, np.int64, 2)
     schedule = checked("schedule", schedule, np.float32, 2)

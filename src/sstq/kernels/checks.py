@@ -5,6 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Singles = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
 LONGEST_STEP = 16.0
 """The longest adaptive step of `kashin_pick`. Only inputs that no number of steps would represent ask for more."""
 

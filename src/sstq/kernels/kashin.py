@@ -1,17 +1,12 @@
 """The projection loop behind Kashin representations, fused so that a client never leaves the cache.
 
-For one client: v ∈ R^N holds the signed coordinates at `columns` and zero elsewhere, H is the unnormalised Hadamard
-matrix and P = H·mask·H/N the projection onto the coefficients of vectors supported on `columns`. From t = 0 and the
-residual coefficients a = H v, every row (ω, γ, cap, box) of the schedule does
+The computation is that of `sstq.kernels.kashin_pick`. P a = a holds throughout, so a = H(v − mask·H t/N) up to
+rounding: the part of v that t does not yet reconstruct.
 
-    t' = clip(t + clip(r·a, ±cap), ±box),      a ← P(a − (t' − t)),      t ← t',      r = max(ω, min(γ·q, 16)).
-
-P a = a holds throughout, so a = H(v − mask·H t/N) up to rounding: the part of v that t does not yet reconstruct.
-
-**Step length.** q = ‖s‖²/‖P s‖² is that of the step before the last, s = t' − t: how much longer than the reduction of
-the residual that step was (Barzilai and Borwein's quotient; 0 before there is one). From P a = a and a' = a − P s
-follows ‖P s‖² = 2⟨a, s⟩ − ‖a‖² + ‖a'‖², so the sums ‖a‖², ⟨a, s⟩ and ‖s‖² of two sweeps are enough. They are added up
-while the numbers are in registers, and one step late because ‖a'‖ is known only after the next.
+**Step length.** q = ‖s‖²/‖P s‖², s = t' − t, is Barzilai and Borwein's quotient: how much longer than the reduction of
+the residual the step before the last was. From P a = a and a' = a − P s follows ‖P s‖² = 2⟨a, s⟩ − ‖a‖² + ‖a'‖², so the
+sums ‖a‖², ⟨a, s⟩ and ‖s‖² of two sweeps are enough. They are added up while the numbers are in registers, and one step
+late because ‖a'‖ is known only after the next.
 
 **Fusion.** Index bits can be transformed in any order, so the index is cut into low bits, a *block* in the L1 cache,
 and high bits, the *rows*. Each step is then one sweep over the rows (low bits forward, clip, low bits backward) and
@@ -19,8 +14,7 @@ one over columns of one vector's width (high bits backward, mask, high bits forw
 two transforms and two more sweeps. The factor 1/N joins the next step's arithmetic at no cost. When N is so large
 that rows must be longer than a block, the bits between are transformed within the row, still in the L2 cache.
 
-**Order.** Which bits are joined in a pass decides in which order numbers are added. It is the same on every processor,
-and so are the parts in which sums are kept: the result does not depend on the vector width.
+**Order.** The order of additions is the same on every processor: the result does not depend on the vector width.
 
 Rows of a are padded by one cache line (`pitch`): at a stride of a power of two the vectors of a column would compete
 for the same few places in the cache. Constants are handed to compiled functions as np.int64(...): for a bare literal

@@ -42,8 +42,7 @@ def _find_bins(scores: Any, shift: int, middle: int, bins: Any) -> None:
 def _bin_of_rank(bins: Any, rank: int) -> Any:
     """The bin that holds the score of that rank (0 is the largest), and the rank that it has within the bin.
 
-    By bisection: eight counts, each of which vectors make fast, take a fraction of the time of one histogram, whose
-    increments come one by one; and they take the same time for any scores.
+    By bisection: eight counts by vectors take a fraction of the time of one histogram, and the same for any scores.
     """
     place: Any = _LOWEST
     higher: Any = 0
@@ -116,15 +115,10 @@ def _kth_member(scores: Any, found: Any, count: int, rank: int, digits: Any) -> 
 
 @compiled
 def last_inside(scores: Any, expected: float, inside: int, bins: Any, digits: Any, found: Any) -> Any:
-    """The index of the last of the `inside` scores of largest magnitude, larger ones first and ties by index.
+    """The index of the last of the `inside` scores, float32 (N,), of largest magnitude; ties by index.
 
-    Args:
-        scores: float32 (N,).
-        expected: about the magnitude of the last one; another number costs time, not correctness.
-        inside: from 1 to N.
-        bins: working memory, int8 (N,).
-        digits: working memory, int32 (256,).
-        found: working memory, int32 (N + 1,).
+    `expected` is about its magnitude; another number costs time, not correctness. Working memory: bins, int8 (N,),
+    digits, int32 (256,), and found, int32 (N + 1,).
     """
     middle = np.empty(1, np.float32)
     middle[0] = expected
