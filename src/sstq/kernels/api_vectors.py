@@ -249,39 +249,36 @@ def kashin_pick(
         >>> kashin_pick(x, columns, schedule, np.array([[0, 3]]))
         (array([[1., 1.]], dtype=float32), array([0.]))
     """
-    values, _, residuals = _solve(x, columns, schedule, picks, whole=False, certify=certify)
-    return values, residuals
+    x, picks = checked("x", x, np.float32, 2), checked("picks", picks, np.int64, 2)
+    if len(picks) != len(x):
+        raise ValueError(f"picks must have one row for each of the {len(x)} rows of x, not shape {picks.shape}")
+    check_range("picks", picks, columns.size)
+    return _solve(x, columns, schedule, picks, picks.shape[1], certify)
 
 
 def kashin_represent(x: Singles, columns: SignedColumns, schedule: Singles) -> tuple[Singles, Doubles]:
     """`kashin_pick` of all entries: the whole t, float32 (n, N), and the residuals, float64 (n,)."""
-    _, t, residuals = _solve(x, columns, schedule, np.empty((len(x), 0), np.int64), whole=True, certify=True)
-    return t, residuals
+    x = checked("x", x, np.float32, 2)
+    return _solve(x, columns, schedule, np.empty((len(x), 0), np.int64), columns.size, True)
 
 
 def _solve(
-    x: Singles, columns: SignedColumns, schedule: Singles, picks: Integers, *, whole: bool, certify: bool
-) -> tuple[Singles, Singles, Doubles]:
-    """Return t at the picks, t itself if it is wanted `whole`, and the residuals."""
-    x, picks = checked("x", x, np.float32, 2), checked("picks", picks, np.int64, 2)
+    x: Singles, columns: SignedColumns, schedule: Singles, picks: Integers, width: int, certify: bool
+) -> tuple[Singles, Doubles]:
+    """Return `width` entries of t, those at the picks or, without these, the first; and the residuals."""
     schedule = checked("schedule", schedule, np.float32, 2)
-    size, dim = columns.size, len(columns.places)
-    if len(picks) != len(x):
-        raise ValueError(f"picks must have one row for each of the {len(x)} rows of x, not shape {picks.shape}")
-    check_range("picks", picks, size)
+    dim = len(columns.places)
     if x.shape[1] != dim:
         raise ValueError(f"x must have rows of {dim} entries, one for each column, not shape {x.shape}")
     if schedule.shape[1] != 4:
         raise ValueError(f"schedule must have shape (steps, 4), not {schedule.shape}")
-    values = np.empty(picks.shape, np.float32)
-    t = np.empty((len(x) if whole else 0, size), np.float32)
-    residuals = np.empty(len(x) if certify else 0)
+    values, residuals = np.empty((len(x), width), np.float32), np.empty(len(x) if certify else 0)
     from sstq.kernels.kashin import solve_rows
 
-    frame = columns.places, columns.signs, columns.mask, size.bit_length() - 1
+    frame = columns.places, columns.signs, columns.mask, columns.size.bit_length() - 1
 
     def arguments(rows: slice) -> tuple[Any, ...]:
-        return x[rows], frame, schedule, picks[rows], values[rows], t[rows], residuals[rows]
+        return x[rows], frame, schedule, picks[rows], values[rows], residuals[rows]
 
-    run_rows(solve_rows, len(x), size * (2 * len(schedule) + 1), arguments)
-    return values, t, residuals
+    run_rows(solve_rows, len(x), columns.size * (2 * len(schedule) + 1), arguments)
+    return values, residuals

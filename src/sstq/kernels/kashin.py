@@ -265,13 +265,13 @@ def _residual(x: Any, frame: Any, t: Any, doubles: Any) -> float:
 
 
 @compiled
-def solve_rows(x: Any, frame: Any, schedule: Any, picks: Any, values: Any, t_out: Any, residuals: Any) -> None:
+def solve_rows(x: Any, frame: Any, schedule: Any, picks: Any, values: Any, residuals: Any) -> None:
     """Run the schedule for every row of x and write what the caller asked for.
 
     x is float32 (n, d); frame is (columns int64 (d,), signs float32 (d,), mask of `mask_words`, log₂ N); schedule is
-    float32 (steps, 4). values, float32 (n, k), receives t at picks, int64 (n, k); t_out, float32 (n, N) or (0, N),
-    receives t itself if it has rows; residuals, float64 (n,) or (0,), receives ‖x − signs·gather(H t)/N‖₂ if it has
-    entries. The working vectors are allocated once per call.
+    float32 (steps, 4). values, float32 (n, k), receives t at picks, int64 (n, k), or the first k entries of t without
+    picks; residuals, float64 (n,) or (0,), receives ‖x − signs·gather(H t)/N‖₂ if it has entries. The working vectors
+    are allocated once per call.
     """
     size = 1 << frame[3]
     a = aligned(size + (CACHE_LINE << MAX_ROW_COUNT_BITS))
@@ -281,11 +281,12 @@ def solve_rows(x: Any, frame: Any, schedule: Any, picks: Any, values: Any, t_out
     doubles = np.empty((1, size if residuals.size else 0))
     for row in range(x.shape[0]):
         _solve(x[row], frame, schedule, a, t, tile, lanes)
-        for k in range(picks.shape[1]):
-            values[row, k] = t[picks[row, k]]
-        if t_out.shape[0] > 0:
+        if picks.size:
+            for k in range(values.shape[1]):
+                values[row, k] = t[picks[row, k]]
+        else:
             # A loop: the general code behind a slice assignment takes seconds to compile.
-            for k in range(size):
-                t_out[row, k] = t[k]
+            for k in range(values.shape[1]):
+                values[row, k] = t[k]
         if residuals.size:
             residuals[row] = _residual(x[row], frame, t[:size], doubles)
