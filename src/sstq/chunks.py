@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-__all__ = ["row_chunks"]
-
 _NUMBERS_AT_A_TIME = 1 << 21
 
 

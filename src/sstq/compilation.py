@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["at_first_compilation", "first_compilation"]
-
 _actions: list[Callable[[], None]] = []
 
 

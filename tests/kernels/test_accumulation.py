@@ -31,7 +31,7 @@ def test_read_only_messages():
 
 @pytest.mark.parametrize("kind", ["read-only", "unaligned", "big-endian"])
 def test_every_kind_of_array_is_one_type_to_the_compiler(kind):
-    from sstq.kernels.accumulation import add_messages
+    from sstq.kernels.messages import add_messages
 
     def make(values):
         if kind == "big-endian":

@@ -82,8 +82,8 @@ def test_without_a_compiler_the_error_says_so():
 
 
 def test_refuses_an_unknown_vector_width(monkeypatch):
-    from sstq.kernels import target
+    from sstq.kernels import vectors
 
     monkeypatch.setenv("SSTQ_VECTOR_WIDTH", "12")
     with pytest.raises(ValueError, match="8 or 16, not '12'"):
-        target._choose_vector_width()
+        vectors._choose_vector_width()

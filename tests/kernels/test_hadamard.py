@@ -44,11 +44,11 @@ def test_double_precision(bits, seed):
 
 
 def test_plain_kernel_in_single_precision(seed):
-    from sstq.kernels.plain import transform_rows
+    from sstq.kernels.hadamard import transform_rows_plainly
 
     x = np.random.default_rng(seed).standard_normal((3, 1 << 13)).astype(np.float32)
     result = x.copy()
-    transform_rows(result, 13)
+    transform_rows_plainly(result, 13)
     assert_close(result, butterflies(x), x, FLOAT32_ROUNDING)
 
 
@@ -76,7 +76,7 @@ def test_threads_do_not_change_a_bit(dtype, seed, monkeypatch):
 def test_a_kernel_is_prepared_once(monkeypatch):
     x = np.ones(8, np.float32)
     hadamard_transform(x)
-    monkeypatch.setattr("sstq.kernels.entry_vectors.prepare", None)
+    monkeypatch.setattr("sstq.kernels.api_vectors.prepare", None)
     hadamard_transform(x)
     np.testing.assert_array_equal(x, 8)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sstq.kernels import support
+from sstq.kernels import fallback, target, vectors
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,30 +91,30 @@ def test_representations_of_every_size_agree_bit_for_bit():
 
 
 def test_this_machine_takes_vectors_and_says_no_to_what_llvm_refuses(monkeypatch):
-    assert support.sample_compiles()
-    monkeypatch.setattr(support.ir, "VectorType", None)
-    assert not support.sample_compiles()
+    assert vectors.sample_compiles()
+    monkeypatch.setattr(vectors.ir, "VectorType", None)
+    assert not vectors.sample_compiles()
 
 
-@pytest.mark.parametrize("choice", ["plain", "vector"])
-def test_the_environment_decides(choice, monkeypatch):
-    monkeypatch.setattr(support, "sample_compiles", lambda: choice == "plain")
+@pytest.mark.parametrize(("choice", "expected"), [("plain", fallback), ("vector", vectors)])
+def test_the_environment_decides(choice, expected, monkeypatch):
+    monkeypatch.setattr(vectors, "sample_compiles", lambda: choice == "plain")
     monkeypatch.setenv("SSTQ_KERNELS", choice)
-    assert support.uses_vectors() == (choice == "vector")
+    assert target.choose_passes() is expected
 
 
 def test_otherwise_the_sample_does(monkeypatch):
     monkeypatch.delenv("SSTQ_KERNELS", raising=False)
-    assert support.uses_vectors()
-    monkeypatch.setattr(support, "sample_compiles", lambda: False)
+    assert target.choose_passes() is vectors
+    monkeypatch.setattr(vectors, "sample_compiles", lambda: False)
     with pytest.warns(RuntimeWarning, match="refuses explicit vectors: plain kernels"):
-        assert not support.uses_vectors()
+        assert target.choose_passes() is fallback
 
 
 def test_other_choices_are_refused(monkeypatch):
     monkeypatch.setenv("SSTQ_KERNELS", "fast")
     with pytest.raises(ValueError, match="SSTQ_KERNELS must be one of auto, vector, plain, not 'fast'"):
-        support.uses_vectors()
+        target.choose_passes()
 
 
 def test_a_compiler_that_refuses_vectors_gets_plain_kernels():

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq import kernels
-from sstq.frames.tight import HadamardFrame
+from sstq.frames.tight import Floats, HadamardFrame, transform_back
 from sstq.randomness import streams
-
-__all__ = ["FrameGroups"]
-
-Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
 class FrameGroups:
     """The G frames of a base frame's shape whose seeds derive from its seed: the word of the frame's number.
 
-    A single frame, G = 1, is the base frame itself. Frames are worked on many at a time, one row each, since a Python
-    object for each of 2^16 of them would take longer than their transforms.
+    A single frame, G = 1, is the base frame itself. Frames are worked on many at a time, one row each: Python objects
+    for 2^16 of them would take longer than their transforms.
 
     Args:
         base: a Hadamard frame of two or three rounds.
@@ -62,11 +56,6 @@ class FrameGroups:
     def synthesize(self, y: Floats, numbers: NDArray[np.int64]) -> Floats:
         """The vectors x = (d/N)·Uᵀy of each row, each in its own frame."""
         first, later = self.signs(numbers)
-        work = np.array(y, order="C")
-        kernels.hadamard_transform(work)
-        for k in reversed(range(later.shape[1])):
-            work *= later[:, k]
-            kernels.hadamard_transform(work)
-        x = work[:, : self.base.dim] * first
+        x = transform_back(y, list(later.swapaxes(0, 1)))[:, : self.base.dim] * first
         x *= self.base.synthesis_scale
         return x

@@ -1,18 +1,17 @@
 """Kashin representations: coefficients of a vector in a tight frame, all of them of about the same size.
 
-For a redundant frame the y with (d/N)·Uᵀy = x are many, and one of them has every |y_j| ≤ B = K·clip/√N. The bound is
-public, so every client clamps to it and privacy never rests on the solver; what the solver decides is whether the
-representation is exact, and a client can tell: the residual is its certificate.
+A redundant frame has many y with (d/N)·Uᵀy = x, and one of them has every |y_j| ≤ B = K·clip/√N. The bound is public
+and every client clamps to it, so privacy never rests on the solver. The solver decides whether the representation is
+exact, and the residual is the certificate by which a client can tell.
 
-Coordinates are measured here in the unit t = y·√d/clip, in which the least-norm representation has root mean square 1
-and the bound is β = K/√ρ, ρ = N/d. No K below √ρ is possible for any vector (N·B² ≥ ‖y‖² ≥ ρ·clip²), and for typical
-ones β ≥ √(π/2) = 1.2533 is needed, so the paper's K = 2 with ρ ∈ [2.5, 5) cannot be reached. Two recipes:
+Coordinates are in the unit t = y·√d/clip, in which the least-norm representation has root mean square 1 and the bound
+is β = K/√ρ, ρ = N/d. No K below √ρ is possible for any vector (N·B² ≥ ‖y‖² ≥ ρ·clip²), and typical ones need
+β ≥ √(π/2) = 1.2533, so the paper's K = 2 with ρ ∈ [2.5, 5) cannot be reached. Two recipes:
 
 * ``certified``: projections onto a box that grows to ±β, t ← clip(t + r·√d·U(x − (d/N)Uᵀy), ±b), at a feasible level,
   for a fixed public number of steps. Every other step is a little longer than to x itself, and those between go as far
   as the last of them fell short (Barzilai and Borwein's quotient). Once less is missing than the box has yet to grow,
-  nothing is clamped any more and one step is exact. So it is to a relative residual of 1e-5 for all but adversarial
-  inputs.
+  nothing is clamped and one step is exact: to a relative residual of 1e-5 for all but adversarial inputs.
 * ``paper``: the paper's recipe to the letter (K = 2, thirty rounds that each clip the residual's coefficients, one that
   does not), then the clamp that privacy requires. It is off by 19–31 % of ‖x‖: biased, kept to reproduce the figures.
 """
@@ -22,7 +21,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,46 +29,31 @@ from sstq import kernels
 from sstq.chunks import row_chunks
 from sstq.frames.tight import Frame, HadamardFrame
 
-__all__ = [
-    "CERTIFIED_RESIDUAL",
-    "Kashin",
-    "certified",
-    "default_level",
-    "default_steps",
-    "least_level",
-    "make_kashin",
-    "missed",
-    "pick",
-    "represent",
-]
-
 CERTIFIED_RESIDUAL = 1e-5
 """The relative residual ‖x − (d/N)Uᵀy‖/‖x‖ up to which a representation counts as exact."""
 
 PAPER_LEVEL = 2.0
 PAPER_ROUNDS = 30
 
-# How long steps are, in units of the way to x, of which the slowest parts of the error need several: the first, those
-# in turns with the long ones for frames that are redundant enough and for others, and the long ones at least.
-# `python -m benchmarks iterations` compares with other schemes.
+# Lengths of steps, in units of the way to x: the first; those in turns with the long ones, for redundant frames and for
+# others; and the long ones at least. `python -m benchmarks iterations` compares with other schemes.
 _FIRST_STEP, _SHORT_STEP, _PLAIN_STEP, _LONG_STEP = 1.2, 1.4, 1.0, 3.0
 _REDUNDANT = 2.0
 # The quotient is a mean of what the error's components would need; the slowest of them need more.
 _STRETCH = 2.5
-# By how much of β the box grows in all, times the number of steps. Smaller ones leave less room for what the last steps
-# have yet to add; larger ones clamp more, and the representation's norm and with it the estimate's error grow.
+# By how much of β the box grows in all, times the number of steps. Smaller ones leave less room for the last steps;
+# larger ones clamp more, and the representation's norm and with it the estimate's error grow.
 _GROWTH = 0.36
 
 # β(ρ): the level at which the certified recipe succeeds on random, heavy-tailed, spike, constant, block, sparse and
-# Hadamard inputs within the default number of steps, with a margin, and the least level of small dimensions, where the
-# frames themselves are less regular. `python -m benchmarks levels` measures both again. Without redundancy (ρ near 1)
-# there is next to no choice of y, and the level is what keeps nearly all coordinates of y = Ux unclamped.
+# Hadamard inputs within the default number of steps, with a margin, and the least level of small dimensions, whose
+# frames are less regular. `python -m benchmarks levels` measures both again. For ρ near 1 there is next to no choice of
+# y, and the level keeps nearly all coordinates of y = Ux unclamped.
 _LEVELS = {1.0: 6.0, 1.05: 5.0, 1.1: 4.0, 1.2: 3.2, 1.35: 2.6, 1.5: 2.5, 1.75: 2.3, 2.0: 2.2, 2.5: 1.8}
 _SMALL_DIM_LEVELS = {32: 2.3, 128: 2.2, 512: 2.0}
 
-# β(ρ) of large frames: where the steps of a lowered level certify random, heavy-tailed, spike, constant, block, sparse
-# and Hadamard inputs, with 0.05 to spare. `python -m benchmarks tuned_levels` measures it again. Small frames are less
-# regular.
+# β(ρ) of large frames: where the steps of a lowered level certify the same inputs, with 0.05 to spare.
+# `python -m benchmarks tuned_levels` measures it again.
 _LOWERED_LEVELS = {2.5: 1.7, 3.2: 1.65, 4.0: 1.6, 5.0: 1.55}
 _LOWERED_SIZE = 4096
 
@@ -79,8 +62,6 @@ _STEPS, _STEPS_LARGE, _STEPS_LOWERED = 10, 8, 16
 _LARGE_SIZE = 8192
 
 Floats32 = NDArray[np.float32]
-
-_columns_of_frames: WeakKeyDictionary[HadamardFrame, kernels.SignedColumns] = WeakKeyDictionary()
 
 
 def default_level(dim: int, size: int) -> float:
@@ -97,24 +78,14 @@ def default_level(dim: int, size: int) -> float:
 
 
 def default_steps(dim: int, size: int, level: float | None = None) -> int:
-    """The default number of steps of the certified recipe at a level, or at the default one.
-
-    Examples:
-        >>> default_steps(25_450, 65_536), default_steps(100, 256), default_steps(25_450, 65_536, level=2.7)
-        (8, 10, 16)
-    """
+    """The default number of steps of the certified recipe at a level, or at the default one."""
     if level is not None and level < default_level(dim, size):
         return _STEPS_LOWERED
     return _STEPS_LARGE if size >= _LARGE_SIZE else _STEPS
 
 
 def least_level(dim: int, size: int) -> float:
-    """The lowest level K that certifies, by measurement; the default level where nothing better is known.
-
-    Examples:
-        >>> round(least_level(1000, 4096) / (4096 / 1000) ** 0.5, 2), round(least_level(10, 32) / 3.2**0.5, 2)
-        (1.6, 2.3)
-    """
+    """The lowest level K that certifies, by measurement; the default level where nothing better is known."""
     redundancy, level = size / dim, default_level(dim, size)
     if size < _LOWERED_SIZE or redundancy < min(_LOWERED_LEVELS):
         return level
@@ -148,10 +119,9 @@ class Kashin:
         return self.level / math.sqrt(frame.redundancy)
 
     def schedule(self, frame: Frame) -> Floats32:
-        """One row (ω, γ, cap of the step, bound of the result) a step.
+        """One row (ω, γ, cap, bound) per step: t' = clip(t + clip(r·a, ±cap), ±bound), r = max(ω, min(γ·q, 16)).
 
-        A step is t' = clip(t + clip(r·a, ±cap), ±bound) with r = max(ω, min(γ·q, 16)) and the quotient q of
-        `sstq.kernels.kashin_pick`.
+        a and q are those of `sstq.kernels.kashin_pick`.
         """
         beta = self.bound(frame)
         if self.name == "paper":
@@ -186,26 +156,15 @@ def certified(frame: Frame, recipe: Kashin) -> bool:
     """Whether all but adversarial vectors were measured to meet their certificate at this level and number of steps.
 
     Nothing is solved. A level of one's own below the measured ones may do all the same: `represent` tells.
-
-    Examples:
-        >>> frame = HadamardFrame(500, 2048)
-        >>> certified(frame, make_kashin("certified", frame)), certified(frame, Kashin("certified", 2.0, steps=500))
-        (True, False)
     """
     feasible = recipe.level >= least_level(frame.dim, frame.size)
     return recipe.exact and feasible and recipe.steps >= default_steps(frame.dim, frame.size, recipe.level)
 
 
 def represent(frame: Frame, recipe: Kashin, x: Floats32) -> tuple[Floats32, NDArray[np.float64]]:
-    """The representations of vectors of the unit ball, for diagnosis and exact errors.
+    """The representations of the rows of x, (n, d), each of norm at most 1, for diagnosis and exact errors.
 
-    Args:
-        frame: the tight frame.
-        recipe: how to solve.
-        x: (n, d), float32, each row of norm at most 1.
-
-    Returns:
-        The coefficients in units of B, (n, N) in [-1, 1], and the residuals ‖x − (d/N)Uᵀy‖, (n,).
+    Returns the coefficients in units of B, (n, N) in [-1, 1], and the residuals ‖x − (d/N)Uᵀy‖, (n,).
 
     Examples:
         >>> frame = HadamardFrame(dim=16, size=64, seed=3)
@@ -216,7 +175,7 @@ def represent(frame: Frame, recipe: Kashin, x: Floats32) -> tuple[Floats32, NDAr
     """
     schedule = recipe.schedule(frame)
     if isinstance(frame, HadamardFrame) and frame.rounds == 1:
-        t, residuals = kernels.kashin_represent(x, _columns(frame), schedule)
+        t, residuals = kernels.kashin_represent(x, frame.signed_columns, schedule)
     else:
         t, residuals = _represent_generic(frame, x, schedule)
     return _in_units_of_bound(t, schedule), residuals
@@ -225,21 +184,13 @@ def represent(frame: Frame, recipe: Kashin, x: Floats32) -> tuple[Floats32, NDAr
 def pick(
     frame: Frame, recipe: Kashin, x: Floats32, picks: NDArray[np.int64], *, certify: bool = True
 ) -> tuple[Floats32, NDArray[np.float64]]:
-    """Chosen coordinates of the representations, without keeping the rest.
+    """The coordinates `picks`, (n, k), of the representations, without keeping the rest.
 
-    Args:
-        frame: the tight frame.
-        recipe: how to solve.
-        x: as in `represent`.
-        picks: (n, k), the coordinates wanted of each row.
-        certify: whether the residuals are wanted, too.
-
-    Returns:
-        Their values in units of B, (n, k), and the residuals, (n,), or (0,) without `certify`.
+    Returns their values in units of B, (n, k), and the residuals, (n,), or (0,) without `certify`.
     """
     schedule = recipe.schedule(frame)
     if isinstance(frame, HadamardFrame) and frame.rounds == 1:
-        t, residuals = kernels.kashin_pick(x, _columns(frame), schedule, picks, certify=certify)
+        t, residuals = kernels.kashin_pick(x, frame.signed_columns, schedule, picks, certify=certify)
         return _in_units_of_bound(t, schedule), residuals
     values = np.empty(picks.shape, dtype=np.float32)
     residuals = np.empty(len(x))
@@ -254,25 +205,15 @@ def missed(unit: Floats32, residuals: NDArray[np.float64]) -> int:
     return int((residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)).sum())
 
 
-def _columns(frame: HadamardFrame) -> kernels.SignedColumns:
-    """The frame's columns as the kernels take them; checking them would take a good part of one client's time."""
-    if frame not in _columns_of_frames:
-        _columns_of_frames[frame] = kernels.SignedColumns(frame.columns, frame.signs, frame.size)
-    return _columns_of_frames[frame]
-
-
 def _in_units_of_bound(t: Floats32, schedule: Floats32) -> Floats32:
     """t/β, which the clamp of the last step keeps in [-1, 1]."""
-    scaled: Floats32 = np.clip(t / schedule[-1, -1], np.float32(-1), np.float32(1))
-    return scaled
+    return np.asarray(np.clip(t / schedule[-1, -1], np.float32(-1), np.float32(1)))
 
 
 def _represent_generic(frame: Frame, x: NDArray[Any], schedule: Floats32) -> tuple[Floats32, NDArray[np.float64]]:
     """The recipe for any frame, as it is written in the module's description."""
-    vectors = x.astype(np.float64)
-    root = frame.dim**0.5
-    t = np.zeros((len(x), frame.size))
-    residual = vectors
+    residual = vectors = x.astype(np.float64)
+    root, t = frame.dim**0.5, np.zeros((len(x), frame.size))
     # ‖a‖², ⟨a, s⟩ and ‖s‖² of the last step, and the quotient of the step before it.
     power = product = moved = quotient = np.zeros(len(x))
     for relaxation, stretch, cap, bound in schedule.astype(np.float64):

@@ -21,8 +21,6 @@ from sstq.checks import did_you_mean
 from sstq.chunks import row_chunks
 from sstq.randomness import streams
 
-__all__ = ["FourierFrame", "Frame", "HadamardFrame", "OrthogonalFrame", "default_frame_size", "make_frame"]
-
 Floats = NDArray[np.floating[Any]]
 
 # A dense frame above this many entries (half a gigabyte) is a mistake: the structured frames exist for that.
@@ -30,12 +28,7 @@ _DENSE_LIMIT = 1 << 26
 
 
 def default_frame_size(dim: int) -> int:
-    """N = 2^⌈log₂ 2.5d⌉, the frame size of the paper's experiments.
-
-    Examples:
-        >>> default_frame_size(25_450), default_frame_size(98_666)
-        (65536, 262144)
-    """
+    """N = 2^⌈log₂ 2.5d⌉, the frame size of the paper's experiments: 65,536 for d = 25,450."""
     return 1 << (-(-5 * dim // 2) - 1).bit_length()
 
 
@@ -65,6 +58,11 @@ class Frame(ABC):
         """ρ = N/d."""
         return self.size / self.dim
 
+    @cached_property
+    def signs(self) -> NDArray[np.float32]:
+        """The signs of the d coordinates before the first transform."""
+        return streams.signs(self.seed, "signs1", self.dim)
+
     @abstractmethod
     def analyze(self, x: Floats) -> Floats:
         """The least-norm coefficients y = U x of each row."""
@@ -77,9 +75,9 @@ class Frame(ABC):
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
         """The frame vectors u_j at the given indices, (n, d)."""
 
-    @abstractmethod
     def squared_row_norms(self) -> NDArray[np.float64]:
         """‖u_j‖² for every j, (N,): exactly 1 in an equal-norm frame, and 1 on average in any."""
+        return np.ones(self.size)
 
     def longest_row(self) -> float:
         """The largest norm of a row."""
@@ -90,14 +88,23 @@ class Frame(ABC):
         """Σ_j weights_j·U_ji² for every column i, (d,): what the standard error of a mean is made of."""
 
 
+def transform_back(y: Floats, later_signs: list[NDArray[np.float32]]) -> Floats:
+    """Hᵀ·…·D_r·Hᵀ y of each row, unnormalised; the signs D_2, …, D_r are one row for all or one row each."""
+    work = np.array(y, order="C")
+    kernels.hadamard_transform(work)
+    for signs in reversed(later_signs):
+        work *= signs
+        kernels.hadamard_transform(work)
+    return work
+
+
 @dataclass(frozen=True)
 class HadamardFrame(Frame):
     """d columns of the N×N Walsh–Hadamard matrix behind random signs; N a power of two.
 
     With `rounds` = 1 the columns are chosen at random, and the frame is exactly tight and exactly equal-norm. (The
-    first d columns would not do: their rows repeat whenever d ≤ N/2.) With two or three rounds the signs and the
-    transform are applied again, which flattens spikes too; the frame is still exactly tight, but its rows are of equal
-    norm only on average.
+    first d columns would not do: their rows repeat whenever d ≤ N/2.) With two or three rounds, signs and transform are
+    applied again, which also flattens spikes; it is still exactly tight, but its rows have equal norms only on average.
 
     Examples:
         >>> frame = HadamardFrame(dim=3, size=8, seed=1)
@@ -118,16 +125,16 @@ class HadamardFrame(Frame):
             raise ValueError(f"rounds must be 1, 2 or 3, got {self.rounds}")
 
     @cached_property
-    def signs(self) -> NDArray[np.float32]:
-        """The signs of the d coordinates before the first transform."""
-        return streams.signs(self.seed, "signs1", self.dim)
-
-    @cached_property
     def columns(self) -> NDArray[np.int64]:
         """The places of the d coordinates among the N inputs of the first transform, ascending."""
         if self.rounds > 1:
             return np.arange(self.dim, dtype=np.int64)
         return streams.choose(self.seed, "columns", self.dim, self.size)
+
+    @cached_property
+    def signed_columns(self) -> kernels.SignedColumns:
+        """The columns and signs of a frame of one round, as the kernels take them: checked once."""
+        return kernels.SignedColumns(self.columns, self.signs, self.size)
 
     @property
     def _places(self) -> NDArray[np.int64] | slice:
@@ -161,12 +168,7 @@ class HadamardFrame(Frame):
 
     def synthesize(self, y: Floats) -> Floats:
         """The vectors x = (d/N)·Uᵀy of each row."""
-        work = np.array(y, order="C")
-        kernels.hadamard_transform(work)
-        for signs in reversed(self._later_signs):
-            work *= signs
-            kernels.hadamard_transform(work)
-        x = work[:, self._places] * self.signs
+        x = transform_back(y, self._later_signs)[:, self._places] * self.signs
         x *= self.synthesis_scale
         return x
 
@@ -185,7 +187,7 @@ class HadamardFrame(Frame):
     def squared_row_norms(self) -> NDArray[np.float64]:
         """‖u_j‖² for every j: exactly 1 with one round or as many rows as columns, and on average otherwise."""
         if self.rounds == 1 or self.dim == self.size:
-            return np.ones(self.size)
+            return super().squared_row_norms()
         if self.rounds == 2:
             return self._convolve((np.arange(self.size) < self.dim).astype(np.float64))
         norms = np.zeros(self.size)
@@ -223,13 +225,11 @@ class HadamardFrame(Frame):
         (H·D₂·H)_ji = Σ_k D₂_k·H_k,(j⊕i) depends on j ⊕ i alone, so that sums of squares over rows or over columns are
         dyadic convolutions, products under the transform.
         """
-        squares = self._later_signs[0].astype(np.float64)
+        entries = self._later_signs[0].astype(np.float64)
+        kernels.hadamard_transform(entries)
+        squares = (entries * self._analysis_scale) ** 2
         kernels.hadamard_transform(squares)
-        squares *= self._analysis_scale
-        squares *= squares
-        kernels.hadamard_transform(squares)
-        squares /= self.size
-        return squares
+        return squares / self.size
 
     def _convolve(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Σ_i weights_i·U_ji² for every j, all N columns being there; `weights` is overwritten."""
@@ -259,13 +259,7 @@ class FourierFrame(Frame):
 
     @property
     def _pairs(self) -> int:
-        available = (self.size - 1) // 2
-        return min(self.dim // 2, available)
-
-    @cached_property
-    def signs(self) -> NDArray[np.float32]:
-        """The signs of the d coordinates."""
-        return streams.signs(self.seed, "signs1", self.dim)
+        return min(self.dim // 2, (self.size - 1) // 2)
 
     @cached_property
     def frequencies(self) -> NDArray[np.int64]:
@@ -274,7 +268,7 @@ class FourierFrame(Frame):
 
     @cached_property
     def _single_frequencies(self) -> NDArray[np.int64]:
-        """Frequencies of the columns without a partner: the constant and the alternating one, where they are needed."""
+        """Frequencies of the columns without a partner: of the constant and of the alternating one, where needed."""
         return np.array([0, self.size // 2][: self.dim - 2 * self._pairs], dtype=np.int64)
 
     def analyze(self, x: Floats) -> Floats:
@@ -301,37 +295,27 @@ class FourierFrame(Frame):
         turns = (np.asarray(indices)[:, None] * self.frequencies % self.size) * (2 * np.pi / self.size)
         singles = np.where(np.asarray(indices)[:, None] * self._single_frequencies % self.size > 0, -1.0, 1.0)
         paired = np.concatenate([np.cos(turns), np.sin(turns)], axis=1) * 2.0**0.5
-        rows: NDArray[np.float64] = np.concatenate([paired, singles], axis=1) * self.dim**-0.5
-        rows *= self.signs
-        return rows
-
-    def squared_row_norms(self) -> NDArray[np.float64]:
-        """‖u_j‖² for every j: exactly 1."""
-        return np.ones(self.size)
+        return np.asarray(np.concatenate([paired, singles], axis=1) * self.dim**-0.5 * self.signs)
 
     def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Σ_j weights_j·U_ji², from cos² = (1 + cos 2θ)/2 and one FFT of the weights."""
-        spectrum = np.fft.fft(weights)
-        total = spectrum[0].real
-        doubled = spectrum[2 * self.frequencies % self.size].real
+        spectrum = np.fft.fft(weights).real
+        total, doubled = spectrum[0], spectrum[2 * self.frequencies % self.size]
         single = np.full(len(self._single_frequencies), total)
-        power: NDArray[np.float64] = np.concatenate([total + doubled, total - doubled, single]) / self.dim
-        return power
+        return np.asarray(np.concatenate([total + doubled, total - doubled, single]) / self.dim)
 
 
 @dataclass(frozen=True)
 class OrthogonalFrame(Frame):
     """d orthonormal columns of R^N, uniform (Haar) among all of them, times √(N/d). Dense: for small d only.
 
-    Tight to rounding; the row norms are as they fall, so the exact error of a mechanism takes them into account. The
-    Gaussians come from the public stream by the Box–Muller formula; the QR decomposition may differ in the last digits
-    between machines, which moves an estimate by as little.
+    Tight to rounding; row norms vary, so the exact error of a mechanism takes them into account. The Gaussians come
+    from the public stream by the Box–Muller formula; the last digits of the QR decomposition, and of estimates, may
+    differ between machines.
 
     Examples:
-        >>> frame = OrthogonalFrame(dim=3, size=8, seed=1)
-        >>> x = np.array([[3.0, 4.0, 0.0]])
-        >>> np.allclose(frame.synthesize(frame.analyze(x)), x)
-        True
+        >>> OrthogonalFrame(dim=3, size=8, seed=1).matrix.shape
+        (8, 3)
     """
 
     name: ClassVar[str] = "orthogonal"
@@ -370,13 +354,11 @@ class OrthogonalFrame(Frame):
 
     def squared_row_norms(self) -> NDArray[np.float64]:
         """‖u_j‖² for every j."""
-        norms: NDArray[np.float64] = np.einsum("jd,jd->j", self.matrix, self.matrix)
-        return norms
+        return np.asarray(np.einsum("jd,jd->j", self.matrix, self.matrix))
 
     def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Σ_j weights_j·U_ji²."""
-        power: NDArray[np.float64] = np.einsum("jd,jd,j->d", self.matrix, self.matrix, weights)
-        return power
+        return np.asarray(np.einsum("jd,jd,j->d", self.matrix, self.matrix, weights))
 
 
 _FRAMES: dict[str, type[Frame]] = {frame.name: frame for frame in (HadamardFrame, OrthogonalFrame, FourierFrame)}

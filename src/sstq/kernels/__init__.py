@@ -8,13 +8,26 @@ Environment: SSTQ_THREADS is the number of threads (default: the cores this proc
 line that announces the first compilation.
 """
 
-from sstq.kernels.columns import SignedColumns
-from sstq.kernels.constants import LEAST_REDUCTION, LIMB_BITS, LONGEST_STEP
-from sstq.kernels.entry_draws import box_muller, count_passed, draw_around
-from sstq.kernels.entry_messages import pack_bits, sample_table, unpack_bits
-from sstq.kernels.entry_representations import kashin_pick, kashin_represent
-from sstq.kernels.entry_sums import accumulate, accumulate_vectors
-from sstq.kernels.entry_vectors import all_finite, clip_to_ball, hadamard_transform, pick_signed_rows
+from sstq.kernels.api_messages import (
+    accumulate,
+    accumulate_vectors,
+    box_muller,
+    count_passed,
+    draw_around,
+    pack_bits,
+    sample_table,
+    unpack_bits,
+)
+from sstq.kernels.api_vectors import (
+    SignedColumns,
+    all_finite,
+    clip_to_ball,
+    hadamard_transform,
+    kashin_pick,
+    kashin_represent,
+    pick_signed_rows,
+)
+from sstq.kernels.checks import LEAST_REDUCTION, LIMB_BITS, LONGEST_STEP
 
 __all__ = [
     "LEAST_REDUCTION",

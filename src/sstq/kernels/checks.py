@@ -1,9 +1,23 @@
-"""What every kernel asks of its arguments: types, shapes and ranges, with messages that name the argument."""
+"""What every kernel asks of its arguments, and the numbers that others must agree with. Numba is not imported here."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+Singles = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+LONGEST_STEP = 16.0
+"""The longest adaptive step of `kashin_pick`. Only inputs that no number of steps would represent ask for more."""
+
+LEAST_REDUCTION = 1e-30
+"""Stands in for a reduction of the residual that is zero, as that of a zero vector, or lost to rounding."""
+
+LIMB_BITS = 30
+"""The bits of a low limb of fixed-point sums; limbs and squares of 30 bits leave room for 2^32 messages in 63 bits."""
 
 # As types they would be made into these at every comparison, which takes as long as a small transform.
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -30,28 +44,21 @@ def checked(name: str, array: NDArray[Any], dtype: type[np.generic], dimensions:
     return array if array.flags.writeable else array.copy()
 
 
-def check_floats(name: str, array: NDArray[Any]) -> None:
-    """Refuse what is no array of floats in single or double precision."""
+def check_floats(name: str, array: NDArray[Any], *dimensions: int) -> None:
+    """Refuse what is no array of floats in single or double precision, of one of those numbers of dimensions."""
     if not isinstance(array, np.ndarray) or array.dtype not in _FLOATS:
         raise TypeError(f"{name} must be a float32 or float64 array, not {kind_of(array)}")
+    if array.ndim not in dimensions:
+        raise ValueError(f"{name} must have {' or '.join(map(str, dimensions))} dimensions, not shape {array.shape}")
 
 
 def check_range(name: str, array: NDArray[Any], bound: int) -> None:
     """Refuse entries outside [0, bound), naming one."""
-    if array.size == 0:
-        return
     # Read as unsigned numbers negative ones are the largest, so that one look finds both kinds.
-    if int(array.view(f"u{array.itemsize}").max()) < bound:
+    if array.size == 0 or int(array.view(f"u{array.itemsize}").max()) < bound:
         return
-    for extreme in (int(array.min()), int(array.max())):
-        if not 0 <= extreme < bound:
-            raise ValueError(f"{name} must lie in [0, {bound}), but one entry is {extreme}")
-
-
-def check_width(width: int) -> None:
-    """Refuse a number of bits that a uint64 cannot hold."""
-    if not 1 <= width <= 64:
-        raise ValueError(f"width must be from 1 to 64, but is {width}")
+    extreme = next(number for number in (int(array.min()), int(array.max())) if not 0 <= number < bound)
+    raise ValueError(f"{name} must lie in [0, {bound}), but one entry is {extreme}")
 
 
 def log2(name: str, size: int) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sstq.kernels.passes import add_squares
-from sstq.kernels.target import SQUARE_LANES, compiled
+from sstq.kernels.fallback import SQUARE_LANES
+from sstq.kernels.target import compiled, passes
 
 # Norms between these come from squares that neither overflowed nor lost digits to underflow.
 _SAFE_LOW, _SAFE_HIGH = 1e-140, 1e150
@@ -34,7 +34,7 @@ def norm(row: Any, scale: float) -> float:
     """Return the Euclidean norm of scale·row, in double precision."""
     s = np.zeros(SQUARE_LANES)
     whole = row.size // SQUARE_LANES
-    add_squares(row, np.int64(whole), scale, s)
+    passes.add_squares(row, np.int64(whole), scale, s)
     for i in range(whole * SQUARE_LANES, row.size):
         s[0] += (scale * np.float64(row[i])) ** 2
     return math.sqrt(((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7])))

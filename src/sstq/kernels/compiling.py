@@ -1,15 +1,15 @@
-"""One line that tells the user why the very first call takes a few seconds.
-
-Nothing here imports Numba: the module is loaded by `import sstq`.
-"""
+"""Kernels from their first call on: compiled once per kind of arguments, their rows shared out among threads."""
 
 import functools
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
 
 PATIENCE_SECONDS = 1.0
 
@@ -19,7 +19,7 @@ _prepared: set[tuple[Any, ...]] = set()
 
 @functools.cache
 def _announce() -> None:
-    """Print the line; the cache makes it one line a process."""
+    """Print the line; the cache makes it one line per process."""
     print("sstq: compiling kernels for this machine (once) ...", file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -41,13 +41,12 @@ def prepare(kernel: Any, *arguments: Any) -> None:
         return
     from numba import typeof
 
-    signature = tuple(typeof(argument) for argument in arguments)
     timer = threading.Timer(PATIENCE_SECONDS, _announce_if_compiling, [kernel])
     timer.daemon = True
     if not os.environ.get("SSTQ_QUIET"):
         timer.start()
     try:
-        kernel.compile(signature)
+        kernel.compile(tuple(typeof(argument) for argument in arguments))
     finally:
         timer.cancel()
     _prepared.add(kinds)
@@ -58,4 +57,14 @@ def _kind(argument: Any) -> Any:
     if isinstance(argument, np.ndarray):
         flags = argument.flags
         return argument.dtype, argument.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
-    return type(argument)
+    return tuple(map(_kind, argument)) if isinstance(argument, tuple) else type(argument)
+
+
+def run_rows(kernel: Any, rows: int, elements_per_row: int, arguments: Callable[[slice], tuple[Any, ...]]) -> None:
+    """Call kernel(*arguments(part)) for parts that cover the rows, in several threads where that pays."""
+    whole = arguments(slice(0, rows))
+    prepare(kernel, *whole)
+    if rows * elements_per_row < MIN_ELEMENTS_A_THREAD:
+        kernel(*whole)
+    else:
+        run_in_chunks(lambda part: kernel(*arguments(part)), rows, elements_per_row)

@@ -1,14 +1,13 @@
 """Compiled kernels on disk: one name for one code, read from wherever it is.
 
-**Names.** Numba's own cache numbers the files of a function and keeps a table of the numbers in another file. Two
-processes that compile one function for different types or processors at the same time may take the same number, and
-from then on the table names code of another kind. Here the name of a file is the digest of all that its code depends
-on, so that processes can only ever write the same code under the same name, and no table is needed.
+**Names.** Numba's own cache numbers the files of a function in a table. Two processes that compile one function for
+different types or processors at the same time may take the same number, and the table then names the wrong code. Here a
+file's name is the digest of all that its code depends on: the same name is always the same code, without a table.
 
-**Places.** Numba's own cache passes over a folder that it cannot write to, such as one that was filled when a container
-image was built and belongs to another user. Here code is looked for in all of these, up to the first that can be
-written to, which is where new code is kept: the folder that NUMBA_CACHE_DIR names, `__pycache__` beside the sources,
-and the user's own cache (`sstq.files.cache`).
+**Places.** Numba's own cache passes over folders that it cannot write to, such as one that was filled when a container
+image was built. Here code is looked for in all of these, up to the first that can be written to, which is where new
+code is kept: the folder that NUMBA_CACHE_DIR names, `__pycache__` beside the sources, and the user's own cache
+(`sstq.files.cache`).
 
 **Trust.** Code is read with pickle, as in Numba's own cache: whoever can change a file can run anything. So files and
 folders are passed over that a group or everybody can write to, and those of another owner than this user, root, or
@@ -24,9 +23,8 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 from numba.core.caching import FunctionCache
@@ -43,8 +41,7 @@ _CHECKSUM_BYTES = hashlib.sha256().digest_size
 _PYTHON = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(NamedTuple):
     """The folders in which code is looked for, in this order, and the one in which new code is kept, if any."""
 
     read: tuple[Path, ...]
@@ -99,7 +96,7 @@ def _is_trusted(status: os.stat_result) -> bool:
 
 
 def _read(path: Path) -> bytes | None:
-    """What `_write` wrote there; None if that is not there, damaged, or not to be trusted."""
+    """The code kept there; None if there is none, or it is damaged or not to be trusted."""
     try:
         with path.open("rb") as file:
             stored = file.read() if _is_trusted(os.fstat(file.fileno())) else b""
@@ -113,12 +110,6 @@ def _find(name: str) -> bytes | None:
     """The code of that name, from the first folder that holds it."""
     found = (_read(folder / name) for folder in places().read)
     return next((payload for payload in found if payload is not None), None)
-
-
-def _write(path: Path, payload: bytes) -> None:
-    with atomic_file(path) as file:
-        os.fchmod(file.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode) & _MODE)
-        file.write(hashlib.sha256(payload).digest() + payload)
 
 
 class KernelCache(FunctionCache):
@@ -135,6 +126,7 @@ class KernelCache(FunctionCache):
         self._name, self._py_func = repr(kernel), kernel
         module = kernel.__module__.rpartition(".")[2]
         self._stem = f"{module}.{kernel.__qualname__}-".replace("<", "").replace(">", "")
+        self._current_stem = f"{self._stem}{sources[:16]}-"
         self._sources, self._target = sources, target
         self.enable()
 
@@ -144,9 +136,13 @@ class KernelCache(FunctionCache):
         folder = places().write
         return None if folder is None else str(folder)
 
-    def flush(self) -> None:
-        """Forget the code that is kept."""
-        self._clear()
+    def flush(self, but: str | None = None) -> None:
+        """Forget the code that is kept, but for names that begin so: those of other sources are no more."""
+        folder = places().write
+        for path in folder.glob(f"{self._stem}*{_SUFFIX}") if folder else ():
+            if but is None or not path.name.startswith(but):
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         place = self._stem, self._py_func.__code__.co_firstlineno
@@ -156,10 +152,6 @@ class KernelCache(FunctionCache):
     def _file_name(self, sig: Any, codegen: Any) -> str:
         digest = hashlib.sha256(repr(self._index_key(sig, codegen)).encode()).hexdigest()
         return f"{self._current_stem}{digest[:32]}{_SUFFIX}"
-
-    @property
-    def _current_stem(self) -> str:
-        return f"{self._stem}{self._sources[:16]}-"
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         if not self._enabled:
@@ -177,13 +169,8 @@ class KernelCache(FunctionCache):
         if not self._enabled or folder is None or data.library.has_dynamic_globals:
             return
         folder.mkdir(mode=_MODE, parents=True, exist_ok=True)
-        _write(folder / self._file_name(sig, data.codegen), dumps(data._reduce()))
-        self._clear(but=self._current_stem)
-
-    def _clear(self, but: str | None = None) -> None:
-        """Remove what is kept of this kernel, but for the names that begin so: those of other sources are no more."""
-        folder = places().write
-        for path in folder.glob(f"{self._stem}*{_SUFFIX}") if folder else ():
-            if but is None or not path.name.startswith(but):
-                with contextlib.suppress(OSError):
-                    path.unlink()
+        payload = dumps(data._reduce())
+        with atomic_file(folder / self._file_name(sig, data.codegen)) as file:
+            os.fchmod(file.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode) & _MODE)
+            file.write(hashlib.sha256(payload).digest() + payload)
+        self.flush(but=self._current_stem)

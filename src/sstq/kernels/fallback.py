@@ -10,10 +10,15 @@ from typing import Any
 import numba
 import numpy as np
 
-from sstq.kernels.target import COUNTED_AT_A_TIME, MAX_RADIX_BITS, SQUARE_LANES, SUM_LANES, VECTOR_BITS, VECTOR_WIDTH
+VECTOR_WIDTH = 8
 
-BASE_BITS = VECTOR_BITS + MAX_RADIX_BITS
-BASE_SIZE = 1 << BASE_BITS
+# A radix-R pass holds R vectors in registers. AVX-512 has enough of them for 16, but on an AMD processor that was up to
+# twice as slow as 8 from N = 2^14 on, and a tenth faster at 2^12.
+MAX_RADIX_BITS = 3
+# Sums are kept in so many parts, whatever the vectors are, so that the order of additions is the same everywhere.
+SQUARE_LANES, SUM_LANES = 8, 16
+# Bytes are counted so many at a time.
+COUNTED_AT_A_TIME = 32
 
 
 @numba.njit
@@ -100,22 +105,13 @@ def _make_masked_butterfly(butterfly: Any, count: int) -> Any:
 def _make_clipped_butterfly(butterfly: Any, count: int) -> Any:
     @numba.njit
     def clipped_butterfly(
-        a: Any,
-        offset: int,
-        t: Any,
-        t_offset: int,
-        stride: int,
-        scale: Any,
-        rate: Any,
-        cap: Any,
-        box: Any,
-        sums: Any,
-        lane: int,
+        a: Any, offset: int, t: Any, t_offset: int, stride: int, factors: Any, sums: Any, lane: int
     ) -> None:
         """Butterfly of one column of a, one relaxed projection step, butterfly again; a and t change in place.
 
         The products a·a, a·(t' − t) and (t' − t)² are added to the SUM_LANES sums of each, from that of `lane` on.
         """
+        scale, rate, cap, box = factors
         butterfly(a, offset, stride, a, offset, stride)
         for k in range(count):
             for i in range(VECTOR_WIDTH):
@@ -141,7 +137,7 @@ clipped1, clipped2, clipped4, clipped8 = (_make_clipped_butterfly(each, count) f
 
 @numba.njit
 def transform_base(x: Any, offset: int) -> None:
-    """Hadamard transform of the BASE_SIZE floats from x[offset], in place."""
-    for block in range(offset, offset + BASE_SIZE, VECTOR_WIDTH):
+    """Hadamard transform of the floats of 2^MAX_RADIX_BITS vectors from x[offset], in place."""
+    for block in range(offset, offset + (VECTOR_WIDTH << MAX_RADIX_BITS), VECTOR_WIDTH):
         transform_vector(x, block)
     butterfly8(x, offset, VECTOR_WIDTH, x, offset, VECTOR_WIDTH)

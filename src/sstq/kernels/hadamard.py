@@ -1,28 +1,23 @@
-"""The fast Walsh–Hadamard transform of float32 rows, in place, unnormalised, in natural (Sylvester) order.
+"""The fast Walsh–Hadamard transform of rows, in place, unnormalised, in natural (Sylvester) order.
 
 H_N is the Kronecker power of [[1, 1], [1, −1]]: one butterfly for every bit of the index, in any order. So the bits
 are taken in groups that suit the memory: the lowest in registers, the next inside a block of the L1 cache, and above
 it MAX_RADIX_BITS at a time, each group as soon as the blocks it joins are complete, while they are still in the
 smallest cache that holds them.
 
-Internal functions address a flat float32 array by offsets: x[offset : offset + 2^bits].
+Internal functions address a flat float32 array by offsets: x[offset : offset + 2^bits]. `transform_rows_plainly` takes
+any floating type: it is the path of float64 and an oracle for the fast one.
 """
 
 from typing import Any
 
-from sstq.kernels.passes import (
-    BASE_BITS,
-    BASE_SIZE,
-    butterfly2,
-    butterfly4,
-    butterfly8,
-    transform_base,
-    transform_vector,
-)
-from sstq.kernels.target import MAX_RADIX_BITS, VECTOR_BITS, VECTOR_WIDTH, compiled, inlined
+from sstq.kernels.fallback import MAX_RADIX_BITS
+from sstq.kernels.target import BASE_BITS, BASE_SIZE, VECTOR_BITS, VECTOR_WIDTH, compiled, inlined, passes
 
 # Blocks of at most 2^12 floats (16 KiB) leave half of a 32 KiB L1 cache to everything else.
 L1_BITS = 12
+# Likewise for float64.
+_PLAIN_BLOCK_BITS = 11
 
 
 @inlined
@@ -30,13 +25,13 @@ def radix_pass(x: Any, offset: int, span: int, stride: int, bits: int) -> None:
     """Radix-2^bits butterfly across the rows x[offset + k·stride : offset + k·stride + span], k < 2^bits."""
     if bits == 3:
         for column in range(offset, offset + span, VECTOR_WIDTH):
-            butterfly8(x, column, stride, x, column, stride)
+            passes.butterfly8(x, column, stride, x, column, stride)
     elif bits == 2:
         for column in range(offset, offset + span, VECTOR_WIDTH):
-            butterfly4(x, column, stride, x, column, stride)
+            passes.butterfly4(x, column, stride, x, column, stride)
     else:
         for column in range(offset, offset + span, VECTOR_WIDTH):
-            butterfly2(x, column, stride, x, column, stride)
+            passes.butterfly2(x, column, stride, x, column, stride)
 
 
 @inlined
@@ -64,7 +59,7 @@ def transform_bits(x: Any, offset: int, size: int, first: int, last: int) -> Non
 def transform_low_bits(x: Any, offset: int, size: int, last: int) -> None:
     """Butterflies for the index bits below `last` of `size` contiguous floats; last ≥ BASE_BITS."""
     for block in range(offset, offset + size, BASE_SIZE):
-        transform_base(x, block)
+        passes.transform_base(x, block)
     _pass_over_bits(x, offset, size, BASE_BITS, last)
 
 
@@ -77,7 +72,7 @@ def _transform_in_l1(x: Any, offset: int, bits: int) -> None:
         return
     if bits >= VECTOR_BITS:
         for block in range(offset, offset + size, VECTOR_WIDTH):
-            transform_vector(x, block)
+            passes.transform_vector(x, block)
         _pass_over_bits(x, offset, size, VECTOR_BITS, bits)
         return
     half = 1
@@ -134,3 +129,58 @@ def transform_rows(x: Any, bits: int) -> None:
     flat = x.reshape(-1)
     for row in range(x.shape[0]):
         transform(flat, row << bits, bits)
+
+
+@compiled
+def _join_two(x: Any, offset: int, stride: int) -> None:
+    """Radix-2 butterfly between x[offset : offset + stride] and the same length after it."""
+    upper = x[offset : offset + stride]
+    lower = x[offset + stride : offset + 2 * stride]
+    for k in range(stride):
+        total = upper[k] + lower[k]
+        lower[k] = upper[k] - lower[k]
+        upper[k] = total
+
+
+@compiled
+def _join_four(x: Any, offset: int, stride: int) -> None:
+    """Radix-4 butterfly between four neighbouring ranges of `stride` elements."""
+    x0 = x[offset : offset + stride]
+    x1 = x[offset + stride : offset + 2 * stride]
+    x2 = x[offset + 2 * stride : offset + 3 * stride]
+    x3 = x[offset + 3 * stride : offset + 4 * stride]
+    for k in range(stride):
+        sum01 = x0[k] + x1[k]
+        difference01 = x0[k] - x1[k]
+        sum23 = x2[k] + x3[k]
+        difference23 = x2[k] - x3[k]
+        x0[k] = sum01 + sum23
+        x1[k] = difference01 + difference23
+        x2[k] = sum01 - sum23
+        x3[k] = difference01 - difference23
+
+
+@compiled
+def _transform_bits_plainly(x: Any, offset: int, size: int, first: int, last: int) -> None:
+    """Butterflies for the index bits first ≤ bit < last of x[offset : offset + size]."""
+    bit = first
+    while bit + 2 <= last:
+        for block in range(offset, offset + size, 4 << bit):
+            _join_four(x, block, 1 << bit)
+        bit += 2
+    if bit < last:
+        for block in range(offset, offset + size, 2 << bit):
+            _join_two(x, block, 1 << bit)
+
+
+@compiled
+def transform_rows_plainly(x: Any, bits: int) -> None:
+    """Transform every row of the C-contiguous floating array x of shape (n, 2^bits), in place, by radix 4."""
+    flat = x.reshape(-1)
+    size = 1 << bits
+    block_bits = min(bits, _PLAIN_BLOCK_BITS)
+    for row in range(x.shape[0]):
+        offset = row << bits
+        for block in range(offset, offset + size, 1 << block_bits):
+            _transform_bits_plainly(flat, block, 1 << block_bits, 0, block_bits)
+        _transform_bits_plainly(flat, offset, size, block_bits, bits)

@@ -1,17 +1,12 @@
 """The projection loop behind Kashin representations, fused so that a client never leaves the cache.
 
-For one client: v ∈ R^N holds the signed coordinates at `columns` and zero elsewhere, H is the unnormalised Hadamard
-matrix and P = H·mask·H/N the projection onto the coefficients of vectors supported on `columns`. From t = 0 and the
-residual coefficients a = H v, every row (ω, γ, cap, box) of the schedule does
+The computation is that of `sstq.kernels.kashin_pick`. P a = a holds throughout, so a = H(v − mask·H t/N) up to
+rounding: the part of v that t does not yet reconstruct.
 
-    t' = clip(t + clip(r·a, ±cap), ±box),      a ← P(a − (t' − t)),      t ← t',      r = max(ω, min(γ·q, 16)).
-
-P a = a holds throughout, so a = H(v − mask·H t/N) up to rounding: the part of v that t does not yet reconstruct.
-
-**Step length.** q = ‖s‖²/‖P s‖² is that of the step before the last, s = t' − t: how much longer than the reduction of
-the residual that step was (Barzilai and Borwein's quotient; 0 before there is one). From P a = a and a' = a − P s
-follows ‖P s‖² = 2⟨a, s⟩ − ‖a‖² + ‖a'‖², so the sums ‖a‖², ⟨a, s⟩ and ‖s‖² of two sweeps are enough. They are added up
-while the numbers are in registers, and one step late because ‖a'‖ is known only after the next.
+**Step length.** q = ‖s‖²/‖P s‖², s = t' − t, is Barzilai and Borwein's quotient: how much longer than the reduction of
+the residual the step before the last was. From P a = a and a' = a − P s follows ‖P s‖² = 2⟨a, s⟩ − ‖a‖² + ‖a'‖², so the
+sums ‖a‖², ⟨a, s⟩ and ‖s‖² of two sweeps are enough. They are added up while the numbers are in registers, and one step
+late because ‖a'‖ is known only after the next.
 
 **Fusion.** Index bits can be transformed in any order, so the index is cut into low bits, a *block* in the L1 cache,
 and high bits, the *rows*. Each step is then one sweep over the rows (low bits forward, clip, low bits backward) and
@@ -19,8 +14,7 @@ one over columns of one vector's width (high bits backward, mask, high bits forw
 two transforms and two more sweeps. The factor 1/N joins the next step's arithmetic at no cost. When N is so large
 that rows must be longer than a block, the bits between are transformed within the row, still in the L2 cache.
 
-**Order.** Which bits are joined in a pass decides in which order numbers are added. It is the same on every processor,
-and so are the parts in which sums are kept: the result does not depend on the vector width.
+**Order.** The order of additions is the same on every processor: the result does not depend on the vector width.
 
 Rows of a are padded by one cache line (`pitch`): at a stride of a power of two the vectors of a column would compete
 for the same few places in the cache. Constants are handed to compiled functions as np.int64(...): for a bare literal
@@ -32,22 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from sstq.kernels.buffers import CACHE_LINE, aligned
-from sstq.kernels.constants import LEAST_REDUCTION, LONGEST_STEP
-from sstq.kernels.hadamard import radix_pass, transform, transform_bits, transform_low_bits
-from sstq.kernels.passes import (
-    butterfly8,
-    clipped1,
-    clipped2,
-    clipped4,
-    clipped8,
-    masked1,
-    masked2,
-    masked4,
-    masked8,
-)
-from sstq.kernels.plain import transform_rows as transform_doubles
-from sstq.kernels.target import MAX_RADIX_BITS, SUM_LANES, VECTOR_BITS, VECTOR_WIDTH, compiled, inlined
+from sstq.kernels.checks import LEAST_REDUCTION, LONGEST_STEP
+from sstq.kernels.fallback import MAX_RADIX_BITS, SUM_LANES
+from sstq.kernels.hadamard import radix_pass, transform, transform_bits, transform_low_bits, transform_rows_plainly
+from sstq.kernels.target import CACHE_LINE, VECTOR_BITS, VECTOR_WIDTH, aligned, compiled, inlined, passes
 
 _MASK_WORD = np.uint16 if VECTOR_WIDTH == 16 else np.uint8
 
@@ -71,9 +53,7 @@ def mask_words(columns: Any, size: int) -> Any:
 
 
 @compiled
-def _step_block(
-    a: Any, offset: int, t: Any, t_offset: int, bits: int, scale: Any, rate: Any, cap: Any, box: Any, sums: Any
-) -> None:
+def _step_block(a: Any, offset: int, t: Any, t_offset: int, bits: int, factors: Any, lanes: Any) -> None:
     """Low bits forward, one step, low bits backward, on a block of 2^bits floats; the last pass each way is fused."""
     fused_bits = min(bits - _LEAST_LOW_BITS, _PASS_BITS)
     low_bits = bits - fused_bits
@@ -82,13 +62,13 @@ def _step_block(
     transform_low_bits(a, offset, size, low_bits)
     if fused_bits == 3:
         for k in range(0, stride, VECTOR_WIDTH):
-            clipped8(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box, sums, k % SUM_LANES)
+            passes.clipped8(a, offset + k, t, t_offset + k, stride, factors, lanes, k % SUM_LANES)
     elif fused_bits == 2:
         for k in range(0, stride, VECTOR_WIDTH):
-            clipped4(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box, sums, k % SUM_LANES)
+            passes.clipped4(a, offset + k, t, t_offset + k, stride, factors, lanes, k % SUM_LANES)
     else:
         for k in range(0, stride, VECTOR_WIDTH):
-            clipped2(a, offset + k, t, t_offset + k, stride, scale, rate, cap, box, sums, k % SUM_LANES)
+            passes.clipped2(a, offset + k, t, t_offset + k, stride, factors, lanes, k % SUM_LANES)
     transform_low_bits(a, offset, size, low_bits)
 
 
@@ -99,44 +79,24 @@ def _add_lanes(lanes: Any, sums: Any) -> None:
         sums[k // SUM_LANES] += np.float64(lanes[k])
 
 
-@inlined
-def _scale_sums(sums: Any, scale: Any) -> None:
-    """Give a its scale in ‖a‖² and ⟨a, s⟩."""
-    sums[0] *= np.float64(scale) ** 2
-    sums[1] *= np.float64(scale)
-
-
 @compiled
-def _step_rows(
-    a: Any,
-    pitch: int,
-    t: Any,
-    row_bits: int,
-    block_bits: int,
-    scale: Any,
-    rate: Any,
-    cap: Any,
-    box: Any,
-    lanes: Any,
-    sums: Any,
-) -> None:
+def _step_rows(a: Any, t: Any, split: Any, factors: Any, lanes: Any, sums: Any) -> None:
     """Row by row: all bits of the row forward, one step, all bits of the row backward.
 
-    sums receives ‖a‖², ⟨a, s⟩ and ‖s‖²; lanes is working memory for one block's share of them.
+    ‖a‖², ⟨a, s⟩ and ‖s‖² are added to sums; lanes is working memory for one block's share of them.
     """
+    block_bits, row_bits, _, pitch = split
     row_size = 1 << row_bits
     block_size = 1 << block_bits
-    sums[:] = 0
     for row in range(t.size >> row_bits):
         offset = row * pitch
         t_offset = row << row_bits
         transform_bits(a, offset, row_size, block_bits, row_bits)
         for block in range(0, row_size, block_size):
             lanes[:] = 0
-            _step_block(a, offset + block, t, t_offset + block, block_bits, scale, rate, cap, box, lanes)
+            _step_block(a, offset + block, t, t_offset + block, block_bits, factors, lanes)
             _add_lanes(lanes, sums)
         transform_bits(a, offset, row_size, block_bits, row_bits)
-    _scale_sums(sums, scale)
 
 
 @inlined
@@ -151,11 +111,11 @@ def _relaxation(row: Any, last: Any, before: Any) -> Any:
 def _mask_column(x: Any, offset: int, stride: int, bits: int, mask: Any, mask_offset: int, mask_stride: int) -> None:
     """Butterfly, mask, butterfly on one column of 2^bits vectors."""
     if bits == 3:
-        masked8(x, offset, stride, mask, mask_offset, mask_stride)
+        passes.masked8(x, offset, stride, mask, mask_offset, mask_stride)
     elif bits == 2:
-        masked4(x, offset, stride, mask, mask_offset, mask_stride)
+        passes.masked4(x, offset, stride, mask, mask_offset, mask_stride)
     else:
-        masked2(x, offset, stride, mask, mask_offset, mask_stride)
+        passes.masked2(x, offset, stride, mask, mask_offset, mask_stride)
 
 
 @inlined
@@ -164,12 +124,13 @@ def _copy_columns(
 ) -> None:
     """Butterfly of `count` columns of eight vectors from x to y; the columns are `step` and `y_step` floats apart."""
     for k in range(count):
-        butterfly8(x, offset + k * step, stride, y, y_offset + k * y_step, y_stride)
+        passes.butterfly8(x, offset + k * step, stride, y, y_offset + k * y_step, y_stride)
 
 
 @compiled
-def _project_rows(a: Any, pitch: int, row_bits: int, row_count_bits: int, mask: Any, tile: Any) -> None:
+def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
     """Column by column: the bits that number the rows backward, mask, the same bits forward."""
+    _, row_bits, row_count_bits, pitch = split
     row_size = 1 << row_bits
     words_a_row = row_size // VECTOR_WIDTH
     if row_count_bits <= _PASS_BITS:
@@ -202,15 +163,20 @@ def _project_rows(a: Any, pitch: int, row_bits: int, row_count_bits: int, mask: 
 
 @compiled
 def _split_bits(bits: int) -> Any:
-    """Cut the index bits of a vector of size 2^bits: (bits of a block, bits of a row, bits that number the rows)."""
+    """Cut the index bits of a vector of size 2^bits: those of a block, those of a row, and those that number the rows.
+
+    Returns them and the pitch.
+    """
     block_bits = min(BLOCK_BITS, bits - 1)
     row_count_bits = min(MAX_ROW_COUNT_BITS, bits - block_bits)
-    return block_bits, bits - row_count_bits, row_count_bits
+    row_bits = bits - row_count_bits
+    return block_bits, row_bits, row_count_bits, (1 << row_bits) + CACHE_LINE
 
 
 @compiled
-def _transform_row_numbers(a: Any, pitch: int, row_bits: int, row_count_bits: int) -> None:
+def _transform_row_numbers(a: Any, split: Any) -> None:
     """Butterflies for the bits that number the rows, in place."""
+    _, row_bits, row_count_bits, pitch = split
     bit = 0
     while bit < row_count_bits:
         bits = min(row_count_bits - bit, MAX_RADIX_BITS)
@@ -221,72 +187,75 @@ def _transform_row_numbers(a: Any, pitch: int, row_bits: int, row_count_bits: in
         bit += bits
 
 
-@compiled
-def _solve_fused(
-    x: Any, columns: Any, signs: Any, mask: Any, schedule: Any, bits: int, a: Any, t: Any, tile: Any, lanes: Any
-) -> None:
-    """Run the schedule for one client, whose vectors have at least MIN_FUSED_BITS index bits; t is the result."""
-    block_bits, row_bits, row_count_bits = _split_bits(bits)
-    row_size = 1 << row_bits
-    pitch = row_size + CACHE_LINE
-    a.fill(0)
-    t.fill(0)
-    for i in range(x.size):
-        column = columns[i]
-        a[(column >> row_bits) * pitch + (column & (row_size - 1))] = signs[i] * x[i]
-    _transform_row_numbers(a, pitch, row_bits, row_count_bits)
-    scale = np.float32(1)
-    sums = np.zeros((2, 3))
-    for step in range(schedule.shape[0]):
-        if step > 0:
-            _project_rows(a, pitch, row_bits, row_count_bits, mask, tile)
-            scale = np.float32(1 / t.size)  # a arrives from H·mask·H, without the factor of P
-        before, last = sums[step & 1], sums[~step & 1]
-        rate = _relaxation(schedule[step], last, before) * scale
-        cap, box = schedule[step, 2], schedule[step, 3]
-        _step_rows(a, pitch, t, row_bits, block_bits, scale, rate, cap, box, lanes, before)
-
-
-@compiled
-def _solve_small(
-    x: Any, columns: Any, signs: Any, mask: Any, schedule: Any, bits: int, a: Any, t: Any, lanes: Any
-) -> None:
-    """Run the schedule for one client with plain transforms, for sizes below the fused loop; t is the result.
-
-    a and t have room for SUM_LANES floats at least. What lies beyond the vectors stays zero.
-    """
-    size = 1 << bits
-    a.fill(0)
-    t.fill(0)
-    for i in range(x.size):
-        a[columns[i]] = signs[i] * x[i]
+@inlined
+def _project_small(a: Any, bits: int, mask: Any) -> None:
+    """Transform, mask, transform."""
     transform(a, np.int64(0), bits)
+    for word in range(mask.size):
+        passes.masked1(a, word * VECTOR_WIDTH, np.int64(0), mask, word, np.int64(0))
+    transform(a, np.int64(0), bits)
+
+
+@inlined
+def _step_small(a: Any, t: Any, factors: Any, lanes: Any, sums: Any) -> None:
+    """Do what `_step_rows` does where no bits are left to transform."""
+    lanes[:] = 0
+    for k in range(0, t.size, VECTOR_WIDTH):
+        passes.clipped1(a, k, t, k, np.int64(0), factors, lanes, k % SUM_LANES)
+    _add_lanes(lanes, sums)
+
+
+@compiled
+def _solve(x: Any, frame: Any, schedule: Any, a: Any, t: Any, tile: Any, lanes: Any) -> None:
+    """Run the schedule for one client; t is the result.
+
+    Sizes below the fused loop take plain transforms. a and t have room for SUM_LANES floats at least; what lies beyond
+    the vectors stays zero.
+    """
+    columns, signs, mask, bits = frame
+    is_fused = bits >= MIN_FUSED_BITS
+    split = _split_bits(bits)
+    _, row_bits, _, pitch = split
+    a.fill(0)
+    t.fill(0)
+    if is_fused:
+        for i in range(x.size):
+            column = columns[i]
+            a[(column >> row_bits) * pitch + (column & ((1 << row_bits) - 1))] = signs[i] * x[i]
+        _transform_row_numbers(a, split)
+    else:
+        for i in range(x.size):
+            a[columns[i]] = signs[i] * x[i]
+        transform(a, np.int64(0), bits)
     scale = np.float32(1)
     sums = np.zeros((2, 3))
     for step in range(schedule.shape[0]):
         if step > 0:
-            transform(a, np.int64(0), bits)
-            for word in range(mask.size):
-                masked1(a, word * VECTOR_WIDTH, np.int64(0), mask, word, np.int64(0))
-            transform(a, np.int64(0), bits)
-            scale = np.float32(1 / size)
+            if is_fused:
+                _project_rows(a, split, mask, tile)
+            else:
+                _project_small(a, bits, mask)
+            scale = np.float32(1 / (1 << bits))  # a arrives from H·mask·H, without the factor of P
         before, last = sums[step & 1], sums[~step & 1]
         rate = _relaxation(schedule[step], last, before) * scale
-        cap, box = schedule[step, 2], schedule[step, 3]
-        lanes[:] = 0
-        for k in range(0, t.size, VECTOR_WIDTH):
-            clipped1(a, k, t, k, np.int64(0), scale, rate, cap, box, lanes, k % SUM_LANES)
+        factors = scale, rate, schedule[step, 2], schedule[step, 3]
         before[:] = 0
-        _add_lanes(lanes, before)
-        _scale_sums(before, scale)
+        if is_fused:
+            _step_rows(a, t, split, factors, lanes, before)
+        else:
+            _step_small(a, t, factors, lanes, before)
+        # Give a its scale in ‖a‖² and ⟨a, s⟩.
+        before[0] *= np.float64(scale) ** 2
+        before[1] *= np.float64(scale)
 
 
 @compiled
-def _residual(x: Any, columns: Any, signs: Any, bits: int, t: Any, doubles: Any) -> float:
+def _residual(x: Any, frame: Any, t: Any, doubles: Any) -> float:
     """Return ‖x − signs·gather(H t)/N‖₂, in double precision throughout; doubles, (1, N), is working memory."""
+    columns, signs, _, bits = frame
     for k in range(t.size):
         doubles[0, k] = t[k]
-    transform_doubles(doubles, bits)
+    transform_rows_plainly(doubles, bits)
     scale = 1.0 / t.size
     squares = 0.0
     for i in range(x.size):
@@ -296,41 +265,28 @@ def _residual(x: Any, columns: Any, signs: Any, bits: int, t: Any, doubles: Any)
 
 
 @compiled
-def solve_rows(
-    x: Any,
-    columns: Any,
-    signs: Any,
-    mask: Any,
-    schedule: Any,
-    bits: int,
-    picks: Any,
-    values: Any,
-    t_out: Any,
-    residuals: Any,
-) -> None:
+def solve_rows(x: Any, frame: Any, schedule: Any, picks: Any, values: Any, residuals: Any) -> None:
     """Run the schedule for every row of x and write what the caller asked for.
 
-    x is float32 (n, d); columns int64 (d,); signs float32 (d,); mask comes from `mask_words`; schedule is float32
-    (steps, 4). values, float32 (n, k), receives t at picks, int64 (n, k); t_out, float32 (n, N) or (0, N), receives t
-    itself if it has rows; residuals, float64 (n,) or (0,), receives ‖x − signs·gather(H t)/N‖₂ if it has entries. The
-    working vectors are allocated once a call.
+    x is float32 (n, d); frame is (columns int64 (d,), signs float32 (d,), mask of `mask_words`, log₂ N); schedule is
+    float32 (steps, 4). values, float32 (n, k), receives t at picks, int64 (n, k), or the first k entries of t without
+    picks; residuals, float64 (n,) or (0,), receives ‖x − signs·gather(H t)/N‖₂ if it has entries. The working vectors
+    are allocated once per call.
     """
-    size = 1 << bits
+    size = 1 << frame[3]
     a = aligned(size + (CACHE_LINE << MAX_ROW_COUNT_BITS))
     t = aligned(max(size, SUM_LANES))
     tile = aligned(VECTOR_WIDTH << MAX_ROW_COUNT_BITS)
     lanes = aligned(3 * SUM_LANES)
     doubles = np.empty((1, size if residuals.size else 0))
     for row in range(x.shape[0]):
-        if bits < MIN_FUSED_BITS:
-            _solve_small(x[row], columns, signs, mask, schedule, bits, a, t, lanes)
+        _solve(x[row], frame, schedule, a, t, tile, lanes)
+        if picks.size:
+            for k in range(values.shape[1]):
+                values[row, k] = t[picks[row, k]]
         else:
-            _solve_fused(x[row], columns, signs, mask, schedule, bits, a, t, tile, lanes)
-        for k in range(picks.shape[1]):
-            values[row, k] = t[picks[row, k]]
-        if t_out.shape[0] > 0:
             # A loop: the general code behind a slice assignment takes seconds to compile.
-            for k in range(size):
-                t_out[row, k] = t[k]
+            for k in range(values.shape[1]):
+                values[row, k] = t[k]
         if residuals.size:
-            residuals[row] = _residual(x[row], columns, signs, bits, t[:size], doubles)
+            residuals[row] = _residual(x[row], frame, t[:size], doubles)

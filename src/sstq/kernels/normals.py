@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sstq.kernels.target import SQUARE_LANES, compiled, inlined
+from sstq.kernels.fallback import SQUARE_LANES
+from sstq.kernels.target import compiled, inlined
 
 _ONE = np.uint64(0x3FF0000000000000)  # the bits of 1.0; with others as its fraction, a number in [1, 2)
 _FRACTION = np.uint64(52)
@@ -30,15 +31,8 @@ def _log(u: Any) -> Any:
     e = np.uint64(exponent | _TO_FLOAT).view(np.float64) - (2.0**52 + 1023)
     z = np.divide(m - 1.0, m + 1.0)  # a plain division would test for zero
     y = z * z
-    series = 1 / 21 * y + 1 / 19
-    series = series * y + 1 / 17
-    series = series * y + 1 / 15
-    series = series * y + 1 / 13
-    series = series * y + 1 / 11
-    series = series * y + 1 / 9
-    series = series * y + 1 / 7
-    series = series * y + 1 / 5
-    series = series * y + 1 / 3
+    series = (((1 / 21 * y + 1 / 19) * y + 1 / 17) * y + 1 / 15) * y + 1 / 13
+    series = ((((series * y + 1 / 11) * y + 1 / 9) * y + 1 / 7) * y + 1 / 5) * y + 1 / 3
     return e * math.log(2) + 2 * (z + z * (series * y))
 
 
@@ -46,13 +40,8 @@ def _log(u: Any) -> Any:
 def _sine(a: Any) -> Any:
     """Return sin a for |a| ≤ π/4, by Taylor's series."""
     y = a * a
-    series = 1 / 355687428096000 * y - 1 / 1307674368000
-    series = series * y + 1 / 6227020800
-    series = series * y - 1 / 39916800
-    series = series * y + 1 / 362880
-    series = series * y - 1 / 5040
-    series = series * y + 1 / 120
-    series = series * y - 1 / 6
+    series = ((1 / 355687428096000 * y - 1 / 1307674368000) * y + 1 / 6227020800) * y - 1 / 39916800
+    series = (((series * y + 1 / 362880) * y - 1 / 5040) * y + 1 / 120) * y - 1 / 6
     return a + a * (series * y)
 
 
@@ -60,13 +49,8 @@ def _sine(a: Any) -> Any:
 def _cosine(a: Any) -> Any:
     """Return cos a for |a| ≤ π/4, by Taylor's series."""
     y = a * a
-    series = 1 / 20922789888000 * y - 1 / 87178291200
-    series = series * y + 1 / 479001600
-    series = series * y - 1 / 3628800
-    series = series * y + 1 / 40320
-    series = series * y - 1 / 720
-    series = series * y + 1 / 24
-    series = series * y - 1 / 2
+    series = ((1 / 20922789888000 * y - 1 / 87178291200) * y + 1 / 479001600) * y - 1 / 3628800
+    series = (((series * y + 1 / 40320) * y - 1 / 720) * y + 1 / 24) * y - 1 / 2
     return 1.0 + series * y
 
 
@@ -119,9 +103,7 @@ def _products(x: Any, y: Any) -> Any:
 def draw_around(
     directions: Any, along: Any, across: Any, to_length: bool, words: Any, first: int, vectors: Any
 ) -> None:
-    """Set vectors[i] to along[i]·u + w, w being `across[i]` times normal numbers in the hyperplane orthogonal to u.
-
-    u = directions[i]; the numbers come from the words of its row from `first` on, divided by their norm if `to_length`.
+    """Set vectors[i] as `sstq.kernels.draw_around` defines it.
 
     The Householder reflection I − 2hhᵀ/‖h‖², h = u + s·e₁, takes e₁ to −s·u, s being the sign of u₁, so that ‖h‖² =
     2(1 + |u₁|) ≥ 2. It takes (−s·t, w) of R × R^(d−1) to its place: nothing cancels, and there is no case in which a

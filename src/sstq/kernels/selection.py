@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from sstq.kernels.buffers import aligned
 from sstq.kernels.clipping import measure
+from sstq.kernels.fallback import COUNTED_AT_A_TIME
 from sstq.kernels.hadamard import bits_of_block, transform_block
-from sstq.kernels.passes import count_above
-from sstq.kernels.target import COUNTED_AT_A_TIME, compiled
+from sstq.kernels.target import aligned, compiled, passes
 
 # So many bits of a magnitude, read as an integer, are behind those that number the bins: 256 bins an octave; 128; one.
 _NARROW, _WIDE, _OCTAVES = 15, 16, 23
@@ -43,8 +42,7 @@ def _find_bins(scores: Any, shift: int, middle: int, bins: Any) -> None:
 def _bin_of_rank(bins: Any, rank: int) -> Any:
     """The bin that holds the score of that rank (0 is the largest), and the rank that it has within the bin.
 
-    By bisection: eight counts, each of which vectors make fast, take a fraction of the time of one histogram, whose
-    increments come one by one; and they take the same time for any scores.
+    By bisection: eight counts by vectors take a fraction of the time of one histogram, and the same for any scores.
     """
     place: Any = _LOWEST
     higher: Any = 0
@@ -52,7 +50,7 @@ def _bin_of_rank(bins: Any, rank: int) -> Any:
     vectors = bins.size // COUNTED_AT_A_TIME
     while step > 0:
         bar = np.int8(place + step - 1)
-        count = count_above(bins, vectors, bar)
+        count = passes.count_above(bins, vectors, bar)
         for j in range(vectors * COUNTED_AT_A_TIME, bins.size):
             count += np.int64(bins[j] > bar)
         if count > rank:
@@ -117,15 +115,10 @@ def _kth_member(scores: Any, found: Any, count: int, rank: int, digits: Any) -> 
 
 @compiled
 def last_inside(scores: Any, expected: float, inside: int, bins: Any, digits: Any, found: Any) -> Any:
-    """The index of the last of the `inside` scores of largest magnitude, larger ones first and ties by index.
+    """The index of the last of the `inside` scores, float32 (N,), of largest magnitude; ties by index.
 
-    Args:
-        scores: float32 (N,).
-        expected: about the magnitude of the last one; another number costs time, not correctness.
-        inside: from 1 to N.
-        bins: working memory, int8 (N,).
-        digits: working memory, int32 (256,).
-        found: working memory, int32 (N + 1,).
+    `expected` is about its magnitude; another number costs time, not correctness. Working memory: bins, int8 (N,),
+    digits, int32 (256,), and found, int32 (N + 1,).
     """
     middle = np.empty(1, np.float32)
     middle[0] = expected
@@ -206,30 +199,16 @@ def _mix(
 
 @compiled
 def pick_rows(
-    x: Any,
-    keys: Any,
-    magnitude: Any,
-    fraction_bits: int,
-    clip: float,
-    uniforms: Any,
-    first_signs: Any,
-    later_signs: Any,
-    which: Any,
-    bits: int,
-    subsets: Any,
-    inside: int,
-    expected: float,
-    places: Any,
-    picked: Any,
-    longer: Any,
+    x: Any, measured: Any, uniforms: Any, frames: Any, which: Any, subsets: Any, ranks: Any, picked: Any, longer: Any
 ) -> None:
-    """Set picked[i] to the signed row at places[i] for the client x[i], as `sstq.kernels.pick_signed_rows` defines it.
+    """Set picked[i] and longer[i] for the client x[i] as `sstq.kernels.pick_signed_rows` defines them.
 
-    The arguments from keys to clip are those of `measure`; longer[i] tells whether x[i] is longer than clip. The signs
-    of frame f are first_signs[f] (d,) and later_signs[f] (rounds − 1, N); client i uses frame which[i]. With subsets of
-    shape (n, R), R > 0, only those rows of the frame take part, in that order. `expected` is about the magnitude of the
-    last score inside.
+    `measured` are the arguments of `measure` after the row; frames are (first_signs (F, d), later_signs (F, rounds − 1,
+    N), log₂ N); ranks are (inside, about the magnitude of the last score inside, places).
     """
+    keys, magnitude, fraction_bits, clip = measured
+    first_signs, later_signs, bits = frames
+    inside, expected, places = ranks
     size = 1 << bits
     scores = aligned(size)
     taken = subsets.shape[1]

@@ -1,60 +1,71 @@
 """What Numba compiles the kernels for: the processor's vectors, and the sources by which compiled code is filed.
 
-Numba tells compiled code by the processor, the argument types and the function's own byte code. Two things that our
-code depends on are missing there: the vector width, which is a constant frozen into the machine code, and the text of
-the *other* kernels that a function calls. `compiled` files code under both (`sstq.kernels.disk_cache`), so a change of
-either compiles anew instead of loading stale code.
+Numba tells compiled code by the processor, the argument types and the function's own byte code. Our code also depends
+on the vector width, a constant frozen into the machine code, and on the text of the *other* kernels that a function
+calls. `compiled` files code under both (`sstq.kernels.disk_cache`), so that no stale code is loaded.
+
+The explicit vectors of `sstq.kernels.vectors` are LLVM instructions of our own, which a processor or a version of
+llvmlite may refuse that Numba itself works with. Then `sstq.kernels.fallback` does the same in plain loops: slower, but
+bit for bit alike.
 """
 
+import contextlib
 import hashlib
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core.registry import cpu_target
+import numpy as np
 
 from sstq._version import __version__
+from sstq.kernels import fallback
 from sstq.kernels.disk_cache import KernelCache
-from sstq.kernels.support import uses_vectors
 
 _config: Any = numba.config
 if _config.DISABLE_JIT:
     raise ValueError("NUMBA_DISABLE_JIT must not be set: the kernels hold instructions that only a compiler can make")
 
+_CHOICES = ("auto", "vector", "plain")
 
-def _choose_vector_width() -> int:
-    """Return the float32 lanes of a vector: 16 where Numba targets AVX-512, elsewhere 8 (AVX2, two NEON registers).
 
-    The features are those of Numba's own code generator, which follows NUMBA_CPU_NAME and NUMBA_CPU_FEATURES. The
-    variable SSTQ_VECTOR_WIDTH overrides the choice, so that the wide code can be tested on any machine: LLVM splits
-    vectors that are wider than the registers.
+def choose_passes() -> Any:
+    """Return the module of what the fast kernels are made of: explicit vectors where a small sample of them compiles.
+
+    The variable SSTQ_KERNELS decides otherwise: "plain" for loops, "vector" for vectors without trying.
     """
-    override = os.environ.get("SSTQ_VECTOR_WIDTH")
-    if override is not None:
-        if override not in {"8", "16"}:
-            raise ValueError(f"SSTQ_VECTOR_WIDTH must be 8 or 16, not {override!r}")
-        return int(override)
-    _triple, _cpu_name, features = cpu_target.target_context.codegen().magic_tuple()
-    return 16 if "+avx512f" in features.split(",") else 8
+    choice = os.environ.get("SSTQ_KERNELS", "auto")
+    if choice not in _CHOICES:
+        raise ValueError(f"SSTQ_KERNELS must be one of {', '.join(_CHOICES)}, not {choice!r}")
+    if choice == "plain":
+        return fallback
+    with contextlib.suppress(ImportError, AttributeError, TypeError):  # another llvmlite may lack what they are made of
+        from sstq.kernels import vectors
+
+        if choice == "vector" or vectors.sample_compiles():
+            return vectors
+    warnings.warn(
+        "this compiler refuses explicit vectors: plain kernels are used, with the same results, but several times "
+        "slower (SSTQ_KERNELS=plain chooses them without this warning)",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return fallback
 
 
-USES_VECTORS = uses_vectors()
-VECTOR_WIDTH = _choose_vector_width() if USES_VECTORS else 8
+passes = choose_passes()
+USES_VECTORS = passes is not fallback
+VECTOR_WIDTH: int = passes.VECTOR_WIDTH
 VECTOR_BITS = VECTOR_WIDTH.bit_length() - 1
 
-# A radix-R pass holds R vectors in registers. AVX-512 has enough of them for 16, but on an AMD processor that was up to
-# twice as slow as 8 from N = 2^14 on, and a tenth faster at 2^12.
-MAX_RADIX_BITS = 3
+# One base block is transformed entirely in registers: the bits inside a vector and MAX_RADIX_BITS across vectors.
+BASE_BITS = VECTOR_BITS + fallback.MAX_RADIX_BITS
+BASE_SIZE = 1 << BASE_BITS
 
-
-# Sums are kept in so many parts, whatever the vectors are, so that the order of additions is the same everywhere.
-SQUARE_LANES = 8
-SUM_LANES = 16
-
-# Bytes are counted so many at a time.
-COUNTED_AT_A_TIME = 32
+# Float32 in a cache line of 64 bytes.
+CACHE_LINE = 16
 
 
 def _digest_of_sources() -> str:
@@ -79,3 +90,11 @@ def compiled(function: Callable[..., Any]) -> Any:
 def inlined(function: Callable[..., Any]) -> Any:
     """Copy `function` into its callers: a call, which passes every field of every array, costs as much as a column."""
     return numba.njit(inline="always")(function)
+
+
+@compiled
+def aligned(size: int) -> Any:
+    """Return `size` uninitialised float32 that start on a cache line, so that no vector straddles two."""
+    buffer = np.empty(size + CACHE_LINE, np.float32)
+    skipped = (-(buffer.ctypes.data // 4)) % CACHE_LINE
+    return buffer[skipped : skipped + size]

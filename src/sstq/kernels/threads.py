@@ -1,8 +1,8 @@
 """Contiguous chunks of rows, which threads take one after another.
 
 The kernels release the interpreter lock and rows are independent, so the result does not depend on the number of
-threads. Threads live for one call, which costs a tenth of a millisecond. A pool that outlives the call would save half
-of that, but a process with threads cannot safely fork, and newer versions of Python warn of it.
+threads. Threads live for one call, which costs a tenth of a millisecond. A lasting pool would save half of that, but a
+process with threads cannot safely fork.
 """
 
 import os
@@ -31,25 +31,21 @@ def thread_count() -> int:
     return core_count()
 
 
-def run_in_chunks(work: Callable[[slice], object], rows: int, elements_a_row: int) -> None:
+def run_in_chunks(work: Callable[[slice], object], rows: int, elements_per_row: int) -> None:
     """Call `work(rows_of_chunk)` for contiguous chunks that cover `rows`, in several threads where that pays.
 
     If a call raises, no further one begins; those that have begun are waited for, and an interruption or else the first
     error is raised.
 
-    Args:
-        work: processes the rows of a slice; must release the interpreter lock to gain anything.
-        rows: the number of rows.
-        elements_a_row: how many array elements a row stands for, to leave small work to one thread.
-
+    Small work, by the number of array elements that a row stands for, is left to one thread.
     """
-    worthwhile = rows * elements_a_row // MIN_ELEMENTS_A_THREAD
+    worthwhile = rows * elements_per_row // MIN_ELEMENTS_A_THREAD
     # Asked last: looking up the cores and the environment takes longer than a small transform.
     threads = 1 if rows <= 1 or worthwhile <= 1 else min(rows, worthwhile, thread_count())
     if threads == 1:
         work(slice(0, rows))
         return
-    pending = deque(_shrinking_chunks(rows, threads, least=-(-MIN_ELEMENTS_A_THREAD // elements_a_row)))
+    pending = deque(_shrinking_chunks(rows, threads, least=-(-MIN_ELEMENTS_A_THREAD // elements_per_row)))
     failures: list[BaseException] = []
 
     def take_chunks() -> None:
@@ -92,8 +88,7 @@ def _wait_for(threads: list[Thread]) -> None:
 def _shrinking_chunks(rows: int, threads: int, least: int) -> Iterator[slice]:
     """Slices that cover the rows, each half of what is left for a thread, but not below `least` rows.
 
-    Long ones first, so that there are few; short ones last, so that no thread has to wait long for another that was
-    slower, as on a core that others use, too.
+    Long ones first, so that there are few; short ones last, so that no thread waits long for a slower one.
     """
     start = 0
     while start < rows:

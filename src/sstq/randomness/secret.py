@@ -15,24 +15,11 @@ from numpy.typing import NDArray
 from sstq import kernels
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
 
-__all__ = [
-    "BitSource",
-    "RngLike",
-    "SecureBits",
-    "SeededBits",
-    "bit_source",
-    "channel_words",
-    "normals",
-    "open_interval",
-    "unit_interval",
-]
-
 RngLike = int | np.random.Generator | None
 
-# So many words at a time stay in the cache on their way, which is a quarter faster than all at once, and no more secret
-# bytes than these lie about in a second copy. Smaller requests would pay for the system call. One takes a third of a
-# millisecond, so that a thread for each is worth its while.
-_WORDS_A_REQUEST = 1 << 14
+# So many words stay in the cache, which is a quarter faster than all at once, and no more secret bytes are copied.
+# Smaller requests would pay for the system call; one takes a third of a millisecond, which is worth a thread.
+_WORDS_PER_REQUEST = 1 << 14
 
 
 class BitSource(Protocol):
@@ -48,11 +35,9 @@ class BitSource(Protocol):
 class SecureBits:
     """The operating system's cryptographic generator, read in bulk.
 
-    It keeps no state of its own: no buffer that two threads could share, that a fork would copy or that would hold
-    words before or after their use. A generator of our own, seeded by the operating system, would be faster by itself,
-    but it would have to be trusted, too. Encoding would gain next to nothing (`python -m benchmarks randomness`) where
-    a message takes a few words; with one for each coordinate, as PrivUnit has, the words are three quarters of the time
-    (`python -m benchmarks dense`).
+    It keeps no state: no buffer that two threads could share, that a fork would copy or that would hold words before or
+    after their use. A generator of our own would be faster, but one more thing to trust. It would matter only where a
+    message takes one word per coordinate, as PrivUnit's does (`python -m benchmarks randomness` and `dense`).
     """
 
     simulated = False
@@ -63,10 +48,10 @@ class SecureBits:
 
         def fill(requests: slice) -> None:
             for request in range(requests.start, requests.stop):
-                part = drawn[request * _WORDS_A_REQUEST : (request + 1) * _WORDS_A_REQUEST]
+                part = drawn[request * _WORDS_PER_REQUEST : (request + 1) * _WORDS_PER_REQUEST]
                 part[:] = np.frombuffer(os.urandom(8 * len(part)), dtype=np.uint64)
 
-        run_in_chunks(fill, -(-count // _WORDS_A_REQUEST), MIN_ELEMENTS_A_THREAD)
+        run_in_chunks(fill, -(-count // _WORDS_PER_REQUEST), MIN_ELEMENTS_A_THREAD)
         return drawn
 
 
@@ -107,24 +92,12 @@ def unit_interval(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def open_interval(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Words as odd multiples of 2^-53: uniform in (0, 1), never 0 or 1, and 1 − u is as exact as u.
-
-    Examples:
-        >>> open_interval(np.array([0, 2**64 - 1], dtype=np.uint64)) * 2.0**53
-        array([1.00000000e+00, 9.00719925e+15])
-    """
+    """Words as odd multiples of 2^-53: uniform in (0, 1), never 0 or 1, and 1 − u is as exact as u."""
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def normals(source: BitSource, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Independent standard normal numbers by the Box–Muller formula: always one word a number (one more if odd).
-
-    For mechanisms with continuous outputs and for public noise; see `sstq.kernels.box_muller`.
-
-    Examples:
-        >>> normals(bit_source(1), (2, 3)).shape
-        (2, 3)
-    """
+    """Independent standard normal numbers by `sstq.kernels.box_muller`: one word per number (one more if odd)."""
     count = math.prod(shape)
     return kernels.box_muller(source.words(count + count % 2)[None])[0, :count].reshape(shape)
 

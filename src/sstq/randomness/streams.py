@@ -1,9 +1,8 @@
 """Public randomness that two machines, versions or languages agree on for ever.
 
-Frame signs, column choice and index assignment are public, and client and server must derive the same ones from one
-integer seed. Everything here is a function of the raw output of Philox4x64-10 (Salmon et al., *Parallel random numbers:
-as easy as 1, 2, 3*, SC 2011), a counter-based generator with published test vectors; no library's sampling method is
-involved, so nothing changes when a library does.
+Client and server derive the same frame signs, columns and indices from one public seed. Everything here is a function
+of the raw output of Philox4x64-10 (Salmon et al., *Parallel random numbers: as easy as 1, 2, 3*, SC 2011), which has
+published test vectors; no library's sampling method is involved, so nothing changes when a library does.
 
 The definition, in full:
 
@@ -27,18 +26,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = [
-    "choose",
-    "indices_of",
-    "mix_seed",
-    "multiply_shift",
-    "permuted",
-    "sign_rows",
-    "signs",
-    "words",
-    "words_of",
-]
 
 _PHILOX_ROUNDS = 10
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
@@ -69,8 +56,7 @@ def words(seed: int, purpose: str, count: int) -> NDArray[np.uint64]:
         '0x1db6e06f469845d5'
     """
     key = np.array(_key(seed, purpose), dtype=np.uint64)
-    raw: NDArray[np.uint64] = np.random.Philox(key=key, counter=0).random_raw(count)
-    return raw
+    return np.asarray(np.random.Philox(key=key, counter=0).random_raw(count))
 
 
 def _multiply_high_low(a: np.uint64, b: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
@@ -129,11 +115,6 @@ def permuted(
     """Where each identifier's own permutation of the 2^bits places takes places[i] (or places[i, :]); random access.
 
     Distinct places of one identifier stay distinct, so the images of 0, …, k − 1 are a choice of k that looks random.
-
-    Examples:
-        >>> images = permuted(7, "rows", np.array([1, 2], dtype=np.uint64), np.tile(np.arange(8), (2, 1)), bits=3)
-        >>> np.sort(images, axis=1).tolist() == [list(range(8))] * 2
-        True
     """
     keys = words_of(seed, purpose, identifiers).reshape((-1,) + (1,) * (places.ndim - 1))
     low_bits, high_bits = np.uint64(bits // 2), np.uint64(bits - bits // 2)
@@ -167,12 +148,7 @@ def signs(seed: int, purpose: str, count: int) -> NDArray[np.float32]:
 
 
 def sign_rows(seeds: NDArray[np.uint64], purpose: str, count: int) -> NDArray[np.float32]:
-    """`signs` of many seeds at once, (n, count).
-
-    Examples:
-        >>> bool(np.all(sign_rows(np.array([7, 8], dtype=np.uint64), "signs", 6)[0] == signs(7, "signs", 6)))
-        True
-    """
+    """`signs` of many seeds at once, (n, count)."""
     blocks = -(-count // 256)
     counter = np.zeros((len(seeds) * blocks, 4), dtype=np.uint64)
     counter[:, 0] = np.tile(np.arange(1, blocks + 1, dtype=np.uint64), len(seeds))

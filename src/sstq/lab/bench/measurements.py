@@ -90,7 +90,7 @@ def bandwidth(quick: bool) -> Iterator[Result]:
 
 def transform(quick: bool) -> Iterator[Result | Remark]:
     """float32 Walsh–Hadamard transform, one thread: its time, and how many times as long the others take."""
-    from sstq.kernels.plain import transform_rows as plain_rows
+    from sstq.kernels.hadamard import transform_rows_plainly as plain_rows
 
     foreign = None
     try:
