@@ -10,17 +10,22 @@ from scipy.optimize import minimize
 from sstq.scalar.codebooks import (
     Codebook,
     interpolation,
-    loss_optimal_codebook,
-    metric_aware_loss,
     optimized_codebook,
     panter_dite_codebook,
     stochastic_round,
     surrogate_loss,
     uniform_codebook,
 )
-from sstq.scalar.codebooks.loss_optimal import _calibrated_gradient, _loss, _loss_gradient
 from sstq.scalar.densities import Density
-from sstq.scalar.laplace import laplace_probabilities, resolve_rate
+from sstq.scalar.metric_aware import (
+    _calibrated_gradient,
+    _loss,
+    _loss_gradient,
+    laplace_probabilities,
+    loss_optimal_codebook,
+    metric_aware_loss,
+    resolve_rate,
+)
 
 GAUSSIAN = Density.censored_gaussian(1.8, cells=256)
 SKEWED = Density(np.arange(1, 65) / 2080 * 0.9, edges=(0.02, 0.08))
@@ -39,14 +44,14 @@ def feasible(rng: np.random.Generator, size: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([], r"values has shape \(0,\)"),
-        ([[-1.0, 1.0]], r"values has shape \(1, 2\)"),
-        ([1.0], r"values has shape \(1,\)"),
-        (np.linspace(-1, 1, 8192), r"values has shape \(8192,\)"),
+        ([], r"values must be a vector of 2 to 4096 codewords, got shape \(0,\)"),
+        ([[-1.0, 1.0]], r"got shape \(1, 2\)"),
+        ([1.0], r"got shape \(1,\)"),
+        (np.linspace(-1, 1, 8192), r"got shape \(8192,\)"),
         ([-1.0, math.nan, 0.0, 1.0], "NaN"),
-        ([-0.9, 1.0], r"values\[0\] = -0.9"),
-        ([-1.0, 0.9], r"values\[-1\] = 0.9"),
-        ([-1.0, 0.5, 0.4, 1.0], r"values\[2\] = 0.4 is below"),
+        ([-0.9, 1.0], "values must begin with -1 and end with 1, got -0.9 and 1.0"),
+        ([-1.0, 0.9], "values must begin with -1 and end with 1, got -1.0 and 0.9"),
+        ([-1.0, 0.5, 0.4, 1.0], r"values must be in order, got values\[2\] = 0.4 below"),
     ],
 )
 def test_bad_codebooks_are_refused(values: list[float], message: str) -> None:
@@ -65,7 +70,7 @@ def test_codebooks_are_values() -> None:
 
 @pytest.mark.parametrize("bits", [0, 13, 2.0, True, "4"])
 def test_bad_bits_are_refused(bits: object) -> None:
-    with pytest.raises(ValueError, match=r"bits = .* is not an integer in \[1, 12\]"):
+    with pytest.raises(ValueError, match=r"bits must be an integer in \[1, 12\], got "):
         uniform_codebook(bits)
 
 
@@ -295,11 +300,11 @@ OPTIMUM = loss_optimal_codebook(3, GAUSSIAN, 3.0)
 
 
 def test_loss_optimal_arguments() -> None:
-    with pytest.raises(ValueError, match=r"bits = 9 is not in \[1, 8\]"):
+    with pytest.raises(ValueError, match=r"bits must be in \[1, 8\] for a loss-optimal codebook, got 9"):
         loss_optimal_codebook(9, GAUSSIAN, 3.0)
-    with pytest.raises(ValueError, match=r"epsilon = 0\.0 is not positive"):
+    with pytest.raises(ValueError, match=r"epsilon must be a number in \[0.01, 1e\+09\], got 0.0"):
         metric_aware_loss(uniform_codebook(1), GAUSSIAN, 0.0)
-    with pytest.raises(ValueError, match="rate = 'best'"):
+    with pytest.raises(ValueError, match="rate must be 'calibrated' or 'paper', got 'best'"):
         metric_aware_loss(uniform_codebook(1), GAUSSIAN, 1.0, "best")
 
 

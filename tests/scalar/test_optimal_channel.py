@@ -10,22 +10,13 @@ from typer.testing import CliRunner
 import sstq
 from sstq.cli import app
 from sstq.exactness import TOTAL, exp_lower
-from sstq.scalar.channels import (
-    OptimalChannel,
-    TableChannel,
-    channel_from_dict,
-    decoded_second_moment,
-    flat_channel,
-    optimal,
-    optimal_cache,
-    optimal_channel,
-    solving_progress,
-    unbiased_decoder,
-)
-from sstq.scalar.channels.optimal_exact import from_windows
-from sstq.scalar.channels.optimal_search import Windows, linear_program, second_moment
+from sstq.files.cache import cache_folder
+from sstq.scalar import optimal
+from sstq.scalar.channels import TableChannel, decoded_second_moment, flat_channel, unbiased_decoder
 from sstq.scalar.codebooks import Codebook, optimized_codebook, uniform_codebook
 from sstq.scalar.densities import Density
+from sstq.scalar.optimal import OptimalChannel, from_windows, optimal_channel, solving_progress
+from sstq.scalar.optimal_search import Windows, linear_program, second_moment
 
 EPSILONS = [0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0]
 REDUNDANCY = 2.575
@@ -189,8 +180,9 @@ def damaged(fields):
         {"configuration": fields["configuration"] | {"bits": 3}},
         {"values": [-1.3, -0.3, 0.3, 1.3]},
         {"positions": [-1.0, 1.0]},
-        {"channel": fields["channel"] | {"epsilon": 2.0}},
-        {"channel": "flat"},
+        {"configuration": fields["configuration"] | {"epsilon": (2.0).hex()}},
+        {"weights": (2 * np.array(fields["weights"])).tolist()},
+        {"weights": "flat"},
     ):
         yield json.dumps(fields | change)
     # Sound, but not what is asked for: one bit in the guise of two.
@@ -199,9 +191,10 @@ def damaged(fields):
     values = np.pad(unbiased_decoder(plain, uniform_codebook(1)), (0, 2))
     poor = OptimalChannel(TableChannel("optimal", 3.0, matrix), uniform_codebook(1), values)
     yield json.dumps(fields | poor.to_dict())
-    # Sound, but of another construction.
-    channel = TableChannel("metric-aware", 3.0, channel_from_dict(fields["channel"]).matrix)
-    yield json.dumps(fields | {"channel": channel.to_dict()})
+    # Sound, and as good as flat, but of another number of codes.
+    codes = [row + [0] * 4 for row in fields["weights"]]
+    yield json.dumps(fields | {"weights": codes, "values": fields["values"] + [0.0] * 4})
+    yield json.dumps([fields])
 
 
 def test_damaged_files_are_solved_again(nothing_solved, monkeypatch):
@@ -236,7 +229,7 @@ def test_where_the_cache_is(variables, folder, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert str(optimal_cache.cache_folder()) == folder
+    assert str(cache_folder()) == folder
 
 
 def test_two_processes_find_the_same_channel(nothing_solved, tmp_path):

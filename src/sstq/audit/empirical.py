@@ -6,33 +6,32 @@ shared out over the pairs (Bonferroni): it holds for all pairs at once. Choosing
 it honest, whatever the choice is.
 
 Behind a public coin every client has its own coin, so its events have their own probabilities. Their averages over the
-same clients differ by at most e^ε, too, and Clopper–Pearson bounds hold for the average of independent events that are
-not alike: their number is more concentrated than a binomial one (W. Hoeffding, *On the distribution of the number of
-successes in independent trials*, 1956, Theorem 4).
+same clients differ by at most e^ε as well, and Clopper–Pearson bounds hold for the average of independent events that
+are not alike: their number is more concentrated than a binomial one (W. Hoeffding, *On the distribution of the number
+of successes in independent trials*, 1956, Theorem 4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq.audit.pairs import worst_pairs
 from sstq.checks import check_number
 from sstq.chunks import row_chunks
 from sstq.mechanisms import Mechanism
+from sstq.mechanisms.structured import structured_vectors
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField
-
-__all__ = ["EmpiricalAudit", "PairResult", "empirical_audit"]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-_BINS, _BINS_A_SIDE = 64, 12
+_NEAR, _SHORT = 1e-3, 0.3
+_BINS, _BINS_PER_SIDE = 64, 12
 _WORD_BITS = 62
 
 
@@ -84,6 +83,38 @@ class EmpiricalAudit:
         return self.lower_bound > self.epsilon
 
 
+def worst_pairs(mechanism: Mechanism, rng: np.random.Generator) -> dict[str, tuple[Floats, Floats]]:
+    """Named pairs of vectors of norm clip: opposites, spikes, constants, zero, near ones, and rows of the frame.
+
+    A guarantee may hold between any vector and zero and yet be spent twice between two vectors: both are tried.
+
+    Examples:
+        >>> import sstq
+        >>> pairs = worst_pairs(sstq.mechanism("vqsgd", dim=5, epsilon=1.0), np.random.default_rng(1))
+        >>> list(pairs)[:2]
+        ['a Gaussian vector and its opposite', 'a spike and its opposite']
+    """
+    vectors = {name: rows[0] for name, rows in structured_vectors(mechanism.dim, rng).items()}
+    gaussian, spike, constant = (vectors[name] for name in ("gaussian", "spike", "constant"))
+    near = gaussian + _NEAR * rng.standard_normal(mechanism.dim) / np.sqrt(mechanism.dim)
+    pairs = {
+        "a Gaussian vector and its opposite": (gaussian, -gaussian),
+        "a spike and its opposite": (spike, -spike),
+        "a spike and another spike": (spike, np.roll(spike, 1)),
+        "a Gaussian vector and a spike": (gaussian, spike),
+        "a constant and its opposite": (constant, -constant),
+        "a vector and zero": (gaussian, 0.0 * gaussian),
+        "a vector and a short one": (gaussian, _SHORT * gaussian),
+        "two vectors near each other": (gaussian, near / np.linalg.norm(near)),
+    }
+    frame = getattr(mechanism, "frame", None)
+    if frame is not None and mechanism.dim > 1:
+        row, other = (rows / np.linalg.norm(rows) for rows in frame.rows(np.array([0, frame.size - 1])))
+        pairs["a row of the frame and its opposite"] = (row, -row)
+        pairs["two rows of the frame"] = (row, other)
+    return {name: (mechanism.clip * x, mechanism.clip * y) for name, (x, y) in pairs.items() if np.any(x != y)}
+
+
 def empirical_audit(
     mechanism: Mechanism,
     samples: int = 20_000,
@@ -125,7 +156,7 @@ def empirical_audit(
         results.append(_test_pair(mechanism, name, np.asarray(x), np.asarray(other), samples, share, source))
         if progress is not None:
             progress(len(results), len(pairs))
-    reach = float(_log_ratio(np.array([tested]), np.array([0]), tested, share)[0])
+    reach = float(_log_ratio(tested, 0, tested, share))
     return EmpiricalAudit(mechanism.epsilon, alpha, tested, reach, tuple(results))
 
 
@@ -145,20 +176,15 @@ def _test_pair(
         mechanism.encode(np.broadcast_to(vector, (samples, len(x))), rng=source, clients=clients)
         for vector in (x, other)
     ]
-    best: tuple[float, str, NDArray[np.bool_], Labels, bool] | None = None
+    choices = []
     for event, labels in _partitions(mechanism, sent, x, other, half):
-        counts = [np.bincount(row[:half], minlength=labels.max() + 1) for row in labels]
-        for swapped in (False, True):
-            likely, unlikely = counts[::-1] if swapped else counts
+        for rows in (labels, labels[::-1]):
+            likely, unlikely = (np.bincount(row[:half], minlength=labels.max() + 1) for row in rows)
             chosen, bound = _choose(likely, unlikely, half, share)
-            if best is None or bound > best[0]:
-                best = bound, event, chosen, labels, swapped
-    assert best is not None  # noqa: S101 (there is always the partition by projections)
-    _, event, chosen, labels, swapped = best
-    hits = [np.array([np.count_nonzero(chosen[row[half:]])]) for row in labels]
-    likely, unlikely = hits[::-1] if swapped else hits
-    bound = float(_log_ratio(likely, unlikely, samples - half, share)[0])
-    return PairResult(name, event, int(likely[0]), int(unlikely[0]), bound)
+            choices.append((bound, event, chosen, rows))
+    _, event, chosen, rows = max(choices, key=lambda choice: choice[0])
+    hits, misses = (int(np.count_nonzero(chosen[row[half:]])) for row in rows)
+    return PairResult(name, event, hits, misses, float(_log_ratio(hits, misses, samples - half, share)))
 
 
 def _choose(likely: Labels, unlikely: Labels, count: int, share: float) -> tuple[NDArray[np.bool_], float]:
@@ -171,7 +197,7 @@ def _choose(likely: Labels, unlikely: Labels, count: int, share: float) -> tuple
     return chosen, float(bounds[last])
 
 
-def _log_ratio(likely: Labels, unlikely: Labels, count: int, share: float) -> Floats:
+def _log_ratio(likely: Any, unlikely: Any, count: int, share: float) -> Floats:
     """log(p/q) for a lower bound p and an upper bound q (Clopper–Pearson), each wrong with probability `share`."""
     from scipy.stats import beta
 
@@ -184,27 +210,24 @@ def _log_ratio(likely: Labels, unlikely: Labels, count: int, share: float) -> Fl
 
 def _partitions(
     mechanism: Mechanism, sent: list[Messages], x: Floats, other: Floats, half: int
-) -> list[tuple[str, Labels]]:
+) -> Iterator[tuple[str, Labels]]:
     """Ways to put messages into classes, as labels (2, n); they may look at the first half of the messages only."""
-    partitions: list[tuple[str, Labels]] = []
-    if mechanism.coin == "private" and _is_integer(sent[0]):
+    layout = sent[0].layout
+    # Continuous messages, and very long ones, do not fit into an integer.
+    fits = layout.message_bits <= _WORD_BITS and not any(isinstance(field, FloatField) for field in layout.fields)
+    if mechanism.coin == "private" and fits:
         _, labels = np.unique(np.stack([_as_integers(messages) for messages in sent]), return_inverse=True)
-        partitions.append(("messages", labels.reshape(2, -1)))
+        yield "messages", labels.reshape(2, -1)
     directions = np.stack([x - other, x, other], axis=1)
-    scores = np.stack([_projections(mechanism, messages, directions) for messages in sent])
-    names = ("difference", "first vector", "second vector")
-    for number, name in enumerate(names):
+    chunks = list(row_chunks(len(sent[0]), mechanism.dim))
+    scores = np.stack(
+        [np.concatenate([mechanism.decode(messages[part]) @ directions for part in chunks]) for messages in sent]
+    )
+    for number, name in enumerate(("difference", "first vector", "second vector")):
         if np.any(directions[:, number]):
-            binned = _bins(scores[:, :, number], half, _BINS)
-            partitions.append((f"projections on the {name}", binned))
-    joint = _bins(scores[:, :, 1], half, _BINS_A_SIDE) * (_BINS_A_SIDE + 1) + _bins(scores[:, :, 2], half, _BINS_A_SIDE)
-    return [*partitions, ("projections on both vectors", joint)]
-
-
-def _is_integer(messages: Messages) -> bool:
-    """Whether a whole message fits into an integer: continuous ones do not, nor very long ones."""
-    layout = messages.layout
-    return layout.message_bits <= _WORD_BITS and not any(isinstance(field, FloatField) for field in layout.fields)
+            yield f"projections on the {name}", _bins(scores[:, :, number], half, _BINS)
+    first, second = (_bins(scores[:, :, number], half, _BINS_PER_SIDE) for number in (1, 2))
+    yield "projections on both vectors", first * (_BINS_PER_SIDE + 1) + second
 
 
 def _as_integers(messages: Messages) -> NDArray[np.int64]:
@@ -213,11 +236,6 @@ def _as_integers(messages: Messages) -> NDArray[np.int64]:
         for entry in column.reshape(len(messages), -1).T:
             joined = joined << field.bits | entry.astype(np.int64)
     return joined
-
-
-def _projections(mechanism: Mechanism, messages: Messages, directions: Floats) -> Floats:
-    projected = [mechanism.decode(messages[part]) @ directions for part in row_chunks(len(messages), mechanism.dim)]
-    return np.concatenate(projected)
 
 
 def _bins(scores: Any, half: int, count: int) -> Labels:

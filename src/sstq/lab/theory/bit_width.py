@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from sstq.checks import check_option
-from sstq.exactness import check_epsilon
+from sstq.checks import check_argument, check_option
 from sstq.lab.theory.optimized_codebooks import flat_second_moment
 from sstq.scalar.codebooks import BITS_MAX, optimized_codebook, uniform_codebook
 from sstq.scalar.densities import Density
@@ -27,7 +26,7 @@ def stated_bits(epsilon: float) -> int:
         >>> [stated_bits(epsilon) for epsilon in (0.5, 1.0, 3.0, 10.0)]
         [-1, 0, 2, 4]
     """
-    return math.ceil(math.log2(check_epsilon(epsilon)))
+    return math.ceil(math.log2(check_argument("epsilon", epsilon)))
 
 
 def balanced_bits(epsilon: float) -> int:
@@ -48,7 +47,7 @@ def balanced_bits(epsilon: float) -> int:
         >>> [balanced_bits(epsilon) for epsilon in (0.5, 1.0, 3.0, 10.0)]
         [1, 1, 2, 3]
     """
-    epsilon = check_epsilon(epsilon)
+    epsilon = check_argument("epsilon", epsilon)
     return math.ceil(math.log2(1 + math.sqrt(min(epsilon, epsilon**2))))
 
 
@@ -67,7 +66,7 @@ def best_flat_bits(epsilon: float, codebook: str = "optimized", *, beta: float =
         >>> [best_flat_bits(epsilon) for epsilon in (0.5, 1.0, 3.0, 6.0)]
         [1, 1, 2, 3]
     """
-    check_epsilon(epsilon)
+    check_argument("epsilon", epsilon)
     optimized = check_option("codebook", codebook, ("optimized", "uniform")) == "optimized"
     density = Density.censored_gaussian(beta)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from sstq.checks import check_number
-from sstq.exactness import check_epsilon
+from sstq.checks import check_argument, check_number
 from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.sqkr.subsampled import paper_k
-from sstq.scalar.codebooks import check_bits
 
 __all__ = ["communication_table", "error_orders"]
 
@@ -42,8 +40,8 @@ def communication_table(
         "clean": 32 * dim,
         "privunit": 32 * dim,
         "vqsgd": index + 1,
-        "sqkr": paper_k(check_epsilon(epsilon)) * (index + 1),
-        "sstq": (size - 1).bit_length() + check_bits(bits),
+        "sqkr": paper_k(check_argument("epsilon", epsilon)) * (index + 1),
+        "sstq": (size - 1).bit_length() + check_argument("bits", bits),
     }
 
 
@@ -69,8 +67,8 @@ def error_orders(dim: int, epsilon: float, bits: int = 4) -> dict[str, float]:
         (25.0, 12900.0, 900.0)
     """
     dim = check_number("dim", dim, 1, 2**30, integer=True)
-    epsilon = check_epsilon(epsilon)
-    size = 1 << check_bits(bits)
+    epsilon = check_argument("epsilon", epsilon)
+    size = 1 << check_argument("bits", bits)
     low = min(epsilon, epsilon**2)
     return {
         "vqsgd": dim**3 / epsilon**2,

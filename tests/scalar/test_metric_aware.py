@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from sstq.scalar.laplace import laplace_probabilities, resolve_rate
+from sstq.scalar.metric_aware import laplace_probabilities, resolve_rate
 
 CODEWORDS = st.lists(st.floats(-0.999, 0.999), max_size=12).map(
     lambda inner: np.unique(np.round([-1.0, *inner, 1.0], 6))
@@ -50,5 +50,5 @@ def test_calibrated_rates_of_uniform_codebooks(size: int, rate: float) -> None:
 
 
 def test_an_unknown_rate_is_refused() -> None:
-    with pytest.raises(ValueError, match="rate = 'fast' is not one of calibrated, paper"):
+    with pytest.raises(ValueError, match=r"rate must be .calibrated. or .paper., got .fast."):
         resolve_rate(np.array([-1.0, 1.0]), 1.0, "fast")
