@@ -29,6 +29,7 @@ from sstq.messages.layouts import FloatField
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
+Pair = tuple[ArrayLike, ArrayLike]
 
 _NEAR, _SHORT = 1e-3, 0.3
 _BINS, _BINS_PER_SIDE = 64, 12
@@ -37,14 +38,9 @@ _WORD_BITS = 62
 
 @dataclass(frozen=True)
 class PairResult:
-    """What the messages of one pair of inputs show.
+    """What the messages of one pair of inputs show: a lower bound of ε.
 
-    Attributes:
-        pair: its name.
-        event: what the event that was tested is a set of.
-        likely: how many of the tested messages of one input are in the event.
-        unlikely: how many of as many messages of the other input are.
-        bound: of ε from below.
+    The event is a set of `event`; of the tested messages, `likely` of one input and `unlikely` of the other are in it.
     """
 
     pair: str
@@ -120,7 +116,7 @@ def empirical_audit(
     samples: int = 20_000,
     alpha: float = 1e-3,
     rng: int | None = None,
-    pairs: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
+    pairs: Mapping[str, Pair] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> EmpiricalAudit:
     """Bound ε from below, taking the encoder as a black box.
@@ -147,13 +143,13 @@ def empirical_audit(
     generator = np.random.default_rng(rng)
     pairs = worst_pairs(mechanism, generator) if pairs is None else pairs
     if not pairs:
-        raise ValueError("pairs must not be empty")
+        raise ValueError("pairs must not be empty, got none")
     share, tested = alpha / (2 * len(pairs)), samples - samples // 2
     # One stream for all encodings, so that a seed repeats them; none, so that the operating system's is tried.
     source = None if rng is None else generator
     results = []
-    for name, (x, other) in pairs.items():
-        results.append(_test_pair(mechanism, name, np.asarray(x), np.asarray(other), samples, share, source))
+    for name, pair in pairs.items():
+        results.append(_test_pair(mechanism, name, pair, samples, share, source))
         if progress is not None:
             progress(len(results), len(pairs))
     reach = float(_log_ratio(tested, 0, tested, share))
@@ -161,21 +157,13 @@ def empirical_audit(
 
 
 def _test_pair(
-    mechanism: Mechanism,
-    name: str,
-    x: Floats,
-    other: Floats,
-    samples: int,
-    share: float,
-    source: np.random.Generator | None,
+    mechanism: Mechanism, name: str, pair: Pair, samples: int, share: float, source: np.random.Generator | None
 ) -> PairResult:
     half = samples // 2
+    x, other = (np.asarray(vector) for vector in pair)
     # Both inputs meet the same public coins.
     clients = None if mechanism.coin == "private" else np.arange(samples)
-    sent = [
-        mechanism.encode(np.broadcast_to(vector, (samples, len(x))), rng=source, clients=clients)
-        for vector in (x, other)
-    ]
+    sent = [mechanism.encode(np.broadcast_to(row, (samples, len(row))), source, clients=clients) for row in (x, other)]
     choices = []
     for event, labels in _partitions(mechanism, sent, x, other, half):
         for rows in (labels, labels[::-1]):
@@ -220,9 +208,7 @@ def _partitions(
         yield "messages", labels.reshape(2, -1)
     directions = np.stack([x - other, x, other], axis=1)
     chunks = list(row_chunks(len(sent[0]), mechanism.dim))
-    scores = np.stack(
-        [np.concatenate([mechanism.decode(messages[part]) @ directions for part in chunks]) for messages in sent]
-    )
+    scores = np.array([np.vstack([mechanism.decode(rows[part]) @ directions for part in chunks]) for rows in sent])
     for number, name in enumerate(("difference", "first vector", "second vector")):
         if np.any(directions[:, number]):
             yield f"projections on the {name}", _bins(scores[:, :, number], half, _BINS)

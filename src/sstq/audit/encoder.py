@@ -109,8 +109,7 @@ class EncoderCheck:
 
     Attributes:
         situations: how many pairs of a vector and frozen words were tried.
-        cells: how many cells of the law were tried in each.
-        complete: whether those are all cells.
+        cells: how many cells of the law were tried in each; `complete` if those are all.
         words: the random words of a message, the same for every vector.
         ratio: the largest ratio of the probabilities of one outcome that was met.
         problem: what is wrong, empty if nothing is.
@@ -125,12 +124,10 @@ class EncoderCheck:
 
 
 def _situations(mechanism: Mechanism, rng: np.random.Generator) -> list[_Situation]:
-    """Structured vectors with their opposites, a short, a huge one and zero, with other words and their complements.
+    """Structured vectors with their opposites, a short, a huge one and zero, fewer where a message costs much.
 
-    Words that round zero, whose coordinates are all alike, to one side have complements that round it to the other:
-    more than one case of the law is met whatever is drawn, which two independent sets of words do not promise.
-
-    Where a message costs much, the vectors are a random one, a spike, their opposites and zero.
+    Each comes with other words and with their complements: if the words round zero, whose coordinates are all alike, to
+    one side, the complements round it to the other, so that more than one case of the law is met whatever is drawn.
     """
     costly = mechanism._row_cost >= _COSTLY
     vectors = structured_vectors(mechanism.dim, rng)
@@ -167,9 +164,7 @@ def check_encoder(
     shares: defaultdict[bytes, set[Fraction]] = defaultdict(set)
     cells = 0
     problem = "" if len(widths) == 1 else f"the number of random words depends on the vector: {sorted(widths)}"
-    for number, situation in enumerate(tried):
-        if problem:
-            break
+    for number, situation in enumerate([] if problem else tried):
         found = _outcomes(situation, law, limit, generator)
         if found is None:
             problem = f"vector {number} follows no case of the law: its messages have other probabilities"
@@ -300,21 +295,19 @@ def sampler_test(
 
 def _classes(masses: dict[bytes, Fraction], counts: Counter[bytes], count: int) -> tuple[Floats, Floats]:
     """Expected and observed numbers of neighbouring outcomes together, so that no class is too thin to count."""
-    least = max(_EXPECTED, count / _CLASSES)
-    expected, observed = [0.0], [0.0]
-    total = sum(masses.values())
+    classes = [[0.0, 0.0]]
     for outcome, share in masses.items():
-        if expected[-1] >= least:
-            expected.append(0.0)
-            observed.append(0.0)
-        expected[-1] += float(share / max(total, 1)) * count
-        observed[-1] += counts[outcome]
-    rest = count - sum(observed)
-    if total < 1:
-        return np.array([*expected, float(1 - total) * count]), np.array([*observed, rest])
-    # Outcomes that the law does not know can only come from a broken encoder: they count where they hurt.
-    observed[-1] += rest
-    return np.array(expected), np.array(observed)
+        if classes[-1][0] >= max(_EXPECTED, count / _CLASSES):
+            classes.append([0.0, 0.0])
+        classes[-1][0] += float(share) * count
+        classes[-1][1] += counts[outcome]
+    # The cells that were not tried are a class. Where all were, outcomes that the law does not know can only come from
+    # a broken encoder: they count where they hurt.
+    if (untried := 1 - sum(masses.values())) > 0:
+        classes.append([float(untried) * count, 0.0])
+    classes[-1][1] += count - sum(observed for _, observed in classes)
+    expected, observed = np.array(classes).T
+    return expected, observed
 
 
 def _chi2(observed: NDArray[Any], expected: Floats) -> Floats:

@@ -21,6 +21,7 @@ from sstq.mechanisms.laws import Law, law_from_dict
 
 FORMAT = "sstq-certificate"
 VERSION = 1
+_DECIMAL = re.compile(r"[0-9]{1,2}(\.[0-9]{1,60})?")
 _FIELDS = ("format", "version", "mechanism", "digest", "epsilon", "decides", "apart", "law", "ratio", "interval")
 
 
@@ -32,8 +33,7 @@ class ExactAudit:
         law: the integers.
         epsilon: the budget that the mechanism states, taken as the exact value of the double.
         ratio: the largest ratio of the probabilities of one message for two inputs, exactly.
-        lower: a decimal number, hence a rational one, that is at most log(ratio).
-        upper: one that is at least log(ratio).
+        lower, upper: decimal numbers, hence rational ones, with log(ratio) between them.
     """
 
     law: Law
@@ -61,11 +61,10 @@ def exact_audit(mechanism: Mechanism) -> ExactAudit:
         ...
         ValueError: privunit sends continuous values, whose privacy holds up to floating point only (exact=False): ...
     """
-    return audit_law(mechanism.law(), mechanism.epsilon)
+    return _audit(mechanism.law(), mechanism.epsilon)
 
 
-def audit_law(law: Law, epsilon: float) -> ExactAudit:
-    """The exact ε of a law, beside the ε that is stated for it."""
+def _audit(law: Law, epsilon: float) -> ExactAudit:
     ratio = law.ratio()
     return ExactAudit(law, epsilon, ratio, *log_interval(ratio))
 
@@ -111,8 +110,15 @@ def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
         ...
         ValueError: the certificate's integers spend at least 0.99999..., more than its epsilon = 0.5
     """
-    data = _read(text)
-    audit = audit_law(law_from_dict(data["law"]), check_argument("epsilon", data["epsilon"]))
+    try:
+        data = read_json(text)
+    except ValueError as error:
+        raise ValueError(f"the certificate is not JSON: {error}") from error
+    if not isinstance(data, dict) or (data.get("format"), data.get("version")) != (FORMAT, VERSION):
+        raise ValueError(f"this is not a certificate: its format must be {FORMAT!r}, version {VERSION}")
+    if set(data) != set(_FIELDS):
+        raise ValueError(f"a certificate has the fields {', '.join(_FIELDS)}; not {', '.join(map(str, data))}")
+    audit = _audit(law_from_dict(data["law"]), check_argument("epsilon", data["epsilon"]))
     if data["ratio"] != [audit.ratio.numerator, audit.ratio.denominator]:
         raise ValueError("the certificate's ratio is not that of its integers")
     if not _encloses(data["interval"], audit):
@@ -126,27 +132,9 @@ def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
     return audit
 
 
-def _read(text: str) -> dict[str, Any]:
-    try:
-        data = read_json(text)
-    except ValueError as error:
-        raise ValueError(f"the certificate is not JSON: {error}") from error
-    if not isinstance(data, dict) or (data.get("format"), data.get("version")) != (FORMAT, VERSION):
-        raise ValueError(f"this is not a certificate: its format must be {FORMAT!r}, version {VERSION}")
-    if set(data) != set(_FIELDS):
-        raise ValueError(f"a certificate has the fields {', '.join(_FIELDS)}; not {', '.join(map(str, data))}")
-    return data
-
-
 def _encloses(interval: Any, audit: ExactAudit) -> bool:
-    """Whether two strings are decimal bounds of log(ratio), maybe wide ones, of no more digits than anybody needs.
-
-    The script has the same rule.
-    """
-    short = re.compile(r"[0-9]{1,2}(\.[0-9]{1,60})?")
-    if not (isinstance(interval, list) and len(interval) == 2):
+    """Whether two strings are decimal bounds of log(ratio), of at most 60 digits; the script has the same rule."""
+    ends = interval if isinstance(interval, list) else []
+    if len(ends) != 2 or not all(isinstance(end, str) and _DECIMAL.fullmatch(end) for end in ends):
         return False
-    if not all(isinstance(end, str) and short.fullmatch(end) for end in interval):
-        return False
-    lower, upper = map(Decimal, interval)
-    return lower <= audit.lower and audit.upper <= upper
+    return Decimal(ends[0]) <= audit.lower and audit.upper <= Decimal(ends[1])
