@@ -57,8 +57,7 @@ class EmpiricalAudit:
     Attributes:
         epsilon: the budget that the mechanism states.
         alpha: the probability that `lower_bound` is wrong is at most this.
-        tested: how many messages of each input tested an event.
-        reach: the largest bound that so many messages could give.
+        tested: how many messages of each input tested an event; their bounds are at most `reach`.
         results: one for each pair.
     """
 
@@ -90,8 +89,8 @@ def worst_pairs(mechanism: Mechanism, rng: np.random.Generator) -> dict[str, tup
         >>> list(pairs)[:2]
         ['a Gaussian vector and its opposite', 'a spike and its opposite']
     """
-    vectors = {name: rows[0] for name, rows in structured_vectors(mechanism.dim, rng).items()}
-    gaussian, spike, constant = (vectors[name] for name in ("gaussian", "spike", "constant"))
+    vectors = structured_vectors(mechanism.dim, rng)
+    gaussian, spike, constant = (vectors[name][0] for name in ("gaussian", "spike", "constant"))
     near = gaussian + _NEAR * rng.standard_normal(mechanism.dim) / np.sqrt(mechanism.dim)
     pairs = {
         "a Gaussian vector and its opposite": (gaussian, -gaussian),
@@ -119,10 +118,10 @@ def empirical_audit(
     pairs: Mapping[str, Pair] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> EmpiricalAudit:
-    """Bound ε from below, taking the encoder as a black box.
+    """Bound the ε of a mechanism with local privacy from below, taking the encoder as a black box.
 
     Args:
-        mechanism: one with local privacy.
+        mechanism: to be audited.
         samples: messages of each input of a pair; half of them choose an event, half of them test it.
         alpha: the probability that a mechanism which keeps its ε is found in violation is at most this.
         rng: a seed to repeat the audit; the operating system's randomness if not given.
@@ -179,21 +178,18 @@ def _choose(likely: Labels, unlikely: Labels, count: int, share: float) -> tuple
     """Which labels make the event: those of the highest ratios, as many as give the best bound."""
     order = np.argsort(-(likely + 0.5) / (unlikely + 0.5), kind="stable")
     bounds = _log_ratio(np.cumsum(likely[order]), np.cumsum(unlikely[order]), count, share)
-    last = int(np.argmax(bounds))
-    chosen = np.zeros(len(order), dtype=np.bool_)
-    chosen[order[: last + 1]] = True
-    return chosen, float(bounds[last])
+    best = int(np.argmax(bounds))
+    return np.isin(np.arange(len(order)), order[: best + 1]), float(bounds[best])
 
 
-def _log_ratio(likely: Any, unlikely: Any, count: int, share: float) -> Floats:
+def _log_ratio(likely: Any, unlikely: Any, count: int, share: float) -> Any:
     """log(p/q) for a lower bound p and an upper bound q (Clopper–Pearson), each wrong with probability `share`."""
     from scipy.stats import beta
 
     low = np.where(likely > 0, beta.ppf(share, np.maximum(likely, 1), count - likely + 1), 0.0)
     high = np.where(unlikely < count, beta.ppf(1 - share, unlikely + 1, np.maximum(count - unlikely, 1)), 1.0)
     with np.errstate(divide="ignore"):
-        bounds: Floats = np.log(low) - np.log(high)
-    return bounds
+        return np.log(low) - np.log(high)
 
 
 def _partitions(

@@ -132,9 +132,8 @@ def _situations(mechanism: Mechanism, rng: np.random.Generator) -> list[_Situati
     costly = mechanism._row_cost >= _COSTLY
     vectors = structured_vectors(mechanism.dim, rng)
     rows = np.concatenate([vectors[name][:1] for name in (("gaussian", "spike") if costly else vectors)])
-    rows = np.concatenate([rows, -rows, 0.0 * rows[:1]])
-    if not costly:
-        rows = np.concatenate([rows, 0.3 * rows[:1], 1e200 * rows[:1]])
+    scales = [0.0] if costly else [0.0, 0.3, 1e200]
+    rows = np.concatenate([rows, -rows, np.outer(scales, rows[0])])
     frozen = rng.integers(0, 1 << 64, size=_words_of(mechanism, rows[0]), dtype=np.uint64)
     return [_Situation(mechanism, row, words) for words in (frozen, ~frozen) for row in mechanism.clip * rows]
 
@@ -192,8 +191,8 @@ def _outcomes(situation: _Situation, law: Law, limit: int, rng: np.random.Genera
             continue
         sent = corners[:, 0]
         if isinstance(law, TableLaw):
-            codes = [code for code, weight in enumerate(law.rows[case]) if weight]
-            if [int(row[0]) for row in sent] != [codes[place] for place in places]:
+            codes = np.flatnonzero(law.rows[case])
+            if not np.array_equal(sent[:, 0], codes[list(places)]):
                 continue
         names = [row.tobytes() for row in sent]
         if isinstance(law, HalfSpaceLaw):
@@ -215,8 +214,8 @@ def _plausible_cases(situation: _Situation, law: Law, rng: np.random.Generator) 
         inner = [case for case, (inside, _) in enumerate(law.levels) if 0 < inside < law.size]
         draws = [(law.levels[case][1] - step, 0) for case in inner for step in (1, 0)]
         sent = situation.encode(np.array(draws, dtype=np.uint64)).reshape(len(inner), 2, -1)
-        differ = {case for case, pair in zip(inner, sent, strict=True) if not np.array_equal(*pair)}
-        return [case for case in range(law.cases) if case in differ or case not in inner]
+        ruled_out = {case for case, pair in zip(inner, sent, strict=True) if np.array_equal(*pair)}
+        return [case for case in range(law.cases) if case not in ruled_out]
     samples = [law.boxes(case, rng.integers(law.cells(case), size=_SAMPLE).tolist()) for case in range(law.cases)]
     corners = situation.corners([box for boxes in samples for box in boxes], rng)
     return [case for case, some in enumerate(np.split(corners, law.cases)) if _all_same(some)]
@@ -232,11 +231,9 @@ class SamplerTest:
     """How well the frequencies agree with the integers.
 
     Attributes:
-        samples: how many messages were drawn.
-        classes: how many classes of outcomes were counted.
+        samples: how many messages were drawn, and counted in `classes` of outcomes.
         statistic: Pearson's χ², summed over the situations.
-        p_value: the probability of at least that much, exact in the sense of a Monte Carlo test.
-        alpha: the level.
+        p_value: the probability of at least that much, exact in the sense of a Monte Carlo test of level `alpha`.
     """
 
     samples: int
@@ -272,11 +269,11 @@ def sampler_test(
     law, generator = mechanism.law(), np.random.default_rng(rng)
     source = bit_source(rng)
     tried = _situations(mechanism, generator)
-    chosen = [tried[int(number)] for number in generator.choice(len(tried), size=_SITUATIONS, replace=False)]
-    each = samples // len(chosen)
+    chosen = generator.choice(len(tried), size=_SITUATIONS, replace=False)
+    each = samples // _SITUATIONS
     simulations = math.ceil(_BEYOND / alpha) - 1
     statistic, simulated, classes = 0.0, np.zeros(simulations), 0
-    for situation in chosen:
+    for situation in (tried[number] for number in chosen):
         masses = _outcomes(situation, law, _CELLS_AT_MOST, generator)
         if masses is None:
             raise ValueError(f"{mechanism.name}: the encoder follows no case of its law; see check_encoder")
@@ -290,7 +287,7 @@ def sampler_test(
         classes += len(expected)
     # Sums in another order may differ in the last digits.
     beyond = int(np.count_nonzero(simulated >= statistic * (1 - 1e-12)))
-    return SamplerTest(each * len(chosen), classes, statistic, (1 + beyond) / (1 + simulations), alpha)
+    return SamplerTest(each * _SITUATIONS, classes, statistic, (1 + beyond) / (1 + simulations), alpha)
 
 
 def _classes(masses: dict[bytes, Fraction], counts: Counter[bytes], count: int) -> tuple[Floats, Floats]:
@@ -310,6 +307,5 @@ def _classes(masses: dict[bytes, Fraction], counts: Counter[bytes], count: int) 
     return expected, observed
 
 
-def _chi2(observed: NDArray[Any], expected: Floats) -> Floats:
-    statistic: Floats = np.sum((observed - expected) ** 2 / expected, axis=-1)
-    return statistic
+def _chi2(observed: NDArray[Any], expected: Floats) -> Any:
+    return np.sum((observed - expected) ** 2 / expected, axis=-1)

@@ -20,15 +20,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.checks import check_argument, check_number
 from sstq.exactness import TOTAL, exp_lower, largest_ratio, log_upper, rows_sum_to_total
-from sstq.scalar.codebooks import BITS_MAX, Codebook, Vector, rounding_moments, token_moments
-from sstq.scalar.densities import Density
+from sstq.scalar.codebooks import BITS_MAX, Codebook, rounding_moments, token_moments
+from sstq.scalar.densities import Density, Vector
 
 RESIDUAL_MAX = 1e-9
 """The largest bias of an "unbiased" decoder, in units of B."""
@@ -56,14 +55,20 @@ class Channel(ABC):
         """The integer weights, (inputs, outputs), each row summing to 2^62."""
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of tokens and of codes."""
+        inputs, outputs = self.matrix.shape
+        return inputs, outputs
+
+    @property
     def inputs(self) -> int:
         """The number of tokens."""
-        return len(self.matrix)
+        return self.shape[0]
 
     @property
     def outputs(self) -> int:
         """The number of codes, those that never occur included."""
-        return int(self.matrix.shape[1])
+        return self.shape[1]
 
     @property
     def used(self) -> NDArray[np.bool_]:
@@ -103,14 +108,12 @@ class Channel(ABC):
             words: (n,) uniform integers in [0, 2^62), as uint64.
         """
         tokens = np.asarray(tokens)
-        if tokens.dtype.kind not in "iu" or tokens.ndim != 1 or self._beyond(tokens):
+        sound = tokens.dtype.kind in "iu" and tokens.ndim == 1
+        if not sound or (tokens.size and not 0 <= tokens.min() <= tokens.max() < self.inputs):
             raise ValueError(f"tokens must be a vector of integers in [0, {self.inputs})")
         if words.dtype != np.uint64 or words.shape != tokens.shape or (words >= TOTAL).any():
             raise ValueError("words must be uint64 numbers in [0, 2^62), one for each token")
         return self._draw(tokens.astype(np.int64, copy=False), words)
-
-    def _beyond(self, tokens: NDArray[Any]) -> bool:
-        return tokens.size > 0 and bool(tokens.min() < 0 or tokens.max() >= self.inputs)
 
     def _draw(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
         from sstq.kernels import sample_table
@@ -173,14 +176,9 @@ class FlatChannel(Channel):
         self._check_ratio()
 
     @property
-    def inputs(self) -> int:
-        """The number of tokens."""
-        return self.size
-
-    @property
-    def outputs(self) -> int:
-        """The number of codes."""
-        return self.size
+    def shape(self) -> tuple[int, int]:
+        """The numbers of tokens and of codes."""
+        return self.size, self.size
 
     @property
     def used(self) -> NDArray[np.bool_]:
@@ -243,10 +241,7 @@ class TableChannel(Channel):
         weights: the matrix, (inputs, outputs) non-negative int64 weights, each row summing to 2^62.
 
     Examples:
-        >>> half = 2**61
-        >>> TableChannel("table", 1.0, [[half, half], [half, half]]).privacy_loss()
-        0.0
-        >>> TableChannel("table", 1.0, [[half, half], [2 * half, 0]])
+        >>> TableChannel("table", 1.0, [[2**61, 2**61], [2**62, 0]])
         Traceback (most recent call last):
         ...
         ValueError: column 1 of matrix is zero in some rows and positive in others: seeing it would reveal the token
@@ -302,12 +297,7 @@ def unbiased_decoder(channel: Channel, codebook: Codebook) -> Vector:
     For the flat channel w_k = (2^62·c_k − b·Σc)/(a − b). In general the linear system is solved by rank-revealing QR;
     of several solutions the one of least Σ_i π_i·w_i² (π the mean of the rows) is taken. Codes never sent get 0.
 
-    Args:
-        channel: the channel, with one input for each codeword.
-        codebook: the codewords the tokens stand for.
-
-    Raises:
-        ValueError: when no solution is unbiased within 1e-9.
+    There is one token for each codeword. ValueError when no solution is unbiased within 1e-9.
 
     Examples:
         >>> from sstq.scalar.codebooks import uniform_codebook
@@ -349,14 +339,7 @@ def _least_variance_solution(channel: Channel, targets: Vector) -> Vector:
 
 
 def decoded_second_moment(channel: Channel, codebook: Codebook, values: Vector, density: Density) -> float:
-    """Return E[w²] of the decoded coordinate, in units of B², for coordinates of that density.
-
-    Examples:
-        >>> from sstq.scalar.codebooks import uniform_codebook
-        >>> channel, book = flat_channel(1, 3.0), uniform_codebook(1)
-        >>> round(decoded_second_moment(channel, book, unbiased_decoder(channel, book), Density.uniform()), 4)
-        1.2206
-    """
+    """Return E[w²] of the decoded coordinate, in units of B², for coordinates of that density."""
     positions, first = np.unique(codebook.values, return_index=True)
     shares = token_moments(*rounding_moments(positions, density), density)[0]
     return float(shares @ channel.moments(values)[1][first])

@@ -13,14 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.checks import RANGES, check_argument
-from sstq.scalar.densities import Density
+from sstq.scalar.densities import Density, Vector
 
 BITS_MAX = int(RANGES["bits"][1])
 
-Vector = NDArray[np.float64]
-
+# Smaller codewords are 0. In the recursion their squares, near 1e-300, stay clear of underflow.
 _SMALLEST = 1e-150
-"""Smaller codewords are 0. In the recursion their squares, near 1e-300, stay clear of underflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,16 +169,11 @@ def _solve_outward(gap_factor: float, strength: float, count: int) -> Vector:
 
 
 def interpolation(values: Vector, y: ArrayLike) -> tuple[NDArray[np.int64], Vector]:
-    """Place coordinates between adjacent codewords.
+    """Place coordinates y, clamped to [-1, 1], between adjacent codewords, which are in order and may repeat.
 
-    Args:
-        values: codewords in increasing order from -1 to 1; they may repeat.
-        y: coordinates in [-1, 1], any shape. What lies beyond by rounding is clamped.
-
-    Returns:
-        ``(lower, weight)``: the lower token k ≤ M − 2 and the weight of token k + 1 in [0, 1], such that
-        (1 − weight)·values[k] + weight·values[k + 1] = y. On a repeated codeword, all of the weight is on one of the
-        tokens that carry it.
+    Returns the lower token k ≤ M − 2 and the weight of token k + 1 in [0, 1], such that
+    (1 − weight)·values[k] + weight·values[k + 1] = y. On a repeated codeword, all of the weight is on one of the tokens
+    that carry it.
 
     Examples:
         >>> lower, weight = interpolation(np.array([-1.0, 0.0, 0.0, 1.0]), [-1.0, -0.25, 0.0, 0.5, 1.0])
@@ -199,12 +192,8 @@ def interpolation(values: Vector, y: ArrayLike) -> tuple[NDArray[np.int64], Vect
 def stochastic_round(values: Vector, y: ArrayLike, uniforms: ArrayLike) -> NDArray[np.int64]:
     """Round coordinates to tokens at random, without bias: E[values[token]] = y (paper, Algorithm 1).
 
-    A coordinate c_k ≤ y ≤ c_{k+1} becomes token k + 1 with probability (y − c_k)/(c_{k+1} − c_k), else token k.
-
-    Args:
-        values: codewords in increasing order from -1 to 1; they may repeat.
-        y: coordinates in [-1, 1].
-        uniforms: one number of [0, 1) for each coordinate.
+    A coordinate c_k ≤ y ≤ c_{k+1} becomes token k + 1 with probability (y − c_k)/(c_{k+1} − c_k), else token k; one of
+    the `uniforms` in [0, 1) decides.
 
     Examples:
         >>> stochastic_round(np.array([-1.0, 0.0, 0.0, 1.0]), [-0.25, -0.25, 1.0], [0.74, 0.76, 0.999])
@@ -217,9 +206,7 @@ def stochastic_round(values: Vector, y: ArrayLike, uniforms: ArrayLike) -> NDArr
 def rounding_moments(values: Vector, density: Density) -> tuple[Vector, Vector]:
     """Return ∫ y^p·(share of the lower token)·f and ∫ y^p·(share of the upper)·f on each gap, rows p = 0, 1.
 
-    Args:
-        values: distinct codewords in increasing order from -1 to 1.
-        density: of the coordinates; its point masses are not in these integrals.
+    The codewords are distinct; the point masses of the density are not in these integrals.
     """
     start, stop = values[:-1], values[1:]
     whole = density.integrals(start, stop)

@@ -20,15 +20,8 @@ from numpy.typing import NDArray
 from sstq.checks import check_argument, check_option
 from sstq.exactness import TOTAL, exp_lower, largest_ratio
 from sstq.scalar.channels import TableChannel
-from sstq.scalar.codebooks import (
-    Codebook,
-    Vector,
-    panter_dite_codebook,
-    rounding_moments,
-    token_moments,
-    uniform_codebook,
-)
-from sstq.scalar.densities import Density
+from sstq.scalar.codebooks import Codebook, panter_dite_codebook, rounding_moments, token_moments, uniform_codebook
+from sstq.scalar.densities import Density, Vector
 
 Rate = Literal["calibrated", "paper"]
 
@@ -49,11 +42,8 @@ def resolve_rate(values: Vector, epsilon: float, rate: Rate) -> float:
     inside, the cell has at most 2/(1 + e^{−r(b−a)/2}) ≤ e^{r(b−a)} times the mass seen from its border. So the log
     ratio of a column is at most r·max(1 + b, 1 − a), and an end cell attains r·(1 + a) or r·(1 + b).
 
-    Args:
-        values: strictly increasing codewords from -1 to 1.
-        epsilon: the privacy budget.
-        rate: "paper" spends only about half of the budget; "calibrated" spends all of it,
-            r = 2ε/(3 + max(c_{M−1}, −c_2)), which is ε(M − 1)/(2M − 3) on a uniform codebook.
+    "paper" spends only about half of the budget; "calibrated" spends all of it, r = 2ε/(3 + max(c_{M−1}, −c_2)), which
+    is ε(M − 1)/(2M − 3) on a uniform codebook.
 
     Examples:
         >>> grid = np.linspace(-1, 1, 4)
@@ -68,9 +58,7 @@ def resolve_rate(values: Vector, epsilon: float, rate: Rate) -> float:
 def laplace_probabilities(values: Vector, rate: float) -> Vector:
     """Return P[k, i], the probability of answering codeword i given codeword k (paper, Eq. for P_{i|k}).
 
-    Args:
-        values: strictly increasing codewords from -1 to 1.
-        rate: the decay r > 0 of the kernel, in units 1/B.
+    The codewords are strictly increasing from -1 to 1, the rate is the decay r > 0 of the kernel in units of 1/B.
 
     Examples:
         >>> laplace_probabilities(np.array([-1.0, 1.0]), rate=np.log(3)).round(4)
@@ -104,10 +92,7 @@ def metric_aware_channel(codebook: Codebook, epsilon: float, rate: Rate = "calib
     have equal rows; the cell belongs to the first of them, and the others are never sent. Nor is a cell with
     probability below 2^-40 in every row, or zero weight in some row: its weight goes to the row's largest.
 
-    Args:
-        codebook: the codewords, in units of B.
-        epsilon: the privacy budget.
-        rate: "calibrated" spends all of the budget, "paper" (r = ε/4) about half of it.
+    The rate "calibrated" spends all of the budget, "paper" (r = ε/4) about half of it.
 
     Examples:
         >>> round(metric_aware_channel(uniform_codebook(4), 3.0, rate="paper").privacy_loss(), 2)
@@ -164,13 +149,7 @@ def loss_optimal_codebook(bits: int, density: Density, epsilon: float, rate: Rat
 
     The logarithms of the gaps are free variables of a quasi-Newton descent from the uniform and the Panter–Dite
     codebooks; a calibrated rate follows the codebook at every step. The loss is not convex, so the best of all that was
-    seen is returned: never worse than the two starts.
-
-    Args:
-        bits: b in [1, 8], with M = 2^b codewords.
-        density: a public density of the coordinates in [-1, 1].
-        epsilon: the privacy budget of the channel.
-        rate: of the Laplace kernel, "calibrated" or "paper".
+    seen is returned: never worse than the two starts. There are M = 2^bits codewords, for at most 8 bits.
 
     Examples:
         >>> loss_optimal_codebook(2, Density.uniform(), 3.0).values.round(3)
@@ -202,13 +181,10 @@ def _loss_gradient(values: Vector, density: Density, decay: float) -> Vector:
     # The answers' own values.
     gradient: Vector = 2 * (shares @ probabilities * values - means @ probabilities)
     # The hats of the rounding: moving c_j moves the interpolant of μ, s by −slope on both sides.
-    change = -2 * np.diff(first) * lower[1] + np.diff(second) * lower[0]
-    gradient[:-1] -= change / np.diff(values)
-    change = -2 * np.diff(first) * upper[1] + np.diff(second) * upper[0]
-    gradient[1:] -= change / np.diff(values)
+    gradient[:-1] -= (-2 * np.diff(first) * lower[1] + np.diff(second) * lower[0]) / np.diff(values)
+    gradient[1:] -= (-2 * np.diff(first) * upper[1] + np.diff(second) * upper[0]) / np.diff(values)
     # The cell boundaries: mass moves between neighbouring answers, at the density of the kernel there.
-    middles = _middles(values)
-    density_at = _kernel(middles, values, decay)
+    density_at = _kernel(_middles(values), values, decay)
     gain = -2 * means[:, None] * -np.diff(values) + shares[:, None] * -np.diff(values**2)
     flow = (gain * density_at).sum(axis=0) / 2
     gradient[:-1] += flow
@@ -257,8 +233,7 @@ def _descend(start: Vector, density: Density, epsilon: float, rate: Rate) -> Vec
     def objective(logs: Vector) -> tuple[float, Vector]:
         values, gaps = codewords(logs)
         decay = resolve_rate(values, epsilon, rate)
-        differentiate = _calibrated_gradient if rate == "calibrated" else _loss_gradient
-        by_value = differentiate(values, density, decay)
+        by_value = (_calibrated_gradient if rate == "calibrated" else _loss_gradient)(values, density, decay)
         by_gap = np.cumsum(by_value[:0:-1])[::-1]  # a gap moves every codeword above it
         by_log = gaps * (by_gap - gaps @ by_gap / 2)
         gradient = np.zeros(logs.size)

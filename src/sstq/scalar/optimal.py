@@ -22,9 +22,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +32,6 @@ from sstq.exactness import TOTAL, exp_lower
 from sstq.files.atomic import atomic_file
 from sstq.files.cache import cache_folder
 from sstq.files.strict_json import read_json
-from sstq.scalar import optimal_search
 from sstq.scalar.channels import (
     Channel,
     FlatChannel,
@@ -43,8 +40,9 @@ from sstq.scalar.channels import (
     flat_channel,
     unbiased_decoder,
 )
-from sstq.scalar.codebooks import Codebook, Vector, optimized_codebook, uniform_codebook
-from sstq.scalar.densities import Density
+from sstq.scalar.codebooks import Codebook, optimized_codebook, uniform_codebook
+from sstq.scalar.densities import Density, Vector
+from sstq.scalar.optimal_search import Windows, search
 
 OPTIMAL = "optimal"
 """The name of the channel, and of the codebook that belongs to it."""
@@ -75,13 +73,6 @@ class OptimalChannel:
         channel: the integer weights, a row for each token and a column for each code.
         codebook: the positions of the tokens, in units of B.
         values: the decoding value of each code, in units of B.
-
-    Examples:
-        >>> matrix = flat_channel(1, 3.0).matrix
-        >>> OptimalChannel(TableChannel("optimal", 3.0, matrix), uniform_codebook(1), [-1.2, 1.2])
-        Traceback (most recent call last):
-        ...
-        ValueError: token 0 stands for -1.0, but its codes decode to -1.0861... on average: the channel would be biased
     """
 
     channel: Channel
@@ -97,11 +88,6 @@ class OptimalChannel:
     def second_moment(self, density: Density) -> float:
         """Return E[w²] in units of B² for coordinates of that density, stochastic rounding included."""
         return decoded_second_moment(self.channel, self.codebook, self.values, density)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the integers, positions and decoding values, for JSON."""
-        parts = {"weights": self.channel.matrix, "positions": self.codebook.values, "values": self.values}
-        return {name: part.tolist() for name, part in parts.items()}
 
 
 def check_unbiased(channel: Channel, codebook: Codebook, values: Vector) -> None:
@@ -121,12 +107,7 @@ def check_unbiased(channel: Channel, codebook: Codebook, values: Vector) -> None
 
 @contextmanager
 def solving_progress(report: Progress) -> Iterator[None]:
-    """Within the block, every channel that has to be solved calls ``report`` with the bits done and the bits to do.
-
-    Examples:
-        >>> with solving_progress(lambda done, total: None):
-        ...     _ = optimal_channel(1, 3.0, Density.uniform())
-    """
+    """Within the block, every channel that has to be solved calls ``report`` with the bits done and the bits to do."""
     before = _progress.set(report)
     try:
         yield
@@ -137,13 +118,9 @@ def solving_progress(report: Progress) -> Iterator[None]:
 def optimal_channel(bits: int, epsilon: float, density: Density) -> OptimalChannel:
     """Return the unbiased ε-LDP channel with 2^bits codes and free tokens of least second moment under a density.
 
-    The first call takes up to a few seconds; the solution is kept in memory and on disk.
-
-    Args:
-        bits: b, 1 to 12. More than 5 bits gain next to nothing: codes beyond are used only by a flat channel, where one
-            is better.
-        epsilon: the privacy budget.
-        density: a public density of the coordinates in [-1, 1]. The channel is symmetric, so its symmetric part counts.
+    The first call takes up to a few seconds; the solution is kept in memory and on disk. The channel is symmetric, so
+    the symmetric part of the public density counts. More than 5 bits gain next to nothing: codes beyond are used only
+    by a flat channel, where one is better.
 
     Examples:
         >>> solved = optimal_channel(2, 3.0, Density.kashin(1.6, 2.575))
@@ -174,7 +151,7 @@ def _solve(bits: int, epsilon: float, density: Density, smaller: OptimalChannel 
     codes = 1 << bits
     candidates = []
     if bits <= _SEARCHED_BITS:
-        candidates.append(from_windows(_search(bits, epsilon, density), epsilon, codes))
+        candidates.append(from_windows(search(bits, epsilon, density), epsilon, codes))
     if smaller is not None:
         candidates.append(_padded(smaller.channel.matrix, epsilon, smaller.codebook, smaller.values, codes))
     best = min((candidate.second_moment(density) for candidate in candidates), default=math.inf)
@@ -193,29 +170,12 @@ def _flat_moments(bits: int, epsilon: float, density: Density) -> list[tuple[flo
         return []
     channel = flat_channel(bits, epsilon)
     books = [uniform_codebook(bits), optimized_codebook(bits, epsilon)]
-    return [
-        (decoded_second_moment(channel, book, unbiased_decoder(channel, book), density), channel, book)
-        for book in books
-    ]
+    decoders = [unbiased_decoder(channel, book) for book in books]
+    moments = [decoded_second_moment(channel, *pair, density) for pair in zip(books, decoders, strict=True)]
+    return [(moment, channel, book) for moment, book in zip(moments, books, strict=True)]
 
 
-def _search(bits: int, epsilon: float, density: Density) -> optimal_search.Windows:
-    """The best shape with 2^bits codes, from that without a limit, for the likely numbers of codes in a window."""
-    half = 1 << (bits - 1)
-    start = optimal_search.with_codes(_without_limit(epsilon, density), half)
-    near = optimal_search.codes_at_top(start)
-    tops = {1, max(near - 1, 1), near, min(near + 1, half)}
-    shapes = [optimal_search.descend(start, top, epsilon, density) for top in sorted(tops)]
-    return min(shapes, key=lambda shape: optimal_search.second_moment(shape, epsilon, density)[0])
-
-
-@lru_cache(maxsize=4)
-def _without_limit(epsilon: float, density: Density) -> optimal_search.Windows:
-    """The linear program's solution, which serves for all numbers of bits."""
-    return optimal_search.linear_program(epsilon, density)
-
-
-def from_windows(windows: optimal_search.Windows, epsilon: float, outputs: int) -> OptimalChannel:
+def from_windows(windows: Windows, epsilon: float, outputs: int) -> OptimalChannel:
     """Return the exact channel of that shape; codes that the shape does not need are never sent."""
     floor = 1 / (1 + math.expm1(epsilon) * windows.width)
     lows = [round(float(length) * floor * TOTAL) for length in windows.lengths]
@@ -243,13 +203,11 @@ def _slide(lows: list[int], heights: Vector, epsilon: float, outputs: int) -> Op
     return _padded(matrix[kept], epsilon, Codebook(OPTIMAL, positions[kept]), values, outputs)
 
 
-def _padded(
-    matrix: NDArray[np.int64], epsilon: float, codebook: Codebook, values: Vector, outputs: int
-) -> OptimalChannel:
+def _padded(matrix: NDArray[np.int64], epsilon: float, book: Codebook, values: Vector, codes: int) -> OptimalChannel:
     """The channel with as many more codes as it takes, none of which is ever sent."""
-    spare = outputs - len(values)
+    spare = codes - len(values)
     channel = TableChannel(OPTIMAL, epsilon, np.pad(matrix, ((0, 0), (0, spare))))
-    return OptimalChannel(channel, codebook, np.pad(values, (0, spare)))
+    return OptimalChannel(channel, book, np.pad(values, (0, spare)))
 
 
 def _reaching_one(top: NDArray[np.int64], values: Vector) -> Vector:
@@ -281,32 +239,24 @@ def _apart(positions: Vector) -> list[int]:
     return sorted({*kept, *(len(positions) - 1 - place for place in kept)})
 
 
-def _configuration(bits: int, epsilon: float, density: Density) -> dict[str, Any]:
+def _configuration(bits: int, epsilon: float, density: Density) -> str:
     """What a solution depends on."""
     numbers = np.append(density.masses, density.edges).astype("<f8")
-    return {
-        "solver": _SOLVER_VERSION,
-        "bits": bits,
-        "epsilon": epsilon.hex(),
-        "density": hashlib.sha256(numbers.tobytes()).hexdigest(),
-    }
+    digest = hashlib.sha256(numbers.tobytes()).hexdigest()
+    return f"solver {_SOLVER_VERSION}, {bits} bits, epsilon {epsilon.hex()}, density {digest}"
 
 
-def _path(key: str) -> Path:
-    return cache_folder() / f"optimal-{hashlib.sha256(key.encode()).hexdigest()}.json"
+def _path(configuration: str) -> Path:
+    return cache_folder() / f"optimal-{hashlib.sha256(configuration.encode()).hexdigest()}.json"
 
 
 def _known(bits: int, epsilon: float, density: Density) -> OptimalChannel | None:
-    """The solution from memory, or from disk if what is there is sound and keeps the promise to be no worse than flat.
-
-    The integers and the means of a file are checked anew.
-    """
+    """The solution from memory, or from a file that is sound and keeps the promise to be no worse than flat."""
     configuration = _configuration(bits, epsilon, density)
-    key = repr(configuration)
-    if key in _solved:
-        return _solved[key]
+    if configuration in _solved:
+        return _solved[configuration]
     try:
-        data = read_json(_path(key).read_bytes())
+        data = read_json(_path(configuration).read_bytes())
         if (data["format"], data["configuration"]) != (_FORMAT, configuration):
             return None
         channel = TableChannel(OPTIMAL, epsilon, data["weights"])
@@ -316,17 +266,17 @@ def _known(bits: int, epsilon: float, density: Density) -> OptimalChannel | None
     least = min((moment for moment, _, _ in _flat_moments(bits, epsilon, density)), default=math.inf)
     if channel.outputs != 1 << bits or found.second_moment(density) > least * (1 + _ROUNDING):
         return None
-    _solved[key] = found
+    _solved[configuration] = found
     return found
 
 
-def _keep(configuration: dict[str, Any], solved: OptimalChannel) -> None:
+def _keep(configuration: str, solved: OptimalChannel) -> None:
     """Keep the channel in memory, and on disk if the folder can be written."""
-    key = repr(configuration)
-    _solved[key] = solved
-    text = json.dumps({"format": _FORMAT, "configuration": configuration} | solved.to_dict())
+    _solved[configuration] = solved
+    parts = {"weights": solved.channel.matrix, "positions": solved.codebook.values, "values": solved.values}
+    data = {"format": _FORMAT, "configuration": configuration} | {name: part.tolist() for name, part in parts.items()}
     with suppress(OSError, RuntimeError):  # RuntimeError: there is no home folder
-        path = _path(key)
+        path = _path(configuration)
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as file:
-            file.write(text.encode())
+            file.write(json.dumps(data).encode())

@@ -39,6 +39,12 @@ def nothing_solved(monkeypatch, tmp_path):
     return tmp_path / "cache"
 
 
+def parts(solved):
+    """The numbers of a solution, as in its file."""
+    named = {"weights": solved.channel.matrix, "positions": solved.codebook.values, "values": solved.values}
+    return {name: part.tolist() for name, part in named.items()}
+
+
 def flat_moment(bits, epsilon, density, book):
     channel = flat_channel(bits, epsilon)
     return decoded_second_moment(channel, book, unbiased_decoder(channel, book), density)
@@ -167,7 +173,7 @@ def test_solved_once_in_memory_and_on_disk(nothing_solved, monkeypatch):
     assert optimal_channel(2, 3.0, density) is first
     monkeypatch.setattr(optimal, "_solved", {})
     again = optimal_channel(2, 3.0, density)
-    assert again.to_dict() == first.to_dict()
+    assert parts(again) == parts(first)
     assert again is not first
 
 
@@ -177,10 +183,10 @@ def damaged(fields):
     yield json.dumps(fields)[:-1] + ', "values": ' + json.dumps(fields["values"]) + "}"
     for change in (
         {"format": "other"},
-        {"configuration": fields["configuration"] | {"bits": 3}},
+        {"configuration": fields["configuration"].replace("2 bits", "3 bits")},
         {"values": [-1.3, -0.3, 0.3, 1.3]},
         {"positions": [-1.0, 1.0]},
-        {"configuration": fields["configuration"] | {"epsilon": (2.0).hex()}},
+        {"configuration": fields["configuration"].replace((3.0).hex(), (2.0).hex())},
         {"weights": (2 * np.array(fields["weights"])).tolist()},
         {"weights": "flat"},
     ):
@@ -190,7 +196,7 @@ def damaged(fields):
     matrix = np.pad(plain.matrix, ((0, 0), (0, 2)))
     values = np.pad(unbiased_decoder(plain, uniform_codebook(1)), (0, 2))
     poor = OptimalChannel(TableChannel("optimal", 3.0, matrix), uniform_codebook(1), values)
-    yield json.dumps(fields | poor.to_dict())
+    yield json.dumps(fields | parts(poor))
     # Sound, and as good as flat, but of another number of codes.
     codes = [row + [0] * 4 for row in fields["weights"]]
     yield json.dumps(fields | {"weights": codes, "values": fields["values"] + [0.0] * 4})
@@ -200,13 +206,13 @@ def damaged(fields):
 def test_damaged_files_are_solved_again(nothing_solved, monkeypatch):
     density = Density.kashin(1.9, 3.0)
     first = optimal_channel(2, 3.0, density)
-    (file,) = (path for path in nothing_solved.iterdir() if json.loads(path.read_text())["configuration"]["bits"] == 2)
+    (file,) = (path for path in nothing_solved.iterdir() if "2 bits" in json.loads(path.read_text())["configuration"])
     sound = file.read_text()
     for text in damaged(json.loads(sound)):
         assert text != sound
         file.write_text(text)
         monkeypatch.setattr(optimal, "_solved", {})
-        assert optimal_channel(2, 3.0, density).to_dict() == first.to_dict()
+        assert parts(optimal_channel(2, 3.0, density)) == parts(first)
         assert file.read_text() == sound
 
 
