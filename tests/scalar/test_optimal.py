@@ -239,7 +239,7 @@ def test_where_the_cache_is(variables, folder, monkeypatch):
 
 
 def test_two_processes_find_the_same_channel(nothing_solved, tmp_path):
-    program = "import sstq; print(sstq.SSTQ(50, 2.5, 3, channel='optimal').digest())"
+    program = "import sstq; print(sstq.SSTQ(50, 2.5, bits=3, channel='optimal').digest())"
     digests = {
         subprocess.run(
             [sys.executable, "-c", program],

@@ -82,12 +82,6 @@ def worst_pairs(mechanism: Mechanism, rng: np.random.Generator) -> dict[str, tup
     """Named pairs of vectors of norm clip: opposites, spikes, constants, zero, near ones, and rows of the frame.
 
     A guarantee may hold between any vector and zero and yet be spent twice between two vectors: both are tried.
-
-    Examples:
-        >>> import sstq
-        >>> pairs = worst_pairs(sstq.mechanism("vqsgd", dim=5, epsilon=1.0), np.random.default_rng(1))
-        >>> list(pairs)[:2]
-        ['a Gaussian vector and its opposite', 'a spike and its opposite']
     """
     vectors = structured_vectors(mechanism.dim, rng)
     gaussian, spike, constant = (vectors[name][0] for name in ("gaussian", "spike", "constant"))
@@ -130,8 +124,7 @@ def empirical_audit(
 
     Examples:
         >>> import sstq
-        >>> mechanism = sstq.mechanism("vqsgd", dim=3, epsilon=1.0)
-        >>> audit = empirical_audit(mechanism, rng=1)
+        >>> audit = empirical_audit(sstq.mechanism("vqsgd", dim=3, epsilon=1.0), rng=1)
         >>> audit.violation, 0.5 < audit.lower_bound <= 1.0
         (False, True)
     """
@@ -197,11 +190,12 @@ def _partitions(
 ) -> Iterator[tuple[str, Labels]]:
     """Ways to put messages into classes, as labels (2, n); they may look at the first half of the messages only."""
     layout = sent[0].layout
-    # Continuous messages, and very long ones, do not fit into an integer.
-    fits = layout.message_bits <= _WORD_BITS and not any(isinstance(field, FloatField) for field in layout.fields)
-    if mechanism.coin == "private" and fits:
-        _, labels = np.unique(np.stack([_as_integers(messages) for messages in sent]), return_inverse=True)
-        yield "messages", labels.reshape(2, -1)
+    # Continuous messages, and very long ones, do not occur twice.
+    short = layout.message_bits <= _WORD_BITS and not any(isinstance(field, FloatField) for field in layout.fields)
+    if mechanism.coin == "private" and short:
+        columns = zip(*(messages.columns for messages in sent), strict=True)
+        whole = np.hstack([np.concatenate(column).reshape(2 * len(sent[0]), -1).astype(np.int64) for column in columns])
+        yield "messages", np.unique(whole, axis=0, return_inverse=True)[1].reshape(2, -1)
     directions = np.stack([x - other, x, other], axis=1)
     chunks = list(row_chunks(len(sent[0]), mechanism.dim))
     scores = np.array([np.vstack([mechanism.decode(rows[part]) @ directions for part in chunks]) for rows in sent])
@@ -210,14 +204,6 @@ def _partitions(
             yield f"projections on the {name}", _bins(scores[:, :, number], half, _BINS)
     first, second = (_bins(scores[:, :, number], half, _BINS_PER_SIDE) for number in (1, 2))
     yield "projections on both vectors", first * (_BINS_PER_SIDE + 1) + second
-
-
-def _as_integers(messages: Messages) -> NDArray[np.int64]:
-    joined = np.zeros(len(messages), dtype=np.int64)
-    for field, column in zip(messages.layout.fields, messages.columns, strict=True):
-        for entry in column.reshape(len(messages), -1).T:
-            joined = joined << field.bits | entry.astype(np.int64)
-    return joined
 
 
 def _bins(scores: Any, half: int, count: int) -> Labels:

@@ -8,7 +8,7 @@ is built; there is no other way to obtain one.
 Examples:
     >>> import numpy as np
     >>> channel = flat_channel(bits=2, epsilon=3.0)
-    >>> channel.privacy_loss() <= 3.0
+    >>> 3.0 - 1e-10 < channel.privacy_loss() <= 3.0
     True
     >>> tokens = np.array([0, 1, 2, 3])
     >>> channel.sample(tokens, np.array([0, 2**60, 2**61, 2**62 - 1], dtype=np.uint64))
@@ -88,13 +88,7 @@ class Channel(ABC):
         return log_upper(self.ratio())
 
     def moments(self, values: ArrayLike) -> tuple[Vector, Vector]:
-        """Return E[w|token] and E[w²|token] of decoding values w, from the integer weights.
-
-        Examples:
-            >>> first, second = flat_channel(1, 3.0).moments([-1.0, 1.0])
-            >>> first.round(4), second
-            (array([-0.9051,  0.9051]), array([1., 1.]))
-        """
+        """Return E[w|token] and E[w²|token] of decoding values w, from the integer weights."""
         checked = np.asarray(values, dtype=np.float64)
         if checked.shape != (self.outputs,):
             raise ValueError(f"values must have one value for each of {self.outputs} codes, got shape {checked.shape}")
@@ -210,13 +204,7 @@ class FlatChannel(Channel):
 
 
 def flat_channel(bits: int, epsilon: float) -> FlatChannel:
-    """Return randomized response on M = 2^bits tokens with the whole budget (paper, Section 3).
-
-    Examples:
-        >>> channel = flat_channel(4, 3.0)
-        >>> 3.0 - 1e-10 < channel.privacy_loss() <= 3.0
-        True
-    """
+    """Return randomized response on M = 2^bits tokens with the whole budget (paper, Section 3)."""
     return flat_channel_of_size(1 << check_argument("bits", bits), epsilon)
 
 

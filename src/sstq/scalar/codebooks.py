@@ -215,13 +215,7 @@ def rounding_moments(values: Vector, density: Density) -> tuple[Vector, Vector]:
 
 
 def token_moments(lower: Vector, upper: Vector, density: Density) -> Vector:
-    """Return P(v = c_k) and E[y·1{v = c_k}], as two rows, from the `rounding_moments` and the point masses at ±1.
-
-    Examples:
-        >>> density = Density.uniform()
-        >>> token_moments(*rounding_moments(np.array([-1.0, 0.0, 1.0]), density), density)[0]
-        array([0.25, 0.5 , 0.25])
-    """
+    """Return P(v = c_k) and E[y·1{v = c_k}], as two rows, from the `rounding_moments` and the point masses at ±1."""
     tokens = np.zeros((2, lower.shape[1] + 1))
     tokens[:, :-1] += lower
     tokens[:, 1:] += upper
