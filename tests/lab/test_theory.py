@@ -567,7 +567,7 @@ LOPSIDED = Codebook("lopsided", [-1.0, 0.5, 0.6, 1.0])
     [
         (lambda: theory.flat_mse_bound(500, 3.0, 4, level=2.0), r"level must be a number in \[2.02386, .*got 2.0"),
         (lambda: theory.flat_mse_bound(500, 3.0, 13), r"bits must be an integer in \[1, 12\], got 13"),
-        (lambda: theory.flat_mse_bound(500, 0.0, 4), r"epsilon must be a number in \[0.01, 20\], got 0.0"),
+        (lambda: theory.flat_mse_bound(500, 0.0, 4), r"epsilon must be a number in \[1e-06, 32\], got 0.0"),
         (lambda: theory.flat_mse_bound(0, 3.0, 4), r"dim must be an integer in \[1, 1073741824\], got 0"),
         (lambda: theory.flat_mse_bound(500, 3.0, 4, frame_size=400), r"frame_size must be .* \[500, .*got 400"),
         (lambda: theory.flat_mse_bound(500, 3.0, 4, clip=-1.0), r"clip must be a number in .*got -1.0"),

@@ -6,6 +6,7 @@ import math
 
 from sstq.checks import check_argument, check_option
 from sstq.lab.theory.optimized_codebooks import flat_second_moment
+from sstq.lab.theory.setting import check_epsilon
 from sstq.scalar.codebooks import BITS_MAX, optimized_codebook, uniform_codebook
 from sstq.scalar.densities import Density
 
@@ -26,7 +27,7 @@ def stated_bits(epsilon: float) -> int:
         >>> [stated_bits(epsilon) for epsilon in (0.5, 1.0, 3.0, 10.0)]
         [-1, 0, 2, 4]
     """
-    return math.ceil(math.log2(check_argument("epsilon", epsilon)))
+    return math.ceil(math.log2(check_epsilon(epsilon)))
 
 
 def balanced_bits(epsilon: float) -> int:
@@ -47,7 +48,7 @@ def balanced_bits(epsilon: float) -> int:
         >>> [balanced_bits(epsilon) for epsilon in (0.5, 1.0, 3.0, 10.0)]
         [1, 1, 2, 3]
     """
-    epsilon = check_argument("epsilon", epsilon)
+    epsilon = check_epsilon(epsilon)
     return math.ceil(math.log2(1 + math.sqrt(min(epsilon, epsilon**2))))
 
 
@@ -58,7 +59,7 @@ def best_flat_bits(epsilon: float, codebook: str = "optimized", *, beta: float =
     logarithm: rounding costs about 1/M², randomized response M/(e^ε − 1) more, so that the best M is about e^{ε/3}.
 
     Args:
-        epsilon: ε in [1e-6, 32].
+        epsilon: ε in [0.01, 20], the budgets of mechanisms.
         codebook: "optimized" or "uniform".
         beta: K/√ρ above 1.2533; the library's default from d = 512 on is 1.8.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from sstq.checks import check_argument, check_number
-from sstq.lab.theory.setting import make_setting
+from sstq.lab.theory.setting import check_epsilon, make_setting
 from sstq.scalar.codebooks import Codebook
 
 __all__ = ["flat_bias", "flat_mse_bound", "flat_mse_rate", "flat_second_moment_bound", "probability_gap"]
@@ -26,7 +26,7 @@ def probability_gap(size: int, epsilon: float) -> float:
         (1.84, 14.4)
     """
     size = check_number("size", size, 2, 2**62, integer=True)
-    return 1 / (1 + size / math.expm1(check_argument("epsilon", epsilon)))
+    return 1 / (1 + size / math.expm1(check_epsilon(epsilon)))
 
 
 def flat_bias(codebook: Codebook, epsilon: float) -> float:
@@ -53,7 +53,7 @@ def flat_bias(codebook: Codebook, epsilon: float) -> float:
         >>> round(flat_bias(Codebook("lopsided", [-1.0, 0.5, 0.75, 1.0]), 3.0), 4)
         0.0655
     """
-    return math.fsum(codebook.values) / math.expm1(check_argument("epsilon", epsilon))
+    return math.fsum(codebook.values) / math.expm1(check_epsilon(epsilon))
 
 
 def flat_second_moment_bound(epsilon: float, bits: int) -> float:
@@ -134,6 +134,6 @@ def flat_mse_rate(
         >>> flat_mse_bound(100, 3.0, 4) < flat_mse_rate(100, 3.0, 4)
         True
     """
-    epsilon, bits = check_argument("epsilon", epsilon), check_argument("bits", bits)
+    epsilon, bits = check_epsilon(epsilon), check_argument("bits", bits)
     rate = 1 + 2 * (1 << bits) ** 2 / min(epsilon, epsilon**2)
     return make_setting(dim, level, frame_size, clip).scale * rate

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from sstq.checks import check_argument, check_number
-from sstq.lab.theory.setting import make_setting
+from sstq.lab.theory.setting import check_epsilon, make_setting
 from sstq.scalar.codebooks import Codebook, panter_dite_codebook
 from sstq.scalar.densities import Density
 from sstq.scalar.metric_aware import Rate, laplace_probabilities, resolve_rate
@@ -47,7 +47,7 @@ def metric_aware_privacy_loss(codebook: Codebook, epsilon: float) -> float:
         >>> round(metric_aware_privacy_loss(uniform_codebook(4), 3.0), 6)
         1.45
     """
-    epsilon = check_argument("epsilon", epsilon)
+    epsilon = check_epsilon(epsilon)
     values = np.unique(codebook.values)
     return epsilon * resolve_rate(values, epsilon, "paper") / resolve_rate(values, epsilon, "calibrated")
 
@@ -82,7 +82,7 @@ def metric_aware_drift(codebook: Codebook, epsilon: float, rate: Rate = "paper")
         (0.76, 2.67)
     """
     values = np.unique(codebook.values)
-    answers = laplace_probabilities(values, resolve_rate(values, check_argument("epsilon", epsilon), rate)) @ values
+    answers = laplace_probabilities(values, resolve_rate(values, check_epsilon(epsilon), rate)) @ values
     return float(np.abs(answers - values).max())
 
 
@@ -108,7 +108,7 @@ def metric_aware_bias_bound(
         23.0
     """
     setting = make_setting(dim, level, frame_size, clip)
-    epsilon = check_argument("epsilon", epsilon)
+    epsilon = check_epsilon(epsilon)
     return 64 * setting.beta2 * setting.clip**2 / epsilon**2
 
 
@@ -263,7 +263,7 @@ def _mse_bound(
     clip: float,
 ) -> float:
     setting = make_setting(dim, level, frame_size, clip)
-    epsilon, bits = check_argument("epsilon", epsilon), check_argument("bits", bits)
+    epsilon, bits = check_epsilon(epsilon), check_argument("bits", bits)
     length = setting.clip if norm is None else check_number("norm", norm, 0, setting.clip)
     rounding = 2 * squared_constant / ((1 << bits) - 1) ** 2
     return setting.scale * (1 + rounding + 16 / epsilon + 256 / epsilon**2) - length**2

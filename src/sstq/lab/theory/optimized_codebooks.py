@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from sstq.checks import check_argument, check_number
+from sstq.checks import check_number
 from sstq.lab.theory.flat_response import probability_gap
-from sstq.lab.theory.setting import make_setting
+from sstq.lab.theory.setting import check_epsilon, make_setting
 from sstq.scalar.codebooks import BITS_MAX, Codebook
 from sstq.scalar.densities import Density
 
@@ -60,7 +60,7 @@ def flat_loss(codebook: Codebook, epsilon: float, density: Density) -> float:
         >>> abs(flat_loss(book, 3.0, Density.uniform()) - surrogate_loss(book, 3.0)) < 1e-12
         True
     """
-    penalty = float(np.sum(codebook.values**2)) / math.expm1(check_argument("epsilon", epsilon))
+    penalty = float(np.sum(codebook.values**2)) / math.expm1(check_epsilon(epsilon))
     return rounding_variance(codebook, density) + penalty
 
 
@@ -115,7 +115,7 @@ def surrogate_curvature(codebook: Codebook, epsilon: float) -> float:
     from scipy.linalg import eigvalsh_tridiagonal
 
     halves = np.diff(codebook.values) / 2
-    diagonal = np.append(halves, 0.0) + np.append(0.0, halves) + 2 / math.expm1(check_argument("epsilon", epsilon))
+    diagonal = np.append(halves, 0.0) + np.append(0.0, halves) + 2 / math.expm1(check_epsilon(epsilon))
     return float(eigvalsh_tridiagonal(diagonal, -halves, select="i", select_range=(0, 0))[0])
 
 
@@ -156,7 +156,7 @@ def optimized_mse_bound(
         True
     """
     size = 1 << _check_bits(bits)
-    penalty = 1 / math.expm1(check_argument("epsilon", epsilon))
+    penalty = 1 / math.expm1(check_epsilon(epsilon))
     m = np.arange(1, (size - 1) // 2 + 1)
     best = np.min(1 / (6 * m**2) + penalty * (m + 1) * (2 * m + 1) / (3 * m))
     loss = 1 + float(best) - 2 / (3 * (size - 1) ** 2)
@@ -193,7 +193,7 @@ def optimized_mse_rate(
         ...
         ValueError: bits must be an integer in [5, 12] at epsilon = 8.0, got 4: 2^bits must reach (4(e^ε − 1))^(1/3) + 1
     """
-    epsilon = check_argument("epsilon", epsilon)
+    epsilon = check_epsilon(epsilon)
     bits = _check_bits(bits)
     needed = (4 * math.expm1(epsilon)) ** (1 / 3) + 1
     if 1 << bits < needed:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from sstq.checks import check_argument, check_number
+from sstq.checks import check_number
 from sstq.lab.theory.flat_response import probability_gap
+from sstq.lab.theory.setting import check_epsilon
 
 __all__ = ["simplex_mse", "vqsgd_mse", "vqsgd_mse_bound"]
 
@@ -49,7 +50,7 @@ def vqsgd_mse_bound(dim: int, epsilon: float, *, clip: float = 1.0) -> float:
     """
     dim = check_number("dim", dim, 1, 2**60, integer=True)
     clip = check_number("clip", clip, 1e-100, 1e100)
-    return clip**2 * 4 * dim**3 / math.expm1(check_argument("epsilon", epsilon)) ** 2
+    return clip**2 * 4 * dim**3 / math.expm1(check_epsilon(epsilon)) ** 2
 
 
 def simplex_mse(dim: int, epsilon: float, *, clip: float = 1.0) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sstq.checks import check_argument, check_number
 from sstq.frames.tight import default_frame_size
+from sstq.lab.theory.setting import check_epsilon
 from sstq.mechanisms.sqkr.subsampled import paper_k
 
 __all__ = ["communication_table", "error_orders"]
@@ -40,7 +41,7 @@ def communication_table(
         "clean": 32 * dim,
         "privunit": 32 * dim,
         "vqsgd": index + 1,
-        "sqkr": paper_k(check_argument("epsilon", epsilon)) * (index + 1),
+        "sqkr": paper_k(check_epsilon(epsilon)) * (index + 1),
         "sstq": (size - 1).bit_length() + check_argument("bits", bits),
     }
 
@@ -67,7 +68,7 @@ def error_orders(dim: int, epsilon: float, bits: int = 4) -> dict[str, float]:
         (25.0, 12900.0, 900.0)
     """
     dim = check_number("dim", dim, 1, 2**30, integer=True)
-    epsilon = check_argument("epsilon", epsilon)
+    epsilon = check_epsilon(epsilon)
     size = 1 << check_argument("bits", bits)
     low = min(epsilon, epsilon**2)
     return {
