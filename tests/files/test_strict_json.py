@@ -63,7 +63,7 @@ def with_true(value):
 
 @pytest.mark.parametrize("case", CASES)
 def test_mechanisms_have_one_meaning(case):
-    text = build(case).to_json()
+    text = build(case, clip=1.0).to_json()
     for lie in (again(text), json.dumps(with_true(json.loads(text)))):
         with pytest.raises(ValueError, match=r"occurs twice|true does not occur"):
             sstq.from_json(lie)
@@ -71,13 +71,12 @@ def test_mechanisms_have_one_meaning(case):
 
 def test_a_weight_of_true_is_refused():
     data = json.loads(build("sstq/metric-aware").to_json())
-    row = data["channel"]["matrix"][0]
-    row[0], row[1] = 1, row[0] + row[1] - 1
-    one, true = (
-        json.dumps(data | {"channel": data["channel"] | {"matrix": matrix}})
-        for matrix in (data["channel"]["matrix"], with_true(data["channel"]["matrix"]))
+    row = data["weights"][0]
+    one, rest = "1", str(int(row[0]) + int(row[1]) - 1)
+    texts = (
+        json.dumps(data | {"weights": [[first, rest, *row[2:]], *data["weights"][1:]]}) for first in (one, 1, True)
     )
-    for text, match in ((one, "epsilon"), (true, "true does not occur")):
+    for text, match in zip(texts, ("not 2.0-LDP", "decimal string", "true does not occur"), strict=True):
         with pytest.raises(ValueError, match=match):
             sstq.from_json(text)
 
@@ -107,7 +106,7 @@ def test_default_frames_are_within_the_bounds_of_cost(case, dim):
 @pytest.mark.parametrize("dim", [1, 2, 31, 1000])
 def test_tuned_frames_are_within_the_bounds_of_cost(dim):
     tuned = tune(dim, 3.0, 1, message_bits=30)
-    mechanism = sstq.SSTQ(dim, 3.0, 1, frame_size=tuned.frame_size, level=tuned.level, steps=tuned.steps)
+    mechanism = sstq.SSTQ(dim, 3.0, bits=1, frame_size=tuned.frame_size, level=tuned.level, steps=tuned.steps)
     assert sstq.from_json(mechanism.to_json()) == mechanism
 
 
