@@ -39,12 +39,7 @@ _RANK_TOLERANCE = 1e-12
 
 
 class Channel(ABC):
-    """A random map from tokens to codes; its matrix of integer weights decides everything.
-
-    Attributes:
-        name: the construction it comes from.
-        epsilon: the privacy budget.
-    """
+    """A random map from tokens to codes, named for its construction; its matrix of integers decides everything."""
 
     name: str
     epsilon: float
@@ -95,11 +90,9 @@ class Channel(ABC):
         return self._moments(checked)
 
     def sample(self, tokens: ArrayLike, words: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Draw a code for each token, with the same work whatever the token and the word.
+        """Draw a code for each token in [0, inputs), with the same work whatever the token and the word.
 
-        Args:
-            tokens: (n,) integers in [0, inputs).
-            words: (n,) uniform integers in [0, 2^62), as uint64.
+        The words are uniform integers in [0, 2^62), one for each token, as uint64.
         """
         tokens = np.asarray(tokens)
         sound = tokens.dtype.kind in "iu" and tokens.ndim == 1

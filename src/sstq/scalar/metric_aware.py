@@ -44,11 +44,6 @@ def resolve_rate(values: Vector, epsilon: float, rate: Rate) -> float:
 
     "paper" spends only about half of the budget; "calibrated" spends all of it, r = 2ε/(3 + max(c_{M−1}, −c_2)), which
     is ε(M − 1)/(2M − 3) on a uniform codebook.
-
-    Examples:
-        >>> grid = np.linspace(-1, 1, 4)
-        >>> resolve_rate(grid, 3.0, "paper"), round(resolve_rate(grid, 3.0, "calibrated"), 12)
-        (0.75, 1.8)
     """
     if check_option("rate", rate, get_args(Rate)) == "paper":
         return epsilon / 4
