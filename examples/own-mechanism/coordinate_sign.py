@@ -101,7 +101,7 @@ class CoordinateSign(sstq.Mechanism):
 
     def law(self) -> Law:
         """The channel's: the coordinate is drawn without looking at the data."""
-        return channel_law(self.channel.to_dict())
+        return channel_law(self.channel)
 
     def privacy_loss(self) -> float:
         """The exact log-ratio of the channel's two integers, rounded up to a double."""

@@ -10,9 +10,9 @@ from scipy.stats import binom
 from typer.testing import CliRunner
 
 import sstq
-from sstq.audit import check_encoder, empirical_audit, exact_audit, log_interval, sampler_test, worst_pairs
+from sstq.audit import check_encoder, empirical_audit, exact_audit, sampler_test, worst_pairs
 from sstq.cli import app
-from sstq.exactness import TOTAL, exp_lower, log_upper
+from sstq.exactness import TOTAL, exp_lower, log_interval, log_upper
 from sstq.mechanisms.laws import FlatLaw, HalfSpaceLaw, TableLaw, TwoLevelLaw, law_from_dict, mass
 from sstq.scalar.channels import flat_channel, flat_channel_of_size
 from tests.contract.cases import CASES, build
@@ -279,7 +279,7 @@ def test_a_biased_source_is_found(seed, monkeypatch):
             tilted = self._rng.random(count) < 0.1
             return np.where(tilted, drawn | np.uint64(1 << 63), drawn)
 
-    monkeypatch.setattr("sstq.audit.sampler.bit_source", Biased)
+    monkeypatch.setattr("sstq.audit.encoder.bit_source", Biased)
     # 20,000 words, 1,000 of them turned: seven standard deviations in one class alone.
     assert not sampler_test(build("vqsgd"), samples=20_000, rng=seed).passed
 

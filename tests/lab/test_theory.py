@@ -15,17 +15,16 @@ from sstq.frames.kashin import default_level
 from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame
 from sstq.lab import theory
 from sstq.mechanisms.structured import structured_vectors
-from sstq.scalar.channels import flat_channel, metric_aware_channel, unbiased_decoder
+from sstq.scalar.channels import flat_channel, unbiased_decoder
 from sstq.scalar.codebooks import (
     Codebook,
-    loss_optimal_codebook,
-    metric_aware_loss,
     optimized_codebook,
     panter_dite_codebook,
     surrogate_loss,
     uniform_codebook,
 )
 from sstq.scalar.densities import Density
+from sstq.scalar.metric_aware import loss_optimal_codebook, metric_aware_channel, metric_aware_loss
 
 SETTINGS = [  # d, frame size, factor on the default level
     (1, None, 1.0),
@@ -567,8 +566,8 @@ LOPSIDED = Codebook("lopsided", [-1.0, 0.5, 0.6, 1.0])
     ("call", "message"),
     [
         (lambda: theory.flat_mse_bound(500, 3.0, 4, level=2.0), r"level must be a number in \[2.02386, .*got 2.0"),
-        (lambda: theory.flat_mse_bound(500, 3.0, 13), r"bits = 13 is not an integer in \[1, 12\]"),
-        (lambda: theory.flat_mse_bound(500, 0.0, 4), r"epsilon = 0.0 is not in \[1e-06, 32.0\]"),
+        (lambda: theory.flat_mse_bound(500, 3.0, 13), r"bits must be an integer in \[1, 12\], got 13"),
+        (lambda: theory.flat_mse_bound(500, 0.0, 4), r"epsilon must be a number in \[1e-06, 32\], got 0.0"),
         (lambda: theory.flat_mse_bound(0, 3.0, 4), r"dim must be an integer in \[1, 1073741824\], got 0"),
         (lambda: theory.flat_mse_bound(500, 3.0, 4, frame_size=400), r"frame_size must be .* \[500, .*got 400"),
         (lambda: theory.flat_mse_bound(500, 3.0, 4, clip=-1.0), r"clip must be a number in .*got -1.0"),

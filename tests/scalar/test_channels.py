@@ -1,4 +1,3 @@
-import json
 import math
 from fractions import Fraction
 
@@ -9,25 +8,15 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from sstq.exactness import TOTAL
-from sstq.scalar.channels import (
-    Channel,
-    FlatChannel,
-    TableChannel,
-    channel_from_dict,
-    flat_channel,
-    identity_decoder,
-    metric_aware_channel,
-    unbiased_decoder,
-)
-from sstq.scalar.codebooks import (
-    Codebook,
-    loss_optimal_codebook,
-    optimized_codebook,
-    panter_dite_codebook,
-    uniform_codebook,
-)
+from sstq.scalar.channels import Channel, FlatChannel, TableChannel, flat_channel, unbiased_decoder
+from sstq.scalar.codebooks import Codebook, optimized_codebook, panter_dite_codebook, uniform_codebook
 from sstq.scalar.densities import Density
-from sstq.scalar.laplace import laplace_probabilities, resolve_rate
+from sstq.scalar.metric_aware import (
+    laplace_probabilities,
+    loss_optimal_codebook,
+    metric_aware_channel,
+    resolve_rate,
+)
 
 EPSILONS = [0.01, 0.1, 0.5, 1.0, 3.0, 6.0, 10.0, 20.0]
 GAUSSIAN = Density.censored_gaussian(1.8, cells=256)
@@ -165,7 +154,7 @@ def test_cells_too_thin_for_integers_are_never_sent() -> None:
 
 @given(
     st.lists(st.floats(-1, 1), min_size=6, max_size=6),
-    st.floats(1e-6, 32),
+    st.floats(0.01, 20),
     st.sampled_from(["calibrated", "paper"]),
 )
 @settings(max_examples=150, deadline=None)
@@ -183,11 +172,11 @@ def test_the_papers_rate_spends_half_of_the_budget(bits: int, loss: float) -> No
 
 
 def test_bad_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="rate = 'sharp'"):
+    with pytest.raises(ValueError, match="rate must be 'calibrated' or 'paper', got 'sharp'"):
         metric_aware_channel(uniform_codebook(2), 3.0, rate="sharp")
     for build in (lambda e: flat_channel(2, e), lambda e: metric_aware_channel(uniform_codebook(2), e)):
-        for epsilon in (0.0, -3.0, math.nan, math.inf, 33.0):
-            with pytest.raises(ValueError, match="epsilon = "):
+        for epsilon in (0.0, -3.0, math.nan, math.inf, 21.0, "3", True, None):
+            with pytest.raises(ValueError, match=r"epsilon must be a number in \[0.01, 20\], got "):
                 build(epsilon)
 
 
@@ -271,7 +260,7 @@ def test_moments_are_those_of_the_integers(channel: Channel, seed: int) -> None:
         square = sum(weight * x * x for weight, x in zip(row, exact, strict=True)) / TOTAL
         assert first[k] == pytest.approx(float(mean), abs=1e-13)
         assert second[k] == pytest.approx(float(square), abs=1e-13)
-    with pytest.raises(ValueError, match="values has shape"):
+    with pytest.raises(ValueError, match="values must have one value for each of"):
         channel.moments(np.zeros(channel.outputs + 1))
 
 
@@ -310,10 +299,6 @@ def test_noise_amplification_of_the_unbiased_decoder(bits: int, largest: float) 
     assert np.abs(values).max() == pytest.approx(largest, abs=0.05)
 
 
-def test_identity_decoder_is_the_codebook() -> None:
-    assert np.array_equal(identity_decoder(uniform_codebook(3)), uniform_codebook(3).values)
-
-
 def test_decoders_that_do_not_exist_are_refused() -> None:
     book = uniform_codebook(1)
     same = [[TOTAL // 2, TOTAL // 2]] * 2
@@ -325,42 +310,29 @@ def test_decoders_that_do_not_exist_are_refused() -> None:
         unbiased_decoder(flat_channel(1, 1.0), uniform_codebook(2))
 
 
-# --- JSON, and what must not pass ---
-
-
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_channels_survive_json(channel: Channel) -> None:
-    again = channel_from_dict(json.loads(json.dumps(channel.to_dict())))
-    assert again == channel
-    assert hash(again) == hash(channel)
-    assert np.array_equal(again.matrix, channel.matrix)
-
-
-def test_the_json_of_a_flat_channel_is_two_integers() -> None:
-    channel = flat_channel(12, 3.0)
-    assert channel.to_dict() == {
-        "name": "flat", "epsilon": 3.0, "size": 4096, "own": channel.own, "other": channel.other
-    }  # fmt: skip
+# --- what must not pass ---
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"own": 2}, "is not 2\\^62"),
-        ({"own": 1.5}, "own = 1.5 is not an integer"),
-        ({"other": True}, "other = True is not an integer"),
-        ({"other": 0}, r"other = 0 is not in \(0, 2\^62\)"),
-        ({"size": 2**41}, r"size = 2199023255552 is not in \[2, 2\^40\]"),
+        ({"own": 2}, r"own \+ \(size − 1\)·other must be 2\^62"),
+        ({"own": 1.5}, r"own must be an integer in \[1, 4611686018427387904\], got 1.5"),
+        ({"other": True}, "other must be an integer in .*, got True"),
+        ({"other": 0}, "other must be an integer in .*, got 0"),
+        ({"own": TOTAL + 1}, "own must be an integer in .*, got"),
+        ({"size": 2**41}, r"size must be an integer in \[2, 1099511627776\], got 2199023255552"),
         ({"epsilon": 2.99}, "not 2.99-LDP"),
-        ({"epsilon": "3"}, "epsilon = '3' is not a number"),
-        ({"epsilon": math.nan}, "epsilon = nan"),
-        ({"extra": 1}, "a flat channel has the fields"),
-        ({"name": "metric-aware"}, "a table channel has the fields"),
+        ({"epsilon": "3"}, "epsilon must be a number in .*, got '3'"),
+        ({"epsilon": math.nan}, "epsilon must be a number in .*, got nan"),
     ],
 )
 def test_tampered_flat_channels_are_refused(change: dict[str, object], message: str) -> None:
+    channel = flat_channel(4, 3.0)
+    sound = {"epsilon": 3.0, "size": 16, "own": channel.own, "other": channel.other}
+    assert FlatChannel(**sound) == channel
     with pytest.raises(ValueError, match=message):
-        channel_from_dict(flat_channel(4, 3.0).to_dict() | change)
+        FlatChannel(**sound | change)
 
 
 def test_one_unit_more_is_too_much_for_a_flat_channel() -> None:
@@ -386,11 +358,9 @@ def test_a_shifted_weight_is_refused() -> None:
 
 
 def test_tampered_tables_are_refused() -> None:
-    base = {"name": "metric-aware", "epsilon": 3.0}
-
     def refuse(matrix: object, message: str) -> None:
         with pytest.raises(ValueError, match=message):
-            channel_from_dict(base | {"matrix": matrix})
+            TableChannel("metric-aware", 3.0, matrix)
 
     matrix = tampered()
     matrix[1][2] += 1
@@ -401,17 +371,16 @@ def test_tampered_tables_are_refused() -> None:
     matrix = tampered()
     matrix[0][1], matrix[0][0] = -5, matrix[0][0] + matrix[0][1] + 5
     refuse(matrix, "negative weight, -5")
-    refuse([[float(w) for w in row] for row in tampered()], "int64 weights, not float64")
+    refuse([[float(w) for w in row] for row in tampered()], "int64 weights .* got float64")
     refuse([[TOTAL, TOTAL, TOTAL, TOTAL, TOTAL]], "row 0 of matrix does not sum")
-    refuse([[2**70]], "int64 weights, not object")
+    refuse([[2**70]], "int64 weights .* got object")
     refuse([[1, 2], [3]], "not a rectangular table")
     refuse([], "int64 weights")
     refuse([[]], "int64 weights")
     refuse("weights", "int64 weights")
-    with pytest.raises(ValueError, match="name = ''"):
+    with pytest.raises(ValueError, match="name must be a non-empty string other than 'flat', got ''"):
         TableChannel("", 3.0, tampered())
-    with pytest.raises(ValueError, match="a table channel has the fields name, epsilon, matrix; not "):
-        channel_from_dict({})
+    refuse(np.ones((1, 4097), dtype=np.int64), r"sides in \[1, 4096\], got int64 of shape \(1, 4097\)")
 
 
 def test_channels_are_frozen() -> None:

@@ -77,7 +77,7 @@ def test_censored_gaussian_reconstructs(beta: float) -> None:
 
 def test_censored_gaussian_needs_a_feasible_level() -> None:
     # FINDINGS 1: duality gives β ≥ √(π/2) for a typical vector.
-    with pytest.raises(ValueError, match=r"beta = 1.25 is not above"):
+    with pytest.raises(ValueError, match=r"beta must be above .*, got 1.25"):
         Density.censored_gaussian(1.25)
 
 
@@ -107,10 +107,10 @@ def test_from_samples_keeps_the_atoms_and_the_moments() -> None:
 @pytest.mark.parametrize(
     ("masses", "edges", "message"),
     [
-        ([0.5, 0.4], (0.0, 0.0), "sum to 0.9"),
+        ([0.5, 0.4], (0.0, 0.0), "must sum to 1, got 0.9"),
         ([1.5, -0.5], (0.0, 0.0), "non-negative"),
         ([math.nan], (0.0, 0.0), "finite"),
-        ([], (0.5, 0.5), "non-empty"),
+        ([], (0.5, 0.5), "masses must be a vector and edges a pair, got shapes"),
         ([[1.0]], (0.0, 0.0), "vector"),
     ],
 )
@@ -120,7 +120,7 @@ def test_bad_densities_are_refused(masses: list[float], edges: tuple[float, floa
 
 
 def test_bad_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="cells = 0"):
+    with pytest.raises(ValueError, match=r"cells must be an integer in \[1, 1048576\], got 0"):
         Density.uniform(cells=0)
     with pytest.raises(ValueError, match="values must be"):
         Density.from_samples([0.0, 1.5])
@@ -165,5 +165,5 @@ def test_kashin_density_is_gaussian_where_nothing_is_clamped() -> None:
 
 @pytest.mark.parametrize(("beta", "redundancy"), [(0.0, 2.0), (-1.0, 2.0), (np.nan, 2.0), (1.8, 0.9), (1.8, np.inf)])
 def test_kashin_density_needs_a_level_and_a_redundancy(beta: float, redundancy: float) -> None:
-    with pytest.raises(ValueError, match=r"beta = .* must be positive and redundancy = .* at least 1"):
+    with pytest.raises(ValueError, match=r"(beta|redundancy) must be a number in .*, got "):
         Density.kashin(beta, redundancy)

@@ -7,12 +7,9 @@
   of messages with the integers.
 """
 
-from sstq.audit.certificate import certify, verify
-from sstq.audit.empirical import EmpiricalAudit, PairResult, empirical_audit
-from sstq.audit.encoder import EncoderCheck, check_encoder
-from sstq.audit.exact import ExactAudit, exact_audit, log_interval
-from sstq.audit.pairs import worst_pairs
-from sstq.audit.sampler import SamplerTest, sampler_test
+from sstq.audit.empirical import EmpiricalAudit, PairResult, empirical_audit, worst_pairs
+from sstq.audit.encoder import EncoderCheck, SamplerTest, check_encoder, sampler_test
+from sstq.audit.exact import ExactAudit, certify, exact_audit, verify
 
 __all__ = [
     "EmpiricalAudit",
@@ -24,7 +21,6 @@ __all__ = [
     "check_encoder",
     "empirical_audit",
     "exact_audit",
-    "log_interval",
     "sampler_test",
     "verify",
     "worst_pairs",

@@ -6,46 +6,41 @@ shared out over the pairs (Bonferroni): it holds for all pairs at once. Choosing
 it honest, whatever the choice is.
 
 Behind a public coin every client has its own coin, so its events have their own probabilities. Their averages over the
-same clients differ by at most e^ε, too, and Clopper–Pearson bounds hold for the average of independent events that are
-not alike: their number is more concentrated than a binomial one (W. Hoeffding, *On the distribution of the number of
-successes in independent trials*, 1956, Theorem 4).
+same clients differ by at most e^ε as well, and Clopper–Pearson bounds hold for the average of independent events that
+are not alike: their number is more concentrated than a binomial one (W. Hoeffding, *On the distribution of the number
+of successes in independent trials*, 1956, Theorem 4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq.audit.pairs import worst_pairs
 from sstq.checks import check_number
 from sstq.chunks import row_chunks
 from sstq.mechanisms import Mechanism
+from sstq.mechanisms.structured import structured_vectors
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField
 
-__all__ = ["EmpiricalAudit", "PairResult", "empirical_audit"]
-
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
+Pair = tuple[ArrayLike, ArrayLike]
 
-_BINS, _BINS_A_SIDE = 64, 12
+_NEAR, _SHORT = 1e-3, 0.3
+_BINS, _BINS_PER_SIDE = 64, 12
 _WORD_BITS = 62
 
 
 @dataclass(frozen=True)
 class PairResult:
-    """What the messages of one pair of inputs show.
+    """What the messages of one pair of inputs show: a lower bound of ε.
 
-    Attributes:
-        pair: its name.
-        event: what the event that was tested is a set of.
-        likely: how many of the tested messages of one input are in the event.
-        unlikely: how many of as many messages of the other input are.
-        bound: of ε from below.
+    The event is a set of `event`; of the tested messages, `likely` of one input and `unlikely` of the other are in it.
     """
 
     pair: str
@@ -62,8 +57,7 @@ class EmpiricalAudit:
     Attributes:
         epsilon: the budget that the mechanism states.
         alpha: the probability that `lower_bound` is wrong is at most this.
-        tested: how many messages of each input tested an event.
-        reach: the largest bound that so many messages could give.
+        tested: how many messages of each input tested an event; their bounds are at most `reach`.
         results: one for each pair.
     """
 
@@ -84,18 +78,44 @@ class EmpiricalAudit:
         return self.lower_bound > self.epsilon
 
 
+def worst_pairs(mechanism: Mechanism, rng: np.random.Generator) -> dict[str, tuple[Floats, Floats]]:
+    """Named pairs of vectors of norm clip: opposites, spikes, constants, zero, near ones, and rows of the frame.
+
+    A guarantee may hold between any vector and zero and yet be spent twice between two vectors: both are tried.
+    """
+    vectors = structured_vectors(mechanism.dim, rng)
+    gaussian, spike, constant = (vectors[name][0] for name in ("gaussian", "spike", "constant"))
+    near = gaussian + _NEAR * rng.standard_normal(mechanism.dim) / np.sqrt(mechanism.dim)
+    pairs = {
+        "a Gaussian vector and its opposite": (gaussian, -gaussian),
+        "a spike and its opposite": (spike, -spike),
+        "a spike and another spike": (spike, np.roll(spike, 1)),
+        "a Gaussian vector and a spike": (gaussian, spike),
+        "a constant and its opposite": (constant, -constant),
+        "a vector and zero": (gaussian, 0.0 * gaussian),
+        "a vector and a short one": (gaussian, _SHORT * gaussian),
+        "two vectors near each other": (gaussian, near / np.linalg.norm(near)),
+    }
+    frame = getattr(mechanism, "frame", None)
+    if frame is not None and mechanism.dim > 1:
+        row, other = (rows / np.linalg.norm(rows) for rows in frame.rows(np.array([0, frame.size - 1])))
+        pairs["a row of the frame and its opposite"] = (row, -row)
+        pairs["two rows of the frame"] = (row, other)
+    return {name: (mechanism.clip * x, mechanism.clip * y) for name, (x, y) in pairs.items() if np.any(x != y)}
+
+
 def empirical_audit(
     mechanism: Mechanism,
     samples: int = 20_000,
     alpha: float = 1e-3,
     rng: int | None = None,
-    pairs: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
+    pairs: Mapping[str, Pair] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> EmpiricalAudit:
-    """Bound ε from below, taking the encoder as a black box.
+    """Bound the ε of a mechanism with local privacy from below, taking the encoder as a black box.
 
     Args:
-        mechanism: one with local privacy.
+        mechanism: to be audited.
         samples: messages of each input of a pair; half of them choose an event, half of them test it.
         alpha: the probability that a mechanism which keeps its ε is found in violation is at most this.
         rng: a seed to repeat the audit; the operating system's randomness if not given.
@@ -104,8 +124,7 @@ def empirical_audit(
 
     Examples:
         >>> import sstq
-        >>> mechanism = sstq.mechanism("vqsgd", dim=3, epsilon=1.0)
-        >>> audit = empirical_audit(mechanism, rng=1)
+        >>> audit = empirical_audit(sstq.mechanism("vqsgd", dim=3, epsilon=1.0), rng=1)
         >>> audit.violation, 0.5 < audit.lower_bound <= 1.0
         (False, True)
     """
@@ -116,108 +135,75 @@ def empirical_audit(
     generator = np.random.default_rng(rng)
     pairs = worst_pairs(mechanism, generator) if pairs is None else pairs
     if not pairs:
-        raise ValueError("pairs must not be empty")
+        raise ValueError("pairs must not be empty, got none")
     share, tested = alpha / (2 * len(pairs)), samples - samples // 2
     # One stream for all encodings, so that a seed repeats them; none, so that the operating system's is tried.
     source = None if rng is None else generator
     results = []
-    for name, (x, other) in pairs.items():
-        results.append(_test_pair(mechanism, name, np.asarray(x), np.asarray(other), samples, share, source))
+    for name, pair in pairs.items():
+        results.append(_test_pair(mechanism, name, pair, samples, share, source))
         if progress is not None:
             progress(len(results), len(pairs))
-    reach = float(_log_ratio(np.array([tested]), np.array([0]), tested, share)[0])
+    reach = float(_log_ratio(tested, 0, tested, share))
     return EmpiricalAudit(mechanism.epsilon, alpha, tested, reach, tuple(results))
 
 
 def _test_pair(
-    mechanism: Mechanism,
-    name: str,
-    x: Floats,
-    other: Floats,
-    samples: int,
-    share: float,
-    source: np.random.Generator | None,
+    mechanism: Mechanism, name: str, pair: Pair, samples: int, share: float, source: np.random.Generator | None
 ) -> PairResult:
     half = samples // 2
+    x, other = (np.asarray(vector) for vector in pair)
     # Both inputs meet the same public coins.
     clients = None if mechanism.coin == "private" else np.arange(samples)
-    sent = [
-        mechanism.encode(np.broadcast_to(vector, (samples, len(x))), rng=source, clients=clients)
-        for vector in (x, other)
-    ]
-    best: tuple[float, str, NDArray[np.bool_], Labels, bool] | None = None
+    sent = [mechanism.encode(np.broadcast_to(row, (samples, len(row))), source, clients=clients) for row in (x, other)]
+    choices = []
     for event, labels in _partitions(mechanism, sent, x, other, half):
-        counts = [np.bincount(row[:half], minlength=labels.max() + 1) for row in labels]
-        for swapped in (False, True):
-            likely, unlikely = counts[::-1] if swapped else counts
+        for rows in (labels, labels[::-1]):
+            likely, unlikely = (np.bincount(row[:half], minlength=labels.max() + 1) for row in rows)
             chosen, bound = _choose(likely, unlikely, half, share)
-            if best is None or bound > best[0]:
-                best = bound, event, chosen, labels, swapped
-    assert best is not None  # noqa: S101 (there is always the partition by projections)
-    _, event, chosen, labels, swapped = best
-    hits = [np.array([np.count_nonzero(chosen[row[half:]])]) for row in labels]
-    likely, unlikely = hits[::-1] if swapped else hits
-    bound = float(_log_ratio(likely, unlikely, samples - half, share)[0])
-    return PairResult(name, event, int(likely[0]), int(unlikely[0]), bound)
+            choices.append((bound, event, chosen, rows))
+    _, event, chosen, rows = max(choices, key=lambda choice: choice[0])
+    hits, misses = (int(np.count_nonzero(chosen[row[half:]])) for row in rows)
+    return PairResult(name, event, hits, misses, float(_log_ratio(hits, misses, samples - half, share)))
 
 
 def _choose(likely: Labels, unlikely: Labels, count: int, share: float) -> tuple[NDArray[np.bool_], float]:
     """Which labels make the event: those of the highest ratios, as many as give the best bound."""
     order = np.argsort(-(likely + 0.5) / (unlikely + 0.5), kind="stable")
     bounds = _log_ratio(np.cumsum(likely[order]), np.cumsum(unlikely[order]), count, share)
-    last = int(np.argmax(bounds))
-    chosen = np.zeros(len(order), dtype=np.bool_)
-    chosen[order[: last + 1]] = True
-    return chosen, float(bounds[last])
+    best = int(np.argmax(bounds))
+    return np.isin(np.arange(len(order)), order[: best + 1]), float(bounds[best])
 
 
-def _log_ratio(likely: Labels, unlikely: Labels, count: int, share: float) -> Floats:
+def _log_ratio(likely: Any, unlikely: Any, count: int, share: float) -> Any:
     """log(p/q) for a lower bound p and an upper bound q (Clopper–Pearson), each wrong with probability `share`."""
     from scipy.stats import beta
 
     low = np.where(likely > 0, beta.ppf(share, np.maximum(likely, 1), count - likely + 1), 0.0)
     high = np.where(unlikely < count, beta.ppf(1 - share, unlikely + 1, np.maximum(count - unlikely, 1)), 1.0)
     with np.errstate(divide="ignore"):
-        bounds: Floats = np.log(low) - np.log(high)
-    return bounds
+        return np.log(low) - np.log(high)
 
 
 def _partitions(
     mechanism: Mechanism, sent: list[Messages], x: Floats, other: Floats, half: int
-) -> list[tuple[str, Labels]]:
+) -> Iterator[tuple[str, Labels]]:
     """Ways to put messages into classes, as labels (2, n); they may look at the first half of the messages only."""
-    partitions: list[tuple[str, Labels]] = []
-    if mechanism.coin == "private" and _is_integer(sent[0]):
-        _, labels = np.unique(np.stack([_as_integers(messages) for messages in sent]), return_inverse=True)
-        partitions.append(("messages", labels.reshape(2, -1)))
+    layout = sent[0].layout
+    # Continuous messages, and very long ones, do not occur twice.
+    short = layout.message_bits <= _WORD_BITS and not any(isinstance(field, FloatField) for field in layout.fields)
+    if mechanism.coin == "private" and short:
+        columns = zip(*(messages.columns for messages in sent), strict=True)
+        whole = np.hstack([np.concatenate(column).reshape(2 * len(sent[0]), -1).astype(np.int64) for column in columns])
+        yield "messages", np.unique(whole, axis=0, return_inverse=True)[1].reshape(2, -1)
     directions = np.stack([x - other, x, other], axis=1)
-    scores = np.stack([_projections(mechanism, messages, directions) for messages in sent])
-    names = ("difference", "first vector", "second vector")
-    for number, name in enumerate(names):
+    chunks = list(row_chunks(len(sent[0]), mechanism.dim))
+    scores = np.array([np.vstack([mechanism.decode(rows[part]) @ directions for part in chunks]) for rows in sent])
+    for number, name in enumerate(("difference", "first vector", "second vector")):
         if np.any(directions[:, number]):
-            binned = _bins(scores[:, :, number], half, _BINS)
-            partitions.append((f"projections on the {name}", binned))
-    joint = _bins(scores[:, :, 1], half, _BINS_A_SIDE) * (_BINS_A_SIDE + 1) + _bins(scores[:, :, 2], half, _BINS_A_SIDE)
-    return [*partitions, ("projections on both vectors", joint)]
-
-
-def _is_integer(messages: Messages) -> bool:
-    """Whether a whole message fits into an integer: continuous ones do not, nor very long ones."""
-    layout = messages.layout
-    return layout.message_bits <= _WORD_BITS and not any(isinstance(field, FloatField) for field in layout.fields)
-
-
-def _as_integers(messages: Messages) -> NDArray[np.int64]:
-    joined = np.zeros(len(messages), dtype=np.int64)
-    for field, column in zip(messages.layout.fields, messages.columns, strict=True):
-        for entry in column.reshape(len(messages), -1).T:
-            joined = joined << field.bits | entry.astype(np.int64)
-    return joined
-
-
-def _projections(mechanism: Mechanism, messages: Messages, directions: Floats) -> Floats:
-    projected = [mechanism.decode(messages[part]) @ directions for part in row_chunks(len(messages), mechanism.dim)]
-    return np.concatenate(projected)
+            yield f"projections on the {name}", _bins(scores[:, :, number], half, _BINS)
+    first, second = (_bins(scores[:, :, number], half, _BINS_PER_SIDE) for number in (1, 2))
+    yield "projections on both vectors", first * (_BINS_PER_SIDE + 1) + second
 
 
 def _bins(scores: Any, half: int, count: int) -> Labels:

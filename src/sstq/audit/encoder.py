@@ -1,28 +1,37 @@
-"""Driving the encoder through what its secret words can do, to find the law that its integers promise.
+"""The encoder against the law of its integers: exactly, by what its secret words can do, and by frequencies.
 
 For a vector and fixed other words, the encoder must follow one case of the law: all words of a cell give one outcome,
-and different cells give different outcomes. Both ends of a cell are tried in every word, and a place in between. Where
-that holds for all cells, each outcome has exactly its cell's probability, so that the encoder's distribution is the
-integers' and not only meant to be.
+and different cells give different outcomes. `check_encoder` tries both ends of a cell in every word, and a place in
+between. Where that holds for all cells, each outcome has exactly its cell's probability, so that the encoder's
+distribution is the integers' and not only meant to be.
+
+`sampler_test` draws the words at random and compares the frequencies of the outcomes with the integers by Pearson's χ².
+The distribution of χ² under the integers is simulated, not approximated: with s simulations,
+p = (1 + those that are at least as large)/(s + 1), which is at most α with probability at most α for any number of
+messages.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.checks import check_number
 from sstq.chunks import row_chunks
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.laws import Box, HalfSpaceLaw, Law, TableLaw, TwoLevelLaw, mass
 from sstq.mechanisms.structured import structured_vectors
+from sstq.randomness.secret import bit_source, channel_words
 
-__all__ = ["EncoderCheck", "Situation", "check_encoder", "situations"]
-
+Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
 _CELLS_AT_LEAST, _CELLS_AT_MOST = 8, 4096
@@ -31,10 +40,15 @@ _WORK = 1 << 27
 _COSTLY = 1 << 16
 _SAMPLE = 4
 _CLIENT = 5
+# Of the sampler's test: vectors, classes of outcomes, and simulations that are expected beyond χ² where p = α.
+_SITUATIONS = 4
+_CLASSES, _EXPECTED = 64, 10
+_BEYOND = 10
+_ALPHA_MIN = 1e-5
 
 
 class _Script:
-    """A source that hands out given words and notes how many were asked for."""
+    """A source that hands out given words, or zeros, and notes how many were asked for."""
 
     simulated = True
 
@@ -47,18 +61,26 @@ class _Script:
         return np.zeros(count, dtype=np.uint64) if self._words is None else self._words[start : self.asked].copy()
 
 
-@dataclass(frozen=True)
-class Situation:
-    """A vector, the words that do not make the draw, and what the encoder does with those that do.
+def _encode(mechanism: Mechanism, row: Floats, source: _Script, count: int = 1) -> NDArray[np.int64]:
+    """The first column of as many messages of one vector, as rows of integers."""
+    clients = None if mechanism.coin == "private" else np.full(count, _CLIENT, dtype=np.uint64)
+    column = mechanism._encode_rows(np.tile(row, (count, 1)), clients, source, None)[0]
+    return column.reshape(count, -1).astype(np.int64)
 
-    Attributes:
-        mechanism: whose encoder it is.
-        row: the vector.
-        frozen: all words of a message; those of the draw are replaced.
-    """
+
+def _words_of(mechanism: Mechanism, row: Floats) -> int:
+    """How many words the encoder asks for, for this vector."""
+    source = _Script()
+    _encode(mechanism, row, source)
+    return source.asked
+
+
+@dataclass(frozen=True)
+class _Situation:
+    """A vector, and all words of a message, of which those that make the draw are replaced."""
 
     mechanism: Mechanism
-    row: NDArray[np.float64]
+    row: Floats
     frozen: Words
 
     def encode(self, draws: Words) -> NDArray[np.int64]:
@@ -68,21 +90,26 @@ class Situation:
         for part in row_chunks(len(draws), self.mechanism._row_cost):
             words = np.tile(self.frozen, (part.stop - part.start, 1))
             words[:, places] = draws[part] << np.uint64(2)
-            rows = np.tile(self.row, (len(words), 1))
-            clients = None if self.mechanism.coin == "private" else np.full(len(words), _CLIENT, dtype=np.uint64)
-            column = self.mechanism._encode_rows(rows, clients, _Script(words.reshape(-1)), None)[0]
-            parts.append(column.reshape(len(words), -1).astype(np.int64))
+            parts.append(_encode(self.mechanism, self.row, _Script(words.reshape(-1)), len(words)))
         return np.concatenate(parts)
+
+    def corners(self, boxes: list[Box], rng: np.random.Generator) -> NDArray[np.int64]:
+        """What is sent at all corners of the boxes and somewhere within, (boxes, corners + 1, width of an outcome)."""
+        draws = []
+        for box in boxes:
+            inner = tuple(int(rng.integers(low, high, endpoint=True)) for low, high in box)
+            draws += [*itertools.product(*box), inner]
+        sent = self.encode(np.array(draws, dtype=np.uint64))
+        return sent.reshape(len(boxes), -1, sent.shape[1])
 
 
 @dataclass(frozen=True)
 class EncoderCheck:
-    """What driving the encoder found.
+    """What driving the encoder through its words found.
 
     Attributes:
         situations: how many pairs of a vector and frozen words were tried.
-        cells: how many cells of the law were tried in each.
-        complete: whether those are all cells.
+        cells: how many cells of the law were tried in each; `complete` if those are all.
         words: the random words of a message, the same for every vector.
         ratio: the largest ratio of the probabilities of one outcome that was met.
         problem: what is wrong, empty if nothing is.
@@ -96,27 +123,19 @@ class EncoderCheck:
     problem: str = ""
 
 
-def situations(mechanism: Mechanism, rng: np.random.Generator) -> list[Situation]:
-    """Structured vectors with their opposites, a short, a huge one and zero, with other words and their complements.
+def _situations(mechanism: Mechanism, rng: np.random.Generator) -> list[_Situation]:
+    """Structured vectors with their opposites, a short, a huge one and zero, fewer where a message costs much.
 
-    Words that round zero, whose coordinates are all alike, to one side have complements that round it to the other:
-    more than one case of the law is met whatever is drawn, which two independent sets of words do not promise.
-
-    Where a message costs much, the vectors are a random one, a spike, their opposites and zero.
-
-    Examples:
-        >>> import sstq
-        >>> len(situations(sstq.mechanism("vqsgd", dim=3, epsilon=1.0), np.random.default_rng(1)))
-        38
+    Each comes with other words and with their complements: if the words round zero, whose coordinates are all alike, to
+    one side, the complements round it to the other, so that more than one case of the law is met whatever is drawn.
     """
     costly = mechanism._row_cost >= _COSTLY
     vectors = structured_vectors(mechanism.dim, rng)
     rows = np.concatenate([vectors[name][:1] for name in (("gaussian", "spike") if costly else vectors)])
-    rows = np.concatenate([rows, -rows, 0.0 * rows[:1]])
-    if not costly:
-        rows = np.concatenate([rows, 0.3 * rows[:1], 1e200 * rows[:1]])
+    scales = [0.0] if costly else [0.0, 0.3, 1e200]
+    rows = np.concatenate([rows, -rows, np.outer(scales, rows[0])])
     frozen = rng.integers(0, 1 << 64, size=_words_of(mechanism, rows[0]), dtype=np.uint64)
-    return [Situation(mechanism, row, words) for words in (frozen, ~frozen) for row in mechanism.clip * rows]
+    return [_Situation(mechanism, row, words) for words in (frozen, ~frozen) for row in mechanism.clip * rows]
 
 
 def check_encoder(
@@ -137,17 +156,15 @@ def check_encoder(
         (True, '', True)
     """
     law, generator = mechanism.law(), np.random.default_rng(rng)
-    tried = situations(mechanism, generator)
+    tried = _situations(mechanism, generator)
     widths = {_words_of(mechanism, situation.row) for situation in tried}
     affordable = _WORK // (mechanism._row_cost * len(tried) * (1 + 2 ** len(law.words)))
     limit = max(_CELLS_AT_LEAST, min(_CELLS_AT_MOST, affordable))
-    extremes: dict[bytes, tuple[Fraction, Fraction]] = {}
+    shares: defaultdict[bytes, set[Fraction]] = defaultdict(set)
     cells = 0
     problem = "" if len(widths) == 1 else f"the number of random words depends on the vector: {sorted(widths)}"
-    for number, situation in enumerate(tried):
-        if problem:
-            break
-        found = outcomes(situation, law, limit, generator)
+    for number, situation in enumerate([] if problem else tried):
+        found = _outcomes(situation, law, limit, generator)
         if found is None:
             problem = f"vector {number} follows no case of the law: its messages have other probabilities"
             break
@@ -155,29 +172,27 @@ def check_encoder(
         # A z that is orthogonal to v comes from itself alone, any other outcome from z and from −z.
         scale = Fraction(1, 2) if isinstance(law, HalfSpaceLaw) and len(found) == 1 else Fraction(1)
         for outcome, share in found.items():
-            probability = share * scale
-            low, high = extremes.get(outcome, (probability, probability))
-            extremes[outcome] = min(low, probability), max(high, probability)
+            shares[outcome].add(share * scale)
         if progress is not None:
             progress(number + 1, len(tried))
-    ratio = max((high / low for low, high in extremes.values()), default=Fraction(1))
+    ratio = max((max(met) / min(met) for met in shares.values()), default=Fraction(1))
     complete = max(map(law.cells, range(law.cases))) <= limit
     return EncoderCheck(len(tried), cells, complete, max(widths), ratio, problem)
 
 
-def outcomes(situation: Situation, law: Law, limit: int, rng: np.random.Generator) -> dict[bytes, Fraction] | None:
+def _outcomes(situation: _Situation, law: Law, limit: int, rng: np.random.Generator) -> dict[bytes, Fraction] | None:
     """The probability of each outcome, of at most `limit` cells; None if the encoder follows no case of the law."""
     for case in _plausible_cases(situation, law, rng):
         count = law.cells(case)
         places = range(count) if count <= limit else sorted(map(int, rng.choice(count, size=limit, replace=False)))
         boxes = law.boxes(case, places)
-        sent = _constant(situation, boxes, rng)
-        if sent is None:
+        corners = situation.corners(boxes, rng)
+        if not _all_same(corners):
             continue
-        masses = [mass(box) for box in boxes]
+        sent = corners[:, 0]
         if isinstance(law, TableLaw):
-            codes = [code for code, weight in enumerate(law.rows[case]) if weight]
-            if [int(row[0]) for row in sent] != [codes[place] for place in places]:
+            codes = np.flatnonzero(law.rows[case])
+            if not np.array_equal(sent[:, 0], codes[list(places)]):
                 continue
         names = [row.tobytes() for row in sent]
         if isinstance(law, HalfSpaceLaw):
@@ -186,11 +201,11 @@ def outcomes(situation: Situation, law: Law, limit: int, rng: np.random.Generato
             if np.any(sent.sum(axis=0) != 1):
                 continue
         if len(set(names)) == len(names):
-            return dict(zip(names, masses, strict=True))
+            return dict(zip(names, map(mass, boxes), strict=True))
     return None
 
 
-def _plausible_cases(situation: Situation, law: Law, rng: np.random.Generator) -> list[int]:
+def _plausible_cases(situation: _Situation, law: Law, rng: np.random.Generator) -> list[int]:
     """The cases that a few words do not rule out: there may be hundreds, and trying all cells of each takes long."""
     if law.cases == 1:
         return [0]
@@ -199,36 +214,98 @@ def _plausible_cases(situation: Situation, law: Law, rng: np.random.Generator) -
         inner = [case for case, (inside, _) in enumerate(law.levels) if 0 < inside < law.size]
         draws = [(law.levels[case][1] - step, 0) for case in inner for step in (1, 0)]
         sent = situation.encode(np.array(draws, dtype=np.uint64)).reshape(len(inner), 2, -1)
-        differ = {case for case, pair in zip(inner, sent, strict=True) if not np.array_equal(*pair)}
-        return [case for case in range(law.cases) if case in differ or case not in inner]
+        ruled_out = {case for case, pair in zip(inner, sent, strict=True) if np.array_equal(*pair)}
+        return [case for case in range(law.cases) if case not in ruled_out]
     samples = [law.boxes(case, rng.integers(law.cells(case), size=_SAMPLE).tolist()) for case in range(law.cases)]
-    corners = _corner_outcomes(situation, [box for boxes in samples for box in boxes], rng)
+    corners = situation.corners([box for boxes in samples for box in boxes], rng)
     return [case for case, some in enumerate(np.split(corners, law.cases)) if _all_same(some)]
 
 
-def _constant(situation: Situation, boxes: list[Box], rng: np.random.Generator) -> NDArray[np.int64] | None:
-    """The one outcome of each box; None if a box has several."""
-    corners = _corner_outcomes(situation, boxes, rng)
-    return corners[:, 0] if _all_same(corners) else None
-
-
 def _all_same(corners: NDArray[np.int64]) -> bool:
+    """Whether each box has one outcome."""
     return bool(np.all(corners == corners[:, :1]))
 
 
-def _corner_outcomes(situation: Situation, boxes: list[Box], rng: np.random.Generator) -> NDArray[np.int64]:
-    """What is sent at all corners of the boxes and somewhere within, (boxes, corners + 1, width of an outcome)."""
-    draws = []
-    for box in boxes:
-        inner = tuple(int(rng.integers(low, high, endpoint=True)) for low, high in box)
-        draws += [*itertools.product(*box), inner]
-    sent = situation.encode(np.array(draws, dtype=np.uint64))
-    return sent.reshape(len(boxes), -1, sent.shape[1])
+@dataclass(frozen=True)
+class SamplerTest:
+    """How well the frequencies agree with the integers.
+
+    Attributes:
+        samples: how many messages were drawn, and counted in `classes` of outcomes.
+        statistic: Pearson's χ², summed over the situations.
+        p_value: the probability of at least that much, exact in the sense of a Monte Carlo test of level `alpha`.
+    """
+
+    samples: int
+    classes: int
+    statistic: float
+    p_value: float
+    alpha: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the sampler may be the integers'; wrongly False with probability alpha at most."""
+        return self.p_value > self.alpha
 
 
-def _words_of(mechanism: Mechanism, row: NDArray[np.float64]) -> int:
-    """How many words the encoder asks for, for this vector."""
-    source = _Script()
-    clients = None if mechanism.coin == "private" else np.full(1, _CLIENT, dtype=np.uint64)
-    mechanism._encode_rows(row[None], clients, source, None)
-    return source.asked
+def sampler_test(
+    mechanism: Mechanism, samples: int = 100_000, alpha: float = 1e-3, rng: int | None = None
+) -> SamplerTest:
+    """Test whether messages have the probabilities of the integer weights.
+
+    Args:
+        mechanism: one that is exact.
+        samples: the messages to draw, over four vectors.
+        alpha: the level of the test, at least 1e-5: the time that it takes grows as 1/alpha.
+        rng: a seed to repeat the test; the operating system's randomness if not given.
+
+    Examples:
+        >>> import sstq
+        >>> sampler_test(sstq.mechanism("vqsgd", dim=3, epsilon=1.0), samples=4000, rng=1).passed
+        True
+    """
+    samples = check_number("samples", samples, 100, 10**9, integer=True)
+    alpha = check_number("alpha", alpha, _ALPHA_MIN, 0.5)
+    law, generator = mechanism.law(), np.random.default_rng(rng)
+    source = bit_source(rng)
+    tried = _situations(mechanism, generator)
+    chosen = generator.choice(len(tried), size=_SITUATIONS, replace=False)
+    each = samples // _SITUATIONS
+    simulations = math.ceil(_BEYOND / alpha) - 1
+    statistic, simulated, classes = 0.0, np.zeros(simulations), 0
+    for situation in (tried[number] for number in chosen):
+        masses = _outcomes(situation, law, _CELLS_AT_MOST, generator)
+        if masses is None:
+            raise ValueError(f"{mechanism.name}: the encoder follows no case of its law; see check_encoder")
+        draws = channel_words(source.words(each * len(law.words))).reshape(each, -1)
+        counts = Counter(row.tobytes() for row in situation.encode(draws))
+        expected, observed = _classes(masses, counts, each)
+        statistic += float(_chi2(observed, expected))
+        for part in row_chunks(simulations, len(expected)):
+            drawn = generator.multinomial(each, expected / each, size=part.stop - part.start)
+            simulated[part] += _chi2(drawn, expected)
+        classes += len(expected)
+    # Sums in another order may differ in the last digits.
+    beyond = int(np.count_nonzero(simulated >= statistic * (1 - 1e-12)))
+    return SamplerTest(each * _SITUATIONS, classes, statistic, (1 + beyond) / (1 + simulations), alpha)
+
+
+def _classes(masses: dict[bytes, Fraction], counts: Counter[bytes], count: int) -> tuple[Floats, Floats]:
+    """Expected and observed numbers of neighbouring outcomes together, so that no class is too thin to count."""
+    classes = [[0.0, 0.0]]
+    for outcome, share in masses.items():
+        if classes[-1][0] >= max(_EXPECTED, count / _CLASSES):
+            classes.append([0.0, 0.0])
+        classes[-1][0] += float(share) * count
+        classes[-1][1] += counts[outcome]
+    # The cells that were not tried are a class. Where all were, outcomes that the law does not know can only come from
+    # a broken encoder: they count where they hurt.
+    if (untried := 1 - sum(masses.values())) > 0:
+        classes.append([float(untried) * count, 0.0])
+    classes[-1][1] += count - sum(observed for _, observed in classes)
+    expected, observed = np.array(classes).T
+    return expected, observed
+
+
+def _chi2(observed: NDArray[Any], expected: Floats) -> Any:
+    return np.sum((observed - expected) ** 2 / expected, axis=-1)

@@ -1,19 +1,28 @@
-"""ε of the integers themselves: the largest ratio of probabilities, and rational bounds of its logarithm."""
+"""ε of the integers themselves, and certificates of it for a reviewer who does not trust this library.
+
+The largest ratio of probabilities is computed exactly; its logarithm has rational bounds. A certificate states both
+with all the integers, as JSON; `docs/verify_certificate.py` checks it with the standard library alone.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
-from sstq.exactness import exp_lower
+from sstq.checks import check_argument
+from sstq.exactness import exp_lower, log_interval
+from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.laws import Law
+from sstq.mechanisms.laws import Law, law_from_dict
 
-__all__ = ["ExactAudit", "audit_law", "exact_audit", "log_interval"]
-
-# The logarithm is taken to 60 digits and its bounds are given to 30.
-_WORKING, _SHOWN = 60, 30
+FORMAT = "sstq-certificate"
+VERSION = 1
+_DECIMAL = re.compile(r"[0-9]{1,2}(\.[0-9]{1,60})?")
+_FIELDS = ("format", "version", "mechanism", "digest", "epsilon", "decides", "apart", "law", "ratio", "interval")
 
 
 @dataclass(frozen=True)
@@ -24,8 +33,7 @@ class ExactAudit:
         law: the integers.
         epsilon: the budget that the mechanism states, taken as the exact value of the double.
         ratio: the largest ratio of the probabilities of one message for two inputs, exactly.
-        lower: a decimal number, hence a rational one, that is at most log(ratio).
-        upper: one that is at least log(ratio).
+        lower, upper: decimal numbers, hence rational ones, with log(ratio) between them.
     """
 
     law: Law
@@ -48,44 +56,77 @@ def exact_audit(mechanism: Mechanism) -> ExactAudit:
         >>> audit = exact_audit(sstq.mechanism("frameunit", dim=100, epsilon=1.0))
         >>> audit.holds, audit.upper - audit.lower < Decimal("1e-28")
         (True, True)
-        >>> exact_audit(sstq.mechanism("privunit", dim=100, epsilon=1.0))
-        Traceback (most recent call last):
-        ...
-        ValueError: privunit sends continuous values, whose privacy holds up to floating point only (exact=False): ...
     """
-    return audit_law(mechanism.law(), mechanism.epsilon)
+    return _audit(mechanism.law(), mechanism.epsilon)
 
 
-def audit_law(law: Law, epsilon: float) -> ExactAudit:
-    """The exact ε of a law, beside the ε that is stated for it.
-
-    Examples:
-        >>> from sstq.mechanisms.laws import FlatLaw
-        >>> audit_law(FlatLaw(2, 3 << 60, 1 << 60), 1.0).holds
-        False
-    """
+def _audit(law: Law, epsilon: float) -> ExactAudit:
     ratio = law.ratio()
     return ExactAudit(law, epsilon, ratio, *log_interval(ratio))
 
 
-def log_interval(ratio: Fraction) -> tuple[Decimal, Decimal]:
-    """Two decimal numbers of 30 digits with log(ratio) between them, for a ratio of at least 1.
+def certify(mechanism: Mechanism) -> str:
+    """The certificate of a mechanism, as JSON text; ValueError for one that is not exactly ε-LDP.
 
     Examples:
-        >>> log_interval(Fraction(2))
-        (Decimal('0.693147180559945309417232121458'), Decimal('0.693147180559945309417232121459'))
-        >>> log_interval(Fraction(1))
-        (Decimal('0'), Decimal('0'))
+        >>> import sstq
+        >>> certificate = certify(sstq.mechanism("vqsgd", dim=10, epsilon=1.0))
+        >>> verify(certificate).holds
+        True
+        >>> verify(certificate.replace('"epsilon": 1.0', '"epsilon": 0.5'))
+        Traceback (most recent call last):
+        ...
+        ValueError: the certificate's integers spend at least 0.99999..., more than its epsilon = 0.5
     """
-    if ratio < 1:
-        raise ValueError(f"ratio must be at least 1, got {ratio}")
-    if ratio == 1:
-        return Decimal(0), Decimal(0)
-    top, bottom = Decimal(ratio.numerator), Decimal(ratio.denominator)
-    down, up = (Context(prec=_WORKING, rounding=way) for way in (ROUND_FLOOR, ROUND_CEILING))
-    # ln is within half a unit of the last place, so one whole unit settles the direction.
-    least = down.next_minus(down.ln(down.divide(top, bottom)))
-    most = up.next_plus(up.ln(up.divide(top, bottom)))
-    return Context(prec=_SHOWN, rounding=ROUND_FLOOR).plus(least), Context(prec=_SHOWN, rounding=ROUND_CEILING).plus(
-        most
-    )
+    audit = exact_audit(mechanism)
+    if not audit.holds:
+        raise ValueError(f"{mechanism.name} spends at least {audit.lower}, more than its epsilon = {audit.epsilon!r}")
+    decides, *apart = (field.name for field in mechanism.layout.fields)
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "mechanism": mechanism.name,
+        "digest": mechanism.digest(),
+        "epsilon": audit.epsilon,
+        "decides": decides,
+        "apart": apart,
+        "law": audit.law.to_dict(),
+        "ratio": [audit.ratio.numerator, audit.ratio.denominator],
+        "interval": [str(audit.lower), str(audit.upper)],
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
+    """Check a certificate, and that it is the mechanism's if one is given; ValueError says what is wrong with it.
+
+    Everything is computed anew from the integers; what the certificate states is only compared.
+    """
+    try:
+        data = read_json(text)
+    except ValueError as error:
+        raise ValueError(f"the certificate is not JSON: {error}") from error
+    if not isinstance(data, dict) or (data.get("format"), data.get("version")) != (FORMAT, VERSION):
+        raise ValueError(f"this is not a certificate: its format must be {FORMAT!r}, version {VERSION}")
+    if set(data) != set(_FIELDS):
+        raise ValueError(f"a certificate has the fields {', '.join(_FIELDS)}; not {', '.join(map(str, data))}")
+    audit = _audit(law_from_dict(data["law"]), check_argument("epsilon", data["epsilon"]))
+    if data["ratio"] != [audit.ratio.numerator, audit.ratio.denominator]:
+        raise ValueError("the certificate's ratio is not that of its integers")
+    if not _encloses(data["interval"], audit):
+        raise ValueError(f"the certificate's interval {data['interval']} does not enclose the logarithm of its ratio")
+    if not audit.holds:
+        raise ValueError(
+            f"the certificate's integers spend at least {audit.lower}, more than its epsilon = {audit.epsilon!r}"
+        )
+    if mechanism is not None and json.loads(certify(mechanism)) != data:
+        raise ValueError("the certificate is not of this mechanism")
+    return audit
+
+
+def _encloses(interval: Any, audit: ExactAudit) -> bool:
+    """Whether two strings are decimal bounds of log(ratio), of at most 60 digits; the script has the same rule."""
+    ends = interval if isinstance(interval, list) else []
+    if len(ends) != 2 or not all(isinstance(end, str) and _DECIMAL.fullmatch(end) for end in ends):
+        return False
+    return Decimal(ends[0]) <= audit.lower and audit.upper <= Decimal(ends[1])

@@ -16,7 +16,7 @@ def solving_shown(channel: str | None) -> Iterator[None]:
     if channel != "optimal":
         yield
         return
-    from sstq.scalar.channels import solving_progress
+    from sstq.scalar.optimal import solving_progress
 
     with progress("solving for the channel", 100) as advance:
         shown = 0

@@ -18,6 +18,7 @@ from itertools import accumulate, pairwise
 from typing import Any, ClassVar
 
 from sstq.exactness import TOTAL
+from sstq.scalar.channels import Channel, FlatChannel
 
 __all__ = ["FlatLaw", "HalfSpaceLaw", "Law", "TableLaw", "TwoLevelLaw", "channel_law", "law_from_dict", "mass"]
 
@@ -293,17 +294,17 @@ class HalfSpaceLaw(Law):
         return {"kind": self.kind, "size": self.size, "weights": [[self.own, self.other]]}
 
 
-def channel_law(channel: dict[str, Any]) -> Law:
-    """The law of a channel, from its JSON form.
+def channel_law(channel: Channel) -> Law:
+    """The law of a channel, from its integers.
 
     Examples:
         >>> from sstq.scalar.channels import flat_channel
-        >>> channel_law(flat_channel(2, 1.0).to_dict()).size
+        >>> channel_law(flat_channel(2, 1.0)).size
         4
     """
-    if "matrix" in channel:
-        return TableLaw(channel["matrix"])
-    return FlatLaw(channel["size"], channel["own"], channel["other"])
+    if isinstance(channel, FlatChannel):
+        return FlatLaw(channel.size, channel.own, channel.other)
+    return TableLaw(channel.matrix.tolist())
 
 
 def law_from_dict(data: Any) -> Law:

@@ -11,28 +11,11 @@ from numpy.typing import NDArray
 
 from sstq.checks import check_option, stated_integers
 from sstq.mechanisms.flat_response import flat_response, weights_of
-from sstq.scalar.channels import (
-    OPTIMAL,
-    Channel,
-    FlatChannel,
-    TableChannel,
-    check_unbiased,
-    flat_channel,
-    identity_decoder,
-    metric_aware_channel,
-    optimal_channel,
-    unbiased_decoder,
-)
-from sstq.scalar.channels.decoders import RESIDUAL_MAX
-from sstq.scalar.codebooks import (
-    Codebook,
-    loss_optimal_codebook,
-    optimized_codebook,
-    panter_dite_codebook,
-    uniform_codebook,
-)
+from sstq.scalar.channels import RESIDUAL_MAX, Channel, FlatChannel, TableChannel, flat_channel, unbiased_decoder
+from sstq.scalar.codebooks import Codebook, optimized_codebook, panter_dite_codebook, uniform_codebook
 from sstq.scalar.densities import Density
-from sstq.scalar.laplace import Rate
+from sstq.scalar.metric_aware import Rate, loss_optimal_codebook, metric_aware_channel
+from sstq.scalar.optimal import OPTIMAL, check_unbiased, optimal_channel
 
 __all__ = [
     "ChannelName",
@@ -158,7 +141,7 @@ def _optimal_parts(
 
 def _build_decoder(name: str | None, flat: bool, channel: Channel, codebook: Codebook) -> Decoder:
     name = check_option("decoder", name or ("unbiased" if flat else "identity"), get_args(DecoderName))
-    values = identity_decoder(codebook) if name == "identity" else unbiased_decoder(channel, codebook)
+    values = codebook.values if name == "identity" else unbiased_decoder(channel, codebook)
     return Decoder(name, values)
 
 

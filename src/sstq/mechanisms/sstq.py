@@ -41,7 +41,7 @@ from sstq.randomness.secret import BitSource, channel_words, unit_interval
 from sstq.scalar.channels import Channel
 from sstq.scalar.codebooks import Codebook, interpolation, stochastic_round
 from sstq.scalar.densities import Density
-from sstq.scalar.laplace import Rate
+from sstq.scalar.metric_aware import Rate
 
 __all__ = ["SSTQ"]
 
@@ -246,7 +246,7 @@ class SSTQ(KashinMechanism):
 
     def law(self) -> Law:
         """The channel's: the index is drawn without looking at the data."""
-        return channel_law(self.channel.to_dict())
+        return channel_law(self.channel)
 
     def privacy_loss(self) -> float:
         """The exact largest log-ratio of the channel's integers, rounded up to a double.

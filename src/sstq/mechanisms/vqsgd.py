@@ -166,7 +166,7 @@ class VqSGD(Mechanism):
 
     def law(self) -> Law:
         """The channel's."""
-        return channel_law(self.channel.to_dict())
+        return channel_law(self.channel)
 
     def privacy_loss(self) -> float:
         """The exact log-ratio of the channel's two integers, rounded up to a double."""

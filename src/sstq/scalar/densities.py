@@ -1,8 +1,8 @@
 """Public densities of Kashin coordinates, in units of the bound B.
 
-The codebooks that know more than the bound (Panter–Dite, loss-optimal), the minimum-variance channel and the
-predictions of error need a density of the coordinates. It must be public: a model (uniform, censored Gaussian), the
-table of typical representations that is shipped, or samples of public data, never the clients' (paper, Section 5.1).
+Codebooks that know more than the bound, the minimum-variance channel and predictions of error need one. It must be
+public: a model (uniform, censored Gaussian), the shipped table of typical representations, or samples of public data,
+never the clients' (paper, Section 5.1).
 """
 
 import json
@@ -14,7 +14,11 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-DEFAULT_CELLS = 1024
+from sstq.checks import check_number
+
+Vector = NDArray[np.float64]
+
+_CELLS = 1024
 
 KASHIN_TABLE = "kashin_densities.json"
 """The densities of typical representations; `python -m benchmarks densities` makes the file again."""
@@ -34,27 +38,22 @@ class Density:
         >>> density = Density([0.25, 0.25], edges=(0.25, 0.25))
         >>> density.moment(2)
         0.6666666666666666
-        >>> Density([0.5, 0.6])
-        Traceback (most recent call last):
-        ...
-        ValueError: masses and edges sum to 1.1, not to 1
-
     """
 
-    masses: NDArray[np.float64]
+    masses: Vector
     edges: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
         masses = np.array(self.masses, dtype=np.float64)
         edges = tuple(float(edge) for edge in self.edges)
         if masses.ndim != 1 or masses.size == 0 or len(edges) != 2:
-            raise ValueError(f"masses must be a non-empty vector and edges a pair, not {masses.shape} and {len(edges)}")
+            raise ValueError(f"masses must be a vector and edges a pair, got shapes {masses.shape} and ({len(edges)},)")
         every = np.append(masses, edges)
         if not (np.isfinite(every).all() and (every >= 0).all()):
             raise ValueError("masses and edges must be finite and non-negative")
         total = math.fsum(every.tolist())
         if abs(total - 1) > 1e-9:
-            raise ValueError(f"masses and edges sum to {total:.10g}, not to 1")
+            raise ValueError(f"masses and edges must sum to 1, got {total:.10g}")
         masses.setflags(write=False)
         object.__setattr__(self, "masses", masses)
         object.__setattr__(self, "edges", edges)
@@ -66,27 +65,21 @@ class Density:
         return hash((self.edges, self.masses.tobytes()))
 
     @classmethod
-    def uniform(cls, cells: int = DEFAULT_CELLS) -> "Density":
-        """Return the uniform density 1/2, the surrogate of the paper's Definition 4.1.
-
-        Examples:
-            >>> round(Density.uniform().shape_factor(), 12)
-            1.0
-        """
+    def uniform(cls, cells: int = _CELLS) -> "Density":
+        """Return the uniform density 1/2, the surrogate of the paper's Definition 4.1."""
         return cls(np.full(_check_cells(cells), 1.0 / cells))
 
     @classmethod
-    def censored_gaussian(cls, beta: float, cells: int = DEFAULT_CELLS) -> "Density":
-        """Return the density of a typical vector's Kashin coordinates at level β = K/√ρ.
+    def censored_gaussian(cls, beta: float, cells: int = _CELLS) -> "Density":
+        """Return the density of a typical vector's Kashin coordinates at level β = K/√ρ, by a model.
 
         The coordinates Ux of a typical x look Gaussian; the bounded representation clips a stretched copy,
         t = clip(s·G, ±β)/β. It reconstructs x when E[G·clip(s·G, ±β)] = s·erf(β/(s√2)) = 1, which fixes s and has a
-        solution only for β > √(π/2) (FINDINGS 1).
+        solution only for β > √(π/2).
 
-        Warning: representations are not unique. At β = 1.8 over-relaxed projections have a second moment within 2–4 %
-        of this model; the mass at exactly ±1 agrees (1 %) when they start from the clipped least-norm coefficients, but
-        is 0.042 instead of 0.109 when they start from zero. `kashin` is the density of our solver as it is measured,
-        which leaves 0.06 within a hundredth of ±1 and next to none at ±1.
+        Warning: representations are not unique. At β = 1.8 the second moment of over-relaxed projections is within 4 %
+        of this model, but their mass at exactly ±1 depends on the start. `kashin` is the density of our solver as it is
+        measured, with next to no mass at ±1.
 
         Examples:
             >>> density = Density.censored_gaussian(1.8)
@@ -100,23 +93,17 @@ class Density:
         """Return the density of a typical vector's certified representation at level β = K/√ρ, measured.
 
         The table holds histograms of the representations of Gaussian directions by `sstq.frames.kashin.represent`,
-        over β from 1 to 6 and ρ from 1 to 16, and is interpolated linearly in both. A redundancy beyond takes the end
-        of the table; so does a level below 1, at which nothing is exact. Beyond β = 6 nothing is clamped and the
+        over β from 1 to 6 and ρ = N/d from 1 to 16, and is interpolated linearly in both. A redundancy beyond takes the
+        end of the table; so does a level below 1, at which nothing is exact. Beyond β = 6 nothing is clamped and the
         coordinates are Gaussian.
-
-        Args:
-            beta: β, positive.
-            redundancy: ρ = N/d, at least 1.
 
         Examples:
             >>> density = Density.kashin(1.8, redundancy=2.575)
             >>> sum(density.edges) < 0.01, round(1.8**2 * density.moment(2), 2)
             (True, 1.06)
         """
-        if not (0 < beta < math.inf and 1 <= redundancy < math.inf):
-            raise ValueError(
-                f"beta = {beta!r} must be positive and redundancy = {redundancy!r} at least 1, both finite"
-            )
+        beta = check_number("beta", beta, 1e-100, 1e100)
+        redundancy = check_number("redundancy", redundancy, 1, 1e100)
         betas, redundancies, shares = _kashin_table()
         if beta > betas[-1]:
             return cls._gaussian(beta / math.sqrt(2), cells=2 * (shares.shape[2] - 1))
@@ -138,7 +125,7 @@ class Density:
         return cls(masses, (edge, edge))
 
     @classmethod
-    def from_samples(cls, values: ArrayLike, cells: int = DEFAULT_CELLS) -> "Density":
+    def from_samples(cls, values: ArrayLike, cells: int = _CELLS) -> "Density":
         """Return the histogram of public samples in [-1, 1]; those at exactly ±1 become the point masses.
 
         Examples:
@@ -154,7 +141,7 @@ class Density:
         return cls(counts / samples.size, edges)
 
     @cached_property
-    def grid(self) -> NDArray[np.float64]:
+    def grid(self) -> Vector:
         """The boundaries of the cells, from -1 to 1."""
         return np.linspace(-1.0, 1.0, self.masses.size + 1)
 
@@ -163,35 +150,16 @@ class Density:
         """Whether the density is exactly even."""
         return self.edges[0] == self.edges[1] and np.array_equal(self.masses, self.masses[::-1])
 
-    def pdf(self, y: ArrayLike) -> NDArray[np.float64]:
-        """Return the density of the continuous part at points of [-1, 1].
-
-        Examples:
-            >>> Density([0.3, 0.7]).pdf([-0.5, 0.5])
-            array([0.3, 0.7])
-        """
+    def pdf(self, y: ArrayLike) -> Vector:
+        """Return the density of the continuous part at points of [-1, 1]."""
         return self.masses[self._cell(np.asarray(y, dtype=np.float64))] * (self.masses.size / 2)
 
-    def integrals(self, lower: ArrayLike, upper: ArrayLike) -> NDArray[np.float64]:
-        """Return ∫f, ∫y·f and ∫y²·f of the continuous part over [lower, upper], exactly, stacked on the first axis.
-
-        The point masses at ±1 are in ``edges``.
-
-        Examples:
-            >>> Density.uniform(cells=3).integrals(0.0, 1.0)
-            array([0.5       , 0.25      , 0.16666667])
-        """
-        return self._primitives(np.asarray(upper, dtype=np.float64)) - self._primitives(
-            np.asarray(lower, dtype=np.float64)
-        )
+    def integrals(self, lower: ArrayLike, upper: ArrayLike) -> Vector:
+        """Return ∫f, ∫y·f and ∫y²·f of the continuous part over [lower, upper], exactly, stacked on the first axis."""
+        return self._primitives(upper) - self._primitives(lower)
 
     def moment(self, order: int) -> float:
-        """Return E[y^order] for order 0, 1 or 2, the point masses included.
-
-        Examples:
-            >>> Density.uniform().moment(1)
-            0.0
-        """
+        """Return E[y^order] for order 0, 1 or 2, the point masses included."""
         atoms = self.edges[0] * (-1.0) ** order + self.edges[1]
         return float(self.integrals(-1.0, 1.0)[order] + atoms)
 
@@ -199,63 +167,56 @@ class Density:
         """Return C_f = (∫f^{1/3})³/4, the Panter–Dite compressibility (paper, Section 5.1); at most 1.
 
         The point masses do not count: their f^{1/3} has measure zero, and codewords sit on them.
-
-        Examples:
-            >>> Density.censored_gaussian(1.8).shape_factor() < 1
-            True
         """
         width = 2.0 / self.masses.size
         return float((width * np.cbrt(self.masses / width).sum()) ** 3 / 4)
 
-    def _cell(self, y: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _cell(self, y: Vector) -> NDArray[np.int64]:
         cells = self.masses.size
         return np.clip(np.floor((y + 1) * (cells / 2)), 0, cells - 1).astype(np.int64)
 
     @cached_property
-    def _cumulative(self) -> NDArray[np.float64]:
+    def _cumulative(self) -> Vector:
         """The primitives at the boundaries of the cells: a row each for 1, y and y²."""
         left, right, height = self.grid[:-1], self.grid[1:], self.masses * (self.masses.size / 2)
         steps = [height * (right**power - left**power) / power for power in (1, 2, 3)]
         return np.concatenate([np.zeros((3, 1)), np.cumsum(steps, axis=1)], axis=1)
 
-    def _primitives(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _primitives(self, points: ArrayLike) -> Vector:
+        y = np.asarray(points, dtype=np.float64)
         cell = self._cell(y)
         left, height = self.grid[cell], self.masses[cell] * (self.masses.size / 2)
         inner = np.stack([height * (y**power - left**power) / power for power in (1, 2, 3)])
-        primitives: NDArray[np.float64] = self._cumulative[:, cell] + inner
+        primitives: Vector = self._cumulative[:, cell] + inner
         return primitives
 
 
 @cache
-def _kashin_table() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _kashin_table() -> tuple[Vector, Vector, Vector]:
     """Return the levels β, the redundancies ρ and, for each pair, the shares of |t| in the cells of [0, 1) and at 1."""
     table = json.loads(files("sstq.scalar").joinpath(KASHIN_TABLE).read_text(encoding="utf-8"))
     shares = np.array(table["per_million"], dtype=np.float64) / 1e6
     return np.array(table["beta"]), np.array(table["redundancy"]), shares
 
 
-def _between(grid: NDArray[np.float64], value: float) -> tuple[int, float]:
+def _between(grid: Vector, value: float) -> tuple[int, float]:
     """Return the place of the grid point below a value and the share of the one above; the ends beyond the grid."""
     place = int(np.clip(np.searchsorted(grid, value, side="right") - 1, 0, len(grid) - 2))
     return place, float(np.clip((value - grid[place]) / (grid[place + 1] - grid[place]), 0, 1))
 
 
 def _check_cells(cells: int) -> int:
-    if not 1 <= cells <= 1 << 20:
-        raise ValueError(f"cells = {cells!r} is not in [1, 2^20]")
-    return cells
+    return int(check_number("cells", cells, 1, 1 << 20, integer=True))
 
 
 def _censoring_point(beta: float) -> float:
     """Return u = β/(s√2), the root of erf(u)/u = √2/β, by bisection (the left side decreases)."""
     if not math.sqrt(math.pi / 2) < beta < math.inf:
-        raise ValueError(f"beta = {beta!r} is not above √(π/2) = 1.2533…, the least level of a typical vector")
+        raise ValueError(f"beta must be above √(π/2) = 1.2533…, the least level of a typical vector, got {beta!r}")
     low, high = 0.0, beta / math.sqrt(2)
-    while True:
-        middle = (low + high) / 2
-        if not low < middle < high:
-            return high
+    while low < (middle := (low + high) / 2) < high:
         if math.erf(middle) * beta > middle * math.sqrt(2):
             low = middle
         else:
             high = middle
+    return high

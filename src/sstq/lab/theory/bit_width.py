@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from sstq.checks import check_option
-from sstq.exactness import check_epsilon
+from sstq.checks import check_argument, check_option
 from sstq.lab.theory.optimized_codebooks import flat_second_moment
+from sstq.lab.theory.setting import check_epsilon
 from sstq.scalar.codebooks import BITS_MAX, optimized_codebook, uniform_codebook
 from sstq.scalar.densities import Density
 
@@ -59,7 +59,7 @@ def best_flat_bits(epsilon: float, codebook: str = "optimized", *, beta: float =
     logarithm: rounding costs about 1/M², randomized response M/(e^ε − 1) more, so that the best M is about e^{ε/3}.
 
     Args:
-        epsilon: ε in [1e-6, 32].
+        epsilon: ε in [0.01, 20], the budgets of mechanisms.
         codebook: "optimized" or "uniform".
         beta: K/√ρ above 1.2533; the library's default from d = 512 on is 1.8.
 
@@ -67,7 +67,7 @@ def best_flat_bits(epsilon: float, codebook: str = "optimized", *, beta: float =
         >>> [best_flat_bits(epsilon) for epsilon in (0.5, 1.0, 3.0, 6.0)]
         [1, 1, 2, 3]
     """
-    check_epsilon(epsilon)
+    check_argument("epsilon", epsilon)
     optimized = check_option("codebook", codebook, ("optimized", "uniform")) == "optimized"
     density = Density.censored_gaussian(beta)
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import math
 
-from sstq.checks import check_number
-from sstq.exactness import check_epsilon
-from sstq.lab.theory.setting import make_setting
-from sstq.scalar.codebooks import Codebook, check_bits
+from sstq.checks import check_argument, check_number
+from sstq.lab.theory.setting import check_epsilon, make_setting
+from sstq.scalar.codebooks import Codebook
 
 __all__ = ["flat_bias", "flat_mse_bound", "flat_mse_rate", "flat_second_moment_bound", "probability_gap"]
 
@@ -73,7 +72,7 @@ def flat_second_moment_bound(epsilon: float, bits: int) -> float:
         >>> round(flat_second_moment_bound(3.0, 4), 3)
         3.379
     """
-    return probability_gap(1 << check_bits(bits), epsilon) ** -2
+    return probability_gap(1 << check_argument("bits", bits), epsilon) ** -2
 
 
 def flat_mse_bound(
@@ -135,7 +134,6 @@ def flat_mse_rate(
         >>> flat_mse_bound(100, 3.0, 4) < flat_mse_rate(100, 3.0, 4)
         True
     """
-    epsilon = check_epsilon(epsilon)
-    size = 1 << check_bits(bits)
-    rate = 1 + 2 * size**2 / min(epsilon, epsilon**2)
+    epsilon, bits = check_epsilon(epsilon), check_argument("bits", bits)
+    rate = 1 + 2 * (1 << bits) ** 2 / min(epsilon, epsilon**2)
     return make_setting(dim, level, frame_size, clip).scale * rate

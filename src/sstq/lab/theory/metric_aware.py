@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from sstq.checks import check_number
-from sstq.exactness import check_epsilon
-from sstq.lab.theory.setting import make_setting
-from sstq.scalar.codebooks import Codebook, check_bits, panter_dite_codebook
+from sstq.checks import check_argument, check_number
+from sstq.lab.theory.setting import check_epsilon, make_setting
+from sstq.scalar.codebooks import Codebook, panter_dite_codebook
 from sstq.scalar.densities import Density
-from sstq.scalar.laplace import Rate, laplace_probabilities, resolve_rate
+from sstq.scalar.metric_aware import Rate, laplace_probabilities, resolve_rate
 
 __all__ = [
     "gap_constant",
@@ -109,7 +108,8 @@ def metric_aware_bias_bound(
         23.0
     """
     setting = make_setting(dim, level, frame_size, clip)
-    return 64 * setting.beta2 * setting.clip**2 / check_epsilon(epsilon) ** 2
+    epsilon = check_epsilon(epsilon)
+    return 64 * setting.beta2 * setting.clip**2 / epsilon**2
 
 
 def metric_aware_mse_bound(
@@ -210,7 +210,8 @@ def panter_dite_distortion(density: Density, bits: int) -> float:
         >>> round(exact / panter_dite_distortion(density, 6), 2)
         1.0
     """
-    return 2 / 3 * density.shape_factor() / ((1 << check_bits(bits)) - 1) ** 2
+    bits = check_argument("bits", bits)
+    return 2 / 3 * density.shape_factor() / ((1 << bits) - 1) ** 2
 
 
 def refined_mse_bound(
@@ -262,7 +263,7 @@ def _mse_bound(
     clip: float,
 ) -> float:
     setting = make_setting(dim, level, frame_size, clip)
-    epsilon = check_epsilon(epsilon)
+    epsilon, bits = check_epsilon(epsilon), check_argument("bits", bits)
     length = setting.clip if norm is None else check_number("norm", norm, 0, setting.clip)
-    rounding = 2 * squared_constant / ((1 << check_bits(bits)) - 1) ** 2
+    rounding = 2 * squared_constant / ((1 << bits) - 1) ** 2
     return setting.scale * (1 + rounding + 16 / epsilon + 256 / epsilon**2) - length**2

@@ -7,9 +7,8 @@ import math
 import numpy as np
 
 from sstq.checks import check_number
-from sstq.exactness import check_epsilon
 from sstq.lab.theory.flat_response import probability_gap
-from sstq.lab.theory.setting import make_setting
+from sstq.lab.theory.setting import check_epsilon, make_setting
 from sstq.scalar.codebooks import BITS_MAX, Codebook
 from sstq.scalar.densities import Density
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from sstq.checks import check_number
-from sstq.exactness import check_epsilon
 from sstq.lab.theory.flat_response import probability_gap
+from sstq.lab.theory.setting import check_epsilon
 
 __all__ = ["simplex_mse", "vqsgd_mse", "vqsgd_mse_bound"]
 

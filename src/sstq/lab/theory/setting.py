@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sstq.checks import check_number
+from sstq.checks import check_argument, check_number
 from sstq.frames.kashin import default_level
 from sstq.frames.tight import default_frame_size
 
-__all__ = ["Setting", "make_setting"]
+__all__ = ["Setting", "check_epsilon", "make_setting"]
+
+
+def check_epsilon(epsilon: float) -> float:
+    """ε as a float in [1e-6, 32]: formulas hold beyond the budgets of mechanisms."""
+    return float(check_argument("epsilon", epsilon, low=1e-6, high=32))
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from sstq.checks import check_number
-from sstq.exactness import check_epsilon
+from sstq.checks import check_argument, check_number
 from sstq.frames.tight import default_frame_size
+from sstq.lab.theory.setting import check_epsilon
 from sstq.mechanisms.sqkr.subsampled import paper_k
-from sstq.scalar.codebooks import check_bits
 
 __all__ = ["communication_table", "error_orders"]
 
@@ -43,7 +42,7 @@ def communication_table(
         "privunit": 32 * dim,
         "vqsgd": index + 1,
         "sqkr": paper_k(check_epsilon(epsilon)) * (index + 1),
-        "sstq": (size - 1).bit_length() + check_bits(bits),
+        "sstq": (size - 1).bit_length() + check_argument("bits", bits),
     }
 
 
@@ -70,7 +69,7 @@ def error_orders(dim: int, epsilon: float, bits: int = 4) -> dict[str, float]:
     """
     dim = check_number("dim", dim, 1, 2**30, integer=True)
     epsilon = check_epsilon(epsilon)
-    size = 1 << check_bits(bits)
+    size = 1 << check_argument("bits", bits)
     low = min(epsilon, epsilon**2)
     return {
         "vqsgd": dim**3 / epsilon**2,

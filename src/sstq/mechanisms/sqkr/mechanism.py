@@ -183,7 +183,7 @@ class SQKR(KashinMechanism):
         """The channel's, on the 2^k tokens; dense, the half-space mechanism's, whose side the channel draws."""
         if self.variant == "dense":
             return HalfSpaceLaw(self.frame.size, self.channel.own, self.channel.other)
-        return channel_law(self.channel.to_dict())
+        return channel_law(self.channel)
 
     def privacy_loss(self) -> float:
         """The exact log-ratio of the channel's two integers, rounded up to a double.

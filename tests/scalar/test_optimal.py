@@ -10,22 +10,13 @@ from typer.testing import CliRunner
 import sstq
 from sstq.cli import app
 from sstq.exactness import TOTAL, exp_lower
-from sstq.scalar.channels import (
-    OptimalChannel,
-    TableChannel,
-    channel_from_dict,
-    decoded_second_moment,
-    flat_channel,
-    optimal,
-    optimal_cache,
-    optimal_channel,
-    solving_progress,
-    unbiased_decoder,
-)
-from sstq.scalar.channels.optimal_exact import from_windows
-from sstq.scalar.channels.optimal_search import Windows, linear_program, second_moment
+from sstq.files.cache import cache_folder
+from sstq.scalar import optimal
+from sstq.scalar.channels import TableChannel, decoded_second_moment, flat_channel, unbiased_decoder
 from sstq.scalar.codebooks import Codebook, optimized_codebook, uniform_codebook
 from sstq.scalar.densities import Density
+from sstq.scalar.optimal import OptimalChannel, from_windows, optimal_channel, solving_progress
+from sstq.scalar.optimal_search import Windows, linear_program, second_moment
 
 EPSILONS = [0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0]
 REDUNDANCY = 2.575
@@ -46,6 +37,12 @@ def nothing_solved(monkeypatch, tmp_path):
     monkeypatch.setenv("SSTQ_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(optimal, "_solved", {})
     return tmp_path / "cache"
+
+
+def parts(solved):
+    """The numbers of a solution, as in its file."""
+    named = {"weights": solved.channel.matrix, "positions": solved.codebook.values, "values": solved.values}
+    return {name: part.tolist() for name, part in named.items()}
 
 
 def flat_moment(bits, epsilon, density, book):
@@ -176,7 +173,7 @@ def test_solved_once_in_memory_and_on_disk(nothing_solved, monkeypatch):
     assert optimal_channel(2, 3.0, density) is first
     monkeypatch.setattr(optimal, "_solved", {})
     again = optimal_channel(2, 3.0, density)
-    assert again.to_dict() == first.to_dict()
+    assert parts(again) == parts(first)
     assert again is not first
 
 
@@ -186,11 +183,12 @@ def damaged(fields):
     yield json.dumps(fields)[:-1] + ', "values": ' + json.dumps(fields["values"]) + "}"
     for change in (
         {"format": "other"},
-        {"configuration": fields["configuration"] | {"bits": 3}},
+        {"configuration": fields["configuration"].replace("2 bits", "3 bits")},
         {"values": [-1.3, -0.3, 0.3, 1.3]},
         {"positions": [-1.0, 1.0]},
-        {"channel": fields["channel"] | {"epsilon": 2.0}},
-        {"channel": "flat"},
+        {"configuration": fields["configuration"].replace((3.0).hex(), (2.0).hex())},
+        {"weights": (2 * np.array(fields["weights"])).tolist()},
+        {"weights": "flat"},
     ):
         yield json.dumps(fields | change)
     # Sound, but not what is asked for: one bit in the guise of two.
@@ -198,22 +196,23 @@ def damaged(fields):
     matrix = np.pad(plain.matrix, ((0, 0), (0, 2)))
     values = np.pad(unbiased_decoder(plain, uniform_codebook(1)), (0, 2))
     poor = OptimalChannel(TableChannel("optimal", 3.0, matrix), uniform_codebook(1), values)
-    yield json.dumps(fields | poor.to_dict())
-    # Sound, but of another construction.
-    channel = TableChannel("metric-aware", 3.0, channel_from_dict(fields["channel"]).matrix)
-    yield json.dumps(fields | {"channel": channel.to_dict()})
+    yield json.dumps(fields | parts(poor))
+    # Sound, and as good as flat, but of another number of codes.
+    codes = [row + [0] * 4 for row in fields["weights"]]
+    yield json.dumps(fields | {"weights": codes, "values": fields["values"] + [0.0] * 4})
+    yield json.dumps([fields])
 
 
 def test_damaged_files_are_solved_again(nothing_solved, monkeypatch):
     density = Density.kashin(1.9, 3.0)
     first = optimal_channel(2, 3.0, density)
-    (file,) = (path for path in nothing_solved.iterdir() if json.loads(path.read_text())["configuration"]["bits"] == 2)
+    (file,) = (path for path in nothing_solved.iterdir() if "2 bits" in json.loads(path.read_text())["configuration"])
     sound = file.read_text()
     for text in damaged(json.loads(sound)):
         assert text != sound
         file.write_text(text)
         monkeypatch.setattr(optimal, "_solved", {})
-        assert optimal_channel(2, 3.0, density).to_dict() == first.to_dict()
+        assert parts(optimal_channel(2, 3.0, density)) == parts(first)
         assert file.read_text() == sound
 
 
@@ -236,11 +235,11 @@ def test_where_the_cache_is(variables, folder, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert str(optimal_cache.cache_folder()) == folder
+    assert str(cache_folder()) == folder
 
 
 def test_two_processes_find_the_same_channel(nothing_solved, tmp_path):
-    program = "import sstq; print(sstq.SSTQ(50, 2.5, 3, channel='optimal').digest())"
+    program = "import sstq; print(sstq.SSTQ(50, 2.5, bits=3, channel='optimal').digest())"
     digests = {
         subprocess.run(
             [sys.executable, "-c", program],

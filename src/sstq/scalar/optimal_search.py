@@ -14,16 +14,12 @@ a smooth function of them. All is symmetric about 0: for a symmetric channel a d
 
 import math
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.scalar.codebooks import rounding_moments, token_moments
-from sstq.scalar.densities import Density
-
-_Vector = NDArray[np.float64]
-_Number = TypeVar("_Number", float, NDArray[np.float64])
+from sstq.scalar.densities import Density, Vector
 
 # The linear program: tokens on [0, 1] and positive values up to a multiple of the piecewise mechanism's largest.
 _GRID_TOKENS, _GRID_VALUES, _GRID_REACH = 17, 40, 1.5
@@ -44,13 +40,25 @@ class Windows:
         width: of the window, in (0, 1).
     """
 
-    heights: _Vector
-    lengths: _Vector
+    heights: Vector
+    lengths: Vector
     width: float
 
 
+def search(bits: int, epsilon: float, density: Density) -> Windows:
+    """Return the best shape with 2^bits codes, for the likely numbers of codes in the outermost window."""
+    half = 1 << (bits - 1)
+    start = _with_codes(linear_program(epsilon, density), half)
+    # The number of largest values whose lengths come nearest to the window's width.
+    near = 1 + int(np.argmin(np.abs(np.cumsum(start.lengths[::-1]) - start.width)))
+    tops = {1, max(near - 1, 1), near, min(near + 1, half)}
+    shapes = [_descend(start, top, epsilon, density) for top in sorted(tops)]
+    return min(shapes, key=lambda shape: second_moment(shape, epsilon, density)[0])
+
+
+@lru_cache(maxsize=4)  # it serves for all numbers of bits
 def linear_program(epsilon: float, density: Density) -> Windows:
-    """The least second moment over all channels whose values are on a grid, however many codes they use: by HiGHS.
+    """Return the channel of least second moment whose values are on a grid, with any number of codes: by HiGHS.
 
     Variables are P(i|k) for the tokens k on a grid of [0, 1] and the least probabilities q_i, q_{-i} = q_i, with
     q_i ≤ P(i|k) ≤ e^ε·q_i.
@@ -62,7 +70,10 @@ def linear_program(epsilon: float, density: Density) -> Windows:
     positive = np.linspace(0, _GRID_REACH * (root + 1) / (root - 1), _GRID_VALUES)
     values = np.concatenate([-positive[:0:-1], positive])
     tokens = np.linspace(0, 1, _GRID_TOKENS)
-    shares = _shares(np.concatenate([-tokens[:0:-1], tokens]), density)[_GRID_TOKENS - 1 :]
+    grid = np.concatenate([-tokens[:0:-1], tokens])
+    shares = token_moments(*rounding_moments(grid, density), density)[0]
+    shares = (shares + shares[::-1])[_GRID_TOKENS - 1 :]  # of a token and its mirror image
+    shares[0] /= 2
     cells = _GRID_TOKENS * len(values)
     least = np.tile(np.abs(np.arange(len(values)) - _GRID_VALUES + 1), _GRID_TOKENS)
     spread = sparse.csr_matrix((np.ones(cells), (np.arange(cells), least)), shape=(cells, _GRID_VALUES))
@@ -70,15 +81,9 @@ def linear_program(epsilon: float, density: Density) -> Windows:
     within = sparse.bmat([[-identity, spread], [identity, -math.exp(epsilon) * spread]], format="csr")
     sums = sparse.kron(sparse.identity(_GRID_TOKENS), np.stack([np.ones(len(values)), values]))
     exact = sparse.hstack([sums, sparse.csr_matrix((2 * _GRID_TOKENS, _GRID_VALUES))], format="csr")
-    found = linprog(
-        np.concatenate([np.outer(shares, values**2).ravel(), np.zeros(_GRID_VALUES)]),
-        A_ub=within,
-        b_ub=np.zeros(2 * cells),
-        A_eq=exact,
-        b_eq=np.stack([np.ones(_GRID_TOKENS), tokens], axis=1).ravel(),
-        bounds=(0, None),
-        method="highs",
-    )
+    costs = np.append(np.outer(shares, values**2), np.zeros(_GRID_VALUES))
+    means = np.stack([np.ones(_GRID_TOKENS), tokens], axis=1).ravel()
+    found = linprog(costs, within, np.zeros(2 * cells), exact, means, bounds=(0, None), method="highs")
     if found.x is None:
         raise ValueError(f"epsilon = {epsilon}: the linear program of the channel has no solution ({found.message})")
     lengths = np.maximum(found.x[cells:], 0.0)
@@ -89,15 +94,12 @@ def linear_program(epsilon: float, density: Density) -> Windows:
     return Windows(positive[used], lengths[used] / (2 * lengths[used].sum()), width)
 
 
-def with_codes(windows: Windows, count: int) -> Windows:
+def _with_codes(windows: Windows, count: int) -> Windows:
     """The same channel, nearly, with `count` pairs of codes: the nearest neighbours merge, the longest codes split."""
     heights, lengths = list(windows.heights), list(windows.lengths)
     while len(heights) > count:
-        costs = [
-            a * b / (a + b) * (high - low) ** 2
-            for low, high, a, b in zip(heights, heights[1:], lengths, lengths[1:], strict=False)
-        ]
-        place = int(np.argmin(costs))
+        first, second = np.array(lengths[:-1]), np.array(lengths[1:])
+        place = int(np.argmin(first * second / (first + second) * np.diff(heights) ** 2))
         a, b = lengths[place : place + 2]
         heights[place : place + 2] = [(a * heights[place] + b * heights[place + 1]) / (a + b)]
         lengths[place : place + 2] = [a + b]
@@ -111,7 +113,7 @@ def with_codes(windows: Windows, count: int) -> Windows:
     return Windows(np.array(heights), np.array(lengths), windows.width)
 
 
-def descend(start: Windows, codes_at_top: int, epsilon: float, density: Density) -> Windows:
+def _descend(start: Windows, codes_at_top: int, epsilon: float, density: Density) -> Windows:
     """The channel that BFGS reaches from ``start`` in logarithms of the steps between values and of the lengths.
 
     The outermost window holds exactly the ``codes_at_top`` largest values. Wherever it ends between two codes instead,
@@ -124,7 +126,7 @@ def descend(start: Windows, codes_at_top: int, epsilon: float, density: Density)
     point = np.log(np.maximum(np.concatenate([steps, start.lengths]), _LEAST_SHARE))
     unit = second_moment(_from_logs(point, top)[0], epsilon, density)[0]
 
-    def objective(free: _Vector) -> tuple[float, _Vector]:
+    def objective(free: Vector) -> tuple[float, Vector]:
         logs = np.clip(free, *_LOG_BOUNDS)
         windows, steps = _from_logs(logs, top)
         loss, by_height, by_length, by_width = second_moment(windows, epsilon, density)
@@ -137,7 +139,7 @@ def descend(start: Windows, codes_at_top: int, epsilon: float, density: Density)
     return _from_logs(np.clip(found.x, *_LOG_BOUNDS), top)[0]
 
 
-def _from_logs(logs: _Vector, top: slice) -> tuple[Windows, _Vector]:
+def _from_logs(logs: Vector, top: slice) -> tuple[Windows, Vector]:
     half = len(logs) // 2
     steps = np.exp(logs[:half])
     lengths = np.exp(logs[half:] - logs[half:].max())
@@ -145,17 +147,10 @@ def _from_logs(logs: _Vector, top: slice) -> tuple[Windows, _Vector]:
     return Windows(np.cumsum(steps), lengths, float(lengths[top].sum())), steps
 
 
-def codes_at_top(windows: Windows) -> int:
-    """The number of largest values whose lengths come nearest to the window's width."""
-    return 1 + int(np.argmin(np.abs(np.cumsum(windows.lengths[::-1]) - windows.width)))
+def second_moment(windows: Windows, epsilon: float, density: Density) -> tuple[float, Vector, Vector, float]:
+    """Return E[w²] under the density, the values scaled so that the tokens reach ±1, with its derivatives.
 
-
-def second_moment(windows: Windows, epsilon: float, density: Density) -> tuple[float, _Vector, _Vector, float]:
-    """E[w²] under the density, the values scaled so that the tokens reach ±1, with its derivatives.
-
-    Returns:
-        The moment, and its derivatives by the heights, the lengths (moving a positive code and its mirror image) and
-        the width.
+    They are by the heights, the lengths (moving a positive code and its mirror image) and the width.
     """
     boost, width = math.expm1(epsilon), windows.width
     v = np.concatenate([-windows.heights[::-1], windows.heights])
@@ -201,25 +196,12 @@ def second_moment(windows: Windows, epsilon: float, density: Density) -> tuple[f
     reach_by_end = floor * boost * drop * (ends[1:-1] > top)
     reach_by_width = shrink * reach + floor * boost * float(v[np.searchsorted(ends[1:-1], top, side="right")])
     pull = float(slope @ first) - 2 * loss / reach
-
-    def scaled(direct: _Number, by_reach: _Number) -> _Number:
-        total: _Number = (direct + pull * by_reach) / reach**2
-        return total
-
-    gradient_v = scaled(by_v, reach_by_v)
-    by_code = np.append(np.cumsum(scaled(by_end, reach_by_end)[::-1])[::-1], 0.0)  # a length moves all ends after it
+    by_v, by_end = (by_v + pull * reach_by_v) / reach**2, (by_end + pull * reach_by_end) / reach**2
+    by_code = np.append(np.cumsum(by_end[::-1])[::-1], 0.0)  # a length moves all ends after it
     half = len(windows.heights)
     return (
         loss / reach**2,
-        gradient_v[half:] - gradient_v[half - 1 :: -1],
+        by_v[half:] - by_v[half - 1 :: -1],
         by_code[half:] + by_code[half - 1 :: -1],
-        float(scaled(by_width, reach_by_width)),
+        float((by_width + pull * reach_by_width) / reach**2),
     )
-
-
-def _shares(values: _Vector, density: Density) -> _Vector:
-    """The probability of each token, and of its mirror image, both counted for the token."""
-    shares: _Vector = token_moments(*rounding_moments(values, density), density)[0]
-    both: _Vector = shares + shares[::-1]
-    both[len(values) // 2] /= 2
-    return both

@@ -1,0 +1,326 @@
+"""Channels: random maps from tokens to codes that are ε-LDP exactly as implemented, and their decoding values.
+
+A channel is a matrix of non-negative integers; row k holds the weights of the codes given token k and sums to 2^62. One
+draw of 62 uniform bits against the cumulative weights picks the code. Every column is positive in all rows with
+max/min ≤ e^ε in rational arithmetic, or zero in all rows and never sent. Both are checked, exactly, whenever a channel
+is built; there is no other way to obtain one.
+
+Examples:
+    >>> import numpy as np
+    >>> channel = flat_channel(bits=2, epsilon=3.0)
+    >>> 3.0 - 1e-10 < channel.privacy_loss() <= 3.0
+    True
+    >>> tokens = np.array([0, 1, 2, 3])
+    >>> channel.sample(tokens, np.array([0, 2**60, 2**61, 2**62 - 1], dtype=np.uint64))
+    array([0, 1, 2, 2])
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sstq.checks import check_argument, check_number
+from sstq.exactness import TOTAL, exp_lower, largest_ratio, log_upper, rows_sum_to_total
+from sstq.scalar.codebooks import BITS_MAX, Codebook, rounding_moments, token_moments
+from sstq.scalar.densities import Density, Vector
+
+RESIDUAL_MAX = 1e-9
+"""The largest bias of an "unbiased" decoder, in units of B."""
+
+_SIZE_MAX = 1 << BITS_MAX
+# Beyond, the weight of an other token would have too few digits. vqSGD has 2·d tokens.
+_SIZE_MAX_FLAT = 1 << 40
+_RANK_TOLERANCE = 1e-12
+
+
+class Channel(ABC):
+    """A random map from tokens to codes, named for its construction; its matrix of integers decides everything."""
+
+    name: str
+    epsilon: float
+
+    @property
+    @abstractmethod
+    def matrix(self) -> NDArray[np.int64]:
+        """The integer weights, (inputs, outputs), each row summing to 2^62."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of tokens and of codes."""
+        inputs, outputs = self.matrix.shape
+        return inputs, outputs
+
+    @property
+    def inputs(self) -> int:
+        """The number of tokens."""
+        return self.shape[0]
+
+    @property
+    def outputs(self) -> int:
+        """The number of codes, those that never occur included."""
+        return self.shape[1]
+
+    @property
+    def used(self) -> NDArray[np.bool_]:
+        """Which codes can occur."""
+        return self._extremes[0] > 0
+
+    def probabilities(self) -> Vector:
+        """Return the weights divided by 2^62."""
+        return self.matrix / TOTAL
+
+    def ratio(self) -> Fraction:
+        """Return the largest ratio of two weights in one column, exactly."""
+        return largest_ratio(*self._extremes)
+
+    def privacy_loss(self) -> float:
+        """Return the largest log ratio of two weights in one column, rounded up to a double; never above ε."""
+        return log_upper(self.ratio())
+
+    def moments(self, values: ArrayLike) -> tuple[Vector, Vector]:
+        """Return E[w|token] and E[w²|token] of decoding values w, from the integer weights."""
+        checked = np.asarray(values, dtype=np.float64)
+        if checked.shape != (self.outputs,):
+            raise ValueError(f"values must have one value for each of {self.outputs} codes, got shape {checked.shape}")
+        return self._moments(checked)
+
+    def sample(self, tokens: ArrayLike, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Draw a code for each token in [0, inputs), with the same work whatever the token and the word.
+
+        The words are uniform integers in [0, 2^62), one for each token, as uint64.
+        """
+        tokens = np.asarray(tokens)
+        sound = tokens.dtype.kind in "iu" and tokens.ndim == 1
+        if not sound or (tokens.size and not 0 <= tokens.min() <= tokens.max() < self.inputs):
+            raise ValueError(f"tokens must be a vector of integers in [0, {self.inputs})")
+        if words.dtype != np.uint64 or words.shape != tokens.shape or (words >= TOTAL).any():
+            raise ValueError("words must be uint64 numbers in [0, 2^62), one for each token")
+        return self._draw(tokens.astype(np.int64, copy=False), words)
+
+    def _draw(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        from sstq.kernels import sample_table
+
+        codes: NDArray[np.int64] = sample_table(tokens, words, self._cumulative)
+        return codes
+
+    def _moments(self, values: Vector) -> tuple[Vector, Vector]:
+        probabilities = self.probabilities()
+        return probabilities @ values, probabilities @ values**2
+
+    @cached_property
+    def _extremes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return self.matrix.max(axis=0), self.matrix.min(axis=0)
+
+    @cached_property
+    def _cumulative(self) -> NDArray[np.uint64]:
+        return np.cumsum(self.matrix, axis=1).astype(np.uint64)
+
+    def _check_ratio(self) -> None:
+        ratio = self.ratio()
+        # e^ε is irrational and the bound is good to 58 digits: a ratio of 62-bit integers cannot fall in between.
+        if ratio > exp_lower(self.epsilon):
+            raise ValueError(
+                f"the channel is not {self.epsilon}-LDP: its largest ratio of weights is {float(ratio):.17g}, "
+                "above e^epsilon"
+            )
+
+
+@dataclass(frozen=True)
+class FlatChannel(Channel):
+    """Randomized response on M tokens: the token itself with weight ``own``, each other one with weight ``other``.
+
+    Args:
+        epsilon: the privacy budget.
+        size: M, the number of tokens and of codes, in [2, 2^40]; the matrix is built up to 4096.
+        own: integer weight a of the token itself.
+        other: integer weight b of each other token; a + (M − 1)·b = 2^62 and a/b ≤ e^ε.
+
+    Examples:
+        >>> FlatChannel(epsilon=1.0, size=2, own=3 * 2**60, other=2**60)
+        Traceback (most recent call last):
+        ...
+        ValueError: the channel is not 1.0-LDP: its largest ratio of weights is 3, above e^epsilon
+    """
+
+    name: str = field(init=False, default="flat")
+    epsilon: float
+    size: int
+    own: int
+    other: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_argument("epsilon", self.epsilon))
+        for label, least, most in (("size", 2, _SIZE_MAX_FLAT), ("own", 1, TOTAL), ("other", 1, TOTAL)):
+            object.__setattr__(self, label, check_number(label, getattr(self, label), least, most, integer=True))
+        total = self.own + (self.size - 1) * self.other
+        if total != TOTAL:
+            raise ValueError(f"own + (size − 1)·other must be 2^62, the sum of a row, got {total}")
+        self._check_ratio()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of tokens and of codes."""
+        return self.size, self.size
+
+    @property
+    def used(self) -> NDArray[np.bool_]:
+        """Which codes can occur: all."""
+        return np.ones(self.size, dtype=np.bool_)
+
+    @property
+    def matrix(self) -> NDArray[np.int64]:
+        """The integer weights, built anew at each call (134 MB for 12 bits)."""
+        if self.size > _SIZE_MAX:
+            raise ValueError(f"the matrix of {self.size} tokens is not built; own and other say all that is in it")
+        weights = np.full((self.size, self.size), self.other, dtype=np.int64)
+        np.fill_diagonal(weights, self.own)
+        return weights
+
+    def ratio(self) -> Fraction:
+        """Return the ratio of the two weights."""
+        return Fraction(max(self.own, self.other), min(self.own, self.other))
+
+    def _moments(self, values: Vector) -> tuple[Vector, Vector]:
+        gain, floor = (self.own - self.other) / TOTAL, self.other / TOTAL
+        return gain * values + floor * math.fsum(values), gain * values**2 + floor * math.fsum(values**2)
+
+    def _draw(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        # The token when word < a, else the ⌊(word − a)/b⌋-th of the other tokens in order.
+        beyond = words.astype(np.int64) - self.own
+        other = beyond // self.other
+        return np.where(beyond < 0, tokens, other + (other >= tokens))
+
+
+def flat_channel(bits: int, epsilon: float) -> FlatChannel:
+    """Return randomized response on M = 2^bits tokens with the whole budget (paper, Section 3)."""
+    return flat_channel_of_size(1 << check_argument("bits", bits), epsilon)
+
+
+def flat_channel_of_size(size: int, epsilon: float) -> FlatChannel:
+    """Return randomized response on any number M of tokens with the whole budget.
+
+    With E just below e^ε, b = ⌈2^62/(E + M − 1)⌉ and a = 2^62 − (M − 1)·b ≤ E·b: sound by construction, and the budget
+    lost to rounding is about (e^ε + M)/2^62.
+    """
+    epsilon = check_argument("epsilon", epsilon)
+    other = math.ceil(TOTAL / (exp_lower(epsilon) + size - 1))
+    return FlatChannel(epsilon, size, TOTAL - (size - 1) * other, other)
+
+
+@dataclass(frozen=True, eq=False)
+class TableChannel(Channel):
+    """A channel given by its matrix of integer weights.
+
+    Args:
+        name: the construction it comes from, such as "metric-aware".
+        epsilon: the privacy budget.
+        weights: the matrix, (inputs, outputs) non-negative int64 weights, each row summing to 2^62.
+
+    Examples:
+        >>> TableChannel("table", 1.0, [[2**61, 2**61], [2**62, 0]])
+        Traceback (most recent call last):
+        ...
+        ValueError: column 1 of matrix is zero in some rows and positive in others: seeing it would reveal the token
+    """
+
+    name: str
+    epsilon: float
+    weights: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_argument("epsilon", self.epsilon))
+        object.__setattr__(self, "weights", _read_matrix(self.weights))
+        if not self.name or not isinstance(self.name, str) or self.name == FlatChannel.name:
+            raise ValueError(f"name must be a non-empty string other than {FlatChannel.name!r}, got {self.name!r}")
+        if self.weights.min() < 0:
+            raise ValueError(f"matrix has a negative weight, {self.weights.min()}")
+        wrong = np.flatnonzero(~rows_sum_to_total(self.weights))
+        if wrong.size:
+            raise ValueError(f"row {wrong[0]} of matrix does not sum to exactly 2^62")
+        tops, bottoms = self._extremes
+        mixed = np.flatnonzero((bottoms == 0) & (tops > 0))
+        if mixed.size:
+            raise ValueError(
+                f"column {mixed[0]} of matrix is zero in some rows and positive in others: "
+                "seeing it would reveal the token"
+            )
+        self._check_ratio()
+
+    @property
+    def matrix(self) -> NDArray[np.int64]:
+        """The integer weights."""
+        return self.weights
+
+
+def _read_matrix(matrix: object) -> NDArray[np.int64]:
+    """A read-only int64 copy, or what is wrong; floats are refused, for they are not exact."""
+    try:
+        weights = np.array(matrix)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"matrix is not a rectangular table of integers: {error}") from None
+    if weights.ndim != 2 or weights.dtype != np.int64 or not all(1 <= length <= _SIZE_MAX for length in weights.shape):
+        raise ValueError(
+            f"matrix must be a table of int64 weights with sides in [1, {_SIZE_MAX}], "
+            f"got {weights.dtype} of shape {weights.shape}"
+        )
+    weights.setflags(write=False)
+    return weights
+
+
+def unbiased_decoder(channel: Channel, codebook: Codebook) -> Vector:
+    """Return values w with Σ_i P(i|k)·w_i = c_k for every token k, P being the channel's integers over 2^62.
+
+    For the flat channel w_k = (2^62·c_k − b·Σc)/(a − b). In general the linear system is solved by rank-revealing QR;
+    of several solutions the one of least Σ_i π_i·w_i² (π the mean of the rows) is taken. Codes never sent get 0.
+
+    There is one token for each codeword. ValueError when no solution is unbiased within 1e-9.
+
+    Examples:
+        >>> from sstq.scalar.codebooks import uniform_codebook
+        >>> unbiased_decoder(flat_channel(1, 3.0), uniform_codebook(1)).round(4)
+        array([-1.1048,  1.1048])
+    """
+    if channel.inputs != codebook.size:
+        raise ValueError(f"codebook has {codebook.size} codewords, not one for each of {channel.inputs} tokens")
+    if isinstance(channel, FlatChannel):
+        total = math.fsum(codebook.values)
+        contrast = channel.own - channel.other
+        if contrast == 0:
+            raise ValueError("no decoder is unbiased for this channel: its codes do not depend on the tokens")
+        values: Vector = codebook.values * (TOTAL / contrast) - total * (channel.other / contrast)
+    else:
+        values = _least_variance_solution(channel, codebook.values)
+    residual = float(np.abs(channel.moments(values)[0] - codebook.values).max())
+    if not residual <= RESIDUAL_MAX:
+        raise ValueError(
+            f"no decoder is unbiased for this channel: the best is off by {residual:.1e}, above {RESIDUAL_MAX}; "
+            "take fewer bits or a larger epsilon"
+        )
+    return values
+
+
+def _least_variance_solution(channel: Channel, targets: Vector) -> Vector:
+    from scipy.linalg import lstsq
+
+    distinct, first = np.unique(targets, return_index=True)
+    used = channel.used
+    rows = channel.probabilities()[np.ix_(first, used)]
+    # In the unknowns √π·w the least norm is the least variance. Directions that no row can tell apart (cells thinner
+    # than the arithmetic) are cut by the rank tolerance; they would only add noise.
+    scales = 1 / np.sqrt(rows.mean(axis=0))
+    solution = lstsq(rows * scales, distinct, cond=_RANK_TOLERANCE, lapack_driver="gelsy")[0]
+    values = np.zeros(channel.outputs)
+    values[used] = scales * solution
+    return values
+
+
+def decoded_second_moment(channel: Channel, codebook: Codebook, values: Vector, density: Density) -> float:
+    """Return E[w²] of the decoded coordinate, in units of B², for coordinates of that density."""
+    positions, first = np.unique(codebook.values, return_index=True)
+    shares = token_moments(*rounding_moments(positions, density), density)[0]
+    return float(shares @ channel.moments(values)[1][first])

@@ -1,0 +1,242 @@
+"""The metric-aware channel: a truncated Laplace kernel on the codewords, rounded to exact integers, and its codebook.
+
+Given the codeword c of a token, the mechanism draws T on [-1, 1] with density ∝ exp(−r·|T − c|) and answers with the
+nearest codeword (paper, Section 5). Everything is in units of B, so that the paper's rate ε/(2Δ) = ε/(4B) is r = ε/4.
+The kernel in floating point is not trusted with privacy: the channel checks its integers exactly.
+
+With identity decoding the answer z to a coordinate y of density f has the loss (paper, Appendix on ℒ*_MA-SSTQ)
+
+    ℒ* = E[(y − z)²] = E[y²] − 2·Σ_k A_k·μ_k + Σ_k π_k·s_k,
+
+where π_k = P(v = c_k) and A_k = E[y·1{v = c_k}] belong to the stochastic rounding, and μ_k = E[z|c_k], s_k = E[z²|c_k]
+to the channel. It is the paper's Σ_k W_k∫(y − c_k)(c_{k+1} − y)f + Σ_i π_i·V_i rearranged: no division by gaps.
+"""
+
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.checks import check_argument, check_option
+from sstq.exactness import TOTAL, exp_lower, largest_ratio
+from sstq.scalar.channels import TableChannel
+from sstq.scalar.codebooks import Codebook, panter_dite_codebook, rounding_moments, token_moments, uniform_codebook
+from sstq.scalar.densities import Density, Vector
+
+Rate = Literal["calibrated", "paper"]
+
+_SHRINKS = [0.0] + [1e-14 * 4**step for step in range(23)]
+# A Voronoi cell less likely than this in every row is not used: its integer weights would be too coarse.
+_THIN = 2.0**-40
+_BITS_MAX_LOSS_OPTIMAL = 8
+_SMALLEST_GAP = 1e-9
+_SEARCH = {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-14, "gtol": 1e-10, "maxcor": 30}
+
+
+def resolve_rate(values: Vector, epsilon: float, rate: Rate) -> float:
+    """Return the decay r of the kernel: the paper's ε/4, or the largest whose matrix keeps to e^ε.
+
+    The largest log ratio of the matrix has the closed form r·(3 + max(c_{M−1}, −c_2))/2, reached by the cell of an end
+    (from 1 or -1) between the two end rows. For, as a function of the centre c, the probability of a cell [a, b] rises
+    up to a and falls after b, because |d log Z/dc| ≤ r for the normaliser Z; Z is least at the ends; and seen from
+    inside, the cell has at most 2/(1 + e^{−r(b−a)/2}) ≤ e^{r(b−a)} times the mass seen from its border. So the log
+    ratio of a column is at most r·max(1 + b, 1 − a), and an end cell attains r·(1 + a) or r·(1 + b).
+
+    "paper" spends only about half of the budget; "calibrated" spends all of it, r = 2ε/(3 + max(c_{M−1}, −c_2)), which
+    is ε(M − 1)/(2M − 3) on a uniform codebook.
+    """
+    if check_option("rate", rate, get_args(Rate)) == "paper":
+        return epsilon / 4
+    return 2 * epsilon / (3 + float(max(values[-2], -values[1])))
+
+
+def laplace_probabilities(values: Vector, rate: float) -> Vector:
+    """Return P[k, i], the probability of answering codeword i given codeword k (paper, Eq. for P_{i|k}).
+
+    The codewords are strictly increasing from -1 to 1, the rate is the decay r > 0 of the kernel in units of 1/B.
+
+    Examples:
+        >>> laplace_probabilities(np.array([-1.0, 1.0]), rate=np.log(3)).round(4)
+        array([[0.75, 0.25],
+               [0.25, 0.75]])
+    """
+    middles, half_gaps = _middles(values), np.diff(values) / 2
+    left, right = np.append(0.0, half_gaps), np.append(half_gaps, 0.0)
+    distance = np.maximum(np.append(-1.0, middles) - values[:, None], values[:, None] - np.append(middles, 1.0))
+    np.fill_diagonal(distance, 0.0)  # from inside its cell a codeword's distance is negative, and exp could overflow
+    distance *= -rate
+    weights: Vector = np.exp(distance, out=distance)
+    # r·∫ of the kernel over each cell, from its near end; then over a codeword's own cell, from the codeword.
+    weights *= -np.expm1(-rate * (left + right))
+    np.fill_diagonal(weights, -np.expm1(-rate * left) - np.expm1(-rate * right))
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights
+
+
+def _middles(values: Vector) -> Vector:
+    """Where one Voronoi cell ends and the next begins."""
+    middles: Vector = values[:-1] + np.diff(values) / 2
+    return middles
+
+
+def metric_aware_channel(codebook: Codebook, epsilon: float, rate: Rate = "calibrated") -> TableChannel:
+    """Return the channel P(i|k) ∝ ∫ over the Voronoi cell of c_i of exp(−r·|t − c_k|) dt (paper, Section 5).
+
+    The integers are floors of 2^62·P; what a row lacks goes to its largest weight. Rounding can push a ratio past e^ε,
+    so the rate shrinks by 1e-14, 4e-14, 16e-14, … of itself until the integers pass the exact check. Equal codewords
+    have equal rows; the cell belongs to the first of them, and the others are never sent. Nor is a cell with
+    probability below 2^-40 in every row, or zero weight in some row: its weight goes to the row's largest.
+
+    The rate "calibrated" spends all of the budget, "paper" (r = ε/4) about half of it.
+
+    Examples:
+        >>> round(metric_aware_channel(uniform_codebook(4), 3.0, rate="paper").privacy_loss(), 2)
+        1.45
+        >>> 3.0 - 1e-9 < metric_aware_channel(uniform_codebook(4), 3.0).privacy_loss() <= 3.0
+        True
+    """
+    epsilon = check_argument("epsilon", epsilon)
+    limit = exp_lower(epsilon)
+    distinct, first, inverse = np.unique(codebook.values, return_index=True, return_inverse=True)
+    start = resolve_rate(distinct, epsilon, rate)
+    hopeless = 0.0
+    for shrink in _SHRINKS:
+        if shrink < hopeless:
+            continue
+        weights = _integer_weights(laplace_probabilities(distinct, start * (1 - shrink)))
+        ratio = largest_ratio(weights.max(axis=0), weights.min(axis=0))
+        # A relative step s of the rate lowers the log ratio by about s·ε: far smaller steps than the excess would fail.
+        hopeless = float(ratio / limit - 1) / (4 * epsilon)
+        if ratio <= limit:
+            matrix = np.zeros((codebook.size, codebook.size), dtype=np.int64)
+            matrix[:, first] = weights[inverse]
+            return TableChannel("metric-aware", epsilon, matrix)
+    raise ValueError(
+        f"epsilon = {epsilon} with this codebook has no metric-aware channel in 62-bit weights; take fewer bits"
+    )
+
+
+def _integer_weights(probabilities: Vector) -> NDArray[np.int64]:
+    """Integer rows that sum to 2^62, near the probabilities; every column is positive or zero throughout."""
+    probabilities *= TOTAL
+    weights = probabilities.astype(np.int64)
+    weights[:, (weights.min(axis=0) <= 0) | (weights.max(axis=0) < _THIN * TOTAL)] = 0
+    # Float rounding may leave a row above 2^62 by a few thousand; the difference may thus be of either sign.
+    weights[np.arange(len(weights)), weights.argmax(axis=1)] += TOTAL - weights.sum(axis=1)
+    return weights
+
+
+def metric_aware_loss(codebook: Codebook, density: Density, epsilon: float, rate: Rate = "calibrated") -> float:
+    """Return ℒ*_MA-SSTQ(Γ) = E[(y − z)²] in units of B² for a public density of y (paper, Section 5.1).
+
+    ε may be beyond that of any channel: then only the error of the rounding is left.
+
+    Examples:
+        >>> round(metric_aware_loss(uniform_codebook(4), Density.uniform(), 3.0), 4)
+        0.2974
+    """
+    values = np.unique(codebook.values)
+    return _loss(values, density, resolve_rate(values, check_argument("epsilon", epsilon, high=1e9), rate))
+
+
+def loss_optimal_codebook(bits: int, density: Density, epsilon: float, rate: Rate = "calibrated") -> Codebook:
+    """Return the codebook of least ℒ*_MA-SSTQ (paper, Section 5.1), symmetric when the density is.
+
+    The logarithms of the gaps are free variables of a quasi-Newton descent from the uniform and the Panter–Dite
+    codebooks; a calibrated rate follows the codebook at every step. The loss is not convex, so the best of all that was
+    seen is returned: never worse than the two starts. There are M = 2^bits codewords, for at most 8 bits.
+
+    Examples:
+        >>> loss_optimal_codebook(2, Density.uniform(), 3.0).values.round(3)
+        array([-1.   , -0.292,  0.292,  1.   ])
+    """
+    if check_argument("bits", bits) > _BITS_MAX_LOSS_OPTIMAL:
+        raise ValueError(
+            f"bits must be in [1, {_BITS_MAX_LOSS_OPTIMAL}] for a loss-optimal codebook, got {bits}: beyond, the "
+            "search takes minutes and gains nothing"
+        )
+    starts = [uniform_codebook(bits).values, panter_dite_codebook(bits, density).values]
+    candidates = starts + [_descend(start, density, epsilon, rate) for start in starts]
+    books = [Codebook("loss-optimal", values) for values in candidates]
+    return min(books, key=lambda book: metric_aware_loss(book, density, epsilon, rate))
+
+
+def _loss(values: Vector, density: Density, decay: float) -> float:
+    shares, means = token_moments(*rounding_moments(values, density), density)
+    answers = laplace_probabilities(values, decay) @ np.stack([values, values**2], axis=1)
+    return float(density.moment(2) - 2 * means @ answers[:, 0] + shares @ answers[:, 1])
+
+
+def _loss_gradient(values: Vector, density: Density, decay: float) -> Vector:
+    """∂ℒ*/∂c at a fixed rate."""
+    lower, upper = rounding_moments(values, density)
+    shares, means = token_moments(lower, upper, density)
+    probabilities = laplace_probabilities(values, decay)
+    first, second = probabilities @ values, probabilities @ values**2
+    # The answers' own values.
+    gradient: Vector = 2 * (shares @ probabilities * values - means @ probabilities)
+    # The hats of the rounding: moving c_j moves the interpolant of μ, s by −slope on both sides.
+    gradient[:-1] -= (-2 * np.diff(first) * lower[1] + np.diff(second) * lower[0]) / np.diff(values)
+    gradient[1:] -= (-2 * np.diff(first) * upper[1] + np.diff(second) * upper[0]) / np.diff(values)
+    # The cell boundaries: mass moves between neighbouring answers, at the density of the kernel there.
+    density_at = _kernel(_middles(values), values, decay)
+    gain = -2 * means[:, None] * -np.diff(values) + shares[:, None] * -np.diff(values**2)
+    flow = (gain * density_at).sum(axis=0) / 2
+    gradient[:-1] += flow
+    gradient[1:] += flow
+    # The centre of the kernel: a shift to the right is a shift of all boundaries to the left, ends included.
+    ends = _kernel(np.array([-1.0, 1.0]), values, decay)
+    gradient -= (gain * density_at).sum(axis=1)
+    expected = -2 * means * first + shares * second
+    at_ends = -2 * means[:, None] * values[[0, -1]] + shares[:, None] * values[[0, -1]] ** 2 - expected[:, None]
+    gradient -= at_ends[:, 1] * ends[:, 1] - at_ends[:, 0] * ends[:, 0]
+    return gradient
+
+
+def _kernel(points: Vector, values: Vector, decay: float) -> Vector:
+    """The truncated Laplace density at the points, a row for each codeword as centre."""
+    normalisers = -np.expm1(-decay * (1 + values)) - np.expm1(-decay * (1 - values))
+    kernel: Vector = decay * np.exp(-decay * np.abs(points - values[:, None])) / normalisers[:, None]
+    return kernel
+
+
+def _calibrated_gradient(values: Vector, density: Density, decay: float) -> Vector:
+    """dℒ*/dc when the rate follows the codebook: r = 2ε/(3 + max(c_{M−1}, −c_2))."""
+    step = 1e-5 * decay
+    slope = (_loss(values, density, decay + step) - _loss(values, density, decay - step)) / (2 * step)
+    gradient = _loss_gradient(values, density, decay)
+    place, sign = (-2, 1) if values[-2] >= -values[1] else (1, -1)
+    gradient[place] -= sign * slope * decay / (3 + sign * values[place])
+    return gradient
+
+
+def _descend(start: Vector, density: Density, epsilon: float, rate: Rate) -> Vector:
+    """The codebook that L-BFGS reaches from ``start`` in the logarithms of the gaps."""
+    from scipy.optimize import minimize
+
+    size = start.size
+    gap = np.arange(size - 1)
+    # A gap and its mirror image share one variable when the density is symmetric.
+    variable = np.minimum(gap, size - 2 - gap) if density.symmetric else gap
+
+    def codewords(logs: Vector) -> tuple[Vector, Vector]:
+        gaps = np.exp(logs[variable])
+        gaps *= 2 / gaps.sum()
+        values = np.concatenate([[-1.0], -1.0 + np.cumsum(gaps[:-1]), [1.0]])
+        return ((values - values[::-1]) / 2 if density.symmetric else values), gaps
+
+    def objective(logs: Vector) -> tuple[float, Vector]:
+        values, gaps = codewords(logs)
+        decay = resolve_rate(values, epsilon, rate)
+        by_value = (_calibrated_gradient if rate == "calibrated" else _loss_gradient)(values, density, decay)
+        by_gap = np.cumsum(by_value[:0:-1])[::-1]  # a gap moves every codeword above it
+        by_log = gaps * (by_gap - gaps @ by_gap / 2)
+        gradient = np.zeros(logs.size)
+        np.add.at(gradient, variable, by_log)
+        return _loss(values, density, decay), gradient
+
+    logs = np.zeros(variable.max() + 1)
+    logs[variable] = np.log(np.maximum(np.diff(start), _SMALLEST_GAP))
+    bounds = [(np.log(_SMALLEST_GAP), np.log(2.0))] * logs.size
+    found = minimize(objective, logs, jac=True, method="L-BFGS-B", bounds=bounds, options=_SEARCH)
+    return codewords(found.x)[0]

@@ -1,0 +1,174 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+
+from sstq.scalar.codebooks import (
+    Codebook,
+    interpolation,
+    panter_dite_codebook,
+    stochastic_round,
+    uniform_codebook,
+)
+from sstq.scalar.densities import Density
+from sstq.scalar.metric_aware import (
+    _calibrated_gradient,
+    _loss,
+    _loss_gradient,
+    laplace_probabilities,
+    loss_optimal_codebook,
+    metric_aware_loss,
+    resolve_rate,
+)
+
+GAUSSIAN = Density.censored_gaussian(1.8, cells=256)
+SKEWED = Density(np.arange(1, 65) / 2080 * 0.9, edges=(0.02, 0.08))
+CODEWORDS = st.lists(st.floats(-0.999, 0.999), max_size=12).map(
+    lambda inner: np.unique(np.round([-1.0, *inner, 1.0], 6))
+)
+
+
+def test_probabilities_are_the_cell_integrals() -> None:
+    values, rate = np.array([-1.0, -0.7, 0.1, 0.2, 1.0]), 1.7
+    bounds = np.concatenate([[-1.0], (values[1:] + values[:-1]) / 2, [1.0]])
+    expected = np.array(
+        [
+            [
+                quad(lambda t, c=centre: np.exp(-rate * abs(t - c)), a, b, points=[min(max(centre, a), b)])[0]
+                for a, b in itertools.pairwise(bounds)
+            ]
+            for centre in values
+        ]
+    )
+    expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(laplace_probabilities(values, rate), expected, rtol=1e-12)
+
+
+@given(CODEWORDS, st.floats(0.01, 20))
+def test_calibrated_rate_spends_the_budget_exactly(values: np.ndarray, epsilon: float) -> None:
+    probabilities = laplace_probabilities(values, resolve_rate(values, epsilon, "calibrated"))
+    loss = np.log(probabilities.max(axis=0) / probabilities.min(axis=0)).max()
+    assert loss == pytest.approx(epsilon, rel=1e-10)
+
+
+@given(CODEWORDS, st.floats(0.01, 20))
+def test_paper_rate_is_never_above_the_calibrated_one(values: np.ndarray, epsilon: float) -> None:
+    assert resolve_rate(values, epsilon, "paper") <= resolve_rate(values, epsilon, "calibrated")
+
+
+@pytest.mark.parametrize(("size", "rate"), [(4, 1.80), (16, 1.55), (256, 1.503)])
+def test_calibrated_rates_of_uniform_codebooks(size: int, rate: float) -> None:
+    # FINDINGS 10 and DESIGN: ε(M − 1)/(2M − 3) at ε = 3.
+    found = resolve_rate(np.linspace(-1, 1, size), 3.0, "calibrated")
+    assert found == pytest.approx(rate, abs=1e-2 if size == 16 else 1e-3)
+    assert found == pytest.approx(3 * (size - 1) / (2 * size - 3), rel=1e-14)
+
+
+def test_an_unknown_rate_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"rate must be .calibrated. or .paper., got .fast."):
+        resolve_rate(np.array([-1.0, 1.0]), 1.0, "fast")
+
+
+# --- the metric-aware loss and its optimum ---
+
+
+def loss_by_quadrature(values: np.ndarray, density: Density, rate: float) -> float:
+    """Evaluate E[(y − z)²] point by point: rounding, channel, squared error; midpoints of a fine grid for y."""
+    points = (np.arange(400_000) + 0.5) / 200_000 - 1
+    weights = density.pdf(points) / 200_000
+    points = np.concatenate([points, [-1.0, 1.0]])
+    weights = np.concatenate([weights, density.edges])
+    lower, share = interpolation(values, points)
+    matrix = laplace_probabilities(values, rate)
+    first, second = matrix @ values, matrix @ values**2
+    mean = (1 - share) * first[lower] + share * first[lower + 1]
+    square = (1 - share) * second[lower] + share * second[lower + 1]
+    return float(weights @ (points**2 - 2 * points * mean + square))
+
+
+@pytest.mark.parametrize("density", [GAUSSIAN, SKEWED])
+@pytest.mark.parametrize("rate", ["paper", "calibrated"])
+def test_metric_aware_loss_is_the_expected_squared_error(density: Density, rate: str) -> None:
+    for book in (uniform_codebook(3), Codebook("odd", [-1.0, -0.9, -0.2, 0.1, 0.15, 0.3, 0.3, 1.0])):
+        values = np.unique(book.values)
+        expected = loss_by_quadrature(values, density, resolve_rate(values, 3.0, rate))
+        assert metric_aware_loss(book, density, 3.0, rate) == pytest.approx(expected, rel=1e-6)
+
+
+def test_metric_aware_loss_by_simulation(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    book, n = uniform_codebook(3), 400_000
+    cell = rng.choice(GAUSSIAN.masses.size + 2, size=n, p=np.append(GAUSSIAN.masses, GAUSSIAN.edges))
+    inside = (cell + rng.uniform(size=n)) / 128 - 1
+    y = np.where(cell == 256, -1.0, np.where(cell == 257, 1.0, inside))
+    token = stochastic_round(book.values, y, rng.uniform(size=n))
+    matrix = laplace_probabilities(book.values, resolve_rate(book.values, 3.0, "calibrated"))
+    code = (rng.uniform(size=(n, 1)) > np.cumsum(matrix, axis=1)[token]).sum(axis=1)
+    errors = (y - book.values[np.minimum(code, 7)]) ** 2
+    # z = 6: a false failure once in 5·10^8 runs.
+    assert abs(errors.mean() - metric_aware_loss(book, GAUSSIAN, 3.0)) < 6 * errors.std() / math.sqrt(n)
+
+
+@pytest.mark.parametrize("density", [GAUSSIAN, SKEWED])
+def test_metric_aware_loss_without_privacy_is_the_rounding_error(density: Density) -> None:
+    # Paper, Section 5.1: ε → ∞ leaves Σ_k∫(y − c_k)(c_{k+1} − y)f.
+    book = panter_dite_codebook(4, density)
+    start, stop = book.values[:-1], book.values[1:]
+    mass, first, second = density.integrals(start, stop)
+    distortion = (-second + (start + stop) * first - start * stop * mass).sum()
+    assert metric_aware_loss(book, density, 1e5, "paper") == pytest.approx(distortion, rel=1e-9)
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+@pytest.mark.parametrize("density", [GAUSSIAN, SKEWED])
+def test_loss_gradient(calibrated: bool, density: Density) -> None:
+    values = np.array([-1.0, -0.8, -0.35, 0.1, 0.15, 0.3, 0.77, 1.0])
+    rate = resolve_rate(values, 3.0, "calibrated")
+    gradient = (_calibrated_gradient if calibrated else _loss_gradient)(values, density, rate)
+    for k in range(1, 7):
+        step = np.zeros(8)
+        step[k] = 1e-5
+        losses = [
+            _loss(c, density, resolve_rate(c, 3.0, "calibrated") if calibrated else rate)
+            for c in (values + step, values - step)
+        ]
+        assert gradient[k] == pytest.approx((losses[0] - losses[1]) / 2e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("density", [Density.uniform(64), GAUSSIAN, SKEWED, Density([0.5, 0.0, 0.0, 0.5])])
+@pytest.mark.parametrize("rate", ["paper", "calibrated"])
+@pytest.mark.parametrize("bits", [1, 2, 4, 6])
+def test_loss_optimal_codebook_is_no_worse_than_the_others(density: Density, rate: str, bits: int) -> None:
+    for epsilon in (0.5, 3.0):
+        book = loss_optimal_codebook(bits, density, epsilon, rate)
+        best = metric_aware_loss(book, density, epsilon, rate)
+        for other in (uniform_codebook(bits), panter_dite_codebook(bits, density)):
+            assert best <= metric_aware_loss(other, density, epsilon, rate)
+        if density.symmetric:
+            assert np.array_equal(book.values, -book.values[::-1])
+
+
+@given(st.integers(0, 2**32), st.floats(1e-4, 0.1))
+@settings(max_examples=50)
+def test_perturbations_do_not_lower_the_loss_of_the_optimum(seed: int, size: float) -> None:
+    book = OPTIMUM
+    moved = np.sort(np.clip(book.values + size * np.random.default_rng(seed).normal(size=book.size), -1, 1))
+    moved[[0, -1]] = -1, 1
+    moved = (moved - moved[::-1]) / 2
+    assert metric_aware_loss(Codebook("moved", moved), GAUSSIAN, 3.0) >= metric_aware_loss(book, GAUSSIAN, 3.0) - 1e-12
+
+
+OPTIMUM = loss_optimal_codebook(3, GAUSSIAN, 3.0)
+
+
+def test_loss_optimal_arguments() -> None:
+    with pytest.raises(ValueError, match=r"bits must be in \[1, 8\] for a loss-optimal codebook, got 9"):
+        loss_optimal_codebook(9, GAUSSIAN, 3.0)
+    with pytest.raises(ValueError, match=r"epsilon must be a number in \[0.01, 1e\+09\], got 0.0"):
+        metric_aware_loss(uniform_codebook(1), GAUSSIAN, 0.0)
+    with pytest.raises(ValueError, match="rate must be 'calibrated' or 'paper', got 'best'"):
+        metric_aware_loss(uniform_codebook(1), GAUSSIAN, 1.0, "best")
