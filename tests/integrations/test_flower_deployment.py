@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("flwr", reason="needs the extra flower")
-
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-fashion"
 PATIENCE = 600  # seconds; only a hang takes as long
 

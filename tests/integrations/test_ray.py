@@ -9,18 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import ray
 from typer.testing import CliRunner
 
 import sstq
 from sstq.aggregation import StratifiedAggregator
 from sstq.cli import app
-from sstq.integrations.ray import RayRounds, add_files, connected, encode_shards
+from sstq.integrations.ray import add_files, connected, encode_shards
 from sstq.integrations.ray.connection import _connect, _start
 from sstq.integrations.ray.tasks import results_of
 from sstq.lab.training import HiddenLayer, Problem, Server, iid_partition, regression_problem, train
+from sstq.lab.training.ray import RayRounds
 from sstq.runs.shards import Shard, encode_shard, plan_shards, unfinished_folder
-
-ray = pytest.importorskip("ray")
 
 DIM = 12
 
