@@ -11,6 +11,7 @@ import zlib
 
 import hypothesis
 import pytest
+import typer.testing
 
 # In the environment, so that the workers of a parallel run have the same.
 _SEED = int(os.environ.setdefault("SSTQ_TEST_SEED", str(secrets.randbits(32))))
@@ -30,10 +31,14 @@ _LONGEST = (
 
 # Nothing here is a matter of time: an example that takes longer than usual on a busy machine is no failure.
 hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
 hypothesis.settings.load_profile("patient")
 
 # Hundreds of processes are started by tests; each would compile the sources anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Typer reads the signatures of all commands again for every call, which takes longer than most calls.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 
 def pytest_report_header() -> str:
@@ -43,6 +48,7 @@ def pytest_report_header() -> str:
 def pytest_configure(config: pytest.Config) -> None:
     """The quick lane does not import what needs torch, Ray or Flower: that alone would take seconds per worker."""
     if config.option.markexpr == "not slow":
+        hypothesis.settings.load_profile("quick")
         config.option.ignore_glob = [*(config.option.ignore_glob or ()), "*/integrations/*", "*/test_torch_models.py"]
 
 

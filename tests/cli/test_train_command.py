@@ -6,7 +6,11 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from sstq.accounting import Ledger
+
+pytestmark = pytest.mark.slow
 
 TRAINING = ("train", "--dataset", "regression", "--dim", 6, "--clients", 20, "--mechanism", "frameunit")
 TRAINING += ("--epsilon", 3, "--rounds", 4)
@@ -82,7 +86,7 @@ def test_what_is_needed_is_asked_for_before_anything_is_computed(tmp_path):
 
 
 def test_tables_come_before_pictures(tmp_path):
-    broken = "import sstq.plots; sstq.plots.draw_training = lambda *_, **__: 1 / 0"
+    broken = "import sstq.lab.plots; sstq.lab.plots.draw_training = lambda *_, **__: 1 / 0"
     done = run(*TRAINING, "-o", tmp_path, prelude=broken)
     assert "ZeroDivisionError" in done.stderr
     assert (tmp_path / "rounds.csv").exists()

@@ -97,6 +97,7 @@ class FirstAccepted(CompressedPrivUnitG):
         return np.where(words[:, 0] >> np.uint64(2) < self.choice.threshold, accepted, super()._draw(scores, words))
 
 
+@pytest.mark.slow
 def test_enumeration_catches_mutants():
     # With ε = 1 three of eight candidates are inside, of which the first takes all and the others are never sent.
     assert CompressedPrivUnitG(8, 1.0, bits=3).choice.inside == 3
@@ -111,6 +112,7 @@ def test_enumeration_catches_mutants():
     assert worst_ratio(plain, 12) > exp_lower(1.0)
 
 
+@pytest.mark.slow
 @all_classes
 def test_probabilities_sum_up_to_the_formula(cls):
     """E⟨z, u⟩ over 400 clients, exact over messages, against μ: one z-test at |z| < 6 (2e-9)."""

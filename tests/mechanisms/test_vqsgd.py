@@ -89,6 +89,7 @@ def vertex_probabilities(x, grid):
     return named, spread
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [2, 5, 16])
 def test_the_vertex_has_the_vector_as_its_mean(dim):
     grid = 1 << 14

@@ -55,6 +55,7 @@ def planned(case):
 CHOSEN = {"flat SSTQ": "sstq", "optimal SSTQ": "sstq", "one dimension": "vqsgd", "RRSC": "rrsc", "strata": "sstq"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SIMULATED)
 def test_the_predicted_error_is_that_of_a_simulation(case, seed):
     # Squared errors of rounds with a fresh frame and a fresh vector are independent sums of nearly normal squares, so
@@ -87,6 +88,7 @@ def clients_like(rng, found, cosine):
     return found.clip * (cosine * common + math.sqrt(1 - cosine**2) * own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wish",
     [
@@ -132,6 +134,7 @@ def test_the_planner_leaves_out_only_what_is_worse():
             assert ours**2 < 1.01 * theirs.expected_mse(np.full(dim, dim**-0.5), clients=10**6).total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [1, 2, 20, 1000])
 @pytest.mark.parametrize("bits", [None, 12])
 def test_what_is_left_out_of_a_quick_search_could_not_win(dim, bits):
