@@ -127,11 +127,13 @@ def test_one_command_compiles_for_all_and_another_processor_sends_the_same_messa
     run("-c", ONE_TRANSFORM, NUMBA_CACHE_DIR=str(folder))
 
 
+@pytest.mark.slow
 def test_it_says_what_it_did():
     steps = list(warm_up())
     assert len({step.name for step in steps}) == len(steps) == count_steps()
     assert all(step.seconds >= 0 for step in steps)
     assert not any(step.compiled for step in warm_up())
+    assert cache_place().is_dir()
 
 
 def test_what_processes_fail_to_do_is_done_here(monkeypatch):
@@ -173,8 +175,3 @@ def test_what_is_there_already_needs_no_folder(monkeypatch):
     monkeypatch.setattr("sstq.runs.warmup.warm_up", lambda: iter([Step("transform", 1.0, compiled=False)]))
     monkeypatch.setattr("sstq.runs.warmup.cache_place", lambda: None)
     assert CliRunner().invoke(app, ["warmup"], prog_name="sstq").exit_code == 0
-
-
-def test_the_folder_is_there():
-    list(warm_up())
-    assert cache_place().is_dir()
