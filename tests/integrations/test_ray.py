@@ -475,7 +475,7 @@ def trained(problem, mechanism, engine, **options):
     ("name", "options"),
     [
         ("frameunit", {"epsilon": 4.0}),
-        ("sstq", {"epsilon": 4.0, "bits": 3, "index": "assigned"}),
+        ("sstq", {"epsilon": 4.0, "bits": 3, "coin": "public"}),
         ("privunitg", {"epsilon": 4.0}),
         ("clean", {}),
     ],

@@ -167,6 +167,7 @@ def test_the_error_of_so_many_clients_needs_as_many(wish, clients):
         assert plan(clients=clients - 1, **wish).relative_error > error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wish",
     [
@@ -184,6 +185,7 @@ def test_the_error_of_an_epsilon_needs_that_epsilon(wish, epsilon):
     assert back.relative_error <= error * (1 + 1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("coin", "share"), [("private", 1.4), ("public", 1.0), ("public", 1.4)])
 def test_no_shorter_message_has_the_target_error(coin, share):
     best = plan(200, 5000, 3.0, coin=coin).relative_error
@@ -203,6 +205,7 @@ def test_a_capped_plan_may_spend_less_than_is_allowed():
     assert plan(200, 300, 6.0).epsilon == 6.0
 
 
+@pytest.mark.slow
 def test_rounds_and_totals():
     found = plan(1000, 10_000, rounds=100, total_epsilon=8.0, delta=1e-6)
     assert rounds_allowed(found.epsilon, 8.0, 1e-6) >= 100
@@ -220,6 +223,7 @@ def test_rounds_and_totals():
 # --- caps and monotony ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("coin", "least"), [("private", 8), ("public", 1), ("any", 1)])
 def test_no_message_is_longer_than_allowed(coin, least):
     for bits in range(least, least + 9):
@@ -244,6 +248,7 @@ def test_more_clients_never_err_more(changes):
     assert np.all(np.diff([offers(found, clients)[0].mse for clients in crowds]) < 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"bits": 11}, {"coin": "public", "bits": 4}])
 @pytest.mark.parametrize("clients", [30, 10**5])
 def test_more_epsilon_never_errs_more(changes, clients):
@@ -254,6 +259,7 @@ def test_more_epsilon_never_errs_more(changes, clients):
     assert np.all(np.diff(errors) <= 1e-3 * np.array(errors[:-1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coin", ["private", "public"])
 @pytest.mark.parametrize("epsilon", [1.0, 3.0, 7.0])
 def test_more_bits_never_err_more(coin, epsilon):
@@ -338,6 +344,7 @@ def test_impossible_wishes_say_what_is_possible(wish, message):
         plan(**wish)
 
 
+@pytest.mark.slow
 def test_the_closest_that_is_named_is_possible():
     with pytest.raises(ValueError, match="out of reach") as refusal:
         plan(1000, 1000, 1.0, target_error=0.9)

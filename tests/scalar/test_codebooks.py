@@ -93,6 +93,7 @@ def test_optimized_codebook_is_stationary_and_exactly_symmetric(bits: int, epsil
     assert (np.abs(squares[1:] - squares[:-1] - pull) <= 1e-9 * scale + 1e-145).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 8.0])
 def test_optimized_codebook_beats_slsqp_on_the_papers_formulation(bits: int, epsilon: float) -> None:
@@ -268,6 +269,7 @@ def test_loss_gradient(calibrated: bool, density: Density) -> None:
         assert gradient[k] == pytest.approx((losses[0] - losses[1]) / 2e-5, abs=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", [Density.uniform(64), GAUSSIAN, SKEWED, Density([0.5, 0.0, 0.0, 0.5])])
 @pytest.mark.parametrize("rate", ["paper", "calibrated"])
 @pytest.mark.parametrize("bits", [1, 2, 4, 6])
