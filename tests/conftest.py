@@ -19,6 +19,8 @@ _SEED = int(os.environ.setdefault("SSTQ_TEST_SEED", str(secrets.randbits(32))))
 _CACHE = tempfile.TemporaryDirectory(prefix="sstq-tests-") if "SSTQ_TEST_CACHE" not in os.environ else None
 os.environ["SSTQ_CACHE"] = os.environ.setdefault("SSTQ_TEST_CACHE", _CACHE.name if _CACHE else "")
 
+_NEEDS_OTHERS = ("*/integrations/*", "*/test_torch_models.py", "*/lab/training/torch_*.py")
+
 _LONGEST = (
     "test_warmup.py",
     "test_flower_deployment.py",
@@ -28,6 +30,9 @@ _LONGEST = (
     "test_targets.py",
     "test_ray_nodes.py",
 )
+
+# One starts processes, the other needs torch.
+_SLOW_DOCTESTS = {"sstq.runs.warmup.warm_up", "sstq.cli.models.image_problem_with"}
 
 # Nothing here is a matter of time: an example that takes longer than usual on a busy machine is no failure.
 hypothesis.settings.register_profile("patient", deadline=None)
@@ -49,13 +54,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """The quick lane does not import what needs torch, Ray or Flower: that alone would take seconds per worker."""
     if config.option.markexpr == "not slow":
         hypothesis.settings.load_profile("quick")
-        config.option.ignore_glob = [*(config.option.ignore_glob or ()), "*/integrations/*", "*/test_torch_models.py"]
+        config.option.ignore_glob = [*(config.option.ignore_glob or ()), *_NEEDS_OTHERS]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take longest come first: no worker is left with one when the others are done."""
     for item in items:
-        if "integrations" in item.path.parts:
+        if "integrations" in item.path.parts or item.name in _SLOW_DOCTESTS:
             item.add_marker(pytest.mark.slow)
     places = {name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))

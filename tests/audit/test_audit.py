@@ -259,6 +259,7 @@ def test_pairs_are_different_vectors_within_the_clip():
 # The sampler
 
 
+@pytest.mark.slow
 @exact_cases
 def test_the_sampler_agrees_with_the_integers(case, seed):
     # Three times in a row a sound one fails with probability 1e-9.

@@ -132,6 +132,7 @@ def some_vectors(seed):
     return chosen | {"zero": np.zeros(DIM), "short": 0.2 * named["gaussian"][1], "tiny": 1e-30 * named["constant"][0]}
 
 
+@pytest.mark.slow
 @all_classes
 def test_unbiased_and_error_as_expected_on_structured_vectors(cls, seed):
     """9 vectors, 16 coordinates, one direction and one error each: 162 z-tests at |z| < 6.5 (false failure 1e-8)."""
@@ -279,6 +280,7 @@ def test_stable_for_all_budgets_and_dimensions(cls, epsilon, dim, bits):
     assert mechanism._power / mechanism.alignment**2 > 1 - 1e-9
 
 
+@pytest.mark.slow
 @all_classes
 def test_a_million_dimensions(cls):
     mechanism = cls(10**6, 3.0, bits=3)

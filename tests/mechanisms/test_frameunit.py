@@ -236,6 +236,7 @@ def test_alignment_over_frames_is_that_of_a_uniform_direction(dim):
         assert all(abs(ratio - 1) < tolerance for ratio in ratios.values()), (mechanism.epsilon, ratios)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1.0, 0.4, 0.0])
 def test_unbiased_over_frames(length, seed):
     """The mean over 400 frames of the exact mean of each; 6 z-tests at |z| < 6, and 1 % for what mixing leaves."""

@@ -112,6 +112,7 @@ def test_a_one_dimensional_vector_that_fills_the_ball_has_one_vertex():
     assert not named.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [1, 7])
 def test_unbiased_with_the_stated_error(dim, seed):
     """Means and squared errors of 20,000 messages; about 40·(7 + 1) z-tests at |z| < 6: false failures below 1e-6."""

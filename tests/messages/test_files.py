@@ -150,6 +150,7 @@ def test_damage_is_located(tmp_path, monkeypatch):
         read_all(path, PRIVATE)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**9), st.integers(0, 7))
 def test_flipped_bits_of_parquet_never_change_messages(tmp_path_factory, place, bit):

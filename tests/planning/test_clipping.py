@@ -222,6 +222,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dim", [1000, 10_000])
 def test_the_suggested_clip_is_nearly_the_best(shape, dim, seed):

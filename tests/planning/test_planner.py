@@ -148,6 +148,7 @@ def test_what_is_left_out_of_a_quick_search_could_not_win(dim, bits):
 # --- the four questions ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wish",
     [
@@ -241,6 +242,7 @@ def best_error(clients, epsilon, **changes):
     return offers(families(replace(TERMS, **changes), epsilon), clients)[0].mse
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"bits": 11}, {"coin": "public", "bits": 4}, {"coin": "any", "alike": 0.9}])
 def test_more_clients_never_err_more(changes):
     found = families(replace(TERMS, **changes), 3.0)
@@ -288,6 +290,7 @@ def test_explanations_are_two_sentences():
         assert text.count(". ") == 1, text
 
 
+@pytest.mark.slow
 def test_trade_offs_are_told():
     assert "frames=" in plan(200, 2000, 3.0, bits=10).explanation
     assert "fresh frame_seed" in plan(2000, 100, 3.0).explanation
@@ -386,6 +389,7 @@ def test_the_command_prints_facts_and_writes_a_spec_that_encodes(tmp_path):
     assert CliRunner().invoke(app, [str(argument) for argument in encoded]).exit_code == 0
 
 
+@pytest.mark.slow
 def test_the_command_solves_and_refuses(tmp_path):
     result = run("--dim", 300, "--epsilon", 3, "--target-error", 0.5)
     assert f"clients\t{plan(300, epsilon=3.0, target_error=0.5).clients}\n" in result.stdout

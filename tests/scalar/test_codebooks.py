@@ -155,6 +155,7 @@ def test_surrogate_hessian_is_at_least_two_lambda(seed: int, epsilon: float) -> 
     assert second == pytest.approx(direction @ hessian @ direction, rel=1e-5, abs=1e-7)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.integers(2, 8), st.floats(0.01, 20), st.floats(1e-6, 0.3))
 def test_perturbations_never_lower_the_surrogate_loss(seed: int, bits: int, epsilon: float, size: float) -> None:
     rng = np.random.default_rng(seed)

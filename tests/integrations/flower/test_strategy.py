@@ -359,7 +359,7 @@ def test_wrong_arguments_are_refused(grid):
     for name, value in (("epsilon", -1.0), ("clip", 0)):
         with pytest.raises(ValueError, match=name):
             ask(strategy(**{name: value}), grid)
-    with pytest.raises(TypeError, match="no option 'bitz'.* did you mean 'bits'"):
+    with pytest.raises(TypeError, match=r"no option 'bitz'.* did you mean 'bits'"):
         ask(strategy(bitz=3), grid)
     with pytest.raises(ValueError, match="configure_train begins"):
         strategy().aggregate_train(1, [])
