@@ -19,8 +19,10 @@ _SEED = int(os.environ.setdefault("SSTQ_TEST_SEED", str(secrets.randbits(32))))
 _CACHE = tempfile.TemporaryDirectory(prefix="sstq-tests-") if "SSTQ_TEST_CACHE" not in os.environ else None
 os.environ["SSTQ_CACHE"] = os.environ.setdefault("SSTQ_TEST_CACHE", _CACHE.name if _CACHE else "")
 
+# What imports torch, Ray or Flower.
 _NEEDS_OTHERS = ("*/integrations/*", "*/test_torch_models.py", "*/lab/training/torch_*.py")
 
+# Files that take long, longest first.
 _LONGEST = (
     "test_warmup.py",
     "test_flower_deployment.py",
