@@ -5,12 +5,16 @@ BIN := $(VENV)/bin
 # Not compiled when installed: that takes a minute, for many thousand modules that nobody imports.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: help demo test check format docs bench clean
+# Tests of one file run in one worker, which starts Ray or solves a channel once; tests/conftest.py decides the order.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+.PHONY: help demo quick test check format docs bench clean
 
 help:
 	@echo "make demo    private means and private federated training on images (tables and pictures)"
+	@echo "make quick   the tests that are not slow, without torch, Ray and Flower: after every edit"
 	@echo "make test    the whole test suite, doctests and README snippets included"
-	@echo "make check   formatting, lint, types, tests and a strict build of the documentation"
+	@echo "make check   formatting, lint, layers, types, tests and a strict build of the documentation"
 	@echo "make bench   speed, as ratios against reference implementations in one run"
 	@echo "make format  apply the formatting that make check asks for"
 	@echo "make docs    serve the documentation on a local port"
@@ -21,7 +25,7 @@ $(VENV)/made:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-# One stamp an extra: installed again only when the project's requirements change.
+# One stamp per extra: installed again only when the project's requirements change.
 $(VENV)/extra-%: $(VENV)/made pyproject.toml constraints.txt
 	@echo "Installing sstq[$*] into $(VENV) ..."
 	$(INSTALL) --editable '.[$*]'
@@ -30,14 +34,21 @@ $(VENV)/extra-%: $(VENV)/made pyproject.toml constraints.txt
 demo: $(VENV)/extra-demo
 	$(BIN)/sstq demo --output demo --force
 
+quick: $(VENV)/extra-quick
+	$(BIN)/sstq warmup > /dev/null
+	$(PYTEST) -m "not slow" --doctest-ignore-import-errors
+
 test: $(VENV)/extra-test
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/sstq warmup > /dev/null
+	$(PYTEST)
 
 check: $(VENV)/extra-check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/sstq warmup > /dev/null
+	$(PYTEST)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: $(VENV)/extra-check

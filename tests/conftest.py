@@ -11,6 +11,7 @@ import zlib
 
 import hypothesis
 import pytest
+import typer.testing
 
 # In the environment, so that the workers of a parallel run have the same.
 _SEED = int(os.environ.setdefault("SSTQ_TEST_SEED", str(secrets.randbits(32))))
@@ -18,21 +19,53 @@ _SEED = int(os.environ.setdefault("SSTQ_TEST_SEED", str(secrets.randbits(32))))
 _CACHE = tempfile.TemporaryDirectory(prefix="sstq-tests-") if "SSTQ_TEST_CACHE" not in os.environ else None
 os.environ["SSTQ_CACHE"] = os.environ.setdefault("SSTQ_TEST_CACHE", _CACHE.name if _CACHE else "")
 
+# What imports torch, Ray or Flower.
+_NEEDS_OTHERS = ("*/integrations/*", "*/test_torch_models.py", "*/lab/training/torch_*.py")
+
+# Files that take long, longest first.
+_LONGEST = (
+    "test_warmup.py",
+    "test_flower_deployment.py",
+    "test_documentation.py",
+    "test_contract.py",
+    "test_ray.py",
+    "test_targets.py",
+    "test_ray_nodes.py",
+)
+
+# One starts processes, the other needs torch.
+_SLOW_DOCTESTS = {"sstq.runs.warmup.warm_up", "sstq.cli.models.image_problem_with"}
+
 # Nothing here is a matter of time: an example that takes longer than usual on a busy machine is no failure.
 hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
 hypothesis.settings.load_profile("patient")
 
 # Hundreds of processes are started by tests; each would compile the sources anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Typer reads the signatures of all commands again for every call, which takes longer than most calls.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 
 def pytest_report_header() -> str:
     return f"SSTQ_TEST_SEED={_SEED}"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The quick lane does not import what needs torch, Ray or Flower: that alone would take seconds per worker."""
+    if config.option.markexpr == "not slow":
+        hypothesis.settings.load_profile("quick")
+        config.option.ignore_glob = [*(config.option.ignore_glob or ()), *_NEEDS_OTHERS]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test that would come late comes first: no worker is left with it when the others are done."""
-    items.sort(key=lambda item: item.path.name != "test_warmup.py")
+    """Files that take longest come first: no worker is left with one when the others are done."""
+    for item in items:
+        if "integrations" in item.path.parts or item.name in _SLOW_DOCTESTS:
+            item.add_marker(pytest.mark.slow)
+    places = {name: place for place, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 @pytest.fixture

@@ -1,20 +1,22 @@
-"""What a source distribution holds."""
+"""What a source distribution and a wheel hold."""
 
 import shutil
 from pathlib import Path
 
 from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("src", "tests", "benchmarks", "docs", "examples", "experiments")
 FILES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "mkdocs.yml", "constraints.txt")
 
 
-def packed(checkout):
-    return {file.relative_path for file in SdistBuilder(str(checkout)).recurse_included_files()}
+def packed(checkout, builder=SdistBuilder):
+    """The paths in the archive of all files that the build system finds in a checkout."""
+    return {file.distribution_path for file in builder(str(checkout)).recurse_included_files()}
 
 
-def test_it_holds_the_project_and_no_virtual_environment(tmp_path):
+def test_the_sources_hold_the_project_and_no_virtual_environment(tmp_path):
     """With these sources `make test` and `make docs` work, whatever else lies in the checkout."""
     for name in ("pyproject.toml", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
@@ -28,5 +30,19 @@ def test_it_holds_the_project_and_no_virtual_environment(tmp_path):
     assert set(ours) <= packed(tmp_path) <= {*ours, "pyproject.toml", "LICENSE"}
 
 
-def test_nothing_that_it_names_is_missing_here():
+def test_nothing_that_the_sources_name_is_missing_here():
     assert {*FOLDERS, *FILES} <= {name.split("/")[0] for name in packed(ROOT)}
+
+
+def test_the_wheel_holds_the_package_and_nothing_else():
+    """Every module, the lab included, the tables that they read and the mark of a typed package."""
+    package = ROOT / "src" / "sstq"
+    ours = {
+        path.relative_to(package.parent).as_posix()
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert packed(ROOT, WheelBuilder) == ours
+    assert {Path(name).suffix for name in ours} == {".py", ".json", ".typed"}
+    for name in ("py.typed", "scalar/kashin_densities.json", "lab/reproduction/__init__.py", "__main__.py"):
+        assert f"sstq/{name}" in ours

@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,10 @@ from sstq.cli import app
 
 ROOT = Path(__file__).parents[1]
 # What only a shell can do: pipes, redirections, variables, comments.
-SHELL_SYNTAX = set("|<>$&;*#`")
+SHELL_SYNTAX = set("|<>$&;#`")
+
+# They need torch, Ray or Flower, or train.
+SLOW_SNIPPETS = {"flower.md", "pytorch.md", "ray.md"}
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -28,9 +32,32 @@ def shell_lines(page):
     return [line[2:] for block in blocks(page, "console") for line in block.splitlines() if line.startswith("$ ")]
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
-def test_python_snippets_run(page, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def one_ray():
+    """One Ray for the commands and the snippets: it takes seconds to start."""
+    with pytest.importorskip("sstq.integrations.ray").connected(cpus=2):
+        yield
+
+
+@pytest.fixture
+def folder(page, request, tmp_path, monkeypatch):
+    """A folder of its own for a page, and what else it needs."""
+    if page.name == "ray.md":
+        request.getfixturevalue("one_ray")
     monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in SLOW_SNIPPETS else [])
+        for page in PAGES
+        if blocks(page, "python")
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_python_snippets_run(page):
     namespace = {"__name__": "__main__"}
     for code in blocks(page, "python"):
         exec(compile(code, str(page), "exec"), namespace)  # noqa: S102
@@ -38,13 +65,15 @@ def test_python_snippets_run(page, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if shell_lines(p)], ids=lambda p: p.name)
-def test_shell_snippets_run(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_shell_snippets_run(page, folder):
     for line in shell_lines(page):
-        if line.startswith("sstq ") and not set(line) & SHELL_SYNTAX:
-            run_here(shlex.split(line)[1:], line)
+        words = shlex.split(line)
+        if words[:2] == ["python", "-c"]:
+            exec(compile(words[2], line, "exec"), {"__name__": "__main__"})  # noqa: S102
+        elif words[0] == "sstq" and not set(line) & SHELL_SYNTAX:
+            run_here([path for word in words[1:] for path in sorted(glob(word)) or [word]], line)
         else:
-            run_in_shell(line, tmp_path)
+            run_in_shell(line, folder)
 
 
 def run_here(arguments, line):

@@ -189,6 +189,7 @@ def test_rounds_are_not_counted_beyond_the_limit():
     assert rounds_allowed(50.0, 1.0, 1e-6) == 0
 
 
+@pytest.mark.slow
 def test_shuffled_rounds_have_edges_too():
     rounds = rounds_allowed(1.0, 2.0, 1e-6, clients=10_000)
     assert compose(1.0, rounds, 1e-6, clients=10_000) <= 2.0 < compose(1.0, rounds + 1, 1e-6, clients=10_000)

@@ -458,6 +458,7 @@ for index in range(30):
 """
 
 
+@pytest.mark.slow
 def test_processes_share_a_ledger(path):
     command = [sys.executable, "-c", SPENDER, str(path)]
     workers = [
@@ -624,6 +625,7 @@ print(killed, len(told), len(os.listdir(os.path.dirname(path))))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["points", "random"])
 def test_kill_minus_nine_at_any_point(path, mode, seed):
     command = [sys.executable, "-W", "ignore", "-c", KILLER, str(path), mode, str(seed)]

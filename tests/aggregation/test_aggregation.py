@@ -311,6 +311,7 @@ def test_files_with_the_same_few_bits_all_count(tmp_path):
     assert not aggregator.update_from_file(tmp_path / "copy")
 
 
+@pytest.mark.slow
 def test_flipped_bits_of_a_state_never_change_it(tmp_path):
     path = tmp_path / "state"
     original = aggregate(sample(30))
@@ -355,6 +356,7 @@ def test_a_saved_state_describes_itself(tmp_path):
     assert info.simulated
 
 
+@pytest.mark.slow
 def test_error_bars_cover(seed):
     """95 % bars cover the true mean in 95 % of the cases.
 

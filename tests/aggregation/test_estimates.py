@@ -14,6 +14,7 @@ from sstq.mechanisms.structured import typical_vector
 ROUNDS = 120
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "dim", "clients", "options"),
     [

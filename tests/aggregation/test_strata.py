@@ -119,6 +119,7 @@ def test_any_partition_gives_the_same_bits_and_states_resume(tmp_path):
         np.testing.assert_array_equal(estimate.stderr, whole.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gaussian", "spike", "constant", "hadamard", "zero", "mixed"])
 def test_strata_are_unbiased_with_the_expected_error(name, seed):
     """At the least number of messages, where a stratum stays empty in about one round of a hundred.
@@ -144,6 +145,7 @@ def test_strata_are_unbiased_with_the_expected_error(name, seed):
         assert single.variance == pytest.approx(expected.variance, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("messages_a_stratum", [8, 20])
 def test_error_bars_cover(messages_a_stratum, seed):
     """95 % bars cover the true mean in 95 % of the cases, but for half a point for the normal approximation.
@@ -160,6 +162,7 @@ def test_error_bars_cover(messages_a_stratum, seed):
     assert margin < 0.03
 
 
+@pytest.mark.slow
 def test_drop_outs_that_depend_on_the_coordinate_do_no_harm(seed):
     """Three of four clients of every third stratum are lost: strata do not notice, the plain mean is far off."""
     rng = np.random.default_rng(seed)
@@ -239,6 +242,7 @@ def test_the_loss_of_clients_with_nothing_in_common_is_bounded():
     assert losses[2] < 1.012
 
 
+@pytest.mark.slow
 def test_telemetry_gains_a_factor_of_four(seed):
     """d = 256, ε = 6, b = 4, cosine 0.96: with 20 messages a stratum the expected gain over the private coin is 5.4.
 

@@ -36,6 +36,7 @@ def test_the_ratio_is_that_of_the_mechanism(case):
     assert law_from_dict(mechanism.law().to_dict()) == mechanism.law()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [*(case for case in EXACT if "/" not in case), "sstq/metric-aware", "sqkr/dense"])
 def test_the_ratio_bounds_an_independent_enumeration(case):
     mechanism = build(case)
@@ -99,6 +100,7 @@ def test_what_has_no_weights_is_not_blessed(name):
 # The encoder
 
 
+@pytest.mark.slow
 @exact_cases
 def test_the_encoder_follows_its_integers(case, seed):
     mechanism = build(case)
@@ -108,6 +110,7 @@ def test_the_encoder_follows_its_integers(case, seed):
     assert 1 < check.ratio <= mechanism.law().ratio()
 
 
+@pytest.mark.slow
 def test_too_many_outcomes_are_sampled():
     check = check_encoder(sstq.mechanism("vqsgd", dim=3000, epsilon=1.0))
     assert not check.complete
@@ -204,6 +207,7 @@ def test_a_guarantee_against_the_centre_only_is_found(seed):
     assert audit.violation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["frameunit/small", "vqsgd", "privunit", "rrsc"])
 def test_false_alarms_are_rarer_than_alpha(case, seed):
     # The pair that spends all of ε, so that only the level protects it.
@@ -225,6 +229,7 @@ def test_sound_mechanisms_pass(case, seed):
     assert audit.lower_bound <= audit.epsilon
 
 
+@pytest.mark.slow
 def test_an_audit_can_be_repeated_and_uses_fresh_randomness():
     mechanism = build("vqsgd")
     assert empirical_audit(mechanism, 1000, rng=3) == empirical_audit(mechanism, 1000, rng=3)
@@ -254,6 +259,7 @@ def test_pairs_are_different_vectors_within_the_clip():
 # The sampler
 
 
+@pytest.mark.slow
 @exact_cases
 def test_the_sampler_agrees_with_the_integers(case, seed):
     # Three times in a row a sound one fails with probability 1e-9.
@@ -262,6 +268,7 @@ def test_the_sampler_agrees_with_the_integers(case, seed):
     assert any(test.passed for test in tests)
 
 
+@pytest.mark.slow
 def test_the_level_of_the_sampler_test_is_kept(seed):
     mechanism, alpha, runs = build("vqsgd"), 0.1, 60
     failures = sum(not sampler_test(mechanism, 400, alpha, rng=seed + run).passed for run in range(runs))
@@ -315,6 +322,7 @@ def test_continuous_mechanisms_are_refused_in_one_sentence(tmp_path):
         assert "continuous values" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_empirical_audit_gives_a_verdict(spec):
     done = run("empirical", spec, "--samples", 1000, "--seed", 1)
     assert done.exit_code == 0
@@ -329,6 +337,7 @@ def test_the_empirical_audit_warns_of_too_few_messages(tmp_path):
     assert "take more --samples" in done.stderr
 
 
+@pytest.mark.slow
 def test_certificates_are_written_and_verified(spec, tmp_path):
     certificate = tmp_path / "certificate.json"
     assert run("certify", spec, "--output", certificate).exit_code == 0

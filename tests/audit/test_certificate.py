@@ -118,6 +118,7 @@ def test_a_wider_interval_is_one(interval, tmp_path):
     assert check_alone(tmp_path, certificate).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", TAMPERED)
 @pytest.mark.parametrize("kind", KINDS)
 def test_tampered_certificates_fail(kind, change, tmp_path):
@@ -132,12 +133,14 @@ def test_tampered_certificates_fail(kind, change, tmp_path):
     assert "valid: epsilon" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("change", ["a weight", "a smaller epsilon", "the ratio", "floats"])
 def test_the_script_needs_no_mechanism_to_find_it(kind, change, tmp_path):
     assert check_alone(tmp_path, changed(KINDS[kind], TAMPERED[change])).returncode != 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_certificates_belong_to_one_mechanism(kind, tmp_path):
     case = KINDS[kind]

@@ -51,6 +51,7 @@ def test_a_process_of_its_own_measures_a_point():
     assert measured.peak_bytes > 10_000_000
 
 
+@pytest.mark.slow
 def test_all_curves_are_drawn_and_summed_up(tmp_path):
     points = [
         replace(point, seconds=1e-4 + 1e-7 * point.value, peak_bytes=2.0**27 + point.value)

@@ -552,6 +552,7 @@ def test_assigned_indices_need_clients_and_only_they_do(tmp_path, spec, vectors,
 # --- aggregate ---
 
 
+@pytest.mark.slow
 def test_the_whole_way_as_a_user_goes_it(tmp_path, vectors, vectors_file):
     spec, messages, folder = tmp_path / "m.json", tmp_path / "messages.sstq", tmp_path / "result"
     assert run_program("spec", "--dim", DIM, "--epsilon", 4, "--bits", 2, "--clip", 9, "-o", spec)[0] == 0
@@ -661,6 +662,7 @@ def test_a_state_of_another_mechanism_is_refused(tmp_path, spec, shards, foreign
     assert (tmp_path / "result" / "state.npz").read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_is_cut_short_between_files_is_resumed(tmp_path, spec, shards, how):

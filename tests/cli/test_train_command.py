@@ -6,7 +6,11 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from sstq.accounting import Ledger
+
+pytestmark = pytest.mark.slow
 
 TRAINING = ("train", "--dataset", "regression", "--dim", 6, "--clients", 20, "--mechanism", "frameunit")
 TRAINING += ("--epsilon", 3, "--rounds", 4)

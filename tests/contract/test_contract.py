@@ -283,6 +283,7 @@ def test_error_is_the_expected_one(case, vector, seed):
     checks.check_error(mechanism, checks.contract_vectors(mechanism, seed)[vector], seed, count=4000)
 
 
+@pytest.mark.slow
 @local_cases
 @pytest.mark.usefixtures("remembered_streams")
 def test_no_privacy_violation_in_samples(case, seed):

@@ -81,6 +81,7 @@ def test_certificate_holds_at_other_redundancies(dim, size):
         assert residuals.max() <= CERTIFIED_RESIDUAL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "frame", [FourierFrame(200, 512, seed=1), OrthogonalFrame(200, 512, seed=1)], ids=lambda f: f.name
 )

@@ -13,8 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("flwr", reason="needs the extra flower")
-
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-fashion"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import ray
 from typer.testing import CliRunner
 
 import sstq
@@ -20,8 +21,6 @@ from sstq.integrations.ray.tasks import results_of
 from sstq.lab.training import HiddenLayer, Problem, Server, iid_partition, regression_problem, train
 from sstq.lab.training.ray import RayRounds
 from sstq.runs.shards import Shard, encode_shard, plan_shards, unfinished_folder
-
-ray = pytest.importorskip("ray")
 
 DIM = 12
 

@@ -8,11 +8,10 @@ from threading import Thread
 
 import numpy as np
 import pytest
+import ray
 
 import sstq
 from sstq.integrations.ray import add_files, connected
-
-ray = pytest.importorskip("ray")
 
 
 @pytest.mark.filterwarnings("ignore:Tip. In future versions of Ray:FutureWarning")

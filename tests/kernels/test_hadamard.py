@@ -43,6 +43,7 @@ def test_double_precision(bits, seed):
     assert_close(result, butterflies(x), x, 2 * 2.0**-53)
 
 
+@pytest.mark.slow
 def test_plain_kernel_in_single_precision(seed):
     from sstq.kernels.hadamard import transform_rows_plainly
 

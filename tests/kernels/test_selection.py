@@ -50,6 +50,7 @@ def rows_by_sorting(scores, inside):
     return np.concatenate([signed, signed ^ 1, np.repeat(2 * rest, 2) + np.tile([0, 1], rest.size)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dim", "size", "rounds"), [(1, 1, 2), (3, 4, 2), (5, 8, 3), (200, 256, 2), (300, 512, 3)])
 @pytest.mark.parametrize("slots", [0, 1, 4])
 def test_every_place_is_its_signed_row(dim, size, rounds, slots, seed):

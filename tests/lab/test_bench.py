@@ -282,6 +282,7 @@ def small(monkeypatch):
     monkeypatch.setattr(measurements.unit_vectors, "__defaults__", (300,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(suite()))
 def test_every_measurement_runs(name, small):
     results = [line for line in suite(quick=True)[name]() if isinstance(line, Result)]
@@ -477,6 +478,7 @@ def test_sizes_of_installations():
     assert installed_bytes("numpy") > installed_bytes("typer") > 0
 
 
+@pytest.mark.slow
 def test_the_benchmarks_of_the_repository_use_the_same_harness(tmp_path):
     def run(*arguments):
         command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
@@ -496,6 +498,7 @@ def test_the_benchmarks_of_the_repository_use_the_same_harness(tmp_path):
         assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.slow
 def test_the_picture_of_the_theorems_is_drawn_only_where_it_is_asked_for(monkeypatch, tmp_path):
     monkeypatch.setattr(theory, "PANELS", (theory.draw_neighbourhood,) * 12)
     written = []

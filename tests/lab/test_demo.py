@@ -25,6 +25,7 @@ def relative_variance(mechanism, rows, seed):
     return 2 * np.sum(covariance**2) / np.trace(covariance) ** 2 + norms.var() / norms.mean() ** 2 / len(rows)
 
 
+@pytest.mark.slow
 def test_measured_errors_are_the_predicted_ones(seed):
     # The ratio (measured/predicted)², averaged over crowds and ε, sums 8·10·64 nearly Gaussian squares: 5.5 standard
     # errors leave a false-failure rate below 1e-6.
@@ -81,6 +82,7 @@ def test_a_seed_repeats_and_secret_randomness_does_not():
     assert not np.array_equal(secret.rows[0].images, other.rows[0].images)
 
 
+@pytest.mark.slow
 def test_pictures_and_results_are_written(tmp_path):
     result = run_demo(rng=1, epsilons=(2.0, 8.0), copies=(1, 2))
     draw_digits(result, tmp_path / "digits.png")

@@ -147,6 +147,7 @@ def test_a_damaged_result_is_made_again(tmp_path, damage):
     assert path.read_text() == whole
 
 
+@pytest.mark.slow
 def test_processes_give_what_one_process_gives(tmp_path):
     jobs = [replace(SMALL_JOB, seed=seed) for seed in range(3)]
     run_jobs(jobs, tmp_path / "two", workers=2)
@@ -187,6 +188,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda s: s.name)
 def test_workers_end_with_the_process_that_started_them(tmp_path, sent):
@@ -338,6 +340,7 @@ def write_tiny_report(folder: Path) -> str:
     return write_report(sections, folder, TINY, missing=["cifar-10 & why"]).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_page_needs_nothing_else(tmp_path):
     page = write_tiny_report(tmp_path)
     assert page.count("data:image/png;base64,") == 2
@@ -361,6 +364,7 @@ def test_simulated_values_stand_beside_the_exact_ones(tmp_path):
     assert "<th>simulated</th>" not in page[page.index('<h2 id="regression">') :]
 
 
+@pytest.mark.slow
 def test_tables_and_pictures_are_beside_the_page(tmp_path):
     write_tiny_report(tmp_path)
     rows = (tmp_path / "mse" / "results.csv").read_text(encoding="utf-8").splitlines()

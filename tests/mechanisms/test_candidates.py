@@ -97,6 +97,7 @@ class FirstAccepted(CompressedPrivUnitG):
         return np.where(words[:, 0] >> np.uint64(2) < self.choice.threshold, accepted, super()._draw(scores, words))
 
 
+@pytest.mark.slow
 def test_enumeration_catches_mutants():
     # With ε = 1 three of eight candidates are inside, of which the first takes all and the others are never sent.
     assert CompressedPrivUnitG(8, 1.0, bits=3).choice.inside == 3
@@ -111,6 +112,7 @@ def test_enumeration_catches_mutants():
     assert worst_ratio(plain, 12) > exp_lower(1.0)
 
 
+@pytest.mark.slow
 @all_classes
 def test_probabilities_sum_up_to_the_formula(cls):
     """E⟨z, u⟩ over 400 clients, exact over messages, against μ: one z-test at |z| < 6 (2e-9)."""
@@ -130,6 +132,7 @@ def some_vectors(seed):
     return chosen | {"zero": np.zeros(DIM), "short": 0.2 * named["gaussian"][1], "tiny": 1e-30 * named["constant"][0]}
 
 
+@pytest.mark.slow
 @all_classes
 def test_unbiased_and_error_as_expected_on_structured_vectors(cls, seed):
     """9 vectors, 16 coordinates, one direction and one error each: 162 z-tests at |z| < 6.5 (false failure 1e-8)."""
@@ -277,6 +280,7 @@ def test_stable_for_all_budgets_and_dimensions(cls, epsilon, dim, bits):
     assert mechanism._power / mechanism.alignment**2 > 1 - 1e-9
 
 
+@pytest.mark.slow
 @all_classes
 def test_a_million_dimensions(cls):
     mechanism = cls(10**6, 3.0, bits=3)

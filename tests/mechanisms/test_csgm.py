@@ -660,6 +660,7 @@ def test_noise_is_gaussian_of_the_stated_size(seed):
 # --- size and arguments -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_million_dimensions(kind, seed):
     mechanism = kind(dim=10**6, epsilon=1.0, clients=3, coordinates=5000, steps=8)

@@ -213,6 +213,7 @@ def structured(dim):
     return vectors | spikes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [2, 3, 16, 64, 256, 300, 1024, 5000])
 def test_alignment_over_frames_is_that_of_a_uniform_direction(dim):
     """Within 1 % on every structured input (issue 4) at any ε; frames are fixed, so this is no random test."""
@@ -235,6 +236,7 @@ def test_alignment_over_frames_is_that_of_a_uniform_direction(dim):
         assert all(abs(ratio - 1) < tolerance for ratio in ratios.values()), (mechanism.epsilon, ratios)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1.0, 0.4, 0.0])
 def test_unbiased_over_frames(length, seed):
     """The mean over 400 frames of the exact mean of each; 6 z-tests at |z| < 6, and 1 % for what mixing leaves."""
@@ -307,6 +309,7 @@ def test_bits_on_the_wire(dim, bits):
     np.testing.assert_array_equal(again.column("row"), messages.column("row"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 8.0, 16.0, 20.0])
 @pytest.mark.parametrize("dim", [1, 2, 1000, 10**6])
 def test_stable_for_all_budgets_and_dimensions(dim, epsilon):

@@ -213,6 +213,7 @@ def audit_density(mechanism, x, seed, count=40_000, bins=8):
     assert math.log(spread) < mechanism.epsilon + tolerance
 
 
+@pytest.mark.slow
 @all_variants
 @pytest.mark.parametrize("dim", [2, 3, 40])
 def test_density_ratio(variant, dim, seed):

@@ -57,6 +57,7 @@ def check_unbiased(mechanism, x, seed, count=6000):
         assert abs(projected.mean() - x @ direction) <= 6 * projected.std() / count**0.5
 
 
+@pytest.mark.slow
 @all_variants
 @pytest.mark.usefixtures("remembered_streams")
 def test_unbiased_with_the_stated_error(variant, seed):

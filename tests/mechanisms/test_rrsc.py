@@ -35,6 +35,7 @@ def test_two_vertices_are_a_random_sign():
         assert mechanism.alignment == pytest.approx(absolute * math.tanh(0.75), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dim", "bits"), [(2, 1), (8, 3), (9, 3), (40, 5), (256, 8), (300, 8)])
 def test_candidates_are_a_regular_simplex(dim, bits):
     mechanism = RRSC(dim, 3.0, bits=bits)

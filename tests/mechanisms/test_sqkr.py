@@ -447,6 +447,7 @@ def test_stable_for_all_budgets_and_dimensions(dim, epsilon, variant):
     np.testing.assert_array_equal(mechanism.decode(mechanism.messages_from_bytes(raw, 3)), mechanism.decode(messages))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [{}, {"variant": "dense"}])
 def test_a_million_dimensions(arguments):
     mechanism = SQKR(10**6, 3.0, steps=2, **arguments)

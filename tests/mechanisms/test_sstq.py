@@ -107,6 +107,7 @@ def test_expected_mse_is_the_enumeration(variant):
         assert error.bias2 > 1e-4 * mechanism.clip**2
 
 
+@pytest.mark.slow
 @all_variants
 def test_simulation_matches_expected_mse(variant, seed):
     """Mean and squared error of 40,000 encoded messages against the exact values; 5 z-tests at |z| < 6 (1e-8)."""
@@ -560,6 +561,7 @@ def test_tiny_dimensions(dim, seed):
     assert np.all(np.abs(estimate.value - x) < 7 * estimate.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kashin", ["certified", "paper"])
 def test_memory_does_not_grow_with_the_clients(kashin):
     mechanism = sstq.SSTQ(dim=3000, epsilon=3.0, kashin=kashin)

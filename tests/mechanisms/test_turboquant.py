@@ -61,6 +61,7 @@ def errors(dim, bits, kind, frames, seed, decoder="identity"):
     return np.array(relative), np.array(aligned)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gaussian", "heavy-tailed", "spike", "constant", "alternating", "block", "sparse"])
 @pytest.mark.parametrize(("dim", "bits"), [(256, 2), (1024, 1), (4096, 2), (4096, 4), (3000, 3)])
 def test_distortion_and_shrinkage_on_any_vector(kind, dim, bits, seed):

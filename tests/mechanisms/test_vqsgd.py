@@ -89,6 +89,7 @@ def vertex_probabilities(x, grid):
     return named, spread
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [2, 5, 16])
 def test_the_vertex_has_the_vector_as_its_mean(dim):
     grid = 1 << 14
@@ -111,6 +112,7 @@ def test_a_one_dimensional_vector_that_fills_the_ball_has_one_vertex():
     assert not named.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [1, 7])
 def test_unbiased_with_the_stated_error(dim, seed):
     """Means and squared errors of 20,000 messages; about 40·(7 + 1) z-tests at |z| < 6: false failures below 1e-6."""

@@ -104,6 +104,7 @@ def test_other_files_are_refused(tmp_path, name):
         describe_messages(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".sstq", ".parquet"])
 def test_every_truncation_is_refused(tmp_path, suffix):
     path = tmp_path / f"messages{suffix}"
@@ -123,6 +124,7 @@ def test_anything_after_the_end_is_refused(tmp_path):
         describe_messages(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [PRIVATE, PUBLIC], ids=lambda m: m.coin)
 def test_every_flipped_bit_is_refused(tmp_path, mechanism):
     path = tmp_path / "messages.sstq"
@@ -148,6 +150,7 @@ def test_damage_is_located(tmp_path, monkeypatch):
         read_all(path, PRIVATE)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**9), st.integers(0, 7))
 def test_flipped_bits_of_parquet_never_change_messages(tmp_path_factory, place, bit):

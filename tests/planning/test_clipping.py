@@ -100,6 +100,7 @@ def test_huge_and_tiny_vectors_neither_overflow_nor_vanish():
 # Estimates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 @pytest.mark.parametrize("count", [2000, 40_000])
 def test_shares_are_unbiased_with_the_predicted_standard_error(epsilon, count, seed):
@@ -133,6 +134,7 @@ def test_clients_for_inverts_the_standard_error():
     assert SURVEY.expected_stderr(count) <= 0.01 < SURVEY.expected_stderr(count - 1)
 
 
+@pytest.mark.slow
 def test_intervals_hold_together(seed):
     """The band, quantiles and excesses of 400 surveys at 80 %: more than 80 + 6·8 failures have a chance of 1e-9."""
     rng, failures = np.random.default_rng(seed), 0
@@ -220,6 +222,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dim", [1000, 10_000])
 def test_the_suggested_clip_is_nearly_the_best(shape, dim, seed):

@@ -54,6 +54,7 @@ def planned(case):
 CHOSEN = {"flat SSTQ": "sstq", "optimal SSTQ": "sstq", "one dimension": "vqsgd", "RRSC": "rrsc", "strata": "sstq"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SIMULATED)
 def test_the_predicted_error_is_that_of_a_simulation(case, seed):
     # Squared errors of rounds with a fresh frame and a fresh vector are independent sums of nearly normal squares, so
@@ -86,6 +87,7 @@ def clients_like(rng, found, cosine):
     return found.clip * (cosine * common + math.sqrt(1 - cosine**2) * own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wish",
     [
@@ -131,6 +133,7 @@ def test_the_planner_leaves_out_only_what_is_worse():
             assert ours**2 < 1.01 * theirs.expected_mse(np.full(dim, dim**-0.5), clients=10**6).total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [1, 2, 20, 1000])
 @pytest.mark.parametrize("bits", [None, 12])
 def test_what_is_left_out_of_a_quick_search_could_not_win(dim, bits):
@@ -144,6 +147,7 @@ def test_what_is_left_out_of_a_quick_search_could_not_win(dim, bits):
 # --- the four questions ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wish",
     [
@@ -163,6 +167,7 @@ def test_the_error_of_so_many_clients_needs_as_many(wish, clients):
         assert plan(clients=clients - 1, **wish).relative_error > error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wish",
     [
@@ -180,6 +185,7 @@ def test_the_error_of_an_epsilon_needs_that_epsilon(wish, epsilon):
     assert back.relative_error <= error * (1 + 1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("coin", "share"), [("private", 1.4), ("public", 1.0), ("public", 1.4)])
 def test_no_shorter_message_has_the_target_error(coin, share):
     best = plan(200, 5000, 3.0, coin=coin).relative_error
@@ -199,6 +205,7 @@ def test_a_capped_plan_may_spend_less_than_is_allowed():
     assert plan(200, 300, 6.0).epsilon == 6.0
 
 
+@pytest.mark.slow
 def test_rounds_and_totals():
     found = plan(1000, 10_000, rounds=100, total_epsilon=8.0, delta=1e-6)
     assert rounds_allowed(found.epsilon, 8.0, 1e-6) >= 100
@@ -216,6 +223,7 @@ def test_rounds_and_totals():
 # --- caps and monotony ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("coin", "least"), [("private", 8), ("public", 1), ("any", 1)])
 def test_no_message_is_longer_than_allowed(coin, least):
     for bits in range(least, least + 9):
@@ -233,6 +241,7 @@ def best_error(clients, epsilon, **changes):
     return offers(families(replace(TERMS, **changes), epsilon), clients)[0].mse
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"bits": 11}, {"coin": "public", "bits": 4}, {"coin": "any", "alike": 0.9}])
 def test_more_clients_never_err_more(changes):
     found = families(replace(TERMS, **changes), 3.0)
@@ -240,6 +249,7 @@ def test_more_clients_never_err_more(changes):
     assert np.all(np.diff([offers(found, clients)[0].mse for clients in crowds]) < 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"bits": 11}, {"coin": "public", "bits": 4}])
 @pytest.mark.parametrize("clients", [30, 10**5])
 def test_more_epsilon_never_errs_more(changes, clients):
@@ -250,6 +260,7 @@ def test_more_epsilon_never_errs_more(changes, clients):
     assert np.all(np.diff(errors) <= 1e-3 * np.array(errors[:-1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coin", ["private", "public"])
 @pytest.mark.parametrize("epsilon", [1.0, 3.0, 7.0])
 def test_more_bits_never_err_more(coin, epsilon):
@@ -278,6 +289,7 @@ def test_explanations_are_two_sentences():
         assert text.count(". ") == 1, text
 
 
+@pytest.mark.slow
 def test_trade_offs_are_told():
     assert "frames=" in plan(200, 2000, 3.0, bits=10).explanation
     assert "fresh frame_seed" in plan(2000, 100, 3.0).explanation
@@ -334,6 +346,7 @@ def test_impossible_wishes_say_what_is_possible(wish, message):
         plan(**wish)
 
 
+@pytest.mark.slow
 def test_the_closest_that_is_named_is_possible():
     with pytest.raises(ValueError, match="out of reach") as refusal:
         plan(1000, 1000, 1.0, target_error=0.9)
@@ -375,6 +388,7 @@ def test_the_command_prints_facts_and_writes_a_spec_that_encodes(tmp_path):
     assert CliRunner().invoke(app, [str(argument) for argument in encoded]).exit_code == 0
 
 
+@pytest.mark.slow
 def test_the_command_solves_and_refuses(tmp_path):
     result = run("--dim", 300, "--epsilon", 3, "--target-error", 0.5)
     assert f"clients\t{plan(300, epsilon=3.0, target_error=0.5).clients}\n" in result.stdout

@@ -15,6 +15,7 @@ def typical(dim, seed):
     return x / np.linalg.norm(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dim", "epsilon", "bits", "channel"),
     [
@@ -90,6 +91,7 @@ def test_bad_arguments_are_refused(arguments, message):
         tune(**{"dim": 1000, "epsilon": 3.0, "bits": 2} | arguments)
 
 
+@pytest.mark.slow
 def test_the_command_line_tunes(tmp_path):
     spec = tmp_path / "m.json"
     arguments = ["spec", "--dim", "1000", "--epsilon", "3", "--bits", "2", "--output", str(spec)]

@@ -110,6 +110,7 @@ def test_metric_aware_channel_is_exactly_private_and_spends_its_budget(bits: int
     np.testing.assert_allclose(channel.probabilities(), expected, rtol=1e-7, atol=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [3.0, 20.0])
 def test_metric_aware_channel_of_twelve_bits(epsilon: float) -> None:
     channel = metric_aware_channel(uniform_codebook(12), epsilon)
@@ -120,6 +121,7 @@ def test_metric_aware_channel_of_twelve_bits(epsilon: float) -> None:
     assert all(sum(row.tolist()) == TOTAL for row in channel.matrix[::100])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("bits", [2, 4, 7])
 def test_metric_aware_channel_with_every_codebook(bits: int, epsilon: float) -> None:

@@ -89,6 +89,7 @@ def test_optimized_codebook_is_stationary_and_exactly_symmetric(bits: int, epsil
     assert (np.abs(squares[1:] - squares[:-1] - pull) <= 1e-9 * scale + 1e-145).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 8.0])
 def test_optimized_codebook_beats_slsqp_on_the_papers_formulation(bits: int, epsilon: float) -> None:
@@ -150,6 +151,7 @@ def test_surrogate_hessian_is_at_least_two_lambda(seed: int, epsilon: float) -> 
     assert second == pytest.approx(direction @ hessian @ direction, rel=1e-5, abs=1e-7)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.integers(2, 8), st.floats(0.01, 20), st.floats(1e-6, 0.3))
 def test_perturbations_never_lower_the_surrogate_loss(seed: int, bits: int, epsilon: float, size: float) -> None:
     rng = np.random.default_rng(seed)

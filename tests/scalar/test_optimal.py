@@ -50,6 +50,7 @@ def flat_moment(bits, epsilon, density, book):
     return decoded_second_moment(channel, book, unbiased_decoder(channel, book), density)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("beta", [1.6, 2.0])
 def test_no_worse_than_flat_and_never_grows_with_bits(beta, epsilon):

@@ -89,6 +89,7 @@ def test_every_mechanism_trains(name):
     assert np.isfinite(history[-1].loss)
 
 
+@pytest.mark.slow
 def test_private_training_comes_close_to_clean(seed):
     """ε = 8 and 500 clients: the noise moves the loss by a few per cent; the bound is generous, no seed fails it."""
     problem = regression_problem(dim=10, clients=500, seed=2, examples=2000)
