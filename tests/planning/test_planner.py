@@ -17,7 +17,7 @@ from sstq.mechanisms import FrameUnit
 from sstq.planning import plan
 from sstq.planning.offers import Terms, frameunit_offer
 from sstq.planning.solving import families, offers
-from sstq.planning.sstqs import Strata
+from sstq.planning.tuning import Strata
 
 TERMS = Terms(dim=100, bits=None, coin="private", server="fast", alike=None, slack=0.02)
 

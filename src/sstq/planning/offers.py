@@ -1,4 +1,4 @@
-"""What the planner weighs: mechanisms with their predicted errors. SSTQ is in `sstq.planning.sstqs`."""
+"""What the planner weighs: mechanisms with their predicted errors. SSTQ is in `sstq.planning.tuning`."""
 
 from __future__ import annotations
 

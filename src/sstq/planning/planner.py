@@ -15,7 +15,7 @@ from sstq.mechanisms.frameunit.bias import BIAS_SHARE
 from sstq.planning import solving
 from sstq.planning.comparison import Times, time_mechanism
 from sstq.planning.offers import Offer, Terms, most_rrsc_bits, rrsc
-from sstq.planning.sstqs import Strata
+from sstq.planning.tuning import Strata
 
 # Of the squared error so much is given up for a shorter message.
 _SLACK = 0.02

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from sstq.accounting import compose, epsilon_per_round, rounds_allowed
 from sstq.mechanisms.base import Coin
-from sstq.planning import sstqs
 from sstq.planning.offers import Family, Offer, Terms, frameunit_family, rrsc_family, sqkr_family, vqsgd_family
+from sstq.planning.tuning import private_families, strata_families
 
 EPSILON_MIN, EPSILON_MAX = 0.01, 20.0
 CLIENTS_MAX = 10**12
@@ -32,11 +32,11 @@ def families(terms: Terms, epsilon: float) -> list[Family]:
     coin: Coin = "private" if terms.coin == "private" else "public"
     found = frameunit_family(terms, epsilon, coin) + sqkr_family(terms, epsilon, coin)
     if coin == "public":
-        found += sstqs.strata_families(terms, epsilon)
+        found += strata_families(terms, epsilon)
         if terms.server == "any":
             found += rrsc_family(terms, epsilon)
     if terms.coin != "public":
-        found += sstqs.private_families(terms, epsilon) + vqsgd_family(terms, epsilon)
+        found += private_families(terms, epsilon) + vqsgd_family(terms, epsilon)
     return found
 
 
