@@ -2,5 +2,5 @@
 
 from importlib.util import find_spec
 
-_NEEDS = {"torch": "test_torch.py", "ray": "test_ray*.py", "flwr": "*flower*"}
-collect_ignore_glob = [tests for module, tests in _NEEDS.items() if find_spec(module) is None]
+_NEEDS = {"test_torch.py": "torch", "two_ranks.py": "torch", "test_ray*.py": "ray", "*flower*": "flwr"}
+collect_ignore_glob = [tests for tests, module in _NEEDS.items() if find_spec(module) is None]

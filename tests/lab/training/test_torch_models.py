@@ -3,14 +3,13 @@ import sys
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import sstq
 from sstq.cli.models import image_problem_with
 from sstq.lab.datasets import load
 from sstq.lab.training import HiddenLayer, Problem, Server, TorchModel, iid_partition, image_problem, train
-
-torch = pytest.importorskip("torch")
-nn = torch.nn
 
 pytestmark = pytest.mark.slow
 
