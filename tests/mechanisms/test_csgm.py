@@ -11,9 +11,14 @@ from scipy.stats import binom, norm
 from sstq.aggregation.noisy_sums import NoisyAggregator
 from sstq.frames.kashin import represent
 from sstq.mechanisms.base import LocalReport
-from sstq.mechanisms.csgm.coordinate_sampling import CoordinateSampling, capped_sampling
+from sstq.mechanisms.csgm.accounting import (
+    ORDERS,
+    CoordinateSampling,
+    ReleaseBudget,
+    SubsampledGaussian,
+    capped_sampling,
+)
 from sstq.mechanisms.csgm.mechanism import CSGM, L2CSGM
-from sstq.mechanisms.csgm.subsampled_gaussian import ORDERS, ReleaseBudget, SubsampledGaussian
 from sstq.mechanisms.structured import structured_vectors
 from tests.contract.cases import reread
 

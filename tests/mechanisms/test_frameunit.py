@@ -14,11 +14,11 @@ import sstq
 from sstq import kernels
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.closest import mean_chi, whole_budget
+from sstq.mechanisms.closest import whole_budget
 from sstq.mechanisms.frameunit.alignment import alignment, best_draw, inside_by_rank, top_half_normals
 from sstq.mechanisms.frameunit.mechanism import FrameUnit
 from sstq.mechanisms.privunit.mechanism import PrivUnitG
-from sstq.mechanisms.sphere import random_directions
+from sstq.mechanisms.sphere import mean_chi, random_directions
 from sstq.mechanisms.structured import structured_vectors
 from sstq.randomness import streams
 from tests.contract import checks

@@ -6,8 +6,9 @@ import pytest
 from scipy import integrate, special
 
 from sstq.exactness import TOTAL, exp_lower
-from sstq.mechanisms.privunit.caps import GaussianCap, SphereCap, gamma_ratio
+from sstq.mechanisms.privunit.caps import GaussianCap, SphereCap
 from sstq.mechanisms.privunit.mechanism import PrivUnit, PrivUnitG
+from sstq.mechanisms.sphere import mean_chi
 from sstq.mechanisms.structured import structured_vectors
 from sstq.randomness.secret import bit_source
 from tests.contract.cases import reread

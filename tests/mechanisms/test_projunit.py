@@ -6,7 +6,8 @@ import pytest
 
 from sstq.mechanisms.privunit.mechanism import PrivUnit
 from sstq.mechanisms.projunit.mechanism import ProjUnit
-from sstq.mechanisms.projunit.projections import FastProjection, GaussianProjection, gaussians, make_projection
+from sstq.mechanisms.projunit.projections import FastProjection, GaussianProjection, make_projection
+from sstq.mechanisms.sphere import gaussians
 from sstq.mechanisms.structured import structured_vectors
 from sstq.randomness import streams
 from sstq.randomness.secret import bit_source

@@ -13,24 +13,24 @@ import numpy as np
 from sstq.checks import check_argument, stated_integer
 from sstq.files.strict_json import read_json
 
-__all__ = ["Agreement", "read_agreement"]
-
 JSON_VERSION = 2
 
 
 class Agreement(ABC):
     """Options as they were given, the parts that they stand for, and a JSON form that holds all that was solved.
 
-    A class has an `__init__` that takes options, checks them and ends with `_set(**parts)`. Where `_stated` is not
-    None, the object is read from JSON: what is there is checked, not solved again.
+    `__init__` takes options and checks them; `_take` keeps those with a common range, and `_set` all other parts. Where
+    `_stated` is not None, the object is read from JSON: what is there is checked, not solved again.
 
     Attributes:
         options: the arguments as they were given.
         seed_option: the name of the option with the public seed; None if nothing is public and random.
+        narrowed: the least and the largest value of arguments whose range is narrower than the common one.
     """
 
     json_format: ClassVar[str]
     seed_option: ClassVar[str | None] = None
+    narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
     options: Mapping[str, Any]
     _stated: Mapping[str, Any] | None = None
@@ -43,8 +43,19 @@ class Agreement(ABC):
         return agreed
 
     def _set(self, **parts: Any) -> None:
-        """Take the parts that the options stand for; once, at the end of `__init__`."""
-        self.__dict__.update(parts, _parts=parts)
+        """Keep parts that the options stand for; in `__init__` only."""
+        self.__dict__.setdefault("_parts", {}).update(parts)
+        self.__dict__.update(parts)
+
+    def _take(self, **arguments: Any) -> None:
+        """Check arguments that have a common range, and keep them; in `__init__` only."""
+        for name, value in arguments.items():
+            low, high = self.narrowed.get(name, (None, None))
+            self._set(**{name: check_argument(name, value, low=low, high=high)})
+
+    def _named(self, *names: str) -> dict[str, Any]:
+        """Parts by name, for `to_dict`."""
+        return {name: getattr(self, name) for name in names}
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} cannot be changed: use replace({name}=…)")

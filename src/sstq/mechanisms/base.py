@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -17,14 +18,17 @@ from sstq.aggregation import Aggregator
 from sstq.checks import check_number
 from sstq.chunks import row_chunks
 from sstq.mechanisms.agreement import Agreement
-from sstq.mechanisms.laws import Law
+from sstq.mechanisms.laws import Law, channel_law
 from sstq.mechanisms.structured import typical_vector
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages, client_ids
 from sstq.messages.layouts import Column, Layout
 from sstq.randomness.secret import BitSource, RngLike, bit_source
+from sstq.scalar.channels import Channel
 
-__all__ = ["Coin", "ExpectedError", "LocalReport", "Mechanism", "Trust", "Unbiased"]
+Floats = NDArray[np.float64]
+Words = NDArray[np.uint64]
+Columns = tuple[Column, ...]
 
 Coin = Literal["private", "public"]
 """Who draws what is public: the client, which then sends it, or a shared generator, which needs named clients."""
@@ -89,15 +93,32 @@ class LocalReport:
     missed: int = 0
 
 
+@dataclass(frozen=True)
+class Batch:
+    """What an encoder gets.
+
+    Attributes:
+        rows: checked vectors, (n, d).
+        words: secret words, `words_each` for every row.
+        clients: their identifiers behind a public coin, otherwise None.
+        report: counts what stays with the client, if that is wanted.
+    """
+
+    rows: NDArray[Any]
+    words: Words
+    clients: Words | None
+    report: LocalReport | None
+
+
 class Mechanism(Agreement):
     """A randomizer of vectors and its decoder; immutable, shared by client and server through its JSON form.
 
-    A mechanism of its own module provides the abstract methods; what all of them do alike is here: options are kept as
-    they were given, `repr` shows them, and `replace` makes a variant.
+    Options are kept as they were given, `repr` shows them, and `replace` makes a variant. Mechanisms say in their own
+    documentation what is special to them; `dim`, `epsilon`, `clip` and the public seed mean the same everywhere.
 
     Attributes:
         dim: d, the length of the vectors.
-        epsilon: ε of the local differential privacy of one message; infinite without privacy.
+        epsilon: ε of the local differential privacy of one message, 0.01 to 20; infinite without privacy.
         delta: δ of the guarantee; 0 for pure differential privacy.
         clip: vectors longer than this are scaled down to it.
         clients: the number of clients of a round, where the mechanism is made for a fixed number; otherwise None.
@@ -119,6 +140,8 @@ class Mechanism(Agreement):
     uniform_index: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {}
+    # The part that makes the secret draw: a channel, or what has a `privacy_loss` and, where exact, a `law`.
+    _draws_by: ClassVar[str] = "channel"
 
     dim: int
     epsilon: float
@@ -151,18 +174,21 @@ class Mechanism(Agreement):
         """The bits that a client sends."""
         return self.layout.message_bits
 
-    @abstractmethod
-    def _encode_rows(
-        self,
-        rows: NDArray[Any],
-        clients: NDArray[np.uint64] | None,
-        source: BitSource,
-        report: LocalReport | None,
-    ) -> tuple[Column, ...]:
-        """The columns of the messages for checked vectors, drawing the same number of words for any vector.
+    @property
+    def words_each(self) -> int:
+        """How many secret words a message takes, whatever its vector."""
+        return 3
 
-        Most begin with `_unit_ball`; who does without counts in the report how many were longer than clip.
-        """
+    @abstractmethod
+    def _encode(self, batch: Batch) -> Columns:
+        """The columns of the messages. Most begin with `_unit_ball`; who does without counts the clipped rows."""
+
+    def _encode_rows(
+        self, rows: NDArray[Any], clients: Words | None, source: BitSource, report: LocalReport | None
+    ) -> Columns:
+        # As many words for every vector, drawn before anything is known of the data.
+        words = source.words(self.words_each * len(rows)).reshape(len(rows), self.words_each)
+        return self._encode(Batch(rows, words, clients, report))
 
     @property
     def _row_cost(self) -> int:
@@ -207,9 +233,15 @@ class Mechanism(Agreement):
         columns = tuple(np.concatenate(parts) for parts in zip(*batches, strict=True))
         return self._messages(columns, identifiers, source.simulated)
 
-    @abstractmethod
-    def decode(self, messages: Messages) -> NDArray[np.float64]:
+    def decode(self, messages: Messages) -> Floats:
         """The estimate of each message alone, (n, d): for diagnosis; a mean comes from `aggregator`."""
+        if messages.digest != self.digest():
+            raise ValueError("the messages are of another mechanism")
+        return self._decode(messages)
+
+    @abstractmethod
+    def _decode(self, messages: Messages) -> Floats:
+        """The estimates of checked messages."""
 
     def messages_from_bytes(self, raw: bytes, count: int, *, clients: ArrayLike | None = None) -> Messages:
         """The messages that `Messages.to_bytes` packed; ValueError for anything else.
@@ -217,27 +249,24 @@ class Mechanism(Agreement):
         Examples:
             >>> import sstq
             >>> mechanism = sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
-            >>> messages = mechanism.encode(np.ones((4, 3)))
-            >>> again = mechanism.messages_from_bytes(messages.to_bytes(), 4)
-            >>> bool(np.all(again.column("index") == messages.column("index")))
+            >>> raw = mechanism.encode(np.ones((4, 3))).to_bytes()
+            >>> mechanism.messages_from_bytes(raw, 4).to_bytes() == raw
             True
         """
         count = check_number("count", count, 0, 2**62, integer=True)
         return self.messages_from_columns(self.layout.unpack(raw, count), self._client_ids(clients, count), False)
 
-    def messages_from_columns(
-        self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
-    ) -> Messages:
+    def messages_from_columns(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
         """Checked messages from the values of their fields."""
         identifiers = self._client_ids(clients, len(columns[0]))
         self._check_columns(columns)
         return self._messages(columns, identifiers, simulated)
 
-    def _messages(self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool) -> Messages:
+    def _messages(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
         in_clear = self.trust != "local"
         return Messages(self.layout, columns, self.digest(), clients=clients, simulated=simulated, in_clear=in_clear)
 
-    def _check_columns(self, columns: tuple[Column, ...]) -> None:
+    def _check_columns(self, columns: Columns) -> None:
         """Refuse values that the fields allow but this mechanism never sends."""
 
     @abstractmethod
@@ -257,6 +286,10 @@ class Mechanism(Agreement):
             >>> law.own + 5 * law.other == 2**62
             True
         """
+        if self.exact:
+            draw = getattr(self, self._draws_by)
+            law: Law = channel_law(draw) if isinstance(draw, Channel) else draw.law()
+            return law
         reasons = {
             "local": "sends continuous values, whose privacy holds up to floating point only (exact=False)",
             "aggregator": "is private behind a trusted aggregator only (a message on its own is not)",
@@ -264,12 +297,16 @@ class Mechanism(Agreement):
         }
         raise ValueError(f"{self.name} {reasons[self.trust]}: there are no integer weights to audit")
 
-    @abstractmethod
     def privacy_loss(self) -> float:
-        """The largest log-ratio of the output distribution, rounded up to a double.
+        """The largest log-ratio of the output distribution, rounded up to a double; infinite without privacy.
 
         Of the implemented distribution where `exact`, otherwise of the densities that floating point approximates.
+        All that is not the secret draw, such as an index or a frame, is chosen without looking at the data.
         """
+        if self.trust == "none":
+            return math.inf
+        loss: float = getattr(self, self._draws_by).privacy_loss()
+        return loss
 
     def _header(self) -> dict[str, Any]:
         return super()._header() | {"mechanism": self.name}
@@ -286,8 +323,13 @@ class Mechanism(Agreement):
         return self.clip if self.unbiased else self.largest_message()
 
     @abstractmethod
-    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _row_error(self, rows: NDArray[Any]) -> tuple[Floats, Floats]:
         """E[x̂] of each row, (n, d), and the variance of x̂ summed over the coordinates, (n,)."""
+
+    def _unbiased_error(self, rows: NDArray[Any], power: float) -> tuple[Floats, Floats]:
+        """The error of rows whose estimates are unbiased and have E‖x̂‖² = `power` whatever the row is."""
+        mean = self._unit_ball(rows).astype(np.float64) * self.clip
+        return mean, power - np.einsum("ij,ij->i", mean, mean)
 
     def expected_mse(self, x: ArrayLike, clients: int | None = None) -> ExpectedError:
         """The expected squared error of a mean, bias and variance apart.
@@ -340,16 +382,12 @@ class Mechanism(Agreement):
         """
         return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)
 
-    def _client_ids(self, clients: ArrayLike | None, count: int) -> NDArray[np.uint64] | None:
+    def _client_ids(self, clients: ArrayLike | None, count: int) -> Words | None:
         if self.coin == "public":
             return client_ids(clients, count)
         if clients is not None:
             raise ValueError("clients are named behind a public coin only; this mechanism's coin is private")
         return None
-
-    def _check_own(self, messages: Messages) -> None:
-        if messages.digest != self.digest():
-            raise ValueError("the messages are of another mechanism")
 
     def _check_vectors(self, X: ArrayLike) -> NDArray[Any]:
         """X as (n, d) floats; ValueError for a wrong shape or dtype, for masks and for numbers that are not finite."""

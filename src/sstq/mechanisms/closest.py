@@ -19,18 +19,8 @@ from numpy.typing import NDArray
 
 from sstq.checks import check_number, stated_integer
 from sstq.exactness import TOTAL, WORD_BITS, exp_lower, log_upper
+from sstq.mechanisms.laws import TwoLevelLaw
 from sstq.randomness.secret import channel_words
-
-__all__ = [
-    "KClosest",
-    "draw_codes",
-    "draw_places",
-    "k_closest",
-    "mean_chi",
-    "normal_order_statistics",
-    "weight_range",
-    "whole_budget",
-]
 
 Floats = NDArray[np.float64]
 
@@ -42,14 +32,7 @@ _NUMBERS_AT_A_TIME = 1 << 21
 def draw_codes(
     order: NDArray[np.int64], inside: NDArray[np.int64] | int, threshold: NDArray[np.uint64], words: NDArray[np.uint64]
 ) -> NDArray[np.int64]:
-    """One candidate of each row.
-
-    Args:
-        order: the candidates of each row, (n, M), those inside first.
-        inside: how many of them are inside.
-        threshold: T; 0 if none is inside and 2^62 if all are.
-        words: two secret words a row.
-    """
+    """One of the candidates of each row of `order`, (n, M), those inside first; two secret words per row."""
     places = draw_places(order.shape[1], inside, threshold, words)
     return np.take_along_axis(order, places[:, None], axis=1)[:, 0]
 
@@ -58,6 +41,8 @@ def draw_places(
     size: int, inside: NDArray[np.int64] | int, threshold: NDArray[np.uint64] | np.uint64, words: NDArray[np.uint64]
 ) -> NDArray[np.int64]:
     """The place of the candidate drawn, from 0 to size − 1, in any order in which those inside come first.
+
+    The threshold is T: 0 if none is inside and 2^62 if all are.
 
     Examples:
         >>> words = np.array([[0, 0], [0, 2**64 - 1], [2**64 - 1, 0], [2**64 - 1, 2**64 - 1]], dtype=np.uint64)
@@ -79,20 +64,6 @@ def uniform_below(words: NDArray[np.uint64], limits: NDArray[np.int64]) -> NDArr
     bits = channel_words(words).astype(np.int64)
     high, low = bits >> _HALF_BITS, bits & ((1 << _HALF_BITS) - 1)
     return (high * limits + (low * limits >> _HALF_BITS)) >> _HALF_BITS
-
-
-def weight_range(size: int, inside: int, threshold: int) -> tuple[int, int]:
-    """The least and the largest probability that any candidate can have, in units of 2^-124.
-
-    Examples:
-        >>> least, largest = weight_range(4, 2, 3 << 60)
-        >>> largest // least
-        3
-    """
-    sides = [(inside, threshold), (size - inside, TOTAL - threshold)]
-    least = [weight * (TOTAL // members) for members, weight in sides if members]
-    largest = [weight * -(-TOTAL // members) for members, weight in sides if members]
-    return min(least), max(largest)
 
 
 @dataclass(frozen=True)
@@ -122,7 +93,7 @@ class KClosest:
             value = getattr(self, label)
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
                 raise ValueError(f"{label} must be an integer in [1, {high}], got {value!r}")
-        refuse_ratio(self.ratio(), self.epsilon)
+        refuse_ratio(self.law().ratio(), self.epsilon)
 
     @classmethod
     def stated(cls, epsilon: float, size: int, data: Mapping[str, Any]) -> KClosest:
@@ -134,14 +105,13 @@ class KClosest:
         """K and T, as JSON values."""
         return {"inside": self.inside, "threshold": str(self.threshold)}
 
-    def ratio(self) -> Fraction:
-        """The largest ratio of the probabilities of one candidate for two inputs, exactly."""
-        least, largest = weight_range(self.size, self.inside, self.threshold)
-        return Fraction(largest, least)
+    def law(self) -> TwoLevelLaw:
+        """All probabilities: always k candidates are inside."""
+        return TwoLevelLaw(self.size, [(self.inside, self.threshold)])
 
     def privacy_loss(self) -> float:
         """The logarithm of the largest ratio, rounded up to a double."""
-        return log_upper(self.ratio())
+        return log_upper(self.law().ratio())
 
     def draw(self, scores: Floats, words: NDArray[np.uint64]) -> NDArray[np.int64]:
         """One candidate of each row, from its scores (n, M) and two secret words; ties go to the smaller index."""
@@ -164,10 +134,7 @@ class KClosest:
 def k_closest(epsilon: float, size: int, error: Callable[[Floats, Floats], Floats]) -> KClosest:
     """The draw with the whole budget and the k of least error.
 
-    Args:
-        epsilon: the privacy budget.
-        size: M.
-        error: of the moments E[t] and E[t²] of the score drawn, for all k at once.
+    The error is a function of the moments E[t] and E[t²] of the score drawn, for all k at once.
 
     Examples:
         >>> draw = k_closest(3.0, 256, lambda first, second: 1 / first**2)
@@ -233,15 +200,3 @@ def normal_order_statistics(count: int) -> tuple[Floats, Floats]:
         moments[start : start + rows] = np.exp(ways + j * above + (count - 1 - j) * below) @ powers
     moments.flags.writeable = False
     return moments[:, 0], moments[:, 1]
-
-
-def mean_chi(dim: int) -> float:
-    """E‖g‖ of a standard normal vector g in R^d, √2·Γ((d+1)/2)/Γ(d/2).
-
-    Examples:
-        >>> round(mean_chi(2), 4)
-        1.2533
-    """
-    from scipy.special import poch
-
-    return math.sqrt(2) * float(poch(dim / 2, 0.5))

@@ -10,6 +10,7 @@ A law has *cases*, which the data choose among (a row of a matrix, or how many c
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,7 @@ from itertools import accumulate, pairwise
 from typing import Any, ClassVar
 
 from sstq.exactness import TOTAL
-
-__all__ = ["FlatLaw", "HalfSpaceLaw", "Law", "TableLaw", "TwoLevelLaw", "channel_law", "law_from_dict", "mass"]
+from sstq.scalar.channels import Channel, FlatChannel
 
 Box = tuple[tuple[int, int], ...]
 """The least and the largest value of each word, both included."""
@@ -32,31 +32,38 @@ class Law(ABC):
         kind: the name of the rule.
         words: which of a message's random words make the draw; the others are drawn before it, for what does not
             depend on the data (an index) or for what becomes the case (rounding, flipping).
+        size: the number of tokens, candidates or signs.
     """
 
     kind: ClassVar[str]
-    words: ClassVar[tuple[int, ...]]
+    words: ClassVar[tuple[int, ...]] = (-1,)
+    size: int
+
+    @property
+    @abstractmethod
+    def weights(self) -> list[list[int]]:
+        """The integers, one list for each case."""
+
+    @property
+    def cases(self) -> int:
+        """The number of cases."""
+        return len(self.weights)
 
     @abstractmethod
     def ratio(self) -> Fraction:
         """The largest ratio of the probabilities of one outcome, over all pairs of cases and outcomes."""
 
-    @property
-    @abstractmethod
-    def cases(self) -> int:
-        """The number of cases."""
-
-    @abstractmethod
-    def cells(self, case: int) -> int:
+    def cells(self, case: int) -> int:  # noqa: ARG002 (mostly all cases are alike)
         """The number of cells of a case."""
+        return self.size
 
     @abstractmethod
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
         """The cells at the given places of a case."""
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """The kind, the size and the integers, as JSON values."""
+        return {"kind": self.kind, "size": self.size, "weights": self.weights}
 
 
 def mass(box: Box) -> Fraction:
@@ -66,14 +73,30 @@ def mass(box: Box) -> Fraction:
         >>> mass(((0, TOTAL // 2 - 1), (0, TOTAL - 1)))
         Fraction(1, 2)
     """
-    share = Fraction(1)
-    for low, high in box:
-        share *= Fraction(high - low + 1, TOTAL)
-    return share
+    return math.prod((Fraction(high - low + 1, TOTAL) for low, high in box), start=Fraction(1))
 
 
 @dataclass(frozen=True)
-class FlatLaw(Law):
+class _TwoWeights(Law):
+    """Two weights, with one case: which token or side it is does not change the steps of the word."""
+
+    size: int
+    own: int
+    other: int
+
+    def __post_init__(self) -> None:
+        _check_positive(size=self.size, own=self.own, other=self.other)
+
+    @property
+    def weights(self) -> list[list[int]]:
+        return [[self.own, self.other]]
+
+    def ratio(self) -> Fraction:
+        return Fraction(max(self.own, self.other), min(self.own, self.other))
+
+
+@dataclass(frozen=True)
+class FlatLaw(_TwoWeights):
     """Randomized response: the token itself with weight `own` of 2^62, each of the `size` − 1 others with `other`.
 
     Examples:
@@ -86,39 +109,46 @@ class FlatLaw(Law):
     """
 
     kind: ClassVar[str] = "flat"
-    words: ClassVar[tuple[int, ...]] = (-1,)
-
-    size: int
-    own: int
-    other: int
 
     def __post_init__(self) -> None:
-        _check_positive(size=self.size, own=self.own, other=self.other)
+        super().__post_init__()
         total = self.own + (self.size - 1) * self.other
         if total != TOTAL:
             raise ValueError(f"own + (size − 1)·other must be 2^62, got {total}")
-
-    def ratio(self) -> Fraction:
-        """Of the two weights."""
-        return Fraction(max(self.own, self.other), min(self.own, self.other))
-
-    @property
-    def cases(self) -> int:
-        """One: which token it is does not change the steps of the word."""
-        return 1
-
-    def cells(self, case: int) -> int:  # noqa: ARG002 (all cases are alike)
-        """One for each token."""
-        return self.size
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:  # noqa: ARG002
         """The token itself first, then the others in order."""
         starts = [(self.own + (place - 1) * self.other, self.other) if place else (0, self.own) for place in places]
         return [((start, start + width - 1),) for start, width in starts]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The size and the two weights."""
-        return {"kind": self.kind, "size": self.size, "weights": [[self.own, self.other]]}
+
+@dataclass(frozen=True)
+class HalfSpaceLaw(_TwoWeights):
+    """A uniform vector z of `size` signs, turned to one side of the secret v: ⟨z, v⟩ > 0 with weight `own` of 2^62.
+
+    A vector that is orthogonal to v stays. So z has probability 2·own, 2·other or 2^62, over 2^(62+size), and the ratio
+    is that of the two sides.
+
+    Examples:
+        >>> HalfSpaceLaw(8, 3 << 60, 1 << 60).ratio()
+        Fraction(3, 1)
+    """
+
+    kind: ClassVar[str] = "half-space"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.own + self.other != TOTAL:
+            raise ValueError(f"own + other must be 2^62, got {self.own + self.other}")
+
+    def cells(self, case: int) -> int:  # noqa: ARG002
+        """The two sides."""
+        return 2
+
+    def boxes(self, case: int, places: Iterable[int]) -> list[Box]:  # noqa: ARG002
+        """The side of v first."""
+        sides = [((0, self.own - 1),), ((self.own, TOTAL - 1),)]
+        return [sides[place] for place in places]
 
 
 @dataclass(frozen=True)
@@ -131,7 +161,6 @@ class TableLaw(Law):
     """
 
     kind: ClassVar[str] = "table"
-    words: ClassVar[tuple[int, ...]] = (-1,)
 
     rows: Sequence[Sequence[int]]
 
@@ -146,15 +175,20 @@ class TableLaw(Law):
             if min(column) == 0 < max(column):
                 raise ValueError(f"code {code} has weight zero for some tokens and not for others: no ε bounds that")
 
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """The number of tokens."""
+        return len(self.rows)
+
+    @property
+    def weights(self) -> list[list[int]]:
+        """The matrix."""
+        return [list(row) for row in self.rows]
+
     def ratio(self) -> Fraction:
         """Over the columns."""
         columns = [column for column in zip(*self.rows, strict=True) if max(column)]
         return max(Fraction(max(column), min(column)) for column in columns)
-
-    @property
-    def cases(self) -> int:
-        """One for each token."""
-        return len(self.rows)
 
     def cells(self, case: int) -> int:
         """One for each code that occurs."""
@@ -165,10 +199,6 @@ class TableLaw(Law):
         ends = [0, *accumulate(weight for weight in self.rows[case] if weight)]
         steps = [((low, high - 1),) for low, high in pairwise(ends)]
         return [steps[place] for place in places]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The matrix."""
-        return {"kind": self.kind, "size": len(self.rows), "weights": [list(row) for row in self.rows]}
 
 
 @dataclass(frozen=True)
@@ -216,13 +246,9 @@ class TwoLevelLaw(Law):
         return Fraction(largest, min(weight * (TOTAL // members) for _, members, weight in sides))
 
     @property
-    def cases(self) -> int:
-        """One for each number inside."""
-        return len(self.levels)
-
-    def cells(self, case: int) -> int:  # noqa: ARG002
-        """One for each candidate."""
-        return self.size
+    def weights(self) -> list[list[int]]:
+        """The pairs."""
+        return [list(level) for level in self.levels]
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
         """Those inside first."""
@@ -242,68 +268,18 @@ class TwoLevelLaw(Law):
         sides = [(0, inside, threshold), (threshold, self.size - inside, TOTAL - threshold)]
         return [side for side in sides if side[1]]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The size and the pairs."""
-        return {"kind": self.kind, "size": self.size, "weights": [list(level) for level in self.levels]}
 
-
-@dataclass(frozen=True)
-class HalfSpaceLaw(Law):
-    """A uniform vector z of `size` signs, turned to one side of the secret v: ⟨z, v⟩ > 0 with weight `own` of 2^62.
-
-    A vector that is orthogonal to v stays. So z has probability 2·own, 2·other or 2^62, over 2^(62+size).
-
-    Examples:
-        >>> HalfSpaceLaw(8, 3 << 60, 1 << 60).ratio()
-        Fraction(3, 1)
-    """
-
-    kind: ClassVar[str] = "half-space"
-    words: ClassVar[tuple[int, ...]] = (-1,)
-
-    size: int
-    own: int
-    other: int
-
-    def __post_init__(self) -> None:
-        _check_positive(size=self.size, own=self.own, other=self.other)
-        if self.own + self.other != TOTAL:
-            raise ValueError(f"own + other must be 2^62, got {self.own + self.other}")
-
-    def ratio(self) -> Fraction:
-        """Of the two sides; what is orthogonal lies in between."""
-        return Fraction(max(self.own, self.other), min(self.own, self.other))
-
-    @property
-    def cases(self) -> int:
-        """One: z and v only say which outcome is on which side."""
-        return 1
-
-    def cells(self, case: int) -> int:  # noqa: ARG002
-        """The two sides."""
-        return 2
-
-    def boxes(self, case: int, places: Iterable[int]) -> list[Box]:  # noqa: ARG002
-        """The side of v first."""
-        sides = [((0, self.own - 1),), ((self.own, TOTAL - 1),)]
-        return [sides[place] for place in places]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The size and the two weights."""
-        return {"kind": self.kind, "size": self.size, "weights": [[self.own, self.other]]}
-
-
-def channel_law(channel: dict[str, Any]) -> Law:
-    """The law of a channel, from its JSON form.
+def channel_law(channel: Channel) -> Law:
+    """The law of a channel.
 
     Examples:
         >>> from sstq.scalar.channels import flat_channel
-        >>> channel_law(flat_channel(2, 1.0).to_dict()).size
+        >>> channel_law(flat_channel(2, 1.0)).size
         4
     """
-    if "matrix" in channel:
-        return TableLaw(channel["matrix"])
-    return FlatLaw(channel["size"], channel["own"], channel["other"])
+    if isinstance(channel, FlatChannel):
+        return FlatLaw(channel.size, channel.own, channel.other)
+    return TableLaw(channel.matrix.tolist())
 
 
 def law_from_dict(data: Any) -> Law:

@@ -34,16 +34,6 @@ from sstq.scalar.codebooks import (
 from sstq.scalar.densities import Density
 from sstq.scalar.laplace import Rate
 
-__all__ = [
-    "ChannelName",
-    "CodebookName",
-    "Decoder",
-    "DecoderName",
-    "build_scalar",
-    "scalar_to_dict",
-    "stated_scalar",
-]
-
 ChannelName = Literal["flat", "metric-aware", "optimal"]
 CodebookName = Literal["optimized", "uniform", "panter-dite", "loss-optimal", "optimal"]
 DecoderName = Literal["unbiased", "identity"]

@@ -13,27 +13,22 @@ from numpy.typing import NDArray
 from sstq.aggregation.bounded_sums import BoundedAggregator
 from sstq.checks import check_argument, check_option
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.base import LocalReport, Trust, Unbiased
+from sstq.mechanisms.base import Batch, Columns, Floats, Trust, Unbiased
 from sstq.mechanisms.framed import FramedMechanism
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, FloatField, Layout
-from sstq.randomness.secret import BitSource
 
-__all__ = ["TurboQuant", "lloyd_max_distortion", "lloyd_max_levels"]
-
-_MOST_BITS = 8
 # Lloyd's iteration is slow but always converges; Newton's doubles the digits once it is near.
 _LLOYD_STEPS, _NEWTON_STEPS = 500, 8
 # A clipped vector's norm, rounded to single precision, exceeds 1 by less than this.
 _ROUNDING = 1e-6
-_DECODERS = ("identity", "unbiased")
 # Two rounds of signs and transform leave the coordinates of a spike on a lattice of step 2/√N, which moves the
 # shrinkage by 0.4·D at N = 4096 and four bits.
 _ROUNDS = 3
 
 
 class TurboQuant(FramedMechanism):
-    """The direction of a vector, rotated at random and quantized to b bits a coordinate, and its norm.
+    """The direction of a vector, rotated at random and quantized to b bits per coordinate, and its norm.
 
     The rotation pads to N, the next power of two, and is three rounds of random signs and a Walsh–Hadamard transform. A
     coordinate of the rotated direction times √N is close to a standard normal number, whatever the vector, and is sent
@@ -65,12 +60,9 @@ class TurboQuant(FramedMechanism):
         is "none", ε infinite), and so `exact` is False.
 
     Args:
-        dim: d, the length of the vectors.
-        bits: b, the bits of a coordinate, 1 to 8.
-        clip: vectors longer than this are scaled down to it.
+        bits: b, the bits per coordinate, 1 to 8.
         decoder: "identity" (default), the paper's: the levels themselves, of least error for one vector; or "unbiased",
             the levels over 1 − D, for the mean of many.
-        frame_seed: the public seed of the rotation.
 
     Examples:
         >>> mechanism = TurboQuant(dim=1000, bits=2)
@@ -86,6 +78,7 @@ class TurboQuant(FramedMechanism):
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"TurboQuant, 4 bits per number": {"bits": 4}}
     exact: ClassVar[bool] = False
     trust: ClassVar[Trust] = "none"
+    narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {"bits": (1, 8)}
 
     unbiased = Unbiased.NEVER
     epsilon = math.inf
@@ -93,7 +86,7 @@ class TurboQuant(FramedMechanism):
     bits: int
     decoder: str
     frame: HadamardFrame
-    levels: NDArray[np.float64]
+    levels: Floats
 
     def __init__(
         self,
@@ -104,19 +97,13 @@ class TurboQuant(FramedMechanism):
         decoder: Literal["identity", "unbiased"] = "identity",
         frame_seed: int = 0,
     ) -> None:
-        dim, bits = check_argument("dim", dim), check_argument("bits", bits, high=_MOST_BITS)
+        self._take(dim=dim, bits=bits, clip=clip)
+        bits, size = self.bits, 1 << (self.dim - 1).bit_length()
         levels = lloyd_max_levels(bits) if self._stated is None else np.array(self._stated["levels"], dtype=np.float64)
         if levels.shape != (1 << bits,) or not np.all(np.abs(levels) < 100) or not np.all(np.diff(levels) > 0):
             raise ValueError(f"levels must be 2^bits = {1 << bits} increasing numbers in (-100, 100)")
-        seed, size = check_argument("frame_seed", frame_seed), 1 << (dim - 1).bit_length()
-        self._set(
-            dim=dim,
-            bits=bits,
-            clip=check_argument("clip", clip),
-            decoder=check_option("decoder", decoder, ("identity", "unbiased")),
-            frame=HadamardFrame(dim, size, seed, rounds=_ROUNDS),
-            levels=levels,
-        )
+        frame = HadamardFrame(self.dim, size, check_argument("frame_seed", frame_seed), rounds=_ROUNDS)
+        self._set(decoder=check_option("decoder", decoder, ("identity", "unbiased")), frame=frame, levels=levels)
 
     @property
     def distortion(self) -> float:
@@ -129,7 +116,7 @@ class TurboQuant(FramedMechanism):
         return Layout((Field("code", self.bits, 1 << self.bits, count=self.frame.size), FloatField("norm")))
 
     @property
-    def decoding_values(self) -> NDArray[np.float64]:
+    def decoding_values(self) -> Floats:
         """What the codes stand for, in units of ‖x‖/√d: the levels, over 1 − D for the unbiased decoder."""
         return self.levels if self.decoder == "identity" else self.levels / (1 - self.distortion)
 
@@ -138,14 +125,13 @@ class TurboQuant(FramedMechanism):
         """What no decoded coordinate exceeds: the norm of x̂ is at most that of the decoding values."""
         return self.clip * (1 + _ROUNDING) * max(1.0, float(np.max(np.abs(self.decoding_values))))
 
-    def _encode_rows(
-        self,
-        rows: NDArray[Any],
-        clients: NDArray[np.uint64] | None,  # noqa: ARG002 (the coin is private)
-        source: BitSource,  # noqa: ARG002 (nothing is random)
-        report: LocalReport | None,
-    ) -> tuple[Column, ...]:
-        return self._quantize(self._unit_ball(rows, report))
+    @property
+    def words_each(self) -> int:
+        """None: nothing is random."""
+        return 0
+
+    def _encode(self, batch: Batch) -> Columns:
+        return self._quantize(self._unit_ball(batch.rows, batch.report))
 
     def _quantize(self, unit: NDArray[np.float32]) -> tuple[Column, Column]:
         norms = np.linalg.norm(unit.astype(np.float64), axis=1)
@@ -156,17 +142,15 @@ class TurboQuant(FramedMechanism):
         codes = np.searchsorted(thresholds, coordinates)
         return codes[:, 0] if self.frame.size == 1 else codes, norms.astype(np.float32)
 
-    def _check_columns(self, columns: tuple[Column, ...]) -> None:
+    def _check_columns(self, columns: Columns) -> None:
         wrong = np.flatnonzero(~((columns[1] >= 0) & (columns[1] <= 1 + _ROUNDING)))
         if len(wrong):
             raise ValueError(f"message {wrong[0]}: norm must be in [0, 1] in units of clip, got {columns[1][wrong[0]]}")
 
-    def decode(self, messages: Messages) -> NDArray[np.float64]:
-        """The estimate of each message alone, (n, d)."""
-        self._check_own(messages)
+    def _decode(self, messages: Messages) -> Floats:
         return self._estimates(messages.column("code"), messages.column("norm"))
 
-    def _estimates(self, codes: Column, norms: Column) -> NDArray[np.float64]:
+    def _estimates(self, codes: Column, norms: Column) -> Floats:
         coordinates = self.decoding_values[codes.reshape(-1, self.frame.size)] / math.sqrt(self.dim)
         estimates = np.asarray(self.frame.synthesize(coordinates), dtype=np.float64)
         estimates *= (norms.astype(np.float64) * self.clip)[:, None]
@@ -180,24 +164,19 @@ class TurboQuant(FramedMechanism):
         """The norm of x̂ is at most that of the levels."""
         return (1 + _ROUNDING) * self.clip * float(np.max(np.abs(self.levels)))
 
-    def privacy_loss(self) -> float:
-        """Infinite: the vector can be read from the message."""
-        return math.inf
-
-    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _row_error(self, rows: NDArray[Any]) -> tuple[Floats, Floats]:
         """Exact: what this frame makes of each row, without variance."""
         unit = self._unit_ball(rows)
         return self._estimates(*self._quantize(unit)), np.zeros(len(rows))
 
     def to_dict(self) -> dict[str, Any]:
         """The options and the levels. ε is infinite, which JSON cannot say: it is left out."""
-        names = ("dim", "bits", "clip", "decoder")
         frame_seed, levels = str(self.frame.seed), self.levels.tolist()
-        return {name: getattr(self, name) for name in names} | {"frame_seed": frame_seed, "levels": levels}
+        return self._named("dim", "bits", "clip", "decoder") | {"frame_seed": frame_seed, "levels": levels}
 
 
 @cache
-def lloyd_max_levels(bits: int) -> NDArray[np.float64]:
+def lloyd_max_levels(bits: int) -> Floats:
     """The 2^bits levels of least mean squared error for a standard normal number, by Lloyd's and Newton's methods.
 
     The levels are symmetric. With thresholds t_i halfway between neighbours, t_0 = 0 and t_m = ∞, the m = 2^(bits − 1)
@@ -211,7 +190,7 @@ def lloyd_max_levels(bits: int) -> NDArray[np.float64]:
     from scipy.special import ndtr, ndtri
 
     half = 1 << (bits - 1)
-    levels: NDArray[np.float64] = math.sqrt(3) * ndtri((half + np.arange(half) + 0.5) / (2 * half))
+    levels: Floats = math.sqrt(3) * ndtri((half + np.arange(half) + 0.5) / (2 * half))
     for iteration in range(_LLOYD_STEPS + _NEWTON_STEPS):
         inner = (levels[1:] + levels[:-1]) / 2
         thresholds = np.concatenate([[0.0], inner, [np.inf]])
@@ -232,7 +211,7 @@ def lloyd_max_levels(bits: int) -> NDArray[np.float64]:
     return symmetric
 
 
-def lloyd_max_distortion(levels: NDArray[np.float64]) -> float:
+def lloyd_max_distortion(levels: Floats) -> float:
     """The mean squared error of a standard normal number rounded to the nearest of the levels.
 
     Examples:

@@ -2,7 +2,7 @@
 
 A client rounds its vector at random, without bias, to a vertex of {±√d·e_i}, which contains the unit ball, and sends
 the vertex through randomized response on all 2d of them. The server divides by p − q. The gap p − q shrinks as 1/d, so
-that the error grows as d³: the curse of dimension of fixed geometry (paper, Appendix A).
+that the error grows as d³.
 """
 
 from __future__ import annotations
@@ -17,21 +17,14 @@ from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.aggregation import FrameAggregator
-from sstq.checks import check_argument
 from sstq.frames.tight import Floats, Frame
-from sstq.mechanisms.base import LocalReport, Mechanism
+from sstq.mechanisms.base import Batch, Columns, Mechanism
 from sstq.mechanisms.flat_response import flat_response, gain, weights_of
-from sstq.mechanisms.laws import Law, channel_law
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Column, Field, Layout
+from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
-from sstq.randomness.secret import BitSource, channel_words, unit_interval
+from sstq.randomness.secret import channel_words, unit_interval
 from sstq.scalar.channels import FlatChannel
-
-__all__ = ["IdentityFrame", "VqSGD"]
-
-# With more tokens the gap between two integer weights would have too few digits at a small ε.
-_DIM_MAX = 1 << 24
 
 _SIGNS = np.array([1.0, -1.0])
 _SIGNS.setflags(write=False)
@@ -84,11 +77,6 @@ class VqSGD(Mechanism):
     Warning:
         The vqSGD paper states an error of O(d²/ε²); it treats p − q as if it did not depend on d. It is Θ(d³/ε²).
 
-    Args:
-        dim: d, the length of the vectors, up to 2^24.
-        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
-        clip: vectors longer than this are scaled down to it.
-
     Examples:
         >>> mechanism = VqSGD(dim=100, epsilon=3.0, clip=0.2)
         >>> mechanism.message_bits
@@ -102,14 +90,14 @@ class VqSGD(Mechanism):
     exact: ClassVar[bool] = True
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"vqSGD": {}}
     sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"vqSGD": [{}]}
+    # With more tokens the gap between two integer weights would have too few digits at a small ε.
+    narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {"dim": (1, 1 << 24)}
 
     channel: FlatChannel
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
-        dim = check_argument("dim", dim, high=_DIM_MAX)
-        epsilon = check_argument("epsilon", epsilon)
-        channel = flat_response(2 * dim, epsilon, self._stated)
-        self._set(dim=dim, epsilon=epsilon, clip=check_argument("clip", clip), channel=channel)
+        self._take(dim=dim, epsilon=epsilon, clip=clip)
+        self._set(channel=flat_response(2 * self.dim, self.epsilon, self._stated))
 
     @property
     def layout(self) -> Layout:
@@ -136,52 +124,32 @@ class VqSGD(Mechanism):
         vertex = messages.column("vertex")
         return vertex >> 1, vertex & 1
 
-    def _encode_rows(
-        self,
-        rows: NDArray[Any],
-        clients: NDArray[np.uint64] | None,  # noqa: ARG002 (the coin is private)
-        source: BitSource,
-        report: LocalReport | None,
-    ) -> tuple[Column, ...]:
-        unit = self._unit_ball(rows, report)
-        words = source.words(3 * len(unit)).reshape(-1, 3)
+    def _encode(self, batch: Batch) -> Columns:
+        unit, words = self._unit_ball(batch.rows, batch.report), batch.words
         vertex = _round_to_vertices(unit, words[:, 0], words[:, 1])
         return (self.channel.sample(vertex, channel_words(words[:, 2])),)
 
-    def decode(self, messages: Messages) -> NDArray[np.float64]:
-        """The estimate ±clip·√d·e_i/(p − q) of each message alone, (n, d): for diagnosis."""
-        self._check_own(messages)
+    def _decode(self, messages: Messages) -> NDArray[np.float64]:
         index, code = self.indices_and_codes(messages)
         estimates = np.zeros((len(messages), self.dim))
         estimates[np.arange(len(messages)), index] = self.dim * self.decoding_scale * self.decoding_values[code]
         return estimates
 
     def aggregator(self) -> FrameAggregator:
-        """An empty aggregator for this mechanism's messages, O(1) a message."""
+        """An empty aggregator for this mechanism's messages, O(1) per message."""
         return FrameAggregator(self)
 
     def largest_message(self) -> float:
         """The norm of every message."""
         return self.dim * self.decoding_scale
 
-    def law(self) -> Law:
-        """The channel's."""
-        return channel_law(self.channel.to_dict())
-
-    def privacy_loss(self) -> float:
-        """The exact log-ratio of the channel's two integers, rounded up to a double."""
-        return self.channel.privacy_loss()
-
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: ‖x̂‖² is the same for all messages."""
-        unit = self._unit_ball(rows)
-        mean = unit.astype(np.float64) * self.clip
-        power = self.dim * (self.clip / gain(self.channel)) ** 2
-        return mean, power - np.sum(mean**2, axis=1)
+        return self._unbiased_error(rows, self.dim * (self.clip / gain(self.channel)) ** 2)
 
     def to_dict(self) -> dict[str, Any]:
         """The options and the channel's integers, as JSON values."""
-        return {"dim": self.dim, "epsilon": self.epsilon, "clip": self.clip} | weights_of(self.channel)
+        return self._named("dim", "epsilon", "clip") | weights_of(self.channel)
 
 
 def _round_to_vertices(

@@ -112,7 +112,7 @@ def one_bit_error(dim: int, epsilon: float) -> float:
         >>> round(one_bit_error(10_000, 3.0), 3)
         1.917
     """
-    from sstq.mechanisms.closest import mean_chi
+    from sstq.mechanisms.sphere import mean_chi
 
     alignment = math.sqrt(2 / math.pi) / mean_chi(dim) * math.tanh(epsilon / 2)
     return (alignment**-2 - 1) / dim

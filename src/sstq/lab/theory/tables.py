@@ -5,7 +5,7 @@ from __future__ import annotations
 from sstq.checks import check_number
 from sstq.exactness import check_epsilon
 from sstq.frames.tight import default_frame_size
-from sstq.mechanisms.sqkr.subsampled import paper_k
+from sstq.mechanisms.sqkr.coders import paper_k
 from sstq.scalar.codebooks import check_bits
 
 __all__ = ["communication_table", "error_orders"]

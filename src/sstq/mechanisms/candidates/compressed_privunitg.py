@@ -9,12 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.checks import check_argument
+from sstq.mechanisms.base import Floats, Words
 from sstq.mechanisms.candidates.base import ClosestMechanism
-from sstq.mechanisms.closest import KClosest, k_closest
 from sstq.mechanisms.sphere import GAUSSIAN_EXCESS
-
-__all__ = ["CompressedPrivUnitG"]
 
 
 class CompressedPrivUnitG(ClosestMechanism):
@@ -35,11 +32,7 @@ class CompressedPrivUnitG(ClosestMechanism):
         normaliser constant and ε exact; 8 bits cost 1 % in error.
 
     Args:
-        dim: d, the length of the vectors.
-        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
         bits: b, the bits of a message, 1 to 12.
-        clip: vectors longer than this are scaled down to it.
-        seed: the public seed of the candidates.
 
     Examples:
         >>> mechanism = CompressedPrivUnitG(dim=10_000, epsilon=3.0, bits=8)
@@ -61,23 +54,19 @@ class CompressedPrivUnitG(ClosestMechanism):
     }
 
     def __init__(self, dim: int, epsilon: float, *, bits: int = 8, clip: float = 1.0, seed: int = 0) -> None:
-        dim, epsilon, bits = (check_argument(*pair) for pair in (("dim", dim), ("epsilon", epsilon), ("bits", bits)))
-        if self._stated is None:
-            choice = k_closest(epsilon, 1 << bits, lambda first, second: (dim - 1 + second) / first**2)
-        else:
-            choice = KClosest.stated(epsilon, 1 << bits, self._stated)
-        self._set_draw(dim=dim, epsilon=epsilon, bits=bits, clip=clip, seed=seed, choice=choice)
+        self._take(dim=dim, epsilon=epsilon, bits=bits, clip=clip, seed=seed)
+        self._set_closest(lambda first, second: (self.dim - 1 + second) / first**2)
 
     def _expected_alignment(self) -> float:
         return self.choice.moments()[0] / math.sqrt(self.dim)
 
-    def _scores(self, seeds: NDArray[np.uint64], directions: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _scores(self, seeds: Words, directions: Floats) -> Floats:
         scores = np.zeros((len(seeds), self.size))
         for _, products in self._pieces(seeds, directions):
             scores += products
         return scores
 
-    def _vectors(self, seeds: NDArray[np.uint64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _vectors(self, seeds: Words, codes: NDArray[np.int64]) -> Floats:
         return self._chosen_gaussians(seeds, codes) / math.sqrt(self.dim)
 
     def largest_message(self) -> float:

@@ -10,15 +10,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.checks import check_argument, check_number, check_option, stated_integers
+from sstq.checks import RANGES, check_number, check_option, stated_integers
 from sstq.exactness import TOTAL, exp_lower, log_upper
+from sstq.mechanisms.base import Floats, Words
 from sstq.mechanisms.candidates.base import CandidateMechanism
-from sstq.mechanisms.closest import draw_codes, refuse_ratio, weight_range
-from sstq.mechanisms.laws import Law, TwoLevelLaw
-
-__all__ = ["MMRC"]
-
-Floats = NDArray[np.float64]
+from sstq.mechanisms.closest import draw_codes, refuse_ratio
+from sstq.mechanisms.laws import TwoLevelLaw
 
 _SHARES_TRIED = 201
 
@@ -44,14 +41,10 @@ class MMRC(CandidateMechanism):
         this has 1.032·d. The defaults spend all of ε and minimise MMRC's own error, 0.866·d.
 
     Args:
-        dim: d, the length of the vectors, at least 2.
-        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
         bits: b, the bits of a message, 1 to 12.
-        clip: vectors longer than this are scaled down to it.
         split: the share ε₀/ε of the budget that p = e^ε₀/(1 + e^ε₀) takes, 0 to 1; the rest ε₁ makes the cap small.
             The default is the share of least error.
         cap: "tight" (default): the cap of mass 1/(1 + e^ε₁), which spends the whole budget; or "bound", see above.
-        seed: the public seed of the candidates.
 
     Examples:
         >>> x = np.full(10_000, 0.01)
@@ -72,6 +65,8 @@ class MMRC(CandidateMechanism):
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"MMRC, 8 bits": {"bits": 8}}
     sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"MMRC": [{"bits": bits} for bits in (4, 6, 8, 10)]}
 
+    narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {"dim": (2, RANGES["dim"][1])}
+
     split: float
     cap: str
     height: float
@@ -88,36 +83,37 @@ class MMRC(CandidateMechanism):
         cap: Literal["tight", "bound"] = "tight",
         seed: int = 0,
     ) -> None:
-        dim, epsilon = check_argument("dim", dim, low=2), check_argument("epsilon", epsilon)
-        bits = check_argument("bits", bits)
+        self._take(dim=dim, epsilon=epsilon, bits=bits, clip=clip, seed=seed)
+        dim, epsilon, size = self.dim, self.epsilon, self.size
         if check_option("cap", cap, ("tight", "bound")) == "bound" and dim < 3:
             raise ValueError(f"dim must be at least 3 for cap='bound', got {dim}: its condition fails on the circle")
-        share = _best_share(dim, epsilon, 1 << bits, cap) if split is None else check_number("split", split, 0, 1)
+        share = _best_share(dim, epsilon, size, cap) if split is None else check_number("split", split, 0, 1)
         masses, ratios, squares, _ = _caps(dim, epsilon, np.array([share]), cap)
         height = math.sqrt(squares[0])
         if self._stated is None:
-            thresholds = _thresholds(1 << bits, float(masses[0]), min(Fraction(float(ratios[0])), exp_lower(epsilon)))
+            thresholds = _thresholds(size, float(masses[0]), min(Fraction(float(ratios[0])), exp_lower(epsilon)))
         else:
-            thresholds = _stated_thresholds(1 << bits, self._stated["thresholds"])
+            thresholds = _stated_thresholds(size, self._stated["thresholds"])
             slack = 1e-6 * height + 1e-12
             height = check_number("height", self._stated["height"], max(0.0, height - slack), min(1.0, height + slack))
-        refuse_ratio(_ratio(thresholds), epsilon)
-        own = {"split": share, "cap": cap, "height": height, "thresholds": thresholds}
-        self._set_draw(dim=dim, epsilon=epsilon, bits=bits, clip=clip, seed=seed, **own)
+        self._set(split=share, cap=cap, height=height, thresholds=thresholds)
+        refuse_ratio(self.law().ratio(), epsilon)
+        self._set_draw()
 
     def _expected_alignment(self) -> float:
         masses, _, _, means = _caps(self.dim, self.epsilon, np.array([self.split]), self.cap)
-        return _alignment_of(self.thresholds, masses, means)
+        inside = np.array([[threshold / TOTAL for threshold in self.thresholds]])
+        return float(_alignment(masses, means, inside)[0])
 
-    def law(self) -> Law:
+    def law(self) -> TwoLevelLaw:
         """The draw's: any number of candidates may be inside."""
         return TwoLevelLaw(self.size, list(enumerate(self.thresholds)))
 
     def privacy_loss(self) -> float:
         """The exact largest log-ratio of a candidate's probabilities, over all numbers inside, rounded up."""
-        return log_upper(_ratio(self.thresholds))
+        return log_upper(self.law().ratio())
 
-    def _scores(self, seeds: NDArray[np.uint64], directions: Floats) -> Floats:
+    def _scores(self, seeds: Words, directions: Floats) -> Floats:
         products, squares = np.zeros((2, len(seeds), self.size))
         for gaussians, inner in self._pieces(seeds, directions):
             products += inner
@@ -125,13 +121,13 @@ class MMRC(CandidateMechanism):
         scores: Floats = products / np.sqrt(squares)
         return scores
 
-    def _draw(self, scores: Floats, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def _draw(self, scores: Floats, words: Words) -> NDArray[np.int64]:
         is_inside = scores >= self.height
         count = is_inside.sum(axis=1)
         order = np.argsort(~is_inside, axis=1, kind="stable")
         return draw_codes(order, count, np.array(self.thresholds, dtype=np.uint64)[count], words)
 
-    def _vectors(self, seeds: NDArray[np.uint64], codes: NDArray[np.int64]) -> Floats:
+    def _vectors(self, seeds: Words, codes: NDArray[np.int64]) -> Floats:
         gaussians = self._chosen_gaussians(seeds, codes)
         gaussians /= np.linalg.norm(gaussians, axis=1, keepdims=True)
         return gaussians
@@ -160,13 +156,6 @@ def _thresholds(size: int, mass: float, ratio: Fraction) -> tuple[int, ...]:
     least, largest = math.ceil(outer), math.floor(outer * ratio)
     between = [min(largest // -(-TOTAL // i), TOTAL + (-least // (TOTAL // (size - i)))) for i in range(1, size)]
     return (0, *between, TOTAL)
-
-
-def _ratio(thresholds: tuple[int, ...]) -> Fraction:
-    """The largest ratio of a candidate's probabilities, whatever the numbers inside are for two inputs."""
-    size = len(thresholds) - 1
-    ranges = [weight_range(size, inside, threshold) for inside, threshold in enumerate(thresholds)]
-    return Fraction(max(largest for _, largest in ranges), min(least for least, _ in ranges))
 
 
 def _caps(dim: int, epsilon: float, shares: Floats, cap: str) -> tuple[Floats, Floats, Floats, Floats]:
@@ -206,11 +195,6 @@ def _alignment(masses: Floats, means: Floats, inside: Floats) -> Floats:
     gains = np.sum(binomial * (inside - i / size), axis=1)
     alignments: Floats = means * gains / (1 - masses[:, 0])
     return alignments
-
-
-def _alignment_of(thresholds: tuple[int, ...], masses: Floats, means: Floats) -> float:
-    inside = np.array([[threshold / TOTAL for threshold in thresholds]])
-    return float(_alignment(masses, means, inside)[0])
 
 
 def _best_share(dim: int, epsilon: float, size: int, cap: str) -> float:

@@ -1,4 +1,4 @@
-"""How well the k best aligned rows of a frame are aligned: order statistics of a uniform direction, and the best k.
+"""How well the k best aligned rows of a frame are aligned: on average over frames, the best k, and for one frame.
 
 A frame that mixes well takes a unit vector of R^d to √(N/d) times a uniform direction of R^N, g/‖g‖ for a normal vector
 g. Its norm is independent of its direction, so E[Σ of the k largest |g_i|/‖g‖] = S_k/E[χ_N] with S_k = E[Σ of the k
@@ -13,17 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.mechanisms.closest import KClosest, mean_chi, whole_budget
+from sstq.frames.tight import HadamardFrame
+from sstq.mechanisms.closest import KClosest, whole_budget
+from sstq.mechanisms.sphere import mean_chi, random_directions
 
-__all__ = ["alignment", "best_draw", "frame_bias2", "inside_by_rank", "second_moment", "top_half_normals"]
+Floats = NDArray[np.float64]
 
 # Places of the trapezoidal rule in standard deviations of a logit. With one member the density falls off as e^t only.
 _STEPS = np.arange(-400, 401) / 10
 # The search for k narrows to its best neighbours among this many, and then tries all that are left.
 _TRIED_AT_A_TIME = 33
+_NEVER_FLIPPED = np.uint64(2**64 - 1)
+# The rows inside of a frame of three rounds are made one by one, for their lengths, if they have no more numbers in
+# all. Of more rows the mean squared length is known to 0.2 % without.
+_NUMBERS_MADE = 1 << 20
 
 
-def top_half_normals(size: int, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+def top_half_normals(size: int, counts: NDArray[np.int64]) -> Floats:
     """S_k, the expected sum of the k largest of N absolute values of standard normal numbers, for each k.
 
     A value y counts when fewer than k of the other N − 1 exceed it, so S_k = N·∫ y·f(y)·P(Bin(N−1, Q(y)) < k) dy with
@@ -40,11 +46,10 @@ def top_half_normals(size: int, counts: NDArray[np.int64]) -> NDArray[np.float64
     tails, weights = _tail_of_the_last(size, counts)
     heights = np.exp(-(ndtri(tails / 2) ** 2) / 2)
     sums = np.sum(weights * heights, axis=1) / np.sum(weights, axis=1)
-    scaled: NDArray[np.float64] = size * math.sqrt(2 / math.pi) * np.where(counts == size, 1.0, sums)
-    return scaled
+    return np.asarray(size * math.sqrt(2 / math.pi) * np.where(counts == size, 1.0, sums))
 
 
-def _tail_of_the_last(size: int, counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _tail_of_the_last(size: int, counts: NDArray[np.int64]) -> tuple[Floats, Floats]:
     """Nodes q and weights for expectations over q ~ Beta(k, N − k), one row for each k (at most N − 1)."""
     within = np.minimum(counts, size - 1).astype(np.float64)[:, None]
     share = within / size
@@ -108,7 +113,7 @@ def alignment(draw: KClosest, dim: int, size: int) -> float:
     return math.sqrt(size / dim) * (own - other) * top / mean_chi(size)
 
 
-def inside_by_rank(draw: KClosest, size: int) -> NDArray[np.float64]:
+def inside_by_rank(draw: KClosest, size: int) -> Floats:
     """The probability of being inside, for the row of each rank 0, …, N − 1 that is one of the R that take part.
 
     The R − 1 others are a random choice of N − 1 rows. A row of rank r is inside unless the k-th best of them is among
@@ -127,8 +132,7 @@ def inside_by_rank(draw: KClosest, size: int) -> NDArray[np.float64]:
         return (np.arange(size) < inside).astype(np.float64)
 
     def log_ways(among: NDArray[Any], chosen: int) -> NDArray[Any]:
-        ways: NDArray[Any] = gammaln(among + 1) - gammaln(chosen + 1) - gammaln(among - chosen + 1)
-        return ways
+        return np.asarray(gammaln(among + 1) - gammaln(chosen + 1) - gammaln(among - chosen + 1))
 
     # Ranks that leave k − 1 better and R − 1 − k worse ones; all others have probability zero.
     place = np.arange(inside, size - taking_part + inside + 1, dtype=np.float64)
@@ -138,8 +142,7 @@ def inside_by_rank(draw: KClosest, size: int) -> NDArray[np.float64]:
     at[place.astype(np.int64)] = np.exp(log_at)
     beaten = np.cumsum(at)
     # The last sum is 1 but for rounding.
-    kept: NDArray[np.float64] = np.clip(1 - beaten / beaten[-1], 0.0, 1.0)
-    return kept
+    return np.asarray(np.clip(1 - beaten / beaten[-1], 0.0, 1.0))
 
 
 def frame_bias2(draw: KClosest, dim: int, size: int) -> float:
@@ -181,3 +184,49 @@ def best_draw(epsilon: float, size: int) -> KClosest:
     tops = top_half_normals(size, np.arange(low, high + 1))
     gaps = np.array([own - other for own, other in (draw.probabilities for draw in draws)])
     return draws[int(np.argmax(tops * gaps))]
+
+
+def moments_of_frame(
+    unit: NDArray[np.float32], frame: HadamardFrame, draw: KClosest, ranks: Floats
+) -> tuple[Floats, Floats]:
+    """E[±u_j] and E‖u_j‖² over the draw, the public choice of rows and the client's flip, u_j being rows of the frame.
+
+    All signed rows sum to zero, those inside do not. Where a frame of three rounds has many rows inside, the second
+    moment is that of `second_moment`, an average over frames.
+
+    Args:
+        unit: rows of the unit ball, (n, d).
+        frame: what is drawn from.
+        draw: of one of the 2R signed rows that take part.
+        ranks: of `inside_by_rank`.
+
+    Returns:
+        The means, (n, d), and the second moments, (n,).
+    """
+    norms = np.minimum(np.linalg.norm(unit.astype(np.float64), axis=1, keepdims=True), 1.0)
+    directions = random_directions(unit, np.full(len(unit), _NEVER_FLIPPED))
+    scores = frame.analyze(directions.astype(np.float32))
+    inside = np.empty(scores.shape)
+    order = np.argsort(-np.abs(scores), axis=1, kind="stable")
+    np.put_along_axis(inside, order, ranks[None], axis=1)
+    # A flip, of probability (1 − ‖x‖)/2, turns every sign but those of scores that are zero.
+    signs: Floats = np.where(scores == 0, 1.0, norms * np.sign(scores)) * inside
+    own, other = draw.probabilities
+    taking_part = draw.size / 2 / frame.size
+    mean = np.asarray(frame.synthesize(signs), dtype=np.float64)
+    mean *= taking_part * (own - other) * frame.redundancy
+    norms = _squared_norms(frame, np.flatnonzero(inside.any(axis=0)))
+    if norms is None:
+        return mean, np.full(len(unit), second_moment(draw, frame.dim, frame.size))
+    return mean, taking_part * (2 * other * frame.size + (own - other) * (inside @ norms))
+
+
+def _squared_norms(frame: HadamardFrame, rows: NDArray[np.int64]) -> Floats | None:
+    """‖u_j‖² of the given rows at least, (N,), where that is cheap."""
+    if frame.rounds < 3 or frame.dim == frame.size:
+        return frame.squared_row_norms()
+    if len(rows) * frame.size > _NUMBERS_MADE:
+        return None
+    norms = np.zeros(frame.size)
+    norms[rows] = np.sum(frame.rows(rows) ** 2, axis=1)
+    return norms

@@ -21,28 +21,15 @@ from sstq.checks import check_argument, check_number, check_option
 from sstq.chunks import row_chunks
 from sstq.frames.groups import FrameGroups
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.base import NUMBERS_OF_A_DRAW, Coin, ExpectedError, LocalReport, Unbiased
+from sstq.mechanisms.base import NUMBERS_OF_A_DRAW, Batch, Coin, Columns, ExpectedError, Floats, Unbiased, Words
 from sstq.mechanisms.closest import KClosest, draw_places
 from sstq.mechanisms.framed import FramedMechanism
-from sstq.mechanisms.frameunit.alignment import alignment, best_draw, inside_by_rank
-from sstq.mechanisms.frameunit.bias import (
-    BIAS_SHARE,
-    CLIENTS_MAX,
-    FRAMES_MAX,
-    bias_matters,
-    clients_allowed,
-    frame_error,
-    frames_needed,
-)
-from sstq.mechanisms.frameunit.moments import moments_of_frame
-from sstq.mechanisms.frameunit.sums import FrameUnitAggregator, FrameUnitGroupAggregator
-from sstq.mechanisms.laws import Law, TwoLevelLaw
+from sstq.mechanisms.frameunit import bias
+from sstq.mechanisms.frameunit.alignment import alignment, best_draw, inside_by_rank, moments_of_frame
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Column, Field, Layout
+from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
-from sstq.randomness.secret import BitSource, unit_interval
-
-__all__ = ["FrameUnit"]
+from sstq.randomness.secret import unit_interval
 
 # Fewer rows are not like the coordinates of a uniform direction.
 _LEAST_ROWS = 256
@@ -65,7 +52,7 @@ _SIGNS.setflags(write=False)
 
 
 class FrameUnit(FramedMechanism):
-    """PrivUnit restricted to the signed rows of a fast frame: optimal error, exactly ε-LDP, O(1) a message.
+    """PrivUnit restricted to the signed rows of a fast frame: optimal error, exactly ε-LDP, O(1) per message.
 
     U is the N×d Hadamard frame mixed twice (three times up to 4096 dimensions or from 32 frames on), c = U x. Of the 2N
     signed rows ±u_j the k best aligned with x are inside: since they come in pairs, those of the k largest |c_j|, with
@@ -92,9 +79,6 @@ class FrameUnit(FramedMechanism):
         the error. Use fresh frames every round, ``mechanism.with_seed(sstq.mix_seed(base_seed, round_number))``.
 
     Args:
-        dim: d, the length of the vectors, up to 2^30.
-        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
-        clip: vectors longer than this are scaled down to it.
         frames: G, the number of frames that clients spread over, up to 2^30; 1 unless given.
         clients: n, the clients of a round, from which G follows as ``frames_for(clients)``; instead of `frames`.
         bits: b, the bits of a message whose rows a public coin chooses; all rows and a private coin unless given.
@@ -102,7 +86,6 @@ class FrameUnit(FramedMechanism):
             "public", a shared generator, and then both sides name the clients (always so with `bits`).
         frame_size: N, a power of two from d to 2^30; the least one that is also at least 256 unless given. Fewer rows
             than 256 are private all the same, but not aligned as m says.
-        frame_seed: the public seed of the frames and of the public coin.
 
     Examples:
         >>> mechanism = FrameUnit(dim=10_000, epsilon=3.0)
@@ -124,6 +107,7 @@ class FrameUnit(FramedMechanism):
     name: ClassVar[str] = "frameunit"
     exact: ClassVar[bool] = True
     unbiased = Unbiased.OVER_FRAMES
+    _draws_by: ClassVar[str] = "choice"
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "FrameUnit": {},
         "FrameUnit, 3 public bits": {"bits": 3},
@@ -153,38 +137,29 @@ class FrameUnit(FramedMechanism):
         frame_size: int | None = None,
         frame_seed: int = 0,
     ) -> None:
-        dim, epsilon = check_argument("dim", dim), check_argument("epsilon", epsilon)
-        size = 1 << (max(dim, _LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
-        size = check_number("frame_size", size, dim, _SIZE_MAX, integer=True)
+        self._take(dim=dim, epsilon=epsilon, clip=clip)
+        size = 1 << (max(self.dim, _LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
+        size = check_number("frame_size", size, self.dim, _SIZE_MAX, integer=True)
         if bits is not None:
             bits = check_argument("bits", bits, high=size.bit_length())
-        draw, stated = self._draw_of(epsilon, size if bits is None else 1 << (bits - 1)), self._stated
-        frames = _check_frames(draw, dim, size, frames, clients)
-        rounds = 3 if dim <= _THREE_MIXINGS or frames >= _MANY_FRAMES else 2
-        frame = HadamardFrame(dim, size, check_argument("frame_seed", frame_seed), rounds=rounds)
-        right = alignment(draw, dim, size)
-        if stated is not None:
-            low, high = (max(right * (1 + sign * _ALIGNMENT_TOLERANCE), _ALIGNMENT_MIN) for sign in (-1, 1))
-            right = check_number("alignment", stated["alignment"], low, high)
-        self._set(
-            dim=dim,
-            epsilon=epsilon,
-            clip=check_argument("clip", clip),
-            frame=frame,
-            frames=frames,
-            bits=bits,
-            coin=_resolved_coin(coin, frames, bits),
-            choice=draw,
-            alignment=right,
-        )
+        choice = self._choice_of(size if bits is None else 1 << (bits - 1))
+        frames = _check_frames(choice, self.dim, size, frames, clients)
+        rounds = 3 if self.dim <= _THREE_MIXINGS or frames >= _MANY_FRAMES else 2
+        frame = HadamardFrame(self.dim, size, check_argument("frame_seed", frame_seed), rounds=rounds)
+        aligned = alignment(choice, self.dim, size)
+        if self._stated is not None:
+            low, high = (max(aligned * (1 + sign * _ALIGNMENT_TOLERANCE), _ALIGNMENT_MIN) for sign in (-1, 1))
+            aligned = check_number("alignment", self._stated["alignment"], low, high)
+        self._set(frame=frame, frames=frames, bits=bits, choice=choice, alignment=aligned)
+        self._set(coin=_resolved_coin(coin, frames, bits))
 
-    def _draw_of(self, epsilon: float, rows: int) -> KClosest:
+    def _choice_of(self, rows: int) -> KClosest:
         """The draw of so many rows that take part, of the largest alignment or as stated."""
         if self._stated is None:
-            return best_draw(epsilon, rows)
+            return best_draw(self.epsilon, rows)
         # With more than that inside some rows would be inside with both signs, which the best draw never has.
         check_number("inside", self._stated["inside"], 1, rows, integer=True)
-        return KClosest.stated(epsilon, 2 * rows, self._stated)
+        return KClosest.stated(self.epsilon, 2 * rows, self._stated)
 
     @cached_property
     def layout(self) -> Layout:
@@ -209,7 +184,7 @@ class FrameUnit(FramedMechanism):
         return self.clip / self.alignment
 
     @property
-    def decoding_values(self) -> NDArray[np.float64]:
+    def decoding_values(self) -> Floats:
         """The sign of a row by its lowest bit."""
         return _SIGNS
 
@@ -237,10 +212,10 @@ class FrameUnit(FramedMechanism):
             frame = np.zeros(len(messages), dtype=np.int64)
         return frame, *self.indices_and_codes(messages)
 
-    def _frames_of(self, clients: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def _frames_of(self, clients: Words) -> NDArray[np.int64]:
         return streams.indices_of(self.frame.seed, "group", clients, self.frames)
 
-    def _rows_of(self, clients: NDArray[np.uint64], slots: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _rows_of(self, clients: Words, slots: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows of the frame in the given slots of each client's 2^(b−1) rows."""
         return streams.permuted(self.frame.seed, "rows", clients, slots, bits=self.frame.size.bit_length() - 1)
 
@@ -250,16 +225,13 @@ class FrameUnit(FramedMechanism):
         own = -(-self.dim // 4) if self.frames == 1 and self.bits is None else self.frame.size
         return NUMBERS_OF_A_DRAW + own
 
-    def _encode_rows(
-        self,
-        rows: NDArray[Any],
-        clients: NDArray[np.uint64] | None,
-        source: BitSource,
-        report: LocalReport | None,
-    ) -> tuple[Column, ...]:
-        # Always as many words a message, drawn before anything is known of the data.
-        width = 4 if self._sends_frame else 3
-        words = source.words(width * len(rows)).reshape(-1, width)
+    @property
+    def words_each(self) -> int:
+        """For the flip, for the two levels of the draw, and for the frame if the client chooses it."""
+        return 4 if self._sends_frame else 3
+
+    def _encode(self, batch: Batch) -> Columns:
+        rows, words, clients = batch.rows, batch.words, batch.clients
         if self._sends_frame:
             frame = streams.multiply_shift(words[:, 3], self.frames)
         else:
@@ -274,8 +246,8 @@ class FrameUnit(FramedMechanism):
         row, longer = kernels.pick_signed_rows(
             rows, self.clip, uniforms, signs, which, subsets, self.choice.inside, places
         )
-        if report is not None:
-            report.clipped += int(longer.sum())
+        if batch.report is not None:
+            batch.report.clipped += int(longer.sum())
         return (row, frame) if self._sends_frame else (row,)
 
     def _signs_of(self, frames: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -285,9 +257,7 @@ class FrameUnit(FramedMechanism):
     def _own_signs(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         return self.groups.signs(np.zeros(1, dtype=np.int64))
 
-    def decode(self, messages: Messages) -> NDArray[np.float64]:
-        """The estimate ±clip·u_j/m of each message alone, (n, d): for diagnosis; a mean comes from `aggregator`."""
-        self._check_own(messages)
+    def _decode(self, messages: Messages) -> Floats:
         frame, index, code = self.frames_indices_and_codes(messages)
         estimates = np.empty((len(messages), self.dim))
         for part in row_chunks(len(messages), self.frame.size):
@@ -298,8 +268,8 @@ class FrameUnit(FramedMechanism):
         return estimates
 
     def aggregator(self) -> Aggregator[Any]:
-        """An empty aggregator for this mechanism's messages, O(1) a message; sparse for several frames."""
-        return FrameUnitAggregator(self) if self.frames == 1 else FrameUnitGroupAggregator(self)
+        """An empty aggregator for this mechanism's messages, O(1) per message; sparse for several frames."""
+        return bias.FrameUnitAggregator(self) if self.frames == 1 else bias.FrameUnitGroupAggregator(self)
 
     def largest_message(self) -> float:
         """Attained on one frame; (d/N)·U·Uᵀ is a projection, so no row of any frame is longer than √(N/d)."""
@@ -314,17 +284,6 @@ class FrameUnit(FramedMechanism):
         own, other = self.choice.probabilities
         return self.gain * (own - other) * math.sqrt(self.choice.inside * self.choice.size / (2 * self.dim))
 
-    def law(self) -> Law:
-        """The draw's: the frame and the rows that take part are chosen without looking at the data."""
-        return TwoLevelLaw(self.choice.size, [(self.choice.inside, self.choice.threshold)])
-
-    def privacy_loss(self) -> float:
-        """The exact largest log-ratio of the draw's integers, rounded up to a double.
-
-        The frame and the rows that take part are chosen without looking at the data, so the draw is all that tells.
-        """
-        return self.choice.privacy_loss()
-
     def typical_error(self, clients: int = 1) -> ExpectedError:
         """The error of a mean of clients that all hold one vector of norm clip, on average over frame seeds.
 
@@ -334,8 +293,8 @@ class FrameUnit(FramedMechanism):
             >>> FrameUnit(384, 8.0).typical_error(10**9).bias2 > 10
             True
         """
-        clients = check_number("clients", clients, 1, CLIENTS_MAX, integer=True)
-        unit = frame_error(self.choice, self.dim, self.frame.size, self.frames, clients)
+        clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
+        unit = bias.frame_error(self.choice, self.dim, self.frame.size, self.frames, clients)
         return ExpectedError(self.clip**2 * unit.bias2, self.clip**2 * unit.variance)
 
     def frames_for(self, clients: int) -> int:
@@ -348,8 +307,8 @@ class FrameUnit(FramedMechanism):
             >>> FrameUnit(dim=256, epsilon=3.0).frames_for(1_000_000)
             65536
         """
-        clients = check_number("clients", clients, 1, CLIENTS_MAX, integer=True)
-        return frames_needed(self.choice, self.dim, self.frame.size, clients)
+        clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
+        return bias.frames_needed(self.choice, self.dim, self.frame.size, clients)
 
     @property
     def clients_allowed(self) -> int:
@@ -359,23 +318,23 @@ class FrameUnit(FramedMechanism):
             >>> FrameUnit(dim=10_000, epsilon=3.0).clients_allowed
             1045
         """
-        return clients_allowed(self.choice, self.dim, self.frame.size, self.frames)
+        return bias.clients_allowed(self.choice, self.dim, self.frame.size, self.frames)
 
     def note(self, clients: int) -> str:
         """What to know of a mean of so many clients: whether the bias of the frames matters, and what to do then."""
         error = self.typical_error(clients)
-        if not bias_matters(error):
+        if not bias.bias_matters(error):
             return ""
         needed = self.frames_for(clients)
-        enough = not bias_matters(frame_error(self.choice, self.dim, self.frame.size, needed, clients))
+        enough = not bias.bias_matters(bias.frame_error(self.choice, self.dim, self.frame.size, needed, clients))
         frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
         return (
-            f"frame bias exceeds {100 * BIAS_SHARE:.0f} % of the error ({clients} clients on {frames}: bias "
+            f"frame bias exceeds {100 * bias.BIAS_SHARE:.0f} % of the error ({clients} clients on {frames}: bias "
             f"{error.bias2**0.5 / self.clip:.2g} of clip, noise {error.variance**0.5 / self.clip:.2g}); pass "
             + (f"frames={needed}" if enough else "fewer clients, or take a mechanism that is unbiased, such as sstq")
         )
 
-    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _row_error(self, rows: NDArray[Any]) -> tuple[Floats, Floats]:
         """Exact over these frames and the public coin, to the 2^62 of the second word.
 
         Of more than 64 frames, 64 stand for all of them. Frames are independent, so that their biases add up in
@@ -393,22 +352,22 @@ class FrameUnit(FramedMechanism):
         return mean, power - np.einsum("ij,ij->i", mean, mean)
 
     @cached_property
-    def _inside_by_rank(self) -> NDArray[np.float64]:
+    def _inside_by_rank(self) -> Floats:
         return inside_by_rank(self.choice, self.frame.size)
 
     def to_dict(self) -> dict[str, Any]:
         """The options, the draw's integers and the alignment, as JSON values."""
-        names = ("dim", "epsilon", "clip", "frames", "bits", "coin", "alignment")
-        return {name: getattr(self, name) for name in names} | self._frame_options() | self.choice.to_dict()
+        options = self._named("dim", "epsilon", "clip", "frames", "bits", "coin", "alignment")
+        return options | self._frame_options() | self.choice.to_dict()
 
 
 def _check_frames(draw: KClosest, dim: int, size: int, frames: Any, clients: Any) -> int:
     """The number of frames, as given or as many as the clients need."""
     if clients is None:
-        return int(check_number("frames", 1 if frames is None else frames, 1, FRAMES_MAX, integer=True))
+        return int(check_number("frames", 1 if frames is None else frames, 1, bias.FRAMES_MAX, integer=True))
     if frames is not None:
         raise ValueError(f"frames must be left out where clients are given, which it follows from, got {frames!r}")
-    return frames_needed(draw, dim, size, check_number("clients", clients, 1, CLIENTS_MAX, integer=True))
+    return bias.frames_needed(draw, dim, size, check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True))
 
 
 def _resolved_coin(coin: Any, frames: int, bits: int | None) -> str:

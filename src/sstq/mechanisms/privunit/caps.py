@@ -33,22 +33,10 @@ from sstq.checks import check_number, stated_integer
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.randomness.secret import channel_words, open_interval
 
-__all__ = ["Cap", "GaussianCap", "SphereCap", "gamma_ratio"]
+Floats = NDArray[np.float64]
 
 # A gain that was computed by another library of special functions may differ in the last digits.
 _GAIN_TOLERANCE = 1e-9
-
-
-def gamma_ratio(x: float) -> float:
-    """Γ(x + 1/2)/Γ(x); √2 times that of k/2 is the mean of a χ variable with k degrees of freedom.
-
-    Examples:
-        >>> round(gamma_ratio(1.0) ** 2, 12) == round(np.pi / 4, 12)
-        True
-    """
-    from scipy.special import poch
-
-    return float(poch(x, 0.5))
 
 
 @dataclass(frozen=True)
@@ -107,6 +95,11 @@ class Cap(ABC):
         mass, inside = (stated_integer(name, data[name]) for name in ("mass", "inside"))
         return cls(dim, epsilon, mass, inside, data["gain"])
 
+    @classmethod
+    def optimal_or_stated(cls, dim: int, epsilon: float, data: Mapping[str, Any] | None) -> Self:
+        """The cap that a JSON form states, or the best one where there is none."""
+        return cls.optimal(dim, epsilon) if data is None else cls.stated(dim, epsilon, data)
+
     def to_dict(self) -> dict[str, Any]:
         """The integers and the decoding value, as JSON values."""
         return {"mass": str(self.mass), "inside": str(self.inside), "gain": self.gain}
@@ -126,11 +119,6 @@ class Cap(ABC):
 
     @property
     @abstractmethod
-    def power_along(self) -> float:
-        """E⟨v, u⟩²."""
-
-    @property
-    @abstractmethod
     def power(self) -> float:
         """E‖v‖²."""
 
@@ -139,7 +127,7 @@ class Cap(ABC):
         """How many secret words one draw takes."""
         return 2 + 2 * (self.dim // 2)
 
-    def draw(self, directions: NDArray[np.float64], words: NDArray[np.uint64]) -> NDArray[np.float32]:
+    def draw(self, directions: Floats, words: NDArray[np.uint64]) -> NDArray[np.float32]:
         """A vector v for each direction u, (n, d), from the last `words` of each row of secret words."""
         first = words.shape[1] - self.words
         mass, uniforms = self.mass / TOTAL, open_interval(words[:, first + 1])
@@ -179,12 +167,12 @@ class Cap(ABC):
 
     @staticmethod
     @abstractmethod
-    def _place(dim: int, tail: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _place(dim: int, tail: Floats) -> Floats:
         """The coordinate t ≥ 0 along u that has the given mass, at most 1/2, beyond it."""
 
     @staticmethod
     @abstractmethod
-    def _spread(dim: int, tail: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _spread(dim: int, tail: Floats) -> Floats:
         """The length of the d − 1 coordinates across u on the sphere, and the scale of their normal numbers off it."""
 
 
@@ -208,28 +196,26 @@ class SphereCap(Cap):
 
     @classmethod
     def _partial_mean(cls, dim: int, mass: float) -> float:
-        from scipy.special import betainccinv, betaincinv
+        from scipy.special import betainccinv, betaincinv, poch
 
         half = (dim - 1) / 2
         # cos² and sin² of the angle each from its own inverse: either may be too small to be 1 minus the other.
         squared = betainccinv(0.5, half, 2 * mass)
         log_sine = math.log1p(-squared) if squared < 0.5 else math.log(betaincinv(half, 0.5, 2 * mass))
-        return gamma_ratio(half) * math.exp(half * log_sine) / (math.sqrt(math.pi) * 2 * half)
+        return float(poch(half, 0.5)) * math.exp(half * log_sine) / (math.sqrt(math.pi) * 2 * half)
 
     @staticmethod
-    def _place(dim: int, tail: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _place(dim: int, tail: Floats) -> Floats:
         from scipy.special import betainccinv
 
-        places: NDArray[np.float64] = np.sqrt(betainccinv(0.5, (dim - 1) / 2, 2 * tail))
-        return places
+        return np.asarray(np.sqrt(betainccinv(0.5, (dim - 1) / 2, 2 * tail)))
 
     @staticmethod
-    def _spread(dim: int, tail: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _spread(dim: int, tail: Floats) -> Floats:
         from scipy.special import betaincinv
 
         # Again sin² from its own inverse.
-        lengths: NDArray[np.float64] = np.sqrt(betaincinv((dim - 1) / 2, 0.5, 2 * tail))
-        return lengths
+        return np.asarray(np.sqrt(betaincinv((dim - 1) / 2, 0.5, 2 * tail)))
 
 
 class GaussianCap(Cap):
@@ -240,11 +226,6 @@ class GaussianCap(Cap):
     """
 
     _on_sphere = False
-
-    @property
-    def power_along(self) -> float:
-        """E⟨v, u⟩² = 1/d + γ·m."""
-        return 1 / self.dim + self.threshold * self.gain
 
     @property
     def power(self) -> float:
@@ -262,12 +243,11 @@ class GaussianCap(Cap):
         return math.exp(-dim * cls._threshold(dim, mass) ** 2 / 2) / math.sqrt(2 * math.pi * dim)
 
     @staticmethod
-    def _place(dim: int, tail: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _place(dim: int, tail: Floats) -> Floats:
         from scipy.special import ndtri
 
-        places: NDArray[np.float64] = -ndtri(tail) / math.sqrt(dim)
-        return places
+        return np.asarray(-ndtri(tail) / math.sqrt(dim))
 
     @staticmethod
-    def _spread(dim: int, tail: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _spread(dim: int, tail: Floats) -> Floats:
         return np.full(len(tail), 1 / math.sqrt(dim))

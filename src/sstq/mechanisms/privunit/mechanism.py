@@ -10,16 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation import VectorAggregator
-from sstq.checks import check_argument, check_number, check_option
+from sstq.checks import RANGES, check_number, check_option
 from sstq.exactness import TOTAL
-from sstq.mechanisms.base import LocalReport, Mechanism
+from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism
 from sstq.mechanisms.privunit.caps import Cap, GaussianCap, SphereCap
 from sstq.mechanisms.sphere import random_directions
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Column, FloatField, Layout
-from sstq.randomness.secret import BitSource
-
-__all__ = ["NORM_TOLERANCE", "CapMechanism", "PrivUnit", "PrivUnitG", "check_unit_norms"]
+from sstq.messages.layouts import FloatField, Layout
 
 NORM_TOLERANCE = 1e-3
 """How far from 1 the norm of a unit vector of single-precision numbers may be on the wire."""
@@ -39,41 +36,41 @@ def check_unit_norms(vectors: NDArray[np.float32]) -> None:
         raise ValueError(f"message {wrong[0]}: vector must have norm 1, got {norms[wrong[0]]:g}")
 
 
-def _norms(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    norms: NDArray[np.float64] = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
-    return norms
+def _norms(vectors: NDArray[np.float32]) -> Floats:
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)))
 
 
 class CapMechanism(Mechanism):
-    """What the two have in common: draw v from a cap, send it whole, decode it as clip·v/m."""
+    """What PrivUnit, PrivUnitG and ProjUnit share: draw v from a cap, send it whole, decode it as clip·v/m.
+
+    `dim` is at least 2. Vectors shorter than `clip` are sent as ±x/‖x‖, unbiased.
+    """
 
     exact: ClassVar[bool] = False
+    narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {"dim": (2, RANGES["dim"][1])}
+    _draws_by: ClassVar[str] = "cap"
 
     cap: Cap
 
     @property
     def layout(self) -> Layout:
         """One field: the vector v, in single precision."""
-        return Layout((FloatField("vector", count=self.dim),))
+        return Layout((FloatField("vector", count=self.cap.dim),))
 
     @property
     def _row_cost(self) -> int:
         return 4 * self.dim
 
-    def _encode_rows(
-        self,
-        rows: NDArray[Any],
-        clients: NDArray[np.uint64] | None,  # noqa: ARG002 (the coin is private)
-        source: BitSource,
-        report: LocalReport | None,
-    ) -> tuple[Column, ...]:
-        unit = self._unit_ball(rows, report)
-        words = source.words(len(unit) * (1 + self.cap.words)).reshape(len(unit), -1)
-        return (self.cap.draw(random_directions(unit, words[:, 0]), words),)
+    @property
+    def words_each(self) -> int:
+        """One for the sign, and those of the draw."""
+        return 1 + self.cap.words
 
-    def decode(self, messages: Messages) -> NDArray[np.float64]:
-        """The estimate clip·v/m of each message alone, (n, d)."""
-        self._check_own(messages)
+    def _encode(self, batch: Batch) -> Columns:
+        directions = random_directions(self._unit_ball(batch.rows, batch.report), batch.words[:, 0])
+        return (self.cap.draw(directions, batch.words),)
+
+    def _decode(self, messages: Messages) -> Floats:
         return messages.column("vector").astype(np.float64) * (self.clip / self.cap.gain)
 
     def aggregator(self) -> VectorAggregator:
@@ -85,22 +82,13 @@ class CapMechanism(Mechanism):
         """The root mean square of a decoded coordinate."""
         return self.clip * math.sqrt(self.cap.power / self.dim) / self.cap.gain
 
-    def privacy_loss(self) -> float:
-        """The logarithm of the ratio of the two densities, from the integers, rounded up to a double.
-
-        For any two vectors it is the largest log-ratio of densities, because both levels are positive everywhere.
-        """
-        return self.cap.privacy_loss()
-
     def to_dict(self) -> dict[str, Any]:
         """The options, the cap's integers and its gain, as JSON values."""
-        return {"dim": self.dim, "epsilon": self.epsilon, "clip": self.clip} | self.cap.to_dict()
+        return self._named("dim", "epsilon", "clip") | self.cap.to_dict()
 
-    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _row_error(self, rows: NDArray[Any]) -> tuple[Floats, Floats]:
         """Exact: E‖x̂‖² = clip²·E‖v‖²/m² whatever x is."""
-        unit = self._unit_ball(rows)
-        mean = unit.astype(np.float64) * self.clip
-        return mean, self.dim * self.decoding_scale**2 - np.sum(mean**2, axis=1)
+        return self._unbiased_error(rows, self.dim * self.decoding_scale**2)
 
 
 class PrivUnit(CapMechanism):
@@ -120,9 +108,6 @@ class PrivUnit(CapMechanism):
         continuous, so privacy holds up to floating point (`exact` is False).
 
     Args:
-        dim: d, the length of the vectors, at least 2.
-        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
-        clip: vectors longer than this are scaled down to it; shorter ones are sent as ±x/‖x‖, unbiased.
         split: "optimal" (default) finds the best cap; "hemisphere" is γ = 0, a weak variant with the squared error
             (π/2)·((e^ε + 1)/(e^ε − 1))²·d, kept because the paper's figures show it; a number s in [0, 1] gives p the
             share s of ε, log(p/(1 − p)) = s·ε, and the rest to the cap.
@@ -154,7 +139,8 @@ class PrivUnit(CapMechanism):
         clip: float = 1.0,
         split: Literal["optimal", "hemisphere"] | float = "optimal",
     ) -> None:
-        dim, epsilon = check_argument("dim", dim, low=2), check_argument("epsilon", epsilon)
+        self._take(dim=dim, epsilon=epsilon, clip=clip)
+        dim, epsilon = self.dim, self.epsilon
         share = 1.0 if split == "hemisphere" else split
         if isinstance(share, str):
             check_option("split", share, ("optimal", "hemisphere"))
@@ -166,9 +152,9 @@ class PrivUnit(CapMechanism):
             cap = SphereCap.optimal(dim, epsilon)
         else:
             cap = SphereCap.of_mass(dim, epsilon, round(TOTAL / (1 + math.exp((1 - share) * epsilon))))
-        self._set(dim=dim, epsilon=epsilon, clip=check_argument("clip", clip), split=split, cap=cap)
+        self._set(split=split, cap=cap)
 
-    def _check_columns(self, columns: tuple[Column, ...]) -> None:
+    def _check_columns(self, columns: Columns) -> None:
         check_unit_norms(columns[0])
 
     def largest_message(self) -> float:
@@ -189,11 +175,6 @@ class PrivUnitG(CapMechanism):
 
     Reference: Asi, Feldman, Talwar, *Optimal algorithms for mean estimation under local differential privacy*, 2022.
 
-    Args:
-        dim: d, the length of the vectors, at least 2.
-        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
-        clip: vectors longer than this are scaled down to it; shorter ones are sent as ±x/‖x‖, unbiased.
-
     Examples:
         >>> mechanism = PrivUnitG(dim=10_000, epsilon=3.0)
         >>> round(mechanism.expected_mse(np.ones(10_000) / 100).total / 10_000, 4)
@@ -207,10 +188,8 @@ class PrivUnitG(CapMechanism):
     cap: GaussianCap
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
-        dim, epsilon = check_argument("dim", dim, low=2), check_argument("epsilon", epsilon)
-        stated = self._stated
-        cap = GaussianCap.optimal(dim, epsilon) if stated is None else GaussianCap.stated(dim, epsilon, stated)
-        self._set(dim=dim, epsilon=epsilon, clip=check_argument("clip", clip), cap=cap)
+        self._take(dim=dim, epsilon=epsilon, clip=clip)
+        self._set(cap=GaussianCap.optimal_or_stated(self.dim, self.epsilon, self._stated))
 
     @property
     def largest_norm(self) -> float:
@@ -221,7 +200,7 @@ class PrivUnitG(CapMechanism):
         """What longer vectors than honest ones are refused by."""
         return self.largest_norm * self.clip / self.cap.gain
 
-    def _check_columns(self, columns: tuple[Column, ...]) -> None:
+    def _check_columns(self, columns: Columns) -> None:
         norms = _norms(columns[0])
         wrong = np.flatnonzero(~(norms <= self.largest_norm))
         if len(wrong):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,10 +12,8 @@ from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.checks import check_number, check_option
-from sstq.mechanisms.privunit.caps import gamma_ratio
+from sstq.mechanisms.sphere import gaussians, mean_chi
 from sstq.randomness import streams
-
-__all__ = ["FastProjection", "GaussianProjection", "Projection", "gaussians", "make_projection"]
 
 _DEFAULT_PROJECTED = 512
 # Two rounds of signs and Hadamard transforms mix well from this size on.
@@ -88,7 +85,7 @@ class GaussianProjection(Projection):
     @property
     def mean_length(self) -> float:
         """E[χ_k] = √2·Γ((k + 1)/2)/Γ(k/2)."""
-        return math.sqrt(2) * gamma_ratio(self.projected / 2)
+        return mean_chi(self.projected)
 
     def lifted_power(self, along: float) -> float:
         """k·E⟨v, u⟩² + d − 1."""
@@ -158,7 +155,7 @@ class FastProjection(Projection):
     @property
     def mean_length(self) -> float:
         """E‖Wx‖ = Γ((k + 1)/2)·Γ(N/2)/(Γ(k/2)·Γ((N + 1)/2))."""
-        return gamma_ratio(self.projected / 2) / gamma_ratio(self.size / 2)
+        return mean_chi(self.projected) / mean_chi(self.size)
 
     def lifted_power(self, along: float) -> float:
         """A + (1 − a)(d − 1)/(N − 1) with a = E⟨v, u⟩²·k/N."""
@@ -236,22 +233,6 @@ def make_projection(name: str, dim: int, projected: int | None, seed: int) -> Pr
     chosen = min(most, _DEFAULT_PROJECTED) if projected is None else projected
     k = check_number("projected", chosen, 2, most, integer=True)
     return kind(dim, k, check_number("frame_seed", seed, 0, 2**64 - 1, integer=True))
-
-
-def gaussians(words: NDArray[np.uint64]) -> NDArray[np.float32]:
-    """Two public standard normal numbers a word, in single precision: (…, w) words to (…, 2w) numbers.
-
-    The Box–Muller formula: the high half of the word gives the radius, the low half the angle; cosine, then sine.
-
-    Examples:
-        >>> gaussians(np.array([[0, 1 << 63]], dtype=np.uint64)).round(3)
-        array([[6.764, 0.   , 1.177, 0.   ]], dtype=float32)
-    """
-    # The sum may round up to 2^32, and the radius is then a harmless 0; it is never infinite.
-    uniform = ((words >> np.uint64(32)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-32)
-    angle = (words & np.uint64(0xFFFFFFFF)).astype(np.float32) * np.float32(2 * np.pi * 2.0**-32)
-    radius = np.sqrt(np.float32(-2) * np.log(uniform))
-    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1).reshape(*words.shape[:-1], -1)
 
 
 def _most_projected(name: str, dim: int) -> int:
