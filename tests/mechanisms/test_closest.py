@@ -1,5 +1,4 @@
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -79,8 +78,7 @@ def test_threshold_is_the_largest_private_one(epsilon, size):
     bound = exp_lower(epsilon)
     assert choice.law().ratio() <= bound
     assert epsilon - 1e-9 < choice.privacy_loss() <= epsilon
-    least, largest = weight_range(size, choice.inside, choice.threshold + 1)
-    assert Fraction(largest, least) > bound
+    assert TwoLevelLaw(size, [(choice.inside, choice.threshold + 1)]).ratio() > bound
     with pytest.raises(ValueError, match="-LDP"):
         KClosest(epsilon, size, choice.inside, choice.threshold + 1)
 

@@ -11,8 +11,8 @@ from sstq.mechanisms import FrameUnit, frameunit
 from sstq.mechanisms.frameunit.bias import BIAS_SHARE, FRAMES_MAX
 from sstq.mechanisms.structured import typical_vector
 from sstq.planning import plan
-from sstq.planning.comparison import VARIANTS, compare
-from sstq.planning.frontier import FAMILIES, frontier
+from sstq.planning.comparison import all_variants, compare
+from sstq.planning.frontier import families_of, frontier
 
 DIMS = st.integers(1, 3000)
 EPSILONS = st.floats(0.01, 20)
@@ -93,8 +93,8 @@ def test_a_plan_whose_bits_have_no_room_says_so_as_the_mean_does():
 
 
 def test_tables_agree_about_the_bias():
-    shown = next(iter(frontier(300, 6.0, families=FAMILIES[:1])))
-    single = tuple(variant for variant in VARIANTS if variant.label == "FrameUnit")
+    shown = next(iter(frontier(300, 6.0, families=families_of("frameunit")[:1])))
+    single = tuple(variant for variant in all_variants() if variant.label == "FrameUnit")
     compared = next(compare(300, 6.0, 1, timed=False, variants=single))
     expected = FrameUnit(300, 6.0).typical_error().bias2
     assert (shown.unbiased, shown.bias2) == (compared.unbiased, compared.bias2) == (False, expected)

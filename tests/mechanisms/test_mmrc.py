@@ -90,7 +90,7 @@ def test_thresholds_are_the_published_rule(bits, epsilon, arguments):
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 3.0, 16.0])
 @pytest.mark.parametrize("bits", [1, 3, 6])
 def test_every_pair_of_counts_is_within_e_to_the_epsilon(bits, epsilon):
-    """All numbers of words of all candidates for all i, one by one: the bound is not only that of weight_range."""
+    """All numbers of words of all candidates for all i, one by one: the bound is not only that of the law."""
     mechanism = MMRC(20, epsilon, bits=bits)
     size = mechanism.size
     weights = set()

@@ -76,10 +76,10 @@ def test_the_common_budget_split():
 
 
 @pytest.mark.parametrize("x", [1, 2, 7, 60, 5000, 30_000])
-def test_gamma_ratio_against_exact_binomials(x):
-    # Γ(n + 1/2)/Γ(n) = √π·n·C(2n, n)/4^n.
+def test_mean_chi_against_exact_binomials(x):
+    # E χ_2n/√2 = Γ(n + 1/2)/Γ(n) = √π·n·C(2n, n)/4^n.
     exact = Fraction(x * math.comb(2 * x, x), 4**x)
-    assert gamma_ratio(x) == pytest.approx(math.sqrt(math.pi) * float(exact), rel=1e-10)
+    assert mean_chi(2 * x) / math.sqrt(2) == pytest.approx(math.sqrt(math.pi) * float(exact), rel=1e-10)
 
 
 def integral(density, coordinate, power, low, high):

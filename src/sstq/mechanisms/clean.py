@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from sstq.aggregation.bounded_sums import BoundedAggregator
 from sstq.chunks import row_chunks
-from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism, Trust
+from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField, Layout
 
@@ -34,10 +33,10 @@ class Clean(Mechanism):
         array([[1.2, 0. , 1.6]])
     """
 
-    name: ClassVar[str] = "clean"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"Clean": {}}
-    exact: ClassVar[bool] = False
-    trust: ClassVar[Trust] = "none"
+    name = "clean"
+    variants: ClassVar = {"Clean": {}}
+    exact = False
+    trust = "none"
 
     epsilon = math.inf
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from sstq.checks import check_argument, check_number, check_option
 from sstq.frames.kashin import Kashin, certified, make_kashin
@@ -18,7 +18,7 @@ Recipe = Literal["certified", "paper"]
 class FramedMechanism(Mechanism):
     """A mechanism whose public seed, `frame_seed`, is that of its frame and of its public coin."""
 
-    seed_option: ClassVar[str] = "frame_seed"
+    seed_option = "frame_seed"
 
     frame: Frame
 

@@ -108,7 +108,7 @@ class FlatLaw(_TwoWeights):
         ValueError: own + (size − 1)·other must be 2^62, got 2305843009213693952
     """
 
-    kind: ClassVar[str] = "flat"
+    kind = "flat"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,7 +134,7 @@ class HalfSpaceLaw(_TwoWeights):
         Fraction(3, 1)
     """
 
-    kind: ClassVar[str] = "half-space"
+    kind = "half-space"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -160,7 +160,7 @@ class TableLaw(Law):
         Fraction(3, 1)
     """
 
-    kind: ClassVar[str] = "table"
+    kind = "table"
 
     rows: Sequence[Sequence[int]]
 
@@ -218,8 +218,8 @@ class TwoLevelLaw(Law):
         3.0
     """
 
-    kind: ClassVar[str] = "two-level"
-    words: ClassVar[tuple[int, ...]] = (1, 2)
+    kind = "two-level"
+    words = (1, 2)
 
     size: int
     levels: Sequence[tuple[int, int]]

@@ -9,7 +9,6 @@ decoding value.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, get_args
@@ -67,10 +66,10 @@ class SSTQ(KashinMechanism):
         True
     """
 
-    name: ClassVar[str] = "sstq"
-    exact: ClassVar[bool] = True
-    uniform_index: ClassVar[bool] = True
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    name = "sstq"
+    exact = True
+    uniform_index = True
+    variants: ClassVar = {
         "SSTQ flat, 2 bits": {"bits": 2},
         "SSTQ flat, 4 bits": {"bits": 4},
         "SSTQ flat, 4 bits, uniform": {"bits": 4, "codebook": "uniform"},
@@ -80,7 +79,7 @@ class SSTQ(KashinMechanism):
         "SSTQ metric-aware, 2 bits, unbiased": {"bits": 2, "channel": "metric-aware", "decoder": "unbiased"},
         "SSTQ flat, 2 bits, public coin": {"bits": 2, "coin": "public"},
     }
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+    sweeps: ClassVar = {
         "SSTQ flat": [{"bits": bits} for bits in (1, 2, 3, 4, 6)],
         "SSTQ flat, public coin": [{"bits": bits, "coin": "public"} for bits in (1, 2, 3, 4, 6)],
         "SSTQ optimal": [{"bits": bits, "channel": "optimal"} for bits in (1, 2, 3, 4)],

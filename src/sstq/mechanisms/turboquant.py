@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar, Literal
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from sstq.aggregation.bounded_sums import BoundedAggregator
 from sstq.checks import check_argument, check_option
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.base import Batch, Columns, Floats, Trust, Unbiased
+from sstq.mechanisms.base import Batch, Columns, Floats, Unbiased
 from sstq.mechanisms.framed import FramedMechanism
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, FloatField, Layout
@@ -74,11 +73,11 @@ class TurboQuant(FramedMechanism):
         array([-1.2533,  1.2533])
     """
 
-    name: ClassVar[str] = "turboquant"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"TurboQuant, 4 bits per number": {"bits": 4}}
-    exact: ClassVar[bool] = False
-    trust: ClassVar[Trust] = "none"
-    narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {"bits": (1, 8)}
+    name = "turboquant"
+    variants: ClassVar = {"TurboQuant, 4 bits per number": {"bits": 4}}
+    exact = False
+    trust = "none"
+    narrowed: ClassVar = {"bits": (1, 8)}
 
     unbiased = Unbiased.NEVER
     epsilon = math.inf

@@ -8,7 +8,6 @@ that the error grows as d³.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,7 +33,7 @@ _SIGNS.setflags(write=False)
 class IdentityFrame(Frame):
     """The standard basis of R^d as a tight frame: U = I, N = d."""
 
-    name: ClassVar[str] = "identity"
+    name = "identity"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,12 +85,12 @@ class VqSGD(Mechanism):
         527
     """
 
-    name: ClassVar[str] = "vqsgd"
-    exact: ClassVar[bool] = True
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"vqSGD": {}}
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"vqSGD": [{}]}
+    name = "vqsgd"
+    exact = True
+    variants: ClassVar = {"vqSGD": {}}
+    sweeps: ClassVar = {"vqSGD": [{}]}
     # With more tokens the gap between two integer weights would have too few digits at a small ε.
-    narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {"dim": (1, 1 << 24)}
+    narrowed: ClassVar = {"dim": (1, 1 << 24)}
 
     channel: FlatChannel
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +52,8 @@ class CandidateMechanism(Mechanism):
         alignment: μ.
     """
 
-    exact: ClassVar[bool] = True
-    seed_option: ClassVar[str] = "seed"
+    exact = True
+    seed_option = "seed"
     coin = "public"
 
     bits: int
@@ -192,7 +192,7 @@ class ClosestMechanism(CandidateMechanism):
         choice: the draw, two integers.
     """
 
-    _draws_by: ClassVar[str] = "choice"
+    _draws_by = "choice"
 
     choice: KClosest
 

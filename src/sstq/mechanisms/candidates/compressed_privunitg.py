@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,9 +46,9 @@ class CompressedPrivUnitG(ClosestMechanism):
         ICML 2022 (PrivUnitG).
     """
 
-    name: ClassVar[str] = "compressed-privunitg"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"compressed PrivUnitG, 8 bits": {"bits": 8}}
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+    name = "compressed-privunitg"
+    variants: ClassVar = {"compressed PrivUnitG, 8 bits": {"bits": 8}}
+    sweeps: ClassVar = {
         "compressed PrivUnitG": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8)],
     }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -61,11 +60,11 @@ class MMRC(CandidateMechanism):
         *Protection against reconstruction and its applications in private federated learning*, 2018 (PrivUnit).
     """
 
-    name: ClassVar[str] = "mmrc"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"MMRC, 8 bits": {"bits": 8}}
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"MMRC": [{"bits": bits} for bits in (4, 6, 8, 10)]}
+    name = "mmrc"
+    variants: ClassVar = {"MMRC, 8 bits": {"bits": 8}}
+    sweeps: ClassVar = {"MMRC": [{"bits": bits} for bits in (4, 6, 8, 10)]}
 
-    narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {"dim": (2, RANGES["dim"][1])}
+    narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
 
     split: float
     cap: str

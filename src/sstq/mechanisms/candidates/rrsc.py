@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,13 +48,11 @@ class RRSC(ClosestMechanism):
         tradeoffs in distributed mean estimation*, NeurIPS 2023.
     """
 
-    name: ClassVar[str] = "rrsc"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"RRSC, 3 bits": {"bits": 3}, "RRSC, 8 bits": {"bits": 8}}
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {
-        "RRSC": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8)]
-    }
+    name = "rrsc"
+    variants: ClassVar = {"RRSC, 3 bits": {"bits": 3}, "RRSC, 8 bits": {"bits": 8}}
+    sweeps: ClassVar = {"RRSC": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8)]}
 
-    narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {"dim": (2, RANGES["dim"][1])}
+    narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
 
     def __init__(self, dim: int, epsilon: float, *, bits: int | None = None, clip: float = 1.0, seed: int = 0) -> None:
         self._take(dim=dim, epsilon=epsilon, clip=clip, seed=seed)

@@ -9,7 +9,7 @@ aggregator, namely which coefficients were sent, makes the noise go further (`ss
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ from sstq.aggregation.noisy_sums import NoisyAggregator
 from sstq.checks import check_number
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, default_level, represent
 from sstq.frames.tight import Frame
-from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats, Trust
+from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats
 from sstq.mechanisms.csgm.accounting import SEED_WORDS, CoordinateSampling, ReleaseBudget
 from sstq.mechanisms.framed import KashinMechanism
 from sstq.messages.arrays import as_vectors
@@ -50,8 +50,8 @@ class CoordinateGaussian(KashinMechanism):
         sigma: σ, the standard deviation of the noise of a sum, in units of B.
     """
 
-    exact: ClassVar[bool] = False
-    trust: ClassVar[Trust] = "aggregator"
+    exact = False
+    trust = "aggregator"
     _default_bits: ClassVar[int] = 1
 
     clients: int
@@ -302,8 +302,8 @@ class CSGM(CoordinateGaussian):
         True
     """
 
-    name: ClassVar[str] = "csgm"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"CSGM": {}}
+    name = "csgm"
+    variants: ClassVar = {"CSGM": {}}
 
 
 class L2CSGM(CoordinateGaussian):
@@ -327,9 +327,9 @@ class L2CSGM(CoordinateGaussian):
         True
     """
 
-    name: ClassVar[str] = "l2-csgm"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"L2-CSGM": {}}
-    _default_bits: ClassVar[int] = 8
+    name = "l2-csgm"
+    variants: ClassVar = {"L2-CSGM": {}}
+    _default_bits = 8
 
     def _default_level(self, frame: Frame) -> float:
         return max(3.0 * math.sqrt(frame.redundancy), default_level(frame.dim, frame.size))

@@ -8,7 +8,6 @@ cross-polytope.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, get_args
 
@@ -104,16 +103,16 @@ class FrameUnit(FramedMechanism):
         (25, 3)
     """
 
-    name: ClassVar[str] = "frameunit"
-    exact: ClassVar[bool] = True
+    name = "frameunit"
+    exact = True
     unbiased = Unbiased.OVER_FRAMES
-    _draws_by: ClassVar[str] = "choice"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    _draws_by = "choice"
+    variants: ClassVar = {
         "FrameUnit": {},
         "FrameUnit, 3 public bits": {"bits": 3},
         "FrameUnit, 8 public bits": {"bits": 8},
     }
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+    sweeps: ClassVar = {
         "FrameUnit": [{}],
         "FrameUnit, public rows": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8, 10)],
     }

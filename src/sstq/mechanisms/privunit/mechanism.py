@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -46,9 +45,9 @@ class CapMechanism(Mechanism):
     `dim` is at least 2. Vectors shorter than `clip` are sent as ±x/‖x‖, unbiased.
     """
 
-    exact: ClassVar[bool] = False
-    narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {"dim": (2, RANGES["dim"][1])}
-    _draws_by: ClassVar[str] = "cap"
+    exact = False
+    narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
+    _draws_by = "cap"
 
     cap: Cap
 
@@ -121,12 +120,12 @@ class PrivUnit(CapMechanism):
         (1, 10000)
     """
 
-    name: ClassVar[str] = "privunit"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    name = "privunit"
+    variants: ClassVar = {
         "PrivUnit": {},
         "PrivUnit, bare hemisphere": {"split": "hemisphere"},
     }
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"PrivUnit": [{}]}
+    sweeps: ClassVar = {"PrivUnit": [{}]}
 
     split: str | float
     cap: SphereCap
@@ -181,9 +180,9 @@ class PrivUnitG(CapMechanism):
         0.7425
     """
 
-    name: ClassVar[str] = "privunitg"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"PrivUnitG": {}}
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"PrivUnitG": [{}]}
+    name = "privunitg"
+    variants: ClassVar = {"PrivUnitG": {}}
+    sweeps: ClassVar = {"PrivUnitG": [{}]}
 
     cap: GaussianCap
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -63,11 +62,11 @@ class ProjUnit(CapMechanism):
         (1, 100000)
     """
 
-    name: ClassVar[str] = "projunit"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"ProjUnit": {}, "ProjUnit, fast": {"projection": "fast"}}
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"ProjUnit": [{}]}
+    name = "projunit"
+    variants: ClassVar = {"ProjUnit": {}, "ProjUnit, fast": {"projection": "fast"}}
+    sweeps: ClassVar = {"ProjUnit": [{}]}
 
-    seed_option: ClassVar[str] = "seed"
+    seed_option = "seed"
     coin = "public"
 
     projection: Projection

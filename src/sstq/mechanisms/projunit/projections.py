@@ -75,7 +75,7 @@ class GaussianProjection(Projection):
         (3, 2)
     """
 
-    name: ClassVar[str] = "gaussian"
+    name = "gaussian"
 
     @property
     def unbiased(self) -> bool:
@@ -139,7 +139,7 @@ class FastProjection(Projection):
         True
     """
 
-    name: ClassVar[str] = "fast"
+    name = "fast"
 
     @property
     def size(self) -> int:

@@ -8,7 +8,6 @@ sends all N of them through the half-space mechanism. `sstq.mechanisms.sqkr.code
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal, get_args
 
@@ -62,14 +61,14 @@ class SQKR(KashinMechanism):
         256
     """
 
-    name: ClassVar[str] = "sqkr"
-    exact: ClassVar[bool] = True
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    name = "sqkr"
+    exact = True
+    variants: ClassVar = {
         "SQKR": {},
         "SQKR, public coin": {"coin": "public"},
         "SQKR dense": {"variant": "dense"},
     }
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+    sweeps: ClassVar = {
         "SQKR": [{"k": k} for k in (1, 2, 3, 4, 6)],
         "SQKR, public coin": [{"k": k, "coin": "public"} for k in (1, 2, 3, 4, 6)],
     }
