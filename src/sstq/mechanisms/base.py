@@ -27,7 +27,10 @@ from sstq.randomness.secret import BitSource, RngLike, bit_source
 from sstq.scalar.channels import Channel
 
 Floats = NDArray[np.float64]
+Floats32 = NDArray[np.float32]
+Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
+Rows = NDArray[Any]
 Columns = tuple[Column, ...]
 
 Coin = Literal["private", "public"]
@@ -41,15 +44,7 @@ NUMBERS_OF_A_DRAW = 16
 
 
 class Unbiased(StrEnum):
-    """When the expectation of an estimate is the (clipped) vector; only `ALWAYS` counts as true.
-
-    Examples:
-        >>> import sstq
-        >>> [str(sstq.mechanism(name, dim=9, epsilon=1.0).unbiased) for name in ("sstq", "frameunit")]
-        ['always', 'over frames']
-        >>> bool(sstq.FrameUnit(9, 1.0).unbiased)
-        False
-    """
+    """When the expectation of an estimate is the (clipped) vector; only `ALWAYS` counts as true."""
 
     NEVER = "never"
     OVER_FRAMES = "over frames"
@@ -61,11 +56,9 @@ class Unbiased(StrEnum):
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """The expected squared error of a mean.
+    """The expected squared error of a mean: its squared bias, which more clients do not lower, and its variance.
 
-    Attributes:
-        bias2: the squared norm of its bias, which more clients do not lower.
-        variance: summed over the coordinates, already divided by the number of clients.
+    The variance is summed over the coordinates and already divided by the number of clients.
     """
 
     bias2: float
@@ -104,7 +97,7 @@ class Batch:
         report: counts what stays with the client, if that is wanted.
     """
 
-    rows: NDArray[Any]
+    rows: Rows
     words: Words
     clients: Words | None
     report: LocalReport | None
@@ -142,6 +135,7 @@ class Mechanism(Agreement):
     sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {}
     # The part that makes the secret draw: a channel, or what has a `privacy_loss` and, where exact, a `law`.
     _draws_by: ClassVar[str] = "channel"
+    _aggregator: ClassVar[type[Aggregator[Any]]]
 
     dim: int
     epsilon: float
@@ -156,9 +150,6 @@ class Mechanism(Agreement):
 
         Examples:
             >>> import sstq
-            >>> mechanism = sstq.mechanism("vqsgd", dim=3, epsilon=1.0)
-            >>> mechanism.with_seed(5) is mechanism
-            True
             >>> sstq.SSTQ(10, 1.0).with_seed(5) == sstq.SSTQ(10, 1.0, frame_seed=5)
             True
         """
@@ -183,9 +174,7 @@ class Mechanism(Agreement):
     def _encode(self, batch: Batch) -> Columns:
         """The columns of the messages. Most begin with `_unit_ball`; who does without counts the clipped rows."""
 
-    def _encode_rows(
-        self, rows: NDArray[Any], clients: Words | None, source: BitSource, report: LocalReport | None
-    ) -> Columns:
+    def _encode_rows(self, rows: Rows, clients: Words | None, source: BitSource, report: LocalReport | None) -> Columns:
         # As many words for every vector, drawn before anything is known of the data.
         words = source.words(self.words_each * len(rows)).reshape(len(rows), self.words_each)
         return self._encode(Batch(rows, words, clients, report))
@@ -210,7 +199,7 @@ class Mechanism(Agreement):
                 of lists (`sstq.messages.arrays.as_vectors`). Rows longer than `clip` are scaled down to it.
             rng: None for the operating system's randomness (the private choice); an integer seed or a NumPy Generator
                 for simulation, which the messages are then marked as.
-            clients: behind a public coin, one distinct non-negative integer a row.
+            clients: behind a public coin, one distinct non-negative integer per row.
             report: counts what this client may want to know of its data; keep it local.
 
         Examples:
@@ -269,9 +258,9 @@ class Mechanism(Agreement):
     def _check_columns(self, columns: Columns) -> None:
         """Refuse values that the fields allow but this mechanism never sends."""
 
-    @abstractmethod
     def aggregator(self) -> Aggregator[Any]:
         """An empty aggregator for this mechanism's messages."""
+        return self._aggregator(self)
 
     def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator[Any]:
         """The aggregator that was saved to a file; ValueError unless it is whole and of this mechanism."""
@@ -316,17 +305,14 @@ class Mechanism(Agreement):
         raise ValueError(f"no bound is known for the messages of {self.name}")
 
     def largest_honest_mean(self) -> float:
-        """H, the largest norm of an honest client's expected estimate, over messages and public coins.
-
-        It is clip if the estimate is unbiased.
-        """
+        """H, the largest norm of an honest client's expected estimate; clip if that is unbiased."""
         return self.clip if self.unbiased else self.largest_message()
 
     @abstractmethod
-    def _row_error(self, rows: NDArray[Any]) -> tuple[Floats, Floats]:
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """E[x̂] of each row, (n, d), and the variance of x̂ summed over the coordinates, (n,)."""
 
-    def _unbiased_error(self, rows: NDArray[Any], power: float) -> tuple[Floats, Floats]:
+    def _unbiased_error(self, rows: Rows, power: float) -> tuple[Floats, Floats]:
         """The error of rows whose estimates are unbiased and have E‖x̂‖² = `power` whatever the row is."""
         mean = self._unit_ball(rows).astype(np.float64) * self.clip
         return mean, power - np.einsum("ij,ij->i", mean, mean)
@@ -374,11 +360,6 @@ class Mechanism(Agreement):
         """The error of a mean of clients that all hold one typical vector of norm clip: a fixed Gaussian direction.
 
         It costs less than the mean itself, if need be by an average over frame seeds.
-
-        Examples:
-            >>> import sstq
-            >>> sstq.mechanism("vqsgd", dim=3, epsilon=1.0).typical_error(clients=10**6).total < 0.001
-            True
         """
         return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)
 
@@ -389,7 +370,7 @@ class Mechanism(Agreement):
             raise ValueError("clients are named behind a public coin only; this mechanism's coin is private")
         return None
 
-    def _check_vectors(self, X: ArrayLike) -> NDArray[Any]:
+    def _check_vectors(self, X: ArrayLike) -> Rows:
         """X as (n, d) floats; ValueError for a wrong shape or dtype, for masks and for numbers that are not finite."""
         rows = as_vectors(X)
         if rows.shape[-1:] != (self.dim,) or rows.ndim > 2:
@@ -401,7 +382,7 @@ class Mechanism(Agreement):
             raise ValueError(f"X must be finite, got {rows[row, column]} at row {row}, column {column}")
         return rows
 
-    def _unit_ball(self, rows: NDArray[Any], report: LocalReport | None = None) -> NDArray[np.float32]:
+    def _unit_ball(self, rows: Rows, report: LocalReport | None = None) -> Floats32:
         """Rows clipped to norm `clip` and divided by it; the report counts those that were longer."""
         unit, longer = kernels.clip_to_ball(rows, self.clip)
         if report is not None:

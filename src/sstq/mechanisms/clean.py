@@ -6,11 +6,10 @@ import math
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.aggregation.bounded_sums import BoundedAggregator
 from sstq.chunks import row_chunks
-from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism
+from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism, Rows
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField, Layout
 
@@ -36,6 +35,7 @@ class Clean(Mechanism):
     name = "clean"
     variants: ClassVar = {"Clean": {}}
     exact = False
+    _aggregator = BoundedAggregator
     trust = "none"
 
     epsilon = math.inf
@@ -75,15 +75,11 @@ class Clean(Mechanism):
     def _decode(self, messages: Messages) -> Floats:
         return messages.column("value").reshape(-1, self.dim).astype(np.float64) * self.clip
 
-    def aggregator(self) -> BoundedAggregator:
-        """An empty aggregator for this mechanism's messages."""
-        return BoundedAggregator(self)
-
     def largest_message(self) -> float:
         """The clipped vector."""
         return self.decoding_bound
 
-    def _row_error(self, rows: NDArray[Any]) -> tuple[Floats, Floats]:
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         return self._unit_ball(rows).astype(np.float64) * self.clip, np.zeros(len(rows))
 
     def to_dict(self) -> dict[str, Any]:

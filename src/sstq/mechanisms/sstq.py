@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sstq.aggregation import FrameAggregator, StratifiedAggregator
 from sstq.aggregation.strata import MESSAGES_A_STRATUM, StratifiedVariance, uses_strata
@@ -22,7 +22,18 @@ from sstq.checks import check_option
 from sstq.chunks import row_chunks
 from sstq.frames.kashin import missed, pick, represent
 from sstq.mechanisms import parts
-from sstq.mechanisms.base import NUMBERS_OF_A_DRAW, Batch, Coin, Columns, ExpectedError, Floats, Unbiased, Words
+from sstq.mechanisms.base import (
+    NUMBERS_OF_A_DRAW,
+    Batch,
+    Coin,
+    Columns,
+    ExpectedError,
+    Floats,
+    Ints,
+    Rows,
+    Unbiased,
+    Words,
+)
 from sstq.mechanisms.framed import FrameName, KashinMechanism, Recipe
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
@@ -176,7 +187,7 @@ class SSTQ(KashinMechanism):
         """B, the unit of the decoding values."""
         return self.bound
 
-    def indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any]]:
+    def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
         """The frame coordinate and the code of every message."""
         if messages.clients is None:
             return messages.column("index"), messages.column("code")
@@ -204,7 +215,7 @@ class SSTQ(KashinMechanism):
     def _row_memory(self) -> int:
         return NUMBERS_OF_A_DRAW + self.dim
 
-    def _row_error(self, rows: NDArray[Any]) -> tuple[Floats, Floats]:
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact, by enumeration of coordinates, tokens and codes."""
         first, second = self._message_moments(rows)
         mean = np.asarray(self.frame.synthesize(first), dtype=np.float64)
@@ -259,7 +270,7 @@ class SSTQ(KashinMechanism):
         power = (error.variance + self.clip**2) * self.dim / dim
         return replace(error, variance=(power - self.clip**2) / clients)
 
-    def _message_moments(self, rows: NDArray[Any]) -> tuple[Floats, Floats]:
+    def _message_moments(self, rows: Rows) -> tuple[Floats, Floats]:
         """E[w] and E[w²] of a message in every coordinate of each row, both (n, N)."""
         unit = self._unit_ball(rows)
         coordinates, _ = represent(self.frame, self.kashin, unit)
@@ -279,7 +290,7 @@ class SSTQ(KashinMechanism):
         scalar = parts.scalar_to_dict(self.channel, self.codebook, self.decoder)
         return self._kashin_options() | self._named("bits", "coin") | scalar
 
-    def _assigned(self, identifiers: Words) -> NDArray[np.int64]:
+    def _assigned(self, identifiers: Words) -> Ints:
         return streams.indices_of(self.frame.seed, "assign", identifiers, self.frame.size)
 
 

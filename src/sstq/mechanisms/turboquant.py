@@ -7,12 +7,11 @@ from functools import cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.aggregation.bounded_sums import BoundedAggregator
 from sstq.checks import check_argument, check_option
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.base import Batch, Columns, Floats, Unbiased
+from sstq.mechanisms.base import Batch, Columns, Floats, Floats32, Rows, Unbiased
 from sstq.mechanisms.framed import FramedMechanism
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, FloatField, Layout
@@ -76,6 +75,7 @@ class TurboQuant(FramedMechanism):
     name = "turboquant"
     variants: ClassVar = {"TurboQuant, 4 bits per number": {"bits": 4}}
     exact = False
+    _aggregator = BoundedAggregator
     trust = "none"
     narrowed: ClassVar = {"bits": (1, 8)}
 
@@ -132,7 +132,7 @@ class TurboQuant(FramedMechanism):
     def _encode(self, batch: Batch) -> Columns:
         return self._quantize(self._unit_ball(batch.rows, batch.report))
 
-    def _quantize(self, unit: NDArray[np.float32]) -> tuple[Column, Column]:
+    def _quantize(self, unit: Floats32) -> tuple[Column, Column]:
         norms = np.linalg.norm(unit.astype(np.float64), axis=1)
         directions = (unit / np.where(norms > 0, norms, 1.0)[:, None]).astype(np.float32)
         # U has rows of norm 1 on average, so that y·√d has root mean square 1.
@@ -155,15 +155,11 @@ class TurboQuant(FramedMechanism):
         estimates *= (norms.astype(np.float64) * self.clip)[:, None]
         return estimates
 
-    def aggregator(self) -> BoundedAggregator:
-        """An empty aggregator for this mechanism's messages."""
-        return BoundedAggregator(self)
-
     def largest_message(self) -> float:
         """The norm of x̂ is at most that of the levels."""
         return (1 + _ROUNDING) * self.clip * float(np.max(np.abs(self.levels)))
 
-    def _row_error(self, rows: NDArray[Any]) -> tuple[Floats, Floats]:
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact: what this frame makes of each row, without variance."""
         unit = self._unit_ball(rows)
         return self._estimates(*self._quantize(unit)), np.zeros(len(rows))

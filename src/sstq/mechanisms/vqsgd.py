@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sstq import kernels
 from sstq.aggregation import FrameAggregator
 from sstq.frames.tight import Floats, Frame
-from sstq.mechanisms.base import Batch, Columns, Mechanism
+from sstq.mechanisms.base import Batch, Columns, Floats32, Ints, Mechanism, Rows, Words
 from sstq.mechanisms.flat_response import flat_response, gain, weights_of
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
@@ -48,7 +48,7 @@ class IdentityFrame(Frame):
         """The coefficients themselves."""
         return y.copy()
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+    def rows(self, indices: Ints) -> NDArray[np.float64]:
         """The basis vectors at the given indices, (n, d)."""
         basis = np.zeros((len(indices), self.dim))
         basis[np.arange(len(indices)), indices] = 1.0
@@ -87,6 +87,7 @@ class VqSGD(Mechanism):
 
     name = "vqsgd"
     exact = True
+    _aggregator = FrameAggregator
     variants: ClassVar = {"vqSGD": {}}
     sweeps: ClassVar = {"vqSGD": [{}]}
     # With more tokens the gap between two integer weights would have too few digits at a small ε.
@@ -118,7 +119,7 @@ class VqSGD(Mechanism):
         """The w > 0 with x̂ = ±d·w·e_i, which is clip/(√d·(p − q))."""
         return self.clip / (math.sqrt(self.dim) * gain(self.channel))
 
-    def indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any]]:
+    def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
         """The coordinate and the sign's code of every message."""
         vertex = messages.column("vertex")
         return vertex >> 1, vertex & 1
@@ -134,15 +135,11 @@ class VqSGD(Mechanism):
         estimates[np.arange(len(messages)), index] = self.dim * self.decoding_scale * self.decoding_values[code]
         return estimates
 
-    def aggregator(self) -> FrameAggregator:
-        """An empty aggregator for this mechanism's messages, O(1) per message."""
-        return FrameAggregator(self)
-
     def largest_message(self) -> float:
         """The norm of every message."""
         return self.dim * self.decoding_scale
 
-    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _row_error(self, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: ‖x̂‖² is the same for all messages."""
         return self._unbiased_error(rows, self.dim * (self.clip / gain(self.channel)) ** 2)
 
@@ -151,9 +148,7 @@ class VqSGD(Mechanism):
         return self._named("dim", "epsilon", "clip") | weights_of(self.channel)
 
 
-def _round_to_vertices(
-    unit: NDArray[np.float32], which: NDArray[np.uint64], spread: NDArray[np.uint64]
-) -> NDArray[np.int64]:
+def _round_to_vertices(unit: Floats32, which: Words, spread: Words) -> Ints:
     """A random vertex for each vector of the unit ball, with the vector as its mean.
 
     sign(x_i)·√d·e_i has probability |x_i|/√d, and what is left of 1 (‖x‖₁ ≤ √d in the ball) is spread over all 2d

@@ -18,12 +18,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.aggregation import VectorAggregator
 from sstq.checks import check_number
 from sstq.chunks import row_chunks
-from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism, Words
+from sstq.mechanisms.base import Batch, Columns, Floats, Floats32, Ints, Mechanism, Rows, Words
 from sstq.mechanisms.closest import KClosest, k_closest
 from sstq.mechanisms.sphere import gaussians, random_directions
 from sstq.messages.batch import Messages
@@ -53,6 +52,7 @@ class CandidateMechanism(Mechanism):
     """
 
     exact = True
+    _aggregator = VectorAggregator
     seed_option = "seed"
     coin = "public"
 
@@ -97,11 +97,11 @@ class CandidateMechanism(Mechanism):
         """What decides which candidates are well aligned with the client's direction, (n, M)."""
 
     @abstractmethod
-    def _draw(self, scores: Floats, words: Words) -> NDArray[np.int64]:
+    def _draw(self, scores: Floats, words: Words) -> Ints:
         """The index to send, from two secret words per row."""
 
     @abstractmethod
-    def _vectors(self, seeds: Words, codes: NDArray[np.int64]) -> Floats:
+    def _vectors(self, seeds: Words, codes: Ints) -> Floats:
         """The named candidates z, (n, d)."""
 
     @property
@@ -123,10 +123,6 @@ class CandidateMechanism(Mechanism):
         estimates *= self.clip / self.alignment
         return estimates
 
-    def aggregator(self) -> VectorAggregator:
-        """An empty aggregator for this mechanism's messages."""
-        return VectorAggregator(self)
-
     @property
     def decoding_scale(self) -> float:
         """The root mean square of a decoded coordinate."""
@@ -145,7 +141,7 @@ class CandidateMechanism(Mechanism):
         """How many numbers the decoding of one message keeps at a time."""
         return 2 * self.dim
 
-    def _row_error(self, rows: NDArray[Any]) -> tuple[Floats, Floats]:
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact: E[x̂] = x, and E‖x̂‖² = clip²·E‖z‖²/μ² whatever x is."""
         return self._unbiased_error(rows, (self.clip / self.alignment) ** 2 * self._power)
 
@@ -170,7 +166,7 @@ class CandidateMechanism(Mechanism):
             numbers = _normals(np.repeat(seeds, self.size), np.tile(blocks, len(seeds)), count)
         return numbers.reshape(len(seeds), self.size, -1)[:, :, :width].astype(np.float64)
 
-    def _chosen_gaussians(self, seeds: Words, codes: NDArray[np.int64]) -> Floats:
+    def _chosen_gaussians(self, seeds: Words, codes: Ints) -> Floats:
         """One whole candidate of each client, (n, d), without the others."""
         return _normals(seeds, codes * self._blocks_each, self._blocks_each)[:, : self.dim].astype(np.float64)
 
@@ -203,14 +199,14 @@ class ClosestMechanism(CandidateMechanism):
         else:
             self._set_draw(choice=KClosest.stated(self.epsilon, self.size, self._stated))
 
-    def _draw(self, scores: Floats, words: Words) -> NDArray[np.int64]:
+    def _draw(self, scores: Floats, words: Words) -> Ints:
         return self.choice.draw(scores, words)
 
     def _draw_dict(self) -> dict[str, Any]:
         return self.choice.to_dict()
 
 
-def _normals(seeds: Words, blocks: NDArray[np.int64], count: int) -> NDArray[np.float32]:
+def _normals(seeds: Words, blocks: Ints, count: int) -> Floats32:
     """8·count standard normal numbers per row, from the given block of the stream of the row's seed on."""
     words = np.empty((len(seeds), 4 * count), dtype=np.uint64)
     # Setting the state of one generator is several times cheaper than making one per row.

@@ -6,9 +6,8 @@ import math
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sstq.mechanisms.base import Floats, Words
+from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.candidates.base import ClosestMechanism
 from sstq.mechanisms.sphere import GAUSSIAN_EXCESS
 
@@ -65,7 +64,7 @@ class CompressedPrivUnitG(ClosestMechanism):
             scores += products
         return scores
 
-    def _vectors(self, seeds: Words, codes: NDArray[np.int64]) -> Floats:
+    def _vectors(self, seeds: Words, codes: Ints) -> Floats:
         return self._chosen_gaussians(seeds, codes) / math.sqrt(self.dim)
 
     def largest_message(self) -> float:

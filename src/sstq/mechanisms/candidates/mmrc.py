@@ -7,11 +7,10 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.checks import RANGES, check_number, check_option, stated_integers
 from sstq.exactness import TOTAL, exp_lower, log_upper
-from sstq.mechanisms.base import Floats, Words
+from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.candidates.base import CandidateMechanism
 from sstq.mechanisms.closest import draw_codes, refuse_ratio
 from sstq.mechanisms.laws import TwoLevelLaw
@@ -120,13 +119,13 @@ class MMRC(CandidateMechanism):
         scores: Floats = products / np.sqrt(squares)
         return scores
 
-    def _draw(self, scores: Floats, words: Words) -> NDArray[np.int64]:
+    def _draw(self, scores: Floats, words: Words) -> Ints:
         is_inside = scores >= self.height
         count = is_inside.sum(axis=1)
         order = np.argsort(~is_inside, axis=1, kind="stable")
         return draw_codes(order, count, np.array(self.thresholds, dtype=np.uint64)[count], words)
 
-    def _vectors(self, seeds: Words, codes: NDArray[np.int64]) -> Floats:
+    def _vectors(self, seeds: Words, codes: Ints) -> Floats:
         gaussians = self._chosen_gaussians(seeds, codes)
         gaussians /= np.linalg.norm(gaussians, axis=1, keepdims=True)
         return gaussians

@@ -6,10 +6,9 @@ import math
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.checks import RANGES, check_argument
-from sstq.mechanisms.base import Floats, Words
+from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.candidates.base import ClosestMechanism
 from sstq.mechanisms.sphere import mean_chi
 
@@ -75,7 +74,7 @@ class RRSC(ClosestMechanism):
         aligned = np.linalg.solve(self._factor(gram), products[:, :, None])[:, :, 0]
         return np.asarray(aligned, dtype=np.float64)
 
-    def _vectors(self, seeds: Words, codes: NDArray[np.int64]) -> Floats:
+    def _vectors(self, seeds: Words, codes: Ints) -> Floats:
         ranges = self._columns(len(seeds))
         gram = np.zeros((len(seeds), self.size, self.size))
         for columns in ranges:

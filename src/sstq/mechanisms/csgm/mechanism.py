@@ -20,7 +20,7 @@ from sstq.aggregation.noisy_sums import NoisyAggregator
 from sstq.checks import check_number
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, default_level, represent
 from sstq.frames.tight import Frame
-from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats
+from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats, Floats32, Ints, Rows, Words
 from sstq.mechanisms.csgm.accounting import SEED_WORDS, CoordinateSampling, ReleaseBudget
 from sstq.mechanisms.framed import KashinMechanism
 from sstq.messages.arrays import as_vectors
@@ -51,6 +51,7 @@ class CoordinateGaussian(KashinMechanism):
     """
 
     exact = False
+    _aggregator = NoisyAggregator
     trust = "aggregator"
     _default_bits: ClassVar[int] = 1
 
@@ -150,7 +151,7 @@ class CoordinateGaussian(KashinMechanism):
     def _row_cost(self) -> int:
         return self.frame.size + self.sampling.most
 
-    def _coefficients(self, unit: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    def _coefficients(self, unit: Floats32) -> tuple[Floats32, NDArray[np.bool_]]:
         """The coefficients in units of B within the bounds of one and of all, and which rows the bounds changed."""
         coefficients, residuals = represent(self.frame, self.kashin, unit)
         power = np.einsum("ij,ij->i", coefficients, coefficients, dtype=np.float64)
@@ -180,7 +181,7 @@ class CoordinateGaussian(KashinMechanism):
         column = codes[:, 0] if most == 1 else codes
         return (column,) if self.sampling.dense else (column, counts, seeds)
 
-    def _kept(self, seed: NDArray[np.uint64], count: int) -> Any:
+    def _kept(self, seed: Words, count: int) -> Any:
         return slice(None) if self.sampling.dense else self.sampling.chosen(seed, count)
 
     def _check_columns(self, columns: Columns) -> None:
@@ -191,7 +192,7 @@ class CoordinateGaussian(KashinMechanism):
             if codes[row, count:].any():
                 raise ValueError(f"message {row}: the codes beyond its {count} kept coordinates must be zero")
 
-    def contributions(self, messages: Messages) -> Iterator[tuple[Any, NDArray[np.int64]]]:
+    def contributions(self, messages: Messages) -> Iterator[tuple[Any, Ints]]:
         """The kept coordinates of each message and its integer contributions to their sums, in units of B/(2^b − 1)."""
         codes = messages.column("code").reshape(-1, self.sampling.most)
         seeds = codes if self.sampling.dense else messages.column("seed")
@@ -206,10 +207,6 @@ class CoordinateGaussian(KashinMechanism):
             row[kept] = values
         sums *= self._unit / self.sampling.inclusion[0]
         return np.asarray(self.frame.synthesize(sums), dtype=np.float64)
-
-    def aggregator(self) -> NoisyAggregator:
-        """An empty round, for at most `clients` messages."""
-        return NoisyAggregator(self)
 
     @property
     def noise_scale(self) -> float:
@@ -238,7 +235,7 @@ class CoordinateGaussian(KashinMechanism):
         """The ε that a released round spends at `delta`, rounded up; see `sstq.mechanisms.csgm.accounting`."""
         return self._budget.spent(self.sampling, self.sigma)
 
-    def _row_error(self, rows: NDArray[Any]) -> tuple[Floats, Floats]:
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact for one message without noise: sampling (with its cap) and rounding."""
         unit = self._unit_ball(rows)
         y = self._coefficients(unit)[0].astype(np.float64)

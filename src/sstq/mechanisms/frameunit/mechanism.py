@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any, ClassVar, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.aggregation import Aggregator
@@ -20,7 +19,19 @@ from sstq.checks import check_argument, check_number, check_option
 from sstq.chunks import row_chunks
 from sstq.frames.groups import FrameGroups
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.base import NUMBERS_OF_A_DRAW, Batch, Coin, Columns, ExpectedError, Floats, Unbiased, Words
+from sstq.mechanisms.base import (
+    NUMBERS_OF_A_DRAW,
+    Batch,
+    Coin,
+    Columns,
+    ExpectedError,
+    Floats,
+    Floats32,
+    Ints,
+    Rows,
+    Unbiased,
+    Words,
+)
 from sstq.mechanisms.closest import KClosest, draw_places
 from sstq.mechanisms.framed import FramedMechanism
 from sstq.mechanisms.frameunit import bias
@@ -192,7 +203,7 @@ class FrameUnit(FramedMechanism):
         """The w with x̂ = ±d·w·u_j, which is clip/(d·m)."""
         return self.gain / self.dim
 
-    def indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any]]:
+    def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
         """The frame row and the sign's code of every message."""
         row = messages.column("row")
         slot = row >> 1
@@ -201,7 +212,7 @@ class FrameUnit(FramedMechanism):
             slot = self._rows_of(messages.clients, slot.astype(np.int64))
         return slot, row & 1
 
-    def frames_indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def frames_indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows, Rows]:
         """The number of the frame, its row and the sign's code of every message."""
         if self._sends_frame:
             frame = messages.column("frame")
@@ -211,10 +222,10 @@ class FrameUnit(FramedMechanism):
             frame = np.zeros(len(messages), dtype=np.int64)
         return frame, *self.indices_and_codes(messages)
 
-    def _frames_of(self, clients: Words) -> NDArray[np.int64]:
+    def _frames_of(self, clients: Words) -> Ints:
         return streams.indices_of(self.frame.seed, "group", clients, self.frames)
 
-    def _rows_of(self, clients: Words, slots: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _rows_of(self, clients: Words, slots: Ints) -> Ints:
         """The rows of the frame in the given slots of each client's 2^(b−1) rows."""
         return streams.permuted(self.frame.seed, "rows", clients, slots, bits=self.frame.size.bit_length() - 1)
 
@@ -249,11 +260,11 @@ class FrameUnit(FramedMechanism):
             batch.report.clipped += int(longer.sum())
         return (row, frame) if self._sends_frame else (row,)
 
-    def _signs_of(self, frames: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _signs_of(self, frames: Ints) -> tuple[Floats32, Floats32]:
         return self._own_signs if self.frames == 1 else self.groups.signs(frames)
 
     @cached_property
-    def _own_signs(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _own_signs(self) -> tuple[Floats32, Floats32]:
         return self.groups.signs(np.zeros(1, dtype=np.int64))
 
     def _decode(self, messages: Messages) -> Floats:
@@ -333,7 +344,7 @@ class FrameUnit(FramedMechanism):
             + (f"frames={needed}" if enough else "fewer clients, or take a mechanism that is unbiased, such as sstq")
         )
 
-    def _row_error(self, rows: NDArray[Any]) -> tuple[Floats, Floats]:
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact over these frames and the public coin, to the 2^62 of the second word.
 
         Of more than 64 frames, 64 stand for all of them. Frames are independent, so that their biases add up in

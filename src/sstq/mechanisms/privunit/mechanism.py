@@ -6,12 +6,11 @@ import math
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.aggregation import VectorAggregator
 from sstq.checks import RANGES, check_number, check_option
 from sstq.exactness import TOTAL
-from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism
+from sstq.mechanisms.base import Batch, Columns, Floats, Floats32, Mechanism, Rows
 from sstq.mechanisms.privunit.caps import Cap, GaussianCap, SphereCap
 from sstq.mechanisms.sphere import random_directions
 from sstq.messages.batch import Messages
@@ -27,7 +26,7 @@ NORM_TOLERANCE = 1e-3
 _GAUSSIAN_EXCESS = 18.0
 
 
-def check_unit_norms(vectors: NDArray[np.float32]) -> None:
+def check_unit_norms(vectors: Floats32) -> None:
     """ValueError unless every row has norm 1, to the tolerance of single precision in many dimensions."""
     norms = _norms(vectors)
     wrong = np.flatnonzero(np.abs(norms - 1) > NORM_TOLERANCE)
@@ -35,7 +34,7 @@ def check_unit_norms(vectors: NDArray[np.float32]) -> None:
         raise ValueError(f"message {wrong[0]}: vector must have norm 1, got {norms[wrong[0]]:g}")
 
 
-def _norms(vectors: NDArray[np.float32]) -> Floats:
+def _norms(vectors: Floats32) -> Floats:
     return np.asarray(np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)))
 
 
@@ -46,6 +45,7 @@ class CapMechanism(Mechanism):
     """
 
     exact = False
+    _aggregator = VectorAggregator
     narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
     _draws_by = "cap"
 
@@ -72,10 +72,6 @@ class CapMechanism(Mechanism):
     def _decode(self, messages: Messages) -> Floats:
         return messages.column("vector").astype(np.float64) * (self.clip / self.cap.gain)
 
-    def aggregator(self) -> VectorAggregator:
-        """An empty aggregator for this mechanism's messages."""
-        return VectorAggregator(self)
-
     @property
     def decoding_scale(self) -> float:
         """The root mean square of a decoded coordinate."""
@@ -85,7 +81,7 @@ class CapMechanism(Mechanism):
         """The options, the cap's integers and its gain, as JSON values."""
         return self._named("dim", "epsilon", "clip") | self.cap.to_dict()
 
-    def _row_error(self, rows: NDArray[Any]) -> tuple[Floats, Floats]:
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact: E‖x̂‖² = clip²·E‖v‖²/m² whatever x is."""
         return self._unbiased_error(rows, self.dim * self.decoding_scale**2)
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sstq.chunks import row_chunks
 from sstq.frames.kashin import Kashin, pick, represent
 from sstq.frames.tight import Frame
-from sstq.mechanisms.base import Columns, Floats, Words
+from sstq.mechanisms.base import Columns, Floats, Floats32, Ints, Words
 from sstq.mechanisms.flat_response import gain
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field
@@ -60,7 +60,7 @@ class BitCoder(ABC):
     words_each: int
 
     @abstractmethod
-    def encode(self, unit: NDArray[np.float32], words: Words, clients: Words | None) -> tuple[Columns, Floats]:
+    def encode(self, unit: Floats32, words: Words, clients: Words | None) -> tuple[Columns, Floats]:
         """The columns of the messages for rows of the unit ball, and the residuals of their representations."""
 
     @abstractmethod
@@ -68,7 +68,7 @@ class BitCoder(ABC):
         """Σ_l z_l·u_j of each message, (n, d)."""
 
     @abstractmethod
-    def tally(self, messages: Messages, counts: NDArray[np.int64]) -> None:
+    def tally(self, messages: Messages, counts: Ints) -> None:
         """Add to counts, (N, 2), how often each coordinate was sent as −1 (column 0) and as +1 (column 1)."""
 
 
@@ -93,7 +93,7 @@ class SubsampledCoder(BitCoder):
         g = gain(channel)
         return cls(frame, kashin, channel, k, g, (k - 1) / (k * g), tuple(fields), words_each=2 * k + 1)
 
-    def encode(self, unit: NDArray[np.float32], words: Words, clients: Words | None) -> tuple[Columns, Floats]:
+    def encode(self, unit: Floats32, words: Words, clients: Words | None) -> tuple[Columns, Floats]:
         """The columns and the residuals."""
         if clients is None:
             index = streams.multiply_shift(words[:, : self.sent], self.frame.size)
@@ -115,11 +115,11 @@ class SubsampledCoder(BitCoder):
             sums += self.frame.rows(index[:, draw]) * (2.0 * bits[:, draw, None] - 1)
         return sums
 
-    def tally(self, messages: Messages, counts: NDArray[np.int64]) -> None:
+    def tally(self, messages: Messages, counts: Ints) -> None:
         """O(k) per message."""
         np.add.at(counts, self._pairs(messages), 1)
 
-    def _pairs(self, messages: Messages) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _pairs(self, messages: Messages) -> tuple[Ints, Ints]:
         """The coordinate and the bit of each draw, both (n, k)."""
         if messages.clients is None:
             index = messages.column("index").reshape(len(messages), self.sent).astype(np.int64)
@@ -127,7 +127,7 @@ class SubsampledCoder(BitCoder):
             index = self._public_indices(messages.clients)
         return index, messages.column("bits").astype(np.int64)[:, None] >> np.arange(self.sent) & 1
 
-    def _public_indices(self, clients: Words) -> NDArray[np.int64]:
+    def _public_indices(self, clients: Words) -> Ints:
         """Draw l of a client is its index in the stream of purpose "sqkr" followed by l in decimal."""
         draws = [
             streams.indices_of(self.frame.seed, f"sqkr{draw}", clients, self.frame.size) for draw in range(self.sent)
@@ -154,7 +154,7 @@ class DenseCoder(BitCoder):
 
     def encode(
         self,
-        unit: NDArray[np.float32],
+        unit: Floats32,
         words: Words,
         clients: Words | None,  # noqa: ARG002 (there is nothing for a public coin to draw)
     ) -> tuple[Columns, Floats]:
@@ -178,7 +178,7 @@ class DenseCoder(BitCoder):
             sums[part] = self.frame.synthesize((2.0 * bits[part] - 1) * self.frame.redundancy)
         return sums
 
-    def tally(self, messages: Messages, counts: NDArray[np.int64]) -> None:
+    def tally(self, messages: Messages, counts: Ints) -> None:
         """O(N) per message."""
         ones = self._bits(messages).sum(axis=0, dtype=np.int64)
         counts[:, 1] += ones

@@ -12,12 +12,11 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.aggregation import Aggregator
 from sstq.checks import check_number, check_option
 from sstq.frames.kashin import missed, represent
-from sstq.mechanisms.base import Batch, Coin, Columns, Floats
+from sstq.mechanisms.base import Batch, Coin, Columns, Floats, Ints, Rows
 from sstq.mechanisms.flat_response import flat_response, weights_of
 from sstq.mechanisms.framed import FrameName, KashinMechanism, Recipe
 from sstq.mechanisms.laws import HalfSpaceLaw, Law
@@ -25,6 +24,32 @@ from sstq.mechanisms.sqkr.coders import K_MAX, BitCoder, DenseCoder, SubsampledC
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Layout
 from sstq.scalar.channels import FlatChannel
+
+
+class SignAggregator(Aggregator["SQKR"]):
+    """Two integers per frame coordinate: how often it was sent as −1 and as +1. One synthesis gives the mean.
+
+    The second moment of coordinate i of x̂ is (d·w)²·Σ_l u_ji², which the counts give, plus the cross terms, κ·x_i² in
+    expectation, where the mean's own square stands for the mean of x_i². Where clients differ that is too little by the
+    spread of their x_i, so the variance is off by (κ − 1) times the spread: too large if κ < 1, too small if κ > 1. At
+    the k of least error κ is near 1 (at most 1.19, and 0 at k = 1 and dense), and summed over the coordinates the
+    shortfall is at most a (κ − 1)·k·g²/(d·β²)-th of the variance.
+    """
+
+    def _empty_state(self) -> Ints:
+        return np.zeros((self._mechanism.coder.frame.size, 2), dtype=np.int64)
+
+    def _add(self, messages: Messages) -> None:
+        self._mechanism.coder.tally(messages, self._state)
+
+    def _mean_and_second_moment(self) -> tuple[Floats, Floats]:
+        coder, scale = self._mechanism.coder, self._mechanism.decoding_scale
+        frame = coder.frame
+        total = (self._state[:, 1] - self._state[:, 0]) * scale
+        value = np.asarray(frame.synthesize(total[None] * (frame.size / self._count))[0], dtype=np.float64)
+        sent = self._state.sum(axis=1).astype(np.float64)
+        diagonal = frame.column_power(sent) * ((frame.dim * scale) ** 2 / self._count)
+        return value, diagonal + coder.cross * value**2
 
 
 class SQKR(KashinMechanism):
@@ -63,6 +88,7 @@ class SQKR(KashinMechanism):
 
     name = "sqkr"
     exact = True
+    _aggregator = SignAggregator
     variants: ClassVar = {
         "SQKR": {},
         "SQKR, public coin": {"coin": "public"},
@@ -135,10 +161,6 @@ class SQKR(KashinMechanism):
     def _decode(self, messages: Messages) -> Floats:
         return self.coder.signed_sums(messages) * (self.dim * self.decoding_scale)
 
-    def aggregator(self) -> SignAggregator:
-        """An empty aggregator for this mechanism's messages."""
-        return SignAggregator(self)
-
     def largest_message(self) -> float:
         """Attained with a private coin, where all k coordinates may be the same one.
 
@@ -158,7 +180,7 @@ class SQKR(KashinMechanism):
             return HalfSpaceLaw(self.frame.size, self.channel.own, self.channel.other)
         return super().law()
 
-    def _row_error(self, rows: NDArray[Any]) -> tuple[Floats, Floats]:
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact for every representation: see `sstq.mechanisms.sqkr.coders`."""
         unit = self._unit_ball(rows)
         coefficients, _ = represent(self.frame, self.kashin, unit)
@@ -169,32 +191,6 @@ class SQKR(KashinMechanism):
     def to_dict(self) -> dict[str, Any]:
         """The options and the channel's integers, as JSON values."""
         return self._kashin_options() | self._named("variant", "k", "coin") | weights_of(self.channel)
-
-
-class SignAggregator(Aggregator["SQKR"]):
-    """Two integers per frame coordinate: how often it was sent as −1 and as +1. One synthesis gives the mean.
-
-    The second moment of coordinate i of x̂ is (d·w)²·Σ_l u_ji², which the counts give, plus the cross terms, κ·x_i² in
-    expectation, where the mean's own square stands for the mean of x_i². Where clients differ that is too little by the
-    spread of their x_i, so the variance is off by (κ − 1) times the spread: too large if κ < 1, too small if κ > 1. At
-    the k of least error κ is near 1 (at most 1.19, and 0 at k = 1 and dense), and summed over the coordinates the
-    shortfall is at most a (κ − 1)·k·g²/(d·β²)-th of the variance.
-    """
-
-    def _empty_state(self) -> NDArray[np.int64]:
-        return np.zeros((self._mechanism.coder.frame.size, 2), dtype=np.int64)
-
-    def _add(self, messages: Messages) -> None:
-        self._mechanism.coder.tally(messages, self._state)
-
-    def _mean_and_second_moment(self) -> tuple[Floats, Floats]:
-        coder, scale = self._mechanism.coder, self._mechanism.decoding_scale
-        frame = coder.frame
-        total = (self._state[:, 1] - self._state[:, 0]) * scale
-        value = np.asarray(frame.synthesize(total[None] * (frame.size / self._count))[0], dtype=np.float64)
-        sent = self._state.sum(axis=1).astype(np.float64)
-        diagonal = frame.column_power(sent) * ((frame.dim * scale) ** 2 / self._count)
-        return value, diagonal + coder.cross * value**2
 
 
 def _token_bits(variant: str, k: Any, coin: Any) -> int:
