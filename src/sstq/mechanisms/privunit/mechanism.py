@@ -117,10 +117,7 @@ class PrivUnit(CapMechanism):
     """
 
     name = "privunit"
-    variants: ClassVar = {
-        "PrivUnit": {},
-        "PrivUnit, bare hemisphere": {"split": "hemisphere"},
-    }
+    variants: ClassVar = {"PrivUnit": {}, "PrivUnit, bare hemisphere": {"split": "hemisphere"}}
     sweeps: ClassVar = {"PrivUnit": [{}]}
 
     split: str | float

@@ -13,7 +13,6 @@ E‖x̂‖² = d²·B²/(m·g²) + κ·‖x‖² exactly, for the vector x that 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +36,7 @@ _PAPER_BITS = 4
 
 
 @dataclass(frozen=True)
-class BitCoder(ABC):
+class _Coder:
     """How the bits of a representation become a message, and what a message says of them.
 
     Attributes:
@@ -59,21 +58,9 @@ class BitCoder(ABC):
     fields: tuple[Field, ...]
     words_each: int
 
-    @abstractmethod
-    def encode(self, unit: Floats32, words: Words, clients: Words | None) -> tuple[Columns, Floats]:
-        """The columns of the messages for rows of the unit ball, and the residuals of their representations."""
-
-    @abstractmethod
-    def signed_sums(self, messages: Messages) -> Floats:
-        """Σ_l z_l·u_j of each message, (n, d)."""
-
-    @abstractmethod
-    def tally(self, messages: Messages, counts: Ints) -> None:
-        """Add to counts, (N, 2), how often each coordinate was sent as −1 (column 0) and as +1 (column 1)."""
-
 
 @dataclass(frozen=True)
-class SubsampledCoder(BitCoder):
+class SubsampledCoder(_Coder):
     """k coordinates, their bits together as one of 2^k tokens of randomized response.
 
     The coordinates are drawn uniformly with replacement, each with a rounding of its own: then the terms of x̂ are
@@ -94,7 +81,7 @@ class SubsampledCoder(BitCoder):
         return cls(frame, kashin, channel, k, g, (k - 1) / (k * g), tuple(fields), words_each=2 * k + 1)
 
     def encode(self, unit: Floats32, words: Words, clients: Words | None) -> tuple[Columns, Floats]:
-        """The columns and the residuals."""
+        """The columns for rows of the unit ball, and the residuals of their representations."""
         if clients is None:
             index = streams.multiply_shift(words[:, : self.sent], self.frame.size)
         else:
@@ -108,7 +95,7 @@ class SubsampledCoder(BitCoder):
         return (sent, index[:, 0] if self.sent == 1 else index), residuals
 
     def signed_sums(self, messages: Messages) -> Floats:
-        """O(k) rows per message."""
+        """Σ_l z_l·u_j of each message, (n, d)."""
         index, bits = self._pairs(messages)
         sums = np.zeros((len(messages), self.frame.dim))
         for draw in range(self.sent):
@@ -116,7 +103,7 @@ class SubsampledCoder(BitCoder):
         return sums
 
     def tally(self, messages: Messages, counts: Ints) -> None:
-        """O(k) per message."""
+        """Add to counts, (N, 2), how often each coordinate was sent as −1 (column 0) and as +1 (column 1)."""
         np.add.at(counts, self._pairs(messages), 1)
 
     def _pairs(self, messages: Messages) -> tuple[Ints, Ints]:
@@ -136,7 +123,7 @@ class SubsampledCoder(BitCoder):
 
 
 @dataclass(frozen=True)
-class DenseCoder(BitCoder):
+class DenseCoder(_Coder):
     """All N coefficients, one bit each, through the half-space mechanism on the hypercube.
 
     z is drawn uniformly from {±1}^N and then turned to −z, or not, so that ⟨z, v⟩ > 0 with probability
@@ -158,7 +145,7 @@ class DenseCoder(BitCoder):
         words: Words,
         clients: Words | None,  # noqa: ARG002 (there is nothing for a public coin to draw)
     ) -> tuple[Columns, Floats]:
-        """The columns and the residuals."""
+        """The columns for rows of the unit ball, and the residuals of their representations."""
         size, rounding = self.frame.size, -(-self.frame.size // 2)
         words = words.astype("<u8", copy=False)
         y, residuals = represent(self.frame, self.kashin, unit)
@@ -171,7 +158,7 @@ class DenseCoder(BitCoder):
         return (z[:, 0] if size == 1 else z,), residuals
 
     def signed_sums(self, messages: Messages) -> Floats:
-        """One synthesis per message."""
+        """Uᵀz of each message, (n, d)."""
         bits = self._bits(messages)
         sums = np.empty((len(bits), self.frame.dim))
         for part in row_chunks(len(bits), self.frame.size):
@@ -179,7 +166,7 @@ class DenseCoder(BitCoder):
         return sums
 
     def tally(self, messages: Messages, counts: Ints) -> None:
-        """O(N) per message."""
+        """Add to counts as for subsampled messages; O(N) per message."""
         ones = self._bits(messages).sum(axis=0, dtype=np.int64)
         counts[:, 1] += ones
         counts[:, 0] += len(messages) - ones
@@ -187,6 +174,9 @@ class DenseCoder(BitCoder):
     def _bits(self, messages: Messages) -> NDArray[np.uint8]:
         bits: NDArray[np.uint8] = messages.column("bits").reshape(len(messages), self.frame.size)
         return bits
+
+
+BitCoder = SubsampledCoder | DenseCoder
 
 
 def turn_to_side(z: NDArray[np.uint8], v: NDArray[np.bool_], outside: NDArray[np.bool_]) -> None:

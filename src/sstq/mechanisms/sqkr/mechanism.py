@@ -89,11 +89,7 @@ class SQKR(KashinMechanism):
     name = "sqkr"
     exact = True
     _aggregator = SignAggregator
-    variants: ClassVar = {
-        "SQKR": {},
-        "SQKR, public coin": {"coin": "public"},
-        "SQKR dense": {"variant": "dense"},
-    }
+    variants: ClassVar = {"SQKR": {}, "SQKR, public coin": {"coin": "public"}, "SQKR dense": {"variant": "dense"}}
     sweeps: ClassVar = {
         "SQKR": [{"k": k} for k in (1, 2, 3, 4, 6)],
         "SQKR, public coin": [{"k": k, "coin": "public"} for k in (1, 2, 3, 4, 6)],
