@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from sstq.checks import check_argument, stated_integer
+from sstq.checks import check_argument, check_number, stated_integer
 from sstq.files.strict_json import read_json
 
 JSON_VERSION = 2
@@ -52,6 +52,16 @@ class Agreement(ABC):
         for name, value in arguments.items():
             low, high = self.narrowed.get(name, (None, None))
             self._set(**{name: check_argument(name, value, low=low, high=high)})
+
+    def _stated_or(self, name: str, computed: float, tolerance: float) -> float:
+        """The computed number, or that of the JSON, which another library of functions gave other last digits.
+
+        It divides, so that it is never zero.
+        """
+        if self._stated is None:
+            return computed
+        low, high = (max(computed * (1 + sign * tolerance), 1e-30) for sign in (-1, 1))
+        return float(check_number(name, self._stated[name], low, high))
 
     def _named(self, *names: str) -> dict[str, Any]:
         """Parts by name, for `to_dict`."""

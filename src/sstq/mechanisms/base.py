@@ -31,6 +31,9 @@ Floats32 = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 Rows = NDArray[Any]
+
+SIGNS = np.array([1.0, -1.0])
+SIGNS.setflags(write=False)
 Columns = tuple[Column, ...]
 
 Coin = Literal["private", "public"]
@@ -123,6 +126,7 @@ class Mechanism(Agreement):
         variants: what `sstq compare` shows of this mechanism: labels, and the options of each.
         sweeps: what `sstq frontier` shows of it: labels, and the options of each point of the family.
         unbiased: when the estimate's expectation is the (clipped) vector, over messages and public coins.
+        words_each: how many secret words a message takes, whatever its vector.
     """
 
     json_format: ClassVar[str] = "sstq-mechanism"
@@ -144,6 +148,7 @@ class Mechanism(Agreement):
     clients: int | None = None
     coin: Coin = "private"
     unbiased: Unbiased = Unbiased.ALWAYS
+    words_each: int = 3
 
     def with_seed(self, seed: int) -> Self:
         """The same mechanism with another public seed, for the next round; itself, if nothing is public and random.
@@ -164,11 +169,6 @@ class Mechanism(Agreement):
     def message_bits(self) -> int:
         """The bits that a client sends."""
         return self.layout.message_bits
-
-    @property
-    def words_each(self) -> int:
-        """How many secret words a message takes, whatever its vector."""
-        return 3
 
     @abstractmethod
     def _encode(self, batch: Batch) -> Columns:

@@ -37,6 +37,7 @@ class Clean(Mechanism):
     exact = False
     _aggregator = BoundedAggregator
     trust = "none"
+    words_each = 0
 
     epsilon = math.inf
 
@@ -52,11 +53,6 @@ class Clean(Mechanism):
     def decoding_bound(self) -> float:
         """What no decoded coordinate exceeds, with room for the rounding to single precision."""
         return self.clip * (1 + _ROUNDING)
-
-    @property
-    def words_each(self) -> int:
-        """None: nothing is random."""
-        return 0
 
     def _encode(self, batch: Batch) -> Columns:
         unit = self._unit_ball(batch.rows, batch.report)

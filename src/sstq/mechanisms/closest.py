@@ -89,10 +89,8 @@ class KClosest:
     threshold: int
 
     def __post_init__(self) -> None:
-        for label, high in (("inside", self.size - 1), ("threshold", TOTAL - 1)):
-            value = getattr(self, label)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
-                raise ValueError(f"{label} must be an integer in [1, {high}], got {value!r}")
+        check_number("inside", self.inside, 1, self.size - 1, integer=True)
+        check_number("threshold", self.threshold, 1, TOTAL - 1, integer=True)
         refuse_ratio(self.law().ratio(), self.epsilon)
 
     @classmethod

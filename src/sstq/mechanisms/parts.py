@@ -86,11 +86,11 @@ def stated_scalar(bits: int, epsilon: float, data: Mapping[str, Any]) -> tuple[C
 def build_scalar(
     bits: int,
     epsilon: float,
-    *,
     channel: str = "flat",
     codebook: str | None = None,
     decoder: str | None = None,
     rate: str | None = None,
+    *,
     density: Density | None = None,
     typical: Density | None = None,
 ) -> tuple[Channel, Codebook, Decoder]:

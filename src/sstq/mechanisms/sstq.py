@@ -126,16 +126,11 @@ class SSTQ(KashinMechanism):
         check_option("coin", coin, get_args(Coin))
         self._take_frame(frame_size, frame_seed, level, steps, name=frame, kashin=kashin)
         if self._stated is None:
-            beta, redundancy = self.kashin.bound(self.frame), self.frame.redundancy
+            typical = (
+                Density.kashin(self.kashin.bound(self.frame), self.frame.redundancy) if self.kashin.exact else None
+            )
             the_channel, the_codebook, the_decoder = parts.build_scalar(
-                self.bits,
-                self.epsilon,
-                channel=channel,
-                codebook=codebook,
-                decoder=decoder,
-                rate=rate,
-                density=density,
-                typical=Density.kashin(beta, redundancy) if self.kashin.exact else None,
+                self.bits, self.epsilon, channel, codebook, decoder, rate, density=density, typical=typical
             )
         else:
             the_channel, the_codebook, the_decoder = parts.stated_scalar(self.bits, self.epsilon, self._stated)

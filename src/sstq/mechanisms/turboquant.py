@@ -77,6 +77,7 @@ class TurboQuant(FramedMechanism):
     exact = False
     _aggregator = BoundedAggregator
     trust = "none"
+    words_each = 0
     narrowed: ClassVar = {"bits": (1, 8)}
 
     unbiased = Unbiased.NEVER
@@ -123,11 +124,6 @@ class TurboQuant(FramedMechanism):
     def decoding_bound(self) -> float:
         """What no decoded coordinate exceeds: the norm of x̂ is at most that of the decoding values."""
         return self.clip * (1 + _ROUNDING) * max(1.0, float(np.max(np.abs(self.decoding_values))))
-
-    @property
-    def words_each(self) -> int:
-        """None: nothing is random."""
-        return 0
 
     def _encode(self, batch: Batch) -> Columns:
         return self._quantize(self._unit_ball(batch.rows, batch.report))

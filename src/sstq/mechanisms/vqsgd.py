@@ -17,16 +17,13 @@ from numpy.typing import NDArray
 from sstq import kernels
 from sstq.aggregation import FrameAggregator
 from sstq.frames.tight import Floats, Frame
-from sstq.mechanisms.base import Batch, Columns, Floats32, Ints, Mechanism, Rows, Words
+from sstq.mechanisms.base import SIGNS, Batch, Columns, Floats32, Ints, Mechanism, Rows, Words
 from sstq.mechanisms.flat_response import flat_response, gain, weights_of
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import channel_words, unit_interval
 from sstq.scalar.channels import FlatChannel
-
-_SIGNS = np.array([1.0, -1.0])
-_SIGNS.setflags(write=False)
 
 
 @dataclass(frozen=True)
@@ -93,6 +90,7 @@ class VqSGD(Mechanism):
     # With more tokens the gap between two integer weights would have too few digits at a small ε.
     narrowed: ClassVar = {"dim": (1, 1 << 24)}
 
+    decoding_values = SIGNS  # of a vertex, by its lowest bit
     channel: FlatChannel
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
@@ -108,11 +106,6 @@ class VqSGD(Mechanism):
     def frame(self) -> Frame:
         """The standard basis, whose vectors the vertices are multiples of."""
         return IdentityFrame(self.dim, self.dim)
-
-    @property
-    def decoding_values(self) -> NDArray[np.float64]:
-        """The sign of a vertex by its lowest bit."""
-        return _SIGNS
 
     @property
     def decoding_scale(self) -> float:

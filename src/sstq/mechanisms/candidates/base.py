@@ -20,7 +20,6 @@ from typing import Any, cast
 import numpy as np
 
 from sstq.aggregation import VectorAggregator
-from sstq.checks import check_number
 from sstq.chunks import row_chunks
 from sstq.mechanisms.base import Batch, Columns, Floats, Floats32, Ints, Mechanism, Rows, Words
 from sstq.mechanisms.closest import KClosest, k_closest
@@ -63,11 +62,7 @@ class CandidateMechanism(Mechanism):
     def _set_draw(self, **parts: Any) -> None:
         """Keep the draw, and μ from its integers, or the stated μ if it is theirs."""
         self._set(**parts)
-        alignment = self._expected_alignment()
-        if self._stated is not None:
-            low, high = (alignment * (1 + sign * _ALIGNMENT_TOLERANCE) for sign in (-1, 1))
-            alignment = check_number("alignment", self._stated["alignment"], low, high)
-        self._set(alignment=alignment)
+        self._set(alignment=self._stated_or("alignment", self._expected_alignment(), _ALIGNMENT_TOLERANCE))
 
     def to_dict(self) -> dict[str, Any]:
         """The options, the draw's integers and the alignment, as JSON values."""

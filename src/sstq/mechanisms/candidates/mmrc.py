@@ -91,7 +91,9 @@ class MMRC(CandidateMechanism):
         if self._stated is None:
             thresholds = _thresholds(size, float(masses[0]), min(Fraction(float(ratios[0])), exp_lower(epsilon)))
         else:
-            thresholds = _stated_thresholds(size, self._stated["thresholds"])
+            thresholds = tuple(stated_integers("thresholds", self._stated["thresholds"]))
+            if len(thresholds) != size + 1:
+                raise ValueError(f"thresholds must be {size + 1} integers, got {len(thresholds)}")
             slack = 1e-6 * height + 1e-12
             height = check_number("height", self._stated["height"], max(0.0, height - slack), min(1.0, height + slack))
         self._set(split=share, cap=cap, height=height, thresholds=thresholds)
@@ -133,16 +135,6 @@ class MMRC(CandidateMechanism):
     def _draw_dict(self) -> dict[str, Any]:
         thresholds = [str(threshold) for threshold in self.thresholds]
         return {"split": self.split, "cap": self.cap, "height": self.height, "thresholds": thresholds}
-
-
-def _stated_thresholds(size: int, stated: Any) -> tuple[int, ...]:
-    thresholds = tuple(stated_integers("thresholds", stated))
-    inner = all(0 < threshold < TOTAL for threshold in thresholds[1:-1])
-    if len(thresholds) != size + 1 or thresholds[0] != 0 or thresholds[-1] != TOTAL or not inner:
-        raise ValueError(
-            f"thresholds must be 0, {size - 1} integers below 2^62 and 2^62, got {len(thresholds)} numbers"
-        )
-    return thresholds
 
 
 def _thresholds(size: int, mass: float, ratio: Fraction) -> tuple[int, ...]:

@@ -100,7 +100,9 @@ class CoordinateGaussian(KashinMechanism):
 
     def _set_noise(self, sampling: CoordinateSampling, sigma: float) -> None:
         """Take the sampling and the noise, and refuse them if they spend more than the budget."""
-        self._set(sampling=sampling, sigma=check_number("sigma", sigma, 1e-6, 1e12))
+        # Secret words are for the seed, for how many are kept, and to round.
+        words = SEED_WORDS + 1 + sampling.most
+        self._set(sampling=sampling, sigma=check_number("sigma", sigma, 1e-6, 1e12), words_each=words)
         spent = self.privacy_loss()
         if not spent <= self.epsilon:
             raise ValueError(f"sigma = {sigma} spends {spent:g} at delta = {self.delta:g}, more than {self.epsilon}")
@@ -160,11 +162,6 @@ class CoordinateGaussian(KashinMechanism):
         coefficients *= factors[:, None].astype(np.float32)
         missed = residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)
         return coefficients, missed | (factors < 1 - CERTIFIED_RESIDUAL)
-
-    @property
-    def words_each(self) -> int:
-        """For the seed, for how many are kept, and to round."""
-        return SEED_WORDS + 1 + self.sampling.most
 
     def _encode(self, batch: Batch) -> Columns:
         unit, most = self._unit_ball(batch.rows, batch.report), self.sampling.most

@@ -21,6 +21,7 @@ from sstq.frames.groups import FrameGroups
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms.base import (
     NUMBERS_OF_A_DRAW,
+    SIGNS,
     Batch,
     Coin,
     Columns,
@@ -52,13 +53,8 @@ _SIZE_MAX = 1 << 30
 # The error is exact over all frames up to this many, and an average over this many of them above.
 _FRAMES_TRIED = 64
 
-# Draws that are not better aligned than chance would leave nothing to decode.
-_ALIGNMENT_MIN = 1e-30
 # Two machines compute the alignment alike to about 1e-12; the JSON's is what both use.
 _ALIGNMENT_TOLERANCE = 1e-6
-
-_SIGNS = np.array([1.0, -1.0])
-_SIGNS.setflags(write=False)
 
 
 class FrameUnit(FramedMechanism):
@@ -128,6 +124,7 @@ class FrameUnit(FramedMechanism):
         "FrameUnit, public rows": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8, 10)],
     }
 
+    decoding_values = SIGNS  # of a row, by its lowest bit
     frame: HadamardFrame
     frames: int
     bits: int | None
@@ -156,12 +153,11 @@ class FrameUnit(FramedMechanism):
         frames = _check_frames(choice, self.dim, size, frames, clients)
         rounds = 3 if self.dim <= _THREE_MIXINGS or frames >= _MANY_FRAMES else 2
         frame = HadamardFrame(self.dim, size, check_argument("frame_seed", frame_seed), rounds=rounds)
-        aligned = alignment(choice, self.dim, size)
-        if self._stated is not None:
-            low, high = (max(aligned * (1 + sign * _ALIGNMENT_TOLERANCE), _ALIGNMENT_MIN) for sign in (-1, 1))
-            aligned = check_number("alignment", self._stated["alignment"], low, high)
+        aligned = self._stated_or("alignment", alignment(choice, self.dim, size), _ALIGNMENT_TOLERANCE)
         self._set(frame=frame, frames=frames, bits=bits, choice=choice, alignment=aligned)
         self._set(coin=_resolved_coin(coin, frames, bits))
+        # For the flip, for the two levels of the draw, and for the frame if the client chooses it.
+        self._set(words_each=4 if self._sends_frame else 3)
 
     def _choice_of(self, rows: int) -> KClosest:
         """The draw of so many rows that take part, of the largest alignment or as stated."""
@@ -192,11 +188,6 @@ class FrameUnit(FramedMechanism):
     def gain(self) -> float:
         """The factor clip/m of the estimate ±gain·u_j."""
         return self.clip / self.alignment
-
-    @property
-    def decoding_values(self) -> Floats:
-        """The sign of a row by its lowest bit."""
-        return _SIGNS
 
     @property
     def decoding_scale(self) -> float:
@@ -235,11 +226,6 @@ class FrameUnit(FramedMechanism):
         own = -(-self.dim // 4) if self.frames == 1 and self.bits is None else self.frame.size
         return NUMBERS_OF_A_DRAW + own
 
-    @property
-    def words_each(self) -> int:
-        """For the flip, for the two levels of the draw, and for the frame if the client chooses it."""
-        return 4 if self._sends_frame else 3
-
     def _encode(self, batch: Batch) -> Columns:
         rows, words, clients = batch.rows, batch.words, batch.clients
         if self._sends_frame:
@@ -273,7 +259,7 @@ class FrameUnit(FramedMechanism):
         for part in row_chunks(len(messages), self.frame.size):
             spikes = np.zeros((part.stop - part.start, self.frame.size))
             spikes[np.arange(len(spikes)), index[part].astype(np.int64)] = self.gain * self.frame.redundancy
-            spikes *= _SIGNS[code[part]][:, None]
+            spikes *= SIGNS[code[part]][:, None]
             estimates[part] = self.groups.synthesize(spikes, frame[part].astype(np.int64))
         return estimates
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -10,32 +11,20 @@ import numpy as np
 from sstq.aggregation import VectorAggregator
 from sstq.checks import RANGES, check_number, check_option
 from sstq.exactness import TOTAL
-from sstq.mechanisms.base import Batch, Columns, Floats, Floats32, Mechanism, Rows
+from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism, Rows
 from sstq.mechanisms.privunit.caps import Cap, GaussianCap, SphereCap
 from sstq.mechanisms.sphere import random_directions
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField, Layout
 
-NORM_TOLERANCE = 1e-3
-"""How far from 1 the norm of a unit vector of single-precision numbers may be on the wire."""
+UNIT_NORMS = (1 - 1e-3, 1 + 1e-3)
+"""The norms that a unit vector of single-precision numbers may have on the wire."""
 
 
 # How much longer than 1 a Gaussian vector v ~ N(0, I/d) may be on the wire, in units of 1/√d. The d − 1 coordinates
 # beside x are longer than √d + 13 with a probability below e^(-13²/2) < 2e-37; the one along x, from a word of 62 bits,
 # is below 12. So an honest message is refused with a probability below 2e-37, whatever d is.
 _GAUSSIAN_EXCESS = 18.0
-
-
-def check_unit_norms(vectors: Floats32) -> None:
-    """ValueError unless every row has norm 1, to the tolerance of single precision in many dimensions."""
-    norms = _norms(vectors)
-    wrong = np.flatnonzero(np.abs(norms - 1) > NORM_TOLERANCE)
-    if len(wrong):
-        raise ValueError(f"message {wrong[0]}: vector must have norm 1, got {norms[wrong[0]]:g}")
-
-
-def _norms(vectors: Floats32) -> Floats:
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)))
 
 
 class CapMechanism(Mechanism):
@@ -51,19 +40,31 @@ class CapMechanism(Mechanism):
 
     cap: Cap
 
+    def _set_cap(self, cap: Cap) -> None:
+        # One secret word is for the sign.
+        self._set(cap=cap, words_each=1 + cap.words)
+
     @property
     def layout(self) -> Layout:
         """One field: the vector v, in single precision."""
         return Layout((FloatField("vector", count=self.cap.dim),))
 
     @property
-    def _row_cost(self) -> int:
-        return 4 * self.dim
+    @abstractmethod
+    def _norms(self) -> tuple[float, float]:
+        """The least and the largest norm of an honest v; others are refused, so that no message weighs like many."""
+
+    def _check_columns(self, columns: Columns) -> None:
+        norms = np.sqrt(np.einsum("ij,ij->i", columns[0], columns[0], dtype=np.float64))
+        low, high = self._norms
+        wrong = np.flatnonzero(~((norms >= low) & (norms <= high)))
+        if len(wrong):
+            got = f"message {wrong[0]}: vector must have a norm in [{low:g}, {high:g}], got {norms[wrong[0]]:g}"
+            raise ValueError(got)
 
     @property
-    def words_each(self) -> int:
-        """One for the sign, and those of the draw."""
-        return 1 + self.cap.words
+    def _row_cost(self) -> int:
+        return 4 * self.dim
 
     def _encode(self, batch: Batch) -> Columns:
         directions = random_directions(self._unit_ball(batch.rows, batch.report), batch.words[:, 0])
@@ -71,6 +72,10 @@ class CapMechanism(Mechanism):
 
     def _decode(self, messages: Messages) -> Floats:
         return messages.column("vector").astype(np.float64) * (self.clip / self.cap.gain)
+
+    def largest_message(self) -> float:
+        """That of the longest vector that is not refused."""
+        return self._norms[1] * self.clip / self.cap.gain
 
     @property
     def decoding_scale(self) -> float:
@@ -144,14 +149,12 @@ class PrivUnit(CapMechanism):
             cap = SphereCap.optimal(dim, epsilon)
         else:
             cap = SphereCap.of_mass(dim, epsilon, round(TOTAL / (1 + math.exp((1 - share) * epsilon))))
-        self._set(split=split, cap=cap)
+        self._set_cap(cap)
+        self._set(split=split)
 
-    def _check_columns(self, columns: Columns) -> None:
-        check_unit_norms(columns[0])
-
-    def largest_message(self) -> float:
-        """Attained, up to rounding."""
-        return (1 + NORM_TOLERANCE) * self.clip / self.cap.gain
+    @property
+    def _norms(self) -> tuple[float, float]:
+        return UNIT_NORMS
 
     def to_dict(self) -> dict[str, Any]:
         """The options, the cap's integers and its gain, as JSON values."""
@@ -181,21 +184,8 @@ class PrivUnitG(CapMechanism):
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
         self._take(dim=dim, epsilon=epsilon, clip=clip)
-        self._set(cap=GaussianCap.optimal_or_stated(self.dim, self.epsilon, self._stated))
+        self._set_cap(GaussianCap.optimal_or_stated(self.dim, self.epsilon, self._stated))
 
     @property
-    def largest_norm(self) -> float:
-        """What no honest vector is longer than; longer ones are refused, so that one message cannot weigh like many."""
-        return 1 + _GAUSSIAN_EXCESS / math.sqrt(self.dim)
-
-    def largest_message(self) -> float:
-        """What longer vectors than honest ones are refused by."""
-        return self.largest_norm * self.clip / self.cap.gain
-
-    def _check_columns(self, columns: Columns) -> None:
-        norms = _norms(columns[0])
-        wrong = np.flatnonzero(~(norms <= self.largest_norm))
-        if len(wrong):
-            raise ValueError(
-                f"message {wrong[0]}: vector must have a norm of at most {self.largest_norm:g}, got {norms[wrong[0]]:g}"
-            )
+    def _norms(self) -> tuple[float, float]:
+        return 0.0, 1 + _GAUSSIAN_EXCESS / math.sqrt(self.dim)

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from sstq.checks import check_argument, check_number
+from sstq.checks import check_argument
 from sstq.mechanisms.base import Batch, Columns, Floats, Unbiased
 from sstq.mechanisms.privunit.caps import SphereCap
-from sstq.mechanisms.privunit.mechanism import NORM_TOLERANCE, CapMechanism, check_unit_norms
+from sstq.mechanisms.privunit.mechanism import UNIT_NORMS, CapMechanism
 from sstq.mechanisms.projunit.projections import Projection, make_projection
 from sstq.mechanisms.sphere import GAUSSIAN_EXCESS, random_directions
 from sstq.messages.batch import Messages, client_ids
@@ -85,14 +85,12 @@ class ProjUnit(CapMechanism):
     ) -> None:
         self._take(dim=dim, epsilon=epsilon, clip=clip)
         chosen = make_projection(projection, self.dim, projected, check_argument("seed", seed))
-        alignment = chosen.mean_length
-        if self._stated is not None:
-            low, high = (alignment * (1 + sign * _ALIGNMENT_TOLERANCE) for sign in (-1, 1))
-            alignment = check_number("alignment", self._stated["alignment"], low, high)
+        alignment = self._stated_or("alignment", chosen.mean_length, _ALIGNMENT_TOLERANCE)
         # A fast projection to fewer than N dimensions is unbiased within 0.5 % of ‖x‖, by measurement only.
         unbiased = Unbiased.ALWAYS if chosen.unbiased else Unbiased.NEVER
         cap = SphereCap.optimal_or_stated(chosen.projected, self.epsilon, self._stated)
-        self._set(projection=chosen, alignment=alignment, cap=cap, unbiased=unbiased)
+        self._set(projection=chosen, alignment=alignment, unbiased=unbiased)
+        self._set_cap(cap)
 
     def _reseeded(self, seed: int) -> dict[str, Any]:
         return {"projection": replace(self.projection, seed=seed)}
@@ -116,8 +114,9 @@ class ProjUnit(CapMechanism):
         lifted = self.projection.lift(messages.column("vector"), client_ids(messages.clients, len(messages)))
         return lifted.astype(np.float64) * self._decoding_factor
 
-    def _check_columns(self, columns: Columns) -> None:
-        check_unit_norms(columns[0])
+    @property
+    def _norms(self) -> tuple[float, float]:
+        return UNIT_NORMS
 
     @property
     def _decoding_factor(self) -> float:
@@ -133,7 +132,7 @@ class ProjUnit(CapMechanism):
         chosen, stretch = self.projection, 1.0
         if chosen.name == "gaussian":
             stretch = math.sqrt(self.dim) + math.sqrt(chosen.projected) + GAUSSIAN_EXCESS
-        return (1 + NORM_TOLERANCE) * self._decoding_factor * stretch
+        return UNIT_NORMS[1] * self._decoding_factor * stretch
 
     def largest_honest_mean(self) -> float:
         """E[x̂ | W] = clip·Wᵀu/E‖Wx‖ for a unit vector u."""

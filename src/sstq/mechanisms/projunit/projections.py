@@ -199,10 +199,8 @@ def make_projection(name: str, dim: int, projected: int | None, seed: int) -> Pr
     """
     kind = FastProjection if check_option("projection", name, ("gaussian", "fast")) == "fast" else GaussianProjection
     most = _power_of_two(dim) if name == "fast" else dim
-    k = check_number(
-        "projected", min(most, _DEFAULT_PROJECTED) if projected is None else projected, 2, most, integer=True
-    )
-    return kind(dim, k, seed)
+    chosen = min(most, _DEFAULT_PROJECTED) if projected is None else projected
+    return kind(dim, check_number("projected", chosen, 2, most, integer=True), seed)
 
 
 def _power_of_two(dim: int) -> int:

@@ -124,6 +124,7 @@ class SQKR(KashinMechanism):
         bits = _token_bits(variant, k, coin)
         channel = flat_response(1 << bits, self.epsilon, self._stated)
         self._set(variant=variant, k=None if k is None else bits, coin=coin, channel=channel)
+        self._set(words_each=self.coder.words_each)
 
     @cached_property
     def coder(self) -> BitCoder:
@@ -141,11 +142,6 @@ class SQKR(KashinMechanism):
     def decoding_scale(self) -> float:
         """The w with x̂ = d·w·Σ_l z_l·u_j over the m signs of a message: B/(m·g)."""
         return self.bound / (self.coder.sent * self.coder.gain)
-
-    @property
-    def words_each(self) -> int:
-        """As the coder says, whatever the coin."""
-        return self.coder.words_each
 
     def _encode(self, batch: Batch) -> Columns:
         unit = self._unit_ball(batch.rows, batch.report)
