@@ -68,12 +68,6 @@ def register(cls: type[Kind]) -> type[Kind]:
 
     `mechanism`, `from_json`, files, aggregation, audits and the contract suite then know it. A name that is taken is a
     ValueError. See examples/own-mechanism.
-
-    Examples:
-        >>> register(FrameUnit)
-        Traceback (most recent call last):
-        ...
-        ValueError: name must be a new one, got 'frameunit', which is FrameUnit's
     """
     if not (isinstance(cls, type) and issubclass(cls, Mechanism)) or inspect.isabstract(cls):
         raise TypeError(f"cls must be a subclass of sstq.Mechanism without abstract methods, got {cls!r}")

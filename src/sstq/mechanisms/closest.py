@@ -43,11 +43,6 @@ def draw_places(
     """The place of the candidate drawn, from 0 to size − 1, in any order in which those inside come first.
 
     The threshold is T: 0 if none is inside and 2^62 if all are.
-
-    Examples:
-        >>> words = np.array([[0, 0], [0, 2**64 - 1], [2**64 - 1, 0], [2**64 - 1, 2**64 - 1]], dtype=np.uint64)
-        >>> draw_places(8, 3, np.uint64(1 << 61), words).tolist()
-        [0, 2, 3, 7]
     """
     is_inside = channel_words(words[:, 0]) < threshold
     members = np.where(is_inside, inside, size - inside)
@@ -55,12 +50,7 @@ def draw_places(
 
 
 def uniform_below(words: NDArray[np.uint64], limits: NDArray[np.int64]) -> NDArray[np.int64]:
-    """⌊w·limit/2^62⌋ of the high 62 bits w of each word, exactly, for limits up to 2^31.
-
-    Examples:
-        >>> uniform_below(np.array([0, 2**64 // 3, 2**64 // 3 + 4, 2**64 - 1], dtype=np.uint64), np.full(4, 3)).tolist()
-        [0, 0, 1, 2]
-    """
+    """⌊w·limit/2^62⌋ of the high 62 bits w of each word, exactly, for limits up to 2^31."""
     bits = channel_words(words).astype(np.int64)
     high, low = bits >> _HALF_BITS, bits & ((1 << _HALF_BITS) - 1)
     return (high * limits + (low * limits >> _HALF_BITS)) >> _HALF_BITS
@@ -133,11 +123,6 @@ def k_closest(epsilon: float, size: int, error: Callable[[Floats, Floats], Float
     """The draw with the whole budget and the k of least error.
 
     The error is a function of the moments E[t] and E[t²] of the score drawn, for all k at once.
-
-    Examples:
-        >>> draw = k_closest(3.0, 256, lambda first, second: 1 / first**2)
-        >>> draw.inside, 3.0 - 1e-10 < draw.privacy_loss() <= 3.0
-        (32, True)
     """
     inside = np.arange(1, size)
     tops, squares = (np.cumsum(values)[:-1] for values in normal_order_statistics(size))
@@ -153,10 +138,6 @@ def whole_budget(epsilon: float, size: int, inside: int) -> KClosest:
 
     T is the largest integer with T·⌈2^62/k⌉ ≤ E·(2^62 − T)·⌊2^62/(M − k)⌋, E being just below e^ε: sound by
     construction, and no word is ever rejected.
-
-    Examples:
-        >>> whole_budget(3.0, 1 << 26, 8_000_000).privacy_loss() > 3.0 - 1e-9
-        True
     """
     upper, lower, bound = -(-TOTAL // inside), TOTAL // (size - inside), exp_lower(epsilon)
     return KClosest(epsilon, size, inside, math.floor(bound * TOTAL * lower / (upper + bound * lower)))
@@ -178,10 +159,6 @@ def normal_order_statistics(count: int) -> tuple[Floats, Floats]:
     The density of the one that j others exceed is n·C(n−1, j)·Q(x)^j·Φ(x)^(n−1−j)·φ(x). It is analytic and falls off
     fast, so that the trapezoidal rule converges geometrically: with steps a few times smaller than the narrowest
     density, of width about 1.25/√n, it is right to about 12 digits.
-
-    Examples:
-        >>> normal_order_statistics(3)[0].round(4) + 0.0
-        array([ 0.8463,  0.    , -0.8463])
     """
     from scipy.special import gammaln, log_ndtr
 

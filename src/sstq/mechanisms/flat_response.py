@@ -15,10 +15,6 @@ def gain(channel: FlatChannel) -> float:
 
     It comes from the two integers, and a division of integers is rounded correctly everywhere, so that two machines
     decode alike.
-
-    Examples:
-        >>> round(gain(flat_channel_of_size(2, 3.0)), 4)  # tanh(ε/2)
-        0.9051
     """
     return (channel.own - channel.other) / TOTAL
 

@@ -67,12 +67,7 @@ class Law(ABC):
 
 
 def mass(box: Box) -> Fraction:
-    """The probability that uniform words fall into a box.
-
-    Examples:
-        >>> mass(((0, TOTAL // 2 - 1), (0, TOTAL - 1)))
-        Fraction(1, 2)
-    """
+    """The probability that uniform words fall into a box."""
     return math.prod((Fraction(high - low + 1, TOTAL) for low, high in box), start=Fraction(1))
 
 
@@ -128,10 +123,6 @@ class HalfSpaceLaw(_TwoWeights):
 
     A vector that is orthogonal to v stays. So z has probability 2·own, 2·other or 2^62, over 2^(62+size), and the ratio
     is that of the two sides.
-
-    Examples:
-        >>> HalfSpaceLaw(8, 3 << 60, 1 << 60).ratio()
-        Fraction(3, 1)
     """
 
     kind = "half-space"
@@ -153,12 +144,7 @@ class HalfSpaceLaw(_TwoWeights):
 
 @dataclass(frozen=True)
 class TableLaw(Law):
-    """A matrix of weights: a row for each token, summing to 2^62, and a column for each code.
-
-    Examples:
-        >>> TableLaw([[3 * 2**60, 2**60], [2**60, 3 * 2**60]]).ratio()
-        Fraction(3, 1)
-    """
+    """A matrix of weights: a row for each token, summing to 2^62, and a column for each code."""
 
     kind = "table"
 
@@ -270,25 +256,14 @@ class TwoLevelLaw(Law):
 
 
 def channel_law(channel: Channel) -> Law:
-    """The law of a channel.
-
-    Examples:
-        >>> from sstq.scalar.channels import flat_channel
-        >>> channel_law(flat_channel(2, 1.0)).size
-        4
-    """
+    """The law of a channel."""
     if isinstance(channel, FlatChannel):
         return FlatLaw(channel.size, channel.own, channel.other)
     return TableLaw(channel.matrix.tolist())
 
 
 def law_from_dict(data: Any) -> Law:
-    """The law whose `to_dict` this is, its integers checked; ValueError for anything else.
-
-    Examples:
-        >>> law_from_dict(FlatLaw(2, 3 << 60, 1 << 60).to_dict())
-        FlatLaw(size=2, own=3458764513820540928, other=1152921504606846976)
-    """
+    """The law whose `to_dict` this is, its integers checked; ValueError for anything else."""
     if not isinstance(data, dict) or set(data) != {"kind", "size", "weights"}:
         raise ValueError("a law has the fields kind, size and weights")
     kind, size, weights = data["kind"], data["size"], data["weights"]

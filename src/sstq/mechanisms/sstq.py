@@ -247,11 +247,6 @@ class SSTQ(KashinMechanism):
 
         Above 2048 dimensions it is that of a smaller frame with the same redundancy and level, where the coordinates
         have the same distribution (to 1 %): the second moment of an estimate grows as d, its mean does not.
-
-        Examples:
-            >>> large = SSTQ(dim=10_000_000, epsilon=3.0, bits=2).typical_error(clients=1000)
-            >>> round(large.variance / 10_000_000 * 1000, 1)
-            2.0
         """
         share = 1 << max(0, (self.dim // _TYPICAL_DIM).bit_length() - 1)
         if share == 1:

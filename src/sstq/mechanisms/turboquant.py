@@ -173,10 +173,6 @@ def lloyd_max_levels(bits: int) -> Floats:
     The levels are symmetric. With thresholds t_i halfway between neighbours, t_0 = 0 and t_m = ∞, the m = 2^(bits − 1)
     positive ones satisfy c_i·(Φ(t_i) − Φ(t_{i−1})) = φ(t_{i−1}) − φ(t_i): each is the mean of its cell (S. Lloyd 1957,
     J. Max 1960). The start is the Panter–Dite spacing, density ∝ φ^(1/3).
-
-    Examples:
-        >>> lloyd_max_levels(2).round(4)
-        array([-1.5104, -0.4528,  0.4528,  1.5104])
     """
     from scipy.special import ndtr, ndtri
 
@@ -203,12 +199,7 @@ def lloyd_max_levels(bits: int) -> Floats:
 
 
 def lloyd_max_distortion(levels: Floats) -> float:
-    """The mean squared error of a standard normal number rounded to the nearest of the levels.
-
-    Examples:
-        >>> round(lloyd_max_distortion(lloyd_max_levels(1)), 6) == round(1 - 2 / math.pi, 6)
-        True
-    """
+    """The mean squared error of a standard normal number rounded to the nearest of the levels."""
     from scipy.special import ndtr
 
     thresholds = np.concatenate([[-np.inf], (levels[1:] + levels[:-1]) / 2, [np.inf]])

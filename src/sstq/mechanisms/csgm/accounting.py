@@ -60,15 +60,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class CoordinateSampling:
-    """Poisson sampling of `size` coordinates (a power of two), `expected` on average and never more than `most`.
-
-    Examples:
-        >>> sampling = CoordinateSampling(size=1024, expected=16, most=60)
-        >>> sampling.overflow < 1e-15
-        True
-        >>> len(sampling.chosen(np.array([1, 2], dtype=np.uint64), 5))
-        5
-    """
+    """Poisson sampling of `size` coordinates (a power of two), `expected` on average and never more than `most`."""
 
     size: int
     expected: int
@@ -156,12 +148,7 @@ class CoordinateSampling:
 
 
 def capped_sampling(size: int, expected: int, largest_overflow: float) -> CoordinateSampling:
-    """The sampling with the least cap whose overflow is at most `largest_overflow`.
-
-    Examples:
-        >>> capped_sampling(65_536, 1000, 1e-12).most
-        1242
-    """
+    """The sampling with the least cap whose overflow is at most `largest_overflow`."""
     caps = range(expected, size)
     place = bisect_left(
         caps, True, key=lambda cap: CoordinateSampling(size, expected, cap).overflow <= largest_overflow
@@ -176,24 +163,13 @@ class SubsampledGaussian:
     Args:
         rate: γ, the probability that a coordinate is kept.
         weight: E/B², how many coordinates may be at the bound: N, or fewer under a bound on the energy.
-
-    Examples:
-        >>> accounting = SubsampledGaussian(rate=0.01, weight=10_000.0)
-        >>> sigma = accounting.calibrate(1.0, 1e-5)
-        >>> 0.999 < accounting.epsilon(sigma, 1e-5) <= 1.0
-        True
     """
 
     rate: float
     weight: float
 
     def divergence(self, order: int, sigma: float) -> float:
-        """weight·f_α(B²) for an integer order α ≥ 2, with σ in units of B.
-
-        Examples:
-            >>> SubsampledGaussian(rate=1.0, weight=3.0).divergence(2, sigma=1.0)  # α·weight/(2σ²)
-            3.0
-        """
+        """weight·f_α(B²) for an integer order α ≥ 2, with σ in units of B."""
         half_ratio = sigma**-2 / 2
         if self.rate == 1:
             return self.weight * order * half_ratio
@@ -253,12 +229,6 @@ class ReleaseBudget:
     """What the release of one round may spend, and on what.
 
     `size` is N, the number of coordinates, and `weight` as in `SubsampledGaussian`.
-
-    Examples:
-        >>> budget = ReleaseBudget(epsilon=1.0, delta=1e-5, clients=1000, size=1024, weight=1024.0)
-        >>> sampling, sigma = budget.calibrate(64)
-        >>> 0.999 < budget.spent(sampling, sigma) <= 1.0
-        True
     """
 
     epsilon: float

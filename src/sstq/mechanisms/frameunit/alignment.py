@@ -36,10 +36,6 @@ def top_half_normals(size: int, counts: NDArray[np.int64]) -> Floats:
     the density f and the tail Q of |g|. By parts, since ∫_y^∞ t·f(t) dt = 2φ(y), it is N·E[2φ(Q⁻¹(q))] with q ~
     Beta(k, N − k). In the logit of q the density is analytic and falls off at least exponentially, so the trapezoidal
     rule converges geometrically: relative errors are below 1e-9 for all N up to 2^30.
-
-    Examples:
-        >>> top_half_normals(2, np.array([1, 2])) * math.sqrt(math.pi) / 2
-        array([1.        , 1.41421356])
     """
     from scipy.special import ndtri
 
@@ -65,12 +61,6 @@ def second_moment(draw: KClosest, dim: int, size: int) -> float:
 
     Rows that are well aligned are a little longer than the others. With v = E[Σ of the k largest g_i²]/N the part of
     the rows inside along c is v; of the rest, k − v, the frame keeps d − 1 of N − 1 dimensions.
-
-    Examples:
-        >>> round(second_moment(best_draw(3.0, 256), dim=2, size=256), 3)
-        1.667
-        >>> round(second_moment(best_draw(3.0, 16_384), dim=10_000, size=16_384), 4)
-        1.0001
     """
     own, other = draw.probabilities
     rows = draw.size // 2
@@ -99,14 +89,6 @@ def alignment(draw: KClosest, dim: int, size: int) -> float:
 
     R of the N rows take part. All 2R signed rows sum to zero, so that only the excess probability of those inside
     counts: m = √(N/d)·(p_in − p_out)·S_k/E[χ_N], S_k being that of R numbers.
-
-    Examples:
-        >>> m = alignment(best_draw(3.0, 16_384), dim=10_000, size=16_384)
-        >>> round((1 / m**2 - 1) / 10_000, 4)
-        0.7425
-        >>> m = alignment(best_draw(3.0, 4), dim=10_000, size=16_384)
-        >>> round((1 / m**2 - 1) / 10_000, 4)
-        0.9386
     """
     own, other = draw.probabilities
     top = float(top_half_normals(draw.size // 2, np.array([draw.inside]))[0])
@@ -118,10 +100,6 @@ def inside_by_rank(draw: KClosest, size: int) -> Floats:
 
     The R − 1 others are a random choice of N − 1 rows. A row of rank r is inside unless the k-th best of them is among
     the r better ones; the k-th of a choice has rank p − 1 with probability C(p−1, k−1)·C(N−1−p, R−1−k)/C(N−1, R−1).
-
-    Examples:
-        >>> inside_by_rank(best_draw(3.0, 2), 4)
-        array([1.        , 0.66666667, 0.33333333, 0.        ])
     """
     from scipy.special import gammaln
 
@@ -151,10 +129,6 @@ def frame_bias2(draw: KClosest, dim: int, size: int) -> float:
     For one frame the mean is Uᵀv over a constant, v_j = ±w_j by the sign and rank of c_j. Its part along c is what
     reconstructs x. The rest, of squared norm ‖w‖² − A² with A = E⟨v, c⟩/‖c‖, is a random direction of the N − 1
     others, of which the frame keeps d − 1: bias² = (‖w‖²/A² − 1)·(d − 1)/(N − 1), about 0.49·d/N at ε = 3.
-
-    Examples:
-        >>> round(frame_bias2(best_draw(3.0, 16_384), dim=10_000, size=16_384) * 1.6384, 3)
-        0.485
     """
     taking_part = draw.size // 2
     if size == 1:
@@ -170,10 +144,6 @@ def best_draw(epsilon: float, size: int) -> KClosest:
     S_k is concave in k (its increments are the order statistics, largest first) and the alignment is S_k over an affine
     function of k, so it has one hill only: the search narrows to it and compares the last candidates by their
     integers. Below the equator, k > R, it only falls.
-
-    Examples:
-        >>> best_draw(3.0, 16_384).inside
-        4028
     """
     low, high = 1, size
     while high - low >= _TRIED_AT_A_TIME:

@@ -35,12 +35,6 @@ def frame_error(draw: KClosest, dim: int, size: int, frames: int, clients: int) 
     """The error of the mean of clients that all hold one unit vector, on average over frame seeds: a closed form.
 
     `draw` is that of one of the signed rows that take part; it holds ε. `size` is N.
-
-    Examples:
-        >>> from sstq.mechanisms.frameunit.alignment import best_draw
-        >>> error = frame_error(best_draw(3.0, 16_384), dim=10_000, size=16_384, frames=4, clients=1000)
-        >>> round(error.bias2, 3), round(error.variance, 2)
-        (0.074, 7.43)
     """
     of_frame, of_client = _one_frame_bias2(draw, dim, size), client_error(draw, dim, size)
     return ExpectedError(of_frame / frames, max(of_client - of_frame / frames, 0.0) / clients)

@@ -284,10 +284,6 @@ class FrameUnit(FramedMechanism):
         """The error of a mean of clients that all hold one vector of norm clip, on average over frame seeds.
 
         A closed form, which costs nothing; `expected_mse` is exact for the vector and the frames at hand.
-
-        Examples:
-            >>> FrameUnit(384, 8.0).typical_error(10**9).bias2 > 10
-            True
         """
         clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
         unit = bias.frame_error(self.choice, self.dim, self.frame.size, self.frames, clients)
@@ -308,12 +304,7 @@ class FrameUnit(FramedMechanism):
 
     @property
     def clients_allowed(self) -> int:
-        """The most clients of a round for which the bias of these frames is at most a fifth of the error.
-
-        Examples:
-            >>> FrameUnit(dim=10_000, epsilon=3.0).clients_allowed
-            1045
-        """
+        """The most clients of a round for which the bias of these frames is at most a fifth of the error."""
         return bias.clients_allowed(self.choice, self.dim, self.frame.size, self.frames)
 
     def note(self, clients: int) -> str:

@@ -69,13 +69,7 @@ class Cap(ABC):
 
     @classmethod
     def optimal(cls, dim: int, epsilon: float) -> Self:
-        """The cap of least error for this ε.
-
-        Examples:
-            >>> cap = SphereCap.optimal(10_000, 3.0)
-            >>> round((1 / cap.gain**2 - 1) / 10_000, 4)
-            0.7425
-        """
+        """The cap of least error for this ε."""
         from scipy.optimize import brentq
 
         least, half = -math.log(TOTAL), math.log(0.5)

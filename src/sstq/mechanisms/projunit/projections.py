@@ -43,11 +43,6 @@ class GaussianProjection(_Projection):
     Rotate x to e₁: Wx is the first column w; WᵀWx/‖Wx‖ has ‖w‖ as its first coordinate, and the others, products of
     w/‖w‖ with independent columns, are zero on average. So its expectation is E[χ_k]·x exactly. For a unit vector v
     with ⟨v, w⟩ = t·‖w‖ that is the first coordinate of Wᵀv, the others are standard normal: E‖Wᵀv‖² = k·E[t²] + d − 1.
-
-    Examples:
-        >>> projection = GaussianProjection(dim=3, projected=2)
-        >>> projection.project(np.eye(3, dtype=np.float32), np.arange(3, dtype=np.uint64)).shape
-        (3, 2)
     """
 
     name: ClassVar[str] = "gaussian"
@@ -100,14 +95,6 @@ class FastProjection(_Projection):
     is ⟨v, u⟩·‖Wx‖ along x and spread evenly over the N − 1 other directions, of which d coordinates keep d − 1. With
     k = N the matrix is orthogonal, and all of this is exact. With fewer rows the transform only resembles a random
     rotation (then N ≥ 256, because small ones do so badly: on N = 4 a spike is 9 % off).
-
-    Examples:
-        >>> projection = FastProjection(dim=3, projected=4)
-        >>> projection.unbiased, projection.mean_length
-        (True, 1.0)
-        >>> x, ids = np.array([[0.6, 0.0, 0.8]], dtype=np.float32), np.array([7], dtype=np.uint64)
-        >>> np.allclose(projection.lift(projection.project(x, ids), ids), x)
-        True
     """
 
     name: ClassVar[str] = "fast"
@@ -191,12 +178,7 @@ Projection = GaussianProjection | FastProjection
 
 
 def make_projection(name: str, dim: int, projected: int | None, seed: int) -> Projection:
-    """The projection of that name; `projected` is 512 by default, or the most that makes sense if that is less.
-
-    Examples:
-        >>> make_projection("gaussian", 100, None, 0).projected, make_projection("fast", 100, None, 0).projected
-        (100, 128)
-    """
+    """The projection of that name; `projected` is 512 by default, or the most that makes sense if that is less."""
     kind = FastProjection if check_option("projection", name, ("gaussian", "fast")) == "fast" else GaussianProjection
     most = _power_of_two(dim) if name == "fast" else dim
     chosen = min(most, _DEFAULT_PROJECTED) if projected is None else projected

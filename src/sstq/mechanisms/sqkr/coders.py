@@ -189,10 +189,6 @@ def central_binomial(half: int) -> float:
     """C(2h, h)/4^h, the probability that 2h fair coins fall half and half: exactly rounded, or by its series.
 
     The difference of log-gammas would lose eight digits at h = 10⁶.
-
-    Examples:
-        >>> central_binomial(0), central_binomial(1), central_binomial(2)
-        (1.0, 0.5, 0.375)
     """
     if half < 512:
         return math.comb(2 * half, half) / (1 << 2 * half)
@@ -202,12 +198,7 @@ def central_binomial(half: int) -> float:
 
 
 def best_k(dim: int, epsilon: float, beta: float) -> int:
-    """The k of least error on the sphere, E‖x̂‖² = d·β²/(k·g²) + (1 − 1/k)/g with g = (e^ε − 1)/(e^ε − 1 + 2^k).
-
-    Examples:
-        >>> [best_k(1000, epsilon, 1.8) for epsilon in (0.5, 1.0, 2.0, 3.0, 6.0, 10.0)]
-        [1, 1, 2, 3, 6, 11]
-    """
+    """The k of least error on the sphere, E‖x̂‖² = d·β²/(k·g²) + (1 − 1/k)/g with g = (e^ε − 1)/(e^ε − 1 + 2^k)."""
 
     def power(k: int) -> float:
         inverse_gain = 1 + (1 << k) / math.expm1(epsilon)
@@ -217,10 +208,5 @@ def best_k(dim: int, epsilon: float, beta: float) -> int:
 
 
 def paper_k(epsilon: float) -> int:
-    """The k of the SSTQ paper's experiments, min(⌈2ε⌉, b₀) with b₀ = 4 bits.
-
-    Examples:
-        >>> paper_k(3.0), paper_k(0.5)
-        (4, 1)
-    """
+    """The k of the SSTQ paper's experiments, min(⌈2ε⌉, b₀) with b₀ = 4 bits."""
     return min(math.ceil(2 * epsilon), _PAPER_BITS)
