@@ -60,11 +60,7 @@ def uniform_below(words: NDArray[np.uint64], limits: NDArray[np.int64]) -> NDArr
 class KClosest:
     """Exactly k of M candidates are inside, those of the highest score.
 
-    Args:
-        epsilon: the privacy budget.
-        size: M, from 2 to 2^31.
-        inside: k, from 1 to M − 1.
-        threshold: T of 2^62, the probability of drawing one of them.
+    `size` is M, up to 2^31, `inside` is k, and `threshold` T of 2^62, the probability of drawing one of those inside.
 
     Examples:
         >>> KClosest(epsilon=1.0, size=4, inside=1, threshold=1 << 61)

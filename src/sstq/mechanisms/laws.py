@@ -195,9 +195,7 @@ class TwoLevelLaw(Law):
     that each member has ⌊2^62/i⌋ or ⌈2^62/i⌉ of the second words. Which candidates are inside, and which of them has
     one word more, the data decide: the ratio is over all of it.
 
-    Args:
-        size: M.
-        levels: the pairs (i, T) that occur.
+    `size` is M, and `levels` are the pairs (i, T) that occur.
 
     Examples:
         >>> float(TwoLevelLaw(4, [(2, 3 << 60)]).ratio())

@@ -71,10 +71,8 @@ class SSTQ(KashinMechanism):
 
     Examples:
         >>> mechanism = SSTQ(dim=25_450, epsilon=3.0, bits=4, clip=0.1)
-        >>> mechanism.message_bits
-        20
-        >>> mechanism.privacy_loss() <= 3.0
-        True
+        >>> mechanism.message_bits, mechanism.privacy_loss() <= 3.0
+        (20, True)
     """
 
     name = "sstq"
@@ -218,20 +216,7 @@ class SSTQ(KashinMechanism):
         return mean, power - np.sum(mean**2, axis=1)
 
     def expected_mse(self, x: ArrayLike, clients: int | None = None) -> ExpectedError:
-        """The expected squared error of a mean, bias and variance apart: by strata where the aggregator uses them.
-
-        Args:
-            x: (d,), held by each of `clients` clients (1 if not given); or (n, d), one row for each of n clients.
-            clients: the number of clients, with a single x.
-
-        Examples:
-            >>> x = np.full(4, 0.5)
-            >>> private, public = (SSTQ(dim=4, epsilon=6.0, bits=4, coin=coin) for coin in ("private", "public"))
-            >>> private.expected_mse(x, clients=100).total == public.expected_mse(x, clients=100).total
-            True
-            >>> private.expected_mse(x, clients=1000).total > 5 * public.expected_mse(x, clients=1000).total
-            True
-        """
+        """As for every mechanism; by strata where the aggregator uses them."""
         error = super().expected_mse(x, clients)
         rows = self._check_vectors(x)
         count = len(rows) if clients is None else int(clients)
@@ -254,7 +239,7 @@ class SSTQ(KashinMechanism):
         dim, size = self.dim // share, self.frame.size // share
         small = self._with_parts(dim=dim, frame=replace(self.frame, dim=dim, size=size, seed=0))
         if self.coin == "public" and uses_strata(clients, self.frame.size):
-            # As many messages a stratum as there are here.
+            # As many messages per stratum as there are here.
             return _error_of(small, max(clients // share, MESSAGES_A_STRATUM * size))
         error = _error_of(small, 1)
         power = (error.variance + self.clip**2) * self.dim / dim
@@ -262,13 +247,8 @@ class SSTQ(KashinMechanism):
 
     def _message_moments(self, rows: Rows) -> tuple[Floats, Floats]:
         """E[w] and E[w²] of a message in every coordinate of each row, both (n, N)."""
-        unit = self._unit_ball(rows)
-        coordinates, _ = represent(self.frame, self.kashin, unit)
-        return self._coordinate_moments(coordinates.astype(np.float64))
-
-    def _coordinate_moments(self, y: Floats) -> tuple[Floats, Floats]:
-        """E[w] and E[w²] of the decoded coordinate given its true value y (in units of B), in physical units."""
-        lower, weight = interpolation(self.codebook.values, y)
+        coordinates, _ = represent(self.frame, self.kashin, self._unit_ball(rows))
+        lower, weight = interpolation(self.codebook.values, coordinates.astype(np.float64))
         upper = np.minimum(lower + 1, len(self.codebook.values) - 1)
         first, second = self.channel.moments(self.decoder.values)
         mean = first[lower] + weight * (first[upper] - first[lower])

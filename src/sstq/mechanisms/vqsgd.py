@@ -75,11 +75,8 @@ class VqSGD(Mechanism):
 
     Examples:
         >>> mechanism = VqSGD(dim=100, epsilon=3.0, clip=0.2)
-        >>> mechanism.message_bits
-        8
-        >>> x = np.full(100, 0.02)
-        >>> round(mechanism.expected_mse(x).total)
-        527
+        >>> mechanism.message_bits, round(mechanism.expected_mse(np.full(100, 0.02)).total)
+        (8, 527)
     """
 
     name = "vqsgd"

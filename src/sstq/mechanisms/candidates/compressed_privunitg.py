@@ -22,22 +22,18 @@ class CompressedPrivUnitG(ClosestMechanism):
     E‖z‖² = (d − 1 + E[t²])/d, t being the score drawn. As M grows this is PrivUnitG, the optimum.
 
     Warning:
-        Feldman and Talwar compress a randomizer by rejection sampling: seeds of a pseudorandom generator are tried
-        until one is accepted, and that seed is sent. There the list of candidates is as good as endless. On a short
-        public list the index of the first accepted candidate is not private (the rejected ones before it tell), and an
-        index drawn in proportion to the acceptance probabilities has a normaliser that depends on x, so that ε-LDP
-        holds only approximately. Here the number of candidates inside is fixed instead, which makes the
-        normaliser constant and ε exact; 8 bits cost 1 % in error.
+        Feldman and Talwar send the first seed that rejection sampling accepts, from a list as good as endless. On a
+        short public list the rejected candidates before it tell, and an index drawn in proportion to the acceptance
+        probabilities has a normaliser that depends on x: ε-LDP holds only approximately. Here the number of candidates
+        inside is fixed, which makes the normaliser constant and ε exact; 8 bits cost 1 % in error.
 
     Args:
         bits: b, the bits of a message, 1 to 12.
 
     Examples:
         >>> mechanism = CompressedPrivUnitG(dim=10_000, epsilon=3.0, bits=8)
-        >>> mechanism.message_bits
-        8
-        >>> round(mechanism.expected_mse(np.full(10_000, 0.01)).total / 10_000, 3)
-        0.75
+        >>> mechanism.message_bits, round(mechanism.expected_mse(np.full(10_000, 0.01)).total / 10_000, 3)
+        (8, 0.75)
 
     References:
         V. Feldman and K. Talwar, *Lossless compression of efficient private local randomizers*, ICML 2021;

@@ -32,11 +32,10 @@ class MMRC(CandidateMechanism):
     mean of ⟨z, u⟩ in the cap; its error is clip²/μ² − ‖x‖².
 
     Warning:
-        "The common budget split" of published comparisons is split=0.5 with the cap of Bhowmick et al.'s sufficient
-        condition (16a), γ = √(π/(2(d−1)))·tanh(ε₁/2). `split=0.5, cap="bound"` has that cap and keeps to its own
-        densities, [c₂/M, c₁/M], which leaves a part of ε unspent: 2.81 of 3. The authors' code (rcc_dp) does not. It
-        clips at [c₁·e^−ε/M, c₁/M], spends all of ε, and has a squared error of 1.012·d at ε = 3 with 8 bits, where
-        this has 1.032·d. The defaults spend all of ε and minimise MMRC's own error, 0.866·d.
+        "The common budget split" of published comparisons is `split=0.5, cap="bound"`: the cap of Bhowmick et al.'s
+        sufficient condition (16a), γ = √(π/(2(d−1)))·tanh(ε₁/2). It leaves a part of ε unspent, 2.81 of 3, and has a
+        squared error of 1.032·d at ε = 3 with 8 bits. The authors' code (rcc_dp) clips at [c₁·e^−ε/M, c₁/M] instead,
+        spends all of ε, and has 1.012·d. The defaults spend all of ε and minimise MMRC's own error, 0.866·d.
 
     Args:
         bits: b, the bits of a message, 1 to 12.
@@ -46,12 +45,8 @@ class MMRC(CandidateMechanism):
 
     Examples:
         >>> x = np.full(10_000, 0.01)
-        >>> mechanism = MMRC(dim=10_000, epsilon=3.0, bits=8)
-        >>> round(mechanism.expected_mse(x).total / 10_000, 2)
+        >>> round(MMRC(dim=10_000, epsilon=3.0, bits=8).expected_mse(x).total / 10_000, 2)
         0.87
-        >>> common = MMRC(dim=10_000, epsilon=3.0, bits=8, split=0.5, cap="bound")
-        >>> round(common.expected_mse(x).total / 10_000, 2)
-        1.03
 
     References:
         A. Shah, W.-N. Chen, J. Ballé, P. Kairouz and L. Theis, *Optimal compression of locally differentially private

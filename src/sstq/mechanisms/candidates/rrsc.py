@@ -37,10 +37,8 @@ class RRSC(ClosestMechanism):
 
     Examples:
         >>> mechanism = RRSC(dim=10_000, epsilon=3.0, bits=3)
-        >>> mechanism.message_bits
-        3
-        >>> round(mechanism.expected_mse(np.full(10_000, 0.01)).total / 10_000, 3)
-        0.869
+        >>> mechanism.message_bits, round(mechanism.expected_mse(np.full(10_000, 0.01)).total / 10_000, 3)
+        (3, 0.869)
 
     References:
         B. Isik, W.-N. Chen, A. Özgür, T. Weissman and A. No, *Exact optimality of communication-privacy-utility

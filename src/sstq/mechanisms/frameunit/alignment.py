@@ -164,14 +164,8 @@ def moments_of_frame(
     All signed rows sum to zero, those inside do not. Where a frame of three rounds has many rows inside, the second
     moment is that of `second_moment`, an average over frames.
 
-    Args:
-        unit: rows of the unit ball, (n, d).
-        frame: what is drawn from.
-        draw: of one of the 2R signed rows that take part.
-        ranks: of `inside_by_rank`.
-
-    Returns:
-        The means, (n, d), and the second moments, (n,).
+    `unit` are rows of the unit ball, (n, d), `draw` is of one of the 2R signed rows that take part, and `ranks` what
+    `inside_by_rank` gives.
     """
     norms = np.minimum(np.linalg.norm(unit.astype(np.float64), axis=1, keepdims=True), 1.0)
     directions = random_directions(unit, np.full(len(unit), _NEVER_FLIPPED))

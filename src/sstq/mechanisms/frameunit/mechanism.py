@@ -79,10 +79,10 @@ class FrameUnit(FramedMechanism):
 
     Warning:
         Unbiased over messages and frame seeds together, not for one frame: `unbiased` is "over frames", which counts as
-        False. The mean for one frame is off by bias² ≈ 0.49·(d/N)·‖x‖² at ε = 3, mostly orthogonally to x, which more
+        False. For one frame the mean is off by bias² ≈ 0.49·(d/N)·‖x‖² at ε = 3, mostly orthogonally to x, which more
         clients do not lower; G frames lower it to 1/G of that. `expected_mse` states it, exactly for up to 64 frames.
-        Say how many clients a round has, ``clients=n``: then there are as many frames as hold the bias below a fifth of
-        the error. Use fresh frames every round, ``mechanism.with_seed(sstq.mix_seed(base_seed, round_number))``.
+        With ``clients=n`` there are as many frames as hold the bias below a fifth of the error. Use fresh frames every
+        round, ``mechanism.with_seed(sstq.mix_seed(base_seed, round_number))``.
 
     Args:
         frames: G, the number of frames that clients spread over, up to 2^30; 1 unless given.
@@ -95,17 +95,10 @@ class FrameUnit(FramedMechanism):
 
     Examples:
         >>> mechanism = FrameUnit(dim=10_000, epsilon=3.0)
-        >>> mechanism.message_bits
-        15
-        >>> round((mechanism.alignment**-2 - 1) / 10_000, 4)
-        0.7425
-        >>> error = mechanism.expected_mse(np.full(10_000, 0.01), clients=100)
-        >>> error.bias2 < 0.4 < 70 < error.variance < 80
-        True
-        >>> mechanism.frames_for(clients=1_000_000)
-        1024
-        >>> FrameUnit(dim=10_000, epsilon=3.0, clients=1_000_000).frames
-        1024
+        >>> mechanism.message_bits, round((mechanism.alignment**-2 - 1) / 10_000, 4)
+        (15, 0.7425)
+        >>> mechanism.frames_for(clients=1_000_000), FrameUnit(dim=10_000, epsilon=3.0, clients=1_000_000).frames
+        (1024, 1024)
         >>> FrameUnit(dim=10_000, epsilon=3.0, frames=1024).message_bits, FrameUnit(10_000, 3.0, bits=3).message_bits
         (25, 3)
     """
@@ -205,15 +198,12 @@ class FrameUnit(FramedMechanism):
 
     def frames_indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows, Rows]:
         """The number of the frame, its row and the sign's code of every message."""
-        if self._sends_frame:
-            frame = messages.column("frame")
-        elif messages.clients is not None:
-            frame = self._frames_of(messages.clients)
-        else:
-            frame = np.zeros(len(messages), dtype=np.int64)
+        frame = messages.column("frame") if self._sends_frame else self._public_frames(messages.clients, len(messages))
         return frame, *self.indices_and_codes(messages)
 
-    def _frames_of(self, clients: Words) -> Ints:
+    def _public_frames(self, clients: Words | None, count: int) -> Ints:
+        if clients is None:
+            return np.zeros(count, dtype=np.int64)
         return streams.indices_of(self.frame.seed, "group", clients, self.frames)
 
     def _rows_of(self, clients: Words, slots: Ints) -> Ints:
@@ -231,23 +221,20 @@ class FrameUnit(FramedMechanism):
         if self._sends_frame:
             frame = streams.multiply_shift(words[:, 3], self.frames)
         else:
-            frame = np.zeros(len(rows), dtype=np.int64) if clients is None else self._frames_of(clients)
+            frame = self._public_frames(clients, len(rows))
         used, which = (frame[:1], frame) if self.frames == 1 else np.unique(frame, return_inverse=True)
         subsets = np.empty((len(rows), 0), dtype=np.int64)
         if self.bits is not None and clients is not None:
             subsets = self._rows_of(clients, np.tile(np.arange(self.choice.size // 2), (len(rows), 1)))
         places = draw_places(self.choice.size, self.choice.inside, np.uint64(self.choice.threshold), words[:, 1:3])
         # Scores only tell the inside from the outside; no rounding error in the kernel can cost privacy.
-        uniforms, signs = unit_interval(words[:, 0]), self._signs_of(used)
+        uniforms, signs = unit_interval(words[:, 0]), self._own_signs if self.frames == 1 else self.groups.signs(used)
         row, longer = kernels.pick_signed_rows(
             rows, self.clip, uniforms, signs, which, subsets, self.choice.inside, places
         )
         if batch.report is not None:
             batch.report.clipped += int(longer.sum())
         return (row, frame) if self._sends_frame else (row,)
-
-    def _signs_of(self, frames: Ints) -> tuple[Floats32, Floats32]:
-        return self._own_signs if self.frames == 1 else self.groups.signs(frames)
 
     @cached_property
     def _own_signs(self) -> tuple[Floats32, Floats32]:
@@ -292,12 +279,8 @@ class FrameUnit(FramedMechanism):
     def frames_for(self, clients: int) -> int:
         """The least power of two G for which the bias of the frames is at most a fifth of the error of the mean.
 
-        That is for clients who all hold one vector of norm clip; where vectors differ, so do their biases, and the mean
-        has less. 2^30, the most there are, where more would be needed.
-
-        Examples:
-            >>> FrameUnit(dim=256, epsilon=3.0).frames_for(1_000_000)
-            65536
+        That is for clients who all hold one vector of norm clip; where vectors differ, the bias is less. 2^30, the
+        most there are, where more would be needed.
         """
         clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
         return bias.frames_needed(self.choice, self.dim, self.frame.size, clients)

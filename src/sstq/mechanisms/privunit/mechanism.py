@@ -117,8 +117,6 @@ class PrivUnit(CapMechanism):
         >>> x = np.ones(10_000) / 100
         >>> round(mechanism.expected_mse(x).total / 10_000, 4)
         0.7425
-        >>> mechanism.encode(x, rng=1).column("vector").shape
-        (1, 10000)
     """
 
     name = "privunit"

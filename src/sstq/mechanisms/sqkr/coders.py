@@ -39,14 +39,8 @@ _PAPER_BITS = 4
 class _Coder:
     """How the bits of a representation become a message, and what a message says of them.
 
-    Attributes:
-        frame, kashin: of the representation.
-        channel: what draws.
-        sent: m, the number of signs of a message.
-        gain: the factor g with E[z | v] = g·v, from the channel's integers.
-        cross: the factor κ of x·xᵀ in E[x̂·x̂ᵀ].
-        fields: of a message.
-        words_each: the secret words of a message.
+    `sent` is m, the number of signs of a message, `gain` is g, from the channel's integers, `cross` is κ, and
+    `words_each` the number of secret words of a message.
     """
 
     frame: Frame

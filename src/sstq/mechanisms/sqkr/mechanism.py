@@ -77,13 +77,8 @@ class SQKR(KashinMechanism):
         kashin, level, steps, frame, frame_size: as in `sstq.mechanisms.framed.KashinMechanism`.
 
     Examples:
-        >>> SQKR(dim=25_450, epsilon=3.0, k=4).message_bits
-        68
-        >>> mechanism = SQKR(dim=25_450, epsilon=3.0, coin="public")
-        >>> mechanism.k, mechanism.message_bits
-        (3, 3)
-        >>> SQKR(dim=100, epsilon=1.0, variant="dense").message_bits
-        256
+        >>> SQKR(dim=25_450, epsilon=3.0, k=4).message_bits, SQKR(dim=25_450, epsilon=3.0, coin="public").message_bits
+        (68, 3)
     """
 
     name = "sqkr"
