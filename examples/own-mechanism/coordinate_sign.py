@@ -39,24 +39,19 @@ class CoordinateSign(sstq.Mechanism):
 
     name: ClassVar[str] = "coordinate-sign"
     exact: ClassVar[bool] = True
+    _aggregator = FrameAggregator  # exact sums in a frame, O(1) per message
     narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {"dim": (1, 2**24)}
 
     channel: FlatChannel
+    frame: IdentityFrame
     decoding_values = np.array([-1.0, 1.0])
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
         self._take(dim=dim, epsilon=epsilon, clip=clip)
+        # The sign in the lowest bit, and the coordinate above it.
+        fields = Field("sign", 1, 2), Field("coordinate", max(1, (self.dim - 1).bit_length()), self.dim)
+        self._set(layout=Layout(fields), frame=IdentityFrame(self.dim, self.dim))
         self._set(channel=flat_response(2, self.epsilon, self._stated))
-
-    @property
-    def layout(self) -> Layout:
-        """The sign in the lowest bit, and the coordinate above it."""
-        return Layout((Field("sign", 1, 2), Field("coordinate", max(1, (self.dim - 1).bit_length()), self.dim)))
-
-    @property
-    def frame(self) -> IdentityFrame:
-        """The standard basis."""
-        return IdentityFrame(self.dim, self.dim)
 
     @property
     def decoding_scale(self) -> float:
@@ -79,10 +74,6 @@ class CoordinateSign(sstq.Mechanism):
         index, code = self.indices_and_codes(messages)
         estimates[np.arange(len(messages)), index] = self.dim * self.decoding_scale * self.decoding_values[code]
         return estimates
-
-    def aggregator(self) -> FrameAggregator:
-        """The library's exact sums in a frame, O(1) per message."""
-        return FrameAggregator(self)
 
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: ‖x̂‖ is the same for all messages."""

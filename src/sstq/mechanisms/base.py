@@ -120,6 +120,7 @@ class Mechanism(Agreement):
         variants: what `sstq compare` shows of this mechanism: labels, and the options of each.
         sweeps: what `sstq frontier` shows of it: labels, and the options of each point of the family.
         unbiased: when the estimate's expectation is the (clipped) vector, over messages and public coins.
+        layout: the fields of a message.
         words_each: how many secret words a message takes, whatever its vector.
     """
 
@@ -142,6 +143,7 @@ class Mechanism(Agreement):
     clients: int | None = None
     coin: Coin = "private"
     unbiased: Unbiased = Unbiased.ALWAYS
+    layout: Layout
     words_each: int = 3
 
     def with_seed(self, seed: int) -> Self:
@@ -153,11 +155,6 @@ class Mechanism(Agreement):
             True
         """
         return self if self.seed_option is None else self.replace(**{self.seed_option: seed})
-
-    @property
-    @abstractmethod
-    def layout(self) -> Layout:
-        """The fields of a message."""
 
     @property
     def message_bits(self) -> int:

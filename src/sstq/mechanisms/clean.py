@@ -43,11 +43,7 @@ class Clean(Mechanism):
 
     def __init__(self, dim: int, *, clip: float = 1.0) -> None:
         self._take(dim=dim, clip=clip)
-
-    @property
-    def layout(self) -> Layout:
-        """The d coordinates in units of clip."""
-        return Layout((FloatField("value", count=self.dim),))
+        self._set(layout=Layout((FloatField("value", count=self.dim),)))  # in units of clip
 
     @property
     def decoding_bound(self) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, ClassVar, get_args
 
 import numpy as np
@@ -21,19 +21,8 @@ from sstq.aggregation.strata import MESSAGES_A_STRATUM, StratifiedVariance, uses
 from sstq.checks import check_option
 from sstq.chunks import row_chunks
 from sstq.frames.kashin import missed, pick, represent
-from sstq.mechanisms import parts
-from sstq.mechanisms.base import (
-    NUMBERS_OF_A_DRAW,
-    Batch,
-    Coin,
-    Columns,
-    ExpectedError,
-    Floats,
-    Ints,
-    Rows,
-    Unbiased,
-    Words,
-)
+from sstq.mechanisms import base, parts
+from sstq.mechanisms.base import Batch, Coin, Columns, ExpectedError, Floats, Ints, Rows, Words
 from sstq.mechanisms.framed import FrameName, KashinMechanism, Recipe
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
@@ -133,16 +122,12 @@ class SSTQ(KashinMechanism):
         else:
             the_channel, the_codebook, the_decoder = parts.stated_scalar(self.bits, self.epsilon, self._stated)
         self._set(channel=the_channel, codebook=the_codebook, decoder=the_decoder, coin=coin)
-        if the_decoder.name != "unbiased":
-            self._set(unbiased=Unbiased.NEVER)
-
-    @cached_property
-    def layout(self) -> Layout:
-        """The fields of a message: the code in the low bits and, with a private coin, the index above it."""
         fields = [Field("code", self.bits, 1 << self.bits)]
-        if self.coin == "private":
+        if coin == "private":
             fields.append(Field("index", (self.frame.size - 1).bit_length(), self.frame.size))
-        return Layout(tuple(fields))
+        self._set(layout=Layout(tuple(fields)))
+        if the_decoder.name != "unbiased":
+            self._set(unbiased=base.Unbiased.NEVER)
 
     def _encode(self, batch: Batch) -> Columns:
         unit, words, clients = self._unit_ball(batch.rows, batch.report), batch.words, batch.clients
@@ -206,7 +191,7 @@ class SSTQ(KashinMechanism):
 
     @property
     def _row_memory(self) -> int:
-        return NUMBERS_OF_A_DRAW + self.dim
+        return base.NUMBERS_OF_A_DRAW + self.dim
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact, by enumeration of coordinates, tokens and codes."""

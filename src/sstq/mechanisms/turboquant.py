@@ -93,17 +93,14 @@ class TurboQuant(FramedMechanism):
         if levels.shape != (1 << bits,) or not np.all(np.abs(levels) < 100) or not np.all(np.diff(levels) > 0):
             raise ValueError(f"levels must be 2^bits = {1 << bits} increasing numbers in (-100, 100)")
         frame = HadamardFrame(self.dim, size, check_argument("frame_seed", frame_seed), rounds=_ROUNDS)
+        # The norm is in units of clip.
+        self._set(layout=Layout((Field("code", bits, 1 << bits, count=size), FloatField("norm"))))
         self._set(decoder=check_option("decoder", decoder, ("identity", "unbiased")), frame=frame, levels=levels)
 
     @property
     def distortion(self) -> float:
         """D, the mean squared error of the quantizer for standard normal input."""
         return lloyd_max_distortion(self.levels)
-
-    @property
-    def layout(self) -> Layout:
-        """The N codes, and the norm in units of clip."""
-        return Layout((Field("code", self.bits, 1 << self.bits, count=self.frame.size), FloatField("norm")))
 
     @property
     def decoding_values(self) -> Floats:

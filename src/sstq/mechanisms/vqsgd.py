@@ -89,20 +89,15 @@ class VqSGD(Mechanism):
 
     decoding_values = SIGNS  # of a vertex, by its lowest bit
     channel: FlatChannel
+    frame: IdentityFrame
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
         self._take(dim=dim, epsilon=epsilon, clip=clip)
-        self._set(channel=flat_response(2 * self.dim, self.epsilon, self._stated))
-
-    @property
-    def layout(self) -> Layout:
-        """One field: vertex 2i is √d·e_i, vertex 2i + 1 its opposite."""
-        return Layout((Field("vertex", (2 * self.dim - 1).bit_length(), 2 * self.dim),))
-
-    @property
-    def frame(self) -> Frame:
-        """The standard basis, whose vectors the vertices are multiples of."""
-        return IdentityFrame(self.dim, self.dim)
+        self._set(
+            channel=flat_response(2 * self.dim, self.epsilon, self._stated), frame=IdentityFrame(self.dim, self.dim)
+        )
+        # Vertex 2i is √d·e_i, vertex 2i + 1 its opposite.
+        self._set(layout=Layout((Field("vertex", (2 * self.dim - 1).bit_length(), 2 * self.dim),)))
 
     @property
     def decoding_scale(self) -> float:

@@ -61,7 +61,7 @@ class CandidateMechanism(Mechanism):
 
     def _set_draw(self, **parts: Any) -> None:
         """Keep the draw, and μ from its integers, or the stated μ if it is theirs."""
-        self._set(**parts)
+        self._set(**parts, layout=Layout((Field("code", self.bits, self.size),)))
         self._set(alignment=self._stated_or("alignment", self._expected_alignment(), _ALIGNMENT_TOLERANCE))
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,11 +81,6 @@ class CandidateMechanism(Mechanism):
     def size(self) -> int:
         """M, the number of candidates of a client."""
         return 1 << self.bits
-
-    @property
-    def layout(self) -> Layout:
-        """One field: the index of a candidate."""
-        return Layout((Field("code", self.bits, self.size),))
 
     @abstractmethod
     def _scores(self, seeds: Words, directions: Floats) -> Floats:

@@ -100,9 +100,14 @@ class CoordinateGaussian(KashinMechanism):
 
     def _set_noise(self, sampling: CoordinateSampling, sigma: float) -> None:
         """Take the sampling and the noise, and refuse them if they spend more than the budget."""
+        most = sampling.most
+        # The codes of the kept coefficients (zero beyond their number) and, unless all are kept, which ones.
+        fields = [Field("code", self.bits, 1 << self.bits, count=most)]
+        if not sampling.dense:
+            fields += [Field("kept", most.bit_length(), most + 1), Field("seed", 64, 1 << 64, count=SEED_WORDS)]
         # Secret words are for the seed, for how many are kept, and to round.
-        words = SEED_WORDS + 1 + sampling.most
-        self._set(sampling=sampling, sigma=check_number("sigma", sigma, 1e-6, 1e12), words_each=words)
+        self._set(layout=Layout(tuple(fields)), words_each=SEED_WORDS + 1 + most)
+        self._set(sampling=sampling, sigma=check_number("sigma", sigma, 1e-6, 1e12))
         spent = self.privacy_loss()
         if not spent <= self.epsilon:
             raise ValueError(f"sigma = {sigma} spends {spent:g} at delta = {self.delta:g}, more than {self.epsilon}")
@@ -122,19 +127,6 @@ class CoordinateGaussian(KashinMechanism):
         """
         unrounded = math.sqrt(self.energy * (1 + _ENERGY_ROUNDING)) / self.kashin.bound(self.frame)
         return self.frame.size * min(1.0, unrounded + 2 / self._top_level) ** 2
-
-    @property
-    def layout(self) -> Layout:
-        """The codes of the kept coefficients and, unless all are kept, which ones: how many, and the seed of the set.
-
-        Codes beyond the number of kept ones are zero.
-        """
-        fields = [Field("code", self.bits, 1 << self.bits, count=self.sampling.most)]
-        if not self.sampling.dense:
-            most = self.sampling.most
-            fields.append(Field("kept", most.bit_length(), most + 1))
-            fields.append(Field("seed", 64, 1 << 64, count=SEED_WORDS))
-        return Layout(tuple(fields))
 
     @property
     def _top_level(self) -> int:

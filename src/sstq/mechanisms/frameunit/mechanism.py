@@ -19,20 +19,8 @@ from sstq.checks import check_argument, check_number, check_option
 from sstq.chunks import row_chunks
 from sstq.frames.groups import FrameGroups
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.base import (
-    NUMBERS_OF_A_DRAW,
-    SIGNS,
-    Batch,
-    Coin,
-    Columns,
-    ExpectedError,
-    Floats,
-    Floats32,
-    Ints,
-    Rows,
-    Unbiased,
-    Words,
-)
+from sstq.mechanisms import base
+from sstq.mechanisms.base import SIGNS, Batch, Coin, Columns, ExpectedError, Floats, Floats32, Ints, Rows, Words
 from sstq.mechanisms.closest import KClosest, draw_places
 from sstq.mechanisms.framed import FramedMechanism
 from sstq.mechanisms.frameunit import bias
@@ -105,7 +93,7 @@ class FrameUnit(FramedMechanism):
 
     name = "frameunit"
     exact = True
-    unbiased = Unbiased.OVER_FRAMES
+    unbiased = base.Unbiased.OVER_FRAMES
     _draws_by = "choice"
     variants: ClassVar = {
         "FrameUnit": {},
@@ -149,8 +137,11 @@ class FrameUnit(FramedMechanism):
         aligned = self._stated_or("alignment", alignment(choice, self.dim, size), _ALIGNMENT_TOLERANCE)
         self._set(frame=frame, frames=frames, bits=bits, choice=choice, alignment=aligned)
         self._set(coin=_resolved_coin(coin, frames, bits))
-        # For the flip, for the two levels of the draw, and for the frame if the client chooses it.
-        self._set(words_each=4 if self._sends_frame else 3)
+        # Row 2j is u_j, 2j + 1 its opposite. Words are for the flip, two for the draw, and for the frame if it is sent.
+        fields = [Field("row", (choice.size - 1).bit_length(), choice.size)]
+        if self._sends_frame:
+            fields.append(Field("frame", (frames - 1).bit_length(), frames))
+        self._set(layout=Layout(tuple(fields)), words_each=2 + len(fields))
 
     def _choice_of(self, rows: int) -> KClosest:
         """The draw of so many rows that take part, of the largest alignment or as stated."""
@@ -159,14 +150,6 @@ class FrameUnit(FramedMechanism):
         # With more than that inside some rows would be inside with both signs, which the best draw never has.
         check_number("inside", self._stated["inside"], 1, rows, integer=True)
         return KClosest.stated(self.epsilon, 2 * rows, self._stated)
-
-    @cached_property
-    def layout(self) -> Layout:
-        """The row in log₂ 2N or b bits: 2j is u_j, 2j + 1 its opposite; and the frame if the client chose it."""
-        fields = [Field("row", (self.choice.size - 1).bit_length(), self.choice.size)]
-        if self._sends_frame:
-            fields.append(Field("frame", (self.frames - 1).bit_length(), self.frames))
-        return Layout(tuple(fields))
 
     @property
     def _sends_frame(self) -> bool:
@@ -214,7 +197,7 @@ class FrameUnit(FramedMechanism):
     def _row_memory(self) -> int:
         # With one frame, rows are read where they lie, and copied only if they are not contiguous or read-only.
         own = -(-self.dim // 4) if self.frames == 1 and self.bits is None else self.frame.size
-        return NUMBERS_OF_A_DRAW + own
+        return base.NUMBERS_OF_A_DRAW + own
 
     def _encode(self, batch: Batch) -> Columns:
         rows, words, clients = batch.rows, batch.words, batch.clients

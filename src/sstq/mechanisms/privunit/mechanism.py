@@ -41,13 +41,8 @@ class CapMechanism(Mechanism):
     cap: Cap
 
     def _set_cap(self, cap: Cap) -> None:
-        # One secret word is for the sign.
-        self._set(cap=cap, words_each=1 + cap.words)
-
-    @property
-    def layout(self) -> Layout:
-        """One field: the vector v, in single precision."""
-        return Layout((FloatField("vector", count=self.cap.dim),))
+        # One secret word is for the sign. A message is v, in single precision.
+        self._set(cap=cap, words_each=1 + cap.words, layout=Layout((FloatField("vector", count=cap.dim),)))
 
     @property
     @abstractmethod

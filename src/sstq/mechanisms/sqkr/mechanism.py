@@ -119,7 +119,7 @@ class SQKR(KashinMechanism):
         bits = _token_bits(variant, k, coin)
         channel = flat_response(1 << bits, self.epsilon, self._stated)
         self._set(variant=variant, k=None if k is None else bits, coin=coin, channel=channel)
-        self._set(words_each=self.coder.words_each)
+        self._set(words_each=self.coder.words_each, layout=Layout(self.coder.fields))
 
     @cached_property
     def coder(self) -> BitCoder:
@@ -127,11 +127,6 @@ class SQKR(KashinMechanism):
         if self.k is None:
             return DenseCoder.of(self.frame, self.kashin, self.channel)
         return SubsampledCoder.of(self.frame, self.kashin, self.channel, self.k, self.coin)
-
-    @property
-    def layout(self) -> Layout:
-        """The fields of a message: the bits and, subsampled with a private coin, the k indices above them."""
-        return Layout(self.coder.fields)
 
     @property
     def decoding_scale(self) -> float:
