@@ -319,6 +319,8 @@ def test_a_tampered_json_is_refused():
     with pytest.raises(ValueError, match=r"does not know .*\['energy'\]"):
         reread(mechanism, energy=1.5)
     with pytest.raises(ValueError, match="sigma must be a number"):
+        reread(mechanism, sigma="large")
+    with pytest.raises(ValueError, match="NaN is not a number"):
         reread(mechanism, sigma=math.nan)
     with pytest.raises(ValueError, match="most must be an integer"):
         reread(mechanism, most=65)

@@ -114,8 +114,9 @@ def test_cap_against_quadrature(dim, epsilon):
         ]
         assert moments[0] == pytest.approx(1, rel=1e-7)
         assert moments[1] == pytest.approx(cap.gain, rel=1e-6)
-        assert moments[2] == pytest.approx(cap.power_along, rel=1e-6)
-        if cap is gauss:
+        if cap is sphere:
+            assert moments[2] == pytest.approx(cap.power_along, rel=1e-6)
+        else:
             assert cap.power == pytest.approx(across + moments[2], rel=1e-6)
 
 
@@ -363,7 +364,7 @@ def test_vectors_off_the_sphere_are_refused(factor):
     mechanism = make("privunit")
     honest = np.full(12, 12**-0.5, dtype=np.float32)
     rows = np.stack([honest, (honest.astype(np.float64) * factor).astype(np.float32)])
-    with pytest.raises(ValueError, match="message 1: vector must have norm 1, got"):
+    with pytest.raises(ValueError, match=r"message 1: vector must have a norm in \[0.999, 1.001\], got"):
         mechanism.messages_from_bytes(rows.tobytes(), 2)
     assert len(mechanism.messages_from_bytes(honest.tobytes(), 1)) == 1
 
@@ -401,7 +402,7 @@ def test_json_carries_the_same_mechanism(variant):
 )
 def test_tampered_json_is_refused(variant, change):
     mechanism = make(variant)
-    with pytest.raises(ValueError, match=r"must be|exceed"):
+    with pytest.raises(ValueError, match=r"must be|exceed|NaN is not a number"):
         reread(mechanism, **change(mechanism.cap))
 
 

@@ -396,11 +396,9 @@ class CountingBits:
         (np.ones(DIM + 1), "shape"),
         (np.ones((2, 3, DIM)), "shape"),
         (np.float64(1.0), "shape"),
-        (np.ones(DIM, dtype=int), "dtype int64"),
-        (np.ones(DIM, dtype=np.float16), "dtype float16"),
         (np.ones(DIM, dtype=complex), "dtype complex128"),
         (np.array(["a"] * DIM), "dtype"),
-        (None, "dtype"),
+        (None, "must be an array of numbers"),
     ],
 )
 def test_bad_vectors_are_refused_before_anything_is_sampled(x, message, monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -31,6 +30,10 @@ class CapMechanism(Mechanism):
     """What PrivUnit, PrivUnitG and ProjUnit share: draw v from a cap, send it whole, decode it as clip·v/m.
 
     `dim` is at least 2. Vectors shorter than `clip` are sent as ±x/‖x‖, unbiased.
+
+    Attributes:
+        cap: what v is drawn from.
+        least_norm, largest_norm: of an honest v; others are refused, so that no message weighs like many.
     """
 
     exact = False
@@ -39,19 +42,17 @@ class CapMechanism(Mechanism):
     _draws_by = "cap"
 
     cap: Cap
+    least_norm: float
+    largest_norm: float
 
-    def _set_cap(self, cap: Cap) -> None:
+    def _set_cap(self, cap: Cap, norms: tuple[float, float] = UNIT_NORMS) -> None:
         # One secret word is for the sign. A message is v, in single precision.
+        self._set(least_norm=norms[0], largest_norm=norms[1])
         self._set(cap=cap, words_each=1 + cap.words, layout=Layout((FloatField("vector", count=cap.dim),)))
-
-    @property
-    @abstractmethod
-    def _norms(self) -> tuple[float, float]:
-        """The least and the largest norm of an honest v; others are refused, so that no message weighs like many."""
 
     def _check_columns(self, columns: Columns) -> None:
         norms = np.sqrt(np.einsum("ij,ij->i", columns[0], columns[0], dtype=np.float64))
-        low, high = self._norms
+        low, high = self.least_norm, self.largest_norm
         wrong = np.flatnonzero(~((norms >= low) & (norms <= high)))
         if len(wrong):
             got = f"message {wrong[0]}: vector must have a norm in [{low:g}, {high:g}], got {norms[wrong[0]]:g}"
@@ -70,7 +71,7 @@ class CapMechanism(Mechanism):
 
     def largest_message(self) -> float:
         """That of the longest vector that is not refused."""
-        return self._norms[1] * self.clip / self.cap.gain
+        return self.largest_norm * self.clip / self.cap.gain
 
     @property
     def decoding_scale(self) -> float:
@@ -145,10 +146,6 @@ class PrivUnit(CapMechanism):
         self._set_cap(cap)
         self._set(split=split)
 
-    @property
-    def _norms(self) -> tuple[float, float]:
-        return UNIT_NORMS
-
     def to_dict(self) -> dict[str, Any]:
         """The options, the cap's integers and its gain, as JSON values."""
         return super().to_dict() | {"split": self.split}
@@ -177,8 +174,5 @@ class PrivUnitG(CapMechanism):
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
         self._take(dim=dim, epsilon=epsilon, clip=clip)
-        self._set_cap(GaussianCap.optimal_or_stated(self.dim, self.epsilon, self._stated))
-
-    @property
-    def _norms(self) -> tuple[float, float]:
-        return 0.0, 1 + _GAUSSIAN_EXCESS / math.sqrt(self.dim)
+        cap = GaussianCap.optimal_or_stated(self.dim, self.epsilon, self._stated)
+        self._set_cap(cap, (0.0, 1 + _GAUSSIAN_EXCESS / math.sqrt(self.dim)))

@@ -11,7 +11,7 @@ import numpy as np
 from sstq.checks import check_argument
 from sstq.mechanisms.base import Batch, Columns, Floats, Unbiased
 from sstq.mechanisms.privunit.caps import SphereCap
-from sstq.mechanisms.privunit.mechanism import UNIT_NORMS, CapMechanism
+from sstq.mechanisms.privunit.mechanism import CapMechanism
 from sstq.mechanisms.projunit.projections import Projection, make_projection
 from sstq.mechanisms.sphere import GAUSSIAN_EXCESS, random_directions
 from sstq.messages.batch import Messages, client_ids
@@ -110,10 +110,6 @@ class ProjUnit(CapMechanism):
         return lifted.astype(np.float64) * self._decoding_factor
 
     @property
-    def _norms(self) -> tuple[float, float]:
-        return UNIT_NORMS
-
-    @property
     def _decoding_factor(self) -> float:
         return self.clip / (self.cap.gain * self.alignment)
 
@@ -127,7 +123,7 @@ class ProjUnit(CapMechanism):
         chosen, stretch = self.projection, 1.0
         if chosen.name == "gaussian":
             stretch = math.sqrt(self.dim) + math.sqrt(chosen.projected) + GAUSSIAN_EXCESS
-        return UNIT_NORMS[1] * self._decoding_factor * stretch
+        return self.largest_norm * self._decoding_factor * stretch
 
     def largest_honest_mean(self) -> float:
         """E[x̂ | W] = clip·Wᵀu/E‖Wx‖ for a unit vector u."""
