@@ -101,10 +101,8 @@ def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | 
 
     A few bytes of JSON can ask for any amount of memory and time, so its frame and its steps are bounded.
 
-    Args:
-        text: of `to_json`.
-        max_frame_size: the greatest frame size; by default 8 times the default one, or 2048 if that is more.
-        max_steps: the greatest number of steps of the representation; 128 by default.
+    `max_frame_size` is 8 times the default frame size unless given, or 2048 if that is more; `max_steps`, of the
+    representation, is 128.
 
     Examples:
         >>> original = mechanism("sstq", dim=100, epsilon=1.0)

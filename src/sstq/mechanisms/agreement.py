@@ -154,10 +154,7 @@ class Agreement(ABC):
 def read_agreement(text: str, json_format: str, choose: Callable[[dict[str, Any]], type[Agreement]]) -> Any:
     """The object whose `to_json` this is, integer by integer; ValueError for anything else.
 
-    Args:
-        text: JSON.
-        json_format: what its format must be.
-        choose: takes what tells the class out of the JSON values, and returns the class.
+    Its format must be `json_format`; `choose` takes what tells the class out of the JSON values, and returns the class.
     """
     try:
         data = read_json(text)

@@ -15,31 +15,25 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.checks import check_number, stated_integer
 from sstq.exactness import TOTAL, WORD_BITS, exp_lower, log_upper
+from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.laws import TwoLevelLaw
 from sstq.randomness.secret import channel_words
-
-Floats = NDArray[np.float64]
 
 _HALF_BITS = WORD_BITS // 2
 # Order statistics are integrated this many numbers at a time.
 _NUMBERS_AT_A_TIME = 1 << 21
 
 
-def draw_codes(
-    order: NDArray[np.int64], inside: NDArray[np.int64] | int, threshold: NDArray[np.uint64], words: NDArray[np.uint64]
-) -> NDArray[np.int64]:
+def draw_codes(order: Ints, inside: Ints | int, threshold: Words, words: Words) -> Ints:
     """One of the candidates of each row of `order`, (n, M), those inside first; two secret words per row."""
     places = draw_places(order.shape[1], inside, threshold, words)
     return np.take_along_axis(order, places[:, None], axis=1)[:, 0]
 
 
-def draw_places(
-    size: int, inside: NDArray[np.int64] | int, threshold: NDArray[np.uint64] | np.uint64, words: NDArray[np.uint64]
-) -> NDArray[np.int64]:
+def draw_places(size: int, inside: Ints | int, threshold: Words | np.uint64, words: Words) -> Ints:
     """The place of the candidate drawn, from 0 to size − 1, in any order in which those inside come first.
 
     The threshold is T: 0 if none is inside and 2^62 if all are.
@@ -49,7 +43,7 @@ def draw_places(
     return uniform_below(words[:, 1], members) + np.where(is_inside, 0, inside)
 
 
-def uniform_below(words: NDArray[np.uint64], limits: NDArray[np.int64]) -> NDArray[np.int64]:
+def uniform_below(words: Words, limits: Ints) -> Ints:
     """⌊w·limit/2^62⌋ of the high 62 bits w of each word, exactly, for limits up to 2^31."""
     bits = channel_words(words).astype(np.int64)
     high, low = bits >> _HALF_BITS, bits & ((1 << _HALF_BITS) - 1)
@@ -97,7 +91,7 @@ class KClosest:
         """The logarithm of the largest ratio, rounded up to a double."""
         return log_upper(self.law().ratio())
 
-    def draw(self, scores: Floats, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def draw(self, scores: Floats, words: Words) -> Ints:
         """One candidate of each row, from its scores (n, M) and two secret words; ties go to the smaller index."""
         order = np.argsort(-scores, axis=1, kind="stable")
         return draw_codes(order, self.inside, np.full(len(scores), self.threshold, dtype=np.uint64), words)

@@ -35,8 +35,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.randomness.secret import unit_interval
 
 SEED_WORDS = 2
@@ -93,7 +93,7 @@ class CoordinateSampling:
         return math.exp(-self.size * (p * math.log(p / q) + outside))
 
     @cached_property
-    def _sizes(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _sizes(self) -> tuple[Ints, Floats]:
         """The values of K and their probabilities given K ≤ most."""
         deviation = math.sqrt(self.expected * (1 - self.rate))
         lowest = max(0, math.floor(self.expected - _DEVIATIONS * (deviation + 1)))
@@ -104,7 +104,7 @@ class CoordinateSampling:
         weights = np.exp(logs - logs.max())
         return k, weights / weights.sum()
 
-    def counts(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def counts(self, words: Words) -> Ints:
         """One K for each random word."""
         if self.dense:
             return np.full(len(words), self.size)
@@ -122,7 +122,7 @@ class CoordinateSampling:
         pairs = self.size * (self.size - 1)
         return first, float(probabilities @ (k * (k - 1.0))) / pairs if pairs else 0.0
 
-    def chosen(self, seed: NDArray[np.uint64], count: int) -> NDArray[np.int64]:
+    def chosen(self, seed: Words, count: int) -> Ints:
         """The kept coordinates, ascending: the first `count` distinct ones of the seed's stream.
 
         The stream is SHAKE-128 of the seed's 16 bytes, read as little-endian 32-bit numbers of which the top log₂ N
@@ -134,7 +134,7 @@ class CoordinateSampling:
             return np.flatnonzero(kept)
         return np.sort(self._distinct(seed, count))
 
-    def _distinct(self, seed: NDArray[np.uint64], count: int) -> NDArray[np.int64]:
+    def _distinct(self, seed: Words, count: int) -> Ints:
         shift = 32 - (self.size - 1).bit_length()
         stream = hashlib.shake_128(np.ascontiguousarray(seed, dtype="<u8").tobytes())
         # On average N·log(N/(N − count)) ≤ 1.4·count draws hold as many distinct ones.
@@ -160,9 +160,7 @@ def capped_sampling(size: int, expected: int, largest_overflow: float) -> Coordi
 class SubsampledGaussian:
     """The mechanism's privacy as a function of the noise, in units of B.
 
-    Args:
-        rate: γ, the probability that a coordinate is kept.
-        weight: E/B², how many coordinates may be at the bound: N, or fewer under a bound on the energy.
+    `rate` is γ, and `weight` E/B², how many coordinates may be at the bound: N, or fewer under a bound on the energy.
     """
 
     rate: float
@@ -215,7 +213,7 @@ class SubsampledGaussian:
 
 
 @lru_cache(maxsize=512)
-def _log_weights(rate: float, order: int) -> NDArray[np.float64]:
+def _log_weights(rate: float, order: int) -> Floats:
     """Logarithms of C(α, k)·(1 − γ)^(α − k)·γ^k for k = 2 … α."""
     from scipy.special import gammaln
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -134,14 +133,6 @@ class CoordinateGaussian(KashinMechanism):
         return (1 << self.bits) - 1
 
     @property
-    def _unit(self) -> float:
-        return self.bound / self._top_level
-
-    @cached_property
-    def _levels(self) -> Floats:
-        return uniform_codebook(self.bits).values
-
-    @property
     def _row_cost(self) -> int:
         return self.frame.size + self.sampling.most
 
@@ -165,7 +156,7 @@ class CoordinateGaussian(KashinMechanism):
         sent = np.zeros((len(unit), most), dtype=np.float32)
         for row, count in enumerate(counts.tolist()):
             sent[row, :count] = coefficients[row, self._kept(seeds[row], count)]
-        codes = stochastic_round(self._levels, sent, uniforms)
+        codes = stochastic_round(uniform_codebook(self.bits).values, sent, uniforms)
         codes[np.arange(most) >= counts[:, None]] = 0
         column = codes[:, 0] if most == 1 else codes
         return (column,) if self.sampling.dense else (column, counts, seeds)
@@ -194,7 +185,7 @@ class CoordinateGaussian(KashinMechanism):
         sums = np.zeros((len(messages), self.frame.size))
         for row, (kept, values) in zip(sums, self.contributions(messages), strict=True):
             row[kept] = values
-        sums *= self._unit / self.sampling.inclusion[0]
+        sums *= (self.bound / self._top_level) / self.sampling.inclusion[0]
         return np.asarray(self.frame.synthesize(sums), dtype=np.float64)
 
     @property
@@ -205,7 +196,7 @@ class CoordinateGaussian(KashinMechanism):
     @property
     def sum_scale(self) -> float:
         """What a sum is multiplied by to estimate the mean coordinate of `clients` clients."""
-        return self._unit / (self.clients * self.sampling.inclusion[0])
+        return self.bound / self._top_level / (self.clients * self.sampling.inclusion[0])
 
     def _noise_power(self, clients: int) -> float:
         """The noise in the mean of that many clients, summed over the d coordinates."""
@@ -228,7 +219,7 @@ class CoordinateGaussian(KashinMechanism):
         """Exact for one message without noise: sampling (with its cap) and rounding."""
         unit = self._unit_ball(rows)
         y = self._coefficients(unit)[0].astype(np.float64)
-        _, weight = interpolation(self._levels, y)
+        _, weight = interpolation(uniform_codebook(self.bits).values, y)
         step = 2 / self._top_level
         own = np.sum(y**2, axis=1) * self.bound**2
         rounded = own + np.sum(weight * (1 - weight), axis=1) * (step * self.bound) ** 2

@@ -8,16 +8,13 @@ largest |g_i|]; no asymptotics are involved.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.frames.tight import HadamardFrame
+from sstq.mechanisms.base import Floats, Floats32, Ints, Rows
 from sstq.mechanisms.closest import KClosest, whole_budget
 from sstq.mechanisms.sphere import mean_chi, random_directions
-
-Floats = NDArray[np.float64]
 
 # Places of the trapezoidal rule in standard deviations of a logit. With one member the density falls off as e^t only.
 _STEPS = np.arange(-400, 401) / 10
@@ -29,7 +26,7 @@ _NEVER_FLIPPED = np.uint64(2**64 - 1)
 _NUMBERS_MADE = 1 << 20
 
 
-def top_half_normals(size: int, counts: NDArray[np.int64]) -> Floats:
+def top_half_normals(size: int, counts: Ints) -> Floats:
     """S_k, the expected sum of the k largest of N absolute values of standard normal numbers, for each k.
 
     A value y counts when fewer than k of the other N − 1 exceed it, so S_k = N·∫ y·f(y)·P(Bin(N−1, Q(y)) < k) dy with
@@ -45,7 +42,7 @@ def top_half_normals(size: int, counts: NDArray[np.int64]) -> Floats:
     return np.asarray(size * math.sqrt(2 / math.pi) * np.where(counts == size, 1.0, sums))
 
 
-def _tail_of_the_last(size: int, counts: NDArray[np.int64]) -> tuple[Floats, Floats]:
+def _tail_of_the_last(size: int, counts: Ints) -> tuple[Floats, Floats]:
     """Nodes q and weights for expectations over q ~ Beta(k, N − k), one row for each k (at most N − 1)."""
     within = np.minimum(counts, size - 1).astype(np.float64)[:, None]
     share = within / size
@@ -109,7 +106,7 @@ def inside_by_rank(draw: KClosest, size: int) -> Floats:
     if taking_part == size:
         return (np.arange(size) < inside).astype(np.float64)
 
-    def log_ways(among: NDArray[Any], chosen: int) -> NDArray[Any]:
+    def log_ways(among: Rows, chosen: int) -> Rows:
         return np.asarray(gammaln(among + 1) - gammaln(chosen + 1) - gammaln(among - chosen + 1))
 
     # Ranks that leave k − 1 better and R − 1 − k worse ones; all others have probability zero.
@@ -156,9 +153,7 @@ def best_draw(epsilon: float, size: int) -> KClosest:
     return draws[int(np.argmax(tops * gaps))]
 
 
-def moments_of_frame(
-    unit: NDArray[np.float32], frame: HadamardFrame, draw: KClosest, ranks: Floats
-) -> tuple[Floats, Floats]:
+def moments_of_frame(unit: Floats32, frame: HadamardFrame, draw: KClosest, ranks: Floats) -> tuple[Floats, Floats]:
     """E[±u_j] and E‖u_j‖² over the draw, the public choice of rows and the client's flip, u_j being rows of the frame.
 
     All signed rows sum to zero, those inside do not. Where a frame of three rounds has many rows inside, the second
@@ -185,7 +180,7 @@ def moments_of_frame(
     return mean, taking_part * (2 * other * frame.size + (own - other) * (inside @ norms))
 
 
-def _squared_norms(frame: HadamardFrame, rows: NDArray[np.int64]) -> Floats | None:
+def _squared_norms(frame: HadamardFrame, rows: Ints) -> Floats | None:
     """‖u_j‖² of the given rows at least, (N,), where that is cheap."""
     if frame.rounds < 3 or frame.dim == frame.size:
         return frame.squared_row_norms()

@@ -26,14 +26,12 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.checks import check_number, stated_integer
 from sstq.exactness import TOTAL, exp_lower, log_upper
+from sstq.mechanisms.base import Floats, Floats32, Words
 from sstq.randomness.secret import channel_words, open_interval
-
-Floats = NDArray[np.float64]
 
 # A gain that was computed by another library of special functions may differ in the last digits.
 _GAIN_TOLERANCE = 1e-9
@@ -43,12 +41,7 @@ _GAIN_TOLERANCE = 1e-9
 class Cap(ABC):
     """The two levels of the density, and how to draw from it.
 
-    Attributes:
-        dim: d.
-        epsilon: the budget that the levels must keep.
-        mass: A, the mass of the cap under P, in units of 2^-62; at most one half.
-        inside: p, the probability of the cap, in units of 2^-62.
-        gain: m, with E[v] = m·u.
+    `mass` is A, at most one half, and `inside` p, both in units of 2^-62; `gain` is m, with E[v] = m·u.
     """
 
     dim: int
@@ -84,15 +77,12 @@ class Cap(ABC):
         return cls(dim, epsilon, mass, inside, cls._gain(dim, mass, inside))
 
     @classmethod
-    def stated(cls, dim: int, epsilon: float, data: Mapping[str, Any]) -> Self:
-        """The cap that a JSON form states; ValueError if its integers exceed ε or its gain is not theirs."""
+    def optimal_or_stated(cls, dim: int, epsilon: float, data: Mapping[str, Any] | None) -> Self:
+        """The best cap, or that of a JSON form; ValueError if its integers exceed ε or its gain is not theirs."""
+        if data is None:
+            return cls.optimal(dim, epsilon)
         mass, inside = (stated_integer(name, data[name]) for name in ("mass", "inside"))
         return cls(dim, epsilon, mass, inside, data["gain"])
-
-    @classmethod
-    def optimal_or_stated(cls, dim: int, epsilon: float, data: Mapping[str, Any] | None) -> Self:
-        """The cap that a JSON form states, or the best one where there is none."""
-        return cls.optimal(dim, epsilon) if data is None else cls.stated(dim, epsilon, data)
 
     def to_dict(self) -> dict[str, Any]:
         """The integers and the decoding value, as JSON values."""
@@ -121,7 +111,7 @@ class Cap(ABC):
         """How many secret words one draw takes."""
         return 2 + 2 * (self.dim // 2)
 
-    def draw(self, directions: Floats, words: NDArray[np.uint64]) -> NDArray[np.float32]:
+    def draw(self, directions: Floats, words: Words) -> Floats32:
         """A vector v for each direction u, (n, d), from the last `words` of each row of secret words."""
         first = words.shape[1] - self.words
         mass, uniforms = self.mass / TOTAL, open_interval(words[:, first + 1])

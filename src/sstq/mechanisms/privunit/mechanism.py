@@ -132,15 +132,11 @@ class PrivUnit(CapMechanism):
     ) -> None:
         self._take(dim=dim, epsilon=epsilon, clip=clip)
         dim, epsilon = self.dim, self.epsilon
-        share = 1.0 if split == "hemisphere" else split
-        if isinstance(share, str):
-            check_option("split", share, ("optimal", "hemisphere"))
-        else:
-            share = check_number("split", share, 0, 1)
-        if self._stated is not None:
-            cap = SphereCap.stated(dim, epsilon, self._stated)
-        elif isinstance(share, str):
-            cap = SphereCap.optimal(dim, epsilon)
+        if isinstance(split, str):
+            check_option("split", split, ("optimal", "hemisphere"))
+        share = 1.0 if isinstance(split, str) else check_number("split", split, 0, 1)
+        if self._stated is not None or split == "optimal":
+            cap = SphereCap.optimal_or_stated(dim, epsilon, self._stated)
         else:
             cap = SphereCap.of_mass(dim, epsilon, round(TOTAL / (1 + math.exp((1 - share) * epsilon))))
         self._set_cap(cap)
