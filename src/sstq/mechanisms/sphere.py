@@ -20,12 +20,8 @@ def random_directions(unit: NDArray[np.float32], words: NDArray[np.uint64]) -> N
     """Random unit vectors s·x/‖x‖ whose expectation is x: the sign s is −1 with probability (1 − ‖x‖)/2.
 
     A mechanism that is unbiased on the sphere is then unbiased on the ball: E[x̂] = E[s]·x/‖x‖ = x. By symmetry
-    E‖x̂‖² is that of a unit vector whatever ‖x‖ is, so its variance is E‖x̂‖² − ‖x‖²: a short vector is not cheaper. The
-    sign is drawn before the mechanism sees the vector, so that privacy does not depend on it.
-
-    Args:
-        unit: rows of the unit ball, (n, d). The zero vector becomes ±e₁ with a fair sign.
-        words: one secret word per row.
+    E‖x̂‖² is that of a unit vector whatever ‖x‖ is: a short vector is not cheaper. The sign is drawn before the
+    mechanism sees the vector, so that privacy does not depend on it. The zero vector becomes ±e₁ with a fair sign.
     """
     # Squares of single-precision numbers neither overflow nor underflow in double precision.
     directions = unit.astype(np.float64)

@@ -172,11 +172,7 @@ class CandidateMechanism(Mechanism):
 
 
 class ClosestMechanism(CandidateMechanism):
-    """A mechanism that draws from the k best aligned candidates with one probability, else from the others.
-
-    Attributes:
-        choice: the draw, two integers.
-    """
+    """A mechanism that draws from the k best aligned candidates with one probability, else from the others."""
 
     _draws_by = "choice"
 

@@ -84,18 +84,18 @@ class FrameBiasWarning(UserWarning):
 
 
 class FrameUnitAggregator(FrameAggregator):
-    """The sums of one frame."""
+    """The sums of one frame; the `note` of its mean, also a warning, says when the frame's bias matters."""
 
     def mean(self) -> Estimate:
-        """The mean so far and its standard error; its `note`, also a warning, says when the frame's bias matters."""
+        """The mean so far and its standard error."""
         return _with_frames(super().mean(), self._mechanism, self._state[:, 0])
 
 
 class FrameUnitGroupAggregator(GroupAggregator):
-    """The sums of many frames."""
+    """The sums of many frames, likewise."""
 
     def mean(self) -> Estimate:
-        """The mean so far and its standard error; its `note`, also a warning, says when the frames' bias matters."""
+        """The mean so far and its standard error."""
         estimate = super().mean()
         return _with_frames(estimate, self._mechanism, self._state[:, 1] + self._state[:, 2])
 
