@@ -41,8 +41,8 @@ class Law(ABC):
 
     @property
     @abstractmethod
-    def weights(self) -> list[list[int]]:
-        """The integers, one list for each case."""
+    def weights(self) -> Sequence[Sequence[int]]:
+        """The integers of each case."""
 
     @property
     def cases(self) -> int:
@@ -63,7 +63,7 @@ class Law(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """The kind, the size and the integers, as JSON values."""
-        return {"kind": self.kind, "size": self.size, "weights": self.weights}
+        return {"kind": self.kind, "size": self.size, "weights": [list(row) for row in self.weights]}
 
 
 def mass(box: Box) -> Fraction:
@@ -83,7 +83,7 @@ class _TwoWeights(Law):
         _check_positive(size=self.size, own=self.own, other=self.other)
 
     @property
-    def weights(self) -> list[list[int]]:
+    def weights(self) -> Sequence[Sequence[int]]:
         return [[self.own, self.other]]
 
     def ratio(self) -> Fraction:
@@ -167,9 +167,9 @@ class TableLaw(Law):
         return len(self.rows)
 
     @property
-    def weights(self) -> list[list[int]]:
+    def weights(self) -> Sequence[Sequence[int]]:
         """The matrix."""
-        return [list(row) for row in self.rows]
+        return self.rows
 
     def ratio(self) -> Fraction:
         """Over the columns."""
@@ -230,9 +230,9 @@ class TwoLevelLaw(Law):
         return Fraction(largest, min(weight * (TOTAL // members) for _, members, weight in sides))
 
     @property
-    def weights(self) -> list[list[int]]:
+    def weights(self) -> Sequence[Sequence[int]]:
         """The pairs."""
-        return [list(level) for level in self.levels]
+        return self.levels
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
         """Those inside first."""

@@ -113,8 +113,7 @@ class MMRC(CandidateMechanism):
         for gaussians, inner in self._pieces(seeds, directions):
             products += inner
             squares += np.einsum("nmd,nmd->nm", gaussians, gaussians)
-        scores: Floats = products / np.sqrt(squares)
-        return scores
+        return np.asarray(products / np.sqrt(squares))
 
     def _draw(self, scores: Floats, words: Words) -> Ints:
         is_inside = scores >= self.height
@@ -128,8 +127,7 @@ class MMRC(CandidateMechanism):
         return gaussians
 
     def _draw_dict(self) -> dict[str, Any]:
-        thresholds = [str(threshold) for threshold in self.thresholds]
-        return {"split": self.split, "cap": self.cap, "height": self.height, "thresholds": thresholds}
+        return self._named("split", "cap", "height") | {"thresholds": [str(threshold) for threshold in self.thresholds]}
 
 
 def _thresholds(size: int, mass: float, ratio: Fraction) -> tuple[int, ...]:
@@ -178,8 +176,7 @@ def _alignment(masses: Floats, means: Floats, inside: Floats) -> Floats:
     binomial = np.exp(ways + i * np.log(masses) + (size - i) * np.log1p(-masses))
     # E[i/M] = θ̄, and the difference i by i keeps more digits than the difference of the sums.
     gains = np.sum(binomial * (inside - i / size), axis=1)
-    alignments: Floats = means * gains / (1 - masses[:, 0])
-    return alignments
+    return np.asarray(means * gains / (1 - masses[:, 0]))
 
 
 def _best_share(dim: int, epsilon: float, size: int, cap: str) -> float:

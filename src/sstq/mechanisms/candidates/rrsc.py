@@ -48,7 +48,6 @@ class RRSC(ClosestMechanism):
     name = "rrsc"
     variants: ClassVar = {"RRSC, 3 bits": {"bits": 3}, "RRSC, 8 bits": {"bits": 8}}
     sweeps: ClassVar = {"RRSC": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8)]}
-
     narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
 
     def __init__(self, dim: int, epsilon: float, *, bits: int | None = None, clip: float = 1.0, seed: int = 0) -> None:
@@ -69,8 +68,7 @@ class RRSC(ClosestMechanism):
             gram += gaussians @ gaussians.transpose(0, 2, 1)
             products += inner
         # ⟨q_m, u⟩, which has the order of ⟨s_m, u⟩.
-        aligned = np.linalg.solve(self._factor(gram), products[:, :, None])[:, :, 0]
-        return np.asarray(aligned, dtype=np.float64)
+        return np.asarray(np.linalg.solve(self._factor(gram), products[:, :, None])[:, :, 0])
 
     def _vectors(self, seeds: Words, codes: Ints) -> Floats:
         ranges = self._columns(len(seeds))

@@ -126,9 +126,7 @@ class FastProjection(_Projection):
         for group, first, second, rows in self._draws(clients):
             mixed = np.zeros(second.shape, dtype=np.float32)
             mixed[:, : self.dim] = x[group] * first
-            kernels.hadamard_transform(mixed)
-            mixed *= second
-            kernels.hadamard_transform(mixed)
+            _mix(mixed, second)
             projected[group] = np.take_along_axis(mixed, rows, axis=1)
         projected /= np.float32(self.size)
         return projected
@@ -139,9 +137,7 @@ class FastProjection(_Projection):
         for group, first, second, rows in self._draws(clients):
             mixed = np.zeros(second.shape, dtype=np.float32)
             np.put_along_axis(mixed, rows, v[group], axis=1)
-            kernels.hadamard_transform(mixed)
-            mixed *= second
-            kernels.hadamard_transform(mixed)
+            _mix(mixed, second)
             lifted[group] = mixed[:, : self.dim] * first
         lifted /= np.float32(self.size)
         return lifted
@@ -166,6 +162,12 @@ class FastProjection(_Projection):
             else:
                 rows = np.sort(np.argpartition(words[:, 2 * signs :], self.projected - 1, axis=1)[:, : self.projected])
             yield group, first, second, rows
+
+
+def _mix(rows: Floats32, signs: Floats32) -> None:
+    kernels.hadamard_transform(rows)
+    rows *= signs
+    kernels.hadamard_transform(rows)
 
 
 def _signs(words: Words, count: int) -> Floats32:
