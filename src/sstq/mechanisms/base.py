@@ -301,13 +301,11 @@ class Mechanism(Agreement):
 
         Returns:
             `bias2` is the squared distance of the expected mean from the mean of x as given, clipping included;
-            `variance` that of the mean, already divided by the number of clients. Behind a public coin both are
-            averages over the coin.
+            `variance` that of the mean. Behind a public coin both are averages over the coin.
 
         Examples:
             >>> import sstq
-            >>> mechanism = sstq.SSTQ(dim=4, epsilon=3.0, bits=2)
-            >>> error = mechanism.expected_mse(np.full(4, 0.5), clients=100)
+            >>> error = sstq.SSTQ(dim=4, epsilon=3.0, bits=2).expected_mse(np.full(4, 0.5), clients=100)
             >>> error.bias2 < 1e-9 < error.variance
             True
         """

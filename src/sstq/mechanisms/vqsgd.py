@@ -1,9 +1,4 @@
-"""vqSGD: one of the 2d vertices of a cross-polytope, in ⌈log₂ 2d⌉ bits.
-
-A client rounds its vector at random, without bias, to a vertex of {±√d·e_i}, which contains the unit ball, and sends
-the vertex through randomized response on all 2d of them. The server divides by p − q. The gap p − q shrinks as 1/d, so
-that the error grows as d³.
-"""
+"""vqSGD: one of the 2d vertices of a cross-polytope, in ⌈log₂ 2d⌉ bits."""
 
 from __future__ import annotations
 
@@ -61,7 +56,7 @@ class IdentityFrame(Frame):
 
 
 class VqSGD(Mechanism):
-    """vqSGD on the cross-polytope with flat randomized response.
+    """vqSGD on the cross-polytope {±√d·e_i}, which contains the unit ball, with flat randomized response.
 
     With g = p − q = (e^ε − 1)/(e^ε + 2d − 1) a message's estimate is ±clip·√d·e_i/g. It is unbiased for every vector of
     the ball, and its squared norm is always the same, so the error is known exactly:

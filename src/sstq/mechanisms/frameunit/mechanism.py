@@ -1,9 +1,4 @@
-"""FrameUnit: one signed row of a fast frame, the well aligned ones likelier; the least error of ε-LDP in log₂ 2N bits.
-
-PrivUnit draws from the cap around x or from the rest of the sphere. Here the sphere is replaced by the 2N signed rows
-of a mixed Hadamard frame, and the cap by the k of them that are best aligned with x: k-closest encoding on a rotated
-cross-polytope.
-"""
+"""FrameUnit: one signed row of a fast frame, the well aligned ones likelier; the least error of ε-LDP, log₂ 2N bits."""
 
 from __future__ import annotations
 
@@ -47,6 +42,9 @@ _ALIGNMENT_TOLERANCE = 1e-6
 
 class FrameUnit(FramedMechanism):
     """PrivUnit restricted to the signed rows of a fast frame: optimal error, exactly ε-LDP, O(1) per message.
+
+    PrivUnit draws from the cap around x or from the rest of the sphere. Here the sphere is replaced by the 2N signed
+    rows of a mixed Hadamard frame, and the cap by the k of them that are best aligned with x.
 
     U is the N×d Hadamard frame mixed twice (three times up to 4096 dimensions or from 32 frames on), c = U x. Of the 2N
     signed rows ±u_j the k best aligned with x are inside: since they come in pairs, those of the k largest |c_j|, with
