@@ -7,6 +7,7 @@ contract suite) comes from the library.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,14 +15,12 @@ from numpy.typing import NDArray
 
 import sstq
 from sstq.aggregation import FrameAggregator
-from sstq.checks import check_argument
-from sstq.mechanisms.base import LocalReport
+from sstq.mechanisms.base import Batch, Columns
 from sstq.mechanisms.flat_response import flat_response, gain, weights_of
-from sstq.mechanisms.laws import Law, channel_law
 from sstq.mechanisms.vqsgd import IdentityFrame
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Column, Field, Layout
-from sstq.randomness.secret import BitSource, channel_words, unit_interval
+from sstq.messages.layouts import Field, Layout
+from sstq.randomness.secret import channel_words, unit_interval
 from sstq.randomness.streams import multiply_shift
 from sstq.scalar.channels import FlatChannel
 
@@ -40,29 +39,19 @@ class CoordinateSign(sstq.Mechanism):
 
     name: ClassVar[str] = "coordinate-sign"
     exact: ClassVar[bool] = True
+    _aggregator = FrameAggregator  # exact sums in a frame, O(1) per message
+    narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {"dim": (1, 2**24)}
 
     channel: FlatChannel
+    frame: IdentityFrame
     decoding_values = np.array([-1.0, 1.0])
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
-        epsilon = check_argument("epsilon", epsilon)
-        channel = flat_response(2, epsilon, self._stated)
-        self._set(
-            dim=check_argument("dim", dim, high=2**24),
-            epsilon=epsilon,
-            clip=check_argument("clip", clip),
-            channel=channel,
-        )
-
-    @property
-    def layout(self) -> Layout:
-        """The sign in the lowest bit, and the coordinate above it."""
-        return Layout((Field("sign", 1, 2), Field("coordinate", max(1, (self.dim - 1).bit_length()), self.dim)))
-
-    @property
-    def frame(self) -> IdentityFrame:
-        """The standard basis."""
-        return IdentityFrame(self.dim, self.dim)
+        self._take(dim=dim, epsilon=epsilon, clip=clip)
+        # The sign in the lowest bit, and the coordinate above it.
+        fields = Field("sign", 1, 2), Field("coordinate", max(1, (self.dim - 1).bit_length()), self.dim)
+        self._set(layout=Layout(fields), frame=IdentityFrame(self.dim, self.dim))
+        self._set(channel=flat_response(2, self.epsilon, self._stated))
 
     @property
     def decoding_scale(self) -> float:
@@ -73,44 +62,22 @@ class CoordinateSign(sstq.Mechanism):
         """The coordinate and the sign of every message, for the aggregator."""
         return messages.column("coordinate"), messages.column("sign")
 
-    def _encode_rows(
-        self,
-        rows: NDArray[Any],
-        clients: NDArray[np.uint64] | None,  # noqa: ARG002 (the coin is private)
-        source: BitSource,
-        report: LocalReport | None,
-    ) -> tuple[Column, ...]:
-        unit = self._unit_ball(rows, report)
-        words = source.words(3 * len(unit)).reshape(-1, 3)  # always three, whatever the data are
+    def _encode(self, batch: Batch) -> Columns:
+        unit, words = self._unit_ball(batch.rows, batch.report), batch.words
         coordinate = multiply_shift(words[:, 0], self.dim)
         value = unit[np.arange(len(unit)), coordinate].astype(np.float64)
         token = (unit_interval(words[:, 1]) < (1 + value) / 2).astype(np.int64)
         return self.channel.sample(token, channel_words(words[:, 2])), coordinate
 
-    def decode(self, messages: Messages) -> NDArray[np.float64]:
-        """The estimate of each message alone, (n, d)."""
-        self._check_own(messages)
+    def _decode(self, messages: Messages) -> NDArray[np.float64]:
         estimates = np.zeros((len(messages), self.dim))
         index, code = self.indices_and_codes(messages)
         estimates[np.arange(len(messages)), index] = self.dim * self.decoding_scale * self.decoding_values[code]
         return estimates
 
-    def aggregator(self) -> FrameAggregator:
-        """The library's exact sums in a frame, O(1) per message."""
-        return FrameAggregator(self)
-
-    def law(self) -> Law:
-        """The channel's: the coordinate is drawn without looking at the data."""
-        return channel_law(self.channel)
-
-    def privacy_loss(self) -> float:
-        """The exact log-ratio of the channel's two integers, rounded up to a double."""
-        return self.channel.privacy_loss()
-
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: ‖x̂‖ is the same for all messages."""
-        mean = self._unit_ball(rows).astype(np.float64) * self.clip
-        return mean, (self.dim * self.decoding_scale) ** 2 - np.sum(mean**2, axis=1)
+        return self._unbiased_error(rows, (self.dim * self.decoding_scale) ** 2)
 
     def largest_message(self) -> float:
         """The norm of every message."""
@@ -118,4 +85,4 @@ class CoordinateSign(sstq.Mechanism):
 
     def to_dict(self) -> dict[str, Any]:
         """The options and the channel's integers, as JSON values."""
-        return {"dim": self.dim, "epsilon": self.epsilon, "clip": self.clip} | weights_of(self.channel)
+        return self._named("dim", "epsilon", "clip") | weights_of(self.channel)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sstq.mechanisms import list_mechanisms as list_mechanisms
     from sstq.mechanisms import mechanism as mechanism
     from sstq.mechanisms import register as register
-    from sstq.mechanisms.frameunit.sums import FrameBiasWarning as FrameBiasWarning
+    from sstq.mechanisms.frameunit.bias import FrameBiasWarning as FrameBiasWarning
     from sstq.messages.batch import Messages as Messages
     from sstq.messages.files import read_messages as read_messages
     from sstq.messages.files import write_messages as write_messages
@@ -57,7 +57,7 @@ _HOMES = {
     "Estimate": "sstq.aggregation",
     "ExpectedError": "sstq.mechanisms",
     "FourierFrame": "sstq.frames.tight",
-    "FrameBiasWarning": "sstq.mechanisms.frameunit.sums",
+    "FrameBiasWarning": "sstq.mechanisms.frameunit.bias",
     "FrameUnit": "sstq.mechanisms",
     "HadamardFrame": "sstq.frames.tight",
     "L2CSGM": "sstq.mechanisms",

@@ -1,11 +1,12 @@
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from sstq.exactness import TOTAL, exp_lower
-from sstq.mechanisms.closest import KClosest, k_closest, mean_chi, normal_order_statistics, uniform_below, weight_range
+from sstq.mechanisms.closest import KClosest, k_closest, normal_order_statistics, uniform_below
+from sstq.mechanisms.laws import TwoLevelLaw
+from sstq.mechanisms.sphere import mean_chi
 
 
 @pytest.mark.parametrize(
@@ -75,10 +76,9 @@ def test_uniform_pick_is_exact_integer_arithmetic(seed):
 def test_threshold_is_the_largest_private_one(epsilon, size):
     choice = k_closest(epsilon, size, lambda first, second: 1 / first**2)
     bound = exp_lower(epsilon)
-    assert choice.ratio() <= bound
+    assert choice.law().ratio() <= bound
     assert epsilon - 1e-9 < choice.privacy_loss() <= epsilon
-    least, largest = weight_range(size, choice.inside, choice.threshold + 1)
-    assert Fraction(largest, least) > bound
+    assert TwoLevelLaw(size, [(choice.inside, choice.threshold + 1)]).ratio() > bound
     with pytest.raises(ValueError, match="-LDP"):
         KClosest(epsilon, size, choice.inside, choice.threshold + 1)
 

@@ -11,9 +11,14 @@ from scipy.stats import binom, norm
 from sstq.aggregation import NoisyAggregator
 from sstq.frames.kashin import represent
 from sstq.mechanisms.base import LocalReport
-from sstq.mechanisms.csgm.coordinate_sampling import CoordinateSampling, capped_sampling
+from sstq.mechanisms.csgm.accounting import (
+    ORDERS,
+    CoordinateSampling,
+    ReleaseBudget,
+    SubsampledGaussian,
+    capped_sampling,
+)
 from sstq.mechanisms.csgm.mechanism import CSGM, L2CSGM
-from sstq.mechanisms.csgm.subsampled_gaussian import ORDERS, ReleaseBudget, SubsampledGaussian
 from sstq.mechanisms.structured import structured_vectors
 from tests.contract.cases import reread
 
@@ -314,6 +319,8 @@ def test_a_tampered_json_is_refused():
     with pytest.raises(ValueError, match=r"does not know .*\['energy'\]"):
         reread(mechanism, energy=1.5)
     with pytest.raises(ValueError, match="sigma must be a number"):
+        reread(mechanism, sigma="large")
+    with pytest.raises(ValueError, match="NaN is not a number"):
         reread(mechanism, sigma=math.nan)
     with pytest.raises(ValueError, match="most must be an integer"):
         reread(mechanism, most=65)

@@ -14,11 +14,11 @@ import sstq
 from sstq import kernels
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.closest import mean_chi, whole_budget
+from sstq.mechanisms.closest import whole_budget
 from sstq.mechanisms.frameunit.alignment import alignment, best_draw, inside_by_rank, top_half_normals
 from sstq.mechanisms.frameunit.mechanism import FrameUnit
 from sstq.mechanisms.privunit.mechanism import PrivUnitG
-from sstq.mechanisms.sphere import random_directions
+from sstq.mechanisms.sphere import mean_chi, random_directions
 from sstq.mechanisms.structured import structured_vectors
 from sstq.randomness import streams
 from tests.contract import checks
@@ -369,7 +369,7 @@ def test_json_carries_the_same_mechanism():
         (lambda _: {"inside": 256, "threshold": str(TOTAL // 5 * 2)}, "alignment must be"),
         (lambda m: {"alignment": m.alignment * 1.001}, "alignment must be"),
         (lambda _: {"alignment": -1.0}, "alignment must be"),
-        (lambda _: {"frame_size": 257}, "power of two"),
+        (lambda _: {"frame_size": 257}, "LDP"),
         (lambda _: {"rounds": 2}, r"does not know .*\['rounds'\]"),
         (lambda _: {"frame_seed": -1}, "frame_seed must be"),
         (lambda _: {"frame_seed": str(2**64)}, "frame_seed must be"),

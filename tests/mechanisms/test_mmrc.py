@@ -51,7 +51,7 @@ def test_the_authors_code_clips_at_e_to_epsilon(bits, expected):
     assert 1 / alignment**2 / dim == pytest.approx(expected, abs=1e-3)
     # One and all but one inside are the extremes; with none or all of them inside every candidate has 1/M.
     assert math.log(each_inside.max() / each_outside.min()) == pytest.approx(epsilon, abs=1e-9)
-    ours = MMRC(dim, epsilon, bits, split=0.5, cap="bound")
+    ours = MMRC(dim, epsilon, bits=bits, split=0.5, cap="bound")
     assert total(ours) > 1.005 * expected
     assert ours.privacy_loss() < 2.81
 
@@ -90,7 +90,7 @@ def test_thresholds_are_the_published_rule(bits, epsilon, arguments):
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 3.0, 16.0])
 @pytest.mark.parametrize("bits", [1, 3, 6])
 def test_every_pair_of_counts_is_within_e_to_the_epsilon(bits, epsilon):
-    """All numbers of words of all candidates for all i, one by one: the bound is not only that of weight_range."""
+    """All numbers of words of all candidates for all i, one by one: the bound is not only that of the law."""
     mechanism = MMRC(20, epsilon, bits=bits)
     size = mechanism.size
     weights = set()
@@ -119,7 +119,7 @@ def test_tampered_thresholds_are_refused(place, value):
     mechanism = MMRC(16, 3.0, bits=4)
     thresholds = mechanism.to_dict()["thresholds"]
     thresholds[place] = value
-    with pytest.raises(ValueError, match=r"thresholds must be|LDP|alignment must be"):
+    with pytest.raises(ValueError, match=r"thresholds? .*must be|LDP|alignment must be|true does not occur"):
         reread(mechanism, thresholds=thresholds)
 
 
@@ -136,7 +136,7 @@ def test_tampered_thresholds_are_refused(place, value):
     ],
 )
 def test_tampered_parts_are_refused(change):
-    with pytest.raises(ValueError, match=f"{next(iter(change))} must be"):
+    with pytest.raises(ValueError, match=f"{next(iter(change))} must be|NaN is not a number"):
         reread(MMRC(16, 3.0, bits=4), **change)
 
 

@@ -9,10 +9,9 @@ from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.frames.kashin import represent
 from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.base import LocalReport
-from sstq.mechanisms.sqkr import dense
-from sstq.mechanisms.sqkr.dense import central_binomial
+from sstq.mechanisms.sqkr import coders
+from sstq.mechanisms.sqkr.coders import best_k, central_binomial, paper_k
 from sstq.mechanisms.sqkr.mechanism import SQKR
-from sstq.mechanisms.sqkr.subsampled import best_k, paper_k
 from sstq.mechanisms.structured import structured_vectors
 from sstq.randomness import streams
 from tests.contract.cases import reread
@@ -159,8 +158,8 @@ def test_dense_moments_are_the_enumeration(dim, frame, size):
 
 def test_a_dense_mechanism_that_never_leaves_its_half_fails_the_enumeration(monkeypatch):
     """A mutant: the side is not randomized, so a message rules half of the inputs out."""
-    turn = dense.turn_to_side
-    monkeypatch.setattr(dense, "turn_to_side", lambda z, v, outside: turn(z, v, np.zeros_like(outside)))
+    turn = coders.turn_to_side
+    monkeypatch.setattr(coders, "turn_to_side", lambda z, v, outside: turn(z, v, np.zeros_like(outside)))
     mechanism = SQKR(2, 1.0, variant="dense", frame_size=4)
     rounding = np.full(2, 1 << 63, dtype=np.uint64)
     with pytest.raises(ZeroDivisionError):
@@ -175,7 +174,7 @@ def test_a_dense_mechanism_that_breaks_ties_by_data_fails_the_enumeration(monkey
         tie = (excess == 0) & (z[:, 0] != v[:, 0])
         z ^= (tie | ((excess != 0) & ((excess > 0) != outside))).astype(np.uint8)[:, None]
 
-    monkeypatch.setattr(dense, "turn_to_side", turn)
+    monkeypatch.setattr(coders, "turn_to_side", turn)
     mechanism = SQKR(2, 1.0, variant="dense", frame_size=4)
     rounding = np.full(2, 1 << 63, dtype=np.uint64)
     with pytest.raises(ZeroDivisionError):

@@ -227,7 +227,7 @@ def test_json_carries_the_same_mechanism(variant):
 @pytest.mark.parametrize("variant", ["metric-aware-loss-optimal", "optimal"])
 def test_json_integers_are_not_solved_again(variant, monkeypatch):
     text = make(variant).to_json()
-    for solver in ("metric_aware_channel", "loss_optimal_codebook", "optimal_channel"):
+    for solver in ("channels.metric_aware_channel", "codebooks.loss_optimal_codebook", "channels.optimal_channel"):
         monkeypatch.setattr(f"sstq.mechanisms.parts.{solver}", None)
     assert sstq.from_json(text).to_json() == text
 
@@ -404,11 +404,9 @@ class CountingBits:
         (np.ones(DIM + 1), "shape"),
         (np.ones((2, 3, DIM)), "shape"),
         (np.float64(1.0), "shape"),
-        (np.ones(DIM, dtype=int), "dtype int64"),
-        (np.ones(DIM, dtype=np.float16), "dtype float16"),
         (np.ones(DIM, dtype=complex), "dtype complex128"),
         (np.array(["a"] * DIM), "dtype"),
-        (None, "dtype"),
+        (None, "must be an array of numbers"),
     ],
 )
 def test_bad_vectors_are_refused_before_anything_is_sampled(x, message, monkeypatch):

@@ -11,10 +11,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from sstq.checks import check_argument, stated_integer
+from sstq.checks import check_argument, check_number, stated_integer
 from sstq.files.strict_json import read_json
-
-__all__ = ["Agreement", "read_agreement"]
 
 JSON_VERSION = 2
 
@@ -22,16 +20,18 @@ JSON_VERSION = 2
 class Agreement(ABC):
     """Options as they were given, the parts that they stand for, and a JSON form that holds all that was solved.
 
-    A class has an `__init__` that takes options, checks them and ends with `_set(**parts)`. Where `_stated` is not
-    None, the object is read from JSON: what is there is checked, not solved again.
+    `__init__` takes options and checks them; `_take` keeps those with a common range, and `_set` all other parts. Where
+    `_stated` is not None, the object is read from JSON: what is there is checked, not solved again.
 
     Attributes:
         options: the arguments as they were given.
         seed_option: the name of the option with the public seed; None if nothing is public and random.
+        narrowed: the least and the largest value of arguments whose range is narrower than the common one.
     """
 
     json_format: ClassVar[str]
     seed_option: ClassVar[str | None] = None
+    narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
     options: Mapping[str, Any]
     _stated: Mapping[str, Any] | None = None
@@ -44,8 +44,29 @@ class Agreement(ABC):
         return agreed
 
     def _set(self, **parts: Any) -> None:
-        """Take the parts that the options stand for; once, at the end of `__init__`."""
-        self.__dict__.update(parts, _parts=parts)
+        """Keep parts that the options stand for; in `__init__` only."""
+        self.__dict__.setdefault("_parts", {}).update(parts)
+        self.__dict__.update(parts)
+
+    def _take(self, **arguments: Any) -> None:
+        """Check arguments that have a common range, and keep them; in `__init__` only."""
+        for name, value in arguments.items():
+            low, high = self.narrowed.get(name, (None, None))
+            self._set(**{name: check_argument(name, value, low=low, high=high)})
+
+    def _stated_or(self, name: str, computed: float, tolerance: float) -> float:
+        """The computed number, or that of the JSON, which another library of functions gave other last digits.
+
+        It divides, so that it is never zero.
+        """
+        if self._stated is None:
+            return computed
+        low, high = (max(computed * (1 + sign * tolerance), 1e-30) for sign in (-1, 1))
+        return float(check_number(name, self._stated[name], low, high))
+
+    def _named(self, *names: str) -> dict[str, Any]:
+        """Parts by name, for `to_dict`."""
+        return {name: getattr(self, name) for name in names}
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} cannot be changed: use replace({name}=…)")
@@ -134,10 +155,7 @@ class Agreement(ABC):
 def read_agreement(text: str, json_format: str, choose: Callable[[dict[str, Any]], type[Agreement]]) -> Any:
     """The object whose `to_json` this is, integer by integer; ValueError for anything else.
 
-    Args:
-        text: JSON.
-        json_format: what its format must be.
-        choose: takes what tells the class out of the JSON values, and returns the class.
+    Its format must be `json_format`; `choose` takes what tells the class out of the JSON values, and returns the class.
     """
     try:
         data = read_json(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -17,14 +18,23 @@ from sstq.aggregation import Aggregator
 from sstq.checks import check_number
 from sstq.chunks import row_chunks
 from sstq.mechanisms.agreement import Agreement
-from sstq.mechanisms.laws import Law
+from sstq.mechanisms.laws import Law, channel_law
 from sstq.mechanisms.structured import typical_vector
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages, client_ids
 from sstq.messages.layouts import Column, Layout
 from sstq.randomness.secret import BitSource, RngLike, bit_source
+from sstq.scalar.channels import Channel
 
-__all__ = ["Coin", "ExpectedError", "LocalReport", "Mechanism", "Trust", "Unbiased"]
+Floats = NDArray[np.float64]
+Floats32 = NDArray[np.float32]
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+Rows = NDArray[Any]
+
+SIGNS = np.array([1.0, -1.0])
+SIGNS.setflags(write=False)
+Columns = tuple[Column, ...]
 
 Coin = Literal["private", "public"]
 """Who draws what is public: the client, which then sends it, or a shared generator, which needs named clients."""
@@ -37,15 +47,7 @@ NUMBERS_OF_A_DRAW = 16
 
 
 class Unbiased(StrEnum):
-    """When the expectation of an estimate is the (clipped) vector; only `ALWAYS` counts as true.
-
-    Examples:
-        >>> import sstq
-        >>> [str(sstq.mechanism(name, dim=9, epsilon=1.0).unbiased) for name in ("sstq", "frameunit")]
-        ['always', 'over frames']
-        >>> bool(sstq.FrameUnit(9, 1.0).unbiased)
-        False
-    """
+    """When the expectation of an estimate is the (clipped) vector; only `ALWAYS` counts as true."""
 
     NEVER = "never"
     OVER_FRAMES = "over frames"
@@ -57,11 +59,9 @@ class Unbiased(StrEnum):
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """The expected squared error of a mean.
+    """The expected squared error of a mean: its squared bias, which more clients do not lower, and its variance.
 
-    Attributes:
-        bias2: the squared norm of its bias, which more clients do not lower.
-        variance: summed over the coordinates, already divided by the number of clients.
+    The variance is summed over the coordinates and already divided by the number of clients.
     """
 
     bias2: float
@@ -77,11 +77,8 @@ class ExpectedError:
 class LocalReport:
     """What a client may want to know of its own encoding. It depends on the data, so it must stay with the client.
 
-    Attributes:
-        vectors: how many were encoded.
-        clipped: how many of them were longer than clip.
-        missed: how many representations missed the certificate, so that their estimates are slightly biased (privacy
-            is untouched).
+    It counts the vectors, those longer than clip, and the representations that missed the certificate, so that
+    their estimates are slightly biased (privacy is untouched).
     """
 
     vectors: int = 0
@@ -89,15 +86,29 @@ class LocalReport:
     missed: int = 0
 
 
+@dataclass(frozen=True)
+class Batch:
+    """What an encoder gets.
+
+    `rows` are checked vectors, (n, d), with `words_each` secret `words` each; `clients` are their identifiers behind a
+    public coin, and `report` counts what stays with the client, if that is wanted.
+    """
+
+    rows: Rows
+    words: Words
+    clients: Words | None
+    report: LocalReport | None
+
+
 class Mechanism(Agreement):
     """A randomizer of vectors and its decoder; immutable, shared by client and server through its JSON form.
 
-    A mechanism of its own module provides the abstract methods; what all of them do alike is here: options are kept as
-    they were given, `repr` shows them, and `replace` makes a variant.
+    Options are kept as they were given, `repr` shows them, and `replace` makes a variant. Mechanisms say in their own
+    documentation what is special to them; `dim`, `epsilon`, `clip` and the public seed mean the same everywhere.
 
     Attributes:
         dim: d, the length of the vectors.
-        epsilon: ε of the local differential privacy of one message; infinite without privacy.
+        epsilon: ε of the local differential privacy of one message, 0.01 to 20; infinite without privacy.
         delta: δ of the guarantee; 0 for pure differential privacy.
         clip: vectors longer than this are scaled down to it.
         clients: the number of clients of a round, where the mechanism is made for a fixed number; otherwise None.
@@ -109,6 +120,8 @@ class Mechanism(Agreement):
         variants: what `sstq compare` shows of this mechanism: labels, and the options of each.
         sweeps: what `sstq frontier` shows of it: labels, and the options of each point of the family.
         unbiased: when the estimate's expectation is the (clipped) vector, over messages and public coins.
+        layout: the fields of a message.
+        words_each: how many secret words a message takes, whatever its vector.
     """
 
     json_format: ClassVar[str] = "sstq-mechanism"
@@ -119,6 +132,9 @@ class Mechanism(Agreement):
     uniform_index: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {}
+    # The part that makes the secret draw: a channel, or what has a `privacy_loss` and, where exact, a `law`.
+    _draws_by: ClassVar[str] = "channel"
+    _aggregator: ClassVar[type[Aggregator[Any]]]
 
     dim: int
     epsilon: float
@@ -127,24 +143,18 @@ class Mechanism(Agreement):
     clients: int | None = None
     coin: Coin = "private"
     unbiased: Unbiased = Unbiased.ALWAYS
+    layout: Layout
+    words_each: int = 3
 
     def with_seed(self, seed: int) -> Self:
         """The same mechanism with another public seed, for the next round; itself, if nothing is public and random.
 
         Examples:
             >>> import sstq
-            >>> mechanism = sstq.mechanism("vqsgd", dim=3, epsilon=1.0)
-            >>> mechanism.with_seed(5) is mechanism
-            True
             >>> sstq.SSTQ(10, 1.0).with_seed(5) == sstq.SSTQ(10, 1.0, frame_seed=5)
             True
         """
         return self if self.seed_option is None else self.replace(**{self.seed_option: seed})
-
-    @property
-    @abstractmethod
-    def layout(self) -> Layout:
-        """The fields of a message."""
 
     @property
     def message_bits(self) -> int:
@@ -152,17 +162,13 @@ class Mechanism(Agreement):
         return self.layout.message_bits
 
     @abstractmethod
-    def _encode_rows(
-        self,
-        rows: NDArray[Any],
-        clients: NDArray[np.uint64] | None,
-        source: BitSource,
-        report: LocalReport | None,
-    ) -> tuple[Column, ...]:
-        """The columns of the messages for checked vectors, drawing the same number of words for any vector.
+    def _encode(self, batch: Batch) -> Columns:
+        """The columns of the messages. Most begin with `_unit_ball`; who does without counts the clipped rows."""
 
-        Most begin with `_unit_ball`; who does without counts in the report how many were longer than clip.
-        """
+    def _encode_rows(self, rows: Rows, clients: Words | None, source: BitSource, report: LocalReport | None) -> Columns:
+        # As many words for every vector, drawn before anything is known of the data.
+        words = source.words(self.words_each * len(rows)).reshape(len(rows), self.words_each)
+        return self._encode(Batch(rows, words, clients, report))
 
     @property
     def _row_cost(self) -> int:
@@ -184,15 +190,14 @@ class Mechanism(Agreement):
                 of lists (`sstq.messages.arrays.as_vectors`). Rows longer than `clip` are scaled down to it.
             rng: None for the operating system's randomness (the private choice); an integer seed or a NumPy Generator
                 for simulation, which the messages are then marked as.
-            clients: behind a public coin, one distinct non-negative integer a row.
+            clients: behind a public coin, one distinct non-negative integer per row.
             report: counts what this client may want to know of its data; keep it local.
 
         Examples:
             >>> import sstq
             >>> mechanism = sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
-            >>> messages = mechanism.encode(np.array([0.1, -0.2, 0.3]))
-            >>> len(messages), len(messages.to_bytes())
-            (1, 1)
+            >>> mechanism.encode(np.array([0.1, -0.2, 0.3])).to_bytes() != b""
+            True
         """
         rows = self._check_vectors(X)
         source = bit_source(rng)
@@ -207,56 +212,48 @@ class Mechanism(Agreement):
         columns = tuple(np.concatenate(parts) for parts in zip(*batches, strict=True))
         return self._messages(columns, identifiers, source.simulated)
 
-    @abstractmethod
-    def decode(self, messages: Messages) -> NDArray[np.float64]:
+    def decode(self, messages: Messages) -> Floats:
         """The estimate of each message alone, (n, d): for diagnosis; a mean comes from `aggregator`."""
+        if messages.digest != self.digest():
+            raise ValueError("the messages are of another mechanism")
+        return self._decode(messages)
+
+    @abstractmethod
+    def _decode(self, messages: Messages) -> Floats:
+        """The estimates of checked messages."""
 
     def messages_from_bytes(self, raw: bytes, count: int, *, clients: ArrayLike | None = None) -> Messages:
-        """The messages that `Messages.to_bytes` packed; ValueError for anything else.
-
-        Examples:
-            >>> import sstq
-            >>> mechanism = sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
-            >>> messages = mechanism.encode(np.ones((4, 3)))
-            >>> again = mechanism.messages_from_bytes(messages.to_bytes(), 4)
-            >>> bool(np.all(again.column("index") == messages.column("index")))
-            True
-        """
+        """The messages that `Messages.to_bytes` packed; ValueError for anything else."""
         count = check_number("count", count, 0, 2**62, integer=True)
         return self.messages_from_columns(self.layout.unpack(raw, count), self._client_ids(clients, count), False)
 
-    def messages_from_columns(
-        self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
-    ) -> Messages:
+    def messages_from_columns(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
         """Checked messages from the values of their fields."""
         identifiers = self._client_ids(clients, len(columns[0]))
         self._check_columns(columns)
         return self._messages(columns, identifiers, simulated)
 
-    def _messages(self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool) -> Messages:
+    def _messages(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
         in_clear = self.trust != "local"
         return Messages(self.layout, columns, self.digest(), clients=clients, simulated=simulated, in_clear=in_clear)
 
-    def _check_columns(self, columns: tuple[Column, ...]) -> None:
+    def _check_columns(self, columns: Columns) -> None:
         """Refuse values that the fields allow but this mechanism never sends."""
 
-    @abstractmethod
     def aggregator(self) -> Aggregator[Any]:
         """An empty aggregator for this mechanism's messages."""
+        return self._aggregator(self)
 
     def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator[Any]:
         """The aggregator that was saved to a file; ValueError unless it is whole and of this mechanism."""
         return type(self.aggregator()).load(path, self)
 
     def law(self) -> Law:
-        """All probabilities of the secret draw as integers, for `sstq.audit`; ValueError where there are none.
-
-        Examples:
-            >>> import sstq
-            >>> law = sstq.mechanism("vqsgd", dim=3, epsilon=1.0).law()
-            >>> law.own + 5 * law.other == 2**62
-            True
-        """
+        """All probabilities of the secret draw as integers, for `sstq.audit`; ValueError where there are none."""
+        if self.exact:
+            draw = getattr(self, self._draws_by)
+            law: Law = channel_law(draw) if isinstance(draw, Channel) else draw.law()
+            return law
         reasons = {
             "local": "sends continuous values, whose privacy holds up to floating point only (exact=False)",
             "aggregator": "is private behind a trusted aggregator only (a message on its own is not)",
@@ -264,12 +261,16 @@ class Mechanism(Agreement):
         }
         raise ValueError(f"{self.name} {reasons[self.trust]}: there are no integer weights to audit")
 
-    @abstractmethod
     def privacy_loss(self) -> float:
-        """The largest log-ratio of the output distribution, rounded up to a double.
+        """The largest log-ratio of the output distribution, rounded up to a double; infinite without privacy.
 
         Of the implemented distribution where `exact`, otherwise of the densities that floating point approximates.
+        All that is not the secret draw, such as an index or a frame, is chosen without looking at the data.
         """
+        if self.trust == "none":
+            return math.inf
+        loss: float = getattr(self, self._draws_by).privacy_loss()
+        return loss
 
     def _header(self) -> dict[str, Any]:
         return super()._header() | {"mechanism": self.name}
@@ -279,15 +280,17 @@ class Mechanism(Agreement):
         raise ValueError(f"no bound is known for the messages of {self.name}")
 
     def largest_honest_mean(self) -> float:
-        """H, the largest norm of an honest client's expected estimate, over messages and public coins.
-
-        It is clip if the estimate is unbiased.
-        """
+        """H, the largest norm of an honest client's expected estimate; clip if that is unbiased."""
         return self.clip if self.unbiased else self.largest_message()
 
     @abstractmethod
-    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """E[x̂] of each row, (n, d), and the variance of x̂ summed over the coordinates, (n,)."""
+
+    def _unbiased_error(self, rows: Rows, power: float) -> tuple[Floats, Floats]:
+        """The error of rows whose estimates are unbiased and have E‖x̂‖² = `power` whatever the row is."""
+        mean = self._unit_ball(rows).astype(np.float64) * self.clip
+        return mean, power - np.einsum("ij,ij->i", mean, mean)
 
     def expected_mse(self, x: ArrayLike, clients: int | None = None) -> ExpectedError:
         """The expected squared error of a mean, bias and variance apart.
@@ -298,13 +301,11 @@ class Mechanism(Agreement):
 
         Returns:
             `bias2` is the squared distance of the expected mean from the mean of x as given, clipping included;
-            `variance` that of the mean, already divided by the number of clients. Behind a public coin both are
-            averages over the coin.
+            `variance` that of the mean. Behind a public coin both are averages over the coin.
 
         Examples:
             >>> import sstq
-            >>> mechanism = sstq.SSTQ(dim=4, epsilon=3.0, bits=2)
-            >>> error = mechanism.expected_mse(np.full(4, 0.5), clients=100)
+            >>> error = sstq.SSTQ(dim=4, epsilon=3.0, bits=2).expected_mse(np.full(4, 0.5), clients=100)
             >>> error.bias2 < 1e-9 < error.variance
             True
         """
@@ -332,26 +333,17 @@ class Mechanism(Agreement):
         """The error of a mean of clients that all hold one typical vector of norm clip: a fixed Gaussian direction.
 
         It costs less than the mean itself, if need be by an average over frame seeds.
-
-        Examples:
-            >>> import sstq
-            >>> sstq.mechanism("vqsgd", dim=3, epsilon=1.0).typical_error(clients=10**6).total < 0.001
-            True
         """
         return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)
 
-    def _client_ids(self, clients: ArrayLike | None, count: int) -> NDArray[np.uint64] | None:
+    def _client_ids(self, clients: ArrayLike | None, count: int) -> Words | None:
         if self.coin == "public":
             return client_ids(clients, count)
         if clients is not None:
             raise ValueError("clients are named behind a public coin only; this mechanism's coin is private")
         return None
 
-    def _check_own(self, messages: Messages) -> None:
-        if messages.digest != self.digest():
-            raise ValueError("the messages are of another mechanism")
-
-    def _check_vectors(self, X: ArrayLike) -> NDArray[Any]:
+    def _check_vectors(self, X: ArrayLike) -> Rows:
         """X as (n, d) floats; ValueError for a wrong shape or dtype, for masks and for numbers that are not finite."""
         rows = as_vectors(X)
         if rows.shape[-1:] != (self.dim,) or rows.ndim > 2:
@@ -363,7 +355,7 @@ class Mechanism(Agreement):
             raise ValueError(f"X must be finite, got {rows[row, column]} at row {row}, column {column}")
         return rows
 
-    def _unit_ball(self, rows: NDArray[Any], report: LocalReport | None = None) -> NDArray[np.float32]:
+    def _unit_ball(self, rows: Rows, report: LocalReport | None = None) -> Floats32:
         """Rows clipped to norm `clip` and divided by it; the report counts those that were longer."""
         unit, longer = kernels.clip_to_ball(rows, self.clip)
         if report is not None:

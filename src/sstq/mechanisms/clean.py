@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.aggregation import BoundedAggregator
-from sstq.checks import check_argument
 from sstq.chunks import row_chunks
-from sstq.mechanisms.base import LocalReport, Mechanism, Trust
+from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism, Rows
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Column, FloatField, Layout
-from sstq.randomness.secret import BitSource
-
-__all__ = ["Clean"]
+from sstq.messages.layouts import FloatField, Layout
 
 # The norm of a clipped vector, rounded to single precision coordinate by coordinate, exceeds 1 by less than this.
 _ROUNDING = 1e-6
 
 
 class Clean(Mechanism):
-    """The clipped vector as d single-precision numbers.
-
-    x̂ = x·min(1, clip/‖x‖), rounded to float32: unbiased (rounding aside), of variance 0, in 32·d bits.
+    """The clipped vector as d single-precision numbers: unbiased (rounding aside), of variance 0, in 32·d bits.
 
     Warning:
         Nothing is private: `epsilon` and `privacy_loss` are infinite, `trust` is "none", and `exact` is False, because
         there is no privacy to be exact about.
-
-    Args:
-        dim: d, the length of the vectors.
-        clip: vectors longer than this are scaled down to it.
 
     Examples:
         >>> mechanism = Clean(dim=3, clip=2.0)
@@ -44,37 +32,29 @@ class Clean(Mechanism):
         array([[1.2, 0. , 1.6]])
     """
 
-    name: ClassVar[str] = "clean"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"Clean": {}}
-    exact: ClassVar[bool] = False
-    trust: ClassVar[Trust] = "none"
+    name = "clean"
+    variants: ClassVar = {"Clean": {}}
+    exact = False
+    _aggregator = BoundedAggregator
+    trust = "none"
+    words_each = 0
 
     epsilon = math.inf
 
     def __init__(self, dim: int, *, clip: float = 1.0) -> None:
-        self._set(dim=check_argument("dim", dim), clip=check_argument("clip", clip))
-
-    @property
-    def layout(self) -> Layout:
-        """The d coordinates in units of clip."""
-        return Layout((FloatField("value", count=self.dim),))
+        self._take(dim=dim, clip=clip)
+        self._set(layout=Layout((FloatField("value", count=self.dim),)))  # in units of clip
 
     @property
     def decoding_bound(self) -> float:
         """What no decoded coordinate exceeds, with room for the rounding to single precision."""
         return self.clip * (1 + _ROUNDING)
 
-    def _encode_rows(
-        self,
-        rows: NDArray[Any],
-        clients: NDArray[np.uint64] | None,  # noqa: ARG002 (the coin is private)
-        source: BitSource,  # noqa: ARG002 (nothing is random)
-        report: LocalReport | None,
-    ) -> tuple[Column, ...]:
-        unit = self._unit_ball(rows, report)
+    def _encode(self, batch: Batch) -> Columns:
+        unit = self._unit_ball(batch.rows, batch.report)
         return (unit[:, 0] if self.dim == 1 else unit,)
 
-    def _check_columns(self, columns: tuple[Column, ...]) -> None:
+    def _check_columns(self, columns: Columns) -> None:
         values = columns[0].reshape(-1, self.dim)
         for part in row_chunks(len(values), self.dim):
             # In double precision the square of a float32 cannot overflow.
@@ -84,28 +64,16 @@ class Clean(Mechanism):
                 norm = math.sqrt(power[longer[0]])
                 raise ValueError(f"message {part.start + longer[0]}: its norm is {norm:g} times clip, more than 1")
 
-    def decode(self, messages: Messages) -> NDArray[np.float64]:
-        """The clipped vectors, (n, d)."""
-        self._check_own(messages)
+    def _decode(self, messages: Messages) -> Floats:
         return messages.column("value").reshape(-1, self.dim).astype(np.float64) * self.clip
-
-    def aggregator(self) -> BoundedAggregator:
-        """An empty aggregator for this mechanism's messages."""
-        return BoundedAggregator(self)
 
     def largest_message(self) -> float:
         """The clipped vector."""
         return self.decoding_bound
 
-    def privacy_loss(self) -> float:
-        """Infinite: the vector is sent in clear."""
-        return math.inf
-
-    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Exact: what is decoded, without variance."""
-        unit = self._unit_ball(rows)
-        return unit.astype(np.float64) * self.clip, np.zeros(len(rows))
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+        return self._unit_ball(rows).astype(np.float64) * self.clip, np.zeros(len(rows))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything public. ε is infinite, which JSON cannot say, so it is left out."""
-        return {"dim": self.dim, "clip": self.clip}
+        return self._named("dim", "clip")

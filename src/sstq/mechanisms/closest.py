@@ -15,95 +15,46 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.checks import check_number, stated_integer
 from sstq.exactness import TOTAL, WORD_BITS, exp_lower, log_upper
+from sstq.mechanisms.base import Floats, Ints, Words
+from sstq.mechanisms.laws import TwoLevelLaw
 from sstq.randomness.secret import channel_words
-
-__all__ = [
-    "KClosest",
-    "draw_codes",
-    "draw_places",
-    "k_closest",
-    "mean_chi",
-    "normal_order_statistics",
-    "weight_range",
-    "whole_budget",
-]
-
-Floats = NDArray[np.float64]
 
 _HALF_BITS = WORD_BITS // 2
 # Order statistics are integrated this many numbers at a time.
 _NUMBERS_AT_A_TIME = 1 << 21
 
 
-def draw_codes(
-    order: NDArray[np.int64], inside: NDArray[np.int64] | int, threshold: NDArray[np.uint64], words: NDArray[np.uint64]
-) -> NDArray[np.int64]:
-    """One candidate of each row.
-
-    Args:
-        order: the candidates of each row, (n, M), those inside first.
-        inside: how many of them are inside.
-        threshold: T; 0 if none is inside and 2^62 if all are.
-        words: two secret words a row.
-    """
+def draw_codes(order: Ints, inside: Ints | int, threshold: Words, words: Words) -> Ints:
+    """One of the candidates of each row of `order`, (n, M), those inside first; two secret words per row."""
     places = draw_places(order.shape[1], inside, threshold, words)
     return np.take_along_axis(order, places[:, None], axis=1)[:, 0]
 
 
-def draw_places(
-    size: int, inside: NDArray[np.int64] | int, threshold: NDArray[np.uint64] | np.uint64, words: NDArray[np.uint64]
-) -> NDArray[np.int64]:
+def draw_places(size: int, inside: Ints | int, threshold: Words | np.uint64, words: Words) -> Ints:
     """The place of the candidate drawn, from 0 to size − 1, in any order in which those inside come first.
 
-    Examples:
-        >>> words = np.array([[0, 0], [0, 2**64 - 1], [2**64 - 1, 0], [2**64 - 1, 2**64 - 1]], dtype=np.uint64)
-        >>> draw_places(8, 3, np.uint64(1 << 61), words).tolist()
-        [0, 2, 3, 7]
+    The threshold is T: 0 if none is inside and 2^62 if all are.
     """
     is_inside = channel_words(words[:, 0]) < threshold
     members = np.where(is_inside, inside, size - inside)
     return uniform_below(words[:, 1], members) + np.where(is_inside, 0, inside)
 
 
-def uniform_below(words: NDArray[np.uint64], limits: NDArray[np.int64]) -> NDArray[np.int64]:
-    """⌊w·limit/2^62⌋ of the high 62 bits w of each word, exactly, for limits up to 2^31.
-
-    Examples:
-        >>> uniform_below(np.array([0, 2**64 // 3, 2**64 // 3 + 4, 2**64 - 1], dtype=np.uint64), np.full(4, 3)).tolist()
-        [0, 0, 1, 2]
-    """
+def uniform_below(words: Words, limits: Ints) -> Ints:
+    """⌊w·limit/2^62⌋ of the high 62 bits w of each word, exactly, for limits up to 2^31."""
     bits = channel_words(words).astype(np.int64)
     high, low = bits >> _HALF_BITS, bits & ((1 << _HALF_BITS) - 1)
     return (high * limits + (low * limits >> _HALF_BITS)) >> _HALF_BITS
-
-
-def weight_range(size: int, inside: int, threshold: int) -> tuple[int, int]:
-    """The least and the largest probability that any candidate can have, in units of 2^-124.
-
-    Examples:
-        >>> least, largest = weight_range(4, 2, 3 << 60)
-        >>> largest // least
-        3
-    """
-    sides = [(inside, threshold), (size - inside, TOTAL - threshold)]
-    least = [weight * (TOTAL // members) for members, weight in sides if members]
-    largest = [weight * -(-TOTAL // members) for members, weight in sides if members]
-    return min(least), max(largest)
 
 
 @dataclass(frozen=True)
 class KClosest:
     """Exactly k of M candidates are inside, those of the highest score.
 
-    Args:
-        epsilon: the privacy budget.
-        size: M, from 2 to 2^31.
-        inside: k, from 1 to M − 1.
-        threshold: T of 2^62, the probability of drawing one of them.
+    `size` is M, up to 2^31, `inside` is k, and `threshold` T of 2^62, the probability of drawing one of those inside.
 
     Examples:
         >>> KClosest(epsilon=1.0, size=4, inside=1, threshold=1 << 61)
@@ -118,11 +69,9 @@ class KClosest:
     threshold: int
 
     def __post_init__(self) -> None:
-        for label, high in (("inside", self.size - 1), ("threshold", TOTAL - 1)):
-            value = getattr(self, label)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
-                raise ValueError(f"{label} must be an integer in [1, {high}], got {value!r}")
-        refuse_ratio(self.ratio(), self.epsilon)
+        check_number("inside", self.inside, 1, self.size - 1, integer=True)
+        check_number("threshold", self.threshold, 1, TOTAL - 1, integer=True)
+        refuse_ratio(self.law().ratio(), self.epsilon)
 
     @classmethod
     def stated(cls, epsilon: float, size: int, data: Mapping[str, Any]) -> KClosest:
@@ -134,16 +83,15 @@ class KClosest:
         """K and T, as JSON values."""
         return {"inside": self.inside, "threshold": str(self.threshold)}
 
-    def ratio(self) -> Fraction:
-        """The largest ratio of the probabilities of one candidate for two inputs, exactly."""
-        least, largest = weight_range(self.size, self.inside, self.threshold)
-        return Fraction(largest, least)
+    def law(self) -> TwoLevelLaw:
+        """All probabilities: always k candidates are inside."""
+        return TwoLevelLaw(self.size, [(self.inside, self.threshold)])
 
     def privacy_loss(self) -> float:
         """The logarithm of the largest ratio, rounded up to a double."""
-        return log_upper(self.ratio())
+        return log_upper(self.law().ratio())
 
-    def draw(self, scores: Floats, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def draw(self, scores: Floats, words: Words) -> Ints:
         """One candidate of each row, from its scores (n, M) and two secret words; ties go to the smaller index."""
         order = np.argsort(-scores, axis=1, kind="stable")
         return draw_codes(order, self.inside, np.full(len(scores), self.threshold, dtype=np.uint64), words)
@@ -164,15 +112,7 @@ class KClosest:
 def k_closest(epsilon: float, size: int, error: Callable[[Floats, Floats], Floats]) -> KClosest:
     """The draw with the whole budget and the k of least error.
 
-    Args:
-        epsilon: the privacy budget.
-        size: M.
-        error: of the moments E[t] and E[t²] of the score drawn, for all k at once.
-
-    Examples:
-        >>> draw = k_closest(3.0, 256, lambda first, second: 1 / first**2)
-        >>> draw.inside, 3.0 - 1e-10 < draw.privacy_loss() <= 3.0
-        (32, True)
+    The error is a function of the moments E[t] and E[t²] of the score drawn, for all k at once.
     """
     inside = np.arange(1, size)
     tops, squares = (np.cumsum(values)[:-1] for values in normal_order_statistics(size))
@@ -188,10 +128,6 @@ def whole_budget(epsilon: float, size: int, inside: int) -> KClosest:
 
     T is the largest integer with T·⌈2^62/k⌉ ≤ E·(2^62 − T)·⌊2^62/(M − k)⌋, E being just below e^ε: sound by
     construction, and no word is ever rejected.
-
-    Examples:
-        >>> whole_budget(3.0, 1 << 26, 8_000_000).privacy_loss() > 3.0 - 1e-9
-        True
     """
     upper, lower, bound = -(-TOTAL // inside), TOTAL // (size - inside), exp_lower(epsilon)
     return KClosest(epsilon, size, inside, math.floor(bound * TOTAL * lower / (upper + bound * lower)))
@@ -213,10 +149,6 @@ def normal_order_statistics(count: int) -> tuple[Floats, Floats]:
     The density of the one that j others exceed is n·C(n−1, j)·Q(x)^j·Φ(x)^(n−1−j)·φ(x). It is analytic and falls off
     fast, so that the trapezoidal rule converges geometrically: with steps a few times smaller than the narrowest
     density, of width about 1.25/√n, it is right to about 12 digits.
-
-    Examples:
-        >>> normal_order_statistics(3)[0].round(4) + 0.0
-        array([ 0.8463,  0.    , -0.8463])
     """
     from scipy.special import gammaln, log_ndtr
 
@@ -233,15 +165,3 @@ def normal_order_statistics(count: int) -> tuple[Floats, Floats]:
         moments[start : start + rows] = np.exp(ways + j * above + (count - 1 - j) * below) @ powers
     moments.flags.writeable = False
     return moments[:, 0], moments[:, 1]
-
-
-def mean_chi(dim: int) -> float:
-    """E‖g‖ of a standard normal vector g in R^d, √2·Γ((d+1)/2)/Γ(d/2).
-
-    Examples:
-        >>> round(mean_chi(2), 4)
-        1.2533
-    """
-    from scipy.special import poch
-
-    return math.sqrt(2) * float(poch(dim / 2, 0.5))

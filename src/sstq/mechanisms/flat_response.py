@@ -1,4 +1,4 @@
-"""What mechanisms built on one flat channel share: its gain, and the channel from its options or its JSON form."""
+"""The flat channel of a mechanism, from its options or its JSON form, and its gain."""
 
 from __future__ import annotations
 
@@ -9,19 +9,12 @@ from sstq.checks import stated_integer
 from sstq.exactness import TOTAL
 from sstq.scalar.channels import FlatChannel, flat_channel_of_size
 
-__all__ = ["flat_response", "gain", "weights_of"]
-
 
 def gain(channel: FlatChannel) -> float:
     """The gap p − q: the factor by which randomized response shrinks any function of the token that sums to zero.
 
     It comes from the two integers, and a division of integers is rounded correctly everywhere, so that two machines
     decode alike.
-
-    Examples:
-        >>> from sstq.scalar.channels import flat_channel_of_size
-        >>> round(gain(flat_channel_of_size(2, 3.0)), 4)  # tanh(ε/2)
-        0.9051
     """
     return (channel.own - channel.other) / TOTAL
 

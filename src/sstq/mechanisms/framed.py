@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from sstq.checks import check_argument, check_number, check_option
-from sstq.frames.kashin import Kashin, make_kashin
+from sstq.frames.kashin import Kashin, certified, make_kashin
 from sstq.frames.tight import Frame, default_frame_size, make_frame
-from sstq.mechanisms.base import Mechanism
-
-__all__ = ["FrameName", "FramedMechanism", "KashinMechanism", "Recipe", "build_frame", "build_recipe"]
+from sstq.mechanisms.base import Mechanism, Unbiased
 
 FrameName = Literal["hadamard", "orthogonal", "fourier"]
 Recipe = Literal["certified", "paper"]
 
 
 class FramedMechanism(Mechanism):
-    """A mechanism whose public seed is that of its frame."""
+    """A mechanism whose public seed, `frame_seed`, is that of its frame and of its public coin."""
 
-    seed_option: ClassVar[str] = "frame_seed"
+    seed_option = "frame_seed"
 
     frame: Frame
 
@@ -37,9 +35,43 @@ class FramedMechanism(Mechanism):
 
 
 class KashinMechanism(FramedMechanism):
-    """A mechanism on the coefficients of a Kashin representation."""
+    """A mechanism on the coefficients of a Kashin representation.
+
+    Args:
+        kashin: "certified" (default) or "paper", the paper's recipe, which is biased (see `sstq.frames.kashin`).
+        level: the Kashin level K; the default is feasible for (dim, frame_size).
+        steps: the number of steps of the representation, the same for every input.
+        frame: "hadamard" (default), "orthogonal" or "fourier".
+        frame_size: N; the default is 2^⌈log₂ 2.5d⌉.
+        frame_seed: the public seed of the frame and of the public coin.
+    """
 
     kashin: Kashin
+
+    def _take_frame(
+        self,
+        size: int | None,
+        seed: int,
+        level: float | None,
+        steps: int | None,
+        *,
+        name: str = "hadamard",
+        kashin: str = "certified",
+    ) -> None:
+        """Check and keep the frame, the representation in it, and whether that is unbiased."""
+        size = default_frame_size(self.dim) if size is None else size
+        size = check_number("frame_size", size, self.dim, 2**32, integer=True)
+        frame = make_frame(name, self.dim, size, check_argument("frame_seed", seed))
+        check_option("kashin", kashin, get_args(Recipe))
+        level = self._default_level(frame) if level is None else check_argument("level", level)
+        steps = None if steps is None else check_argument("steps", steps)
+        recipe = make_kashin(kashin, frame, level, steps)
+        unbiased = Unbiased.ALWAYS if certified(frame, recipe) else Unbiased.NEVER
+        self._set(frame=frame, kashin=recipe, unbiased=unbiased)
+
+    def _default_level(self, frame: Frame) -> float | None:  # noqa: ARG002 (for subclasses)
+        """The level K where none is given; None for the recipe's own."""
+        return None
 
     @property
     def bound(self) -> float:
@@ -48,21 +80,5 @@ class KashinMechanism(FramedMechanism):
 
     def _kashin_options(self) -> dict[str, Any]:
         """The common options and those of frame and representation, as JSON values."""
-        common = {"dim": self.dim, "epsilon": self.epsilon, "clip": self.clip, "frame": self.frame.name}
         recipe = {"kashin": self.kashin.name, "level": self.kashin.level, "steps": self.kashin.steps}
-        return common | recipe | self._frame_options()
-
-
-def build_frame(name: str, dim: int, size: int | None, seed: int) -> Frame:
-    """The frame of that name, of the default size unless one is given."""
-    size = default_frame_size(dim) if size is None else size
-    size = check_number("frame_size", size, dim, 2**32, integer=True)
-    return make_frame(name, dim, size, check_argument("frame_seed", seed))
-
-
-def build_recipe(name: str, frame: Frame, level: float | None, steps: int | None) -> Kashin:
-    """The recipe of that name with the level and steps given, or the frame's defaults."""
-    check_option("kashin", name, get_args(Recipe))
-    level = None if level is None else check_argument("level", level)
-    steps = None if steps is None else check_argument("steps", steps)
-    return make_kashin(name, frame, level, steps)
+        return self._named("dim", "epsilon", "clip") | {"frame": self.frame.name} | recipe | self._frame_options()

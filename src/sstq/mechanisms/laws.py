@@ -10,6 +10,7 @@ A law has *cases*, which the data choose among (a row of a matrix, or how many c
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,6 @@ from typing import Any, ClassVar
 
 from sstq.exactness import TOTAL
 from sstq.scalar.channels import Channel, FlatChannel
-
-__all__ = ["FlatLaw", "HalfSpaceLaw", "Law", "TableLaw", "TwoLevelLaw", "channel_law", "law_from_dict", "mass"]
 
 Box = tuple[tuple[int, int], ...]
 """The least and the largest value of each word, both included."""
@@ -33,48 +32,66 @@ class Law(ABC):
         kind: the name of the rule.
         words: which of a message's random words make the draw; the others are drawn before it, for what does not
             depend on the data (an index) or for what becomes the case (rounding, flipping).
+        size: the number of tokens, candidates or signs.
     """
 
     kind: ClassVar[str]
-    words: ClassVar[tuple[int, ...]]
+    words: ClassVar[tuple[int, ...]] = (-1,)
+    size: int
+
+    @property
+    @abstractmethod
+    def weights(self) -> Sequence[Sequence[int]]:
+        """The integers of each case."""
+
+    @property
+    def cases(self) -> int:
+        """The number of cases."""
+        return len(self.weights)
 
     @abstractmethod
     def ratio(self) -> Fraction:
         """The largest ratio of the probabilities of one outcome, over all pairs of cases and outcomes."""
 
-    @property
-    @abstractmethod
-    def cases(self) -> int:
-        """The number of cases."""
-
-    @abstractmethod
-    def cells(self, case: int) -> int:
+    def cells(self, case: int) -> int:  # noqa: ARG002 (mostly all cases are alike)
         """The number of cells of a case."""
+        return self.size
 
     @abstractmethod
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
         """The cells at the given places of a case."""
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """The kind, the size and the integers, as JSON values."""
+        return {"kind": self.kind, "size": self.size, "weights": [list(row) for row in self.weights]}
 
 
 def mass(box: Box) -> Fraction:
-    """The probability that uniform words fall into a box.
-
-    Examples:
-        >>> mass(((0, TOTAL // 2 - 1), (0, TOTAL - 1)))
-        Fraction(1, 2)
-    """
-    share = Fraction(1)
-    for low, high in box:
-        share *= Fraction(high - low + 1, TOTAL)
-    return share
+    """The probability that uniform words fall into a box."""
+    return math.prod((Fraction(high - low + 1, TOTAL) for low, high in box), start=Fraction(1))
 
 
 @dataclass(frozen=True)
-class FlatLaw(Law):
+class _TwoWeights(Law):
+    """Two weights, with one case: which token or side it is does not change the steps of the word."""
+
+    size: int
+    own: int
+    other: int
+
+    def __post_init__(self) -> None:
+        _check_positive(size=self.size, own=self.own, other=self.other)
+
+    @property
+    def weights(self) -> Sequence[Sequence[int]]:
+        return [[self.own, self.other]]
+
+    def ratio(self) -> Fraction:
+        return Fraction(max(self.own, self.other), min(self.own, self.other))
+
+
+@dataclass(frozen=True)
+class FlatLaw(_TwoWeights):
     """Randomized response: the token itself with weight `own` of 2^62, each of the `size` − 1 others with `other`.
 
     Examples:
@@ -86,53 +103,50 @@ class FlatLaw(Law):
         ValueError: own + (size − 1)·other must be 2^62, got 2305843009213693952
     """
 
-    kind: ClassVar[str] = "flat"
-    words: ClassVar[tuple[int, ...]] = (-1,)
-
-    size: int
-    own: int
-    other: int
+    kind = "flat"
 
     def __post_init__(self) -> None:
-        _check_positive(size=self.size, own=self.own, other=self.other)
+        super().__post_init__()
         total = self.own + (self.size - 1) * self.other
         if total != TOTAL:
             raise ValueError(f"own + (size − 1)·other must be 2^62, got {total}")
-
-    def ratio(self) -> Fraction:
-        """Of the two weights."""
-        return Fraction(max(self.own, self.other), min(self.own, self.other))
-
-    @property
-    def cases(self) -> int:
-        """One: which token it is does not change the steps of the word."""
-        return 1
-
-    def cells(self, case: int) -> int:  # noqa: ARG002 (all cases are alike)
-        """One for each token."""
-        return self.size
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:  # noqa: ARG002
         """The token itself first, then the others in order."""
         starts = [(self.own + (place - 1) * self.other, self.other) if place else (0, self.own) for place in places]
         return [((start, start + width - 1),) for start, width in starts]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The size and the two weights."""
-        return {"kind": self.kind, "size": self.size, "weights": [[self.own, self.other]]}
+
+@dataclass(frozen=True)
+class HalfSpaceLaw(_TwoWeights):
+    """A uniform vector z of `size` signs, turned to one side of the secret v: ⟨z, v⟩ > 0 with weight `own` of 2^62.
+
+    A vector that is orthogonal to v stays. So z has probability 2·own, 2·other or 2^62, over 2^(62+size), and the ratio
+    is that of the two sides.
+    """
+
+    kind = "half-space"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.own + self.other != TOTAL:
+            raise ValueError(f"own + other must be 2^62, got {self.own + self.other}")
+
+    def cells(self, case: int) -> int:  # noqa: ARG002
+        """The two sides."""
+        return 2
+
+    def boxes(self, case: int, places: Iterable[int]) -> list[Box]:  # noqa: ARG002
+        """The side of v first."""
+        sides = [((0, self.own - 1),), ((self.own, TOTAL - 1),)]
+        return [sides[place] for place in places]
 
 
 @dataclass(frozen=True)
 class TableLaw(Law):
-    """A matrix of weights: a row for each token, summing to 2^62, and a column for each code.
+    """A matrix of weights: a row for each token, summing to 2^62, and a column for each code."""
 
-    Examples:
-        >>> TableLaw([[3 * 2**60, 2**60], [2**60, 3 * 2**60]]).ratio()
-        Fraction(3, 1)
-    """
-
-    kind: ClassVar[str] = "table"
-    words: ClassVar[tuple[int, ...]] = (-1,)
+    kind = "table"
 
     rows: Sequence[Sequence[int]]
 
@@ -147,15 +161,20 @@ class TableLaw(Law):
             if min(column) == 0 < max(column):
                 raise ValueError(f"code {code} has weight zero for some tokens and not for others: no ε bounds that")
 
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """The number of tokens."""
+        return len(self.rows)
+
+    @property
+    def weights(self) -> Sequence[Sequence[int]]:
+        """The matrix."""
+        return self.rows
+
     def ratio(self) -> Fraction:
         """Over the columns."""
         columns = [column for column in zip(*self.rows, strict=True) if max(column)]
         return max(Fraction(max(column), min(column)) for column in columns)
-
-    @property
-    def cases(self) -> int:
-        """One for each token."""
-        return len(self.rows)
 
     def cells(self, case: int) -> int:
         """One for each code that occurs."""
@@ -167,10 +186,6 @@ class TableLaw(Law):
         steps = [((low, high - 1),) for low, high in pairwise(ends)]
         return [steps[place] for place in places]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The matrix."""
-        return {"kind": self.kind, "size": len(self.rows), "weights": [list(row) for row in self.rows]}
-
 
 @dataclass(frozen=True)
 class TwoLevelLaw(Law):
@@ -180,17 +195,15 @@ class TwoLevelLaw(Law):
     that each member has ⌊2^62/i⌋ or ⌈2^62/i⌉ of the second words. Which candidates are inside, and which of them has
     one word more, the data decide: the ratio is over all of it.
 
-    Args:
-        size: M.
-        levels: the pairs (i, T) that occur.
+    `size` is M, and `levels` are the pairs (i, T) that occur.
 
     Examples:
         >>> float(TwoLevelLaw(4, [(2, 3 << 60)]).ratio())
         3.0
     """
 
-    kind: ClassVar[str] = "two-level"
-    words: ClassVar[tuple[int, ...]] = (1, 2)
+    kind = "two-level"
+    words = (1, 2)
 
     size: int
     levels: Sequence[tuple[int, int]]
@@ -217,13 +230,9 @@ class TwoLevelLaw(Law):
         return Fraction(largest, min(weight * (TOTAL // members) for _, members, weight in sides))
 
     @property
-    def cases(self) -> int:
-        """One for each number inside."""
-        return len(self.levels)
-
-    def cells(self, case: int) -> int:  # noqa: ARG002
-        """One for each candidate."""
-        return self.size
+    def weights(self) -> Sequence[Sequence[int]]:
+        """The pairs."""
+        return self.levels
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
         """Those inside first."""
@@ -243,77 +252,16 @@ class TwoLevelLaw(Law):
         sides = [(0, inside, threshold), (threshold, self.size - inside, TOTAL - threshold)]
         return [side for side in sides if side[1]]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The size and the pairs."""
-        return {"kind": self.kind, "size": self.size, "weights": [list(level) for level in self.levels]}
-
-
-@dataclass(frozen=True)
-class HalfSpaceLaw(Law):
-    """A uniform vector z of `size` signs, turned to one side of the secret v: ⟨z, v⟩ > 0 with weight `own` of 2^62.
-
-    A vector that is orthogonal to v stays. So z has probability 2·own, 2·other or 2^62, over 2^(62+size).
-
-    Examples:
-        >>> HalfSpaceLaw(8, 3 << 60, 1 << 60).ratio()
-        Fraction(3, 1)
-    """
-
-    kind: ClassVar[str] = "half-space"
-    words: ClassVar[tuple[int, ...]] = (-1,)
-
-    size: int
-    own: int
-    other: int
-
-    def __post_init__(self) -> None:
-        _check_positive(size=self.size, own=self.own, other=self.other)
-        if self.own + self.other != TOTAL:
-            raise ValueError(f"own + other must be 2^62, got {self.own + self.other}")
-
-    def ratio(self) -> Fraction:
-        """Of the two sides; what is orthogonal lies in between."""
-        return Fraction(max(self.own, self.other), min(self.own, self.other))
-
-    @property
-    def cases(self) -> int:
-        """One: z and v only say which outcome is on which side."""
-        return 1
-
-    def cells(self, case: int) -> int:  # noqa: ARG002
-        """The two sides."""
-        return 2
-
-    def boxes(self, case: int, places: Iterable[int]) -> list[Box]:  # noqa: ARG002
-        """The side of v first."""
-        sides = [((0, self.own - 1),), ((self.own, TOTAL - 1),)]
-        return [sides[place] for place in places]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The size and the two weights."""
-        return {"kind": self.kind, "size": self.size, "weights": [[self.own, self.other]]}
-
 
 def channel_law(channel: Channel) -> Law:
-    """The law of a channel, from its integers.
-
-    Examples:
-        >>> from sstq.scalar.channels import flat_channel
-        >>> channel_law(flat_channel(2, 1.0)).size
-        4
-    """
+    """The law of a channel, from its integers."""
     if isinstance(channel, FlatChannel):
         return FlatLaw(channel.size, channel.own, channel.other)
     return TableLaw(channel.matrix.tolist())
 
 
 def law_from_dict(data: Any) -> Law:
-    """The law whose `to_dict` this is, its integers checked; ValueError for anything else.
-
-    Examples:
-        >>> law_from_dict(FlatLaw(2, 3 << 60, 1 << 60).to_dict())
-        FlatLaw(size=2, own=3458764513820540928, other=1152921504606846976)
-    """
+    """The law whose `to_dict` this is, its integers checked; ValueError for anything else."""
     if not isinstance(data, dict) or set(data) != {"kind", "size", "weights"}:
         raise ValueError("a law has the fields kind, size and weights")
     kind, size, weights = data["kind"], data["size"], data["weights"]

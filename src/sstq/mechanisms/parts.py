@@ -11,21 +11,12 @@ from numpy.typing import NDArray
 
 from sstq.checks import check_option, stated_integers
 from sstq.mechanisms.flat_response import flat_response, weights_of
-from sstq.scalar.channels import RESIDUAL_MAX, Channel, FlatChannel, TableChannel, flat_channel, unbiased_decoder
-from sstq.scalar.codebooks import Codebook, optimized_codebook, panter_dite_codebook, uniform_codebook
+from sstq.scalar import channels, codebooks
+from sstq.scalar.channels import RESIDUAL_MAX, Channel, FlatChannel
+from sstq.scalar.codebooks import Codebook
 from sstq.scalar.densities import Density
 from sstq.scalar.metric_aware import Rate, loss_optimal_codebook, metric_aware_channel
 from sstq.scalar.optimal import OPTIMAL, check_unbiased, optimal_channel
-
-__all__ = [
-    "ChannelName",
-    "CodebookName",
-    "Decoder",
-    "DecoderName",
-    "build_scalar",
-    "scalar_to_dict",
-    "stated_scalar",
-]
 
 ChannelName = Literal["flat", "metric-aware", "optimal"]
 CodebookName = Literal["optimized", "uniform", "panter-dite", "loss-optimal", "optimal"]
@@ -48,15 +39,6 @@ class Decoder:
         values.setflags(write=False)
         object.__setattr__(self, "values", values)
 
-    def check(self, channel: Channel, codebook: Codebook) -> None:
-        """Refuse values that are not what their name says for this channel and codebook."""
-        if self.name == "identity":
-            off = float(np.abs(self.values - codebook.values).max())
-        else:
-            off = float(np.abs(channel.moments(self.values)[0] - codebook.values).max())
-        if not off <= RESIDUAL_MAX:
-            raise ValueError(f"the decoder is called {self.name!r}, but its values are off by {off:g}")
-
 
 def _check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: Decoder) -> None:
     """Refuse a channel, a codebook and a decoder that do not belong together; they may come from JSON."""
@@ -71,7 +53,10 @@ def _check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: Deco
         if not channel.name == codebook.name == OPTIMAL or decoder.name != "unbiased":
             raise ValueError("the optimal channel, its codebook and its unbiased decoder belong together")
         check_unbiased(channel, codebook, decoder.values)
-    decoder.check(channel, codebook)
+    decoded = decoder.values if decoder.name == "identity" else channel.moments(decoder.values)[0]
+    off = float(np.abs(decoded - codebook.values).max())
+    if not off <= RESIDUAL_MAX:
+        raise ValueError(f"the decoder is called {decoder.name!r}, but its values are off by {off:g}")
 
 
 def scalar_to_dict(channel: Channel, codebook: Codebook, decoder: Decoder) -> dict[str, Any]:
@@ -90,7 +75,7 @@ def stated_scalar(bits: int, epsilon: float, data: Mapping[str, Any]) -> tuple[C
     if name == "flat":
         channel = flat_response(1 << bits, epsilon, data)
     else:
-        channel = TableChannel(name, epsilon, stated_integers("weights", data["weights"]))
+        channel = channels.TableChannel(name, epsilon, stated_integers("weights", data["weights"]))
     codebook_name = check_option("codebook", data["codebook"], get_args(CodebookName))
     codebook = Codebook(codebook_name, np.array(data["codebook_values"], dtype=np.float64))
     decoder = Decoder(data["decoder"], np.array(data["decoder_values"], dtype=np.float64))
@@ -101,11 +86,11 @@ def stated_scalar(bits: int, epsilon: float, data: Mapping[str, Any]) -> tuple[C
 def build_scalar(
     bits: int,
     epsilon: float,
-    *,
     channel: str = "flat",
     codebook: str | None = None,
     decoder: str | None = None,
     rate: str | None = None,
+    *,
     density: Density | None = None,
     typical: Density | None = None,
 ) -> tuple[Channel, Codebook, Decoder]:
@@ -119,36 +104,13 @@ def build_scalar(
     check_option("rate", rate or "calibrated", get_args(Rate))
     decay: Rate = "paper" if rate == "paper" else "calibrated"
     if channel == OPTIMAL:
-        return _optimal_parts(bits, epsilon, codebook, decoder, density or typical)
+        for label, given, own in (("codebook", codebook, OPTIMAL), ("decoder", decoder, "unbiased")):
+            if given not in (None, own):
+                raise ValueError(f"channel='optimal' brings its own {label}: {label} must be {own!r}, got {given!r}")
+        solved = optimal_channel(bits, epsilon, _density_for("channel='optimal'", density or typical))
+        return solved.channel, solved.codebook, Decoder("unbiased", solved.values)
     flat = channel == "flat"
-    name = codebook or ("optimized" if flat else "uniform")
-    the_codebook = _build_codebook(name, bits, epsilon, channel, decay, density, typical)
-    the_channel = flat_channel(bits, epsilon) if flat else metric_aware_channel(the_codebook, epsilon, decay)
-    return the_channel, the_codebook, _build_decoder(decoder, flat, the_channel, the_codebook)
-
-
-def _optimal_parts(
-    bits: int, epsilon: float, codebook: str | None, decoder: str | None, density: Density | None
-) -> tuple[Channel, Codebook, Decoder]:
-    for label, given, own in (("codebook", codebook, OPTIMAL), ("decoder", decoder, "unbiased")):
-        if given not in (None, own):
-            raise ValueError(f"channel='optimal' brings its own {label}: {label} must be {own!r}, got {given!r}")
-    if density is None:
-        raise ValueError("channel='optimal' with kashin='paper' needs an explicit density of the coordinates")
-    solved = optimal_channel(bits, epsilon, density)
-    return solved.channel, solved.codebook, Decoder("unbiased", solved.values)
-
-
-def _build_decoder(name: str | None, flat: bool, channel: Channel, codebook: Codebook) -> Decoder:
-    name = check_option("decoder", name or ("unbiased" if flat else "identity"), get_args(DecoderName))
-    values = codebook.values if name == "identity" else unbiased_decoder(channel, codebook)
-    return Decoder(name, values)
-
-
-def _build_codebook(
-    name: str, bits: int, epsilon: float, channel: str, rate: Rate, density: Density | None, typical: Density | None
-) -> Codebook:
-    check_option("codebook", name, get_args(CodebookName))
+    name = check_option("codebook", codebook or ("optimized" if flat else "uniform"), get_args(CodebookName))
     if name == OPTIMAL:
         raise ValueError(f"codebook='optimal' belongs to channel='optimal'; got channel={channel!r}")
     if name in ("optimized", "uniform"):
@@ -157,12 +119,21 @@ def _build_codebook(
                 "density is an argument of the optimal channel and of the panter-dite and loss-optimal codebooks, "
                 f"not of {name!r}"
             )
-        return optimized_codebook(bits, epsilon) if name == "optimized" else uniform_codebook(bits)
-    density = density or typical
-    if density is None:
-        raise ValueError(f"codebook={name!r} with kashin='paper' needs an explicit density of the coordinates")
-    if name == "panter-dite":
-        return panter_dite_codebook(bits, density)
-    if channel != "metric-aware":
+        words = codebooks.optimized_codebook(bits, epsilon) if name == "optimized" else codebooks.uniform_codebook(bits)
+    elif name == "panter-dite":
+        words = codebooks.panter_dite_codebook(bits, _density_for(f"codebook={name!r}", density or typical))
+    elif flat:
         raise ValueError(f"codebook='loss-optimal' is optimal for channel='metric-aware'; got channel={channel!r}")
-    return loss_optimal_codebook(bits, density, epsilon, rate)
+    else:
+        density = _density_for(f"codebook={name!r}", density or typical)
+        words = loss_optimal_codebook(bits, density, epsilon, decay)
+    built = channels.flat_channel(bits, epsilon) if flat else metric_aware_channel(words, epsilon, decay)
+    named = check_option("decoder", decoder or ("unbiased" if flat else "identity"), get_args(DecoderName))
+    values = words.values if named == "identity" else channels.unbiased_decoder(built, words)
+    return built, words, Decoder(named, values)
+
+
+def _density_for(what: str, density: Density | None) -> Density:
+    if density is None:
+        raise ValueError(f"{what} with kashin='paper' needs an explicit density of the coordinates")
+    return density

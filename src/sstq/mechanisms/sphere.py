@@ -1,13 +1,13 @@
-"""From the ball onto the sphere."""
+"""From the ball onto the sphere, and public normal vectors."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.randomness.secret import unit_interval
-
-__all__ = ["GAUSSIAN_EXCESS", "random_directions"]
 
 GAUSSIAN_EXCESS = 13.0
 """By how much the norm of a Gaussian vector or matrix may exceed its typical one.
@@ -20,21 +20,8 @@ def random_directions(unit: NDArray[np.float32], words: NDArray[np.uint64]) -> N
     """Random unit vectors s·x/‖x‖ whose expectation is x: the sign s is −1 with probability (1 − ‖x‖)/2.
 
     A mechanism that is unbiased on the sphere is then unbiased on the ball: E[x̂] = E[s]·x/‖x‖ = x. By symmetry
-    E‖x̂‖² is that of a unit vector whatever ‖x‖ is, so its variance is E‖x̂‖² − ‖x‖²: a short vector is not cheaper. The
-    sign is drawn before the mechanism sees the vector, so that privacy does not depend on it.
-
-    Args:
-        unit: rows of the unit ball, (n, d).
-        words: one secret word a row.
-
-    Returns:
-        Rows of norm 1, (n, d), in double precision. The zero vector becomes ±e₁ with a fair sign.
-
-    Examples:
-        >>> halves = np.tile(np.float32([0.0, -0.5]), (4, 1))
-        >>> words = np.array([0, 1 << 61, 1 << 62, 1 << 63], dtype=np.uint64)
-        >>> random_directions(halves, words)[:, 1].tolist()
-        [1.0, 1.0, -1.0, -1.0]
+    E‖x̂‖² is that of a unit vector whatever ‖x‖ is: a short vector is not cheaper. The sign is drawn before the
+    mechanism sees the vector, so that privacy does not depend on it. The zero vector becomes ±e₁ with a fair sign.
     """
     # Squares of single-precision numbers neither overflow nor underflow in double precision.
     directions = unit.astype(np.float64)
@@ -45,3 +32,26 @@ def random_directions(unit: NDArray[np.float32], words: NDArray[np.uint64]) -> N
     flipped = unit_interval(words) < (1 - norms) / 2
     directions *= (np.where(flipped, -1.0, 1.0) / np.where(zero, 1.0, norms))[:, None]
     return directions
+
+
+def gaussians(words: NDArray[np.uint64], offset: float = 0.5) -> NDArray[np.float32]:
+    """Two public standard normal numbers per word, in single precision: (…, w) words to (…, 2w) numbers.
+
+    The Box–Muller formula: the high half h of the word gives the radius √(−2·ln((h + offset)/2^32)), the low half l the
+    angle 2π·l/2^32; cosine, then sine.
+    """
+    # The sum may round up to 2^32, and the radius is then a harmless 0; it is never infinite.
+    uniform = ((words >> np.uint64(32)).astype(np.float32) + np.float32(offset)) * np.float32(2.0**-32)
+    angle = (words & np.uint64(0xFFFFFFFF)).astype(np.float32) * np.float32(2 * math.pi / 2**32)
+    radius = np.sqrt(np.float32(-2) * np.log(uniform))
+    numbers = np.empty((*words.shape, 2), dtype=np.float32)
+    np.multiply(radius, np.cos(angle), out=numbers[..., 0])
+    np.multiply(radius, np.sin(angle), out=numbers[..., 1])
+    return numbers.reshape(*words.shape[:-1], -1)
+
+
+def mean_chi(dim: int) -> float:
+    """E‖g‖ of a standard normal vector g in R^d, √2·Γ((d+1)/2)/Γ(d/2)."""
+    from scipy.special import poch
+
+    return math.sqrt(2) * float(poch(dim / 2, 0.5))

@@ -1,14 +1,8 @@
-"""vqSGD: one of the 2d vertices of a cross-polytope, in ⌈log₂ 2d⌉ bits.
-
-A client rounds its vector at random, without bias, to a vertex of {±√d·e_i}, which contains the unit ball, and sends
-the vertex through randomized response on all 2d of them. The server divides by p − q. The gap p − q shrinks as 1/d, so
-that the error grows as d³: the curse of dimension of fixed geometry (paper, Appendix A).
-"""
+"""vqSGD: one of the 2d vertices of a cross-polytope, in ⌈log₂ 2d⌉ bits."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,31 +11,21 @@ from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.aggregation import FrameAggregator
-from sstq.checks import check_argument
 from sstq.frames.tight import Floats, Frame
-from sstq.mechanisms.base import LocalReport, Mechanism
+from sstq.mechanisms.base import SIGNS, Batch, Columns, Floats32, Ints, Mechanism, Rows, Words
 from sstq.mechanisms.flat_response import flat_response, gain, weights_of
-from sstq.mechanisms.laws import Law, channel_law
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Column, Field, Layout
+from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
-from sstq.randomness.secret import BitSource, channel_words, unit_interval
+from sstq.randomness.secret import channel_words, unit_interval
 from sstq.scalar.channels import FlatChannel
-
-__all__ = ["IdentityFrame", "VqSGD"]
-
-# With more tokens the gap between two integer weights would have too few digits at a small ε.
-_DIM_MAX = 1 << 24
-
-_SIGNS = np.array([1.0, -1.0])
-_SIGNS.setflags(write=False)
 
 
 @dataclass(frozen=True)
 class IdentityFrame(Frame):
     """The standard basis of R^d as a tight frame: U = I, N = d."""
 
-    name: ClassVar[str] = "identity"
+    name = "identity"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,7 +40,7 @@ class IdentityFrame(Frame):
         """The coefficients themselves."""
         return y.copy()
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+    def rows(self, indices: Ints) -> NDArray[np.float64]:
         """The basis vectors at the given indices, (n, d)."""
         basis = np.zeros((len(indices), self.dim))
         basis[np.arange(len(indices)), indices] = 1.0
@@ -72,7 +56,7 @@ class IdentityFrame(Frame):
 
 
 class VqSGD(Mechanism):
-    """vqSGD on the cross-polytope with flat randomized response.
+    """vqSGD on the cross-polytope {±√d·e_i}, which contains the unit ball, with flat randomized response.
 
     With g = p − q = (e^ε − 1)/(e^ε + 2d − 1) a message's estimate is ±clip·√d·e_i/g. It is unbiased for every vector of
     the ball, and its squared norm is always the same, so the error is known exactly:
@@ -84,109 +68,67 @@ class VqSGD(Mechanism):
     Warning:
         The vqSGD paper states an error of O(d²/ε²); it treats p − q as if it did not depend on d. It is Θ(d³/ε²).
 
-    Args:
-        dim: d, the length of the vectors, up to 2^24.
-        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
-        clip: vectors longer than this are scaled down to it.
-
     Examples:
         >>> mechanism = VqSGD(dim=100, epsilon=3.0, clip=0.2)
-        >>> mechanism.message_bits
-        8
-        >>> x = np.full(100, 0.02)
-        >>> round(mechanism.expected_mse(x).total)
-        527
+        >>> mechanism.message_bits, round(mechanism.expected_mse(np.full(100, 0.02)).total)
+        (8, 527)
     """
 
-    name: ClassVar[str] = "vqsgd"
-    exact: ClassVar[bool] = True
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"vqSGD": {}}
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"vqSGD": [{}]}
+    name = "vqsgd"
+    exact = True
+    _aggregator = FrameAggregator
+    variants: ClassVar = {"vqSGD": {}}
+    sweeps: ClassVar = {"vqSGD": [{}]}
+    # With more tokens the gap between two integer weights would have too few digits at a small ε.
+    narrowed: ClassVar = {"dim": (1, 1 << 24)}
 
+    decoding_values = SIGNS  # of a vertex, by its lowest bit
     channel: FlatChannel
+    frame: IdentityFrame
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
-        dim = check_argument("dim", dim, high=_DIM_MAX)
-        epsilon = check_argument("epsilon", epsilon)
-        channel = flat_response(2 * dim, epsilon, self._stated)
-        self._set(dim=dim, epsilon=epsilon, clip=check_argument("clip", clip), channel=channel)
-
-    @property
-    def layout(self) -> Layout:
-        """One field: vertex 2i is √d·e_i, vertex 2i + 1 its opposite."""
-        return Layout((Field("vertex", (2 * self.dim - 1).bit_length(), 2 * self.dim),))
-
-    @property
-    def frame(self) -> Frame:
-        """The standard basis, whose vectors the vertices are multiples of."""
-        return IdentityFrame(self.dim, self.dim)
-
-    @property
-    def decoding_values(self) -> NDArray[np.float64]:
-        """The sign of a vertex by its lowest bit."""
-        return _SIGNS
+        self._take(dim=dim, epsilon=epsilon, clip=clip)
+        self._set(
+            channel=flat_response(2 * self.dim, self.epsilon, self._stated), frame=IdentityFrame(self.dim, self.dim)
+        )
+        # Vertex 2i is √d·e_i, vertex 2i + 1 its opposite.
+        self._set(layout=Layout((Field("vertex", (2 * self.dim - 1).bit_length(), 2 * self.dim),)))
 
     @property
     def decoding_scale(self) -> float:
         """The w > 0 with x̂ = ±d·w·e_i, which is clip/(√d·(p − q))."""
         return self.clip / (math.sqrt(self.dim) * gain(self.channel))
 
-    def indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any]]:
+    def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
         """The coordinate and the sign's code of every message."""
         vertex = messages.column("vertex")
         return vertex >> 1, vertex & 1
 
-    def _encode_rows(
-        self,
-        rows: NDArray[Any],
-        clients: NDArray[np.uint64] | None,  # noqa: ARG002 (the coin is private)
-        source: BitSource,
-        report: LocalReport | None,
-    ) -> tuple[Column, ...]:
-        unit = self._unit_ball(rows, report)
-        words = source.words(3 * len(unit)).reshape(-1, 3)
+    def _encode(self, batch: Batch) -> Columns:
+        unit, words = self._unit_ball(batch.rows, batch.report), batch.words
         vertex = _round_to_vertices(unit, words[:, 0], words[:, 1])
         return (self.channel.sample(vertex, channel_words(words[:, 2])),)
 
-    def decode(self, messages: Messages) -> NDArray[np.float64]:
-        """The estimate ±clip·√d·e_i/(p − q) of each message alone, (n, d): for diagnosis."""
-        self._check_own(messages)
+    def _decode(self, messages: Messages) -> NDArray[np.float64]:
         index, code = self.indices_and_codes(messages)
         estimates = np.zeros((len(messages), self.dim))
         estimates[np.arange(len(messages)), index] = self.dim * self.decoding_scale * self.decoding_values[code]
         return estimates
 
-    def aggregator(self) -> FrameAggregator:
-        """An empty aggregator for this mechanism's messages, O(1) a message."""
-        return FrameAggregator(self)
-
     def largest_message(self) -> float:
         """The norm of every message."""
         return self.dim * self.decoding_scale
 
-    def law(self) -> Law:
-        """The channel's."""
-        return channel_law(self.channel)
-
-    def privacy_loss(self) -> float:
-        """The exact log-ratio of the channel's two integers, rounded up to a double."""
-        return self.channel.privacy_loss()
-
-    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _row_error(self, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: ‖x̂‖² is the same for all messages."""
-        unit = self._unit_ball(rows)
-        mean = unit.astype(np.float64) * self.clip
-        power = self.dim * (self.clip / gain(self.channel)) ** 2
-        return mean, power - np.sum(mean**2, axis=1)
+        return self._unbiased_error(rows, self.dim * (self.clip / gain(self.channel)) ** 2)
 
     def to_dict(self) -> dict[str, Any]:
         """The options and the channel's integers, as JSON values."""
-        return {"dim": self.dim, "epsilon": self.epsilon, "clip": self.clip} | weights_of(self.channel)
+        return self._named("dim", "epsilon", "clip") | weights_of(self.channel)
 
 
-def _round_to_vertices(
-    unit: NDArray[np.float32], which: NDArray[np.uint64], spread: NDArray[np.uint64]
-) -> NDArray[np.int64]:
+def _round_to_vertices(unit: Floats32, which: Words, spread: Words) -> Ints:
     """A random vertex for each vector of the unit ball, with the vector as its mean.
 
     sign(x_i)·√d·e_i has probability |x_i|/√d, and what is left of 1 (‖x‖₁ ≤ √d in the ball) is spread over all 2d

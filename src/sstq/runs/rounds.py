@@ -8,7 +8,7 @@ from typing import Any
 from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import check_number
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.frameunit.sums import FrameBiasWarning
+from sstq.mechanisms.frameunit.bias import FrameBiasWarning
 from sstq.randomness.streams import mix_seed
 
 

@@ -7,32 +7,26 @@ The candidates, in full: the client's seed is the word of its identifier in the 
 of a client takes words m·w, …, (m+1)·w − 1 of the stream (client's seed, "normals"), w = 4·⌈d/8⌉ (see
 `sstq.randomness.streams`; so any part of any candidate is made without the rest). A word's high half h and low half l
 give two coordinates by the Box–Muller formula: √(−2·ln((h+1)/2^32)) times the cosine, then the sine, of 2π·l/2^32, in
-single precision.
+single precision (`sstq.mechanisms.sphere.gaussians`).
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
-from typing import Any, ClassVar, cast
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.aggregation import VectorAggregator
-from sstq.checks import check_argument, check_number
 from sstq.chunks import row_chunks
-from sstq.mechanisms.base import LocalReport, Mechanism
-from sstq.mechanisms.closest import KClosest
-from sstq.mechanisms.laws import Law, TwoLevelLaw
-from sstq.mechanisms.sphere import random_directions
+from sstq.mechanisms.base import Batch, Columns, Floats, Floats32, Ints, Mechanism, Rows, Words
+from sstq.mechanisms.closest import KClosest, k_closest
+from sstq.mechanisms.sphere import gaussians, random_directions
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Column, Field, Layout
+from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
-from sstq.randomness.secret import BitSource
-
-__all__ = ["CandidateMechanism", "ClosestMechanism"]
 
 # Candidates are made this many numbers at a time (about 20 MB with all intermediate arrays).
 _NUMBERS_AT_A_TIME = 1 << 20
@@ -51,33 +45,29 @@ class CandidateMechanism(Mechanism):
     so that E[z] points along u and the estimate is unbiased over the public coin, for every vector.
 
     Attributes:
-        bits: b; a client has M = 2^b candidates.
+        bits: b, the bits of a message, 1 to 12; a client has M = 2^b candidates.
         seed: the public seed of all candidates.
         alignment: μ.
     """
 
-    exact: ClassVar[bool] = True
-    seed_option: ClassVar[str] = "seed"
+    exact = True
+    _aggregator = VectorAggregator
+    seed_option = "seed"
     coin = "public"
-    _least_dim: ClassVar[int] = 1
 
     bits: int
     seed: int
     alignment: float
 
-    def _set_draw(self, *, clip: float, seed: int, **parts: Any) -> None:
-        """Take the parts and μ from the integers of the draw, or the stated μ if it is theirs."""
-        self._set(**parts, clip=check_argument("clip", clip), seed=check_argument("seed", seed), alignment=0.0)
-        alignment = self._expected_alignment()
-        if self._stated is not None:
-            low, high = (alignment * (1 + sign * _ALIGNMENT_TOLERANCE) for sign in (-1, 1))
-            alignment = check_number("alignment", self._stated["alignment"], low, high)
-        self._set(**self._parts | {"alignment": alignment})
+    def _set_draw(self, **parts: Any) -> None:
+        """Keep the draw, and μ from its integers, or the stated μ if it is theirs."""
+        self._set(**parts, layout=Layout((Field("code", self.bits, self.size),)))
+        self._set(alignment=self._stated_or("alignment", self._expected_alignment(), _ALIGNMENT_TOLERANCE))
 
     def to_dict(self) -> dict[str, Any]:
         """The options, the draw's integers and the alignment, as JSON values."""
-        names = ("dim", "epsilon", "bits", "clip", "alignment")
-        return {name: getattr(self, name) for name in names} | {"seed": str(self.seed)} | self._draw_dict()
+        common = self._named("dim", "epsilon", "bits", "clip", "alignment")
+        return common | {"seed": str(self.seed)} | self._draw_dict()
 
     @abstractmethod
     def _expected_alignment(self) -> float:
@@ -92,21 +82,16 @@ class CandidateMechanism(Mechanism):
         """M, the number of candidates of a client."""
         return 1 << self.bits
 
-    @property
-    def layout(self) -> Layout:
-        """One field: the index of a candidate."""
-        return Layout((Field("code", self.bits, self.size),))
-
     @abstractmethod
-    def _scores(self, seeds: NDArray[np.uint64], directions: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _scores(self, seeds: Words, directions: Floats) -> Floats:
         """What decides which candidates are well aligned with the client's direction, (n, M)."""
 
     @abstractmethod
-    def _draw(self, scores: NDArray[np.float64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The index to send, from two secret words a row."""
+    def _draw(self, scores: Floats, words: Words) -> Ints:
+        """The index to send, from two secret words per row."""
 
     @abstractmethod
-    def _vectors(self, seeds: NDArray[np.uint64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _vectors(self, seeds: Words, codes: Ints) -> Floats:
         """The named candidates z, (n, d)."""
 
     @property
@@ -114,33 +99,19 @@ class CandidateMechanism(Mechanism):
         """E‖z‖² of the candidate that is sent."""
         return 1.0
 
-    def _encode_rows(
-        self,
-        rows: NDArray[Any],
-        clients: NDArray[np.uint64] | None,
-        source: BitSource,
-        report: LocalReport | None,
-    ) -> tuple[Column, ...]:
-        unit = self._unit_ball(rows, report)
-        # Always three words a message, drawn before anything is known of the data.
-        words = source.words(3 * len(unit)).reshape(-1, 3)
-        directions = random_directions(unit, words[:, 0])
+    def _encode(self, batch: Batch) -> Columns:
+        unit = self._unit_ball(batch.rows, batch.report)
+        directions = random_directions(unit, batch.words[:, 0])
         # Scores only sort or classify the candidates; no rounding error here can cost privacy.
-        return (self._draw(self._scores(self._seeds(clients), directions), words[:, 1:]),)
+        return (self._draw(self._scores(self._seeds(batch.clients), directions), batch.words[:, 1:]),)
 
-    def decode(self, messages: Messages) -> NDArray[np.float64]:
-        """The estimate clip·z/μ of each message alone, (n, d)."""
-        self._check_own(messages)
+    def _decode(self, messages: Messages) -> Floats:
         seeds, codes = self._seeds(messages.clients), messages.column("code").astype(np.int64)
         estimates = np.empty((len(codes), self.dim))
         for part in row_chunks(len(codes), self._vector_cost):
             estimates[part] = self._vectors(seeds[part], codes[part])
         estimates *= self.clip / self.alignment
         return estimates
-
-    def aggregator(self) -> VectorAggregator:
-        """An empty aggregator for this mechanism's messages."""
-        return VectorAggregator(self)
 
     @property
     def decoding_scale(self) -> float:
@@ -160,33 +131,32 @@ class CandidateMechanism(Mechanism):
         """How many numbers the decoding of one message keeps at a time."""
         return 2 * self.dim
 
-    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact: E[x̂] = x, and E‖x̂‖² = clip²·E‖z‖²/μ² whatever x is."""
-        mean = self._unit_ball(rows).astype(np.float64) * self.clip
-        return mean, (self.clip / self.alignment) ** 2 * self._power - np.einsum("ij,ij->i", mean, mean)
+        return self._unbiased_error(rows, (self.clip / self.alignment) ** 2 * self._power)
 
-    def _seeds(self, clients: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
+    def _seeds(self, clients: Words | None) -> Words:
         # Behind a public coin the contract has already refused messages without clients.
-        return streams.words_of(self.seed, "cand", cast("NDArray[np.uint64]", clients))
+        return streams.words_of(self.seed, "cand", cast("Words", clients))
 
     def _columns(self, rows: int) -> list[slice]:
         """Slices over the coordinates, so that all candidates of `rows` clients fit in memory on each."""
         width = -(-_NUMBERS_AT_A_TIME // (rows * self.size * _BLOCK)) * _BLOCK
         return [slice(start, min(start + width, self.dim)) for start in range(0, self.dim, width)]
 
-    def _gaussians(self, seeds: NDArray[np.uint64], columns: slice) -> NDArray[np.float64]:
+    def _gaussians(self, seeds: Words, columns: slice) -> Floats:
         """The given coordinates of all candidates, (n, M, width)."""
         blocks = np.arange(self.size) * self._blocks_each + columns.start // _BLOCK
         width = columns.stop - columns.start
         count = -(-width // _BLOCK)
         if count == self._blocks_each:
-            # All candidates of a client follow each other in its stream: one request a client.
+            # All candidates of a client follow each other in its stream: one request per client.
             numbers = _normals(seeds, np.zeros(len(seeds), dtype=np.int64), count * self.size)
         else:
             numbers = _normals(np.repeat(seeds, self.size), np.tile(blocks, len(seeds)), count)
         return numbers.reshape(len(seeds), self.size, -1)[:, :, :width].astype(np.float64)
 
-    def _chosen_gaussians(self, seeds: NDArray[np.uint64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _chosen_gaussians(self, seeds: Words, codes: Ints) -> Floats:
         """One whole candidate of each client, (n, d), without the others."""
         return _normals(seeds, codes * self._blocks_each, self._blocks_each)[:, : self.dim].astype(np.float64)
 
@@ -194,9 +164,7 @@ class CandidateMechanism(Mechanism):
     def _blocks_each(self) -> int:
         return -(-self.dim // _BLOCK)
 
-    def _pieces(
-        self, seeds: NDArray[np.uint64], directions: NDArray[np.float64]
-    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    def _pieces(self, seeds: Words, directions: Floats) -> Iterator[tuple[Floats, Floats]]:
         """The candidates, and their inner products with the directions, on successive ranges of coordinates."""
         for columns in self._columns(len(seeds)):
             gaussians = self._gaussians(seeds, columns)
@@ -204,33 +172,30 @@ class CandidateMechanism(Mechanism):
 
 
 class ClosestMechanism(CandidateMechanism):
-    """A mechanism that draws from the k best aligned candidates with one probability, else from the others.
+    """A mechanism that draws from the k best aligned candidates with one probability, else from the others."""
 
-    Attributes:
-        choice: the draw, two integers.
-    """
+    _draws_by = "choice"
 
     choice: KClosest
 
-    def law(self) -> Law:
-        """The draw's: always k candidates are inside."""
-        return TwoLevelLaw(self.choice.size, [(self.choice.inside, self.choice.threshold)])
+    def _set_closest(self, error: Callable[[Floats, Floats], Floats]) -> None:
+        """Keep the draw of the k of least error, or the stated one."""
+        if self._stated is None:
+            self._set_draw(choice=k_closest(self.epsilon, self.size, error))
+        else:
+            self._set_draw(choice=KClosest.stated(self.epsilon, self.size, self._stated))
 
-    def privacy_loss(self) -> float:
-        """The exact largest log-ratio of the draw's integers, rounded up to a double."""
-        return self.choice.privacy_loss()
-
-    def _draw(self, scores: NDArray[np.float64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def _draw(self, scores: Floats, words: Words) -> Ints:
         return self.choice.draw(scores, words)
 
     def _draw_dict(self) -> dict[str, Any]:
         return self.choice.to_dict()
 
 
-def _normals(seeds: NDArray[np.uint64], blocks: NDArray[np.int64], count: int) -> NDArray[np.float32]:
-    """8·count standard normal numbers a row, from the given block of the stream of the row's seed on."""
+def _normals(seeds: Words, blocks: Ints, count: int) -> Floats32:
+    """8·count standard normal numbers per row, from the given block of the stream of the row's seed on."""
     words = np.empty((len(seeds), 4 * count), dtype=np.uint64)
-    # Setting the state of one generator is several times cheaper than making one a row.
+    # Setting the state of one generator is several times cheaper than making one per row.
     generator = np.random.Philox(key=0)
     state: Any = generator.state
     for row, seed, block in zip(words, seeds.tolist(), blocks.tolist(), strict=True):
@@ -238,10 +203,4 @@ def _normals(seeds: NDArray[np.uint64], blocks: NDArray[np.int64], count: int) -
         state["state"]["counter"][:] = (block, 0, 0, 0)
         generator.state = state
         row[:] = generator.random_raw(4 * count)
-    angle = (words & np.uint64(0xFFFFFFFF)).astype(np.float32) * np.float32(2 * math.pi / 2**32)
-    uniform = ((words >> np.uint64(32)).astype(np.float32) + np.float32(1)) * np.float32(2.0**-32)
-    radius = np.sqrt(np.float32(-2) * np.log(uniform))
-    numbers = np.empty((*words.shape, 2), dtype=np.float32)
-    np.multiply(radius, np.cos(angle), out=numbers[:, :, 0])
-    np.multiply(radius, np.sin(angle), out=numbers[:, :, 1])
-    return numbers.reshape(len(seeds), -1)
+    return gaussians(words, offset=1.0)

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sstq.checks import check_argument, check_number, check_option, stated_integers
+from sstq.checks import RANGES, check_number, check_option, stated_integers
 from sstq.exactness import TOTAL, exp_lower, log_upper
+from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.candidates.base import CandidateMechanism
-from sstq.mechanisms.closest import draw_codes, refuse_ratio, weight_range
-from sstq.mechanisms.laws import Law, TwoLevelLaw
-
-__all__ = ["MMRC"]
-
-Floats = NDArray[np.float64]
+from sstq.mechanisms.closest import draw_codes, refuse_ratio
+from sstq.mechanisms.laws import TwoLevelLaw
 
 _SHARES_TRIED = 201
 
@@ -37,30 +32,21 @@ class MMRC(CandidateMechanism):
     mean of ⟨z, u⟩ in the cap; its error is clip²/μ² − ‖x‖².
 
     Warning:
-        "The common budget split" of published comparisons is split=0.5 with the cap of Bhowmick et al.'s sufficient
-        condition (16a), γ = √(π/(2(d−1)))·tanh(ε₁/2). `split=0.5, cap="bound"` has that cap and keeps to its own
-        densities, [c₂/M, c₁/M], which leaves a part of ε unspent: 2.81 of 3. The authors' code (rcc_dp) does not. It
-        clips at [c₁·e^−ε/M, c₁/M], spends all of ε, and has a squared error of 1.012·d at ε = 3 with 8 bits, where
-        this has 1.032·d. The defaults spend all of ε and minimise MMRC's own error, 0.866·d.
+        "The common budget split" of published comparisons is `split=0.5, cap="bound"`: the cap of Bhowmick et al.'s
+        sufficient condition (16a), γ = √(π/(2(d−1)))·tanh(ε₁/2). It leaves a part of ε unspent, 2.81 of 3, and has a
+        squared error of 1.032·d at ε = 3 with 8 bits. The authors' code (rcc_dp) clips at [c₁·e^−ε/M, c₁/M] instead,
+        spends all of ε, and has 1.012·d. The defaults spend all of ε and minimise MMRC's own error, 0.866·d.
 
     Args:
-        dim: d, the length of the vectors, at least 2.
-        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
         bits: b, the bits of a message, 1 to 12.
-        clip: vectors longer than this are scaled down to it.
         split: the share ε₀/ε of the budget that p = e^ε₀/(1 + e^ε₀) takes, 0 to 1; the rest ε₁ makes the cap small.
             The default is the share of least error.
         cap: "tight" (default): the cap of mass 1/(1 + e^ε₁), which spends the whole budget; or "bound", see above.
-        seed: the public seed of the candidates.
 
     Examples:
         >>> x = np.full(10_000, 0.01)
-        >>> mechanism = MMRC(dim=10_000, epsilon=3.0, bits=8)
-        >>> round(mechanism.expected_mse(x).total / 10_000, 2)
+        >>> round(MMRC(dim=10_000, epsilon=3.0, bits=8).expected_mse(x).total / 10_000, 2)
         0.87
-        >>> common = MMRC(dim=10_000, epsilon=3.0, bits=8, split=0.5, cap="bound")
-        >>> round(common.expected_mse(x).total / 10_000, 2)
-        1.03
 
     References:
         A. Shah, W.-N. Chen, J. Ballé, P. Kairouz and L. Theis, *Optimal compression of locally differentially private
@@ -68,9 +54,11 @@ class MMRC(CandidateMechanism):
         *Protection against reconstruction and its applications in private federated learning*, 2018 (PrivUnit).
     """
 
-    name: ClassVar[str] = "mmrc"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"MMRC, 8 bits": {"bits": 8}}
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"MMRC": [{"bits": bits} for bits in (4, 6, 8, 10)]}
+    name = "mmrc"
+    variants: ClassVar = {"MMRC, 8 bits": {"bits": 8}}
+    sweeps: ClassVar = {"MMRC": [{"bits": bits} for bits in (4, 6, 8, 10)]}
+
+    narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
 
     split: float
     cap: str
@@ -88,67 +76,58 @@ class MMRC(CandidateMechanism):
         cap: Literal["tight", "bound"] = "tight",
         seed: int = 0,
     ) -> None:
-        dim, epsilon = check_argument("dim", dim, low=2), check_argument("epsilon", epsilon)
-        bits = check_argument("bits", bits)
+        self._take(dim=dim, epsilon=epsilon, bits=bits, clip=clip, seed=seed)
+        dim, epsilon, size = self.dim, self.epsilon, self.size
         if check_option("cap", cap, ("tight", "bound")) == "bound" and dim < 3:
             raise ValueError(f"dim must be at least 3 for cap='bound', got {dim}: its condition fails on the circle")
-        share = _best_share(dim, epsilon, 1 << bits, cap) if split is None else check_number("split", split, 0, 1)
+        share = _best_share(dim, epsilon, size, cap) if split is None else check_number("split", split, 0, 1)
         masses, ratios, squares, _ = _caps(dim, epsilon, np.array([share]), cap)
         height = math.sqrt(squares[0])
         if self._stated is None:
-            thresholds = _thresholds(1 << bits, float(masses[0]), min(Fraction(float(ratios[0])), exp_lower(epsilon)))
+            thresholds = _thresholds(size, float(masses[0]), min(Fraction(float(ratios[0])), exp_lower(epsilon)))
         else:
-            thresholds = _stated_thresholds(1 << bits, self._stated["thresholds"])
+            thresholds = tuple(stated_integers("thresholds", self._stated["thresholds"]))
+            if len(thresholds) != size + 1:
+                raise ValueError(f"thresholds must be {size + 1} integers, got {len(thresholds)}")
             slack = 1e-6 * height + 1e-12
             height = check_number("height", self._stated["height"], max(0.0, height - slack), min(1.0, height + slack))
-        refuse_ratio(_ratio(thresholds), epsilon)
-        own = {"split": share, "cap": cap, "height": height, "thresholds": thresholds}
-        self._set_draw(dim=dim, epsilon=epsilon, bits=bits, clip=clip, seed=seed, **own)
+        self._set(split=share, cap=cap, height=height, thresholds=thresholds)
+        refuse_ratio(self.law().ratio(), epsilon)
+        self._set_draw()
 
     def _expected_alignment(self) -> float:
         masses, _, _, means = _caps(self.dim, self.epsilon, np.array([self.split]), self.cap)
-        return _alignment_of(self.thresholds, masses, means)
+        inside = np.array([[threshold / TOTAL for threshold in self.thresholds]])
+        return float(_alignment(masses, means, inside)[0])
 
-    def law(self) -> Law:
+    def law(self) -> TwoLevelLaw:
         """The draw's: any number of candidates may be inside."""
         return TwoLevelLaw(self.size, list(enumerate(self.thresholds)))
 
     def privacy_loss(self) -> float:
         """The exact largest log-ratio of a candidate's probabilities, over all numbers inside, rounded up."""
-        return log_upper(_ratio(self.thresholds))
+        return log_upper(self.law().ratio())
 
-    def _scores(self, seeds: NDArray[np.uint64], directions: Floats) -> Floats:
+    def _scores(self, seeds: Words, directions: Floats) -> Floats:
         products, squares = np.zeros((2, len(seeds), self.size))
         for gaussians, inner in self._pieces(seeds, directions):
             products += inner
             squares += np.einsum("nmd,nmd->nm", gaussians, gaussians)
-        scores: Floats = products / np.sqrt(squares)
-        return scores
+        return np.asarray(products / np.sqrt(squares))
 
-    def _draw(self, scores: Floats, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def _draw(self, scores: Floats, words: Words) -> Ints:
         is_inside = scores >= self.height
         count = is_inside.sum(axis=1)
         order = np.argsort(~is_inside, axis=1, kind="stable")
         return draw_codes(order, count, np.array(self.thresholds, dtype=np.uint64)[count], words)
 
-    def _vectors(self, seeds: NDArray[np.uint64], codes: NDArray[np.int64]) -> Floats:
+    def _vectors(self, seeds: Words, codes: Ints) -> Floats:
         gaussians = self._chosen_gaussians(seeds, codes)
         gaussians /= np.linalg.norm(gaussians, axis=1, keepdims=True)
         return gaussians
 
     def _draw_dict(self) -> dict[str, Any]:
-        thresholds = [str(threshold) for threshold in self.thresholds]
-        return {"split": self.split, "cap": self.cap, "height": self.height, "thresholds": thresholds}
-
-
-def _stated_thresholds(size: int, stated: Any) -> tuple[int, ...]:
-    thresholds = tuple(stated_integers("thresholds", stated))
-    inner = all(0 < threshold < TOTAL for threshold in thresholds[1:-1])
-    if len(thresholds) != size + 1 or thresholds[0] != 0 or thresholds[-1] != TOTAL or not inner:
-        raise ValueError(
-            f"thresholds must be 0, {size - 1} integers below 2^62 and 2^62, got {len(thresholds)} numbers"
-        )
-    return thresholds
+        return self._named("split", "cap", "height") | {"thresholds": [str(threshold) for threshold in self.thresholds]}
 
 
 def _thresholds(size: int, mass: float, ratio: Fraction) -> tuple[int, ...]:
@@ -160,13 +139,6 @@ def _thresholds(size: int, mass: float, ratio: Fraction) -> tuple[int, ...]:
     least, largest = math.ceil(outer), math.floor(outer * ratio)
     between = [min(largest // -(-TOTAL // i), TOTAL + (-least // (TOTAL // (size - i)))) for i in range(1, size)]
     return (0, *between, TOTAL)
-
-
-def _ratio(thresholds: tuple[int, ...]) -> Fraction:
-    """The largest ratio of a candidate's probabilities, whatever the numbers inside are for two inputs."""
-    size = len(thresholds) - 1
-    ranges = [weight_range(size, inside, threshold) for inside, threshold in enumerate(thresholds)]
-    return Fraction(max(largest for _, largest in ranges), min(least for least, _ in ranges))
 
 
 def _caps(dim: int, epsilon: float, shares: Floats, cap: str) -> tuple[Floats, Floats, Floats, Floats]:
@@ -204,13 +176,7 @@ def _alignment(masses: Floats, means: Floats, inside: Floats) -> Floats:
     binomial = np.exp(ways + i * np.log(masses) + (size - i) * np.log1p(-masses))
     # E[i/M] = θ̄, and the difference i by i keeps more digits than the difference of the sums.
     gains = np.sum(binomial * (inside - i / size), axis=1)
-    alignments: Floats = means * gains / (1 - masses[:, 0])
-    return alignments
-
-
-def _alignment_of(thresholds: tuple[int, ...], masses: Floats, means: Floats) -> float:
-    inside = np.array([[threshold / TOTAL for threshold in thresholds]])
-    return float(_alignment(masses, means, inside)[0])
+    return np.asarray(means * gains / (1 - masses[:, 0]))
 
 
 def _best_share(dim: int, epsilon: float, size: int, cap: str) -> float:

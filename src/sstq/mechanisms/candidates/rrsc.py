@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.checks import RANGES, check_argument
+from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.candidates.base import ClosestMechanism
-from sstq.mechanisms.closest import KClosest, k_closest, mean_chi
-
-__all__ = ["RRSC"]
+from sstq.mechanisms.sphere import mean_chi
 
 # Added to the Gram matrix relative to its diagonal: rounding leaves it positive definite even where d = M and the
 # Gaussian vectors happen to be all but dependent. It turns with the candidates, so nothing becomes biased by it.
 _JITTER = 1e-13
-_DEFAULT_BITS = 8
 
 
 class RRSC(ClosestMechanism):
@@ -34,59 +30,47 @@ class RRSC(ClosestMechanism):
     independent normal ones. x̂ = clip·s/μ is unbiased over the rotation, with error clip²/μ² − ‖x‖². For every number of
     bits that is the least error of all unbiased ε-LDP mechanisms whose codebook is rotated at random (Isik et al.).
 
-    A client works O(d·M²) (the Gram matrix) and the server O(d·M²) a message.
+    Client and server each work O(d·M²) per message (the Gram matrix).
 
     Args:
-        dim: d, the length of the vectors.
-        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
         bits: b, the bits of a message, 1 to 12, with 2^b ≤ d; the default is 8, or as many as d allows.
-        clip: vectors longer than this are scaled down to it.
-        seed: the public seed of the rotations.
 
     Examples:
         >>> mechanism = RRSC(dim=10_000, epsilon=3.0, bits=3)
-        >>> mechanism.message_bits
-        3
-        >>> round(mechanism.expected_mse(np.full(10_000, 0.01)).total / 10_000, 3)
-        0.869
+        >>> mechanism.message_bits, round(mechanism.expected_mse(np.full(10_000, 0.01)).total / 10_000, 3)
+        (3, 0.869)
 
     References:
         B. Isik, W.-N. Chen, A. Özgür, T. Weissman and A. No, *Exact optimality of communication-privacy-utility
         tradeoffs in distributed mean estimation*, NeurIPS 2023.
     """
 
-    name: ClassVar[str] = "rrsc"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"RRSC, 3 bits": {"bits": 3}, "RRSC, 8 bits": {"bits": 8}}
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {
-        "RRSC": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8)]
-    }
+    name = "rrsc"
+    variants: ClassVar = {"RRSC, 3 bits": {"bits": 3}, "RRSC, 8 bits": {"bits": 8}}
+    sweeps: ClassVar = {"RRSC": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8)]}
+    narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
 
     def __init__(self, dim: int, epsilon: float, *, bits: int | None = None, clip: float = 1.0, seed: int = 0) -> None:
-        dim, epsilon = check_argument("dim", dim, low=2), check_argument("epsilon", epsilon)
+        self._take(dim=dim, epsilon=epsilon, clip=clip, seed=seed)
         # 2^bits orthonormal vectors need as many dimensions.
-        most = min(int(RANGES["bits"][1]), dim.bit_length() - 1)
-        bits = check_argument("bits", min(_DEFAULT_BITS, most) if bits is None else bits, high=most)
-        if self._stated is None:
-            choice = k_closest(epsilon, 1 << bits, lambda first, _: -first)
-        else:
-            choice = KClosest.stated(epsilon, 1 << bits, self._stated)
-        self._set_draw(dim=dim, epsilon=epsilon, bits=bits, clip=clip, seed=seed, choice=choice)
+        most = min(int(RANGES["bits"][1]), self.dim.bit_length() - 1)
+        self._set(bits=check_argument("bits", min(8, most) if bits is None else bits, high=most))
+        self._set_closest(lambda first, _: -first)
 
     def _expected_alignment(self) -> float:
         """E⟨s, u⟩ of the drawn vertex: normal order statistics over E χ_d, stretched by the centring."""
         return math.sqrt(self.size / (self.size - 1)) * self.choice.moments()[0] / mean_chi(self.dim)
 
-    def _scores(self, seeds: NDArray[np.uint64], directions: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _scores(self, seeds: Words, directions: Floats) -> Floats:
         gram = np.zeros((len(seeds), self.size, self.size))
         products = np.zeros((len(seeds), self.size))
         for gaussians, inner in self._pieces(seeds, directions):
             gram += gaussians @ gaussians.transpose(0, 2, 1)
             products += inner
         # ⟨q_m, u⟩, which has the order of ⟨s_m, u⟩.
-        aligned = np.linalg.solve(self._factor(gram), products[:, :, None])[:, :, 0]
-        return np.asarray(aligned, dtype=np.float64)
+        return np.asarray(np.linalg.solve(self._factor(gram), products[:, :, None])[:, :, 0])
 
-    def _vectors(self, seeds: NDArray[np.uint64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _vectors(self, seeds: Words, codes: Ints) -> Floats:
         ranges = self._columns(len(seeds))
         gram = np.zeros((len(seeds), self.size, self.size))
         for columns in ranges:
@@ -107,7 +91,7 @@ class RRSC(ClosestMechanism):
     def _vector_cost(self) -> int:
         return self._row_cost
 
-    def _factor(self, gram: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _factor(self, gram: Floats) -> Floats:
         """The Cholesky factors L of G·Gᵀ; the argument is changed."""
         diagonal = np.einsum("nii->ni", gram)
         diagonal += _JITTER * diagonal.mean(axis=1, keepdims=True)

@@ -1,29 +1,264 @@
-"""CSGM and L2-CSGM: coordinate-subsampled Gaussian mechanisms, central (ε, δ)-privacy behind a trusted aggregator."""
+"""CSGM and L2-CSGM: coordinate-subsampled Gaussian mechanisms, central (ε, δ)-privacy behind a trusted aggregator.
+
+A client writes its vector in a tight frame with coefficients bounded by B, keeps each of the N coefficients with
+probability γ, rounds the kept ones at random to b bits, and sends them in clear to an aggregator that it trusts. The
+aggregator adds Gaussian noise to the N sums, once, when it closes the round. What nobody knows but client and
+aggregator, namely which coefficients were sent, makes the noise go further (`sstq.mechanisms.csgm.accounting`).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from sstq.frames.kashin import default_level
-from sstq.frames.tight import Frame
-from sstq.mechanisms.csgm.coordinate_gaussian import CoordinateGaussian
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["CSGM", "L2CSGM"]
+from sstq.aggregation import NoisyAggregator
+from sstq.checks import check_number
+from sstq.frames.kashin import CERTIFIED_RESIDUAL, default_level, represent
+from sstq.frames.tight import Frame
+from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats, Floats32, Ints, Rows, Words
+from sstq.mechanisms.csgm.accounting import SEED_WORDS, CoordinateSampling, ReleaseBudget
+from sstq.mechanisms.framed import KashinMechanism
+from sstq.messages.arrays import as_vectors
+from sstq.messages.batch import Messages
+from sstq.messages.layouts import Field, Layout
+from sstq.randomness.secret import unit_interval
+from sstq.scalar.codebooks import interpolation, stochastic_round, uniform_codebook
+
+# Rescaling to the energy bound is in single precision and may exceed it by as much.
+_ENERGY_ROUNDING = 1e-6
+
+
+class CoordinateGaussian(KashinMechanism):
+    """What both share: all but the level of the representation and the bound on its energy.
+
+    Args:
+        clients: n, the public number of clients of a round, which the mean divides by. More messages are refused.
+        delta: δ of the released mean; ε is that of the released mean too.
+        bits: b, the bits of a kept coefficient, 1 to 12.
+        coordinates: how many of the N coefficients a client keeps on average; the default is the least power of two
+            with at most twice the error (as bounded) of keeping all, or all if that is no longer a message.
+        level, steps, frame_size: as in `sstq.mechanisms.framed.KashinMechanism`; N is a power of two.
+
+    Attributes:
+        energy: the bound of Σ_j y_j² that every client enforces, in units of (N/d)·clip².
+        sampling: which coefficients are kept.
+        sigma: σ, the standard deviation of the noise of a sum, in units of B.
+    """
+
+    exact = False
+    _aggregator = NoisyAggregator
+    trust = "aggregator"
+    _default_bits: ClassVar[int] = 1
+
+    clients: int
+    bits: int
+    energy: float
+    sampling: CoordinateSampling
+    sigma: float
+
+    def __init__(
+        self,
+        dim: int,
+        epsilon: float,
+        *,
+        clients: int,
+        delta: float = 1e-5,
+        clip: float = 1.0,
+        bits: int | None = None,
+        coordinates: int | None = None,
+        frame_size: int | None = None,
+        frame_seed: int = 0,
+        level: float | None = None,
+        steps: int | None = None,
+    ) -> None:
+        self._take(dim=dim, epsilon=epsilon, clients=clients, delta=delta, clip=clip)
+        self._take(bits=self._default_bits if bits is None else bits)
+        self._take_frame(frame_size, frame_seed, level, steps)
+        frame = self.frame
+        self._set(energy=self._energy_bound(self.kashin.bound(frame)))
+        if coordinates is not None:
+            coordinates = check_number("coordinates", coordinates, 1, frame.size, integer=True)
+        if self._stated is not None and coordinates is not None:
+            most = check_number("most", self._stated["most"], 1, frame.size, integer=True)
+            self._set_noise(CoordinateSampling(frame.size, coordinates, most), self._stated["sigma"])
+            return
+        budget = self._budget
+        self._set_noise(*budget.calibrate(budget.default_coordinates() if coordinates is None else coordinates))
+        # In small frames the seed is longer than all coefficients, which are then the better message.
+        if coordinates is None and self.message_bits >= frame.size * self.bits:
+            self._set_noise(*budget.calibrate(frame.size))
+
+    @staticmethod
+    def _energy_bound(beta: float) -> float:
+        """The bound of Σ_j y_j² in units of (N/d)·clip²: unless limited further, all coefficients may be at β."""
+        return max(1.0, beta**2)
+
+    def _set_noise(self, sampling: CoordinateSampling, sigma: float) -> None:
+        """Take the sampling and the noise, and refuse them if they spend more than the budget."""
+        most = sampling.most
+        # The codes of the kept coefficients (zero beyond their number) and, unless all are kept, which ones.
+        fields = [Field("code", self.bits, 1 << self.bits, count=most)]
+        if not sampling.dense:
+            fields += [Field("kept", most.bit_length(), most + 1), Field("seed", 64, 1 << 64, count=SEED_WORDS)]
+        # Secret words are for the seed, for how many are kept, and to round.
+        self._set(layout=Layout(tuple(fields)), words_each=SEED_WORDS + 1 + most)
+        self._set(sampling=sampling, sigma=check_number("sigma", sigma, 1e-6, 1e12))
+        spent = self.privacy_loss()
+        if not spent <= self.epsilon:
+            raise ValueError(f"sigma = {sigma} spends {spent:g} at delta = {self.delta:g}, more than {self.epsilon}")
+        # The aggregator adds noise and sums in 62 bits, 16 of them behind the point; beyond, there would be no noise.
+        if not 40 * self.noise_scale + float(self.clients) * self._top_level < 2.0**45:
+            raise ValueError(f"sigma = {sigma} is too large for sums of 62 bits")
+
+    @property
+    def _budget(self) -> ReleaseBudget:
+        return ReleaseBudget(self.epsilon, self.delta, self.clients, self.frame.size, self.weight)
+
+    @property
+    def weight(self) -> float:
+        """A bound of Σ_j ŷ_j²/B² over the rounded coefficients of one client, kept or not: at most N.
+
+        Rounding moves a coefficient by at most the step 2B/(2^b − 1), and so ‖ŷ‖ by at most √N of them.
+        """
+        unrounded = math.sqrt(self.energy * (1 + _ENERGY_ROUNDING)) / self.kashin.bound(self.frame)
+        return self.frame.size * min(1.0, unrounded + 2 / self._top_level) ** 2
+
+    @property
+    def _top_level(self) -> int:
+        """2^b − 1: a code c stands for the odd or even integer 2c − (2^b − 1), in units of B/(2^b − 1)."""
+        return (1 << self.bits) - 1
+
+    @property
+    def _row_cost(self) -> int:
+        return self.frame.size + self.sampling.most
+
+    def _coefficients(self, unit: Floats32) -> tuple[Floats32, NDArray[np.bool_]]:
+        """The coefficients in units of B within the bounds of one and of all, and which rows the bounds changed."""
+        coefficients, residuals = represent(self.frame, self.kashin, unit)
+        power = np.einsum("ij,ij->i", coefficients, coefficients, dtype=np.float64)
+        most = self.frame.size * self.energy / self.kashin.bound(self.frame) ** 2
+        factors = np.sqrt(most / np.maximum(power, most))
+        coefficients *= factors[:, None].astype(np.float32)
+        missed = residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)
+        return coefficients, missed | (factors < 1 - CERTIFIED_RESIDUAL)
+
+    def _encode(self, batch: Batch) -> Columns:
+        unit, most = self._unit_ball(batch.rows, batch.report), self.sampling.most
+        seeds, uniforms = batch.words[:, :SEED_WORDS], unit_interval(batch.words[:, SEED_WORDS + 1 :])
+        counts = self.sampling.counts(batch.words[:, SEED_WORDS])
+        coefficients, missed = self._coefficients(unit)
+        if batch.report is not None:
+            batch.report.missed += int(missed.sum())
+        sent = np.zeros((len(unit), most), dtype=np.float32)
+        for row, count in enumerate(counts.tolist()):
+            sent[row, :count] = coefficients[row, self._kept(seeds[row], count)]
+        codes = stochastic_round(uniform_codebook(self.bits).values, sent, uniforms)
+        codes[np.arange(most) >= counts[:, None]] = 0
+        column = codes[:, 0] if most == 1 else codes
+        return (column,) if self.sampling.dense else (column, counts, seeds)
+
+    def _kept(self, seed: Words, count: int) -> Any:
+        return slice(None) if self.sampling.dense else self.sampling.chosen(seed, count)
+
+    def _check_columns(self, columns: Columns) -> None:
+        if self.sampling.dense:
+            return
+        codes = columns[0].reshape(-1, self.sampling.most)
+        for row, count in enumerate(columns[1].tolist()):
+            if codes[row, count:].any():
+                raise ValueError(f"message {row}: the codes beyond its {count} kept coordinates must be zero")
+
+    def contributions(self, messages: Messages) -> Iterator[tuple[Any, Ints]]:
+        """The kept coordinates of each message and its integer contributions to their sums, in units of B/(2^b − 1)."""
+        codes = messages.column("code").reshape(-1, self.sampling.most)
+        seeds = codes if self.sampling.dense else messages.column("seed")
+        counts = [self.frame.size] * len(codes) if self.sampling.dense else messages.column("kept").tolist()
+        for code, seed, count in zip(codes, seeds, counts, strict=True):
+            yield self._kept(seed, count), 2 * code[:count].astype(np.int64) - self._top_level
+
+    def _decode(self, messages: Messages) -> Floats:
+        # Without noise: not private, for the aggregator's eyes only.
+        sums = np.zeros((len(messages), self.frame.size))
+        for row, (kept, values) in zip(sums, self.contributions(messages), strict=True):
+            row[kept] = values
+        sums *= (self.bound / self._top_level) / self.sampling.inclusion[0]
+        return np.asarray(self.frame.synthesize(sums), dtype=np.float64)
+
+    @property
+    def noise_scale(self) -> float:
+        """σ in units of a contribution, B/(2^b − 1)."""
+        return self.sigma * self._top_level
+
+    @property
+    def sum_scale(self) -> float:
+        """What a sum is multiplied by to estimate the mean coordinate of `clients` clients."""
+        return self.bound / self._top_level / (self.clients * self.sampling.inclusion[0])
+
+    def _noise_power(self, clients: int) -> float:
+        """The noise in the mean of that many clients, summed over the d coordinates."""
+        return self.dim**2 / self.frame.size * (self.sigma * self.bound / (clients * self.sampling.inclusion[0])) ** 2
+
+    def coordinate_variance(self, count: int) -> float:
+        """A bound of the variance of a coordinate of the mean: the noise, and at most E[ŷ²]/γ per message."""
+        sampled = self.weight * self.bound**2 / self.sampling.inclusion[0] * self.dim / self.frame.size**2
+        return self._noise_power(self.clients) / self.dim + count * sampled / self.clients**2
+
+    def largest_message(self) -> float:
+        """All kept coefficients at the bound."""
+        return math.sqrt(self.dim * self.sampling.most / self.frame.size) * self.bound / self.sampling.inclusion[0]
+
+    def privacy_loss(self) -> float:
+        """The ε that a released round spends at `delta`, rounded up; see `sstq.mechanisms.csgm.accounting`."""
+        return self._budget.spent(self.sampling, self.sigma)
+
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+        """Exact for one message without noise: sampling (with its cap) and rounding."""
+        unit = self._unit_ball(rows)
+        y = self._coefficients(unit)[0].astype(np.float64)
+        _, weight = interpolation(uniform_codebook(self.bits).values, y)
+        step = 2 / self._top_level
+        own = np.sum(y**2, axis=1) * self.bound**2
+        rounded = own + np.sum(weight * (1 - weight), axis=1) * (step * self.bound) ** 2
+        mean = np.asarray(self.frame.synthesize(y * self.bound), dtype=np.float64)
+        # E‖x̂‖²: rows of the frame have norm 1, a coordinate is kept with probability p, and two with probability q.
+        p, q = self.sampling.inclusion
+        ratio = (self.dim / self.frame.size) ** 2
+        square = np.sum(mean**2, axis=1)
+        return mean, ratio * rounded / p + (square - ratio * own) * (q / p**2) - square
+
+    def expected_mse(self, x: ArrayLike, clients: int | None = None) -> ExpectedError:
+        """As for every mechanism, for the mean of a whole round, whatever the `clients` of this mechanism.
+
+        The noise is added once for all clients, so that its share of the variance falls as 1/n², that of sampling and
+        rounding as 1/n.
+        """
+        x = as_vectors(x, "x")
+        error = super().expected_mse(x, clients)
+        count = len(x) if x.ndim == 2 else clients or 1
+        return ExpectedError(error.bias2, error.variance + self._noise_power(count))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The options and the calibrated noise, as JSON values."""
+        options = self._named("dim", "epsilon", "clients", "delta", "clip", "bits", "sigma") | self._frame_options()
+        recipe = {"level": self.kashin.level, "steps": self.kashin.steps}
+        return options | recipe | {"coordinates": self.sampling.expected, "most": self.sampling.most}
 
 
 class CSGM(CoordinateGaussian):
     """The coordinate-subsampled Gaussian mechanism, for coefficients bounded one by one (ℓ∞ geometry).
 
     With N frame coefficients of at most B = K·clip/√N (a Kashin representation), kept with rate γ = coordinates/N, the
-    released mean is (ε, δ)-private for σ from N·f_α(B²) (`sstq.mechanisms.csgm.subsampled_gaussian`), and
+    released mean is (ε, δ)-private for σ from N·f_α(B²) (`sstq.mechanisms.csgm.accounting`), and
 
         E‖x̂ − x‖² ≤ (d/N)²·(N·B²/(γ·n) + N·σ²/(γ·n)²).
 
     Rounding to one bit, ±B, costs no privacy, because the accounting has all coefficients at the bound anyway. A
-    message is b bits for each of a fixed number of coefficients (the expected number and a margin, see
-    `sstq.mechanisms.csgm.coordinate_sampling`), their number and a 128-bit seed.
+    message is b bits for each of a fixed number of coefficients (the expected number and a margin), their number and a
+    128-bit seed. The default is one bit. `CoordinateGaussian` lists all arguments.
 
     Warning:
         Not local privacy. Messages are in clear, and `decode` shows them: whoever adds them up is trusted
@@ -34,41 +269,14 @@ class CSGM(CoordinateGaussian):
     Reference: W.-N. Chen, D. Song, A. Özgür, P. Kairouz, *Privacy amplification via compression: achieving the optimal
     privacy-accuracy-communication trade-off in distributed mean estimation*, NeurIPS 2023.
 
-    Args:
-        dim: d, the length of the vectors.
-        epsilon: ε of the released mean, 0.01 to 20.
-        clients: n, the public number of clients of a round, which the mean divides by. More messages are refused.
-        delta: δ of the released mean.
-        clip: vectors longer than this are scaled down to it.
-        bits: b, the bits of a kept coefficient, 1 to 12; 1 unless given.
-        coordinates: how many of the N coefficients a client keeps on average; the default is the least power of two
-            with at most twice the error (as bounded) of keeping all, or all if that is no longer a message.
-        frame_size: N, a power of two; the default is 2^⌈log₂ 2.5d⌉.
-        frame_seed: the public seed of the frame.
-        level: the Kashin level K; the default is feasible for (dim, frame_size).
-        steps: the number of steps of the representation, the same for every input.
-
     Examples:
         >>> mechanism = CSGM(dim=1000, epsilon=1.0, clients=1000)
         >>> mechanism.trust, mechanism.privacy_loss() <= 1.0
         ('aggregator', True)
-        >>> import numpy as np
-        >>> x = np.full(1000, 1000**-0.5)
-        >>> mechanism.expected_mse(x, clients=1000).bias2 < 1e-9
-        True
     """
 
-    name: ClassVar[str] = "csgm"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"CSGM": {}}
-
-    @staticmethod
-    def _default_level(frame: Frame) -> float:
-        return default_level(frame.dim, frame.size)
-
-    @staticmethod
-    def _energy_bound(beta: float) -> float:
-        # All coefficients may be at the bound: the energy is not limited any further.
-        return max(1.0, beta**2)
+    name = "csgm"
+    variants: ClassVar = {"CSGM": {}}
 
 
 class L2CSGM(CoordinateGaussian):
@@ -78,24 +286,12 @@ class L2CSGM(CoordinateGaussian):
     enforced by every client, and single coefficients of at most B at a looser level (β = 3), the divergence is at most
     (E/B²)·f_α(B²) instead of N·f_α(B²): about a third of CSGM's, so that the error comes close to that of the Gaussian
     mechanism without compression. E counts the rounding to b bits, at its worst, so b should not be small (8 bits cost
-    5 % of E; one bit makes this CSGM). The rest is as in `CSGM`, arguments and warning included.
+    5 % of E, the default; one bit makes this CSGM). The default level is 3·√(N/d), or more where the frame has little
+    redundancy. The rest is as in `CSGM`, arguments and warning included.
 
     Reference: W.-N. Chen, B. Isik, P. Kairouz, A. No, S. Oh, Z. Xu, *Improved communication-privacy trade-offs in L2
     mean estimation under streaming differential privacy*, ICML 2024. (The scheme there rotates at random; a redundant
     frame flattens more, and coefficients beyond the bound are represented instead of cut.)
-
-    Args:
-        dim: d, the length of the vectors.
-        epsilon: ε of the released mean, 0.01 to 20.
-        clients: n, the public number of clients of a round, which the mean divides by. More messages are refused.
-        delta: δ of the released mean.
-        clip: vectors longer than this are scaled down to it.
-        bits: b, the bits of a kept coefficient, 1 to 12; 8 unless given.
-        coordinates: as in `CSGM`.
-        frame_size: N, a power of two; the default is 2^⌈log₂ 2.5d⌉.
-        frame_seed: the public seed of the frame.
-        level: the Kashin level K; the default is 3·√(N/d), or more where the frame has little redundancy.
-        steps: the number of steps of the representation, the same for every input.
 
     Examples:
         >>> loose = CSGM(dim=1000, epsilon=1.0, clients=1000, bits=8, coordinates=1024)
@@ -104,12 +300,11 @@ class L2CSGM(CoordinateGaussian):
         True
     """
 
-    name: ClassVar[str] = "l2-csgm"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"L2-CSGM": {}}
-    _default_bits: ClassVar[int] = 8
+    name = "l2-csgm"
+    variants: ClassVar = {"L2-CSGM": {}}
+    _default_bits = 8
 
-    @staticmethod
-    def _default_level(frame: Frame) -> float:
+    def _default_level(self, frame: Frame) -> float:
         return max(3.0 * math.sqrt(frame.redundancy), default_level(frame.dim, frame.size))
 
     @staticmethod

@@ -1,6 +1,6 @@
 """What frames leave beside the noise: the one rule that plans, specs, notes, warnings and error bars of FrameUnit ask.
 
-One frame leaves the squared bias b² of `frame_alignment.frame_bias2`, and G frames leave b²/G, however many clients
+One frame leaves the squared bias b² of `alignment.frame_bias2`, and G frames leave b²/G, however many clients
 there are. One client's estimate has the mean squared error e² over frames, so that the variance of a mean of n clients
 on G given frames is (e² − b²/G)/n. The bias matters when it exceeds a fifth of the error of the mean.
 """
@@ -8,22 +8,18 @@ on G given frames is (e² − b²/G)/n. The bias matters when it exceeds a fifth
 from __future__ import annotations
 
 import math
+import warnings
+from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.aggregation import Estimate, FrameAggregator, GroupAggregator
 from sstq.mechanisms.base import ExpectedError
 from sstq.mechanisms.closest import KClosest
 from sstq.mechanisms.frameunit.alignment import alignment, frame_bias2, second_moment
-
-__all__ = [
-    "BIAS_SHARE",
-    "CLIENTS_MAX",
-    "FRAMES_MAX",
-    "bias_matters",
-    "client_error",
-    "clients_allowed",
-    "frame_error",
-    "frames_needed",
-]
 
 BIAS_SHARE = 0.2
 """The frames' bias matters when it is more than this share of the error of the mean."""
@@ -38,41 +34,19 @@ CLIENTS_MAX = 1 << 62
 def frame_error(draw: KClosest, dim: int, size: int, frames: int, clients: int) -> ExpectedError:
     """The error of the mean of clients that all hold one unit vector, on average over frame seeds: a closed form.
 
-    Args:
-        draw: of one of the signed rows that take part, which holds ε.
-        dim: d.
-        size: N.
-        frames: G.
-        clients: n.
-
-    Examples:
-        >>> from sstq.mechanisms.frameunit.alignment import best_draw
-        >>> error = frame_error(best_draw(3.0, 16_384), dim=10_000, size=16_384, frames=4, clients=1000)
-        >>> round(error.bias2, 3), round(error.variance, 2)
-        (0.074, 7.43)
+    `draw` is that of one of the signed rows that take part; it holds ε. `size` is N.
     """
     of_frame, of_client = _one_frame_bias2(draw, dim, size), client_error(draw, dim, size)
     return ExpectedError(of_frame / frames, max(of_client - of_frame / frames, 0.0) / clients)
 
 
 def bias_matters(error: ExpectedError, share: float = BIAS_SHARE) -> bool:
-    """Whether the bias is more than that share of the error.
-
-    Examples:
-        >>> bias_matters(ExpectedError(bias2=0.04, variance=0.96)), bias_matters(ExpectedError(0.041, 0.96))
-        (False, True)
-    """
+    """Whether the bias is more than that share of the error."""
     return error.bias2 > share**2 * error.total
 
 
 def frames_needed(draw: KClosest, dim: int, size: int, clients: int, share: float = BIAS_SHARE) -> int:
-    """The least power of two of frames with which the bias does not matter; `FRAMES_MAX` where that is not enough.
-
-    Examples:
-        >>> from sstq.mechanisms.frameunit.alignment import best_draw
-        >>> frames_needed(best_draw(3.0, 256), dim=256, size=256, clients=100_000)
-        8192
-    """
+    """The least power of two of frames with which the bias does not matter; `FRAMES_MAX` where that is not enough."""
     of_frame, of_client = _one_frame_bias2(draw, dim, size), client_error(draw, dim, size)
     # From b²/G = share²·(b²/G + (e² − b²/G)/n).
     needed = of_frame / of_client * (1 + clients * (1 / share**2 - 1))
@@ -83,13 +57,7 @@ def frames_needed(draw: KClosest, dim: int, size: int, clients: int, share: floa
 
 
 def clients_allowed(draw: KClosest, dim: int, size: int, frames: int) -> int:
-    """The most clients for which so many frames are enough; none where not even for one.
-
-    Examples:
-        >>> from sstq.mechanisms.frameunit.alignment import best_draw
-        >>> clients_allowed(best_draw(3.0, 256), dim=256, size=256, frames=8192)
-        132639
-    """
+    """The most clients for which so many frames are enough; none where not even for one."""
     of_frame, of_client = _one_frame_bias2(draw, dim, size), client_error(draw, dim, size)
     if not of_frame:
         return CLIENTS_MAX
@@ -101,15 +69,7 @@ def clients_allowed(draw: KClosest, dim: int, size: int, frames: int) -> int:
 
 @lru_cache(maxsize=4096)
 def client_error(draw: KClosest, dim: int, size: int) -> float:
-    """The e² of one client's estimate of a unit vector, bias and variance together, over all frames.
-
-    E‖x̂‖² is E‖u‖²/m² of the row u that is sent.
-
-    Examples:
-        >>> from sstq.mechanisms.frameunit.alignment import best_draw
-        >>> round(client_error(best_draw(3.0, 16_384), 10_000, 16_384) / 10_000, 4)
-        0.7425
-    """
+    """The e² of one client's estimate of a unit vector: E‖u‖²/m² − 1 of the row u that is sent."""
     return max(second_moment(draw, dim, size) / alignment(draw, dim, size) ** 2 - 1, 1e-12)
 
 
@@ -117,3 +77,50 @@ def client_error(draw: KClosest, dim: int, size: int) -> float:
 def _one_frame_bias2(draw: KClosest, dim: int, size: int) -> float:
     """The b² of one frame; kept, because with few public rows it takes seconds for ten million dimensions."""
     return max(frame_bias2(draw, dim, size), 0.0)
+
+
+class FrameBiasWarning(UserWarning):
+    """A mean over so many clients that the bias of the frames is more than a fifth of its error."""
+
+
+class FrameUnitAggregator(FrameAggregator):
+    """The sums of one frame; the `note` of its mean, also a warning, says when the frame's bias matters."""
+
+    def mean(self) -> Estimate:
+        """The mean so far and its standard error."""
+        return _with_frames(super().mean(), self._mechanism, self._state[:, 0])
+
+
+class FrameUnitGroupAggregator(GroupAggregator):
+    """The sums of many frames, likewise."""
+
+    def mean(self) -> Estimate:
+        """The mean so far and its standard error."""
+        estimate = super().mean()
+        return _with_frames(estimate, self._mechanism, self._state[:, 1] + self._state[:, 2])
+
+
+def _with_frames(estimate: Estimate, mechanism: Any, sent: NDArray[np.int64]) -> Estimate:
+    """The estimate with the bias that the frames leave, from the noise alone and how often each row was sent.
+
+    One message has covariance gain²·Σ p_j·u_j·u_jᵀ less the square of its mean. Rows of different numbers have a
+    squared product of 1/d, so that the trace of its square is at most gain⁴·(Σ p_j² + 1/d), and pairs of messages with
+    the same row are an estimate of Σ p_j².
+    """
+    count, dim = estimate.count, len(estimate.value)
+    note = mechanism.note(count)
+    if note:
+        warnings.warn(note, FrameBiasWarning, stacklevel=3)
+    if count == 1:
+        return replace(estimate, note=note)
+    power = count * float(np.sum(estimate.stderr**2)) / mechanism.gain**2
+    same_row = (float(np.sum(sent.astype(np.float64) ** 2)) - count) / (count * (count - 1))
+    # The scatter of frames' means, where the standard errors come from that, has their bias in it.
+    bias2 = 0.0 if estimate.terms else mechanism.typical_error(count).bias2
+    return replace(
+        estimate,
+        stderr=np.sqrt(estimate.stderr**2 + bias2 / dim),
+        note=note,
+        frame_bias=math.sqrt(bias2),
+        directions=max(1.0, power**2 / (same_row + 1 / dim)),
+    )

@@ -1,19 +1,12 @@
-"""FrameUnit: one signed row of a fast frame, the well aligned ones likelier; the least error of ε-LDP in log₂ 2N bits.
-
-PrivUnit draws from the cap around x or from the rest of the sphere. Here the sphere is replaced by the 2N signed rows
-of a mixed Hadamard frame, and the cap by the k of them that are best aligned with x: k-closest encoding on a rotated
-cross-polytope.
-"""
+"""FrameUnit: one signed row of a fast frame, the well aligned ones likelier; the least error of ε-LDP, log₂ 2N bits."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.aggregation import Aggregator
@@ -21,28 +14,16 @@ from sstq.checks import check_argument, check_number, check_option
 from sstq.chunks import row_chunks
 from sstq.frames.groups import FrameGroups
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.base import NUMBERS_OF_A_DRAW, Coin, ExpectedError, LocalReport, Unbiased
+from sstq.mechanisms import base
+from sstq.mechanisms.base import SIGNS, Batch, Coin, Columns, ExpectedError, Floats, Floats32, Ints, Rows, Words
 from sstq.mechanisms.closest import KClosest, draw_places
 from sstq.mechanisms.framed import FramedMechanism
-from sstq.mechanisms.frameunit.alignment import alignment, best_draw, inside_by_rank
-from sstq.mechanisms.frameunit.bias import (
-    BIAS_SHARE,
-    CLIENTS_MAX,
-    FRAMES_MAX,
-    bias_matters,
-    clients_allowed,
-    frame_error,
-    frames_needed,
-)
-from sstq.mechanisms.frameunit.moments import moments_of_frame
-from sstq.mechanisms.frameunit.sums import FrameUnitAggregator, FrameUnitGroupAggregator
-from sstq.mechanisms.laws import Law, TwoLevelLaw
+from sstq.mechanisms.frameunit import bias
+from sstq.mechanisms.frameunit.alignment import alignment, best_draw, inside_by_rank, moments_of_frame
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Column, Field, Layout
+from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
-from sstq.randomness.secret import BitSource, unit_interval
-
-__all__ = ["FrameUnit"]
+from sstq.randomness.secret import unit_interval
 
 # Fewer rows are not like the coordinates of a uniform direction.
 _LEAST_ROWS = 256
@@ -55,17 +36,15 @@ _SIZE_MAX = 1 << 30
 # The error is exact over all frames up to this many, and an average over this many of them above.
 _FRAMES_TRIED = 64
 
-# Draws that are not better aligned than chance would leave nothing to decode.
-_ALIGNMENT_MIN = 1e-30
 # Two machines compute the alignment alike to about 1e-12; the JSON's is what both use.
 _ALIGNMENT_TOLERANCE = 1e-6
 
-_SIGNS = np.array([1.0, -1.0])
-_SIGNS.setflags(write=False)
-
 
 class FrameUnit(FramedMechanism):
-    """PrivUnit restricted to the signed rows of a fast frame: optimal error, exactly ε-LDP, O(1) a message.
+    """PrivUnit restricted to the signed rows of a fast frame: optimal error, exactly ε-LDP, O(1) per message.
+
+    PrivUnit draws from the cap around x or from the rest of the sphere. Here the sphere is replaced by the 2N signed
+    rows of a mixed Hadamard frame, and the cap by the k of them that are best aligned with x.
 
     U is the N×d Hadamard frame mixed twice (three times up to 4096 dimensions or from 32 frames on), c = U x. Of the 2N
     signed rows ±u_j the k best aligned with x are inside: since they come in pairs, those of the k largest |c_j|, with
@@ -86,15 +65,12 @@ class FrameUnit(FramedMechanism):
 
     Warning:
         Unbiased over messages and frame seeds together, not for one frame: `unbiased` is "over frames", which counts as
-        False. The mean for one frame is off by bias² ≈ 0.49·(d/N)·‖x‖² at ε = 3, mostly orthogonally to x, which more
+        False. For one frame the mean is off by bias² ≈ 0.49·(d/N)·‖x‖² at ε = 3, mostly orthogonally to x, which more
         clients do not lower; G frames lower it to 1/G of that. `expected_mse` states it, exactly for up to 64 frames.
-        Say how many clients a round has, ``clients=n``: then there are as many frames as hold the bias below a fifth of
-        the error. Use fresh frames every round, ``mechanism.with_seed(sstq.mix_seed(base_seed, round_number))``.
+        With ``clients=n`` there are as many frames as hold the bias below a fifth of the error. Use fresh frames every
+        round, ``mechanism.with_seed(sstq.mix_seed(base_seed, round_number))``.
 
     Args:
-        dim: d, the length of the vectors, up to 2^30.
-        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
-        clip: vectors longer than this are scaled down to it.
         frames: G, the number of frames that clients spread over, up to 2^30; 1 unless given.
         clients: n, the clients of a round, from which G follows as ``frames_for(clients)``; instead of `frames`.
         bits: b, the bits of a message whose rows a public coin chooses; all rows and a private coin unless given.
@@ -102,38 +78,32 @@ class FrameUnit(FramedMechanism):
             "public", a shared generator, and then both sides name the clients (always so with `bits`).
         frame_size: N, a power of two from d to 2^30; the least one that is also at least 256 unless given. Fewer rows
             than 256 are private all the same, but not aligned as m says.
-        frame_seed: the public seed of the frames and of the public coin.
 
     Examples:
         >>> mechanism = FrameUnit(dim=10_000, epsilon=3.0)
-        >>> mechanism.message_bits
-        15
-        >>> round((mechanism.alignment**-2 - 1) / 10_000, 4)
-        0.7425
-        >>> error = mechanism.expected_mse(np.full(10_000, 0.01), clients=100)
-        >>> error.bias2 < 0.4 < 70 < error.variance < 80
-        True
-        >>> mechanism.frames_for(clients=1_000_000)
-        1024
-        >>> FrameUnit(dim=10_000, epsilon=3.0, clients=1_000_000).frames
-        1024
+        >>> mechanism.message_bits, round((mechanism.alignment**-2 - 1) / 10_000, 4)
+        (15, 0.7425)
+        >>> mechanism.frames_for(clients=1_000_000), FrameUnit(dim=10_000, epsilon=3.0, clients=1_000_000).frames
+        (1024, 1024)
         >>> FrameUnit(dim=10_000, epsilon=3.0, frames=1024).message_bits, FrameUnit(10_000, 3.0, bits=3).message_bits
         (25, 3)
     """
 
-    name: ClassVar[str] = "frameunit"
-    exact: ClassVar[bool] = True
-    unbiased = Unbiased.OVER_FRAMES
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    name = "frameunit"
+    exact = True
+    unbiased = base.Unbiased.OVER_FRAMES
+    _draws_by = "choice"
+    variants: ClassVar = {
         "FrameUnit": {},
         "FrameUnit, 3 public bits": {"bits": 3},
         "FrameUnit, 8 public bits": {"bits": 8},
     }
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+    sweeps: ClassVar = {
         "FrameUnit": [{}],
         "FrameUnit, public rows": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8, 10)],
     }
 
+    decoding_values = SIGNS  # of a row, by its lowest bit
     frame: HadamardFrame
     frames: int
     bits: int | None
@@ -153,46 +123,31 @@ class FrameUnit(FramedMechanism):
         frame_size: int | None = None,
         frame_seed: int = 0,
     ) -> None:
-        dim, epsilon = check_argument("dim", dim), check_argument("epsilon", epsilon)
-        size = 1 << (max(dim, _LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
-        size = check_number("frame_size", size, dim, _SIZE_MAX, integer=True)
+        self._take(dim=dim, epsilon=epsilon, clip=clip)
+        size = 1 << (max(self.dim, _LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
+        size = check_number("frame_size", size, self.dim, _SIZE_MAX, integer=True)
         if bits is not None:
             bits = check_argument("bits", bits, high=size.bit_length())
-        draw, stated = self._draw_of(epsilon, size if bits is None else 1 << (bits - 1)), self._stated
-        frames = _check_frames(draw, dim, size, frames, clients)
-        rounds = 3 if dim <= _THREE_MIXINGS or frames >= _MANY_FRAMES else 2
-        frame = HadamardFrame(dim, size, check_argument("frame_seed", frame_seed), rounds=rounds)
-        right = alignment(draw, dim, size)
-        if stated is not None:
-            low, high = (max(right * (1 + sign * _ALIGNMENT_TOLERANCE), _ALIGNMENT_MIN) for sign in (-1, 1))
-            right = check_number("alignment", stated["alignment"], low, high)
-        self._set(
-            dim=dim,
-            epsilon=epsilon,
-            clip=check_argument("clip", clip),
-            frame=frame,
-            frames=frames,
-            bits=bits,
-            coin=_resolved_coin(coin, frames, bits),
-            choice=draw,
-            alignment=right,
-        )
+        choice = self._choice_of(size if bits is None else 1 << (bits - 1))
+        frames = _check_frames(choice, self.dim, size, frames, clients)
+        rounds = 3 if self.dim <= _THREE_MIXINGS or frames >= _MANY_FRAMES else 2
+        frame = HadamardFrame(self.dim, size, check_argument("frame_seed", frame_seed), rounds=rounds)
+        aligned = self._stated_or("alignment", alignment(choice, self.dim, size), _ALIGNMENT_TOLERANCE)
+        self._set(frame=frame, frames=frames, bits=bits, choice=choice, alignment=aligned)
+        self._set(coin=_resolved_coin(coin, frames, bits))
+        # Row 2j is u_j, 2j + 1 its opposite. Words are for the flip, two for the draw, and for the frame if it is sent.
+        fields = [Field("row", (choice.size - 1).bit_length(), choice.size)]
+        if self._sends_frame:
+            fields.append(Field("frame", (frames - 1).bit_length(), frames))
+        self._set(layout=Layout(tuple(fields)), words_each=2 + len(fields))
 
-    def _draw_of(self, epsilon: float, rows: int) -> KClosest:
+    def _choice_of(self, rows: int) -> KClosest:
         """The draw of so many rows that take part, of the largest alignment or as stated."""
         if self._stated is None:
-            return best_draw(epsilon, rows)
+            return best_draw(self.epsilon, rows)
         # With more than that inside some rows would be inside with both signs, which the best draw never has.
         check_number("inside", self._stated["inside"], 1, rows, integer=True)
-        return KClosest.stated(epsilon, 2 * rows, self._stated)
-
-    @cached_property
-    def layout(self) -> Layout:
-        """The row in log₂ 2N or b bits: 2j is u_j, 2j + 1 its opposite; and the frame if the client chose it."""
-        fields = [Field("row", (self.choice.size - 1).bit_length(), self.choice.size)]
-        if self._sends_frame:
-            fields.append(Field("frame", (self.frames - 1).bit_length(), self.frames))
-        return Layout(tuple(fields))
+        return KClosest.stated(self.epsilon, 2 * rows, self._stated)
 
     @property
     def _sends_frame(self) -> bool:
@@ -209,16 +164,11 @@ class FrameUnit(FramedMechanism):
         return self.clip / self.alignment
 
     @property
-    def decoding_values(self) -> NDArray[np.float64]:
-        """The sign of a row by its lowest bit."""
-        return _SIGNS
-
-    @property
     def decoding_scale(self) -> float:
         """The w with x̂ = ±d·w·u_j, which is clip/(d·m)."""
         return self.gain / self.dim
 
-    def indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any]]:
+    def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
         """The frame row and the sign's code of every message."""
         row = messages.column("row")
         slot = row >> 1
@@ -227,20 +177,17 @@ class FrameUnit(FramedMechanism):
             slot = self._rows_of(messages.clients, slot.astype(np.int64))
         return slot, row & 1
 
-    def frames_indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def frames_indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows, Rows]:
         """The number of the frame, its row and the sign's code of every message."""
-        if self._sends_frame:
-            frame = messages.column("frame")
-        elif messages.clients is not None:
-            frame = self._frames_of(messages.clients)
-        else:
-            frame = np.zeros(len(messages), dtype=np.int64)
+        frame = messages.column("frame") if self._sends_frame else self._public_frames(messages.clients, len(messages))
         return frame, *self.indices_and_codes(messages)
 
-    def _frames_of(self, clients: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def _public_frames(self, clients: Words | None, count: int) -> Ints:
+        if clients is None:
+            return np.zeros(count, dtype=np.int64)
         return streams.indices_of(self.frame.seed, "group", clients, self.frames)
 
-    def _rows_of(self, clients: NDArray[np.uint64], slots: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _rows_of(self, clients: Words, slots: Ints) -> Ints:
         """The rows of the frame in the given slots of each client's 2^(b−1) rows."""
         return streams.permuted(self.frame.seed, "rows", clients, slots, bits=self.frame.size.bit_length() - 1)
 
@@ -248,58 +195,45 @@ class FrameUnit(FramedMechanism):
     def _row_memory(self) -> int:
         # With one frame, rows are read where they lie, and copied only if they are not contiguous or read-only.
         own = -(-self.dim // 4) if self.frames == 1 and self.bits is None else self.frame.size
-        return NUMBERS_OF_A_DRAW + own
+        return base.NUMBERS_OF_A_DRAW + own
 
-    def _encode_rows(
-        self,
-        rows: NDArray[Any],
-        clients: NDArray[np.uint64] | None,
-        source: BitSource,
-        report: LocalReport | None,
-    ) -> tuple[Column, ...]:
-        # Always as many words a message, drawn before anything is known of the data.
-        width = 4 if self._sends_frame else 3
-        words = source.words(width * len(rows)).reshape(-1, width)
+    def _encode(self, batch: Batch) -> Columns:
+        rows, words, clients = batch.rows, batch.words, batch.clients
         if self._sends_frame:
             frame = streams.multiply_shift(words[:, 3], self.frames)
         else:
-            frame = np.zeros(len(rows), dtype=np.int64) if clients is None else self._frames_of(clients)
+            frame = self._public_frames(clients, len(rows))
         used, which = (frame[:1], frame) if self.frames == 1 else np.unique(frame, return_inverse=True)
         subsets = np.empty((len(rows), 0), dtype=np.int64)
         if self.bits is not None and clients is not None:
             subsets = self._rows_of(clients, np.tile(np.arange(self.choice.size // 2), (len(rows), 1)))
         places = draw_places(self.choice.size, self.choice.inside, np.uint64(self.choice.threshold), words[:, 1:3])
         # Scores only tell the inside from the outside; no rounding error in the kernel can cost privacy.
-        uniforms, signs = unit_interval(words[:, 0]), self._signs_of(used)
+        uniforms, signs = unit_interval(words[:, 0]), self._own_signs if self.frames == 1 else self.groups.signs(used)
         row, longer = kernels.pick_signed_rows(
             rows, self.clip, uniforms, signs, which, subsets, self.choice.inside, places
         )
-        if report is not None:
-            report.clipped += int(longer.sum())
+        if batch.report is not None:
+            batch.report.clipped += int(longer.sum())
         return (row, frame) if self._sends_frame else (row,)
 
-    def _signs_of(self, frames: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        return self._own_signs if self.frames == 1 else self.groups.signs(frames)
-
     @cached_property
-    def _own_signs(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _own_signs(self) -> tuple[Floats32, Floats32]:
         return self.groups.signs(np.zeros(1, dtype=np.int64))
 
-    def decode(self, messages: Messages) -> NDArray[np.float64]:
-        """The estimate ±clip·u_j/m of each message alone, (n, d): for diagnosis; a mean comes from `aggregator`."""
-        self._check_own(messages)
+    def _decode(self, messages: Messages) -> Floats:
         frame, index, code = self.frames_indices_and_codes(messages)
         estimates = np.empty((len(messages), self.dim))
         for part in row_chunks(len(messages), self.frame.size):
             spikes = np.zeros((part.stop - part.start, self.frame.size))
             spikes[np.arange(len(spikes)), index[part].astype(np.int64)] = self.gain * self.frame.redundancy
-            spikes *= _SIGNS[code[part]][:, None]
+            spikes *= SIGNS[code[part]][:, None]
             estimates[part] = self.groups.synthesize(spikes, frame[part].astype(np.int64))
         return estimates
 
     def aggregator(self) -> Aggregator[Any]:
-        """An empty aggregator for this mechanism's messages, O(1) a message; sparse for several frames."""
-        return FrameUnitAggregator(self) if self.frames == 1 else FrameUnitGroupAggregator(self)
+        """An empty aggregator for this mechanism's messages, O(1) per message; sparse for several frames."""
+        return bias.FrameUnitAggregator(self) if self.frames == 1 else bias.FrameUnitGroupAggregator(self)
 
     def largest_message(self) -> float:
         """Attained on one frame; (d/N)·U·Uᵀ is a projection, so no row of any frame is longer than √(N/d)."""
@@ -314,68 +248,44 @@ class FrameUnit(FramedMechanism):
         own, other = self.choice.probabilities
         return self.gain * (own - other) * math.sqrt(self.choice.inside * self.choice.size / (2 * self.dim))
 
-    def law(self) -> Law:
-        """The draw's: the frame and the rows that take part are chosen without looking at the data."""
-        return TwoLevelLaw(self.choice.size, [(self.choice.inside, self.choice.threshold)])
-
-    def privacy_loss(self) -> float:
-        """The exact largest log-ratio of the draw's integers, rounded up to a double.
-
-        The frame and the rows that take part are chosen without looking at the data, so the draw is all that tells.
-        """
-        return self.choice.privacy_loss()
-
     def typical_error(self, clients: int = 1) -> ExpectedError:
         """The error of a mean of clients that all hold one vector of norm clip, on average over frame seeds.
 
         A closed form, which costs nothing; `expected_mse` is exact for the vector and the frames at hand.
-
-        Examples:
-            >>> FrameUnit(384, 8.0).typical_error(10**9).bias2 > 10
-            True
         """
-        clients = check_number("clients", clients, 1, CLIENTS_MAX, integer=True)
-        unit = frame_error(self.choice, self.dim, self.frame.size, self.frames, clients)
+        clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
+        unit = bias.frame_error(self.choice, self.dim, self.frame.size, self.frames, clients)
         return ExpectedError(self.clip**2 * unit.bias2, self.clip**2 * unit.variance)
 
     def frames_for(self, clients: int) -> int:
         """The least power of two G for which the bias of the frames is at most a fifth of the error of the mean.
 
-        That is for clients who all hold one vector of norm clip; where vectors differ, so do their biases, and the mean
-        has less. 2^30, the most there are, where more would be needed.
-
-        Examples:
-            >>> FrameUnit(dim=256, epsilon=3.0).frames_for(1_000_000)
-            65536
+        That is for clients who all hold one vector of norm clip; where vectors differ, the bias is less. 2^30, the
+        most there are, where more would be needed.
         """
-        clients = check_number("clients", clients, 1, CLIENTS_MAX, integer=True)
-        return frames_needed(self.choice, self.dim, self.frame.size, clients)
+        clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
+        return bias.frames_needed(self.choice, self.dim, self.frame.size, clients)
 
     @property
     def clients_allowed(self) -> int:
-        """The most clients of a round for which the bias of these frames is at most a fifth of the error.
-
-        Examples:
-            >>> FrameUnit(dim=10_000, epsilon=3.0).clients_allowed
-            1045
-        """
-        return clients_allowed(self.choice, self.dim, self.frame.size, self.frames)
+        """The most clients of a round for which the bias of these frames is at most a fifth of the error."""
+        return bias.clients_allowed(self.choice, self.dim, self.frame.size, self.frames)
 
     def note(self, clients: int) -> str:
         """What to know of a mean of so many clients: whether the bias of the frames matters, and what to do then."""
         error = self.typical_error(clients)
-        if not bias_matters(error):
+        if not bias.bias_matters(error):
             return ""
         needed = self.frames_for(clients)
-        enough = not bias_matters(frame_error(self.choice, self.dim, self.frame.size, needed, clients))
+        enough = not bias.bias_matters(bias.frame_error(self.choice, self.dim, self.frame.size, needed, clients))
         frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
         return (
-            f"frame bias exceeds {100 * BIAS_SHARE:.0f} % of the error ({clients} clients on {frames}: bias "
+            f"frame bias exceeds {100 * bias.BIAS_SHARE:.0f} % of the error ({clients} clients on {frames}: bias "
             f"{error.bias2**0.5 / self.clip:.2g} of clip, noise {error.variance**0.5 / self.clip:.2g}); pass "
             + (f"frames={needed}" if enough else "fewer clients, or take a mechanism that is unbiased, such as sstq")
         )
 
-    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact over these frames and the public coin, to the 2^62 of the second word.
 
         Of more than 64 frames, 64 stand for all of them. Frames are independent, so that their biases add up in
@@ -393,22 +303,22 @@ class FrameUnit(FramedMechanism):
         return mean, power - np.einsum("ij,ij->i", mean, mean)
 
     @cached_property
-    def _inside_by_rank(self) -> NDArray[np.float64]:
+    def _inside_by_rank(self) -> Floats:
         return inside_by_rank(self.choice, self.frame.size)
 
     def to_dict(self) -> dict[str, Any]:
         """The options, the draw's integers and the alignment, as JSON values."""
-        names = ("dim", "epsilon", "clip", "frames", "bits", "coin", "alignment")
-        return {name: getattr(self, name) for name in names} | self._frame_options() | self.choice.to_dict()
+        options = self._named("dim", "epsilon", "clip", "frames", "bits", "coin", "alignment")
+        return options | self._frame_options() | self.choice.to_dict()
 
 
 def _check_frames(draw: KClosest, dim: int, size: int, frames: Any, clients: Any) -> int:
     """The number of frames, as given or as many as the clients need."""
     if clients is None:
-        return int(check_number("frames", 1 if frames is None else frames, 1, FRAMES_MAX, integer=True))
+        return int(check_number("frames", 1 if frames is None else frames, 1, bias.FRAMES_MAX, integer=True))
     if frames is not None:
         raise ValueError(f"frames must be left out where clients are given, which it follows from, got {frames!r}")
-    return frames_needed(draw, dim, size, check_number("clients", clients, 1, CLIENTS_MAX, integer=True))
+    return bias.frames_needed(draw, dim, size, check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True))
 
 
 def _resolved_coin(coin: Any, frames: int, bits: int | None) -> str:

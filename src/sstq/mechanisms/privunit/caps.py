@@ -26,41 +26,22 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.checks import check_number, stated_integer
 from sstq.exactness import TOTAL, exp_lower, log_upper
+from sstq.mechanisms.base import Floats, Floats32, Words
 from sstq.randomness.secret import channel_words, open_interval
-
-__all__ = ["Cap", "GaussianCap", "SphereCap", "gamma_ratio"]
 
 # A gain that was computed by another library of special functions may differ in the last digits.
 _GAIN_TOLERANCE = 1e-9
-
-
-def gamma_ratio(x: float) -> float:
-    """Γ(x + 1/2)/Γ(x); √2 times that of k/2 is the mean of a χ variable with k degrees of freedom.
-
-    Examples:
-        >>> round(gamma_ratio(1.0) ** 2, 12) == round(np.pi / 4, 12)
-        True
-    """
-    from scipy.special import poch
-
-    return float(poch(x, 0.5))
 
 
 @dataclass(frozen=True)
 class Cap(ABC):
     """The two levels of the density, and how to draw from it.
 
-    Attributes:
-        dim: d.
-        epsilon: the budget that the levels must keep.
-        mass: A, the mass of the cap under P, in units of 2^-62; at most one half.
-        inside: p, the probability of the cap, in units of 2^-62.
-        gain: m, with E[v] = m·u.
+    `mass` is A, at most one half, and `inside` p, both in units of 2^-62; `gain` is m, with E[v] = m·u.
     """
 
     dim: int
@@ -81,13 +62,7 @@ class Cap(ABC):
 
     @classmethod
     def optimal(cls, dim: int, epsilon: float) -> Self:
-        """The cap of least error for this ε.
-
-        Examples:
-            >>> cap = SphereCap.optimal(10_000, 3.0)
-            >>> round((1 / cap.gain**2 - 1) / 10_000, 4)
-            0.7425
-        """
+        """The cap of least error for this ε."""
         from scipy.optimize import brentq
 
         least, half = -math.log(TOTAL), math.log(0.5)
@@ -102,8 +77,10 @@ class Cap(ABC):
         return cls(dim, epsilon, mass, inside, cls._gain(dim, mass, inside))
 
     @classmethod
-    def stated(cls, dim: int, epsilon: float, data: Mapping[str, Any]) -> Self:
-        """The cap that a JSON form states; ValueError if its integers exceed ε or its gain is not theirs."""
+    def optimal_or_stated(cls, dim: int, epsilon: float, data: Mapping[str, Any] | None) -> Self:
+        """The best cap, or that of a JSON form; ValueError if its integers exceed ε or its gain is not theirs."""
+        if data is None:
+            return cls.optimal(dim, epsilon)
         mass, inside = (stated_integer(name, data[name]) for name in ("mass", "inside"))
         return cls(dim, epsilon, mass, inside, data["gain"])
 
@@ -126,11 +103,6 @@ class Cap(ABC):
 
     @property
     @abstractmethod
-    def power_along(self) -> float:
-        """E⟨v, u⟩²."""
-
-    @property
-    @abstractmethod
     def power(self) -> float:
         """E‖v‖²."""
 
@@ -139,7 +111,7 @@ class Cap(ABC):
         """How many secret words one draw takes."""
         return 2 + 2 * (self.dim // 2)
 
-    def draw(self, directions: NDArray[np.float64], words: NDArray[np.uint64]) -> NDArray[np.float32]:
+    def draw(self, directions: Floats, words: Words) -> Floats32:
         """A vector v for each direction u, (n, d), from the last `words` of each row of secret words."""
         first = words.shape[1] - self.words
         mass, uniforms = self.mass / TOTAL, open_interval(words[:, first + 1])
@@ -179,12 +151,12 @@ class Cap(ABC):
 
     @staticmethod
     @abstractmethod
-    def _place(dim: int, tail: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _place(dim: int, tail: Floats) -> Floats:
         """The coordinate t ≥ 0 along u that has the given mass, at most 1/2, beyond it."""
 
     @staticmethod
     @abstractmethod
-    def _spread(dim: int, tail: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _spread(dim: int, tail: Floats) -> Floats:
         """The length of the d − 1 coordinates across u on the sphere, and the scale of their normal numbers off it."""
 
 
@@ -208,28 +180,26 @@ class SphereCap(Cap):
 
     @classmethod
     def _partial_mean(cls, dim: int, mass: float) -> float:
-        from scipy.special import betainccinv, betaincinv
+        from scipy.special import betainccinv, betaincinv, poch
 
         half = (dim - 1) / 2
         # cos² and sin² of the angle each from its own inverse: either may be too small to be 1 minus the other.
         squared = betainccinv(0.5, half, 2 * mass)
         log_sine = math.log1p(-squared) if squared < 0.5 else math.log(betaincinv(half, 0.5, 2 * mass))
-        return gamma_ratio(half) * math.exp(half * log_sine) / (math.sqrt(math.pi) * 2 * half)
+        return float(poch(half, 0.5)) * math.exp(half * log_sine) / (math.sqrt(math.pi) * 2 * half)
 
     @staticmethod
-    def _place(dim: int, tail: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _place(dim: int, tail: Floats) -> Floats:
         from scipy.special import betainccinv
 
-        places: NDArray[np.float64] = np.sqrt(betainccinv(0.5, (dim - 1) / 2, 2 * tail))
-        return places
+        return np.asarray(np.sqrt(betainccinv(0.5, (dim - 1) / 2, 2 * tail)))
 
     @staticmethod
-    def _spread(dim: int, tail: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _spread(dim: int, tail: Floats) -> Floats:
         from scipy.special import betaincinv
 
         # Again sin² from its own inverse.
-        lengths: NDArray[np.float64] = np.sqrt(betaincinv((dim - 1) / 2, 0.5, 2 * tail))
-        return lengths
+        return np.asarray(np.sqrt(betaincinv((dim - 1) / 2, 0.5, 2 * tail)))
 
 
 class GaussianCap(Cap):
@@ -240,11 +210,6 @@ class GaussianCap(Cap):
     """
 
     _on_sphere = False
-
-    @property
-    def power_along(self) -> float:
-        """E⟨v, u⟩² = 1/d + γ·m."""
-        return 1 / self.dim + self.threshold * self.gain
 
     @property
     def power(self) -> float:
@@ -262,12 +227,11 @@ class GaussianCap(Cap):
         return math.exp(-dim * cls._threshold(dim, mass) ** 2 / 2) / math.sqrt(2 * math.pi * dim)
 
     @staticmethod
-    def _place(dim: int, tail: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _place(dim: int, tail: Floats) -> Floats:
         from scipy.special import ndtri
 
-        places: NDArray[np.float64] = -ndtri(tail) / math.sqrt(dim)
-        return places
+        return np.asarray(-ndtri(tail) / math.sqrt(dim))
 
     @staticmethod
-    def _spread(dim: int, tail: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _spread(dim: int, tail: Floats) -> Floats:
         return np.full(len(tail), 1 / math.sqrt(dim))

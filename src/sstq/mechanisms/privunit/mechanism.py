@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.aggregation import VectorAggregator
-from sstq.checks import check_argument, check_number, check_option
+from sstq.checks import RANGES, check_number, check_option
 from sstq.exactness import TOTAL
-from sstq.mechanisms.base import LocalReport, Mechanism
+from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism, Rows
 from sstq.mechanisms.privunit.caps import Cap, GaussianCap, SphereCap
 from sstq.mechanisms.sphere import random_directions
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Column, FloatField, Layout
-from sstq.randomness.secret import BitSource
+from sstq.messages.layouts import FloatField, Layout
 
-__all__ = ["NORM_TOLERANCE", "CapMechanism", "PrivUnit", "PrivUnitG", "check_unit_norms"]
-
-NORM_TOLERANCE = 1e-3
-"""How far from 1 the norm of a unit vector of single-precision numbers may be on the wire."""
+UNIT_NORMS = (1 - 1e-3, 1 + 1e-3)
+"""The norms that a unit vector of single-precision numbers may have on the wire."""
 
 
 # How much longer than 1 a Gaussian vector v ~ N(0, I/d) may be on the wire, in units of 1/√d. The d − 1 coordinates
@@ -31,76 +26,65 @@ NORM_TOLERANCE = 1e-3
 _GAUSSIAN_EXCESS = 18.0
 
 
-def check_unit_norms(vectors: NDArray[np.float32]) -> None:
-    """ValueError unless every row has norm 1, to the tolerance of single precision in many dimensions."""
-    norms = _norms(vectors)
-    wrong = np.flatnonzero(np.abs(norms - 1) > NORM_TOLERANCE)
-    if len(wrong):
-        raise ValueError(f"message {wrong[0]}: vector must have norm 1, got {norms[wrong[0]]:g}")
-
-
-def _norms(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    norms: NDArray[np.float64] = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
-    return norms
-
-
 class CapMechanism(Mechanism):
-    """What the two have in common: draw v from a cap, send it whole, decode it as clip·v/m."""
+    """What PrivUnit, PrivUnitG and ProjUnit share: draw v from a cap, send it whole, decode it as clip·v/m.
 
-    exact: ClassVar[bool] = False
+    `dim` is at least 2. Vectors shorter than `clip` are sent as ±x/‖x‖, unbiased.
+
+    Attributes:
+        cap: what v is drawn from.
+        least_norm, largest_norm: of an honest v; others are refused, so that no message weighs like many.
+    """
+
+    exact = False
+    _aggregator = VectorAggregator
+    narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
+    _draws_by = "cap"
 
     cap: Cap
+    least_norm: float
+    largest_norm: float
 
-    @property
-    def layout(self) -> Layout:
-        """One field: the vector v, in single precision."""
-        return Layout((FloatField("vector", count=self.dim),))
+    def _set_cap(self, cap: Cap, norms: tuple[float, float] = UNIT_NORMS) -> None:
+        # One secret word is for the sign. A message is v, in single precision.
+        self._set(least_norm=norms[0], largest_norm=norms[1])
+        self._set(cap=cap, words_each=1 + cap.words, layout=Layout((FloatField("vector", count=cap.dim),)))
+
+    def _check_columns(self, columns: Columns) -> None:
+        norms = np.sqrt(np.einsum("ij,ij->i", columns[0], columns[0], dtype=np.float64))
+        low, high = self.least_norm, self.largest_norm
+        wrong = np.flatnonzero(~((norms >= low) & (norms <= high)))
+        if len(wrong):
+            got = f"message {wrong[0]}: vector must have a norm in [{low:g}, {high:g}], got {norms[wrong[0]]:g}"
+            raise ValueError(got)
 
     @property
     def _row_cost(self) -> int:
         return 4 * self.dim
 
-    def _encode_rows(
-        self,
-        rows: NDArray[Any],
-        clients: NDArray[np.uint64] | None,  # noqa: ARG002 (the coin is private)
-        source: BitSource,
-        report: LocalReport | None,
-    ) -> tuple[Column, ...]:
-        unit = self._unit_ball(rows, report)
-        words = source.words(len(unit) * (1 + self.cap.words)).reshape(len(unit), -1)
-        return (self.cap.draw(random_directions(unit, words[:, 0]), words),)
+    def _encode(self, batch: Batch) -> Columns:
+        directions = random_directions(self._unit_ball(batch.rows, batch.report), batch.words[:, 0])
+        return (self.cap.draw(directions, batch.words),)
 
-    def decode(self, messages: Messages) -> NDArray[np.float64]:
-        """The estimate clip·v/m of each message alone, (n, d)."""
-        self._check_own(messages)
+    def _decode(self, messages: Messages) -> Floats:
         return messages.column("vector").astype(np.float64) * (self.clip / self.cap.gain)
 
-    def aggregator(self) -> VectorAggregator:
-        """An empty aggregator for this mechanism's messages."""
-        return VectorAggregator(self)
+    def largest_message(self) -> float:
+        """That of the longest vector that is not refused."""
+        return self.largest_norm * self.clip / self.cap.gain
 
     @property
     def decoding_scale(self) -> float:
         """The root mean square of a decoded coordinate."""
         return self.clip * math.sqrt(self.cap.power / self.dim) / self.cap.gain
 
-    def privacy_loss(self) -> float:
-        """The logarithm of the ratio of the two densities, from the integers, rounded up to a double.
-
-        For any two vectors it is the largest log-ratio of densities, because both levels are positive everywhere.
-        """
-        return self.cap.privacy_loss()
-
     def to_dict(self) -> dict[str, Any]:
         """The options, the cap's integers and its gain, as JSON values."""
-        return {"dim": self.dim, "epsilon": self.epsilon, "clip": self.clip} | self.cap.to_dict()
+        return self._named("dim", "epsilon", "clip") | self.cap.to_dict()
 
-    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact: E‖x̂‖² = clip²·E‖v‖²/m² whatever x is."""
-        unit = self._unit_ball(rows)
-        mean = unit.astype(np.float64) * self.clip
-        return mean, self.dim * self.decoding_scale**2 - np.sum(mean**2, axis=1)
+        return self._unbiased_error(rows, self.dim * self.decoding_scale**2)
 
 
 class PrivUnit(CapMechanism):
@@ -120,9 +104,6 @@ class PrivUnit(CapMechanism):
         continuous, so privacy holds up to floating point (`exact` is False).
 
     Args:
-        dim: d, the length of the vectors, at least 2.
-        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
-        clip: vectors longer than this are scaled down to it; shorter ones are sent as ±x/‖x‖, unbiased.
         split: "optimal" (default) finds the best cap; "hemisphere" is γ = 0, a weak variant with the squared error
             (π/2)·((e^ε + 1)/(e^ε − 1))²·d, kept because the paper's figures show it; a number s in [0, 1] gives p the
             share s of ε, log(p/(1 − p)) = s·ε, and the rest to the cap.
@@ -132,16 +113,11 @@ class PrivUnit(CapMechanism):
         >>> x = np.ones(10_000) / 100
         >>> round(mechanism.expected_mse(x).total / 10_000, 4)
         0.7425
-        >>> mechanism.encode(x, rng=1).column("vector").shape
-        (1, 10000)
     """
 
-    name: ClassVar[str] = "privunit"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "PrivUnit": {},
-        "PrivUnit, bare hemisphere": {"split": "hemisphere"},
-    }
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"PrivUnit": [{}]}
+    name = "privunit"
+    variants: ClassVar = {"PrivUnit": {}, "PrivUnit, bare hemisphere": {"split": "hemisphere"}}
+    sweeps: ClassVar = {"PrivUnit": [{}]}
 
     split: str | float
     cap: SphereCap
@@ -154,26 +130,17 @@ class PrivUnit(CapMechanism):
         clip: float = 1.0,
         split: Literal["optimal", "hemisphere"] | float = "optimal",
     ) -> None:
-        dim, epsilon = check_argument("dim", dim, low=2), check_argument("epsilon", epsilon)
-        share = 1.0 if split == "hemisphere" else split
-        if isinstance(share, str):
-            check_option("split", share, ("optimal", "hemisphere"))
-        else:
-            share = check_number("split", share, 0, 1)
-        if self._stated is not None:
-            cap = SphereCap.stated(dim, epsilon, self._stated)
-        elif isinstance(share, str):
-            cap = SphereCap.optimal(dim, epsilon)
+        self._take(dim=dim, epsilon=epsilon, clip=clip)
+        dim, epsilon = self.dim, self.epsilon
+        if isinstance(split, str):
+            check_option("split", split, ("optimal", "hemisphere"))
+        share = 1.0 if isinstance(split, str) else check_number("split", split, 0, 1)
+        if self._stated is not None or split == "optimal":
+            cap = SphereCap.optimal_or_stated(dim, epsilon, self._stated)
         else:
             cap = SphereCap.of_mass(dim, epsilon, round(TOTAL / (1 + math.exp((1 - share) * epsilon))))
-        self._set(dim=dim, epsilon=epsilon, clip=check_argument("clip", clip), split=split, cap=cap)
-
-    def _check_columns(self, columns: tuple[Column, ...]) -> None:
-        check_unit_norms(columns[0])
-
-    def largest_message(self) -> float:
-        """Attained, up to rounding."""
-        return (1 + NORM_TOLERANCE) * self.clip / self.cap.gain
+        self._set_cap(cap)
+        self._set(split=split)
 
     def to_dict(self) -> dict[str, Any]:
         """The options, the cap's integers and its gain, as JSON values."""
@@ -189,42 +156,19 @@ class PrivUnitG(CapMechanism):
 
     Reference: Asi, Feldman, Talwar, *Optimal algorithms for mean estimation under local differential privacy*, 2022.
 
-    Args:
-        dim: d, the length of the vectors, at least 2.
-        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
-        clip: vectors longer than this are scaled down to it; shorter ones are sent as ±x/‖x‖, unbiased.
-
     Examples:
         >>> mechanism = PrivUnitG(dim=10_000, epsilon=3.0)
         >>> round(mechanism.expected_mse(np.ones(10_000) / 100).total / 10_000, 4)
         0.7425
     """
 
-    name: ClassVar[str] = "privunitg"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"PrivUnitG": {}}
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"PrivUnitG": [{}]}
+    name = "privunitg"
+    variants: ClassVar = {"PrivUnitG": {}}
+    sweeps: ClassVar = {"PrivUnitG": [{}]}
 
     cap: GaussianCap
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
-        dim, epsilon = check_argument("dim", dim, low=2), check_argument("epsilon", epsilon)
-        stated = self._stated
-        cap = GaussianCap.optimal(dim, epsilon) if stated is None else GaussianCap.stated(dim, epsilon, stated)
-        self._set(dim=dim, epsilon=epsilon, clip=check_argument("clip", clip), cap=cap)
-
-    @property
-    def largest_norm(self) -> float:
-        """What no honest vector is longer than; longer ones are refused, so that one message cannot weigh like many."""
-        return 1 + _GAUSSIAN_EXCESS / math.sqrt(self.dim)
-
-    def largest_message(self) -> float:
-        """What longer vectors than honest ones are refused by."""
-        return self.largest_norm * self.clip / self.cap.gain
-
-    def _check_columns(self, columns: tuple[Column, ...]) -> None:
-        norms = _norms(columns[0])
-        wrong = np.flatnonzero(~(norms <= self.largest_norm))
-        if len(wrong):
-            raise ValueError(
-                f"message {wrong[0]}: vector must have a norm of at most {self.largest_norm:g}, got {norms[wrong[0]]:g}"
-            )
+        self._take(dim=dim, epsilon=epsilon, clip=clip)
+        cap = GaussianCap.optimal_or_stated(self.dim, self.epsilon, self._stated)
+        self._set_cap(cap, (0.0, 1 + _GAUSSIAN_EXCESS / math.sqrt(self.dim)))

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sstq.checks import check_argument, check_number
-from sstq.mechanisms.base import LocalReport, Unbiased
+from sstq.checks import check_argument
+from sstq.mechanisms.base import Batch, Columns, Floats, Unbiased
 from sstq.mechanisms.privunit.caps import SphereCap
-from sstq.mechanisms.privunit.mechanism import NORM_TOLERANCE, CapMechanism, check_unit_norms
+from sstq.mechanisms.privunit.mechanism import CapMechanism
 from sstq.mechanisms.projunit.projections import Projection, make_projection
 from sstq.mechanisms.sphere import GAUSSIAN_EXCESS, random_directions
 from sstq.messages.batch import Messages, client_ids
-from sstq.messages.layouts import Column, FloatField, Layout
-from sstq.randomness.secret import BitSource
-
-__all__ = ["ProjUnit"]
 
 # A mean length that was computed by another library of special functions may differ in the last digits.
 _ALIGNMENT_TOLERANCE = 1e-9
@@ -36,13 +30,12 @@ class ProjUnit(CapMechanism):
 
         E‖x̂ − x‖² = clip²·((d + (k − 1)·γ·m)/(m·E[χ_k])² − 1).
 
-    Client and server each make k·d Gaussian numbers a message.
+    Client and server each make k·d Gaussian numbers per message.
 
-    "fast": random signs and a Hadamard transform of size N, twice, then k of the N rows; O(N log N) work a message.
-    With k = N, the default up to d = 512, x̂ is exactly unbiased too. With fewer rows E[x̂] is within 0.5 % of ‖x‖ of x:
-    measured on spikes, constant, alternating, sparse, Hadamard and Gaussian vectors, on which no deviation was seen
-    above the measurement noise (0.1 % for k ≥ 32, 0.2 % for k = 2). That is not a proof, so `unbiased` is False then;
-    the stated error takes the bias as zero and the matrix as a random rotation.
+    "fast": random signs and a Hadamard transform of size N, twice, then k of the N rows; O(N log N) work per message.
+    With k = N, the default up to d = 512, x̂ is exactly unbiased too. With fewer rows no bias was measured on spikes,
+    constant, alternating, sparse, Hadamard and Gaussian vectors (to 0.1 % of ‖x‖ for k ≥ 32, 0.2 % for k = 2). That is
+    not a proof, so `unbiased` is False then; the stated error takes the bias as zero.
 
     The paper runs PrivUnitG in R^k; PrivUnit is as private and has less error there: with k = 256 at ε = 3 0.27 % above
     the optimum in R^d instead of 0.72 %.
@@ -51,9 +44,6 @@ class ProjUnit(CapMechanism):
     projections*, 2023.
 
     Args:
-        dim: d, the length of the vectors, at least 2.
-        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
-        clip: vectors longer than this are scaled down to it; shorter ones are sent as ±x/‖x‖, unbiased.
         projected: k, from 2 to d ("gaussian") or to the power of two from d on ("fast"). The default is 512, or the
             most that is allowed: for large d the error is then 0.1 % above the optimum at ε = 3, 0.8 % at ε = 8 and
             2.1 % at ε = 16. The excess is proportional to 1/k.
@@ -62,20 +52,16 @@ class ProjUnit(CapMechanism):
 
     Examples:
         >>> mechanism = ProjUnit(dim=100_000, epsilon=3.0, projection="fast")
-        >>> mechanism.message_bits == 32 * 512
-        True
         >>> x = np.full(100_000, 100_000**-0.5)
-        >>> round(mechanism.expected_mse(x).total / 100_000, 3)
-        0.744
-        >>> mechanism.decode(mechanism.encode(x, rng=1, clients=[7])).shape
-        (1, 100000)
+        >>> mechanism.message_bits == 32 * 512, round(mechanism.expected_mse(x).total / 100_000, 3)
+        (True, 0.744)
     """
 
-    name: ClassVar[str] = "projunit"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"ProjUnit": {}, "ProjUnit, fast": {"projection": "fast"}}
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {"ProjUnit": [{}]}
+    name = "projunit"
+    variants: ClassVar = {"ProjUnit": {}, "ProjUnit, fast": {"projection": "fast"}}
+    sweeps: ClassVar = {"ProjUnit": [{}]}
 
-    seed_option: ClassVar[str] = "seed"
+    seed_option = "seed"
     coin = "public"
 
     projection: Projection
@@ -92,64 +78,36 @@ class ProjUnit(CapMechanism):
         projection: Literal["gaussian", "fast"] = "gaussian",
         seed: int = 0,
     ) -> None:
-        dim, epsilon = check_argument("dim", dim, low=2), check_argument("epsilon", epsilon)
-        chosen = make_projection(projection, dim, projected, check_argument("seed", seed))
-        alignment, stated = chosen.mean_length, self._stated
-        if stated is None:
-            cap = SphereCap.optimal(chosen.projected, epsilon)
-        else:
-            low, high = (alignment * (1 + sign * _ALIGNMENT_TOLERANCE) for sign in (-1, 1))
-            alignment = check_number("alignment", stated["alignment"], low, high)
-            cap = SphereCap.stated(chosen.projected, epsilon, stated)
-        self._set(
-            dim=dim,
-            epsilon=epsilon,
-            clip=check_argument("clip", clip),
-            projection=chosen,
-            alignment=alignment,
-            cap=cap,
-            # A fast projection to fewer than N dimensions is unbiased within 0.5 % of ‖x‖, by measurement only.
-            unbiased=Unbiased.ALWAYS if chosen.unbiased else Unbiased.NEVER,
-        )
+        self._take(dim=dim, epsilon=epsilon, clip=clip)
+        chosen = make_projection(projection, self.dim, projected, check_argument("seed", seed))
+        alignment = self._stated_or("alignment", chosen.mean_length, _ALIGNMENT_TOLERANCE)
+        # A fast projection to fewer than N dimensions is unbiased within 0.5 % of ‖x‖, by measurement only.
+        unbiased = Unbiased.ALWAYS if chosen.unbiased else Unbiased.NEVER
+        cap = SphereCap.optimal_or_stated(chosen.projected, self.epsilon, self._stated)
+        self._set(projection=chosen, alignment=alignment, unbiased=unbiased)
+        self._set_cap(cap)
 
     def _reseeded(self, seed: int) -> dict[str, Any]:
         return {"projection": replace(self.projection, seed=seed)}
 
     @property
-    def layout(self) -> Layout:
-        """One field: the unit vector v of R^k, in single precision."""
-        return Layout((FloatField("vector", count=self.projection.projected),))
-
-    @property
     def _row_cost(self) -> int:
         return 2 * self.dim + 4 * self.projection.projected
 
-    def _encode_rows(
-        self,
-        rows: NDArray[Any],
-        clients: NDArray[np.uint64] | None,
-        source: BitSource,
-        report: LocalReport | None,
-    ) -> tuple[Column, ...]:
-        unit = self._unit_ball(rows, report)
-        words = source.words(len(unit) * (1 + self.cap.words)).reshape(len(unit), -1)
-        directions = random_directions(unit, words[:, 0]).astype(np.float32)
-        projected = self.projection.project(directions, client_ids(clients, len(unit))).astype(np.float64)
+    def _encode(self, batch: Batch) -> Columns:
+        unit = self._unit_ball(batch.rows, batch.report)
+        directions = random_directions(unit, batch.words[:, 0]).astype(np.float32)
+        projected = self.projection.project(directions, client_ids(batch.clients, len(unit))).astype(np.float64)
         norms = np.sqrt(np.einsum("ij,ij->i", projected, projected))
         # A fast projection may miss a sparse vector altogether. Any unit vector will do then: changing all signs of the
         # matrix leaves Wx = 0 and turns Wᵀv round, so that it adds nothing on average.
         projected[norms == 0, 0] = 1.0
         projected /= np.where(norms > 0, norms, 1.0)[:, None]
-        return (self.cap.draw(projected, words),)
+        return (self.cap.draw(projected, batch.words),)
 
-    def decode(self, messages: Messages) -> NDArray[np.float64]:
-        """The estimate clip·Wᵀv/(m·E‖Wx‖) of each message alone, (n, d)."""
-        self._check_own(messages)
+    def _decode(self, messages: Messages) -> Floats:
         lifted = self.projection.lift(messages.column("vector"), client_ids(messages.clients, len(messages)))
         return lifted.astype(np.float64) * self._decoding_factor
-
-    def _check_columns(self, columns: tuple[Column, ...]) -> None:
-        check_unit_norms(columns[0])
 
     @property
     def _decoding_factor(self) -> float:
@@ -165,7 +123,7 @@ class ProjUnit(CapMechanism):
         chosen, stretch = self.projection, 1.0
         if chosen.name == "gaussian":
             stretch = math.sqrt(self.dim) + math.sqrt(chosen.projected) + GAUSSIAN_EXCESS
-        return (1 + NORM_TOLERANCE) * self._decoding_factor * stretch
+        return self.largest_norm * self._decoding_factor * stretch
 
     def largest_honest_mean(self) -> float:
         """E[x̂ | W] = clip·Wᵀu/E‖Wx‖ for a unit vector u."""

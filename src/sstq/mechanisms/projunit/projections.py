@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.checks import check_number, check_option
-from sstq.mechanisms.privunit.caps import gamma_ratio
+from sstq.mechanisms.base import Floats32, Ints, Words
+from sstq.mechanisms.sphere import gaussians, mean_chi
 from sstq.randomness import streams
-
-__all__ = ["FastProjection", "GaussianProjection", "Projection", "gaussians", "make_projection"]
 
 _DEFAULT_PROJECTED = 512
 # Two rounds of signs and Hadamard transforms mix well from this size on.
@@ -27,88 +23,55 @@ _BLOCK_ENTRIES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Projection(ABC):
-    """What both kinds offer. `dim` is d, `projected` is k, and `seed` is public; a client's seed comes from its number.
+class _Projection:
+    """A public matrix W of R^`dim` to R^`projected` for each client, whose seed comes from its number.
 
     Arrays go in as (n, d) or (n, k) and come out as (n, k) or (n, d), in single precision.
     """
-
-    name: ClassVar[str]
 
     dim: int
     projected: int
     seed: int = 0
 
-    @property
-    @abstractmethod
-    def unbiased(self) -> bool:
-        """Whether E[WᵀWx/‖Wx‖] is exactly `mean_length`·x for every unit vector x."""
-
-    @property
-    @abstractmethod
-    def mean_length(self) -> float:
-        """E‖Wx‖ for a unit vector x."""
-
-    @abstractmethod
-    def lifted_power(self, along: float) -> float:
-        """E‖Wᵀv‖² for a unit vector v of R^k with the given E⟨v, u⟩², u = Wx/‖Wx‖."""
-
-    @abstractmethod
-    def project(self, x: NDArray[np.float32], clients: NDArray[np.uint64]) -> NDArray[np.float32]:
-        """W x for each row."""
-
-    @abstractmethod
-    def lift(self, v: NDArray[np.float32], clients: NDArray[np.uint64]) -> NDArray[np.float32]:
-        """Wᵀ v for each row."""
-
-    def _seeds(self, clients: NDArray[np.uint64]) -> list[int]:
+    def _seeds(self, clients: Words) -> list[int]:
         return [int(seed) for seed in streams.words_of(self.seed, "project", clients)]
 
 
-class GaussianProjection(Projection):
-    """W with independent N(0, 1) entries: k·d of them a client, of which about a million are held at a time.
+class GaussianProjection(_Projection):
+    """W with independent N(0, 1) entries: k·d of them per client, of which about a million are held at a time.
 
     Rotate x to e₁: Wx is the first column w; WᵀWx/‖Wx‖ has ‖w‖ as its first coordinate, and the others, products of
     w/‖w‖ with independent columns, are zero on average. So its expectation is E[χ_k]·x exactly. For a unit vector v
     with ⟨v, w⟩ = t·‖w‖ that is the first coordinate of Wᵀv, the others are standard normal: E‖Wᵀv‖² = k·E[t²] + d − 1.
-
-    Examples:
-        >>> projection = GaussianProjection(dim=3, projected=2)
-        >>> projection.project(np.eye(3, dtype=np.float32), np.arange(3, dtype=np.uint64)).shape
-        (3, 2)
     """
 
     name: ClassVar[str] = "gaussian"
-
-    @property
-    def unbiased(self) -> bool:
-        """Yes."""
-        return True
+    unbiased: ClassVar[bool] = True
 
     @property
     def mean_length(self) -> float:
-        """E[χ_k] = √2·Γ((k + 1)/2)/Γ(k/2)."""
-        return math.sqrt(2) * gamma_ratio(self.projected / 2)
+        """E‖Wx‖ = E[χ_k] for a unit vector x."""
+        return mean_chi(self.projected)
 
     def lifted_power(self, along: float) -> float:
-        """k·E⟨v, u⟩² + d − 1."""
+        """E‖Wᵀv‖² = k·E⟨v, u⟩² + d − 1, given E⟨v, u⟩² for u = Wx/‖Wx‖."""
         return self.projected * along + self.dim - 1
 
-    def project(self, x: NDArray[np.float32], clients: NDArray[np.uint64]) -> NDArray[np.float32]:
+    def project(self, x: Floats32, clients: Words) -> Floats32:
         """W x for each row."""
         projected = np.empty((len(x), self.projected), dtype=np.float32)
         for group, rows, matrix in self._blocks(clients):
             projected[group, rows] = (matrix @ x[group, :, None])[:, :, 0]
         return projected
 
-    def lift(self, v: NDArray[np.float32], clients: NDArray[np.uint64]) -> NDArray[np.float32]:
+    def lift(self, v: Floats32, clients: Words) -> Floats32:
         """Wᵀ v for each row."""
         lifted = np.zeros((len(v), self.dim), dtype=np.float32)
         for group, rows, matrix in self._blocks(clients):
             lifted[group] += (v[group, None, rows] @ matrix)[:, 0]
         return lifted
 
-    def _blocks(self, clients: NDArray[np.uint64]) -> Iterator[tuple[slice, slice, NDArray[np.float32]]]:
+    def _blocks(self, clients: Words) -> Iterator[tuple[slice, slice, Floats32]]:
         """Parts of the matrices: which clients, which rows of their matrices, and these rows, (n, r, d).
 
         Block b of a client's matrix is the stream of purpose "g" + b under the client's seed, row by row.
@@ -125,21 +88,13 @@ class GaussianProjection(Projection):
                 yield group, rows, gaussians(words)[:, :entries].reshape(len(words), -1, d)
 
 
-class FastProjection(Projection):
+class FastProjection(_Projection):
     """W = k rows, chosen at random, of random signs and a Hadamard transform of size N ≥ d, both applied twice.
 
     The constants are those of k random orthonormal rows of R^N: ‖Wx‖² ~ Beta(k/2, (N − k)/2); Wᵀv, of length 1 in R^N,
     is ⟨v, u⟩·‖Wx‖ along x and spread evenly over the N − 1 other directions, of which d coordinates keep d − 1. With
     k = N the matrix is orthogonal, and all of this is exact. With fewer rows the transform only resembles a random
     rotation (then N ≥ 256, because small ones do so badly: on N = 4 a spike is 9 % off).
-
-    Examples:
-        >>> projection = FastProjection(dim=3, projected=4)
-        >>> projection.unbiased, projection.mean_length
-        (True, 1.0)
-        >>> x, ids = np.array([[0.6, 0.0, 0.8]], dtype=np.float32), np.array([7], dtype=np.uint64)
-        >>> np.allclose(projection.lift(projection.project(x, ids), ids), x)
-        True
     """
 
     name: ClassVar[str] = "fast"
@@ -147,53 +102,47 @@ class FastProjection(Projection):
     @property
     def size(self) -> int:
         """N, the power of two from d on; at least 256 unless all its rows are taken."""
-        power = _most_projected(self.name, self.dim)
+        power = _power_of_two(self.dim)
         return power if self.projected == power else max(power, _SMALLEST_MIXED)
 
     @property
     def unbiased(self) -> bool:
-        """Whether it is exactly so: if all rows are taken."""
+        """Whether E[WᵀWx/‖Wx‖] is exactly `mean_length`·x for every unit vector x: if all rows are taken."""
         return self.projected == self.size
 
     @property
     def mean_length(self) -> float:
         """E‖Wx‖ = Γ((k + 1)/2)·Γ(N/2)/(Γ(k/2)·Γ((N + 1)/2))."""
-        return gamma_ratio(self.projected / 2) / gamma_ratio(self.size / 2)
+        return mean_chi(self.projected) / mean_chi(self.size)
 
     def lifted_power(self, along: float) -> float:
-        """A + (1 − a)(d − 1)/(N − 1) with a = E⟨v, u⟩²·k/N."""
+        """E‖Wᵀv‖² = a + (1 − a)(d − 1)/(N − 1) with a = E⟨v, u⟩²·k/N."""
         share = along * self.projected / self.size
         return share + (1 - share) * (self.dim - 1) / (self.size - 1)
 
-    def project(self, x: NDArray[np.float32], clients: NDArray[np.uint64]) -> NDArray[np.float32]:
+    def project(self, x: Floats32, clients: Words) -> Floats32:
         """W x for each row."""
         projected = np.empty((len(x), self.projected), dtype=np.float32)
         for group, first, second, rows in self._draws(clients):
             mixed = np.zeros(second.shape, dtype=np.float32)
             mixed[:, : self.dim] = x[group] * first
-            kernels.hadamard_transform(mixed)
-            mixed *= second
-            kernels.hadamard_transform(mixed)
+            _mix(mixed, second)
             projected[group] = np.take_along_axis(mixed, rows, axis=1)
         projected /= np.float32(self.size)
         return projected
 
-    def lift(self, v: NDArray[np.float32], clients: NDArray[np.uint64]) -> NDArray[np.float32]:
+    def lift(self, v: Floats32, clients: Words) -> Floats32:
         """Wᵀ v for each row."""
         lifted = np.empty((len(v), self.dim), dtype=np.float32)
         for group, first, second, rows in self._draws(clients):
             mixed = np.zeros(second.shape, dtype=np.float32)
             np.put_along_axis(mixed, rows, v[group], axis=1)
-            kernels.hadamard_transform(mixed)
-            mixed *= second
-            kernels.hadamard_transform(mixed)
+            _mix(mixed, second)
             lifted[group] = mixed[:, : self.dim] * first
         lifted /= np.float32(self.size)
         return lifted
 
-    def _draws(
-        self, clients: NDArray[np.uint64]
-    ) -> Iterator[tuple[slice, NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]]:
+    def _draws(self, clients: Words) -> Iterator[tuple[slice, Floats32, Floats32, Ints]]:
         """Which clients, the signs of their first and second round, (n, d) and (n, N), and their rows, (n, k).
 
         The stream of purpose "fast" under a client's seed holds the bits of the first signs, of which d count, from the
@@ -215,45 +164,29 @@ class FastProjection(Projection):
             yield group, first, second, rows
 
 
-def _signs(words: NDArray[np.uint64], count: int) -> NDArray[np.float32]:
+def _mix(rows: Floats32, signs: Floats32) -> None:
+    kernels.hadamard_transform(rows)
+    rows *= signs
+    kernels.hadamard_transform(rows)
+
+
+def _signs(words: Words, count: int) -> Floats32:
     """The bits of each row as signs, −1 where a bit is 1, least significant first as in `sstq.randomness.streams`."""
     raw = np.ascontiguousarray(words).astype("<u8").view(np.uint8)
     return np.float32(1) - np.float32(2) * np.unpackbits(raw, axis=1, count=count, bitorder="little")
 
 
-_PROJECTIONS: dict[str, type[Projection]] = {kind.name: kind for kind in (GaussianProjection, FastProjection)}
+Projection = GaussianProjection | FastProjection
 
 
 def make_projection(name: str, dim: int, projected: int | None, seed: int) -> Projection:
-    """The projection of that name; `projected` is 512 by default, or the most that makes sense if that is less.
-
-    Examples:
-        >>> make_projection("gaussian", 100, None, 0).projected, make_projection("fast", 100, None, 0).projected
-        (100, 128)
-    """
-    kind = _PROJECTIONS[check_option("projection", name, tuple(_PROJECTIONS))]
-    most = _most_projected(name, dim)
+    """The projection of that name; `projected` is 512 by default, or the most that makes sense if that is less."""
+    kind = FastProjection if check_option("projection", name, ("gaussian", "fast")) == "fast" else GaussianProjection
+    most = _power_of_two(dim) if name == "fast" else dim
     chosen = min(most, _DEFAULT_PROJECTED) if projected is None else projected
-    k = check_number("projected", chosen, 2, most, integer=True)
-    return kind(dim, k, check_number("frame_seed", seed, 0, 2**64 - 1, integer=True))
+    return kind(dim, check_number("projected", chosen, 2, most, integer=True), seed)
 
 
-def gaussians(words: NDArray[np.uint64]) -> NDArray[np.float32]:
-    """Two public standard normal numbers a word, in single precision: (…, w) words to (…, 2w) numbers.
-
-    The Box–Muller formula: the high half of the word gives the radius, the low half the angle; cosine, then sine.
-
-    Examples:
-        >>> gaussians(np.array([[0, 1 << 63]], dtype=np.uint64)).round(3)
-        array([[6.764, 0.   , 1.177, 0.   ]], dtype=float32)
-    """
-    # The sum may round up to 2^32, and the radius is then a harmless 0; it is never infinite.
-    uniform = ((words >> np.uint64(32)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-32)
-    angle = (words & np.uint64(0xFFFFFFFF)).astype(np.float32) * np.float32(2 * np.pi * 2.0**-32)
-    radius = np.sqrt(np.float32(-2) * np.log(uniform))
-    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1).reshape(*words.shape[:-1], -1)
-
-
-def _most_projected(name: str, dim: int) -> int:
-    """The largest k that makes sense: d, or the power of two from d on."""
-    return dim if name == GaussianProjection.name else 1 << (dim - 1).bit_length()
+def _power_of_two(dim: int) -> int:
+    """The power of two from d on."""
+    return 1 << (dim - 1).bit_length()

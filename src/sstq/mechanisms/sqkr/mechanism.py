@@ -2,34 +2,54 @@
 
 A client represents its vector in a tight frame with all coefficients bounded by B and rounds coefficients at random,
 without bias, to ±B. Subsampled, it sends k of the bits as one of 2^k tokens through randomized response; dense, it
-sends all N of them through the half-space mechanism. `sstq.mechanisms.sqkr.signs` has the mathematics of both.
+sends all N of them through the half-space mechanism. `sstq.mechanisms.sqkr.coders` has the mathematics of both.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sstq.checks import check_argument, check_number, check_option
-from sstq.frames.kashin import certified, missed, represent
-from sstq.mechanisms.base import Coin, LocalReport, Unbiased
+from sstq.aggregation import Aggregator
+from sstq.checks import check_number, check_option
+from sstq.frames.kashin import missed, represent
+from sstq.mechanisms.base import Batch, Coin, Columns, Floats, Ints, Rows
 from sstq.mechanisms.flat_response import flat_response, weights_of
-from sstq.mechanisms.framed import FrameName, KashinMechanism, Recipe, build_frame, build_recipe
-from sstq.mechanisms.laws import HalfSpaceLaw, Law, channel_law
-from sstq.mechanisms.sqkr.dense import DenseCoder
-from sstq.mechanisms.sqkr.signs import BitCoder, SignAggregator
-from sstq.mechanisms.sqkr.subsampled import K_MAX, SubsampledCoder, best_k, paper_k
+from sstq.mechanisms.framed import FrameName, KashinMechanism, Recipe
+from sstq.mechanisms.laws import HalfSpaceLaw, Law
+from sstq.mechanisms.sqkr.coders import K_MAX, BitCoder, DenseCoder, SubsampledCoder, best_k, paper_k
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Column, Layout
-from sstq.randomness.secret import BitSource
+from sstq.messages.layouts import Layout
 from sstq.scalar.channels import FlatChannel
 
-__all__ = ["SQKR"]
+
+class SignAggregator(Aggregator["SQKR"]):
+    """Two integers per frame coordinate: how often it was sent as −1 and as +1. One synthesis gives the mean.
+
+    The second moment of coordinate i of x̂ is (d·w)²·Σ_l u_ji², which the counts give, plus the cross terms, κ·x_i² in
+    expectation, where the mean's own square stands for the mean of x_i². Where clients differ that is too little by the
+    spread of their x_i, so the variance is off by (κ − 1) times the spread: too large if κ < 1, too small if κ > 1. At
+    the k of least error κ is near 1 (at most 1.19, and 0 at k = 1 and dense), and summed over the coordinates the
+    shortfall is at most a (κ − 1)·k·g²/(d·β²)-th of the variance.
+    """
+
+    def _empty_state(self) -> Ints:
+        return np.zeros((self._mechanism.coder.frame.size, 2), dtype=np.int64)
+
+    def _add(self, messages: Messages) -> None:
+        self._mechanism.coder.tally(messages, self._state)
+
+    def _mean_and_second_moment(self) -> tuple[Floats, Floats]:
+        coder, scale = self._mechanism.coder, self._mechanism.decoding_scale
+        frame = coder.frame
+        total = (self._state[:, 1] - self._state[:, 0]) * scale
+        value = np.asarray(frame.synthesize(total[None] * (frame.size / self._count))[0], dtype=np.float64)
+        sent = self._state.sum(axis=1).astype(np.float64)
+        diagonal = frame.column_power(sent) * ((frame.dim * scale) ** 2 / self._count)
+        return value, diagonal + coder.cross * value**2
 
 
 class SQKR(KashinMechanism):
@@ -50,38 +70,22 @@ class SQKR(KashinMechanism):
         of k = 3, however. ``k="paper"`` is the rule; 3 is the k of least error at ε = 3, hence the default there.
 
     Args:
-        dim: d, the length of the vectors.
-        epsilon: ε of the local differential privacy of one message, 0.01 to 20.
-        clip: vectors longer than this are scaled down to it.
         k: the coordinates of a subsampled message, 1 to 32; None for the k of least error, "paper" for min(⌈2ε⌉, 4).
         variant: "subsampled" (default) or "dense".
         coin: who draws the k coordinates: the client ("private", default), or a shared generator ("public"): then a
             message is k bits, and both sides name the clients.
-        kashin: "certified" (default) or "paper", the paper's recipe, which is biased (see `sstq.frames.kashin`).
-        level: the Kashin level K; the default is feasible for (dim, frame_size).
-        steps: the number of steps of the representation, the same for every input.
-        frame: "hadamard" (default), "orthogonal" or "fourier".
-        frame_size: N; the default is 2^⌈log₂ 2.5d⌉.
-        frame_seed: the public seed of the frame and of the public coin.
+        kashin, level, steps, frame, frame_size: as in `sstq.mechanisms.framed.KashinMechanism`.
 
     Examples:
-        >>> SQKR(dim=25_450, epsilon=3.0, k=4).message_bits
-        68
-        >>> mechanism = SQKR(dim=25_450, epsilon=3.0, coin="public")
-        >>> mechanism.k, mechanism.message_bits
-        (3, 3)
-        >>> SQKR(dim=100, epsilon=1.0, variant="dense").message_bits
-        256
+        >>> SQKR(dim=25_450, epsilon=3.0, k=4).message_bits, SQKR(dim=25_450, epsilon=3.0, coin="public").message_bits
+        (68, 3)
     """
 
-    name: ClassVar[str] = "sqkr"
-    exact: ClassVar[bool] = True
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "SQKR": {},
-        "SQKR, public coin": {"coin": "public"},
-        "SQKR dense": {"variant": "dense"},
-    }
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+    name = "sqkr"
+    exact = True
+    _aggregator = SignAggregator
+    variants: ClassVar = {"SQKR": {}, "SQKR, public coin": {"coin": "public"}, "SQKR dense": {"variant": "dense"}}
+    sweeps: ClassVar = {
         "SQKR": [{"k": k} for k in (1, 2, 3, 4, 6)],
         "SQKR, public coin": [{"k": k, "coin": "public"} for k in (1, 2, 3, 4, 6)],
     }
@@ -106,65 +110,38 @@ class SQKR(KashinMechanism):
         frame_size: int | None = None,
         frame_seed: int = 0,
     ) -> None:
-        dim, epsilon = check_argument("dim", dim), check_argument("epsilon", epsilon)
+        self._take(dim=dim, epsilon=epsilon, clip=clip)
         check_option("variant", variant, ("subsampled", "dense"))
         check_option("coin", coin, get_args(Coin))
-        the_frame = build_frame(frame, dim, frame_size, frame_seed)
-        recipe = build_recipe(kashin, the_frame, level, steps)
+        self._take_frame(frame_size, frame_seed, level, steps, name=frame, kashin=kashin)
         if variant == "subsampled" and k in (None, "paper"):
-            k = paper_k(epsilon) if k else best_k(dim, epsilon, recipe.bound(the_frame))
+            k = paper_k(self.epsilon) if k else best_k(self.dim, self.epsilon, self.kashin.bound(self.frame))
         bits = _token_bits(variant, k, coin)
-        self._set(
-            dim=dim,
-            epsilon=epsilon,
-            clip=check_argument("clip", clip),
-            variant=variant,
-            k=None if k is None else bits,
-            coin=coin,
-            channel=flat_response(1 << bits, epsilon, self._stated),
-            kashin=recipe,
-            frame=the_frame,
-            unbiased=Unbiased.ALWAYS if certified(the_frame, recipe) else Unbiased.NEVER,
-        )
+        channel = flat_response(1 << bits, self.epsilon, self._stated)
+        self._set(variant=variant, k=None if k is None else bits, coin=coin, channel=channel)
+        self._set(words_each=self.coder.words_each, layout=Layout(self.coder.fields))
 
     @cached_property
     def coder(self) -> BitCoder:
         """What the bits of a message stand for."""
         if self.k is None:
-            return DenseCoder(self.frame, self.kashin, self.channel)
-        return SubsampledCoder(self.frame, self.kashin, self.channel, self.k, self.coin == "public")
-
-    @property
-    def layout(self) -> Layout:
-        """The fields of a message: the bits and, subsampled with a private coin, the k indices above them."""
-        return Layout(self.coder.fields)
+            return DenseCoder.of(self.frame, self.kashin, self.channel)
+        return SubsampledCoder.of(self.frame, self.kashin, self.channel, self.k, self.coin)
 
     @property
     def decoding_scale(self) -> float:
         """The w with x̂ = d·w·Σ_l z_l·u_j over the m signs of a message: B/(m·g)."""
         return self.bound / (self.coder.sent * self.coder.gain)
 
-    def _encode_rows(
-        self,
-        rows: NDArray[Any],
-        clients: NDArray[np.uint64] | None,
-        source: BitSource,
-        report: LocalReport | None,
-    ) -> tuple[Column, ...]:
-        unit = self._unit_ball(rows, report)
-        columns, residuals = self.coder.encode(unit, clients, source)
-        if report is not None:
-            report.missed += missed(unit, residuals)
+    def _encode(self, batch: Batch) -> Columns:
+        unit = self._unit_ball(batch.rows, batch.report)
+        columns, residuals = self.coder.encode(unit, batch.words, batch.clients)
+        if batch.report is not None:
+            batch.report.missed += missed(unit, residuals)
         return columns
 
-    def decode(self, messages: Messages) -> NDArray[np.float64]:
-        """The estimate of each message alone, (n, d): for diagnosis; a mean comes from `aggregator`."""
-        self._check_own(messages)
+    def _decode(self, messages: Messages) -> Floats:
         return self.coder.signed_sums(messages) * (self.dim * self.decoding_scale)
-
-    def aggregator(self) -> SignAggregator:
-        """An empty aggregator for this mechanism's messages."""
-        return SignAggregator(self)
 
     def largest_message(self) -> float:
         """Attained with a private coin, where all k coordinates may be the same one.
@@ -183,17 +160,10 @@ class SQKR(KashinMechanism):
         """The channel's, on the 2^k tokens; dense, the half-space mechanism's, whose side the channel draws."""
         if self.variant == "dense":
             return HalfSpaceLaw(self.frame.size, self.channel.own, self.channel.other)
-        return channel_law(self.channel)
+        return super().law()
 
-    def privacy_loss(self) -> float:
-        """The exact log-ratio of the channel's two integers, rounded up to a double.
-
-        The coordinates and the dense variant's z are drawn without looking at the data; opposite bits reach the ratio.
-        """
-        return self.channel.privacy_loss()
-
-    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Exact for every representation: see `sstq.mechanisms.sqkr.signs`."""
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+        """Exact for every representation: see `sstq.mechanisms.sqkr.coders`."""
         unit = self._unit_ball(rows)
         coefficients, _ = represent(self.frame, self.kashin, unit)
         mean = np.asarray(self.frame.synthesize(coefficients.astype(np.float64) * self.bound), dtype=np.float64)
@@ -202,8 +172,7 @@ class SQKR(KashinMechanism):
 
     def to_dict(self) -> dict[str, Any]:
         """The options and the channel's integers, as JSON values."""
-        own = {"variant": self.variant, "k": self.k, "coin": self.coin}
-        return self._kashin_options() | own | weights_of(self.channel)
+        return self._kashin_options() | self._named("variant", "k", "coin") | weights_of(self.channel)
 
 
 def _token_bits(variant: str, k: Any, coin: Any) -> int:
