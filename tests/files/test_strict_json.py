@@ -52,34 +52,20 @@ def again(text):
     return text.rstrip()[:-1] + f",{json.dumps(name)}:{json.dumps(json.loads(text)[name])}}}"
 
 
-def with_true(value):
-    """The same, with true for every 1, alone or in lists."""
-    if isinstance(value, dict):
-        return {name: with_true(member) for name, member in value.items()}
-    if isinstance(value, list):
-        return [with_true(member) for member in value]
-    return True if value == 1 else value
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_mechanisms_have_one_meaning(case):
     text = build(case).to_json()
-    for lie in (again(text), json.dumps(with_true(json.loads(text)))):
+    for lie in (again(text), json.dumps(json.loads(text) | {"dim": True})):
         with pytest.raises(ValueError, match=r"occurs twice|true does not occur"):
             sstq.from_json(lie)
 
 
-def test_a_weight_of_true_is_refused():
+@pytest.mark.parametrize(("weight", "match"), [(1, "must be a decimal string"), (True, "true does not occur")])
+def test_a_weight_that_is_not_a_decimal_string_is_refused(weight, match):
     data = json.loads(build("sstq/metric-aware").to_json())
-    row = data["channel"]["matrix"][0]
-    row[0], row[1] = 1, row[0] + row[1] - 1
-    one, true = (
-        json.dumps(data | {"channel": data["channel"] | {"matrix": matrix}})
-        for matrix in (data["channel"]["matrix"], with_true(data["channel"]["matrix"]))
-    )
-    for text, match in ((one, "epsilon"), (true, "true does not occur")):
-        with pytest.raises(ValueError, match=match):
-            sstq.from_json(text)
+    data["weights"][0][0] = weight
+    with pytest.raises(ValueError, match=match):
+        sstq.from_json(json.dumps(data))
 
 
 def test_the_other_readers_refuse_a_name_twice(tmp_path):
@@ -107,7 +93,7 @@ def test_default_frames_are_within_the_bounds_of_cost(case, dim):
 @pytest.mark.parametrize("dim", [1, 2, 31, 1000])
 def test_tuned_frames_are_within_the_bounds_of_cost(dim):
     tuned = tune(dim, 3.0, 1, message_bits=30)
-    mechanism = sstq.SSTQ(dim, 3.0, 1, frame_size=tuned.frame_size, level=tuned.level, steps=tuned.steps)
+    mechanism = sstq.SSTQ(dim, 3.0, bits=1, frame_size=tuned.frame_size, level=tuned.level, steps=tuned.steps)
     assert sstq.from_json(mechanism.to_json()) == mechanism
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sstq.files.locks import locked_file
+from sstq.files.atomic import locked_file
 
 __all__ = ["Lock", "locked"]
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from sstq.aggregation.regions import Region, region
 from sstq.files.atomic import atomic_file
-from sstq.files.damage import DAMAGED_ARCHIVE
-from sstq.files.npy import read_archive
+from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
 from sstq.messages.batch import Messages
 from sstq.messages.files import MessageReader, describe_messages, read_messages
 

@@ -226,8 +226,7 @@ def _generator(seed: int | None) -> np.random.Generator | None:
 
 def _client_identifiers(mechanism: Mechanism, path: Path | None, total: int) -> NDArray[np.uint64] | None:
     """Read the clients' identifiers; they must be there exactly when the coin is public."""
-    from sstq.files.damage import DAMAGED_ARCHIVE
-    from sstq.files.npy import read_npy
+    from sstq.files.npy import DAMAGED_ARCHIVE, read_npy
     from sstq.messages.batch import client_ids
 
     if mechanism.coin == "private":

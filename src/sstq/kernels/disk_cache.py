@@ -8,7 +8,7 @@ on, so that processes can only ever write the same code under the same name, and
 **Places.** Numba's own cache passes over a folder that it cannot write to, such as one that was filled when a container
 image was built and belongs to another user. Here code is looked for in all of these, up to the first that can be
 written to, which is where new code is kept: the folder that NUMBA_CACHE_DIR names, `__pycache__` beside the sources,
-and the user's own cache (`sstq.files.cache`).
+and the user's own cache (`sstq.files.atomic`).
 
 **Trust.** Code is read with pickle, as in Numba's own cache: whoever can change a file can run anything. So files and
 folders are passed over that a group or everybody can write to, and those of another owner than this user, root, or
@@ -33,8 +33,7 @@ from numba.core.caching import FunctionCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
-from sstq.files.atomic import atomic_file
-from sstq.files.cache import cache_folder
+from sstq.files.atomic import atomic_file, cache_folder
 from sstq.kernels.compilation import first_compilation
 
 _SUFFIX = ".kernel"

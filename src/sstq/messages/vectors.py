@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.files.damage import DAMAGED_ARCHIVE
-from sstq.files.npy import read_array, read_header
+from sstq.files.npy import DAMAGED_ARCHIVE, read_array, read_header
 from sstq.messages.arrays import arrow_rows, arrow_scalars, as_floats, is_arrow_list, is_arrow_number, is_number
 from sstq.messages.parquet import import_pyarrow
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sstq.files.atomic import atomic_file
-from sstq.files.cache import cache_folder
+from sstq.files.atomic import atomic_file, cache_folder
 from sstq.files.strict_json import read_json
 from sstq.scalar.channels.optimal_exact import OptimalChannel
 
