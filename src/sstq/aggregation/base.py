@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sstq.aggregation.regions import Region, region
 from sstq.files.atomic import atomic_file
 from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
-from sstq.messages.batch import Messages
-from sstq.messages.files import MessageReader, describe_messages, read_messages
+from sstq.messages.batch import MessageReader, Messages
+from sstq.messages.files import describe_messages, read_messages
 
 __all__ = ["Aggregator", "Estimate", "StateInfo", "describe_state"]
 

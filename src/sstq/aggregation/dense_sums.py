@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.aggregation.base import Aggregator
-from sstq.messages.batch import Messages
-from sstq.messages.files import MessageReader
+from sstq.messages.batch import MessageReader, Messages
 
 __all__ = ["DenseAggregator", "DenseDecoding"]
 

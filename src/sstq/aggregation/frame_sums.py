@@ -11,8 +11,7 @@ from sstq import kernels
 from sstq.aggregation.base import Aggregator
 from sstq.aggregation.fixed_point import fixed_point_table, from_limbs
 from sstq.frames.tight import Frame
-from sstq.messages.batch import Messages
-from sstq.messages.files import MessageReader
+from sstq.messages.batch import MessageReader, Messages
 
 __all__ = ["FrameAggregator", "FrameDecoding"]
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from sstq.aggregation.base import MOST_MESSAGES, Aggregator, Estimate
 from sstq.chunks import row_chunks
 from sstq.frames.groups import FrameGroups
-from sstq.messages.batch import Messages
-from sstq.messages.files import MessageReader
+from sstq.messages.batch import MessageReader, Messages
 
 __all__ = ["FEW_FRAMES", "GroupAggregator", "GroupDecoding"]
 

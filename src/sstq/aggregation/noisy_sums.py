@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from sstq.aggregation.base import Aggregator, Estimate
 from sstq.frames.tight import Frame
-from sstq.messages.batch import Messages
-from sstq.messages.files import MessageReader
+from sstq.messages.batch import MessageReader, Messages
 from sstq.randomness.secret import RngLike, bit_source, normals
 
 __all__ = ["NoisyAggregator", "NoisyDecoding"]

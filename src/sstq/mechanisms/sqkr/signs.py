@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from sstq.aggregation import Aggregator
 from sstq.frames.kashin import Kashin
 from sstq.frames.tight import Frame
-from sstq.messages.batch import Messages
-from sstq.messages.files import MessageReader
+from sstq.messages.batch import MessageReader, Messages
 from sstq.messages.layouts import Column, Field
 from sstq.randomness.secret import BitSource
 from sstq.scalar.channels import FlatChannel
