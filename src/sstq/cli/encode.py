@@ -62,11 +62,11 @@ def encode(
         typer.Option("--force", help="Overwrite the message file. Who was in it and is encoded again spends ε again."),
     ] = False,
 ) -> None:
-    """Turn vectors into messages, one for each; private ones, unless the mechanism trusts the aggregator or all.
+    """Encode each vector as one message. Messages are private unless the mechanism needs a trusted aggregator.
 
-    All of the input is read and checked once before anything is sampled; then it is encoded a piece at a time, whatever
-    its size. The message file appears whole or not at all. A Parquet file has one column of lists of numbers, or one
-    column of numbers for each coordinate; a CSV file has one line per vector, and may have a header.
+    The input is read, checked and encoded a piece at a time, whatever its size. The message file appears whole or not
+    at all: one bad vector, and there is none. A Parquet file has one column of lists of numbers, or one column of
+    numbers for each coordinate; a CSV file has one line per vector, and may have a header.
 
     With --shards every NAME.npy (…) becomes NAME.sstq or NAME.parquet in the folder --output. Files that are there are
     not encoded again, so that an interrupted run can be repeated without sending two messages about one vector. With
@@ -74,24 +74,25 @@ def encode(
 
     Example: sstq encode embeddings.npy --mechanism mechanism.json --output messages.sstq
     """
+    import numpy as np
+
     from sstq.messages.vectors import refuse_repeated
 
     shared = read_mechanism(mechanism)
     with check_usage():
         refuse_repeated(vectors)
+    rng = None if seed is None else np.random.default_rng(seed)
     if shards is None:
         if engine_name == "ray":
             raise WrongUsage("--engine ray needs --shards: every task writes a file of its own")
         with engine(engine_name, address):
-            total, size, local = _to_one_file(
-                shared, mechanism, vectors, output, key, column, clients, _generator(seed), force
-            )
+            total, size, local = _to_one_file(shared, mechanism, vectors, output, key, column, clients, rng, force)
     else:
         if force:
             raise WrongUsage("--force is for one message file; with --shards those that are there stay as they are")
         planned = _plan(shared, vectors, output, shards, key, column)
         with engine(engine_name, address) as in_ray:
-            total, size, local = _to_shards(shared, planned, output, clients, seed, in_ray)
+            total, size, local = _to_shards(shared, planned, output, clients, seed, rng, in_ray)
     show_facts(
         str(output),
         [
@@ -137,10 +138,6 @@ def _to_one_file(
     if not total:
         raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
     identifiers = _client_identifiers(mechanism, clients, total)
-    with progress("Checking", total) as advance:
-        for file in files:
-            for rows in file.chunks():
-                advance(len(rows))
     local = LocalReport()
     with progress("Encoding", total) as advance:
         write_messages(output, encoded_batches(files, mechanism, rng, identifiers, local, advance))
@@ -164,6 +161,7 @@ def _to_shards(
     output: Path,
     clients: Path | None,
     seed: int | None,
+    rng: np.random.Generator | None,
     in_ray: bool,
 ) -> tuple[int, int, LocalReport]:
     """Write a message file for each shard; returns the messages, the bytes of all files and the local report."""
@@ -172,7 +170,6 @@ def _to_shards(
     from sstq import LocalReport
     from sstq.runs.shards import record_simulation, unfinished_folder
 
-    rng = _generator(seed)
     total = sum(shard.count for shard in shards)
     identifiers = _client_identifiers(mechanism, clients, total)
     if seed is not None:
@@ -216,12 +213,6 @@ def _reports(
     for shard in shards:
         ids = None if clients is None else clients[shard.first : shard.first + shard.count]
         yield encode_shard(shard, mechanism, rng, clients=ids)
-
-
-def _generator(seed: int | None) -> np.random.Generator | None:
-    import numpy as np
-
-    return None if seed is None else np.random.default_rng(seed)
 
 
 def _client_identifiers(mechanism: Mechanism, path: Path | None, total: int) -> NDArray[np.uint64] | None:

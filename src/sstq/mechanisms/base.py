@@ -194,7 +194,12 @@ class Mechanism(Agreement):
             >>> len(messages), len(messages.to_bytes())
             (1, 1)
         """
-        rows = self._check_vectors(X)
+        return self.encode_checked(self._check_vectors(X), rng, clients, report)
+
+    def encode_checked(
+        self, rows: NDArray[Any], rng: RngLike, clients: ArrayLike | None, report: LocalReport | None
+    ) -> Messages:
+        """The same for (n, d) vectors that are known to be finite floats, as files of vectors have them."""
         source = bit_source(rng)
         identifiers = self._client_ids(clients, len(rows))
         batches = [self.layout.empty()]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.checks import check_option
-from sstq.files.atomic import atomic_file
+from sstq.files.atomic import atomic_file, sync_folder
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import LocalReport, Mechanism
 from sstq.messages.batch import Messages
@@ -187,7 +187,7 @@ def encoded_batches(
     for file in files:
         for rows in file.chunks():
             ids = None if clients is None else clients[start : start + len(rows)]
-            yield mechanism.encode(rows, rng, clients=ids, report=report)
+            yield mechanism.encode_checked(rows, rng, ids, report)
             start += len(rows)
             advance(len(rows))
 
@@ -202,7 +202,7 @@ def encode_shard(
 ) -> LocalReport | None:
     """Encode the vectors of a shard, unless its message file is there; returns None then.
 
-    All of the shard is read and checked before anything is sampled, and encoded a piece at a time.
+    The shard is read, checked and encoded a piece at a time; unless all of it can be encoded, there is no message file.
 
     Args:
         shard: of `plan_shards`. The unfinished folder must exist.
@@ -219,8 +219,6 @@ def encode_shard(
     if is_finished(shard, mechanism, simulated=rng is not None):
         return None
     file = shard.open(mechanism.dim)
-    for _ in file.chunks():
-        pass
     report = LocalReport()
     attempt = unfinished_folder(shard.messages.parent) / f"{secrets.token_hex(8)}-{shard.messages.name}"
     with stream_part(rng, mechanism, shard.first, shard.count) as part:
@@ -258,9 +256,5 @@ def _publish(attempt: Path, target: Path) -> bool:
         return False
     finally:
         attempt.unlink(missing_ok=True)
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(target.parent)
     return True
