@@ -72,7 +72,7 @@ def encode_many(point: dict[str, Any]) -> float:
 def write_shards(point: dict[str, Any]) -> float:
     """Write random messages to shards in a folder; returns the seconds."""
     start = time.perf_counter()
-    mechanism = sstq.SSTQ(MESSAGE_DIM, EPSILON, MESSAGE_BITS)
+    mechanism = sstq.SSTQ(MESSAGE_DIM, EPSILON, bits=MESSAGE_BITS)
     rng = np.random.default_rng(1)
     limits = [(field.limit, field.dtype) for field in mechanism.layout.fields]
 
@@ -90,7 +90,7 @@ def write_shards(point: dict[str, Any]) -> float:
 
 def aggregate(point: dict[str, Any]) -> float:
     """Seconds from shards to the mean and its standard error."""
-    mechanism = sstq.SSTQ(MESSAGE_DIM, EPSILON, MESSAGE_BITS)
+    mechanism = sstq.SSTQ(MESSAGE_DIM, EPSILON, bits=MESSAGE_BITS)
     warm = mechanism.aggregator()
     warm.update(mechanism.encode(np.full(MESSAGE_DIM, 0.005, np.float32)))
     warm.mean()

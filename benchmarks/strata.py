@@ -25,7 +25,7 @@ def similar_vectors(clients: int, cosine: float, rng: np.random.Generator) -> ND
 
 def mechanisms(bits: int) -> tuple[sstq.SSTQ, sstq.SSTQ]:
     """With a private coin and with assigned indices."""
-    return sstq.SSTQ(DIM, EPSILON, bits), sstq.SSTQ(DIM, EPSILON, bits, coin="public")
+    return sstq.SSTQ(DIM, EPSILON, bits=bits), sstq.SSTQ(DIM, EPSILON, bits=bits, coin="public")
 
 
 def squared_error(mechanism: sstq.SSTQ, x: NDArray[np.float32], rng: np.random.Generator) -> float:

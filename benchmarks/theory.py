@@ -84,7 +84,7 @@ def draw_flat(axes: Any, codebook: str) -> Result:
     bounds, exact = [], []
     for epsilon, colour in zip(BUDGETS, COLOURS, strict=False):
         bounds.append([bound_of(DIM, epsilon, int(b)) for b in bits])
-        mechanisms = [sstq.SSTQ(DIM, epsilon, int(b), codebook=codebook) for b in bits]
+        mechanisms = [sstq.SSTQ(DIM, epsilon, bits=int(b), codebook=codebook) for b in bits]
         exact.append([mechanism.expected_mse(typical(DIM)).total for mechanism in mechanisms])
         axes.plot(bits, np.divide(bounds[-1], DIM), color=colour)
         axes.plot(bits, np.divide(exact[-1], DIM), "o", color=colour, markersize=4, label=f"ε = {epsilon:g}")
@@ -108,7 +108,7 @@ def draw_privacy(axes: Any) -> Result:
     nominal = np.linspace(0.5, 10, 20)
     spent = []
     for bits, colour in zip((1, 2, 8), COLOURS, strict=False):
-        mechanisms = [sstq.SSTQ(8, float(e), bits, channel="metric-aware", rate="paper") for e in nominal]
+        mechanisms = [sstq.SSTQ(8, float(e), bits=bits, channel="metric-aware", rate="paper") for e in nominal]
         spent.append([mechanism.privacy_loss() for mechanism in mechanisms])
         exact = [paper.metric_aware_privacy_loss(uniform_codebook(bits), float(e)) for e in nominal]
         axes.plot(nominal, exact, color=colour, linewidth=0.8)
@@ -120,7 +120,7 @@ def draw_privacy(axes: Any) -> Result:
 
 def metric_aware_errors(budgets: NDArray[np.float64]) -> list[sstq.ExpectedError]:
     """Exact errors of the paper's metric-aware mechanism with 4 bits."""
-    mechanisms = [sstq.SSTQ(DIM, float(e), 4, channel="metric-aware", rate="paper") for e in budgets]
+    mechanisms = [sstq.SSTQ(DIM, float(e), bits=4, channel="metric-aware", rate="paper") for e in budgets]
     return [mechanism.expected_mse(typical(DIM)) for mechanism in mechanisms]
 
 
@@ -180,7 +180,7 @@ def draw_bits(axes: Any) -> Result:
 def draw_descent(axes: Any) -> Result:
     """Theorem 6.2, Corollary 6.3: private SGD."""
     problem = Regression.draw(4, 500, np.random.default_rng(1))
-    mechanism = sstq.SSTQ(4, 3.0, 2, clip=problem.gradient_bound)
+    mechanism = sstq.SSTQ(4, 3.0, bits=2, clip=problem.gradient_bound)
     descent = paper.flat_descent(4, 3.0, 2, **problem.constants)
     horizons = (25, 50, 100, 200, 400)
     bounds = [paper.dsgd_bound(descent, rounds) for rounds in horizons]

@@ -6,8 +6,7 @@ import numpy as np
 
 from benchmarks.harness import Result, benchmark
 from benchmarks.levels import misses
-from sstq.frames.kashin import default_level
-from sstq.planning.tuning import least_level
+from sstq.frames.kashin import default_level, least_level
 
 
 @benchmark

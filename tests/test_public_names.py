@@ -1,9 +1,12 @@
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import sstq
+from sstq.mechanisms import mechanism_class
 
 # In a process of its own: nothing has been imported yet.
 PROGRAM = """
@@ -11,8 +14,8 @@ import sys
 import sstq
 assert "numpy" not in sys.modules
 assert "numba" not in sys.modules and "scipy" not in sys.modules
-assert sstq.frames.kashin.default_level(25_450, 65_536) > 0
-assert callable(sstq.mechanisms) and "sstq" in sstq.list_mechanisms()
+assert sstq.aggregation.Estimate is sstq.Estimate
+assert "sstq" in sstq.list_mechanisms()
 assert "numba" not in sys.modules and "scipy" not in sys.modules
 from sstq import *
 assert SSTQ is sstq.SSTQ
@@ -26,7 +29,23 @@ def test_names_are_loaded_on_first_use():
 def test_every_public_name_is_there_and_documented():
     for name in sstq.__all__:
         assert getattr(sstq, name).__doc__
-        assert name in dir(sstq)
+    assert dir(sstq) == sorted(sstq.__all__)
+
+
+def test_every_mechanism_is_at_the_top():
+    ours = [mechanism_class(name) for name in sstq.list_mechanisms()]
+    for mechanism in ours:
+        if mechanism.__module__.startswith("sstq."):
+            assert getattr(sstq, mechanism.__name__) is mechanism
+
+
+def test_type_checkers_see_all_names():
+    tree = ast.parse(Path(sstq.__file__).read_text())
+    (seen,) = (node.body for node in tree.body if isinstance(node, ast.If))
+    assert sorted(alias.asname for node in seen for alias in node.names) == sorted(sstq.__all__)
+    for node in seen:
+        for alias in node.names:
+            assert sstq._HOMES[alias.asname] == node.module
 
 
 def test_other_names_are_not():

@@ -796,8 +796,7 @@ def test_channel_options_are_checked(tmp_path, spec):
 
 
 def test_demo_writes_a_picture_and_prints_its_path_last(tmp_path, monkeypatch):
-    from sstq import plots
-    from sstq.lab import demo, demo_training
+    from sstq.lab import demo, demo_training, plots
 
     quick = functools.partial(demo.run_demo, epsilons=(4.0,), copies=(1, 2))
     monkeypatch.setattr(demo, "run_demo", quick)

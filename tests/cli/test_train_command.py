@@ -31,8 +31,8 @@ def last_epsilon(path):
 
 
 KILLED = (
-    "import os, signal; from sstq.lab.training import training; save = training.save_state; "
-    "training.save_state = lambda s, p: save(s, p) if s.round_number < 3 else os.kill(os.getpid(), signal.SIGKILL)"
+    "import os, signal; from sstq.lab.training import rounds; save = rounds.save_state; "
+    "rounds.save_state = lambda s, p: save(s, p) if s.round_number < 3 else os.kill(os.getpid(), signal.SIGKILL)"
 )
 
 
@@ -82,7 +82,7 @@ def test_what_is_needed_is_asked_for_before_anything_is_computed(tmp_path):
 
 
 def test_tables_come_before_pictures(tmp_path):
-    broken = "import sstq.plots; sstq.plots.draw_training = lambda *_, **__: 1 / 0"
+    broken = "import sstq.lab.plots; sstq.lab.plots.draw_training = lambda *_, **__: 1 / 0"
     done = run(*TRAINING, "-o", tmp_path, prelude=broken)
     assert "ZeroDivisionError" in done.stderr
     assert (tmp_path / "rounds.csv").exists()

@@ -14,11 +14,14 @@ import pytest
 import rfc8785
 
 import sstq
-from sstq.mechanisms import Unbiased
+from sstq.mechanisms import Unbiased, mechanism_class
 from sstq.messages.batch import Messages
 from sstq.messages.files import read_messages, write_messages
 from tests.contract import checks
 from tests.contract.cases import CASES, DIM, EPSILON, build, encode, reread
+
+# What a user has after `from sstq import *` and the third party's import.
+NAMES = {name: getattr(sstq, name) for name in sstq.__all__} | {"CoordinateSign": mechanism_class("coordinate-sign")}
 
 every_case = pytest.mark.parametrize("case", CASES)
 private_cases = pytest.mark.parametrize("case", [c for c in CASES if c.split("/")[0] not in ("clean", "turboquant")])
@@ -72,7 +75,7 @@ def test_options_are_kept_as_given(case):
         repr(mechanism)
         == f"{type(mechanism).__name__}({', '.join(f'{k}={v!r}' for k, v in mechanism.options.items())})"
     )
-    assert eval(repr(mechanism), {type(mechanism).__name__: type(mechanism)}) == mechanism  # noqa: S307
+    assert eval(repr(mechanism), dict(NAMES)) == mechanism  # noqa: S307
 
 
 @every_case
@@ -109,6 +112,8 @@ def test_mechanisms_are_values(case):
             setattr(mechanism, attribute, 9.0)
     with pytest.raises(AttributeError, match="cannot be changed"):
         del mechanism.clip
+    with pytest.raises(TypeError, match="not support item assignment"):
+        mechanism.options["clip"] = 9.0
     for same in (pickle.loads(pickle.dumps(mechanism)), copy.copy(mechanism), copy.deepcopy(mechanism)):  # noqa: S301
         assert type(same) is type(mechanism)
         assert same == mechanism

@@ -52,20 +52,33 @@ def again(text):
     return text.rstrip()[:-1] + f",{json.dumps(name)}:{json.dumps(json.loads(text)[name])}}}"
 
 
+def with_true(value):
+    """The same, with true for every 1, alone or in lists."""
+    if isinstance(value, dict):
+        return {name: with_true(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [with_true(member) for member in value]
+    return True if value == 1 else value
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_mechanisms_have_one_meaning(case):
-    text = build(case).to_json()
-    for lie in (again(text), json.dumps(json.loads(text) | {"dim": True})):
+    text = build(case, clip=1.0).to_json()
+    for lie in (again(text), json.dumps(with_true(json.loads(text)))):
         with pytest.raises(ValueError, match=r"occurs twice|true does not occur"):
             sstq.from_json(lie)
 
 
-@pytest.mark.parametrize(("weight", "match"), [(1, "must be a decimal string"), (True, "true does not occur")])
-def test_a_weight_that_is_not_a_decimal_string_is_refused(weight, match):
+def test_a_weight_of_true_is_refused():
     data = json.loads(build("sstq/metric-aware").to_json())
-    data["weights"][0][0] = weight
-    with pytest.raises(ValueError, match=match):
-        sstq.from_json(json.dumps(data))
+    row = data["weights"][0]
+    one, rest = "1", str(int(row[0]) + int(row[1]) - 1)
+    texts = (
+        json.dumps(data | {"weights": [[first, rest, *row[2:]], *data["weights"][1:]]}) for first in (one, 1, True)
+    )
+    for text, match in zip(texts, ("not 2.0-LDP", "decimal string", "true does not occur"), strict=True):
+        with pytest.raises(ValueError, match=match):
+            sstq.from_json(text)
 
 
 def test_the_other_readers_refuse_a_name_twice(tmp_path):

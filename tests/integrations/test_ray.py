@@ -14,10 +14,11 @@ from typer.testing import CliRunner
 import sstq
 from sstq.aggregation import StratifiedAggregator
 from sstq.cli import app
-from sstq.integrations.ray import RayRounds, add_files, connected, encode_shards
+from sstq.integrations.ray import add_files, connected, encode_shards
 from sstq.integrations.ray.connection import _connect, _start
 from sstq.integrations.ray.tasks import results_of
 from sstq.lab.training import HiddenLayer, Problem, Server, iid_partition, regression_problem, train
+from sstq.lab.training.ray import RayRounds
 from sstq.runs.shards import Shard, encode_shard, plan_shards, unfinished_folder
 
 ray = pytest.importorskip("ray")
@@ -67,7 +68,7 @@ KINDS = {
     "frameunit": lambda: sstq.mechanism("frameunit", dim=DIM, epsilon=4.0).aggregator(),
     "frameunit/frames": lambda: sstq.mechanism("frameunit", dim=DIM, epsilon=4.0, frames=64).aggregator(),
     "sstq": lambda: sstq.SSTQ(dim=DIM, epsilon=4.0, bits=3).aggregator(),
-    "sstq/assigned": lambda: sstq.SSTQ(dim=DIM, epsilon=4.0, bits=3, coin="public").aggregator(),
+    "sstq/public": lambda: sstq.SSTQ(dim=DIM, epsilon=4.0, bits=3, coin="public").aggregator(),
     "sstq/strata": lambda: StratifiedAggregator(sstq.SSTQ(dim=DIM, epsilon=4.0, bits=3)),
     "sqkr": lambda: sstq.mechanism("sqkr", dim=DIM, epsilon=4.0).aggregator(),
     "privunitg": lambda: sstq.mechanism("privunitg", dim=DIM, epsilon=4.0).aggregator(),
@@ -85,7 +86,7 @@ def test_aggregation_has_the_bits_of_one_process_in_any_order(kind, tmp_path, se
     here = added_here(build(), paths)
     there = added_by_ray(build(), np.random.default_rng(seed).permutation(paths))
     assert type(there) is type(here)
-    assert there.mean().estimator == ("strata" if kind in ("sstq/assigned", "sstq/strata") else "mean")
+    assert there.mean().estimator == ("strata" if kind in ("sstq/public", "sstq/strata") else "mean")
     np.testing.assert_array_equal(there.mean().value, here.mean().value)
     np.testing.assert_array_equal(there.mean().stderr, here.mean().stderr)
     assert saved(there, tmp_path) == saved(here, tmp_path)
@@ -263,7 +264,7 @@ def contents(shards, mechanism):
     return [batch.to_bytes() for batch in batches]
 
 
-@pytest.mark.parametrize("kind", ["frameunit", "sstq", "sstq/assigned", "privunitg", "clean"])
+@pytest.mark.parametrize("kind", ["frameunit", "sstq", "sstq/public", "privunitg", "clean"])
 def test_seeded_encoding_has_the_bits_of_one_process(kind, tmp_path, seed):
     mechanism = KINDS[kind]()._mechanism
     (tmp_path / "here").mkdir()
@@ -475,7 +476,7 @@ def trained(problem, mechanism, engine, **options):
     ("name", "options"),
     [
         ("frameunit", {"epsilon": 4.0}),
-        ("sstq", {"epsilon": 4.0, "bits": 3, "index": "assigned"}),
+        ("sstq", {"epsilon": 4.0, "bits": 3, "coin": "public"}),
         ("privunitg", {"epsilon": 4.0}),
         ("clean", {}),
     ],

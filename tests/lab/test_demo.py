@@ -6,7 +6,8 @@ import pytest
 
 from sstq import LocalReport
 from sstq.lab.demo import CLASSES, CLIP, DIM, IMAGES, MID_GREY, choose_mechanism, load_images, run_demo, save_results
-from sstq.plots import draw_channel, draw_digits
+from sstq.lab.plots import draw_digits
+from sstq.plots import draw_channel
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 

@@ -47,7 +47,7 @@ def mechanisms(epsilon, bits, clip=1.0, **options):
     for dim, size, factor in SETTINGS:
         level = None if factor == 1 else factor * default_level(dim, size or sstq.frames.tight.default_frame_size(dim))
         setting = {"level": level, "frame_size": size}
-        yield sstq.SSTQ(dim, epsilon, bits, clip, **setting, **options), setting | {"clip": clip}
+        yield sstq.SSTQ(dim, epsilon, bits=bits, clip=clip, **setting, **options), setting | {"clip": clip}
 
 
 def largest_error(mechanism, norm=1.0):
@@ -104,8 +104,8 @@ def test_zero_mean_codebooks_are_unbiased():
 def test_the_recipe_of_the_paper_is_biased(dim):
     # Fails as printed: unbiasedness in its experiments. Clamped at K = 2 a fifth to a third of the vector is missing.
     x = unit_vectors(dim)[0]
-    assert 0.15 < math.sqrt(sstq.SSTQ(dim, 3.0, 4, kashin="paper").expected_mse(x).bias2) < 0.35
-    assert math.sqrt(sstq.SSTQ(dim, 3.0, 4).expected_mse(x).bias2) < 1e-5
+    assert 0.15 < math.sqrt(sstq.SSTQ(dim, 3.0, bits=4, kashin="paper").expected_mse(x).bias2) < 0.35
+    assert math.sqrt(sstq.SSTQ(dim, 3.0, bits=4).expected_mse(x).bias2) < 1e-5
 
 
 def test_second_moments_of_any_codebook(seed):
@@ -140,7 +140,7 @@ def test_flat_error(epsilon):
 
 def test_flat_error_in_a_frame_of_unequal_norms():
     # Theorem 3.2 needs the mean of the squared row norms only.
-    mechanism = sstq.SSTQ(24, 1.0, 3, frame="orthogonal", frame_size=60, codebook="uniform")
+    mechanism = sstq.SSTQ(24, 1.0, bits=3, frame="orthogonal", frame_size=60, codebook="uniform")
     bound = theory.flat_mse_bound(24, 1.0, 3, frame_size=60)
     assert bound / 4 < largest_error(mechanism) < bound
 
@@ -151,7 +151,7 @@ def test_flat_error_in_a_frame_of_unequal_norms():
 def test_loss_is_the_error():
     # The identity before Definition 4.1: with the histogram of a vector's own coordinates it gives its exact error.
     for bits, codebook in ((2, "optimized"), (4, "uniform")):
-        mechanism = sstq.SSTQ(600, 3.0, bits, codebook=codebook)
+        mechanism = sstq.SSTQ(600, 3.0, bits=bits, codebook=codebook)
         x = unit_vectors(600)[:1]
         values, _ = sstq.frames.kashin.represent(mechanism.frame, mechanism.kashin, x.astype(np.float32))
         density = Density.from_samples(values, cells=1 << 14)
@@ -207,7 +207,7 @@ def test_optimized_rate_covers_the_bound_everywhere():
 def test_errors_quadruple_and_double_with_each_bit():
     # 4^b for the uniform codebook, 2^b for the optimized one, as the abstract says.
     errors = {
-        codebook: [largest_error(sstq.SSTQ(100, 1.0, bits, codebook=codebook)) for bits in (9, 10)]
+        codebook: [largest_error(sstq.SSTQ(100, 1.0, bits=bits, codebook=codebook)) for bits in (9, 10)]
         for codebook in ("uniform", "optimized")
     }
     assert errors["uniform"][1] / errors["uniform"][0] == pytest.approx(4, rel=0.01)
@@ -219,14 +219,14 @@ def test_one_bit_has_no_proof():
     assert (4 * math.expm1(0.2)) ** (1 / 3) + 1 <= 2
     with pytest.raises(ValueError, match=r"bits must be an integer in \[2, 12\], got 1"):
         theory.optimized_mse_bound(100, 0.2, 1)
-    exact = largest_error(sstq.SSTQ(100, 0.2, 1))
+    exact = largest_error(sstq.SSTQ(100, 0.2, bits=1))
     assert exact == pytest.approx(theory.flat_mse_bound(100, 0.2, 1) - 1, rel=1e-4)
 
 
 def test_optimized_codebook_can_be_worse():
     # Fails as printed: “a strict improvement over the uniform grid, independent of the distribution” (Section 5.1).
     spike = np.eye(1, 600)[0]
-    errors = [sstq.SSTQ(600, 3.0, 2, codebook=book).expected_mse(spike).total for book in ("uniform", "optimized")]
+    errors = [sstq.SSTQ(600, 3.0, bits=2, codebook=book).expected_mse(spike).total for book in ("uniform", "optimized")]
     assert errors[1] > 1.02 * errors[0]
 
 
@@ -266,7 +266,7 @@ def test_metric_aware_error_and_bias(epsilon, codebook):
 def test_bias_bound_says_nothing_at_usual_budgets():
     # True but empty below ε = 8·β: always answering 0 has squared bias 1. The exact bias at ε = 3 is 0.53.
     x = unit_vectors(600)[0]
-    bias2 = sstq.SSTQ(600, 3.0, 4, channel="metric-aware", rate="paper").expected_mse(x).bias2
+    bias2 = sstq.SSTQ(600, 3.0, bits=4, channel="metric-aware", rate="paper").expected_mse(x).bias2
     assert 0.45 < bias2 < 0.6
     assert theory.metric_aware_bias_bound(600, 3.0) > 40 * bias2
     assert theory.metric_aware_bias_bound(600, 14.3) > 1 > theory.metric_aware_bias_bound(600, 14.5)
@@ -304,7 +304,7 @@ def test_refined_error(epsilon):
     # Theorem 5.3 with real coordinates; and how little it refines: below 0.1 % at b = 4 up to ε = 3.
     density = Density.censored_gaussian(1.8)
     options = {"channel": "metric-aware", "rate": "paper", "codebook": "loss-optimal", "density": density}
-    error = sstq.SSTQ(600, epsilon, 4, **options).expected_mse(unit_vectors(600)[0]).total
+    error = sstq.SSTQ(600, epsilon, bits=4, **options).expected_mse(unit_vectors(600)[0]).total
     refined = theory.refined_mse_bound(600, epsilon, 4, density)
     assert error < refined < theory.metric_aware_mse_bound(600, epsilon, 4)
     assert epsilon > 3 or refined > 0.999 * theory.metric_aware_mse_bound(600, epsilon, 4)
@@ -334,7 +334,7 @@ def test_metric_aware_needs_the_same_bits_at_every_budget():
     x = unit_vectors(600)[0]
     for epsilon in (0.5, 3.0, 20.0):
         errors = [
-            sstq.SSTQ(600, epsilon, bits, channel="metric-aware", rate="paper").expected_mse(x).total
+            sstq.SSTQ(600, epsilon, bits=bits, channel="metric-aware", rate="paper").expected_mse(x).total
             for bits in (1, 2, 3, 4, 8)
         ]
         excess = np.array(errors) / errors[-1]
@@ -348,7 +348,7 @@ def test_best_bits_of_the_flat_channel(codebook):
     for epsilon, expected in ((0.5, 1), (1.0, 1), (2.0, 2), (3.0, 2), (4.5, 3), (6.0, 3), (8.0, 4), (10.0, 5)):
         assert theory.best_flat_bits(epsilon, codebook) == expected
         chosen = range(1, 8)
-        errors = [sstq.SSTQ(600, epsilon, bits, codebook=codebook).expected_mse(x).total for bits in chosen]
+        errors = [sstq.SSTQ(600, epsilon, bits=bits, codebook=codebook).expected_mse(x).total for bits in chosen]
         assert errors[expected - 1] <= 1.01 * min(errors)
 
 
@@ -399,7 +399,7 @@ def test_descent_with_private_gradients(seed):
     # their mean, so that a false failure is hundreds of standard deviations away: rate below 1e-100.
     rng = np.random.default_rng(seed)
     problem = Regression.draw(4, 400, rng)
-    mechanism = sstq.SSTQ(4, 3.0, 2, clip=problem.gradient_bound)
+    mechanism = sstq.SSTQ(4, 3.0, bits=2, clip=problem.gradient_bound)
     descent = theory.flat_descent(4, 3.0, 2, **problem.constants)
     step_size = theory.dsgd_step_size(descent, 100)
     runs = np.array([problem.descend(mechanism, step_size, 100, rng) for _ in range(2)])
@@ -414,7 +414,7 @@ def test_gradients_may_be_clipped_for_ever():
     outcomes = np.array([[100.0]] + [[-1.0]] * 100)
     assert outcomes.mean() == pytest.approx(0)
     clip = math.sqrt(np.mean(outcomes**2))
-    assert sstq.SSTQ(1, 3.0, 2, clip=clip).expected_mse(outcomes).bias2 == pytest.approx(0.79, abs=0.01)
+    assert sstq.SSTQ(1, 3.0, bits=2, clip=clip).expected_mse(outcomes).bias2 == pytest.approx(0.79, abs=0.01)
 
 
 def test_corollary_6_3_drops_the_one():
@@ -456,7 +456,7 @@ def test_remark_f_1_needs_short_steps():
 def test_server_cap_is_not_rare():
     # Fails as printed: “the cap of 10 activates infrequently” (Appendix F), in its own regression (C = 1, 200 workers):
     # the root mean square of the noise alone is above 10 for flat uniform at b = 8, d = 200 and far above for vqSGD.
-    flat = sstq.SSTQ(200, 3.0, 8, codebook="uniform", kashin="paper")
+    flat = sstq.SSTQ(200, 3.0, bits=8, codebook="uniform", kashin="paper")
     assert 10 < math.sqrt(flat.expected_mse(unit_vectors(200)[0], clients=200).variance) < 11
     vqsgd = sstq.mechanism("vqsgd", dim=500, epsilon=3.0)
     assert math.sqrt(vqsgd.expected_mse(unit_vectors(500)[0], clients=200).variance) > 80

@@ -293,6 +293,13 @@ def test_tampered_tables_are_refused(variant):
     assert reread(mechanism, weights=weights) == mechanism
 
 
+@pytest.mark.parametrize("key", ["weights", "codebook_values", "coin", "extra"])
+def test_deeply_nested_json_is_refused(key):
+    text = json.dumps(json.loads(make("metric-aware").to_json()) | {key: 0})
+    with pytest.raises(ValueError, match=r"."):
+        sstq.from_json(text.replace(f'"{key}": 0', f'"{key}": {"[" * 900}{"]" * 900}'))
+
+
 def test_an_old_version_says_what_to_do():
     data = json.loads(make("flat-optimized").to_json())
     with pytest.raises(ValueError, match="has version 1, this library reads version 2: make it anew, with `sstq spec`"):

@@ -182,6 +182,7 @@ def test_mean_of_many_is_the_mean_of_the_decoded(seed):
 def test_json_carries_the_levels():
     mechanism = TurboQuant(dim=20, bits=3, clip=0.5, decoder="unbiased", frame_seed=9)
     assert reread(mechanism) == mechanism
+    assert not reread(mechanism).levels.flags.writeable
     levels = mechanism.levels.tolist()
     for wrong in (levels[:-1], levels[::-1], [*levels[:-1], math.inf], [math.nan] * 8):
         with pytest.raises(ValueError, match="levels must be 2\\^bits = 8 increasing numbers"):

@@ -13,7 +13,7 @@ from scipy.stats import binom
 import sstq
 from sstq.aggregation.strata import MESSAGES_A_STRATUM
 from sstq.mechanisms.structured import structured_vectors
-from sstq.planning.poisoning import largest_honest_mean, largest_message, poisoning_bound
+from sstq.planning.poisoning import poisoning_bound
 from sstq.randomness import streams
 from tests.contract.cases import CASES, build
 
@@ -59,7 +59,7 @@ def test_no_valid_message_is_larger_than_the_bound(case, seed):
     mechanism = build(case, clip=CLIP)
     messages = random_messages(mechanism, 2000, np.random.default_rng(seed))
     norms = np.linalg.norm(mechanism.decode(messages), axis=1)
-    assert norms.max() <= largest_message(mechanism) * (1 + 1e-6)
+    assert norms.max() <= mechanism.largest_message() * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -68,7 +68,7 @@ def test_no_honest_expectation_is_larger_than_the_bound(case, seed):
     x = np.concatenate(list(structured_vectors(mechanism.dim, np.random.default_rng(seed)).values()))
     means, _ = mechanism._row_error(CLIP * np.concatenate([x, 5 * x]))
     # A certified representation is exact to 1e-3 of clip.
-    assert np.linalg.norm(means, axis=1).max() <= largest_honest_mean(mechanism) + 1e-3 * CLIP
+    assert np.linalg.norm(means, axis=1).max() <= mechanism.largest_honest_mean() + 1e-3 * CLIP
 
 
 def longest_row(mechanism):
@@ -129,7 +129,7 @@ WORST = {
 def test_the_worst_message_attains_the_bound(case):
     mechanism = build(case, clip=CLIP)
     mean = mean_of(mechanism, WORST[case](mechanism, 10))
-    assert np.linalg.norm(mean) == pytest.approx(largest_message(mechanism), rel=1e-4)
+    assert np.linalg.norm(mean) == pytest.approx(mechanism.largest_message(), rel=1e-4)
 
 
 @pytest.mark.parametrize("case", ["sstq", "vqsgd", "sqkr", "privunit", "clean"])
@@ -265,8 +265,8 @@ def test_a_public_coin_hinders_attackers_who_cannot_choose_their_identifiers(see
         better = estimates @ target > best
         sums[better], best[better] = estimates[better], (estimates @ target)[better]
     # The best of 16 normal numbers is 1.77 on average, in units of clip/(μ·√d).
-    assert best.mean() == pytest.approx(1.77 * largest_message(mechanism) / 16, rel=0.15)
-    assert np.linalg.norm(sums.mean(axis=0)) < 0.25 * largest_message(mechanism)
+    assert best.mean() == pytest.approx(1.77 * mechanism.largest_message() / 16, rel=0.15)
+    assert np.linalg.norm(sums.mean(axis=0)) < 0.25 * mechanism.largest_message()
 
 
 @pytest.mark.parametrize(

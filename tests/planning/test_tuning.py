@@ -102,6 +102,6 @@ def test_the_command_line_tunes(tmp_path):
     tuned, mechanism = tune(1000, 3.0, 2), sstq.from_json(spec.read_text())
     assert (mechanism.frame.size, mechanism.kashin.level) == (tuned.frame_size, tuned.level)
     for more, message in (["--level", "3"], "--level cannot be given"), (["--name", "frameunit"], "--tune is for sstq"):
-        refused = CliRunner().invoke(app, [*arguments[:5], *more, "--tune"])
+        refused = CliRunner().invoke(app, [*arguments[:5], *more, "--tune", "--output", str(tmp_path / "other.json")])
         assert refused.exit_code != 0
         assert message in refused.output

@@ -7,7 +7,7 @@ import sstq
 from sstq.lab.training.groups import round_identities
 from sstq.runs.rounds import client_identifier, round_mechanism
 
-SEEDLESS = {"clean", "privunit", "privunitg", "vqsgd"}
+SEEDLESS = {"clean", "coordinate-sign", "privunit", "privunitg", "vqsgd"}
 
 
 def build(name, **arguments):

@@ -32,7 +32,7 @@ from sstq.cli.terminal import complain, paragraphs, warn
 from sstq.cli.train import train
 from sstq.cli.usage import WrongUsage
 from sstq.cli.warmup import compile_together, warmup
-from sstq.kernels.compilation import at_first_compilation
+from sstq.compilation import at_first_compilation
 
 __all__ = ["app", "main"]
 

@@ -64,7 +64,7 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> list
         ("exact", "yes, integer by integer" if mechanism.exact else "no, up to floating point"),
         ("trust", mechanism.trust),
         ("coin", mechanism.coin),
-        ("bits a message", mechanism.message_bits),
+        ("bits per message", mechanism.message_bits),
         ("unbiased", _unbiased_in_words(mechanism)),
     ]
     if isinstance(mechanism, SSTQ):
@@ -74,11 +74,11 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> list
     facts.append(
         ("error of one client", f"{math.sqrt(error.total) / mechanism.clip:.4g} of clip (a typical vector that long)")
     )
-    clients = getattr(mechanism, "clients", clients)
+    clients = mechanism.clients or clients
     if clients is not None:
         total = mechanism.typical_error(clients).total
         facts.append((f"error of the round of {clients:,}", f"{math.sqrt(total) / mechanism.clip:.4g} of clip"))
-    if not hasattr(mechanism, "clients"):
+    if mechanism.clients is None:
         facts.append(("clients for an error of 10 %", _clients_for_a_tenth(mechanism, error)))
     facts.append(("digest", mechanism.digest()))
     return facts
@@ -87,7 +87,7 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> list
 def _unbiased_in_words(mechanism: Mechanism) -> str:
     if mechanism.unbiased:
         return "yes"
-    over_frames = getattr(mechanism, "unbiased_over_frames", False)
+    over_frames = mechanism.unbiased == "over frames"
     return "over frame seeds, not for one frame: use a fresh frame every round" if over_frames else "no"
 
 

@@ -33,8 +33,8 @@ from numba.core.caching import FunctionCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
+from sstq.compilation import first_compilation
 from sstq.files.atomic import atomic_file, cache_folder
-from sstq.kernels.compilation import first_compilation
 
 _SUFFIX = ".kernel"
 _MODE = 0o755  # at most: what others can write to is not read

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -39,7 +40,7 @@ class Agreement(ABC):
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
         """Keep the options as they are given; what is wrong with them is for `__init__` to say."""
         agreed = super().__new__(cls)
-        agreed.__dict__["options"] = _as_given(cls, arguments, options)
+        agreed.__dict__["options"] = MappingProxyType(_as_given(cls, arguments, options))
         return agreed
 
     def _set(self, **parts: Any) -> None:
@@ -153,7 +154,7 @@ def read_agreement(text: str, json_format: str, choose: Callable[[dict[str, Any]
     chosen = choose(data)
     try:
         loaded = chosen.from_dict(data)
-    except (LookupError, TypeError, AttributeError, OverflowError) as error:
+    except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"the {json_format} is incomplete or malformed: {error!r}") from error
     # As text, in which true is not 1: what was read has the digest that anyone computes from the text.
     unknown = sorted({key for key, _ in _as_text(loaded.to_dict()) ^ _as_text(data)})
@@ -178,6 +179,6 @@ def _as_given(cls: type[Agreement], arguments: tuple[Any, ...], options: dict[st
 
 def _restore(cls: type[Any], options: dict[str, Any], parts: dict[str, Any]) -> Any:
     restored = object.__new__(cls)
-    restored.__dict__["options"] = options
+    restored.__dict__["options"] = MappingProxyType(options)
     restored._set(**parts)
     return restored

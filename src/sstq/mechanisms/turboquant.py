@@ -108,6 +108,7 @@ class TurboQuant(FramedMechanism):
         levels = lloyd_max_levels(bits) if self._stated is None else np.array(self._stated["levels"], dtype=np.float64)
         if levels.shape != (1 << bits,) or not np.all(np.abs(levels) < 100) or not np.all(np.diff(levels) > 0):
             raise ValueError(f"levels must be 2^bits = {1 << bits} increasing numbers in (-100, 100)")
+        levels.setflags(write=False)
         seed, size = check_argument("frame_seed", frame_seed), 1 << (dim - 1).bit_length()
         self._set(
             dim=dim,

@@ -56,7 +56,7 @@ def grid():
     [
         ("frameunit", {}),
         ("frameunit", {"frames": 4, "coin": "public"}),
-        ("sstq", {"index": "assigned"}),
+        ("sstq", {"coin": "public"}),
         ("sqkr", {"coin": "public"}),
         ("vqsgd", {}),
         ("mmrc", {}),
@@ -356,9 +356,11 @@ def test_wrong_arguments_are_refused(grid):
         strategy(frame_seed=-1)
     with pytest.raises(ValueError, match="sequence of names"):
         strategy(frozen="bias")
-    for wrong, reason in [({"bitz": 3}, "no argument 'bitz'"), ({"epsilon": -1.0}, "epsilon"), ({"clip": 0}, "clip")]:
-        with pytest.raises(ValueError, match=reason):
+    for wrong in ({"epsilon": -1.0}, {"clip": 0}):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
             ask(strategy(**wrong), grid)
+    with pytest.raises(TypeError, match="frameunit takes no option 'bitz'; it takes dim, "):
+        ask(strategy(bitz=3), grid)
     with pytest.raises(ValueError, match="configure_train begins"):
         strategy().aggregate_train(1, [])
 

@@ -1,10 +1,9 @@
-import json
-
 import pytest
 from flwr.app import ConfigRecord, RecordDict
 
 import sstq
 from sstq.integrations.flower.wire import RECORD, Answer, Request, price
+from tests.contract.cases import reread
 
 from .apps import NAMES, frameunit
 
@@ -75,16 +74,8 @@ PRIVATE = [name for name in sstq.list_mechanisms() if name not in ("clean", "tur
 def test_an_epsilon_that_is_written_smaller_is_not_believed(name):
     """A server that writes a smaller ε into the JSON of a mechanism is refused, or charged what it really costs."""
     original = _mechanism(name)
-    data = json.loads(original.to_json())
-
-    def lie(value):
-        if isinstance(value, dict):
-            return {key: 0.5 if key == "epsilon" else lie(entry) for key, entry in value.items()}
-        return value
-
-    text = json.dumps(lie(data), sort_keys=True, separators=(",", ":"))
     try:
-        loaded = sstq.from_json(text)
+        loaded = reread(original, epsilon=0.5)
     except ValueError:
         return
     assert price(loaded) >= original.privacy_loss() - 1e-9

@@ -30,7 +30,7 @@ def test_the_mean_of_groups_is_weighted_by_their_clients(seed):
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [("frameunit", {}), ("privunitg", {}), ("sstq", {"bits": 2, "index": "assigned"})]
+    ("name", "options"), [("frameunit", {}), ("privunitg", {}), ("sstq", {"bits": 2, "coin": "public"})]
 )
 def test_messages_in_groups_are_those_of_all_at_once(name, options, seed):
     mechanism = sstq.mechanism(name, dim=6, epsilon=4.0, **options)
