@@ -126,9 +126,9 @@ def _to_one_file(
     force: bool,
 ) -> tuple[int, int, LocalReport]:
     """Write the messages of all vectors to one file; returns their number, its size and the local report."""
-    from sstq import LocalReport, write_messages
+    from sstq.mechanisms import LocalReport
+    from sstq.messages.files import write_messages
     from sstq.messages.vectors import open_vectors
-    from sstq.runs.shards import encoded_batches
 
     if any(output.exists() and output.samefile(path) for path in (mechanism_path, *vectors) if path.exists()):
         raise WrongUsage(f"--output {output} is also read from; choose another name")
@@ -140,7 +140,7 @@ def _to_one_file(
     identifiers = _client_identifiers(mechanism, clients, total)
     local = LocalReport()
     with progress("Encoding", total) as advance:
-        write_messages(output, encoded_batches(files, mechanism, rng, identifiers, local, advance))
+        write_messages(output, mechanism.encode_files(files, rng, clients=identifiers, report=local, advance=advance))
     return total, output.stat().st_size, local
 
 

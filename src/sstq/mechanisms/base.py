@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self
@@ -22,6 +22,7 @@ from sstq.mechanisms.structured import typical_vector
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages, client_ids
 from sstq.messages.layouts import Column, Layout
+from sstq.messages.vectors import VectorFile
 from sstq.randomness.secret import BitSource, RngLike, bit_source
 
 __all__ = ["Coin", "ExpectedError", "LocalReport", "Mechanism", "Trust", "Unbiased"]
@@ -194,22 +195,40 @@ class Mechanism(Agreement):
             >>> len(messages), len(messages.to_bytes())
             (1, 1)
         """
-        return self.encode_checked(self._check_vectors(X), rng, clients, report)
+        return self._encode_checked(self._check_vectors(X), bit_source(rng), clients, report)
 
-    def encode_checked(
-        self, rows: NDArray[Any], rng: RngLike, clients: ArrayLike | None, report: LocalReport | None
+    def encode_files(
+        self,
+        files: Iterable[VectorFile],
+        rng: RngLike = None,
+        *,
+        clients: NDArray[np.uint64] | None = None,
+        report: LocalReport | None = None,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> Iterator[Messages]:
+        """Yield the messages of all vectors of files in order, a bounded piece at a time; the arguments of `encode`.
+
+        `advance` is called with the number of vectors after each piece.
+        """
+        source, start = bit_source(rng), 0
+        for file in files:
+            for rows in file.chunks():
+                ids = None if clients is None else clients[start : start + len(rows)]
+                yield self._encode_checked(rows, source, ids, report)
+                start += len(rows)
+                advance(len(rows))
+
+    def _encode_checked(
+        self, rows: NDArray[Any], source: BitSource, clients: ArrayLike | None, report: LocalReport | None
     ) -> Messages:
-        """The same for (n, d) vectors that are known to be finite floats, as files of vectors have them."""
-        source = bit_source(rng)
         identifiers = self._client_ids(clients, len(rows))
-        batches = [self.layout.empty()]
+        columns = self.layout.empty(len(rows))
         for part in row_chunks(len(rows), self._row_memory):
             ids = None if identifiers is None else identifiers[part]
-            encoded = self._encode_rows(rows[part], ids, source, report)
-            batches.append(tuple(c.astype(f.dtype) for f, c in zip(self.layout.fields, encoded, strict=True)))
-            if report is not None:
-                report.vectors += part.stop - part.start
-        columns = tuple(np.concatenate(parts) for parts in zip(*batches, strict=True))
+            for column, values in zip(columns, self._encode_rows(rows[part], ids, source, report), strict=True):
+                column[part] = values
+        if report is not None:
+            report.vectors += len(rows)
         return self._messages(columns, identifiers, source.simulated)
 
     @abstractmethod

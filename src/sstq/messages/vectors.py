@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq import kernels
 from sstq.files import npy
 from sstq.messages import arrays
 from sstq.messages.parquet import import_pyarrow, open_parquet
@@ -50,8 +49,9 @@ class VectorFile:
         row = 0
         for read in self.read(max(1, _NUMBERS_AT_A_TIME // self.dim)):
             rows = arrays.as_floats(read, f"{self.name}: vectors", row)
-            if not kernels.all_finite(rows):
-                at, column = np.argwhere(~np.isfinite(rows))[0]
+            finite = np.isfinite(rows)
+            if not finite.all():
+                at, column = np.argwhere(~finite)[0]
                 value = rows[at, column]
                 raise ValueError(f"{self.name}: {value} in row {row + at}, column {column}; it must be finite")
             row += len(rows)

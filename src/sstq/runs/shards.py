@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,17 +22,14 @@ from sstq.checks import check_option
 from sstq.files.atomic import atomic_file, sync_folder
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import LocalReport, Mechanism
-from sstq.messages.batch import Messages
 from sstq.messages.files import describe_messages, write_messages
 from sstq.messages.vectors import VectorFile, open_vectors, refuse_repeated
-from sstq.randomness.secret import RngLike
 from sstq.runs.splitting import stream_part
 
 __all__ = [
     "FORMATS",
     "Shard",
     "encode_shard",
-    "encoded_batches",
     "is_finished",
     "plan_shards",
     "record_simulation",
@@ -174,31 +171,12 @@ def record_simulation(folder: Path, mechanism: Mechanism, seed: int, shards: Seq
         file.write(json.dumps(note).encode() + b"\n")
 
 
-def encoded_batches(
-    files: Sequence[VectorFile],
-    mechanism: Mechanism,
-    rng: RngLike,
-    clients: NDArray[np.uint64] | None,
-    report: LocalReport,
-    advance: Callable[[int], None],
-) -> Iterator[Messages]:
-    """Yield the messages of all vectors in order, a bounded piece at a time; `clients` are those of all files."""
-    start = 0
-    for file in files:
-        for rows in file.chunks():
-            ids = None if clients is None else clients[start : start + len(rows)]
-            yield mechanism.encode_checked(rows, rng, ids, report)
-            start += len(rows)
-            advance(len(rows))
-
-
 def encode_shard(
     shard: Shard,
     mechanism: Mechanism,
     rng: np.random.Generator | None = None,
     *,
     clients: NDArray[np.uint64] | None = None,
-    advance: Callable[[int], None] = lambda _: None,
 ) -> LocalReport | None:
     """Encode the vectors of a shard, unless its message file is there; returns None then.
 
@@ -210,7 +188,6 @@ def encode_shard(
         rng: None for secret randomness; for simulation the generator that all shards share. Each takes its own part
             of the stream, so that the messages are those of one run over all of them.
         clients: behind a public coin, the identifiers of the shard's clients.
-        advance: called with the number of vectors after each piece.
 
     Raises:
         ValueError: vectors that encoding refuses, or a message file that is there but cannot be this shard's.
@@ -222,7 +199,7 @@ def encode_shard(
     report = LocalReport()
     attempt = unfinished_folder(shard.messages.parent) / f"{secrets.token_hex(8)}-{shard.messages.name}"
     with stream_part(rng, mechanism, shard.first, shard.count) as part:
-        write_messages(attempt, encoded_batches([file], mechanism, part, clients, report, advance))
+        write_messages(attempt, mechanism.encode_files([file], part, clients=clients, report=report))
     return report if _publish(attempt, shard.messages) else None
 
 
