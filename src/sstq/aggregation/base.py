@@ -111,6 +111,8 @@ class Aggregator(ABC, Generic[Owner]):
 
     def __init__(self, mechanism: Owner) -> None:
         self._mechanism = mechanism
+        self.digest = mechanism.digest()
+        """The fingerprint of the mechanism whose messages are added."""
         self._state = self._empty_state()
         self._count = 0
         self._simulated = False
@@ -133,20 +135,15 @@ class Aggregator(ABC, Generic[Owner]):
         """The number of messages so far."""
         return self._count
 
-    @property
-    def digest(self) -> str:
-        """The fingerprint of the mechanism whose messages are added."""
-        return self._mechanism.digest()
-
     def update(self, messages: Messages) -> None:
         """Add a batch. A batch that is refused (ValueError) changes nothing."""
         self._refuse_foreign(messages.digest, "messages are")
-        self._refuse_overflow(len(messages))
-        if not len(messages):
-            return
-        self._add(messages)
-        self._count += len(messages)
-        self._simulated |= messages.simulated
+        added = len(messages)
+        self._refuse_overflow(added)
+        if added:
+            self._add(messages)
+            self._count += added
+            self._simulated |= messages.simulated
 
     def update_from_file(self, path: str | os.PathLike[str]) -> bool:
         """Add all messages of a file, or nothing if it is refused (ValueError).

@@ -76,23 +76,27 @@ def encode(
     """
     import numpy as np
 
+    from sstq.mechanisms import LocalReport
     from sstq.messages.vectors import refuse_repeated
 
     shared = read_mechanism(mechanism)
     with check_usage():
         refuse_repeated(vectors)
     rng = None if seed is None else np.random.default_rng(seed)
+    local = LocalReport() if report else None
     if shards is None:
         if engine_name == "ray":
             raise WrongUsage("--engine ray needs --shards: every task writes a file of its own")
         with engine(engine_name, address):
-            total, size, local = _to_one_file(shared, mechanism, vectors, output, key, column, clients, rng, force)
+            total = _to_one_file(shared, mechanism, vectors, output, key, column, clients, rng, local, force)
+        size = output.stat().st_size
     else:
         if force:
             raise WrongUsage("--force is for one message file; with --shards those that are there stay as they are")
         planned = _plan(shared, vectors, output, shards, key, column)
         with engine(engine_name, address) as in_ray:
-            total, size, local = _to_shards(shared, planned, output, clients, seed, rng, in_ray)
+            total = _to_shards(shared, planned, output, clients, seed, rng, local, in_ray)
+        size = sum(shard.messages.stat().st_size for shard in planned)
     show_facts(
         str(output),
         [
@@ -103,7 +107,7 @@ def encode(
             ("private", privacy_of(shared, simulated=seed is not None)),
         ],
     )
-    if report:
+    if local is not None:
         note(
             f"local report: {local.vectors} vectors, {local.clipped} longer than clip, "
             f"{local.missed} missed the certificate. These counts depend on the data: keep them to yourself."
@@ -123,14 +127,14 @@ def _to_one_file(
     column: str | None,
     clients: Path | None,
     rng: np.random.Generator | None,
+    local: LocalReport | None,
     force: bool,
-) -> tuple[int, int, LocalReport]:
-    """Write the messages of all vectors to one file; returns their number, its size and the local report."""
-    from sstq.mechanisms import LocalReport
+) -> int:
+    """Write the messages of all vectors to one file; returns their number."""
     from sstq.messages.files import write_messages
     from sstq.messages.vectors import open_vectors
 
-    if any(output.exists() and output.samefile(path) for path in (mechanism_path, *vectors) if path.exists()):
+    if any(output.exists() and output.samefile(path) for path in (mechanism_path, *vectors)):
         raise WrongUsage(f"--output {output} is also read from; choose another name")
     check_output(output, force)
     files = [open_vectors(path, mechanism.dim, key, column) for path in vectors]
@@ -138,10 +142,9 @@ def _to_one_file(
     if not total:
         raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
     identifiers = _client_identifiers(mechanism, clients, total)
-    local = LocalReport()
     with progress("Encoding", total) as advance:
-        write_messages(output, mechanism.encode_files(files, rng, clients=identifiers, report=local, advance=advance))
-    return total, output.stat().st_size, local
+        batches = mechanism.encode_files(files, rng, clients=identifiers, report=local, advance=advance)
+        return write_messages(output, batches)
 
 
 def _plan(
@@ -162,12 +165,12 @@ def _to_shards(
     clients: Path | None,
     seed: int | None,
     rng: np.random.Generator | None,
+    local: LocalReport | None,
     in_ray: bool,
-) -> tuple[int, int, LocalReport]:
-    """Write a message file for each shard; returns the messages, the bytes of all files and the local report."""
+) -> int:
+    """Write a message file for each shard; returns the number of their messages."""
     import shutil
 
-    from sstq import LocalReport
     from sstq.runs.shards import record_simulation, unfinished_folder
 
     total = sum(shard.count for shard in shards)
@@ -178,13 +181,13 @@ def _to_shards(
     # What an interrupted run has left there was never finished, so never sent.
     shutil.rmtree(unfinished_folder(output), ignore_errors=True)
     unfinished_folder(output).mkdir(parents=True)
-    local, there = LocalReport(), 0
+    there = 0
     try:
         with progress("Encoding", total) as advance:
             for shard, part in zip(shards, _reports(mechanism, shards, identifiers, rng, in_ray), strict=True):
                 advance(shard.count)
                 there += part is None
-                if part is not None:
+                if part is not None and local is not None:
                     local.vectors += part.vectors
                     local.clipped += part.clipped
                     local.missed += part.missed
@@ -192,7 +195,7 @@ def _to_shards(
         shutil.rmtree(unfinished_folder(output), ignore_errors=True)
     if there:
         note(f"{there} of {len(shards)} message files were there already and were left as they are")
-    return total, sum(shard.messages.stat().st_size for shard in shards), local
+    return total
 
 
 def _reports(
