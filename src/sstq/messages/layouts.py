@@ -83,7 +83,7 @@ class FloatField(Field):
 
     def to_integers(self, column: Column) -> NDArray[np.uint64]:
         """The bit patterns of the numbers."""
-        return column.reshape(len(column), self.count).astype("<f4", order="C").view("<u4").astype(np.uint64)
+        return np.ascontiguousarray(column, "<f4").reshape(len(column), self.count).view("<u4").astype(np.uint64)
 
     def from_integers(self, values: NDArray[np.uint64], first: int = 0) -> NDArray[Any]:
         """The numbers of the bit patterns; ValueError unless they are finite."""
@@ -179,22 +179,25 @@ class Layout:
         pieces = []
         for field, values in zip(self.fields, integers, strict=True):
             digits = values.astype("<u8", order="C").view(np.uint8).reshape(*values.shape, 8)
+            digits = digits[:, :, : -(-field.bits // 8)]
             if self._digit_bits == 1:
-                digits = np.unpackbits(digits, axis=2, bitorder="little")
-            pieces.append(digits[:, :, : field.bits // self._digit_bits].reshape(len(values), -1))
+                digits = np.unpackbits(digits, axis=2, count=field.bits, bitorder="little")
+            pieces.append(digits.reshape(len(values), -1))
         joined = np.concatenate(pieces, axis=1)
         return (joined if self._digit_bits == 8 else np.packbits(joined, bitorder="little")).tobytes()
 
     def _unpack_wide(self, data: NDArray[np.uint8], count: int) -> list[NDArray[np.uint64]]:
-        size = self._digit_bits
-        joined = data if size == 8 else np.unpackbits(data, count=count * self.message_bits, bitorder="little")
-        joined = joined.reshape(count, -1)
+        size, bits = self._digit_bits, count * self.message_bits
+        joined = (data if size == 8 else np.unpackbits(data, count=bits, bitorder="little")).reshape(count, -1)
         integers, place = [], 0
         for field in self.fields:
-            width = field.bits // size
-            digits = np.zeros((count, field.count, 64 // size), dtype=np.uint8)
-            digits[:, :, :width] = joined[:, place : place + width * field.count].reshape(count, field.count, width)
-            place += width * field.count
-            whole = digits if size == 8 else np.packbits(digits, axis=2, bitorder="little")
+            end = place + field.bits * field.count // size
+            digits = joined[:, place:end].reshape(count, field.count, field.bits // size)
+            place = end
+            if size == 1:  # packbits is slow for a few bits each
+                integers.append(digits.astype(np.uint64) @ (np.uint64(1) << np.arange(field.bits, dtype=np.uint64)))
+                continue
+            whole = np.zeros((count, field.count, 8), dtype=np.uint8)
+            whole[:, :, : digits.shape[2]] = digits
             integers.append(whole.view("<u8")[:, :, 0].astype(np.uint64))
         return integers
