@@ -110,7 +110,7 @@ def _add_files(
             repeated += not added
             advance(sizes[number])
     if repeated:
-        note(f"{repeated} of {len(paths)} files were in already and were passed over")
+        note(f"{repeated} of {len(paths)} files were in already and were skipped")
     return [refusals[number] for number in sorted(refusals)]
 
 
