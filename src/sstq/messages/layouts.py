@@ -119,8 +119,6 @@ class Layout:
         """The columns of `count` messages; ValueError where the bytes cannot be such messages."""
         if not isinstance(raw, bytes | bytearray | memoryview):
             raise ValueError(f"messages must be bytes, got {type(raw).__name__}")
-        if count < 0:
-            raise ValueError(f"count must not be negative, got {count}")
         width = self.message_bits
         expected = -(-count * width // 8)
         if len(raw) != expected:

@@ -73,9 +73,7 @@ def describe(file: BinaryIO) -> MessageFileInfo:
         raise ValueError(f"{file.name} is a Parquet file, but not of SSTQ messages: its metadata lack the digest")
     version, digest, bits, simulated, file_id = (metadata[key].decode(errors="replace") for key in _KEYS)
     if version != str(VERSION):
-        raise ValueError(
-            f"{file.name} has version {version} of the message format, this library reads version {VERSION}"
-        )
+        raise ValueError(f"{file.name} has version {version} of this format, this library reads version {VERSION}")
     if not re.fullmatch("[1-9][0-9]{0,9}", bits) or simulated not in ("0", "1"):
         raise ValueError(f"{file.name} has impossible metadata: {bits!r} bits, simulated {simulated!r}")
     width, named = int(bits), _CLIENT.name in names
@@ -121,10 +119,8 @@ def _as_table(pyarrow: Any, messages: Messages) -> Any:
     """One column per field, of numbers or of fixed-size lists, and the clients."""
     columns = {}
     for field, array in zip([*messages.layout.fields, _CLIENT], _arrays(messages), strict=False):
-        column = pyarrow.array(array.ravel())
-        columns[field.name] = (
-            column if array.ndim == 1 else pyarrow.FixedSizeListArray.from_arrays(column, array.shape[1])
-        )
+        flat = pyarrow.array(array.ravel())
+        columns[field.name] = flat if array.ndim == 1 else pyarrow.FixedSizeListArray.from_arrays(flat, field.count)
     return pyarrow.table(columns)
 
 
@@ -144,9 +140,8 @@ def _check_type(kind: Any, field: Field, place: str) -> None:
     """Refuse a column (ValueError) of another type than numbers of the field, or lists of as many as it has."""
     types = import_pyarrow().types
     single = kind.value_type if types.is_fixed_size_list(kind) and kind.list_size == field.count else kind
-    wanted, what = (
-        (types.is_floating, "finite numbers") if isinstance(field, FloatField) else (types.is_integer, "integers")
-    )
+    real = isinstance(field, FloatField)
+    wanted, what = (types.is_floating, "finite numbers") if real else (types.is_integer, "integers")
     if not wanted(single) or (field.count > 1 and single is kind):
         many = f"lists of {field.count} {what}" if field.count > 1 else what
         raise ValueError(f"{place}: column {field.name} must hold {many} without nulls, got {kind}")

@@ -76,10 +76,7 @@ def open_vectors(
             numbers, exactly `dim` columns of floats, or only `dim` columns, all of numbers; columns are then the
             coordinates in order.
 
-    Raises:
-        ValueError: the file cannot hold such vectors.
-        OSError: it cannot be read.
-        ImportError: it is Parquet, and the [data] extra is not installed.
+    Raises ValueError if the file cannot hold such vectors, and ImportError if it is Parquet without the [data] extra.
     """
     name = os.fspath(path)
     with open(name, "rb") as file:
@@ -97,12 +94,7 @@ def open_vectors(
 
 
 def refuse_repeated(paths: Iterable[Path]) -> None:
-    """Refuse a file that is named twice, be it by a link: a second message about a vector costs its owner ε again.
-
-    Raises:
-        ValueError: two paths lead to the same file.
-        OSError: there is no such file.
-    """
+    """Refuse a file that is named twice (ValueError), be it by a link: encoding a vector twice costs its owner ε again."""
     seen: dict[tuple[int, int], Path] = {}
     for path in paths:
         status = path.stat()
