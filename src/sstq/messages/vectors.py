@@ -94,7 +94,7 @@ def open_vectors(
 
 
 def refuse_repeated(paths: Iterable[Path]) -> None:
-    """Refuse a file that is named twice (ValueError), be it by a link: encoding a vector twice costs its owner ε again."""
+    """Refuse a file that is named twice (ValueError), be it by a link: encoding it twice costs its owners ε again."""
     seen: dict[tuple[int, int], Path] = {}
     for path in paths:
         status = path.stat()
