@@ -322,6 +322,8 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, suffix):
         write_messages(path, failing())
     with pytest.raises(ValueError, match=r"one mechanism|different mechanisms"):
         write_messages(path, [sample(PRIVATE), sample(OTHER)])
+    with pytest.raises(ValueError, match="either simulated or not"):
+        write_messages(path, [sample(PRIVATE), sample(PRIVATE, rng=1)])
     with pytest.raises(ValueError, match="no message"):
         write_messages(path, [])
     assert path.read_bytes() == before
