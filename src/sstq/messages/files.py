@@ -38,14 +38,14 @@ def write_messages(path: str | os.PathLike[str], batches: Messages | Iterable[Me
 
     The file appears whole or not at all. Messages in clear can be read by the file's owner only.
     """
-    blocks = _blocks([batches] if isinstance(batches, Messages) else batches)
-    first = next(blocks, None)
+    iterator = iter([batches] if isinstance(batches, Messages) else batches)
+    first = next(iterator, None)
     if first is None:
         raise ValueError("there is no message to write")
     name = Path(path).name.lower()
     form = next(form for form in FORMATS.values() if name.endswith(form.suffixes))
     with atomic_file(path, private=first.in_clear) as file:
-        return form.write(file, chain([first], blocks))
+        return form.write(file, _blocks(chain([first], iterator)))
 
 
 def read_messages(path: str | os.PathLike[str], mechanism: MessageReader) -> Iterator[Messages]:
@@ -87,7 +87,7 @@ def _format_of(file: BinaryIO) -> MessageFormat:
 def _blocks(batches: Iterable[Messages]) -> Iterator[Messages]:
     """The messages in groups of exactly one block, but for the last; ValueError if they cannot be in one file."""
     held: list[Messages] = []
-    length, kind = 0, None
+    length, kind, empty = 0, None, True
     for batch in batches:
         kind = kind or (batch.digest, batch.simulated)
         if (batch.digest, batch.simulated) != kind:
@@ -97,8 +97,11 @@ def _blocks(batches: Iterable[Messages]) -> Iterator[Messages]:
             head, batch = batch[: size - length], batch[size - length :]
             yield Messages.concatenate([*held, head])
             held, length = [], 0
+            empty = False
         if len(batch):
             held.append(batch)
             length += len(batch)
     if held:
         yield Messages.concatenate(held)
+    elif empty:
+        raise ValueError("there is no message to write")
