@@ -8,16 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "RANGES",
-    "check_argument",
-    "check_number",
-    "check_option",
-    "did_you_mean",
-    "stated_integer",
-    "stated_integers",
-]
-
 RANGES: Mapping[str, tuple[float, float, bool]] = {
     "dim": (1, 2**30, True),
     "epsilon": (0.01, 20, False),

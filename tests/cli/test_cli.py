@@ -574,7 +574,17 @@ def test_the_whole_way_as_a_user_goes_it(tmp_path, vectors, vectors_file):
     # Secret randomness: 7 standard errors a coordinate are a false-failure rate below 6·3e-12 (normal tails).
     assert np.all(np.abs(mean - vectors.mean(axis=0)) < 7 * stderr)
     # Clients with norms up to clip: the error of a typical vector that long is of the same order.
-    assert 0.3 < summary["measured_error_norm"] / summary["predicted_error_norm"] < 3
+    assert 0.3 < summary["measured_error_norm"] / mechanism.typical_error(len(vectors)).total ** 0.5 < 3
+
+
+def test_encode_reads_a_file_once_and_aggregate_runs_no_client_code(tmp_path, spec, vectors_file, monkeypatch):
+    chunks, read = vector_files.VectorFile.chunks, []
+    monkeypatch.setattr(vector_files.VectorFile, "chunks", lambda file: read.append(file.name) or chunks(file))
+    run("encode", vectors_file, "-m", spec, "-o", tmp_path / "m.sstq")
+    assert read == [str(vectors_file)]
+    for name in ("encode", "encode_files", "expected_mse", "typical_error", "_encode_rows"):
+        monkeypatch.setattr(sstq.SSTQ, name, lambda *_, **__: pytest.fail("this is a client's work"))
+    run("aggregate", tmp_path / "m.sstq", "-m", spec, "-o", tmp_path / "result")
 
 
 def test_shards_in_any_order_are_one_pass_to_the_last_bit(tmp_path, spec, shards):

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -417,21 +418,16 @@ class MortalShard(Shard):
     """Its reader kills the process once in the middle of encoding, when half of it has been written."""
 
     def open(self, dim):
-        file, shard = super().open(dim), self
-        passes, read = [], type(file).chunks
+        file = super().open(dim)
 
-        class Halves(type(file)):
-            def chunks(self):
-                passes.append(1)
-                rows = np.concatenate(list(read(self)))
-                yield rows[: len(rows) // 2]
-                if len(passes) == 2:
-                    assert list(unfinished_folder(shard.messages.parent).glob(f".*-{shard.messages.name}.*"))
-                    die_once(shard.vectors.with_suffix(".killed"))
-                yield rows[len(rows) // 2 :]
+        def halves(size):
+            rows = np.concatenate(list(file.read(size)))
+            yield rows[: len(rows) // 2]
+            assert list(unfinished_folder(self.messages.parent).glob(f".*-{self.messages.name}.*"))
+            die_once(self.vectors.with_suffix(".killed"))
+            yield rows[len(rows) // 2 :]
 
-        file.__class__ = Halves
-        return file
+        return replace(file, read=halves)
 
 
 def test_a_worker_that_is_killed_while_it_encodes_leaves_nothing_and_one_version_comes_out(tmp_path, seed):

@@ -174,7 +174,7 @@ def test_bits_on_the_wire(dim, bits):
 
 
 def test_vertices_beyond_the_last_are_refused():
-    with pytest.raises(ValueError, match="vertex must be below 6, got 7"):
+    with pytest.raises(ValueError, match=r"vertex must be in \[0, 6\), got 7"):
         VqSGD(3, 1.0).messages_from_bytes(bytes([7]), 1)
 
 

@@ -66,7 +66,7 @@ def test_a_bad_message_of_a_later_block_is_named_by_its_number(monkeypatch):
     codes = np.zeros(50, np.uint8)
     codes[41] = 7
     raw = Layout((Field("code", 3, 8),)).pack((codes,))
-    with pytest.raises(ValueError, match="message 41: code must be below 5, got 7"):
+    with pytest.raises(ValueError, match=r"message 41: code must be in \[0, 5\), got 7"):
         Layout((Field("code", 3, 5),)).unpack(raw, 50)
 
 
@@ -104,7 +104,7 @@ def test_bytes_have_no_gaps(count):
         (lambda raw: raw[:-1], "truncated: 7 messages of 9 bits take 8 bytes, got 7"),
         (lambda raw: raw + b"\0", "too long: 7 messages of 9 bits take 8 bytes, got 9"),
         (lambda raw: raw[:-1] + bytes([raw[-1] | 0x80]), r"last 1 bits of the last byte \(byte 7\) must be zero"),
-        (lambda raw: b"\xff" * 7 + b"\x7f", "message 0: index must be below 50, got 63"),
+        (lambda raw: b"\xff" * 7 + b"\x7f", r"message 0: index must be in \[0, 50\), got 63"),
     ],
 )
 def test_malformed_bytes_are_refused(change, message):

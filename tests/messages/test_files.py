@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sstq
-from sstq.messages import files as message_files
+from sstq.messages import framed
 from sstq.messages.batch import Messages
-from sstq.messages.files import block_messages, describe_messages, read_messages, write_messages
+from sstq.messages.files import describe_messages, read_messages, write_messages
+from sstq.messages.framed import block_messages
 from tests.contract.cases import build
 
 PRIVATE = sstq.SSTQ(dim=20, epsilon=2.0, bits=3)
@@ -53,7 +54,7 @@ def test_round_trip(tmp_path, suffix, mechanism, rng):
 
 
 def test_many_batches_become_whole_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(message_files, "BLOCK_MESSAGES", 32)
+    monkeypatch.setattr(framed, "BLOCK_MESSAGES", 32)
     messages = sample(PRIVATE, rng=1)
     cuts = [0, 1, 31, 33, 33, 97, 100]
     path = tmp_path / "messages.sstq"
@@ -100,7 +101,7 @@ def test_wrong_version_is_refused(tmp_path):
 def test_other_files_are_refused(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(b"" if name == "empty.sstq" else b"index,code\n1,2\n")
-    with pytest.raises(ValueError, match="neither magic"):
+    with pytest.raises(ValueError, match="unknown header"):
         describe_messages(path)
 
 
@@ -139,7 +140,7 @@ def test_every_flipped_bit_is_refused(tmp_path, mechanism):
 
 
 def test_damage_is_located(tmp_path, monkeypatch):
-    monkeypatch.setattr(message_files, "BLOCK_MESSAGES", 32)
+    monkeypatch.setattr(framed, "BLOCK_MESSAGES", 32)
     path = tmp_path / "messages.sstq"
     write_messages(path, sample(PRIVATE))
     raw = bytearray(path.read_bytes())
@@ -172,13 +173,13 @@ def test_flipped_bits_of_parquet_never_change_messages(tmp_path_factory, place, 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_messages_or_a_value_error(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("fuzz") / "messages.sstq"
-    path.write_bytes(message_files.MAGIC + data)
+    path.write_bytes(framed.MAGIC + data)
     with pytest.raises(ValueError, match=r"messages\.sstq"):
         read_all(path, PRIVATE)
 
 
 def forged_header(count, block, bits=PRIVATE.message_bits):
-    fields = (message_files.MAGIC, 1, 0, bits, count, bytes.fromhex(PRIVATE.digest()), bytes(16), block)
+    fields = (framed.MAGIC, 1, 0, bits, count, bytes.fromhex(PRIVATE.digest()), bytes(16), block)
     header = struct.pack("<8sHHIQ32s16sI", *fields)
     return header + struct.pack("<I", zlib.crc32(header))
 
@@ -195,12 +196,8 @@ def forged_header(count, block, bits=PRIVATE.message_bits):
         (1, 1, 0, "impossible header"),
     ],
 )
-def test_numbers_of_a_header_cost_nothing(tmp_path, monkeypatch, count, block, bits, message):
+def test_numbers_of_a_header_cost_nothing(tmp_path, count, block, bits, message):
     # A checksum keeps nobody from stating 2^63 messages in 80 bytes: nothing may be counted or reserved for them.
-    def walk(*_arguments):
-        raise AssertionError("the blocks were walked before the size of the file was checked")
-
-    monkeypatch.setattr(message_files, "_block_sizes", walk)
     path = tmp_path / "messages.sstq"
     path.write_bytes(forged_header(count, block, bits))
     with pytest.raises(ValueError, match=message):
@@ -214,7 +211,7 @@ def test_numbers_of_a_header_cost_nothing(tmp_path, monkeypatch, count, block, b
 @pytest.mark.parametrize("mechanism", [PRIVATE, PUBLIC], ids=lambda m: m.coin)
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 23])
 def test_the_size_of_a_file_follows_from_its_header(tmp_path, monkeypatch, mechanism, count):
-    monkeypatch.setattr(message_files, "BLOCK_MESSAGES", 8)
+    monkeypatch.setattr(framed, "BLOCK_MESSAGES", 8)
     path = tmp_path / "messages.sstq"
     messages = sample(mechanism, count, rng=1)
     write_messages(path, messages)
@@ -231,7 +228,7 @@ def parquet_with(path, columns, mechanism=PRIVATE):
     ("columns", "message"),
     [
         ({"code": [1], "place": [0]}, "no column index"),
-        ({"code": [8], "index": [0]}, r"code must be in \[0, 8\), got 8 in row 0"),
+        ({"code": [8], "index": [0]}, r"messages.parquet, message 0: code must be in \[0, 8\), got 8"),
         ({"code": [1], "index": [64]}, r"index must be in \[0, 64\), got 64"),
         ({"code": [1], "index": [-1]}, r"index must be in \[0, 64\), got -1"),
         ({"code": [None], "index": [1]}, "without nulls"),
@@ -328,6 +325,8 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, suffix):
         write_messages(path, failing())
     with pytest.raises(ValueError, match=r"one mechanism|different mechanisms"):
         write_messages(path, [sample(PRIVATE), sample(OTHER)])
+    with pytest.raises(ValueError, match="either simulated or not"):
+        write_messages(path, [sample(PRIVATE), sample(PRIVATE, rng=1)])
     with pytest.raises(ValueError, match="no message"):
         write_messages(path, [])
     assert path.read_bytes() == before

@@ -363,7 +363,7 @@ def test_bad_arguments_are_refused(arguments, message):
         (lambda: SURVEY.encode_norms(np.array([[1.0]])), r"norms must have shape \(n,\)"),
         (lambda: SURVEY.encode_norms(np.ma.masked_equal([1.0, 2.0], 2.0)), "norms must not be masked"),
         (lambda: SURVEY.aggregator().profile(), "no answer yet"),
-        (lambda: SURVEY.messages_from_bytes(b"\x0f", 2), "threshold must be below 6|spare|truncated|last"),
+        (lambda: SURVEY.messages_from_bytes(b"\x0f", 2), r"threshold must be in \[0, 6\)|spare|truncated|last"),
         (lambda: SURVEY.aggregator().update(NormSurvey(1.0, 1.0, 2.0).encode_norms(np.ones(1))), "another mechanism"),
     ],
 )

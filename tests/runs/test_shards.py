@@ -55,15 +55,15 @@ def test_a_finished_shard_is_never_encoded_again(planned, mechanism):
 def test_of_two_tries_at_once_the_first_to_finish_counts(planned, mechanism, monkeypatch):
     """The second try finishes while the first is under way, as when a machine was believed dead."""
     _, (shard, *_) = planned
-    encode = type(mechanism).encode
+    encode = type(mechanism).encode_files
 
     def slow(self, *arguments, **options):
-        monkeypatch.setattr(type(mechanism), "encode", encode)
+        monkeypatch.setattr(type(mechanism), "encode_files", encode)
         assert encode_shard(shard, mechanism).vectors == 20
         slow.finished = describe_messages(shard.messages).file_id
         return encode(self, *arguments, **options)
 
-    monkeypatch.setattr(type(mechanism), "encode", slow)
+    monkeypatch.setattr(type(mechanism), "encode_files", slow)
     assert encode_shard(shard, mechanism) is None
     assert describe_messages(shard.messages).file_id == slow.finished
     assert not list(unfinished_folder(shard.messages.parent).iterdir())

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import sstq
 from sstq.cli import app
 from sstq.exactness import TOTAL, exp_lower
-from sstq.files.cache import cache_folder
+from sstq.files.atomic import cache_folder
 from sstq.scalar import optimal
 from sstq.scalar.channels import TableChannel, decoded_second_moment, flat_channel, unbiased_decoder
 from sstq.scalar.codebooks import Codebook, optimized_codebook, uniform_codebook

@@ -18,8 +18,7 @@ from sstq.accounting.bounds import greatest_count, round_down, round_up
 from sstq.accounting.composition import ROUNDS_MAX
 from sstq.accounting.ledger_file import Entry, LedgerDamaged, LedgerError, RoundCapExceeded, Terms
 from sstq.checks import check_argument
-from sstq.files.atomic import atomic_file
-from sstq.files.locks import locked_file
+from sstq.files.atomic import atomic_file, locked_file
 
 if TYPE_CHECKING:
     from sstq.mechanisms import Mechanism

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from sstq.aggregation.estimates import Estimate
 from sstq.files.atomic import atomic_file
-from sstq.files.damage import DAMAGED_ARCHIVE
-from sstq.files.npy import read_archive
-from sstq.messages.batch import Messages
-from sstq.messages.files import MessageReader, describe_messages, read_messages
+from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
+from sstq.messages.batch import MessageReader, Messages
+from sstq.messages.files import describe_messages, read_messages
 
 MOST_MESSAGES = 1 << 32
 """No aggregator takes more, so that 31-bit terms add up in 63 bits."""
@@ -59,6 +58,8 @@ class Aggregator(ABC, Generic[Owner]):
 
     def __init__(self, mechanism: Owner) -> None:
         self._mechanism = mechanism
+        self.digest = mechanism.digest()
+        """The fingerprint of the mechanism whose messages are added."""
         self._state = self._empty_state()
         self._count = 0
         self._simulated = False
@@ -81,20 +82,15 @@ class Aggregator(ABC, Generic[Owner]):
         """The number of messages so far."""
         return self._count
 
-    @property
-    def digest(self) -> str:
-        """The fingerprint of the mechanism whose messages are added."""
-        return self._mechanism.digest()
-
     def update(self, messages: Messages) -> None:
         """Add a batch. A batch that is refused (ValueError) changes nothing."""
         self._refuse_foreign(messages.digest, "messages are")
-        self._refuse_overflow(len(messages))
-        if not len(messages):
-            return
-        self._add(messages)
-        self._count += len(messages)
-        self._simulated |= messages.simulated
+        added = len(messages)
+        self._refuse_overflow(added)
+        if added:
+            self._add(messages)
+            self._count += added
+            self._simulated |= messages.simulated
 
     def update_from_file(self, path: str | os.PathLike[str]) -> bool:
         """Add all messages of a file, or nothing if it is refused (ValueError); returns whether it was added.

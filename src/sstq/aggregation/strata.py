@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sstq.aggregation.estimates import Estimate
 from sstq.aggregation.sums import FrameAggregator
 from sstq.frames.tight import Frame
-from sstq.messages.files import MessageReader
+from sstq.messages.batch import MessageReader
 
 MESSAGES_A_STRATUM = 8
 """How many messages per coordinate there must be on average for strata to be used."""

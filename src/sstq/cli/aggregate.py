@@ -43,16 +43,16 @@ def aggregate(
 ) -> None:
     """Estimate the mean from message files, with its standard error.
 
-    The state is saved after every file, and a file that is in already is passed over: after an interruption, or when
-    more files have come in, run the same command again. A file is added whole or not at all. The result does not depend
+    The state is saved after every file, and files already counted are skipped: after an interruption, or when more
+    files have come in, run the same command again. A file is added whole or not at all. The result does not depend
     on the order of the files or on how messages are spread over them, to the last bit. Neither does it depend on the
     engine: runs with and without Ray can take turns on one state. Results are replaced only where there is the state
     that they come from, or with --force.
 
-    The measured error norm is that of the standard errors, from the messages themselves. The predicted one is for
-    clients that all hold a typical vector as long as clip. For mechanisms that trust the aggregator (CSGM) the command
-    closes the round: noise is added once and for all, running it again gives the same mean, and more files are refused;
-    the measured error norm is then a bound from public numbers.
+    The measured error norm is that of the standard errors, from the messages themselves; `sstq inspect` on the
+    mechanism predicts it for typical vectors. Mechanisms that need a trusted aggregator (CSGM) close the round here:
+    noise is added once and for all, running the command again gives the same mean, and more files are refused; the
+    measured error norm is then a bound from public numbers.
 
     Example: sstq aggregate day1.sstq day2.sstq --mechanism mechanism.json --output result
     """
@@ -110,7 +110,7 @@ def _add_files(
             repeated += not added
             advance(sizes[number])
     if repeated:
-        note(f"{repeated} of {len(paths)} files were in already and were passed over")
+        note(f"{repeated} of {len(paths)} files were in already and were skipped")
     return [refusals[number] for number in sorted(refusals)]
 
 
@@ -148,7 +148,6 @@ def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
         "trust": mechanism.trust,
         "unbiased": mechanism.unbiased,
         "mean_norm": float(np.linalg.norm(estimate.value)),
-        "predicted_error_norm": math.sqrt(mechanism.typical_error(estimate.count).total),
         "measured_error_norm": measured if math.isfinite(measured) else None,
         "note": estimate.note,
         "simulated": estimate.simulated,

@@ -42,7 +42,7 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is th
 
 def read_mechanism(path: Path) -> Mechanism:
     """Read a mechanism from its JSON file; ValueError, naming the file, if it is not one."""
-    from sstq import from_json
+    from sstq.mechanisms import from_json
 
     try:
         return from_json(path.read_text(encoding="utf-8"))

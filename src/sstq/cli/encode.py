@@ -62,11 +62,11 @@ def encode(
         typer.Option("--force", help="Overwrite the message file. Who was in it and is encoded again spends ε again."),
     ] = False,
 ) -> None:
-    """Turn vectors into messages, one for each; private ones, unless the mechanism trusts the aggregator or all.
+    """Encode each vector as one message. Messages are private unless the mechanism needs a trusted aggregator.
 
-    All of the input is read and checked once before anything is sampled; then it is encoded a piece at a time, whatever
-    its size. The message file appears whole or not at all. A Parquet file has one column of lists of numbers, or one
-    column of numbers for each coordinate; a CSV file has one line per vector, and may have a header.
+    The input is read, checked and encoded a piece at a time, whatever its size. The message file appears whole or not
+    at all: one bad vector, and there is none. A Parquet file has one column of lists of numbers, or one column of
+    numbers for each coordinate; a CSV file has one line per vector, and may have a header.
 
     With --shards every NAME.npy (…) becomes NAME.sstq or NAME.parquet in the folder --output. Files that are there are
     not encoded again, so that an interrupted run can be repeated without sending two messages about one vector. With
@@ -74,24 +74,29 @@ def encode(
 
     Example: sstq encode embeddings.npy --mechanism mechanism.json --output messages.sstq
     """
+    import numpy as np
+
+    from sstq.mechanisms import LocalReport
     from sstq.messages.vectors import refuse_repeated
 
     shared = read_mechanism(mechanism)
     with check_usage():
         refuse_repeated(vectors)
+    rng = None if seed is None else np.random.default_rng(seed)
+    local = LocalReport() if report else None
     if shards is None:
         if engine_name == "ray":
             raise WrongUsage("--engine ray needs --shards: every task writes a file of its own")
         with engine(engine_name, address):
-            total, size, local = _to_one_file(
-                shared, mechanism, vectors, output, key, column, clients, _generator(seed), force
-            )
+            total = _to_one_file(shared, mechanism, vectors, output, key, column, clients, rng, local, force)
+        size = output.stat().st_size
     else:
         if force:
             raise WrongUsage("--force is for one message file; with --shards those that are there stay as they are")
         planned = _plan(shared, vectors, output, shards, key, column)
         with engine(engine_name, address) as in_ray:
-            total, size, local = _to_shards(shared, planned, output, clients, seed, in_ray)
+            total = _to_shards(shared, planned, output, clients, seed, rng, local, in_ray)
+        size = sum(shard.messages.stat().st_size for shard in planned)
     show_facts(
         str(output),
         [
@@ -102,7 +107,7 @@ def encode(
             ("private", privacy_of(shared, simulated=seed is not None)),
         ],
     )
-    if report:
+    if local is not None:
         note(
             f"local report: {local.vectors} vectors, {local.clipped} longer than clip, "
             f"{local.missed} missed the certificate. These counts depend on the data: keep them to yourself."
@@ -122,14 +127,14 @@ def _to_one_file(
     column: str | None,
     clients: Path | None,
     rng: np.random.Generator | None,
+    local: LocalReport | None,
     force: bool,
-) -> tuple[int, int, LocalReport]:
-    """Write the messages of all vectors to one file; returns their number, its size and the local report."""
-    from sstq import LocalReport, write_messages
+) -> int:
+    """Write the messages of all vectors to one file; returns their number."""
+    from sstq.messages.files import write_messages
     from sstq.messages.vectors import open_vectors
-    from sstq.runs.shards import encoded_batches
 
-    if any(output.exists() and output.samefile(path) for path in (mechanism_path, *vectors) if path.exists()):
+    if any(output.exists() and output.samefile(path) for path in (mechanism_path, *vectors)):
         raise WrongUsage(f"--output {output} is also read from; choose another name")
     check_output(output, force)
     files = [open_vectors(path, mechanism.dim, key, column) for path in vectors]
@@ -137,14 +142,9 @@ def _to_one_file(
     if not total:
         raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
     identifiers = _client_identifiers(mechanism, clients, total)
-    with progress("Checking", total) as advance:
-        for file in files:
-            for rows in file.chunks():
-                advance(len(rows))
-    local = LocalReport()
     with progress("Encoding", total) as advance:
-        write_messages(output, encoded_batches(files, mechanism, rng, identifiers, local, advance))
-    return total, output.stat().st_size, local
+        batches = mechanism.encode_files(files, rng, clients=identifiers, report=local, advance=advance)
+        return write_messages(output, batches)
 
 
 def _plan(
@@ -164,15 +164,15 @@ def _to_shards(
     output: Path,
     clients: Path | None,
     seed: int | None,
+    rng: np.random.Generator | None,
+    local: LocalReport | None,
     in_ray: bool,
-) -> tuple[int, int, LocalReport]:
-    """Write a message file for each shard; returns the messages, the bytes of all files and the local report."""
+) -> int:
+    """Write a message file for each shard; returns the number of their messages."""
     import shutil
 
-    from sstq import LocalReport
     from sstq.runs.shards import record_simulation, unfinished_folder
 
-    rng = _generator(seed)
     total = sum(shard.count for shard in shards)
     identifiers = _client_identifiers(mechanism, clients, total)
     if seed is not None:
@@ -181,13 +181,13 @@ def _to_shards(
     # What an interrupted run has left there was never finished, so never sent.
     shutil.rmtree(unfinished_folder(output), ignore_errors=True)
     unfinished_folder(output).mkdir(parents=True)
-    local, there = LocalReport(), 0
+    there = 0
     try:
         with progress("Encoding", total) as advance:
             for shard, part in zip(shards, _reports(mechanism, shards, identifiers, rng, in_ray), strict=True):
                 advance(shard.count)
                 there += part is None
-                if part is not None:
+                if part is not None and local is not None:
                     local.vectors += part.vectors
                     local.clipped += part.clipped
                     local.missed += part.missed
@@ -195,7 +195,7 @@ def _to_shards(
         shutil.rmtree(unfinished_folder(output), ignore_errors=True)
     if there:
         note(f"{there} of {len(shards)} message files were there already and were left as they are")
-    return total, sum(shard.messages.stat().st_size for shard in shards), local
+    return total
 
 
 def _reports(
@@ -218,16 +218,9 @@ def _reports(
         yield encode_shard(shard, mechanism, rng, clients=ids)
 
 
-def _generator(seed: int | None) -> np.random.Generator | None:
-    import numpy as np
-
-    return None if seed is None else np.random.default_rng(seed)
-
-
 def _client_identifiers(mechanism: Mechanism, path: Path | None, total: int) -> NDArray[np.uint64] | None:
     """Read the clients' identifiers; they must be there exactly when the coin is public."""
-    from sstq.files.damage import DAMAGED_ARCHIVE
-    from sstq.files.npy import read_npy
+    from sstq.files.npy import DAMAGED_ARCHIVE, read_npy
     from sstq.messages.batch import client_ids
 
     if mechanism.coin == "private":

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sstq.cli.usage import WrongUsage, check_usage
+from sstq.cli.usage import WrongUsage
 
 __all__ = ["AddressOption", "EngineOption", "engine"]
 
@@ -29,10 +29,8 @@ AddressOption = Annotated[
 @contextmanager
 def engine(name: str, address: str | None) -> Iterator[bool]:
     """Give the block the engine: whether it is Ray, to which it is connected then."""
-    from sstq.checks import check_option
-
-    with check_usage():
-        check_option("--engine", name, ("local", "ray"))
+    if name not in ("local", "ray"):
+        raise WrongUsage(f"--engine must be 'local' or 'ray', got {name!r}")
     if name == "local":
         if address is not None:
             raise WrongUsage(f"--address is for --engine ray, got {address!r}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sstq import Mechanism, Messages
-    from sstq.messages.files import MessageFileInfo
+    from sstq.messages.framed import MessageFileInfo
     from sstq.messages.layouts import Column, Layout
 
 __all__ = ["inspect"]
@@ -39,12 +39,12 @@ def inspect(
 
     Example: sstq inspect messages.sstq --mechanism mechanism.json
     """
-    from sstq.messages.files import MAGIC
+    from sstq.messages.files import FORMATS
 
     shared = None if mechanism is None else read_mechanism(mechanism)
     with open(path, "rb") as file:
         start = file.read(64)
-    if start.startswith((MAGIC, b"PAR1")):
+    if start.startswith(tuple(form.magic for form in FORMATS.values())):
         facts, digest = _inspect_messages(path, shared)
     elif start.startswith(b"PK"):
         facts, digest = _inspect_state(path, shared)

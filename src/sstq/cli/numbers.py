@@ -70,7 +70,7 @@ def write_numbers(
     rows: list[dict[str, Any]], csv: Path | None, json: Path | None, head: dict[str, Any], name: str
 ) -> None:
     """Write rows of numbers as CSV and, under `name` beside what stands in `head`, as JSON; each where it is asked."""
-    from sstq.files.tables import write_csv
+    from sstq.files.atomic import write_csv
 
     if csv is not None:
         write_csv(csv, list(rows[0]), rows)

@@ -266,7 +266,7 @@ def _last(label: str, rows: list[dict[str, Any]]) -> list[object]:
 
 
 def _write_rounds(rows: list[dict[str, Any]], path: Path) -> None:
-    from sstq.files.tables import write_csv
+    from sstq.files.atomic import write_csv
 
     write_csv(path, _COLUMNS, rows)
 

@@ -1,23 +1,26 @@
-"""Files that are there whole or not at all."""
+"""Writing where others write too: files that are there whole or not at all, locks, and the folder for caches."""
 
 from __future__ import annotations
 
+import csv
 import errno
+import fcntl
+import io
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-__all__ = ["atomic_file"]
+_held: set[int] = set()
 
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
     """A binary file that takes its place at `path` only when the block ends without an error.
 
-    The data are on the disk before the name is, so that a crash leaves the old file or the new one, never a part. A
+    The data reach the disk before the name does, so that a crash leaves the old file or the new one, never a part. A
     private file can be read by its owner only, from the start.
     """
     target = Path(path)
@@ -25,8 +28,8 @@ def atomic_file(path: str | os.PathLike[str], *, private: bool = False) -> Itera
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(target.parent))
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        mode = 0o600 if private else 0o666
-        with open(temporary, "x+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if private else 0o666)
+        with open(descriptor, "w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -34,8 +37,74 @@ def atomic_file(path: str | os.PathLike[str], *, private: bool = False) -> Itera
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    directory = os.open(target.parent, os.O_RDONLY)
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(directory)
+        os.fsync(descriptor)
     finally:
-        os.close(directory)
+        os.close(descriptor)
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows of named values as CSV, the columns in this order; None is an empty field."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    with atomic_file(path) as file:
+        file.write(text.getvalue().encode())
+
+
+def cache_folder() -> Path:
+    """The folder $SSTQ_CACHE, else $XDG_CACHE_HOME/sstq, else ~/.cache/sstq; it need not exist.
+
+    Raises:
+        RuntimeError: neither is set and there is no home folder.
+    """
+    if chosen := os.environ.get("SSTQ_CACHE"):
+        return Path(chosen).absolute()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache") / "sstq"
+
+
+@contextmanager
+def locked_file(path: Path) -> Iterator[int]:
+    """Hold the lock of a file, created if need be, against other threads and processes; yields its descriptor.
+
+    The lock is let go even when the process is killed, and a forked child has no part in it.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _held.add(descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Somebody may have removed the file while this process waited; then the lock that counts is a newer one.
+            if _is_at(path, descriptor):
+                yield descriptor
+                return
+        finally:
+            if descriptor in _held:  # not in a child that was forked in here
+                _held.remove(descriptor)
+                # Closing alone would leave the lock to copies of the descriptor.
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                os.close(descriptor)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _forget_in_child() -> None:
+    """Close a forked child's copies, which would hold the lock as long as it lives; the parent's are untouched."""
+    while _held:
+        os.close(_held.pop())
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import math
 import os
+import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Collection
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["read_archive", "read_array", "read_header", "read_npy"]
-
 _BYTES_AT_A_TIME = 1 << 20
+
+DAMAGED_ARCHIVE: tuple[type[Exception], ...] = (
+    *(ValueError, KeyError, TypeError, EOFError, OSError, SyntaxError, RuntimeError, OverflowError, MemoryError),
+    *(struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+)
+"""What reading a damaged NumPy file can raise.
+
+RuntimeError includes NotImplementedError (a compression that zipfile does not know) and "encrypted".
+"""
 
 
 def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -27,16 +37,13 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
-    """The array of a .npy file; one of `sstq.files.damage.DAMAGED_ARCHIVE` if it is damaged or something else."""
+    """The array of a .npy file; one of `DAMAGED_ARCHIVE` if it is damaged or something else."""
     with open(path, "rb") as file:
         return read_array(file, os.fstat(file.fileno()).st_size)
 
 
 def read_archive(path: str | os.PathLike[str], names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
-    """The arrays of an uncompressed .npz, which must have these names if any are given.
-
-    Raises one of `sstq.files.damage.DAMAGED_ARCHIVE` if the file is damaged or something else.
-    """
+    """The arrays of an uncompressed .npz, which must have these names if any are given; else `DAMAGED_ARCHIVE`."""
     with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         found = [member.filename.removesuffix(".npy") for member in members]

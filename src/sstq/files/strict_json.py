@@ -5,33 +5,22 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-__all__ = ["read_json"]
-
 
 def read_json(text: str | bytes, *, booleans: bool = False) -> Any:
-    """The value of a JSON text; ValueError for anything else, and for what is ambiguous.
+    """The value of a JSON text (UTF-8 if it is bytes); ValueError for anything else, and for what is ambiguous.
 
     Refused are names that occur twice in an object, NaN and infinities, nesting beyond Python's stack and, because
-    Python takes `true` for 1, booleans.
-
-    Args:
-        text: UTF-8 if it is bytes.
-        booleans: whether the format has true and false.
+    Python takes `true` for 1, booleans unless the format has them.
 
     Examples:
-        >>> read_json('{"weights": [3, 1]}')
-        {'weights': [3, 1]}
         >>> read_json('{"epsilon": 1, "epsilon": 2}')
         Traceback (most recent call last):
         ...
         ValueError: the name 'epsilon' occurs twice in one object
     """
     try:
-        value = json.loads(
-            text.decode() if isinstance(text, bytes) else text,
-            object_pairs_hook=_distinct,
-            parse_constant=_refuse_constant,
-        )
+        decoded = text.decode() if isinstance(text, bytes) else text
+        value = json.loads(decoded, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
         if not booleans:
             _refuse_booleans(value)
     except TypeError as error:
@@ -59,7 +48,7 @@ def _refuse_booleans(value: Any) -> None:
         raise ValueError(f"{json.dumps(value)} does not occur in this format")
     if isinstance(value, dict | list):
         members = list(value.values()) if isinstance(value, dict) else value
-        # Long rows of numbers are the rule: their types are looked at without a call for each.
+        # Most lists are long rows of numbers, whose types are compared without a call for each.
         if not {int, float}.issuperset(map(type, members)):
             for member in members:
                 _refuse_booleans(member)

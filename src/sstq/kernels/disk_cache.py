@@ -7,7 +7,7 @@ file's name is the digest of all that its code depends on: the same name is alwa
 **Places.** Numba's own cache passes over folders that it cannot write to, such as one that was filled when a container
 image was built. Here code is looked for in all of these, up to the first that can be written to, which is where new
 code is kept: the folder that NUMBA_CACHE_DIR names, `__pycache__` beside the sources, and the user's own cache
-(`sstq.files.cache`).
+(`sstq.files.atomic`).
 
 **Trust.** Code is read with pickle, as in Numba's own cache: whoever can change a file can run anything. So files and
 folders are passed over that a group or everybody can write to, and those of another owner than this user, root, or
@@ -32,8 +32,7 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 from sstq.compilation import first_compilation
-from sstq.files.atomic import atomic_file
-from sstq.files.cache import cache_folder
+from sstq.files.atomic import atomic_file, cache_folder
 
 _SUFFIX = ".kernel"
 _MODE = 0o755  # at most: what others can write to is not read

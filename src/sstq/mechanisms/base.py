@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self
@@ -23,6 +23,7 @@ from sstq.mechanisms.structured import typical_vector
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages, client_ids
 from sstq.messages.layouts import Column, Layout
+from sstq.messages.vectors import VectorFile
 from sstq.randomness.secret import BitSource, RngLike, bit_source
 from sstq.scalar.channels import Channel
 
@@ -199,17 +200,40 @@ class Mechanism(Agreement):
             >>> mechanism.encode(np.array([0.1, -0.2, 0.3])).to_bytes() != b""
             True
         """
-        rows = self._check_vectors(X)
-        source = bit_source(rng)
+        return self._encode_checked(self._check_vectors(X), bit_source(rng), clients, report)
+
+    def encode_files(
+        self,
+        files: Iterable[VectorFile],
+        rng: RngLike = None,
+        *,
+        clients: NDArray[np.uint64] | None = None,
+        report: LocalReport | None = None,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> Iterator[Messages]:
+        """Yield the messages of all vectors of files in order, a bounded piece at a time; the arguments of `encode`.
+
+        `advance` is called with the number of vectors after each piece.
+        """
+        source, start = bit_source(rng), 0
+        for file in files:
+            for rows in file.chunks():
+                ids = None if clients is None else clients[start : start + len(rows)]
+                yield self._encode_checked(rows, source, ids, report)
+                start += len(rows)
+                advance(len(rows))
+
+    def _encode_checked(
+        self, rows: NDArray[Any], source: BitSource, clients: ArrayLike | None, report: LocalReport | None
+    ) -> Messages:
         identifiers = self._client_ids(clients, len(rows))
-        batches = [self.layout.empty()]
+        columns = self.layout.empty(len(rows))
         for part in row_chunks(len(rows), self._row_memory):
             ids = None if identifiers is None else identifiers[part]
-            encoded = self._encode_rows(rows[part], ids, source, report)
-            batches.append(tuple(c.astype(f.dtype) for f, c in zip(self.layout.fields, encoded, strict=True)))
-            if report is not None:
-                report.vectors += part.stop - part.start
-        columns = tuple(np.concatenate(parts) for parts in zip(*batches, strict=True))
+            for column, values in zip(columns, self._encode_rows(rows[part], ids, source, report), strict=True):
+                column[part] = values
+        if report is not None:
+            report.vectors += len(rows)
         return self._messages(columns, identifiers, source.simulated)
 
     def decode(self, messages: Messages) -> Floats:

@@ -1,17 +1,16 @@
 """Vectors as people hold them, as arrays of floats: NumPy, lists, Arrow, Polars, pandas, PyTorch.
 
 Only what is exact is converted: half precision, booleans, and integers up to 2^53. Masked entries, nulls, strings and
-other objects are refused, with their row where they have one. Numbers that are not finite pass: whoever asks checks.
+other objects are refused, with their row where they have one. Numbers that are not finite pass: the caller checks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-__all__ = ["arrow_rows", "arrow_scalars", "as_floats", "as_vectors", "is_arrow_list", "is_arrow_number", "is_number"]
 
 _EXACT = 2**53  # no integer up to here is rounded by float64
 _NUMBERS = (bool, int, float, np.number, np.bool_)
@@ -30,10 +29,6 @@ def as_vectors(X: ArrayLike, name: str = "X") -> NDArray[Any]:
         >>> as_vectors([[1, 0, 0], [0, 0, 1]])
         array([[1., 0., 0.],
                [0., 0., 1.]])
-        >>> as_vectors(np.ma.masked_invalid([[1.0, np.nan]]))
-        Traceback (most recent call last):
-        ...
-        ValueError: X must not be masked, got a masked entry; fill or drop it first
     """
     if np.ma.is_masked(X) or (isinstance(X, list | tuple) and any(np.ma.is_masked(row) for row in X)):
         raise ValueError(f"{name} must not be masked, got a masked entry; fill or drop it first")
@@ -55,48 +50,44 @@ def is_number(dtype: np.dtype[Any]) -> bool:
 
 
 def as_floats(values: NDArray[Any], name: str, first: int = 0) -> NDArray[Any]:
-    """Numbers as float32 or float64 in native order, without a copy where they are; `first` is that of the rows."""
+    """Numbers as float32 or float64 in native order, copied only where needed; rows are numbered from `first` on."""
     dtype = values.dtype
     if not is_number(dtype):
         raise ValueError(f"{name} must be floats, integers or booleans, got dtype {dtype}; convert to float64 first")
     if dtype.kind == "f" and dtype.itemsize > 2:
         return values.astype(dtype.newbyteorder("="), copy=False)
-    if dtype.itemsize <= 2:
-        return values.astype(np.float32)
     if dtype.itemsize == 8:
         inexact = np.argwhere((values > _EXACT) | (values < -_EXACT))
         if len(inexact):
             row = f" in row {first + inexact[0][0]}" if values.ndim > 1 else ""
             raise ValueError(f"{name} must be integers of at most 2^53, got {values[tuple(inexact[0])]}{row}")
-    return values.astype(np.float64)
+    return values.astype(np.float32 if dtype.itemsize <= 2 else np.float64)
 
 
 def is_arrow_number(kind: Any) -> bool:
-    """Whether an Arrow type is one of numbers that `arrow_scalars` takes."""
+    """Whether `arrow_vectors` takes columns of this Arrow type, one per coordinate."""
     from pyarrow import types
 
     return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind))
 
 
 def is_arrow_list(kind: Any) -> bool:
-    """Whether an Arrow type is one of lists that `arrow_rows` takes."""
+    """Whether `arrow_vectors` takes a column of this Arrow type, which has the vectors as lists."""
     from pyarrow import types
 
     lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
     return bool(lists) and is_arrow_number(kind.value_type)
 
 
-def arrow_scalars(column: Any, name: str, first: int = 0) -> NDArray[Any]:
-    """The floats of an Arrow array of numbers."""
-    _refuse_nulls(column, name, first)
-    return as_floats(column.to_numpy(zero_copy_only=False), name)
-
-
-def arrow_rows(lists: Any, dim: int, name: str, first: int = 0) -> NDArray[Any]:
-    """The vectors of an Arrow array of lists, (n, dim)."""
+def arrow_vectors(columns: Sequence[Any], dim: int, name: str, first: int = 0) -> NDArray[Any]:
+    """The vectors of an Arrow array of lists, or of one Arrow array per coordinate, (n, dim)."""
     import pyarrow.compute
 
-    _refuse_nulls(lists, name, first)
+    for column in columns:
+        _refuse_nulls(column, name, first)
+    lists = columns[0]
+    if not is_arrow_list(lists.type):
+        return np.stack([as_floats(column.to_numpy(zero_copy_only=False), name) for column in columns], axis=1)
     lengths = pyarrow.compute.list_value_length(lists).to_numpy()
     wrong = np.flatnonzero(lengths != dim)
     if len(wrong):
@@ -129,7 +120,7 @@ def _from_arrow(X: Any, name: str) -> NDArray[Any] | None:
         dim = pyarrow.compute.max(pyarrow.compute.list_value_length(columns[0])).as_py() or 0
         rows, first = [np.empty((0, dim), np.float32)], 0
         for chunk in columns[0].chunks:
-            rows.append(arrow_rows(chunk, dim, name, first))
+            rows.append(arrow_vectors([chunk], dim, name, first))
             first += len(chunk)
         return rows[1] if len(rows) == 2 else np.concatenate(rows)
     if not columns or not all(is_arrow_number(column.type) for column in columns):
@@ -137,8 +128,8 @@ def _from_arrow(X: Any, name: str) -> NDArray[Any] | None:
             f"{name} must be one column of lists of numbers, or columns of numbers only, got {whole.type}; pass the "
             "column that holds the vectors, for example X['vectors']"
         )
-    scalars = [arrow_scalars(column.combine_chunks(), name) for column in columns]
-    return np.stack(scalars, axis=1) if table else scalars[0]
+    vectors = arrow_vectors([column.combine_chunks() for column in columns], len(columns), name)
+    return vectors if table else vectors[:, 0]
 
 
 def _from_objects(values: NDArray[Any], name: str, X: Any) -> NDArray[Any]:

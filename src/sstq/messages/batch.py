@@ -3,43 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.messages.layouts import Column, Layout
 
-__all__ = ["Messages", "client_ids"]
 
-
+@dataclass(frozen=True, eq=False, repr=False)
 class Messages:
     """A batch of messages of one mechanism.
 
     Attributes:
         layout: the fields of a message.
-        columns: one array a field.
+        columns: one array per field.
         digest: of the mechanism that the messages belong to.
         clients: the identifiers behind a public coin (None with a private one); they are not part of a message.
         simulated: whether a seed stood in for the operating system's randomness: then nothing is private.
         in_clear: whether the mechanism is not locally private; files of such messages are for their owner's eyes only.
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        columns: tuple[Column, ...],
-        digest: str,
-        *,
-        clients: NDArray[np.uint64] | None = None,
-        simulated: bool = False,
-        in_clear: bool = False,
-    ) -> None:
-        self.layout = layout
-        self.columns = columns
-        self.digest = digest
-        self.clients = clients
-        self.simulated = simulated
-        self.in_clear = in_clear
+    layout: Layout
+    columns: tuple[Column, ...]
+    digest: str
+    clients: NDArray[np.uint64] | None = None
+    simulated: bool = False
+    in_clear: bool = False
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -48,10 +39,7 @@ class Messages:
         if not isinstance(part, slice):
             raise TypeError(f"messages are taken by slices such as messages[i : i + 1], got {type(part).__name__}")
         clients = None if self.clients is None else np.ascontiguousarray(self.clients[part])
-        columns = tuple(np.ascontiguousarray(column[part]) for column in self.columns)
-        return Messages(
-            self.layout, columns, self.digest, clients=clients, simulated=self.simulated, in_clear=self.in_clear
-        )
+        return replace(self, columns=tuple(np.ascontiguousarray(c[part]) for c in self.columns), clients=clients)
 
     @staticmethod
     def concatenate(batches: Sequence[Messages]) -> Messages:
@@ -59,15 +47,14 @@ class Messages:
         if not batches:
             raise ValueError("there are no batches to join")
         first = batches[0]
+        if len(batches) == 1:
+            return first
         if any(batch.digest != first.digest for batch in batches):
             raise ValueError("messages of different mechanisms cannot be joined")
         columns = tuple(np.concatenate(parts) for parts in zip(*(batch.columns for batch in batches), strict=True))
         identified = [batch.clients for batch in batches if batch.clients is not None]
-        clients = np.concatenate(identified) if first.clients is not None else None
-        simulated = any(batch.simulated for batch in batches)
-        return Messages(
-            first.layout, columns, first.digest, clients=clients, simulated=simulated, in_clear=first.in_clear
-        )
+        clients = None if first.clients is None else np.concatenate(identified)
+        return replace(first, columns=columns, clients=clients, simulated=any(batch.simulated for batch in batches))
 
     def __repr__(self) -> str:
         mark = ", simulated" if self.simulated else ""
@@ -82,18 +69,37 @@ class Messages:
             >>> mechanism.encode(np.ones((5, 3)), rng=1).column("code").shape
             (5,)
         """
-        for field, column in zip(self.layout.fields, self.columns, strict=True):
-            if field.name == name:
-                return column
-        raise ValueError(f"no field {name!r}; a message has {', '.join(field.name for field in self.layout.fields)}")
+        names = [field.name for field in self.layout.fields]
+        if name not in names:
+            raise ValueError(f"no field {name!r}; a message has {', '.join(names)}")
+        return self.columns[names.index(name)]
 
     def to_bytes(self) -> bytes:
         """The messages as ⌈n·message_bits/8⌉ bytes, without padding between them."""
         return self.layout.pack(self.columns)
 
 
+class MessageReader(Protocol):
+    """What reading messages needs of a mechanism."""
+
+    @property
+    def layout(self) -> Layout:
+        """The fields of its messages."""
+        ...
+
+    def digest(self) -> str:
+        """Its fingerprint."""
+        ...
+
+    def messages_from_columns(
+        self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
+    ) -> Messages:
+        """Checked messages from the values of their fields."""
+        ...
+
+
 def client_ids(clients: ArrayLike | None, count: int) -> NDArray[np.uint64]:
-    """Client identifiers as unsigned 64-bit integers; ValueError unless there is one distinct identifier a message."""
+    """Client identifiers as unsigned 64-bit integers; ValueError unless each message has one of its own."""
     if clients is None:
         raise ValueError("clients is required: with a public coin both sides name the clients, one integer each")
     ids = np.asarray(clients)

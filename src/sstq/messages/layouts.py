@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,12 @@ from numpy.typing import NDArray
 
 from sstq import kernels
 
-__all__ = ["Column", "Field", "FloatField", "Layout"]
-
 Column = NDArray[Any]
 
 # The widest message that the bit-packing kernel takes in one piece.
 _WORD_BITS = 64
-# Messages are packed in blocks, of so many numbers that all of their copies on the way stay in the cache. In the worst
-# case, messages wider than a word, every single bit is a number for a while.
+# Messages are packed in blocks of so many numbers, or bits where every bit is a number for a while, that all of their
+# copies on the way stay in the cache.
 _NUMBERS_A_BLOCK = 1 << 15
 _BITS_A_BLOCK = 1 << 20
 
@@ -42,54 +41,55 @@ class Field:
         """The smallest unsigned type that holds the field."""
         return np.min_scalar_type(self.limit - 1)
 
-    @property
-    def width(self) -> int:
-        """The bits that the field takes in a message."""
-        return self.bits * self.count
+    def shape(self, rows: int) -> tuple[int, ...]:
+        """The shape of the column of so many messages."""
+        return (rows,) if self.count == 1 else (rows, self.count)
+
+    def check(self, values: NDArray[Any], first: int = 0) -> None:
+        """Refuse (n, count) values (ValueError) that the field cannot have, in messages numbered from `first` on."""
+        bad, allowed = self._impossible(values)
+        if bad.any():
+            row, entry = np.argwhere(bad)[0]
+            raise ValueError(f"message {first + row}: {self.name} must be {allowed}, got {values[row, entry]}")
+
+    def _impossible(self, values: NDArray[Any]) -> tuple[NDArray[np.bool_], str]:
+        return (values < 0) | (values >= self.limit), f"in [0, {self.limit})"
 
     def to_integers(self, column: Column) -> NDArray[np.uint64]:
         """The values as integers of `bits` bits, (n, count)."""
         return column.reshape(len(column), self.count).astype(np.uint64)
 
-    def from_integers(self, values: NDArray[np.uint64], first: int = 0) -> Column:
-        """The inverse; ValueError for a value that the field cannot have, in a message numbered from `first` on."""
+    def from_integers(self, values: NDArray[np.uint64], first: int = 0) -> NDArray[Any]:
+        """The inverse, (n, count); ValueError for a value that the field cannot have."""
         if self.limit < 1 << self.bits:
-            self._refuse(values, values >= self.limit, f"must be below {self.limit}", first)
-        return self._shaped(values.astype(self.dtype))
-
-    def _refuse(self, values: NDArray[Any], bad: NDArray[np.bool_], requirement: str, first: int) -> None:
-        if bad.any():
-            row, entry = np.argwhere(bad)[0]
-            raise ValueError(f"message {first + row}: {self.name} {requirement}, got {values[row, entry]}")
-
-    def _shaped(self, values: Column) -> Column:
-        return values[:, 0] if self.count == 1 else values
+            self.check(values, first)
+        return values.astype(self.dtype)
 
 
 @dataclass(frozen=True)
 class FloatField(Field):
     """`count` finite single-precision numbers of a message."""
 
-    name: str
     bits: int = 32
     limit: int = 1 << 32
-    count: int = 1
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Single precision."""
         return np.dtype(np.float32)
 
+    def _impossible(self, values: NDArray[Any]) -> tuple[NDArray[np.bool_], str]:
+        return ~np.isfinite(values), "finite"
+
     def to_integers(self, column: Column) -> NDArray[np.uint64]:
         """The bit patterns of the numbers."""
-        values = np.ascontiguousarray(column, dtype="<f4").reshape(len(column), self.count)
-        return values.view("<u4").astype(np.uint64)
+        return np.ascontiguousarray(column, "<f4").reshape(len(column), self.count).view("<u4").astype(np.uint64)
 
-    def from_integers(self, values: NDArray[np.uint64], first: int = 0) -> Column:
+    def from_integers(self, values: NDArray[np.uint64], first: int = 0) -> NDArray[Any]:
         """The numbers of the bit patterns; ValueError unless they are finite."""
         numbers = values.astype("<u4").view("<f4").astype(np.float32)
-        self._refuse(numbers, ~np.isfinite(numbers), "must be finite", first)
-        return self._shaped(numbers)
+        self.check(numbers, first)
+        return numbers
 
 
 @dataclass(frozen=True)
@@ -98,47 +98,46 @@ class Layout:
 
     fields: tuple[Field, ...]
 
-    @property
+    @cached_property
     def message_bits(self) -> int:
         """The width of one message."""
-        return sum(field.width for field in self.fields)
+        return sum(field.bits * field.count for field in self.fields)
+
+    def empty(self, count: int = 0) -> tuple[Column, ...]:
+        """Columns for so many messages, whose values are not set."""
+        return tuple(np.empty(field.shape(count), dtype=field.dtype) for field in self.fields)
 
     def pack(self, columns: tuple[Column, ...]) -> bytes:
         """The columns as bits without gaps."""
-        count = len(columns[0])
-        return b"".join(self._pack_block([column[block] for column in columns]) for block in self._blocks(count))
+        packed = []
+        for block in self._blocks(len(columns[0])):
+            integers = [f.to_integers(column[block]) for f, column in zip(self.fields, columns, strict=True)]
+            packed.append(self._pack_words(integers) if self.message_bits <= _WORD_BITS else self._pack_wide(integers))
+        return b"".join(packed)
 
     def unpack(self, raw: bytes, count: int) -> tuple[Column, ...]:
         """The columns of `count` messages; ValueError where the bytes cannot be such messages."""
         if not isinstance(raw, bytes | bytearray | memoryview):
             raise ValueError(f"messages must be bytes, got {type(raw).__name__}")
-        if count < 0:
-            raise ValueError(f"count must not be negative, got {count}")
-        expected = -(-count * self.message_bits // 8)
+        width = self.message_bits
+        expected = -(-count * width // 8)
         if len(raw) != expected:
             problem = "truncated" if len(raw) < expected else "too long"
             raise ValueError(
-                f"messages are {problem}: {count} messages of {self.message_bits} bits take {expected} bytes, "
-                f"got {len(raw)}"
+                f"messages are {problem}: {count} messages of {width} bits take {expected} bytes, got {len(raw)}"
             )
-        spare = 8 * expected - count * self.message_bits
+        spare = 8 * expected - count * width
         if spare and raw[-1] >> (8 - spare):
             raise ValueError(f"the last {spare} bits of the last byte (byte {expected - 1}) must be zero")
         data = np.frombuffer(raw, dtype=np.uint8)
-        columns = self._empty(count)
+        columns = self.empty(count)
+        unpack = self._unpack_words if width <= _WORD_BITS else self._unpack_wide
         for block in self._blocks(count):
-            first, last = block.start * self.message_bits // 8, -(-block.stop * self.message_bits // 8)
-            integers = self._unpack_block(data[first:last], block.stop - block.start)
+            rows = block.stop - block.start
+            integers = unpack(data[block.start * width // 8 : -(-block.stop * width // 8)], rows)
             for field, column, values in zip(self.fields, columns, integers, strict=True):
-                column[block] = field.from_integers(values, block.start)
+                column[block] = field.from_integers(values, block.start).reshape(field.shape(rows))
         return columns
-
-    def empty(self) -> tuple[Column, ...]:
-        """The columns of no message."""
-        return self._empty(0)
-
-    def _empty(self, count: int) -> tuple[Column, ...]:
-        return tuple(np.empty((count, f.count) if f.count > 1 else count, dtype=f.dtype) for f in self.fields)
 
     def _blocks(self, count: int) -> Iterator[slice]:
         """Slices over the messages, each but the last of a multiple of eight, so that they end on whole bytes."""
@@ -147,38 +146,20 @@ class Layout:
         for start in range(0, count, size):
             yield slice(start, min(start + size, count))
 
-    def _pack_block(self, columns: list[Column]) -> bytes:
-        integers = [field.to_integers(column) for field, column in zip(self.fields, columns, strict=True)]
-        if self.message_bits <= _WORD_BITS:
-            return kernels.pack_bits(self._joined(integers), self.message_bits).tobytes()
-        if self._whole_bytes:
-            return self._pack_bytes(integers)
-        return self._pack_single_bits(integers)
-
-    def _unpack_block(self, data: NDArray[np.uint8], count: int) -> list[NDArray[np.uint64]]:
-        if self.message_bits <= _WORD_BITS:
-            return self._split(kernels.unpack_bits(data, count, self.message_bits))
-        if self._whole_bytes:
-            return self._unpack_bytes(data.reshape(count, self.message_bits // 8))
-        return self._unpack_single_bits(data, count)
-
-    @property
-    def _whole_bytes(self) -> bool:
-        return all(field.bits % 8 == 0 for field in self.fields)
-
-    def _joined(self, integers: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+    def _pack_words(self, integers: list[NDArray[np.uint64]]) -> bytes:
         joined = np.zeros(len(integers[0]), dtype=np.uint64)
         shift = 0
         for field, values in zip(self.fields, integers, strict=True):
             for entry in values.T:
                 joined |= entry << np.uint64(shift)
                 shift += field.bits
-        return joined
+        return kernels.pack_bits(joined, self.message_bits).tobytes()
 
-    def _split(self, joined: NDArray[np.uint64]) -> list[NDArray[np.uint64]]:
+    def _unpack_words(self, data: NDArray[np.uint8], count: int) -> list[NDArray[np.uint64]]:
+        joined = kernels.unpack_bits(data, count, self.message_bits)
         integers = []
         for field in self.fields:
-            entries = np.empty((len(joined), field.count), dtype=np.uint64)
+            entries = np.empty((count, field.count), dtype=np.uint64)
             mask = np.uint64((1 << field.bits) - 1)
             for entry in entries.T:
                 entry[:] = joined & mask
@@ -187,37 +168,34 @@ class Layout:
             integers.append(entries)
         return integers
 
-    def _pack_bytes(self, integers: list[NDArray[np.uint64]]) -> bytes:
+    @property
+    def _digit_bits(self) -> int:
+        """Wide messages are taken apart into bytes if all of their fields are whole bytes, otherwise into bits."""
+        return 8 if all(field.bits % 8 == 0 for field in self.fields) else 1
+
+    def _pack_wide(self, integers: list[NDArray[np.uint64]]) -> bytes:
         pieces = []
         for field, values in zip(self.fields, integers, strict=True):
-            eight_bytes = values.astype("<u8", order="C").view(np.uint8).reshape(*values.shape, 8)
-            pieces.append(eight_bytes[:, :, : field.bits // 8].reshape(len(values), field.width // 8))
-        return np.concatenate(pieces, axis=1).tobytes()
+            digits = values.astype("<u8", order="C").view(np.uint8).reshape(*values.shape, 8)
+            digits = digits[:, :, : -(-field.bits // 8)]
+            if self._digit_bits == 1:
+                digits = np.unpackbits(digits, axis=2, count=field.bits, bitorder="little")
+            pieces.append(digits.reshape(len(values), -1))
+        joined = np.concatenate(pieces, axis=1)
+        return (joined if self._digit_bits == 8 else np.packbits(joined, bitorder="little")).tobytes()
 
-    def _unpack_bytes(self, data: NDArray[np.uint8]) -> list[NDArray[np.uint64]]:
-        integers, start = [], 0
-        for field in self.fields:
-            width = field.bits // 8
-            piece = data[:, start : start + width * field.count].reshape(len(data), field.count, width)
-            padded = np.zeros((len(data), field.count, 8), dtype=np.uint8)
-            padded[:, :, :width] = piece
-            integers.append(padded.view("<u8")[:, :, 0].astype(np.uint64))
-            start += width * field.count
-        return integers
-
-    def _pack_single_bits(self, integers: list[NDArray[np.uint64]]) -> bytes:
-        bits = []
-        for field, values in zip(self.fields, integers, strict=True):
-            single = values[:, :, None] >> np.arange(field.bits, dtype=np.uint64) & np.uint64(1)
-            bits.append(single.reshape(len(values), field.width))
-        return np.packbits(np.concatenate(bits, axis=1).astype(np.uint8), bitorder="little").tobytes()
-
-    def _unpack_single_bits(self, data: NDArray[np.uint8], count: int) -> list[NDArray[np.uint64]]:
-        bits = np.unpackbits(data, count=count * self.message_bits, bitorder="little").reshape(count, -1)
+    def _unpack_wide(self, data: NDArray[np.uint8], count: int) -> list[NDArray[np.uint64]]:
+        size, bits = self._digit_bits, count * self.message_bits
+        joined = (data if size == 8 else np.unpackbits(data, count=bits, bitorder="little")).reshape(count, -1)
         integers, place = [], 0
         for field in self.fields:
-            entries = bits[:, place : place + field.width].reshape(count, field.count, field.bits).astype(np.uint64)
-            weights = np.uint64(1) << np.arange(field.bits, dtype=np.uint64)
-            integers.append(entries @ weights)
-            place += field.width
+            end = place + field.bits * field.count // size
+            digits = joined[:, place:end].reshape(count, field.count, field.bits // size)
+            place = end
+            if size == 1:  # packbits is slow for a few bits each
+                integers.append(digits.astype(np.uint64) @ (np.uint64(1) << np.arange(field.bits, dtype=np.uint64)))
+                continue
+            whole = np.zeros((count, field.count, 8), dtype=np.uint8)
+            whole[:, :, : digits.shape[2]] = digits
+            integers.append(whole.view("<u8")[:, :, 0].astype(np.uint64))
         return integers

@@ -15,7 +15,7 @@ import copy
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.checks import check_option
-from sstq.files.atomic import atomic_file
+from sstq.files.atomic import atomic_file, sync_folder
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import LocalReport, Mechanism
-from sstq.messages.batch import Messages
 from sstq.messages.files import describe_messages, write_messages
 from sstq.messages.vectors import VectorFile, open_vectors, refuse_repeated
-from sstq.randomness.secret import RngLike
 
 FORMATS = ("sstq", "parquet")
 
@@ -142,24 +140,6 @@ def record_simulation(folder: Path, mechanism: Mechanism, seed: int, shards: Seq
         file.write(json.dumps(note).encode() + b"\n")
 
 
-def encoded_batches(
-    files: Sequence[VectorFile],
-    mechanism: Mechanism,
-    rng: RngLike,
-    clients: NDArray[np.uint64] | None,
-    report: LocalReport,
-    advance: Callable[[int], None] = lambda _: None,
-) -> Iterator[Messages]:
-    """Yield the messages of all vectors in order, a bounded piece at a time; `clients` are those of all files."""
-    start = 0
-    for file in files:
-        for rows in file.chunks():
-            ids = None if clients is None else clients[start : start + len(rows)]
-            yield mechanism.encode(rows, rng, clients=ids, report=report)
-            start += len(rows)
-            advance(len(rows))
-
-
 def encode_shard(
     shard: Shard,
     mechanism: Mechanism,
@@ -169,7 +149,7 @@ def encode_shard(
 ) -> LocalReport | None:
     """Encode the vectors of a shard, unless its message file is there; returns None then.
 
-    All of the shard is read and checked before anything is sampled, and encoded a piece at a time.
+    The shard is read, checked and encoded a piece at a time; unless all of it can be encoded, there is no message file.
 
     Args:
         shard: of `plan_shards`. The unfinished folder must exist.
@@ -190,12 +170,10 @@ def encode_shard(
             )
         return None
     file = shard.open(mechanism.dim)
-    for _ in file.chunks():
-        pass
     report = LocalReport()
     attempt = unfinished_folder(shard.messages.parent) / f"{secrets.token_hex(8)}-{shard.messages.name}"
     with stream_part(rng, mechanism, shard.first, shard.count) as part:
-        write_messages(attempt, encoded_batches([file], mechanism, part, clients, report))
+        write_messages(attempt, mechanism.encode_files([file], part, clients=clients, report=report))
     return report if _publish(attempt, shard.messages) else None
 
 
@@ -215,11 +193,7 @@ def _publish(attempt: Path, target: Path) -> bool:
         return False
     finally:
         attempt.unlink(missing_ok=True)
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(target.parent)
     return True
 
 
@@ -244,24 +218,11 @@ def stream_part(
     if rng is None:
         yield None
         return
-    counter = _Counter()
-    clients = None if mechanism.coin == "private" else np.zeros(1, dtype=np.uint64)
-    mechanism._encode_rows(np.zeros((1, mechanism.dim), dtype=np.float32), clients, counter, None)
-    part = _ahead(rng, first * counter.asked)
+    each = mechanism.words_each
+    part = _ahead(rng, first * each)
     yield part
-    if part.bit_generator.state != _ahead(rng, (first + count) * counter.asked).bit_generator.state:
-        raise RuntimeError(f"{mechanism.name} did not draw {counter.asked} words for each of {count} vectors")
-
-
-class _Counter:
-    """A source of zeros that counts the words that are asked for."""
-
-    simulated = True
-    asked = 0
-
-    def words(self, count: int) -> NDArray[np.uint64]:
-        self.asked += count
-        return np.zeros(count, dtype=np.uint64)
+    if part.bit_generator.state != _ahead(rng, (first + count) * each).bit_generator.state:
+        raise RuntimeError(f"{mechanism.name} did not draw {each} words for each of {count} vectors")
 
 
 def _ahead(rng: np.random.Generator, words: int) -> np.random.Generator:

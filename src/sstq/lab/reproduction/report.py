@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sstq.files.atomic import atomic_file
-from sstq.files.tables import write_csv
+from sstq.files.atomic import atomic_file, write_csv
 from sstq.lab.reproduction.lines import AGREES, DIFFERS, NOT_COMPARED, Line, Section
 from sstq.lab.reproduction.paper import PaperNumber
 from sstq.lab.reproduction.scales import Scale

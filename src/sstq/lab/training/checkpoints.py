@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.files.atomic import atomic_file
-from sstq.files.damage import DAMAGED_ARCHIVE
-from sstq.files.npy import read_archive
+from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
 from sstq.files.strict_json import read_json
 
 __all__ = ["State", "load_state", "save_state"]

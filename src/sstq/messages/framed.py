@@ -1,0 +1,148 @@
+"""Our own form of message files, version 1; all integers are little-endian.
+
+======  =====  ==============================================================================
+offset  bytes  what
+======  =====  ==============================================================================
+0       8      magic: 0x8f "SSTQ" CR LF 0x1a, which a transfer in text mode would break
+8       2      version, 1
+10      2      flags: 1 = simulated (from a seed, not private), 2 = client identifiers included
+12      4      bits of one message
+16      8      number of messages
+24      32     digest of the mechanism
+56      16     identifier of the file, drawn at random when it is written
+72      4      messages per block: as many as fit in 16 MiB, at most 2^20
+76      4      CRC-32 of bytes 0–75
+======  =====  ==============================================================================
+
+Then blocks, all full but the last: the client identifiers if included (8 bytes each), the packed messages
+(`sstq.messages.layouts`), and the CRC-32 of the block's number (8 bytes) followed by the block's data. The size of the
+file follows from its header, so that nothing can be missing or added at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+
+from sstq.messages.batch import MessageReader, Messages
+
+MAGIC = b"\x8fSSTQ\r\n\x1a"
+VERSION = 1
+BLOCK_MESSAGES, BLOCK_BITS = 1 << 20, 1 << 27
+_HEADER = struct.Struct("<8sHHIQ32s16sI")
+_CRC_BYTES = 4
+_HEADER_BYTES = _HEADER.size + _CRC_BYTES
+_SIMULATED, _WITH_CLIENTS = 1, 2
+
+
+@dataclass(frozen=True)
+class MessageFileInfo:
+    """What the header of a message file says.
+
+    `file_id` tells files apart: two clients may send the same few bits, so two files may hold the same messages.
+    """
+
+    kind: str
+    version: int
+    digest: str
+    count: int
+    message_bits: int
+    simulated: bool
+    with_clients: bool
+    block_messages: int
+    file_id: str
+
+
+def block_messages(message_bits: int) -> int:
+    """The messages that are read and written at a time: as many as fit in 16 MiB, at most 2^20.
+
+    Examples:
+        >>> block_messages(20), block_messages(1 << 20)
+        (1048576, 128)
+    """
+    return max(1, min(BLOCK_MESSAGES, BLOCK_BITS // message_bits))
+
+
+def describe(file: BinaryIO) -> MessageFileInfo:
+    """What the header says; ValueError if it is damaged, or if the file is not as long as it says."""
+    name = file.name
+    header = file.read(_HEADER_BYTES)
+    size = os.fstat(file.fileno()).st_size
+    if len(header) < _HEADER_BYTES:
+        raise ValueError(f"{name} is truncated in its header: {_HEADER_BYTES} bytes expected, got {len(header)}")
+    _, version, flags, width, count, digest, file_id, block = _HEADER.unpack_from(header)
+    if version != VERSION:
+        raise ValueError(f"{name} has version {version} of the message format, this library reads version {VERSION}")
+    if header[_HEADER.size :] != _crc(header[: _HEADER.size]):
+        raise ValueError(f"{name} is damaged: the checksum of its header (bytes 0–{_HEADER.size - 1}) does not match")
+    if width < 1 or not 1 <= block <= block_messages(width) or flags > _SIMULATED | _WITH_CLIENTS:
+        raise ValueError(f"{name} has an impossible header: flags {flags}, {width} bits, blocks of {block}")
+    simulated, with_clients = bool(flags & _SIMULATED), bool(flags & _WITH_CLIENTS)
+    info = MessageFileInfo("framed", version, digest.hex(), count, width, simulated, with_clients, block, file_id.hex())
+    full, rest = divmod(count, block)
+    expected = _HEADER_BYTES + full * (_block_bytes(info, block) + _CRC_BYTES)
+    expected += _block_bytes(info, rest) + _CRC_BYTES if rest else 0
+    if size != expected:
+        problem = "truncated" if size < expected else "too long"
+        raise ValueError(f"{name} is {problem}: {count} messages take {expected} bytes, the file has {size}")
+    return info
+
+
+def write(file: BinaryIO, blocks: Iterable[Messages]) -> int:
+    """Write messages of one mechanism, in whole blocks; returns their number."""
+    file.write(bytes(_HEADER_BYTES))
+    count = 0
+    for number, block in enumerate(blocks):
+        data = b"" if block.clients is None else block.clients.astype("<u8").tobytes()
+        data += block.to_bytes()
+        file.write(data + _block_crc(number, data))
+        count += len(block)
+    flags = _SIMULATED * block.simulated | _WITH_CLIENTS * (block.clients is not None)
+    width, digest = block.layout.message_bits, bytes.fromhex(block.digest)
+    header = _HEADER.pack(MAGIC, VERSION, flags, width, count, digest, os.urandom(16), block_messages(width))
+    file.seek(0)
+    file.write(header + _crc(header))
+    return count
+
+
+def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Iterator[Messages]:
+    """The messages, a block at a time; ValueError, with the place, for damage and for values out of range."""
+    layout = mechanism.layout
+    if info.message_bits != layout.message_bits:
+        raise ValueError(
+            f"{file.name} has messages of {info.message_bits} bits, the mechanism's have {layout.message_bits}"
+        )
+    file.seek(_HEADER_BYTES)
+    for number, start in enumerate(range(0, info.count, info.block_messages)):
+        rows = min(info.block_messages, info.count - start)
+        place = f"{file.name}, block {number} at byte {file.tell()}"
+        data, checksum = file.read(_block_bytes(info, rows)), file.read(_CRC_BYTES)
+        if len(checksum) < _CRC_BYTES:
+            raise ValueError(f"{place}: the file ended early")
+        if checksum != _block_crc(number, data):
+            raise ValueError(f"{place}: damaged, the checksum does not match")
+        clients = None
+        if info.with_clients:
+            clients, data = np.frombuffer(data[: 8 * rows], dtype="<u8").astype(np.uint64), data[8 * rows :]
+        try:
+            yield mechanism.messages_from_columns(layout.unpack(data, rows), clients, info.simulated)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from error
+
+
+def _block_bytes(info: MessageFileInfo, messages: int) -> int:
+    return 8 * messages * info.with_clients + -(-messages * info.message_bits // 8)
+
+
+def _block_crc(number: int, data: bytes) -> bytes:
+    return _crc(data, zlib.crc32(struct.pack("<Q", number)))
+
+
+def _crc(data: bytes, before: int = 0) -> bytes:
+    return struct.pack("<I", zlib.crc32(data, before))
