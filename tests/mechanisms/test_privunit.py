@@ -38,7 +38,7 @@ def unit_error(mechanism):
 @pytest.mark.parametrize(
     ("variant", "dim", "expected", "tolerance"),
     [
-        # Issue 3 and FINDINGS 4: 0.743 (0.7425 in the limit) when optimised; the bare hemisphere 1.92.
+        # 0.743 (0.7425 in the limit) when optimised; the bare hemisphere 1.92.
         ("privunit", 10_000, 0.743, 0.01),
         ("privunitg", 10_000, 0.743, 0.01),
         ("hemisphere", 10_000, 1.92, 0.01),
