@@ -8,7 +8,6 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_nobody_imports_upwards():
-    """In a process of its own: import-linter leaves pytest's captured output closed."""
     command = [Path(sys.executable).parent / "lint-imports", "--no-cache", "--config", ROOT / "pyproject.toml"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
