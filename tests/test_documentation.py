@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 # What only a shell can do: pipes, redirections, variables, comments.
 SHELL_SYNTAX = set("|<>$&;#`")
 
-# They need torch, Ray or Flower, or train.
-SLOW_SNIPPETS = {"flower.md", "pytorch.md", "ray.md"}
+# They need torch, Ray or Flower.
+SLOW_SNIPPETS = {"README.md", "flower.md", "pytorch.md", "ray.md"}
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
