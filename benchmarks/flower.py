@@ -129,7 +129,9 @@ def _compare() -> Iterator[Result]:
         ("SstqMod", ours(), f"pure ε = {EPSILON:g} a round, replacing the data, exact in integers"),
     ]:
         full = own if name == "SstqMod" else run(*pair, SHAPES, CLIP)
-        yield Result(f"{name}: bytes a client", max(full.bytes), "bytes", f"metrics in clear: {_listed(full.metrics)}")
+        yield Result(
+            f"{name}: bytes per client", max(full.bytes), "bytes", f"metrics in clear: {_listed(full.metrics)}"
+        )
         ratio = full.error / own.error
         yield Result(f"{name}: error of the mean", full.error, "", f"{ratio:.3g} times SstqMod's; {privacy}")
         scalar = run(*pair, SCALAR, CLIP)

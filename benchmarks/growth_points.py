@@ -17,7 +17,7 @@ import sstq
 from sstq.messages.files import write_messages
 
 EPSILON, DIM = 3.0, 1000
-# The network of the paper's experiments: 20 bits a message.
+# The network of the paper's experiments: 20 bits per message.
 MESSAGE_DIM, MESSAGE_BITS = 25_450, 4
 SHARD = 10_000_000
 BATCH = 1000

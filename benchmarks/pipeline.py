@@ -80,7 +80,7 @@ def randomness() -> Iterator[Result]:
     """The operating system's random words beside a seeded generator's, alone and in encoding; one thread."""
     count = 1 << 20
     secure, seeded = fastest(lambda: bit_source(None).words(count), lambda: bit_source(1).words(count))
-    yield Result("operating system", count / secure / MILLION, "million words/s", "three words a message")
+    yield Result("operating system", count / secure / MILLION, "million words/s", "three words per message")
     yield Result("seeded", count / seeded / MILLION, "million words/s")
     # vqSGD in few dimensions is the cheapest encoding that there is, so that nothing else hides the randomness.
     for name, dim, clients in (("vqsgd", 2, 200_000), ("vqsgd", 64, 50_000), ("frameunit", 64, 20_000)):

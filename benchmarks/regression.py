@@ -30,7 +30,7 @@ class Regression:
         return cls(rows, rows @ (2**0.5 * direction))
 
     def gradients(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
-        """One row a client."""
+        """One row per client."""
         residuals = self.rows @ w - self.targets
         return self.rows * (residuals / (1 + residuals**2 / 2))[:, None]
 

@@ -64,7 +64,7 @@ def similar_vectors(count, dim, cosine, rng):
 
 @pytest.mark.parametrize("frame", ["hadamard", "orthogonal", "fourier"])
 def test_full_strata_give_their_means_and_within_stratum_errors(frame):
-    """Against the textbook formulas on dense matrices; with 100 messages a stratum none is empty."""
+    """Against the textbook formulas on dense matrices; with 100 messages per stratum none is empty."""
     mechanism = sstq.SSTQ(**PARTS, coin="public", frame=frame)
     messages = sample(1600, mechanism=mechanism)
     index, code = mechanism.indices_and_codes(messages)
@@ -244,7 +244,7 @@ def test_the_loss_of_clients_with_nothing_in_common_is_bounded():
 
 @pytest.mark.slow
 def test_telemetry_gains_a_factor_of_four(seed):
-    """d = 256, ε = 6, b = 4, cosine 0.96: with 20 messages a stratum the expected gain over the private coin is 5.4.
+    """d = 256, ε = 6, b = 4, cosine 0.96: with 20 messages per stratum the expected gain over the private coin is 5.4.
 
     The squared error of a round is a sum of 256 nearly normal squares, so that the logarithm of the mean of three has a
     standard deviation of √(2/768) = 0.05, six of which lie between 5.4 and 4: false-failure rate below 1e-8.

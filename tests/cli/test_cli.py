@@ -277,7 +277,7 @@ def test_spec_defaults_are_the_library_s(tmp_path):
     result = run("spec", "--name", "sstq", "--dim", 100, "--epsilon", 2, "-o", tmp_path / "m.json")
     assert sstq.from_json((tmp_path / "m.json").read_text()) == sstq.SSTQ(dim=100, epsilon=2.0)
     assert facts(result)["unbiased"] == "yes"
-    assert facts(result)["bits a message"] == "12"
+    assert facts(result)["bits per message"] == "12"
 
 
 def test_spec_without_a_name_is_what_plan_chooses(tmp_path):
@@ -715,7 +715,7 @@ def test_inspect_knows_messages_and_verifies_them(tmp_path, mechanism, spec, vec
         result = run("inspect", path, *options)
         told = facts(result)
         assert told["messages"] == str(len(vectors))
-        assert told["bits a message"] == str(mechanism.message_bits)
+        assert told["bits per message"] == str(mechanism.message_bits)
         assert told["digest"] == mechanism.digest()
         assert told["randomness"] == "a seed: simulated, not private"
         assert told["checksums"] == "verified"

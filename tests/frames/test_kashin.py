@@ -186,7 +186,7 @@ def test_paper_recipe_against_its_text():
 
 
 def test_paper_level_cannot_be_reached():
-    # FINDINGS 1: clamped for privacy, the paper's recipe is off by 19–31 % of the norm, whatever the dimension.
+    # Measured: clamped for privacy, the paper's recipe is off by 19–31 % of the norm, whatever the dimension.
     for dim in (100, 1000, 10_000):
         frame = HadamardFrame(dim, default_frame_size(dim), seed=0)
         x = unit_rows(np.random.default_rng(dim).standard_normal((4, dim)))

@@ -64,7 +64,7 @@ def test_a_deployment_trains_with_the_nodes_that_agree_and_turns_a_stranger_away
         metrics = history["rounds"][number]
         assert metrics["sstq-replies"] == 2
         assert metrics["sstq-refused"] == 1
-        assert metrics["sstq-bytes"] == 2 * 2  # 13 bits a message: N = 4096, so 2N = 8192 signed rows
+        assert metrics["sstq-bytes"] == 2 * 2  # 13 bits per message: N = 4096, so 2N = 8192 signed rows
         assert metrics["sstq-epsilon-asked"] == metrics["sstq-epsilon-answered"] == 3.0 * int(number)
     assert [sorted(reply) for reply in history["received"] if "error" not in reply] == 4 * [
         ["arrays", "config", "metrics", "node", "round"]

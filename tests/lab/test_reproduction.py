@@ -97,7 +97,7 @@ def test_simulated_errors_are_those_that_were_predicted(seed):
 def test_the_error_of_the_bare_hemisphere_is_its_closed_form():
     result = run_job(Job("mse", "privunit", seed=0, bits=8, count=1, dim=10_000))
     gain = (math.e**3 + 1) / (math.e**3 - 1)
-    # FINDINGS of the paper's figure: (π/2)·((e^ε + 1)/(e^ε − 1))²·d·C², which is 767 at d = 10,000.
+    # The paper's figure, as inferred from its numbers: (π/2)·((e^ε + 1)/(e^ε − 1))²·d·C², which is 767 at d = 10,000.
     assert result["variance"] == pytest.approx(math.pi / 2 * gain**2 * 10_000 * 0.04, rel=1e-3)
 
 

@@ -216,7 +216,7 @@ def structured(dim):
 @pytest.mark.slow
 @pytest.mark.parametrize("dim", [2, 3, 16, 64, 256, 300, 1024, 5000])
 def test_alignment_over_frames_is_that_of_a_uniform_direction(dim):
-    """Within 1 % on every structured input (issue 4) at any ε; frames are fixed, so this is no random test."""
+    """Within 1 % on every structured input at any ε; frames are fixed, so this is no random test."""
     mechanisms = [FrameUnit(dim, epsilon) for epsilon in (0.5, 1.0, 3.0, 6.0, 10.0)]
     names, vectors = zip(*structured(dim).items(), strict=True)
     unit = np.array(vectors, dtype=np.float32)
@@ -251,7 +251,7 @@ def test_unbiased_over_frames(length, seed):
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0, 6.0, 10.0])
 def test_the_error_is_the_optimum(epsilon):
-    """Issue 4: within 2 % of PrivUnitG at d = 10,000 (measured: 0.02 %, and 0.33 % at ε = 10); at ε = 3, 0.75·d."""
+    """Within 2 % of PrivUnitG at d = 10,000 (measured: 0.02 %, and 0.33 % at ε = 10); at ε = 3, 0.75·d."""
     dim = 10_000
     mechanism, x = FrameUnit(dim, epsilon), np.full(dim, 0.01)
     optimum = PrivUnitG(dim, epsilon).expected_mse(x).total
@@ -260,7 +260,7 @@ def test_the_error_is_the_optimum(epsilon):
     assert mechanism.expected_mse(x).total == pytest.approx(over_frames, rel=0.01)
     assert mechanism.message_bits == 15
     if epsilon == 3:
-        # FINDINGS 4: 0.7425.
+        # Measured: 0.7425.
         assert over_frames / dim == pytest.approx(0.7425, abs=1e-4)
         assert mechanism.expected_mse(x).total / dim <= 0.75
 
@@ -273,7 +273,7 @@ def test_the_error_over_frames_is_the_stated_average():
 
 @pytest.mark.parametrize(("dim", "size"), [(1000, 1024), (1000, 4096), (10_000, 16_384)])
 def test_the_bias_of_one_frame(dim, size):
-    """FINDINGS 4, issue 4: bias² ≈ 0.49·d/N at ε = 3, which more clients do not lower."""
+    """Measured: bias² ≈ 0.49·d/N at ε = 3, which more clients do not lower."""
     mechanism = FrameUnit(dim, 3.0, frame_size=size)
     x = structured(dim)["gaussian"]
     frames = [mechanism.with_seed(sstq.mix_seed(6, r)) for r in range(10)]
@@ -299,7 +299,7 @@ def test_the_aggregator_is_the_mean_of_the_decoded_messages(dim, seed):
     ("dim", "bits"), [(1, 9), (256, 9), (257, 10), (10_000, 15), (25_450, 16), (98_666, 18), (10**6, 21)]
 )
 def test_bits_on_the_wire(dim, bits):
-    # 16 and 18 bits: FINDINGS 4 (Fashion-MNIST, CIFAR-10).
+    # 16 and 18 bits: measured (Fashion-MNIST, CIFAR-10).
     mechanism = FrameUnit(dim, 3.0)
     assert mechanism.message_bits == bits
     messages = mechanism.encode(np.zeros((3, dim)), rng=1)
@@ -425,7 +425,7 @@ def test_bits_of_the_variants(options, bits, seed):
 
 @pytest.mark.parametrize(("bits", "error"), [(1, 1.9171), (3, 0.9386), (8, 0.7489)])
 def test_few_public_bits(bits, error):
-    """Issue 4: at most 0.95 with 3 bits and 0.76 with 8; one bit is the bare hemisphere, (π/2)·((e^ε+1)/(e^ε−1))²."""
+    """At most 0.95 with 3 bits and 0.76 with 8; one bit is the bare hemisphere, (π/2)·((e^ε+1)/(e^ε−1))²."""
     dim = 10_000
     mechanism, x = FrameUnit(dim, 3.0, bits=bits), np.full(dim, 0.01)
     assert (mechanism.alignment**-2 - 1) / dim == pytest.approx(error, abs=1e-4)
@@ -452,7 +452,7 @@ def test_the_bias_of_the_frames_on_average(options, epsilon):
 
 
 def test_a_million_clients_of_dimension_256():
-    """Issue 4: d = 256, n = 10^6, G = 2^16, ε = 3: the error of the mean within 10 % of the optimum (measured: 4 %)."""
+    """At d = 256, n = 10^6, G = 2^16, ε = 3: the error of the mean within 10 % of the optimum (measured: 4 %)."""
     x = np.full(256, 1 / 16)
     single = FrameUnit(256, 3.0)
     assert single.frames_for(10**6) == 2**16

@@ -17,7 +17,7 @@ def total(mechanism):
 
 @pytest.mark.parametrize(("bits", "expected"), [(8, 1.034), (11, 0.951)])
 def test_golden_errors_of_the_common_split(bits, expected):
-    # FINDINGS 4: 1.034 and 0.951 at ε = 3, on a PrivUnit that itself has 0.910. That one halves the budget and takes
+    # Measured: 1.034 and 0.951 at ε = 3, on a PrivUnit that itself has 0.910. That one halves the budget and takes
     # the cap of Bhowmick et al.'s sufficient condition (16a); a full-budget cap has the same error with 63.7 % for p.
     assert total(MMRC(10_000, 3.0, bits=bits, split=0.5, cap="bound")) == pytest.approx(expected, rel=0.005)
     assert total(MMRC(10_000, 3.0, bits=bits, split=0.637)) == pytest.approx(expected, rel=0.03)
@@ -25,7 +25,7 @@ def test_golden_errors_of_the_common_split(bits, expected):
 
 @pytest.mark.parametrize(("arguments", "spent"), [({"split": 0.5, "cap": "bound"}, 2.807), ({"split": 0.637}, 3.0)])
 def test_the_reference_of_the_common_split(arguments, spent):
-    """PrivUnit itself: 0.910 (FINDINGS 4); the sufficient condition leaves a part of ε unspent."""
+    """PrivUnit itself: 0.910 (measured); the sufficient condition leaves a part of ε unspent."""
     masses, ratios, _, means = _caps(10_000, 3.0, np.array([arguments["split"]]), arguments.get("cap", "tight"))
     p = 1 / (1 + math.exp(-3.0 * arguments["split"]))
     alignment = means[0] * (p - masses[0]) / (1 - masses[0])

@@ -63,7 +63,7 @@ def test_the_hemisphere_in_closed_form(epsilon):
 
 
 def test_the_common_budget_split():
-    """FINDINGS 4: 0.910 is half of ε for each part with γ from inequality (16a) of Bhowmick et al., which is loose."""
+    """Measured: 0.910 is half of ε for each part with γ from inequality (16a) of Bhowmick et al., which is loose."""
     dim, epsilon = 10_000, 3.0
     threshold = math.tanh(epsilon / 4) * math.sqrt(math.pi / (2 * (dim - 1)))
     mass = round(special.betaincc(0.5, (dim - 1) / 2, threshold**2) / 2 * TOTAL)

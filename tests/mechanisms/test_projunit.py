@@ -72,7 +72,7 @@ def test_unbiased_with_the_stated_error(variant, seed):
 
 
 def test_uniform_projections_are_caught(seed, monkeypatch):
-    """FINDINGS 5: a published ProjUnit draws uniform numbers for Gaussian ones: alignment 3.17 on the constant vector.
+    """Measured: a published ProjUnit draws uniform numbers for Gaussian ones: alignment 3.17 on the constant vector.
 
     Here they are uniform in (0, √3), of second moment 1, and ‖Wx‖ at d = 12 is √(k·(1/4 + 12·3/4)).
     """
@@ -165,7 +165,7 @@ def test_the_price_of_projecting(projection, epsilon, projected, excess):
     mechanism = ProjUnit(dim, epsilon, projection=projection, projected=projected)
     assert unit_error(mechanism) / unit_error(PrivUnit(dim, epsilon)) - 1 == pytest.approx(excess, abs=2.5e-4)
     if epsilon == 3.0:
-        # FINDINGS 4: the optimum is 0.7425.
+        # Measured: the optimum is 0.7425.
         assert unit_error(mechanism) == pytest.approx(0.7425 * (1 + excess), rel=1e-3)
 
 

@@ -322,7 +322,7 @@ def mean_error(dim, seeds, **arguments):
 
 @pytest.mark.parametrize(("dim", "published"), [(100, 4.2), (10_000, 328)])
 def test_published_errors_are_those_of_three_bits(dim, published):
-    # Paper, Fig. "MSE versus dimension" (ε = 3, C = 0.2): 4.2 and 328; FINDINGS 10: k = 3 and K = 2, clamped.
+    # Paper, Fig. "MSE versus dimension" (ε = 3, C = 0.2): 4.2 and 328; measured: k = 3 and K = 2, clamped.
     error = mean_error(dim, 3, clip=0.2, kashin="paper", k=3)
     assert error == pytest.approx(published, rel=0.01)
     beta2 = 4 / (default_frame_size(dim) / dim)
@@ -334,7 +334,7 @@ def test_published_errors_are_those_of_three_bits(dim, published):
 def test_error_of_feasible_levels():
     dim = 2545
     level = 1.6 * (default_frame_size(dim) / dim) ** 0.5
-    # FINDINGS 4: MSE/d ≈ 2.2 for k = 4 at ε = 3 (β = 1.6); the best k is 3.
+    # Measured: MSE/d ≈ 2.2 for k = 4 at ε = 3 (β = 1.6); the best k is 3.
     assert mean_error(dim, 2, k=4, level=level, steps=200) / dim == pytest.approx(2.16, rel=0.01)
     assert mean_error(dim, 2, level=level, steps=200) / dim == pytest.approx(1.72, rel=0.01)
     # Dense: (π/2)·β²·coth²(ε/2), β = 1.8.

@@ -181,7 +181,7 @@ def test_paper_figures_with_the_paper_recipe(dim, codebook, published, seeds):
 
 @pytest.mark.parametrize(
     ("bits", "codebook", "expected"),
-    # FINDINGS 4, MSE/d at ε = 3, β = 1.6: 3.1, 1.90, 3.6 and 2.79.
+    # Measured, MSE/d at ε = 3, β = 1.6: 3.1, 1.90, 3.6 and 2.79.
     [(1, "uniform", 3.1), (2, "optimized", 1.90), (4, "uniform", 3.6), (4, "optimized", 2.79)],
 )
 def test_error_of_the_certified_recipe(bits, codebook, expected):
@@ -193,7 +193,7 @@ def test_error_of_the_certified_recipe(bits, codebook, expected):
 
 
 def test_identity_decoding_keeps_a_quarter_of_the_signal():
-    # FINDINGS 2: at ε = 3 with the paper's rate, ⟨E x̂, x⟩ is 19–27 % of ‖x‖².
+    # Measured: at ε = 3 with the paper's rate, ⟨E x̂, x⟩ is 19–27 % of ‖x‖².
     mechanism = make("metric-aware-paper-rate", epsilon=3.0, bits=4)
     kept = enumerated(mechanism, some_vector(3))[0] @ some_vector(3) / 0.25
     assert 0.15 < kept < 0.32

@@ -144,7 +144,7 @@ def test_the_aggregator_is_the_mean_of_the_decoded_messages(seed):
     ("dim", "expected"),
     [
         # Paper, Appendix A: d((e^ε + 2d − 1)/(e^ε − 1))² − 1 times C², at ε = 3, C = 0.2. Its figure prints 561 and
-        # 4.4e8, the first being a Monte-Carlo value (FINDINGS 10).
+        # 4.4e8, the first being a Monte-Carlo value (measured).
         (100, 527.0),
         (10_000, 4.4e8),
     ],

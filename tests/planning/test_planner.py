@@ -296,7 +296,7 @@ def test_trade_offs_are_told():
     assert "RRSC" in plan(200, 2000, 3.0, bits=3, coin="public").explanation
     assert "Θ(d·4^3)" in plan(200, 2000, 3.0, bits=3, coin="public", server="any").explanation
     assert "shortest" in plan(200, 2000, 3.0, target_error=1.0).explanation
-    assert "transform a message" in plan(200, 2000, 12.0).explanation
+    assert "transform per message" in plan(200, 2000, 12.0).explanation
     alternatives = plan(200, 2000, 3.0).alternatives
     assert [other.needs for other in alternatives][-2:] == ["", "a public coin"]
 
@@ -374,7 +374,7 @@ def test_the_command_prints_facts_and_writes_a_spec_that_encodes(tmp_path):
     facts = dict(line.split("\t", 1) for line in result.stdout.splitlines())
     found = plan(300, 1000, 3.0, bits=12, clip=2.0, rounds=4)
     assert facts["mechanism"] == found.label
-    assert facts["bits a message"] == str(found.bits)
+    assert facts["bits per message"] == str(found.bits)
     assert facts["bytes in all"] == str(found.total_bytes)
     assert facts["epsilon of all rounds, sum"] == "12"
     assert facts["error of the mean"] == f"{found.error:.3g} ({found.relative_error:.3g} of clip)"

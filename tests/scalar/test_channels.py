@@ -83,7 +83,7 @@ def test_flat_channel_is_exactly_private_and_spends_its_budget(bits: int, epsilo
     assert matrix.dtype == np.int64
     check_exactly(matrix, epsilon)
     check_loss(channel, matrix)
-    # DESIGN: the budget lost is below 1e-10.
+    # The construction's promise: the budget lost is below 1e-10.
     assert channel.privacy_loss() >= epsilon - 1e-10
     assert channel.used.all()
 
@@ -168,7 +168,7 @@ def test_any_codebook_gives_an_exactly_private_channel(inner: list[float], epsil
 
 @pytest.mark.parametrize(("bits", "loss"), [(4, 1.45), (8, 1.50)])
 def test_the_papers_rate_spends_half_of_the_budget(bits: int, loss: float) -> None:
-    # FINDINGS 2, nominal ε = 3.
+    # Measured, nominal ε = 3.
     channel = metric_aware_channel(uniform_codebook(bits), 3.0, rate="paper")
     assert channel.privacy_loss() == pytest.approx(loss, abs=5e-3)
 
@@ -295,7 +295,7 @@ def test_unbiased_decoder_of_the_metric_aware_channel(epsilon: float) -> None:
 
 @pytest.mark.parametrize(("bits", "largest"), [(2, 2.1), (4, 5.8), (8, 77.5)])
 def test_noise_amplification_of_the_unbiased_decoder(bits: int, largest: float) -> None:
-    # FINDINGS 10: max|w|/B at ε = 3, calibrated, uniform codebook.
+    # Measured: max|w|/B at ε = 3, calibrated, uniform codebook.
     book = uniform_codebook(bits)
     values = unbiased_decoder(metric_aware_channel(book, 3.0), book)
     assert np.abs(values).max() == pytest.approx(largest, abs=0.05)

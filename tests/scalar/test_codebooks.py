@@ -81,7 +81,7 @@ def test_optimized_codebook_is_stationary_and_exactly_symmetric(bits: int, epsil
     values = optimized_codebook(bits, epsilon).values
     assert np.array_equal(values, -values[::-1])
     assert math.fsum(values) == 0
-    # FINDINGS 3: gap_k² = gap_{k−1}² + 8λ·c_k at interior codewords. Next to the zeros, which stand for
+    # Measured: gap_k² = gap_{k−1}² + 8λ·c_k at interior codewords. Next to the zeros, which stand for
     # codewords below 1e-150, it holds to within 8λ·1e-150.
     pull = 8 * values[1:-1] / math.expm1(epsilon)
     squares = np.diff(values) ** 2
@@ -116,7 +116,7 @@ def test_optimized_codebook_beats_slsqp_on_the_papers_formulation(bits: int, eps
 
 @pytest.mark.parametrize("bits", [4, 8])
 def test_optimized_codebook_golden_values(bits: int) -> None:
-    # FINDINGS 3, ε = 3: Σc² = 2.4966 for M = 16 and M = 256; ±1, ±0.467, ±0.170, ±0.038, ±0.003, the rest ≈ 0.
+    # Measured, ε = 3: Σc² = 2.4966 for M = 16 and M = 256; ±1, ±0.467, ±0.170, ±0.038, ±0.003, the rest ≈ 0.
     values = optimized_codebook(bits, 3.0).values
     assert (values**2).sum() == pytest.approx(2.4966, abs=5e-5)
     np.testing.assert_allclose(values[-5:], [0.003, 0.038, 0.170, 0.467, 1.0], atol=5e-4)

@@ -76,7 +76,7 @@ def test_censored_gaussian_reconstructs(beta: float) -> None:
 
 
 def test_censored_gaussian_needs_a_feasible_level() -> None:
-    # FINDINGS 1: duality gives β ≥ √(π/2) for a typical vector.
+    # Measured: duality gives β ≥ √(π/2) for a typical vector.
     with pytest.raises(ValueError, match=r"beta must be above .*, got 1.25"):
         Density.censored_gaussian(1.25)
 

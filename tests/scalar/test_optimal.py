@@ -67,7 +67,7 @@ def test_no_worse_than_flat_and_never_grows_with_bits(beta, epsilon):
 @pytest.mark.parametrize(
     ("epsilon", "beta", "bits", "most"),
     [
-        # The bars at ε = 3, ρ ≈ 2.6, b = 4, and FINDINGS 4 (linear program without a limit of codes), to a
+        # The bars at ε = 3, ρ ≈ 2.6, b = 4, and measured (linear program without a limit of codes), to a
         # thousandth: its 1.835 and 11.25 are for representations by another solver.
         (3.0, 1.6, 4, 1.95),
         (3.0, 2.0, 4, 2.05),

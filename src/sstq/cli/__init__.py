@@ -1,4 +1,4 @@
-"""The command line: it parses, calls the library and prints. One module a command.
+"""The command line: it parses, calls the library and prints. One module per command.
 
 Nothing but typer is imported before a command runs, so that `sstq --help` answers at once.
 """
@@ -96,7 +96,7 @@ def _print_version(wanted: bool) -> None:
 
 
 _HELP = """
-Mean estimation of high-dimensional vectors under pure local differential privacy, in about 20 bits a client.
+Mean estimation of high-dimensional vectors under pure local differential privacy, in about 20 bits per client.
 
 Clients and server share a mechanism (sstq spec). Clients turn vectors into private messages (sstq encode), and the
 server turns messages into the mean and its error (sstq aggregate).

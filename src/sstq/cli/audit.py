@@ -48,7 +48,7 @@ def exact(spec: _Spec, seed: _Seed = None) -> None:
             ("encoder follows the integers", check.problem or f"yes, in {check.situations} situations"),
             ("outcomes tried in each", f"{how_many}, at both ends of their words and within"),
             ("largest ratio met", f"{float(check.ratio):.12g}"),
-            ("random words a message", check.words),
+            ("random words per message", check.words),
             ("digest", mechanism.digest()),
         ],
     )

@@ -190,7 +190,7 @@ def _describe(survey: NormSurvey) -> list[tuple[str, object]]:
     return [
         ("thresholds", f"{len(survey.thresholds)}, from {survey.thresholds[0]:g} to {survey.thresholds[-1]:g}"),
         ("epsilon spent, rounded up", repr(survey.privacy_loss())),
-        ("bits a message", survey.message_bits),
+        ("bits per message", survey.message_bits),
         ("clients for shares within 2 %", f"{survey.clients_for(0.02):,}"),
         ("digest", survey.digest()),
     ]

@@ -101,7 +101,7 @@ def encode(
         str(output),
         [
             ("messages", total),
-            ("bits a message", shared.message_bits),
+            ("bits per message", shared.message_bits),
             ("file bytes", size),
             ("digest", shared.digest()),
             ("private", privacy_of(shared, simulated=seed is not None)),

@@ -78,7 +78,7 @@ def _inspect_messages(path: Path, shared: Mechanism | None) -> tuple[Facts, str]
     facts: Facts = [
         ("kind", f"messages, {info.kind}, version {info.version}"),
         ("messages", info.count),
-        ("bits a message", info.message_bits),
+        ("bits per message", info.message_bits),
         ("file bytes", os.path.getsize(path)),
         ("client identifiers", "yes" if info.with_clients else "no"),
         ("randomness", randomness_of(info.simulated)),

@@ -96,15 +96,15 @@ def _facts(found: Plan, times: Times, spec: str) -> list[tuple[str, object]]:
         ("solved for", found.solved_for),
         ("epsilon", f"{found.epsilon!r}"),
         ("clients", found.clients),
-        ("bits a message", found.bits),
+        ("bits per message", found.bits),
         ("coin", found.coin),
         ("error of the mean", _both(found.error, found.clip)),
         ("bias", _both(found.bias, found.clip)),
         ("standard deviation", _both(found.standard_deviation, found.clip)),
         ("rounds", found.rounds),
         ("bytes in all", found.total_bytes),
-        ("encode", f"{figure(1e3 * times.encode)} ms a client ({how})"),
-        ("decode", f"{figure(times.decode)} s a round ({how})"),
+        ("encode", f"{figure(1e3 * times.encode)} ms per client ({how})"),
+        ("decode", f"{figure(times.decode)} s per round ({how})"),
         ("epsilon of all rounds, sum", f"{found.total_epsilon_basic:.10g}"),
     ]
     if found.total_epsilon_optimal is not None:

@@ -136,7 +136,7 @@ def train(
     _write_rounds([row for rows in histories.values() for row in rows], output / "rounds.csv")
     show_table(
         f"After {settings.rounds} rounds on {dataset}: {problem.clients} clients, d = {problem.model.dim:,}",
-        ["mechanism", "rounds", "bits a round", "total ε", "total δ", "loss", "accuracy", "seconds a round"],
+        ["mechanism", "rounds", "bits per round", "total ε", "total δ", "loss", "accuracy", "seconds per round"],
         [_last(label, rows) for label, rows in histories.items()],
         caption="total ε and δ: of a client over all rounds, by plain addition. loss: the squared distance for a "
         "regression.",

@@ -299,7 +299,7 @@ def _price_of_frames(terms: Terms, epsilon: float, clients: int, best: Offer, sh
                 f"message at the server instead of O(1); the bias of the frames is {bias}: {_FRESH}."
             )
     if frames > 1 and frames * _MANY_FRAMES > clients:
-        return f"{frames} frames hold the bias at {bias}; the server works up to one transform a message for them."
+        return f"{frames} frames hold the bias at {bias}; the server works up to one transform per message for them."
     spread = "One frame holds" if frames == 1 else f"{frames} frames hold"
     return f"{spread} the bias at {bias}, little beside the noise; {_FRESH}."
 

@@ -51,8 +51,8 @@ class SstqMod:
     Args:
         max_epsilon: the greatest ε of one message.
         total_epsilon: the greatest ε of all messages of a node together.
-        ledger: the folder of the ledgers, one file a node. An app's own folder is an app's own budget: another app, or
-            this one with another folder, begins anew. A relative folder is taken from where the process is now.
+        ledger: the folder of the ledgers, one file per node. An app's own folder is an app's own budget: another app,
+            or this one with another folder, begins anew. A relative folder is taken from where the process is now.
         share_metrics: names of the metrics of the training that are sent as they are, without any privacy. A failed
             training has none, and that they are missing shows.
 

@@ -1,4 +1,4 @@
-"""Message files added up, one task a file."""
+"""Message files added up, one task per file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors encoded, one task a file."""
+"""Vectors encoded, one task per file."""
 
 from __future__ import annotations
 

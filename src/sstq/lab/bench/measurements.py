@@ -155,7 +155,7 @@ def encode(quick: bool) -> Iterator[Result]:
         repeats=2 if quick else 5,
     )
     yield Result(f"frameunit: {len(x)} clients", many / len(x) * MILLION, "µs a client")
-    note = f"the paper's Algorithm 1 in NumPy takes {1e3 * naive:.3g} ms a client"
+    note = f"the paper's Algorithm 1 in NumPy takes {1e3 * naive:.3g} ms per client"
     yield Result("sstq, one thread: how many times as fast as NumPy", naive * 100 / alone, "×", note, target=100)
     yield Result("sstq, all cores: the same", naive * 100 / together, "×", f"{thread_count()} threads; NumPy has one")
     yield Result("sstq, the paper's recipe, one thread: the same", naive * 100 / literal, "×")
@@ -213,7 +213,7 @@ def _on(count: int, call: Callable[[], object]) -> None:
 
 
 def aggregate(quick: bool) -> Iterator[Result | Remark]:
-    """Messages of SSTQ into a mean, d = 25,450, one core: million messages a second, by where they come from."""
+    """Messages of SSTQ into a mean, d = 25,450, one core: million messages per second, by where they come from."""
     mechanism = SSTQ(DIM, EPSILON, bits=BITS)
     rng = np.random.default_rng(1)
     count = 1_000_000 if quick else 8_000_000

@@ -100,7 +100,7 @@ def compare(new: Run, old: Run) -> dict[tuple[str, str], Change]:
 
 
 def write_run(run: Run, path: str | os.PathLike[str]) -> None:
-    """Write a run as JSON, one line a result, whole or not at all."""
+    """Write a run as JSON, one line per result, whole or not at all."""
     results = [
         {"benchmark": name, "spread": result.spread} | asdict(result) | {"figure": float(result.figure)}
         for name, lines in run.results.items()

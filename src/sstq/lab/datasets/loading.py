@@ -30,7 +30,7 @@ class Dataset:
 
     Attributes:
         name: of the data set.
-        train_images: (n, d), float32 in [0, 1]: one row an image, its pixels in the order of `image_shape`.
+        train_images: (n, d), float32 in [0, 1]: one row per image, its pixels in the order of `image_shape`.
         train_labels: (n,), int64, from 0.
         test_images: likewise.
         test_labels: likewise.

@@ -61,7 +61,7 @@ def tables_jobs(scale: Scale) -> list[Job]:
 
 
 def tables_section(scale: Scale, results: Results) -> Section:
-    """Table 1 and Table 2 line by line, and seconds a round."""
+    """Table 1 and Table 2 line by line, and seconds per round."""
     lines = [_bits_line(method, dim) for dim in _NETWORK_DIMS for method in scale.methods]
     lines += [_order_line(method, results) for method in _ORDER_METHODS]
     lines += [_time_line(job, results[job]["seconds"]) for job in tables_jobs(scale) if job.kind == "timing"]
@@ -96,5 +96,5 @@ def _time_line(job: Job, seconds: list[float]) -> Line:
     fastest = min(seconds)
     paper = paper_number("timing", f"d = {job.dim}", job.method)
     remark = "" if paper is None else f"{paper.value / fastest:.0f} times as fast as the paper's."
-    setting = f"seconds a round, d = {job.dim:,}"
+    setting = f"seconds per round, d = {job.dim:,}"
     return Line(setting, job.method, METHODS[job.method].label, fastest, 0.0, 1, fastest, paper, "", remark, "s")

@@ -1,4 +1,4 @@
-"""Rounds of federated training, one task a group of clients."""
+"""Rounds of federated training, one task per group of clients."""
 
 from __future__ import annotations
 
