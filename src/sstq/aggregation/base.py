@@ -48,6 +48,8 @@ class Aggregator(ABC, Generic[Owner]):
         >>> mechanism = sstq.SSTQ(dim=4, epsilon=4.0, bits=2)
         >>> aggregator = mechanism.aggregator()
         >>> aggregator.update(mechanism.encode(np.full((1000, 4), 0.5), rng=1))
+        >>> aggregator
+        <FrameAggregator of SSTQ(dim=4, epsilon=4.0, bits=2): 1,000 messages>
         >>> estimate = aggregator.mean()
         >>> estimate.count, bool(np.all(np.abs(estimate.value - 0.5) < 6 * estimate.stderr))
         (1000, True)
@@ -64,6 +66,9 @@ class Aggregator(ABC, Generic[Owner]):
         self._count = 0
         self._simulated = False
         self._sources: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._mechanism!r}: {self._count:,} messages>"
 
     @abstractmethod
     def _empty_state(self) -> NDArray[np.int64]:

@@ -22,9 +22,13 @@ class Region:
     half_width: NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimate:
     """The mean of the clients' vectors.
+
+    Examples:
+        >>> Estimate(np.full(100, 0.3), np.full(100, 0.01), count=1000)
+        <Estimate of 100 numbers from 1,000 messages: norm 3 ± 0.1>
 
     Attributes:
         value: the mean, (d,).
@@ -50,6 +54,10 @@ class Estimate:
     frame_bias: float = 0.0
     terms: int = 0
     directions: float | None = None
+
+    def __repr__(self) -> str:
+        size, error = (float(np.linalg.norm(vector)) for vector in (self.value, self.stderr))
+        return f"<Estimate of {len(self.value):,} numbers from {self.count:,} messages: norm {size:.4g} ± {error:.2g}>"
 
     def region(self, level: float = 0.95) -> Region:
         """Where the mean of the (clipped) vectors lies with that probability: `radius` in norm, `half_width` each.

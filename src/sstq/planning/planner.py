@@ -37,7 +37,7 @@ class Alternative:
     needs: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """The mechanism to use and what is predicted of it. Lengths are Euclidean, in the unit of clip.
 
@@ -77,6 +77,10 @@ class Plan:
     total_epsilon_optimal: float | None
     explanation: str
     alternatives: tuple[Alternative, ...]
+
+    def __repr__(self) -> str:
+        crowd = f"{self.clients:,} clients of dimension {self.dim:,} at ε = {self.epsilon:g}"
+        return f"<Plan for {crowd}: {self.label}, {self.bits} bits, error {self.relative_error:.3g} of clip>"
 
     @property
     def error(self) -> float:
