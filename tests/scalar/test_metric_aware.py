@@ -139,6 +139,7 @@ def test_loss_gradient(calibrated: bool, density: Density) -> None:
         assert gradient[k] == pytest.approx((losses[0] - losses[1]) / 2e-5, abs=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", [Density.uniform(64), GAUSSIAN, SKEWED, Density([0.5, 0.0, 0.0, 0.5])])
 @pytest.mark.parametrize("rate", ["paper", "calibrated"])
 @pytest.mark.parametrize("bits", [1, 2, 4, 6])
