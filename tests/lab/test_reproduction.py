@@ -188,13 +188,19 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def heed_interruptions():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda s: s.name)
 def test_workers_end_with_the_process_that_started_them(tmp_path, sent):
     script = tmp_path / "long_run.py"
     script.write_text(LONG_RUN)
-    with subprocess.Popen([sys.executable, script, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    # As from a terminal: shells have what they run in the background ignore interruptions.
+    with subprocess.Popen([sys.executable, script, tmp_path], preexec_fn=heed_interruptions, **pipes) as run:
         workers = [int(pid) for pid in run.stdout.readline().split()]
         run.send_signal(sent)
         try:
