@@ -16,9 +16,7 @@ _PUBLIC_BIAS_SHARE = BIAS_SHARE / 2
 # The ε below the allowed one that are tried where frames are too few, to three digits. Between two of them the error is
 # within 0.1 % of its least.
 _SPENDINGS = tuple(float(f"{20 * 1.05**-step:.3g}") for step in range(156))
-_ANY_BITS = 1 << 20
-_VQSGD_DIM_MAX = 2**24
-_MOST_K = 16
+_ANY_BITS, _VQSGD_DIM_MAX, _MOST_K = 1 << 20, 2**24, 16
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,6 @@ class Terms:
 
     @property
     def room(self) -> int:
-        """The most bits of a message, as a number."""
         return _ANY_BITS if self.bits is None else self.bits
 
 
@@ -51,12 +48,10 @@ class Offer:
 
     @property
     def mse(self) -> float:
-        """The mean squared error of the mean."""
         return self.bias2 + self.variance
 
     @property
     def bits(self) -> int:
-        """The bits of one message."""
         return self.mechanism.message_bits
 
     def shared(self, clients: int, *_: object) -> Offer:
@@ -64,12 +59,9 @@ class Offer:
         return replace(self, variance=self.variance / clients)
 
 
+# Mechanisms of one kind: the best for so many clients, if there is one. It also takes the least error of the offers so
+# far and whether the search is thorough; if it is not, a slow family that cannot win makes no offer.
 Family = Callable[[int, float, bool], Offer | None]
-"""Mechanisms of one kind: the best for so many clients, if there is one.
-
-It also takes the least error of the offers so far and whether the search is thorough; otherwise a family that takes
-long to ask and cannot win makes no offer.
-"""
 
 
 def fewest_bits(candidates: list[Offer], slack: float) -> Offer:
@@ -84,24 +76,20 @@ def _shortest(candidates: list[Offer], slack: float) -> list[Family]:
 
 
 def rrsc(dim: int, epsilon: float, bits: int) -> Offer:
-    """RRSC for one client, the least error of its bits."""
     mechanism = RRSC(dim, epsilon, bits=bits)
     return Offer(f"RRSC, b = {bits}", mechanism, {"bits": bits}, 0.0, mechanism.alignment**-2 - 1)
 
 
 def most_rrsc_bits(dim: int) -> int:
-    """The most bits that RRSC has in so many dimensions; 0 where it has none."""
     return min(12, dim.bit_length() - 1)
 
 
 def rrsc_family(terms: Terms, epsilon: float) -> list[Family]:
-    """RRSC, for servers that may take long."""
     most = min(most_rrsc_bits(terms.dim), terms.room)
     return _shortest([rrsc(terms.dim, epsilon, bits) for bits in range(1, most + 1)], terms.slack)
 
 
 def sqkr_family(terms: Terms, epsilon: float, coin: Coin) -> list[Family]:
-    """SQKR with its best k."""
     candidates = []
     for k in range(1, _MOST_K + 1):
         mechanism = SQKR(terms.dim, epsilon, k=k, coin=coin)
@@ -124,8 +112,6 @@ def vqsgd_family(terms: Terms, epsilon: float) -> list[Family]:
 # FrameUnit. One frame leaves a bias that more clients do not lower. G frames leave 1/G of its square. With a private
 # coin they cost log₂ G bits. Where the bits are capped the frames are too few, and since the bias grows with ε it may
 # then be better to spend less than the ε that is allowed.
-
-
 @lru_cache(maxsize=1024)
 def _frameunit(dim: int, epsilon: float, bits: int | None, frames: int = 1) -> FrameUnit:
     return FrameUnit(dim, epsilon, bits=bits, frames=frames)
@@ -162,10 +148,7 @@ def frameunit_offer(terms: Terms, epsilon: float, bits: int | None, clients: int
 
 
 def frameunit_family(terms: Terms, epsilon: float, coin: Coin) -> list[Family]:
-    """All rows and a private coin, if there is room for one frame; or a public coin and the fewest bits that will do.
-
-    Their error, but for the frames' bias, is within the slack of that of the most bits allowed.
-    """
+    """All rows and a private coin, if there is room for one frame; or a public coin and the fewest bits in the slack."""
     bits, all_bits = None, _frameunit(terms.dim, epsilon, None).message_bits
     if coin == "public":
         most = min(all_bits, terms.room)

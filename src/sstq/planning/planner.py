@@ -17,13 +17,9 @@ from sstq.planning.comparison import Times, time_mechanism
 from sstq.planning.offers import Offer, Terms, most_rrsc_bits, rrsc
 from sstq.planning.tuning import Strata
 
-# Of the squared error so much is given up for a shorter message.
-_SLACK = 0.02
-_BITS_MAX = 4096
-# RRSC is mentioned up to so many bits; beyond them it is hardly better than FrameUnit.
-_RRSC_BITS = 8
-# From a frame for every so many clients on, the transforms are most of the server's work.
-_MANY_FRAMES = 10
+_SLACK = 0.02  # the share of the squared error that is given up for a shorter message
+_RRSC_BITS = 8  # up to which RRSC is mentioned; beyond them it is hardly better than FrameUnit
+_MANY_FRAMES = 10  # clients per frame: with fewer, the transforms are most of the server's work
 _FRESH = "take a fresh frame_seed every round, so that what is left averages out"
 
 
@@ -185,7 +181,7 @@ def plan(
         )
     terms = Terms(
         dim=check_number("dim", dim, 1, 2**30, integer=True),
-        bits=_optional("bits", bits, 1, _BITS_MAX, integer=True),
+        bits=_optional("bits", bits, 1, 4096, integer=True),
         coin=check_option("coin", coin, ("private", "public", "any")),
         server=check_option("server", server, ("fast", "any")),
         alike=_optional("alike", alike, 0, 1),
@@ -197,10 +193,9 @@ def plan(
     rounds = solving.allowed_rounds(spent, rounds, total_epsilon, delta)
     # A total that was given is known to suffice.
     optimal = min(compose(spent, rounds, delta), total_epsilon or math.inf) if delta else None
-    alternatives = [_alternative(offer, clip) for offer in found[1:]]
+    others = [(offer, "") for offer in found[1:]]
     if terms.coin == "private":
-        public = solving.weigh(replace(terms, coin="public"), allowed, clients)[0]
-        alternatives.append(_alternative(public, clip, needs="a public coin"))
+        others.append((solving.weigh(replace(terms, coin="public"), allowed, clients)[0], "a public coin"))
     return Plan(
         dim=terms.dim,
         clients=clients,
@@ -219,16 +214,12 @@ def plan(
         total_epsilon_basic=compose(spent, rounds),
         total_epsilon_optimal=optimal,
         explanation=f"{_reason(terms, found, shortest)} {_price(terms, allowed, clients, best, shortest)}",
-        alternatives=tuple(alternatives),
+        alternatives=tuple(Alternative(o.label, o.bits, clip * math.sqrt(o.mse), needs) for o, needs in others),
     )
 
 
 def _optional(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:
     return None if value is None else check_number(name, value, low, high, integer=integer)
-
-
-def _alternative(offer: Offer, clip: float, needs: str = "") -> Alternative:
-    return Alternative(offer.label, offer.bits, clip * math.sqrt(offer.mse), needs)
 
 
 def _solve(
@@ -241,10 +232,8 @@ def _solve(
     elif epsilon is None and clients is not None and target_error is not None:
         solved_for, epsilon = "epsilon", solving.least_epsilon(terms, clients, target_error)
     elif epsilon is None or clients is None:
-        raise ValueError(
-            "two of epsilon= (or rounds= and total_epsilon=), clients= and target_error= are needed to solve for the "
-            "rest"
-        )
+        given = "epsilon= (or rounds= and total_epsilon=), clients= and target_error="
+        raise ValueError(f"two of {given} are needed to solve for the rest")
     elif target_error is not None:
         return "bits", epsilon, clients, solving.least_bits(terms, epsilon, clients, target_error)
     return solved_for, epsilon, clients, solving.weigh(terms, epsilon, clients, thorough=True)
@@ -263,8 +252,7 @@ def _reason(terms: Terms, offers: list[Offer], shortest: bool) -> str:
 
 
 def _price(terms: Terms, epsilon: float, clients: int, best: Offer, shortest: bool) -> str:
-    """A sentence on its price."""
-    name, coin = best.mechanism.name, best.mechanism.coin
+    name = best.mechanism.name
     if name == "frameunit":
         return _price_of_frames(terms, epsilon, clients, best, shortest)
     if name == "rrsc":
@@ -272,7 +260,7 @@ def _price(terms: Terms, epsilon: float, clients: int, best: Offer, shortest: bo
             f"Its server rebuilds {2**best.bits} vectors for each message, which is Θ(d·4^{best.bits}) work; FrameUnit "
             "with as many bits has a few per cent more error and O(1)."
         )
-    if coin == "public" and name == "sstq":
+    if name == "sstq" and best.mechanism.coin == "public":
         unlike = Strata.of(terms.dim, epsilon, best.arguments["bits"], 0.0).offer(clients)
         rest = "" if unlike is None else f": clients with nothing in common would have {_of_clip(unlike.mse)}"
         return f"It counts on vectors with a cosine of {terms.alike:g} to their common direction{rest}."
@@ -281,7 +269,7 @@ def _price(terms: Terms, epsilon: float, clients: int, best: Offer, shortest: bo
             "It is unbiased in every frame, so that its error falls with every client, but encoding takes "
             f"{best.arguments['steps']} steps over {best.arguments['frame_size']} coefficients."
         )
-    return "It is unbiased for every vector, and its server works O(1) a message."
+    return "It is unbiased for every vector, and its server does O(1) work per message."
 
 
 def _price_of_frames(terms: Terms, epsilon: float, clients: int, best: Offer, shortest: bool) -> str:
@@ -299,11 +287,11 @@ def _price_of_frames(terms: Terms, epsilon: float, clients: int, best: Offer, sh
         better = 1 - math.sqrt(rrsc(terms.dim, spent, best.bits).variance / clients / best.mse)
         if better > 0:
             return (
-                f"RRSC with as many bits would have {100 * better:.1f} % less error for Θ(d·4^{best.bits}) work a "
-                f"message at the server instead of O(1); the bias of the frames is {bias}: {_FRESH}."
+                f"RRSC with as many bits would have {100 * better:.1f} % less error for Θ(d·4^{best.bits}) work "
+                f"per message at the server instead of O(1); the bias of the frames is {bias}: {_FRESH}."
             )
     if frames > 1 and frames * _MANY_FRAMES > clients:
-        return f"{frames} frames hold the bias at {bias}; the server works up to one transform per message for them."
+        return f"{frames} frames hold the bias at {bias}; the server does up to one transform per message."
     spread = "One frame holds" if frames == 1 else f"{frames} frames hold"
     return f"{spread} the bias at {bias}, little beside the noise; {_FRESH}."
 

@@ -9,9 +9,8 @@ Nobody can tell a lie from noise. If a fraction α of the messages is malicious,
 * Those who follow the protocol with data of their choice: they move the expectation by at most 2α·H, if they choose the
   data without regard to the public coin. (Who knows its assigned coordinate can do as much as √d·B instead of clip.)
 
-R/clip is of the order of the root mean square error of a single message, √d/ε: noise hides attackers, and the attack is
-as large as the noise that a single message has. (A. Cheu, A. Smith, J. Ullman, *Manipulation attacks in local
-differential privacy*, IEEE S&P 2021, show that it must be so, up to constants.)
+R/clip is of the order of the root mean square error of a single message, √d/ε. It must be so, up to constants (A. Cheu,
+A. Smith, J. Ullman, *Manipulation attacks in local differential privacy*, IEEE S&P 2021).
 
 In means by strata (`sstq.aggregation.strata`) a few messages decide over the mean of a small stratum, and attackers who
 may choose their strata gather in some of them. Let A = α·n messages be malicious, x = A/N a stratum, and H honest ones
@@ -40,10 +39,9 @@ _LEFT_OUT = 1e-12
 
 @dataclass(frozen=True)
 class PoisoningBound:
-    """What a fraction of malicious clients can do to a mean at most; norms are Euclidean, in the vectors' unit.
+    """What a fraction α of malicious clients can do to a mean at most; norms are Euclidean, in the vectors' unit.
 
     Attributes:
-        fraction: α, the malicious share of all messages.
         message: R, the largest norm of the estimate of a single valid message.
         shift: how far messages of the attackers' choice move the expectation of the mean, away from that of the honest
             clients alone. For strata it is a root mean square over the public coin.
