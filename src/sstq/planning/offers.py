@@ -32,6 +32,7 @@ class Terms:
 
     @property
     def room(self) -> int:
+        """The most bits of a message, as a number."""
         return _ANY_BITS if self.bits is None else self.bits
 
 
@@ -48,10 +49,12 @@ class Offer:
 
     @property
     def mse(self) -> float:
+        """The mean squared error of the mean."""
         return self.bias2 + self.variance
 
     @property
     def bits(self) -> int:
+        """The bits of one message."""
         return self.mechanism.message_bits
 
     def shared(self, clients: int, *_: object) -> Offer:
@@ -76,20 +79,24 @@ def _shortest(candidates: list[Offer], slack: float) -> list[Family]:
 
 
 def rrsc(dim: int, epsilon: float, bits: int) -> Offer:
+    """RRSC for one client, the least error of its bits."""
     mechanism = RRSC(dim, epsilon, bits=bits)
     return Offer(f"RRSC, b = {bits}", mechanism, {"bits": bits}, 0.0, mechanism.alignment**-2 - 1)
 
 
 def most_rrsc_bits(dim: int) -> int:
+    """The most bits that RRSC has in so many dimensions; 0 where it has none."""
     return min(12, dim.bit_length() - 1)
 
 
 def rrsc_family(terms: Terms, epsilon: float) -> list[Family]:
+    """RRSC, for servers that may take long."""
     most = min(most_rrsc_bits(terms.dim), terms.room)
     return _shortest([rrsc(terms.dim, epsilon, bits) for bits in range(1, most + 1)], terms.slack)
 
 
 def sqkr_family(terms: Terms, epsilon: float, coin: Coin) -> list[Family]:
+    """SQKR with its best k."""
     candidates = []
     for k in range(1, _MOST_K + 1):
         mechanism = SQKR(terms.dim, epsilon, k=k, coin=coin)
@@ -148,7 +155,7 @@ def frameunit_offer(terms: Terms, epsilon: float, bits: int | None, clients: int
 
 
 def frameunit_family(terms: Terms, epsilon: float, coin: Coin) -> list[Family]:
-    """All rows and a private coin, if there is room for one frame; or a public coin and the fewest bits in the slack."""
+    """All rows and a private coin, if there is room for one frame; or a public coin and the fewest bits in slack."""
     bits, all_bits = None, _frameunit(terms.dim, epsilon, None).message_bits
     if coin == "public":
         most = min(all_bits, terms.room)

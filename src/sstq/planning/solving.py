@@ -40,7 +40,7 @@ def families(terms: Terms, epsilon: float) -> list[Family]:
 
 
 def offers(found: Iterable[Family], clients: int, *, thorough: bool = False) -> list[Offer]:
-    """The offers for so many clients, the least error first; unless `thorough`, some that cannot be first are left out."""
+    """The offers for so many clients, the least error first; unless `thorough`, without some that cannot be first."""
     made: list[Offer] = []
     for family in found:
         offer = family(clients, min((offer.mse for offer in made), default=math.inf), thorough)
@@ -55,8 +55,8 @@ def weigh(terms: Terms, epsilon: float, clients: int, *, thorough: bool = False)
     if not found:
         index = (terms.dim - 1).bit_length()
         raise ValueError(
-            f"bits = {terms.bits} is too little for a private coin at dim = {terms.dim}: the index alone takes {index}; "
-            f"the closest are bits = {index + 1}, or coin = 'public', for which 1 bit is enough"
+            f"bits = {terms.bits} is too little for a private coin at dim = {terms.dim}: the index alone takes {index};"
+            f" the closest are bits = {index + 1}, or coin = 'public', for which 1 bit is enough"
         )
     return found
 

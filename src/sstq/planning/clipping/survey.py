@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,8 +66,9 @@ class NormSurvey(Agreement):
         values = np.geomspace(lowest, highest, count).tolist() if self._stated is None else self._stated["values"]
         checked = tuple(check_number("threshold", value, lowest, highest) for value in values)
         if len(checked) != count or any(after <= before for before, after in pairwise(checked)):
-            got = f"{len(checked)} from {checked[0]:g} on"
-            raise ValueError(f"thresholds must be {count} increasing numbers, got {got}")
+            raise ValueError(
+                f"thresholds must be {count} increasing numbers, got {len(checked)} from {checked[0]:g} on"
+            )
         self._set(epsilon=epsilon, thresholds=checked, channel=flat_response(2, epsilon, self._stated))
 
     @property
@@ -151,8 +152,7 @@ class NormSurvey(Agreement):
     @classmethod
     def from_json(cls, text: str) -> NormSurvey:
         """The survey whose `to_json` this is, its integers checked again; ValueError for anything else."""
-        survey: NormSurvey = read_agreement(text, cls.json_format, lambda _: cls)
-        return survey
+        return cast("NormSurvey", read_agreement(text, cls.json_format, lambda _: cls))
 
 
 class NormAggregator(Aggregator[NormSurvey]):
@@ -162,8 +162,7 @@ class NormAggregator(Aggregator[NormSurvey]):
         return np.zeros((len(self._mechanism.thresholds), 2), dtype=np.int64)
 
     def _add(self, messages: Messages) -> None:
-        places = messages.column("threshold").astype(np.int64), messages.column("answer").astype(np.int64)
-        np.add.at(self._state, places, 1)
+        np.add.at(self._state, (messages.column("threshold"), messages.column("answer")), 1)
 
     def profile(self, confidence: float = 0.95) -> NormProfile:
         """What the answers so far say of the norms; all intervals hold together with this confidence, at least 0.5."""
@@ -174,10 +173,7 @@ class NormAggregator(Aggregator[NormSurvey]):
         return NormProfile.from_counts(thresholds, self._state, gained, confidence, simulated=self._simulated)
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Of a single answer's estimate of all shares: K·(1/2 ± 1/(2(p − q))) at its threshold, zero at the others.
-
-        `profile` does better: it divides by the answers that a threshold did have.
-        """
+        """Of a single answer's estimate of all shares: K·(1/2 ± 1/(2(p − q))) at its threshold, zero at the others."""
         survey = self._mechanism
         values = len(survey.thresholds) * (0.5 + np.array([-0.5, 0.5]) / survey.gain)
         return self._state @ values / self._count, self._state @ values**2 / self._count
