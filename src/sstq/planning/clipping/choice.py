@@ -106,7 +106,12 @@ class NormProfile:
         level = 1 - check_number("q", q, 0, 1)
         low = self.thresholds[self.low > level].max(initial=0.0)
         high = self.thresholds[self.high <= level].min(initial=math.inf)
-        return Interval(self._crossing(level), float(low), float(high))
+        value = math.inf
+        if self.above[-1] <= level:
+            knots, shares = self._curve(self.above)
+            ends = np.maximum(1, np.argmax(shares <= level)) - [0, 1]
+            value = float(np.interp(level, shares[ends], knots[ends]))
+        return Interval(value, float(low), float(high))
 
     def share_above(self, norm: float) -> Interval:
         """The share of clients whose norms are above this one, at most the highest threshold."""
@@ -135,17 +140,6 @@ class NormProfile:
     def _curve(self, shares: Floats) -> tuple[Floats, Floats]:
         """The norms and shares between which the curve is linear; everybody's norm is at least zero."""
         return np.append(0.0, self.thresholds), np.append(1.0, shares)
-
-    def _crossing(self, level: float) -> float:
-        """The least norm at which the estimated share is down to the level."""
-        if self.above[-1] > level:
-            return math.inf
-        knots, shares = self._curve(self.above)
-        right = int(np.argmax(shares <= level))
-        if right == 0:
-            return 0.0
-        fall = shares[right - 1] - shares[right]
-        return float(knots[right] - (level - shares[right]) / fall * (knots[right] - knots[right - 1]))
 
 
 def _inverted(share: Floats, gain: float) -> Floats:
