@@ -175,10 +175,8 @@ def plan(
     total_epsilon = None if total_epsilon is None else check_argument("total_epsilon", total_epsilon)
     delta = check_delta(delta)
     if trust != "local":
-        raise ValueError(
-            f"trust must be 'local', got {trust!r}: plans are for messages that are private by themselves; "
-            "`sstq compare` also has mechanisms with a trusted aggregator"
-        )
+        instead = "`sstq compare` also has mechanisms with a trusted aggregator"
+        raise ValueError(f"trust must be 'local', got {trust!r}: every message is private by itself; {instead}")
     terms = Terms(
         dim=check_number("dim", dim, 1, 2**30, integer=True),
         bits=_optional("bits", bits, 1, 4096, integer=True),
@@ -256,19 +254,15 @@ def _price(terms: Terms, epsilon: float, clients: int, best: Offer, shortest: bo
     if name == "frameunit":
         return _price_of_frames(terms, epsilon, clients, best, shortest)
     if name == "rrsc":
-        return (
-            f"Its server rebuilds {2**best.bits} vectors for each message, which is Θ(d·4^{best.bits}) work; FrameUnit "
-            "with as many bits has a few per cent more error and O(1)."
-        )
+        work = f"Its server rebuilds {2**best.bits} vectors for each message, which is Θ(d·4^{best.bits}) work"
+        return f"{work}; FrameUnit with as many bits has a few per cent more error and O(1)."
     if name == "sstq" and best.mechanism.coin == "public":
         unlike = Strata.of(terms.dim, epsilon, best.arguments["bits"], 0.0).offer(clients)
         rest = "" if unlike is None else f": clients with nothing in common would have {_of_clip(unlike.mse)}"
         return f"It counts on vectors with a cosine of {terms.alike:g} to their common direction{rest}."
     if name == "sstq":
-        return (
-            "It is unbiased in every frame, so that its error falls with every client, but encoding takes "
-            f"{best.arguments['steps']} steps over {best.arguments['frame_size']} coefficients."
-        )
+        encoding = f"{best.arguments['steps']} steps over {best.arguments['frame_size']} coefficients"
+        return f"It is unbiased in every frame: its error falls with every client, but encoding takes {encoding}."
     return "It is unbiased for every vector, and its server does O(1) work per message."
 
 
@@ -279,17 +273,14 @@ def _price_of_frames(terms: Terms, epsilon: float, clients: int, best: Offer, sh
         more = best.bits + (best.wanted_frames // frames).bit_length() - 1
         room = "no more frames are needed for that" if shortest else "the bits have no room for more frames"
         less = "" if spent == epsilon else f" and only {spent:g} of ε is spent, as more would add to it"
-        return (
-            f"Its bias, {bias}, exceeds {100 * BIAS_SHARE:.0f} % of the error, since {room}{less}; "
-            f"frames={best.wanted_frames}, with {more} bits, would do."
-        )
+        excess = f"Its bias, {bias}, exceeds {100 * BIAS_SHARE:.0f} % of the error, since {room}{less}"
+        return f"{excess}; frames={best.wanted_frames}, with {more} bits, would do."
     if coin == "public" and best.bits <= min(_RRSC_BITS, most_rrsc_bits(terms.dim)):
         better = 1 - math.sqrt(rrsc(terms.dim, spent, best.bits).variance / clients / best.mse)
         if better > 0:
-            return (
-                f"RRSC with as many bits would have {100 * better:.1f} % less error for Θ(d·4^{best.bits}) work "
-                f"per message at the server instead of O(1); the bias of the frames is {bias}: {_FRESH}."
-            )
+            work = f"Θ(d·4^{best.bits}) work per message at the server instead of O(1)"
+            gained = f"RRSC with as many bits would have {100 * better:.1f} % less error for {work}"
+            return f"{gained}; the bias of the frames is {bias}: {_FRESH}."
     if frames > 1 and frames * _MANY_FRAMES > clients:
         return f"{frames} frames hold the bias at {bias}; the server does up to one transform per message."
     spread = "One frame holds" if frames == 1 else f"{frames} frames hold"

@@ -1,8 +1,4 @@
-"""Compile every kernel that the mechanisms need, and keep the machine code on disk, before anybody waits for it.
-
-Numba compiles one kernel at a time, so the work is shared among several processes. Where compiled code is kept is in
-`sstq.kernels.disk_cache`.
-"""
+"""Compile every kernel that the mechanisms need, in several processes, and keep the machine code on disk."""
 
 from __future__ import annotations
 
@@ -25,8 +21,7 @@ from sstq.mechanisms import SSTQ, FrameUnit, PrivUnit, VqSGD
 # Messages come as the smallest unsigned integers that hold them, assigned indices as int64: (index, code).
 _MESSAGE_TYPES = ("u1 u1", "u1 u2", "u2 u1", "u2 u2", "u4 u1", "u4 u2", "u4 u4", "i8 u1", "i8 u2")
 
-# The longest step takes a third of the time of all.
-_MOST_PROCESSES = 4
+_MOST_PROCESSES = 4  # the longest step takes a third of the time of all
 
 # Ends at once, and without a word, when the program that waits for it is interrupted, or gone: then its input ends.
 # A line is written at once, because the processes share a pipe.
@@ -41,7 +36,7 @@ for step in _run(sys.argv[1:]):
 
 
 class Step(NamedTuple):
-    """One family of kernels made ready: how long it took, and whether anything had to be compiled for it."""
+    """One family of kernels made ready: how long it took, and whether anything had to be compiled."""
 
     name: str
     seconds: float
@@ -115,10 +110,7 @@ def chosen_place() -> Path | None:
 
 
 def _steps() -> dict[str, Callable[[], object]]:
-    """Every public kernel on as little as it takes; what a kernel is compiled for does not depend on sizes.
-
-    The longest come first, for processes take them in turn.
-    """
+    """Every public kernel on as little as it takes, the longest first: processes take them in turn."""
     one, double = (np.ones((1, 2), dtype) for dtype in (np.float32, np.float64))
     many = np.ones((1, MIN_ELEMENTS_A_THREAD), np.float32)  # fewer are left to NumPy
     code, word = np.zeros(1, np.int64), np.zeros(1, np.uint64)
