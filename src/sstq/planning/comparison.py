@@ -59,19 +59,23 @@ def all_families(*names: str) -> list[Variant]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What one mechanism costs for unit vectors."""
+    """What one mechanism costs for unit vectors.
 
-    label: str  # the mechanism and its variant or family
+    `exact` says whether the guarantee holds integer by integer; `bias2` and `variance` are of the mean of the clients.
+    The milliseconds are for encoding one vector and for adding one message, on all cores; None if not timed.
+    """
+
+    label: str
     name: str
     bits: int
     coin: str
     trust: str
-    exact: bool  # whether the guarantee holds integer by integer
+    exact: bool
     unbiased: Unbiased
-    bias2: float  # of the mean of the clients, like the variance
+    bias2: float
     variance: float
-    encode_ms: float | None = None  # for one client's vector, on all cores; None if not timed
-    decode_ms: float | None = None  # for adding one message
+    encode_ms: float | None = None
+    decode_ms: float | None = None
 
     @property
     def mse(self) -> float:
@@ -79,11 +83,7 @@ class Comparison:
         return self.bias2 + self.variance
 
 
-Skipped = Callable[[Variant, str], None]
-
-
-def _ignore(_variant: Variant, _reason: str) -> None:
-    pass
+Skipped = Callable[[Variant, str], None] | None
 
 
 def compare(
@@ -94,7 +94,7 @@ def compare(
     timed: bool = True,
     one_round: bool = True,
     variants: Iterable[Variant] | None = None,
-    skipped: Skipped = _ignore,
+    skipped: Skipped = None,
 ) -> Iterator[Comparison]:
     """Compare the mechanisms on a fixed typical unit vector that every client holds.
 
@@ -116,7 +116,8 @@ def compare(
         try:
             built = candidate.build(dim, epsilon, clients, one_round=one_round)
         except ValueError as refusal:
-            skipped(candidate, str(refusal))
+            if skipped is not None:
+                skipped(candidate, str(refusal))
             continue
         error = built.typical_error(clients)
         facts = built.message_bits, built.coin, built.trust, built.exact, built.unbiased
@@ -125,7 +126,7 @@ def compare(
 
 
 def frontier(
-    dim: int, epsilon: float, *, families: Iterable[Variant] | None = None, skipped: Skipped = _ignore
+    dim: int, epsilon: float, *, families: Iterable[Variant] | None = None, skipped: Skipped = None
 ) -> Iterator[Comparison]:
     """The error of one client's estimate of a typical unit vector, for every local mechanism and number of bits.
 
@@ -168,11 +169,11 @@ def one_bit_error(dim: int, epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds, on all cores of this machine."""
+    """Seconds on all cores for encoding one vector and for decoding a round; measured, or estimated from operations."""
 
-    encode: float  # for one client's vector
-    decode: float  # for the messages of one round and their mean
-    measured: bool  # or estimated from the number of operations
+    encode: float
+    decode: float
+    measured: bool
 
 
 def _seconds(call: Callable[[], Any]) -> tuple[float, Any]:

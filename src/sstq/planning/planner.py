@@ -37,16 +37,13 @@ class Alternative:
 class Plan:
     """The mechanism to use and what is predicted of it. Lengths are Euclidean, in the unit of clip.
 
-    Predictions are for clients that all hold one typical vector of norm clip, averaged over frame seeds; that is the
-    worst case for the bias of frames. `alike` says otherwise for strata.
+    Predictions are for clients that all hold one typical vector of norm clip, the worst case for the bias of frames,
+    averaged over frame seeds; `alike` says otherwise for strata.
 
     Attributes:
-        clients: n, as given or solved for; so are `dim`, `clip`, `rounds` and `delta`.
         epsilon: ε of one message. It may be less than was allowed, where more would be worse.
         solved_for: "error", "clients", "epsilon" or "bits".
         label: the mechanism for people; `name` and `arguments` are for the registry.
-        bits: of one message.
-        coin: "private" or "public".
         bias: the norm of the bias of the mean, which more clients do not lower.
         standard_deviation: of the mean, the root of the summed variance.
         total_epsilon_basic: ε of all rounds of a client together, the sum.

@@ -3,9 +3,8 @@
 Nobody can tell a lie from noise. If a fraction α of the messages is malicious, with mean m̄, the mean of all moves by
 α·‖m̄ − x̄‖ away from x̄, that of the honest clients. There are two kinds of attackers:
 
-* Those who may send any valid message: ‖m̄‖ ≤ R, the largest estimate of a single message. Messages that are not valid
-  are refused. In expectation over the honest messages and public coins the shift is at most α·(R + H), where
-  H = max ‖E[x̂]‖ is clip for an unbiased mechanism.
+* Those who may send any valid message: ‖m̄‖ ≤ R, the largest estimate of a single message. In expectation over the
+  honest messages and public coins the shift is at most α·(R + H), where H = max ‖E[x̂]‖, clip if unbiased.
 * Those who follow the protocol with data of their choice: they move the expectation by at most 2α·H, if they choose the
   data without regard to the public coin. (Who knows its assigned coordinate can do as much as √d·B instead of clip.)
 
@@ -78,12 +77,12 @@ def poisoning_bound(
         clients = check_number("clients", clients, 1, 2**32, integer=True)
     message, honest = mechanism.largest_message(), mechanism.largest_honest_mean()
     plain = PoisoningBound(fraction, message, fraction * (message + honest), 2 * fraction * honest, "mean")
+    if strata is None:
+        strata = isinstance(mechanism, SSTQ) and mechanism.coin == "public"
+    if not strata:
+        return plain
     if not isinstance(mechanism, SSTQ):
-        if strata:
-            raise ValueError(f"strata must be False or None for {mechanism.name}, whose means are not taken by strata")
-        return plain
-    if not (mechanism.coin == "public" if strata is None else strata):
-        return plain
+        raise ValueError(f"strata must be False or None for {mechanism.name}, whose means are not taken by strata")
     if clients is None:
         raise ValueError("clients is needed: whether the mean is taken by strata depends on their number")
     if not uses_strata(clients, mechanism.frame.size):

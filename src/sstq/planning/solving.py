@@ -1,8 +1,7 @@
 """Solving for what is left out: the error, the clients, ε or the bits; and the ε of one round and of all rounds.
 
-Families may be chosen that are exactly private, local, and not worse than another in every respect. MMRC and compressed
-PrivUnitG are left out, because FrameUnit with as many public bits has less error, or the same to 1 %, and a faster
-server; so is PrivUnit with its kin, which is private up to floating point only and not better.
+MMRC and compressed PrivUnitG are left out: FrameUnit with as many public bits has less error, or the same to 1 %, and a
+faster server. So is PrivUnit with its kin, which is private up to floating point only and not better.
 """
 
 from __future__ import annotations
@@ -63,17 +62,14 @@ def weigh(terms: Terms, epsilon: float, clients: int, *, thorough: bool = False)
 
 def least_clients(terms: Terms, epsilon: float, target_error: float) -> int:
     """The least number of clients whose mean has the target error."""
-    found, best = families(terms, epsilon), weigh(terms, epsilon, CLIENTS_MAX)[0]
-
-    def reached(clients: int) -> bool:
-        return offers(found, clients)[0].mse <= _ROUNDING * target_error**2
-
-    if not reached(CLIENTS_MAX):
+    found, least = families(terms, epsilon), weigh(terms, epsilon, CLIENTS_MAX)[0].mse
+    enough = _ROUNDING * target_error**2
+    if least > enough:
         raise ValueError(
             f"target_error = {target_error:g} of clip is out of reach at epsilon = {epsilon:g}: the closest that even "
-            f"{CLIENTS_MAX:.0e} clients have is {math.sqrt(best.mse):.4g}"
+            f"{CLIENTS_MAX:.0e} clients have is {math.sqrt(least):.4g}"
         )
-    return bisect_left(range(1, CLIENTS_MAX + 1), True, key=reached) + 1
+    return bisect_left(range(1, CLIENTS_MAX + 1), True, key=lambda n: offers(found, n)[0].mse <= enough) + 1
 
 
 def least_epsilon(terms: Terms, clients: int, target_error: float) -> float:

@@ -35,8 +35,7 @@ _MOST_CODE_BITS = 10
 # The optimal channel of three bits has up to 15 % less error than the best flat one (near ε = 1 in small dimensions). A
 # fourth bit is not worth it, and where the flat one is best with four bits there is nothing left to gain.
 _OPTIMAL_BITS, _OPTIMAL_GAIN = 3, 0.2
-# From two dimensions on SSTQ has at least 1.5 times the squared error of FrameUnit over frames: measured for d from 2
-# to 10^6 and ε from 0.01 to 20, the least at small ε and d ≥ 500.
+# From two dimensions on SSTQ has at least 1.5 times the squared error of FrameUnit (measured for d up to 10^6).
 _LEAST_OVER_FRAMEUNIT = 1.4
 # Coordinates that the moments of typical representations are taken over.
 _COORDINATES = 1 << 16
@@ -91,8 +90,7 @@ def tune(
         >>> tuned.mechanism.frame.size, tuned.mechanism.message_bits, round(tuned.mse, 2), round(tuned.gain, 2)
         (16384, 16, 1.83, 0.08)
     """
-    given: dict[str, Any] = {"bits": bits, "channel": channel, "codebook": codebook, "decoder": decoder}
-    options = {name: value for name, value in given.items() if value is not None}
+    options: dict[str, Any] = {"bits": bits, "channel": channel, "codebook": codebook, "decoder": decoder}
     default = SSTQ(dim, epsilon, **options)
     dim, bits = default.dim, default.bits
     if default.decoder.name != "unbiased":
@@ -191,15 +189,13 @@ class Strata:
 
     @classmethod
     def of(cls, dim: int, epsilon: float, bits: int, alike: float) -> Strata:
-        """The moments are averages over pairs of typical clients, each at the given cosine to their own direction.
-
-        The products of the two clients' coordinates estimate the square of the mean coordinate without bias.
-        """
+        """The moments are averages over pairs of typical clients, each at the given cosine to their own direction."""
         mechanism = SSTQ(dim, epsilon, bits=bits)
         first, second = _pairs(dim, alike, pairs=max(1, _COORDINATES // mechanism.frame.size))
         power = mechanism.expected_mse(first).variance * len(first) + 1
         ours, theirs = (represent(mechanism.frame, mechanism.kashin, rows)[0] for rows in (first, second))
         beta = mechanism.kashin.bound(mechanism.frame)
+        # The products of a pair's coordinates estimate the square of the mean coordinate without bias.
         shared = dim * beta**2 * float(np.mean(ours.astype(np.float64) * theirs))
         return cls(SSTQ(dim, epsilon, bits=bits, coin="public"), max(power - shared, 0.0), alike)
 
@@ -210,9 +206,9 @@ class Strata:
             return None
         # How much the clients themselves differ is no error: see `sstq.aggregation.strata.StratifiedVariance`.
         variance = (self.variance * _inverse_count(clients / size) - (1 - self.alike**2)) / clients
-        bits = self.mechanism.bits
-        options = {"bits": bits, "coin": "public"}
-        return Offer(f"SSTQ, public coin, b = {bits}, by strata", self.mechanism, options, 0.0, variance)
+        options = {"bits": self.mechanism.bits, "coin": "public"}
+        label = f"SSTQ, public coin, b = {self.mechanism.bits}, by strata"
+        return Offer(label, self.mechanism, options, 0.0, variance)
 
 
 def _pairs(dim: int, alike: float, pairs: int) -> list[NDArray[np.float32]]:

@@ -146,8 +146,7 @@ def encode_shard(
     Args:
         shard: of `plan_shards`. The unfinished folder must exist.
         mechanism: that encodes.
-        rng: None for secret randomness; for simulation the generator that all shards share. Each takes its own part
-            of the stream, so that the messages are those of one run over all of them.
+        rng: None for secret randomness; for simulation the generator that all shards share, each its own part.
         clients: behind a public coin, the identifiers of the shard's clients.
 
     Raises:

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numba.core import event
 
 from sstq import kernels
+from sstq.kernels import disk_cache
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, thread_count
 from sstq.mechanisms import SSTQ, FrameUnit, PrivUnit, VqSGD
 
@@ -23,8 +25,8 @@ _MESSAGE_TYPES = ("u1 u1", "u1 u2", "u2 u1", "u2 u2", "u4 u1", "u4 u2", "u4 u4",
 
 _MOST_PROCESSES = 4  # the longest step takes a third of the time of all
 
-# Ends at once, and without a word, when the program that waits for it is interrupted, or gone: then its input ends.
-# A line is written at once, because the processes share a pipe.
+# Ends at once when the program that waits for it is interrupted or gone, which ends its input. A line is written at
+# once, because the processes share a pipe.
 _PROCESS = r"""
 import json, os, signal, sys, threading
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -85,8 +87,6 @@ def compile_in_processes() -> Iterator[Step]:
 
 
 def _run(names: list[str]) -> Iterator[Step]:
-    from numba.core import event
-
     steps = _steps()
     for name in names:
         start = time.perf_counter()
@@ -97,16 +97,12 @@ def _run(names: list[str]) -> Iterator[Step]:
 
 def cache_place() -> Path | None:
     """The folder in which compiled kernels are kept, or None if no folder can be written to."""
-    from sstq.kernels.disk_cache import places
-
-    return places().write
+    return disk_cache.places().write
 
 
 def chosen_place() -> Path | None:
     """The folder that NUMBA_CACHE_DIR names, or None if it is not set."""
-    from sstq.kernels.disk_cache import chosen_folder
-
-    return chosen_folder()
+    return disk_cache.chosen_folder()
 
 
 def _steps() -> dict[str, Callable[[], object]]:

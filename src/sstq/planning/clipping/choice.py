@@ -17,10 +17,9 @@ r being the mechanism's root mean square error of such a mean in units of clip, 
 points in one direction: ‖E[x − clipped x]‖ = a·E‖x − clipped x‖. The predicted squared error bias² + noise² is convex
 in c.
 
-A rule of thumb needs no tail at all: clip at the quantile 1 − r/a. Let S(c) be the share above c, and S(c*) = r/a. For
-c > c*, a·E(c*) ≤ a·E(c) + r·c; for c < c*, r·c* ≤ a·E(c) + r·c and E(c*) ≤ E(c). So with A = bias(c), B = noise(c) the
-squared error at c* is at most A² + (A + B)² or (A + B)² + B², which is at most (3 + √5)/2·(A² + B²): the error at c* is
-at most 1.62 times the least one, whatever the distribution.
+A rule of thumb needs no tail: clip at the quantile 1 − r/a, the c* with S(c*) = r/a. For c > c*, a·E(c*) ≤ a·E(c) +
+r·c; for c < c*, r·c* ≤ a·E(c) + r·c and E(c*) ≤ E(c). With A = bias(c), B = noise(c) the squared error at c* is at most
+A² + (A + B)² or (A + B)² + B², so at most (3 + √5)/2·(A² + B²): the error is at most 1.62 times the least one.
 
 The survey cannot see a share of clients within the noise, so the clip of least error is computed from what is surely
 there. For five shapes of distributions with 10,000 to 100,000 answers at ε = 0.5, the error with that clip was 1.06
@@ -100,8 +99,7 @@ class NormProfile:
     def quantile(self, q: float) -> Interval:
         """The norm that a share q of the clients does not exceed.
 
-        Shares are taken as linear between thresholds, and as 1 at norm zero. Beyond the highest threshold the value is
-        infinite, and so is an upper end that the answers do not settle.
+        Shares are linear between thresholds, and 1 at norm zero. Values beyond the highest threshold are infinite.
         """
         level = 1 - check_number("q", q, 0, 1)
         low = self.thresholds[self.low > level].max(initial=0.0)
@@ -241,7 +239,7 @@ def suggest_clip(profile: NormProfile, mechanism: Mechanism, clients: int, *, al
 
     Args:
         profile: what a survey of norms found.
-        mechanism: what will estimate the mean; its own clip is of no importance.
+        mechanism: what will estimate the mean; its own clip does not matter.
         clients: n, how many clients the mean will be taken of.
         alignment: a in (0, 1], how well the cut-off parts point in one direction; 1, the worst case, if they all do.
     """

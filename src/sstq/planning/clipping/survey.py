@@ -2,11 +2,10 @@
 
 A client draws one of K thresholds, without looking at its data, and the true answer to "is your norm above it?" goes
 through the exactly ε-LDP channel on two tokens. The message is the threshold's number and the answer: ⌈log₂ K⌉ + 1
-bits. The server keeps two integers per threshold, how often the answer was no and yes.
+bits.
 
-The share of clients above a threshold has the standard error √(K/4n)/(p − q), p − q = tanh(ε/2), at every threshold.
-Its variance is K/(4·tanh²(ε/2)) per client, where randomized response on the K + 1 bins between the thresholds would
-have about K²/(2ε²): comparing is better for the small ε that one wants to spend on a clip.
+The share of clients above a threshold has the standard error √(K/4n)/(p − q), p − q = tanh(ε/2). Its variance is
+K/(4·tanh²(ε/2)) per client; randomized response on the K + 1 bins between the thresholds would have about K²/(2ε²).
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from sstq.aggregation import Aggregator
 from sstq.checks import check_argument, check_number
 from sstq.chunks import row_chunks
 from sstq.mechanisms.agreement import Agreement, read_agreement
-from sstq.mechanisms.base import Trust
+from sstq.mechanisms.base import Columns, Trust, Words
 from sstq.mechanisms.flat_response import flat_response, gain, weights_of
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Column, Field, Layout
+from sstq.messages.layouts import Field, Layout
 from sstq.planning.clipping.choice import NormProfile
 from sstq.randomness import streams
 from sstq.randomness.secret import RngLike, bit_source, channel_words
@@ -66,9 +65,8 @@ class NormSurvey(Agreement):
         values = np.geomspace(lowest, highest, count).tolist() if self._stated is None else self._stated["values"]
         checked = tuple(check_number("threshold", value, lowest, highest) for value in values)
         if len(checked) != count or any(after <= before for before, after in pairwise(checked)):
-            raise ValueError(
-                f"thresholds must be {count} increasing numbers, got {len(checked)} from {checked[0]:g} on"
-            )
+            got = f"{len(checked)} from {checked[0]:g} on" if checked else "none"
+            raise ValueError(f"thresholds must be {count} increasing numbers, got {got}")
         self._set(epsilon=epsilon, thresholds=checked, channel=flat_response(2, epsilon, self._stated))
 
     @property
@@ -122,9 +120,7 @@ class NormSurvey(Agreement):
         count = check_number("count", count, 0, 2**62, integer=True)
         return self.messages_from_columns(self.layout.unpack(raw, count), None, False)
 
-    def messages_from_columns(
-        self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
-    ) -> Messages:
+    def messages_from_columns(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
         """Messages from the checked values of their fields."""
         if clients is not None:
             raise ValueError("a survey's answers name no clients: its coin is private")
