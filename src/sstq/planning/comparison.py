@@ -211,7 +211,6 @@ def time_mechanism(mechanism: Mechanism, clients: int) -> Times:
     if operations > _MOST_OPERATIONS:
         each = operations / _OPERATIONS_PER_SECOND
         return Times(each, each * clients, measured=False)
-
     encoding, messages = _time_encoding(mechanism, _MOST_MESSAGES)
     aggregator = mechanism.aggregator()
     aggregator.update(messages)

@@ -11,10 +11,8 @@ from sstq.mechanisms import RRSC, SQKR, FrameUnit, Mechanism, VqSGD
 from sstq.mechanisms.base import Coin, ExpectedError
 from sstq.mechanisms.frameunit.bias import BIAS_SHARE, client_error, frame_error, frames_needed
 
-# With a public coin frames take no bits, and the share of the error that their bias may have is smaller.
-_PUBLIC_BIAS_SHARE = BIAS_SHARE / 2
-# The ε below the allowed one that are tried where frames are too few, to three digits. Between two of them the error is
-# within 0.1 % of its least.
+_PUBLIC_BIAS_SHARE = BIAS_SHARE / 2  # with a public coin frames take no bits
+# The ε below the allowed one that are tried where frames are too few: the error is within 0.1 % of its least.
 _SPENDINGS = tuple(float(f"{20 * 1.05**-step:.3g}") for step in range(156))
 _ANY_BITS, _VQSGD_DIM_MAX, _MOST_K = 1 << 20, 2**24, 16
 

@@ -32,8 +32,7 @@ from sstq.checks import check_number
 from sstq.mechanisms.base import Mechanism
 from sstq.mechanisms.sstq import SSTQ
 
-# The probability of the honest counts of a stratum that are too rare to be looked at.
-_LEFT_OUT = 1e-12
+_LEFT_OUT = 1e-12  # the probability of the honest counts of a stratum that are too rare to be looked at
 
 
 @dataclass(frozen=True)

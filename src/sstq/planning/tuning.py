@@ -26,8 +26,7 @@ from sstq.planning.offers import Family, Offer, Terms, fewest_bits, frameunit_er
 from sstq.scalar.channels import decoded_second_moment
 from sstq.scalar.densities import Density
 
-# Levels above the least that are tried, upward until the error rises.
-_HIGHER = (1.8, 2.0, 2.2, 2.5, 3.0, 4.0)
+_HIGHER = (1.8, 2.0, 2.2, 2.5, 3.0, 4.0)  # levels above the least that are tried, until the error rises
 # Frames up to this many times the default are tried; of those within the slack of the best, the smallest is taken.
 _LARGEST_FACTOR, _SLACK = 4, 0.005
 
@@ -37,8 +36,7 @@ _MOST_CODE_BITS = 10
 _OPTIMAL_BITS, _OPTIMAL_GAIN = 3, 0.2
 # From two dimensions on SSTQ has at least 1.5 times the squared error of FrameUnit (measured for d up to 10^6).
 _LEAST_OVER_FRAMEUNIT = 1.4
-# Coordinates that the moments of typical representations are taken over.
-_COORDINATES = 1 << 16
+_COORDINATES = 1 << 16  # that the moments of typical representations are taken over
 
 
 @dataclass(frozen=True)
@@ -123,23 +121,19 @@ def private_families(terms: Terms, epsilon: float) -> list[Family]:
     """The flat channel with its best bits, and the optimal one, both on tuned frames; none if the bits are too few."""
     most = min(_MOST_CODE_BITS, terms.room - (terms.dim - 1).bit_length())  # which the index leaves
 
-    def for_one(clients: int, best: float, thorough: bool) -> Offer | None:
+    def flat(clients: int, best: float, thorough: bool) -> Offer | None:
         least = _LEAST_OVER_FRAMEUNIT * frameunit_error(terms.dim, epsilon)
         may_win = thorough or terms.dim == 1 or best * clients > least
-        return fewest_bits(_flat_channels(terms, epsilon, most), terms.slack) if may_win else None
-
-    def flat(clients: int, best: float, thorough: bool) -> Offer | None:
-        found = for_one(clients, best, thorough)
-        return None if found is None else found.shared(clients)
+        return fewest_bits(_flat_channels(terms, epsilon, most), terms.slack).shared(clients) if may_win else None
 
     def optimal(clients: int, best: float, thorough: bool) -> Offer | None:
-        found = for_one(clients, best, thorough)
-        if found is None or (1 - _OPTIMAL_GAIN) * found.variance / clients >= best:
+        found = flat(clients, best, thorough)
+        if found is None or most == 1 or found.arguments["bits"] > _OPTIMAL_BITS:
             return None
-        if most == 1 or found.arguments["bits"] > _OPTIMAL_BITS:
+        if (1 - _OPTIMAL_GAIN) * found.variance >= best:
             return None
-        other = _optimal_channel(terms, epsilon, most)
-        return other.shared(clients) if other.variance * (1 + terms.slack) <= found.variance else None
+        other = _optimal_channel(terms, epsilon, most).shared(clients)
+        return other if other.variance * (1 + terms.slack) <= found.variance else None
 
     return [] if most < 1 else [flat, optimal]
 

@@ -21,7 +21,6 @@ _KINDS = {
     "aggregator": ("trusted aggregator", "^", "#3c7d3c"),
     "none": ("no privacy", "D", FAINT),
 }
-# Those of one mechanism are of one colour; ours are warm and blue.
 _COLOURS = {
     "frameunit": ACCENT,
     "sstq": SECOND,

@@ -136,7 +136,7 @@ class NormProfile:
         return Interval(float(value), float(low), float(high))
 
     def _curve(self, shares: Floats) -> tuple[Floats, Floats]:
-        """The norms and shares between which the curve is linear; everybody's norm is at least zero."""
+        """The norms and shares between which the curve is linear, from norm zero on."""
         return np.append(0.0, self.thresholds), np.append(1.0, shares)
 
 
