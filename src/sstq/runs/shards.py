@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from sstq.checks import check_option
@@ -135,11 +136,7 @@ def record_simulation(folder: Path, mechanism: Mechanism, seed: int, shards: Seq
 
 
 def encode_shard(
-    shard: Shard,
-    mechanism: Mechanism,
-    rng: np.random.Generator | None = None,
-    *,
-    clients: NDArray[np.uint64] | None = None,
+    shard: Shard, mechanism: Mechanism, rng: Generator | None = None, *, clients: NDArray[np.uint64] | None = None
 ) -> LocalReport | None:
     """Encode the vectors of a shard, piece by piece and all or nothing; None if its message file is there already.
 
@@ -182,9 +179,7 @@ def _publish(attempt: Path, target: Path) -> bool:
 
 
 @contextmanager
-def stream_part(
-    rng: np.random.Generator | None, mechanism: Mechanism, first: int, count: int
-) -> Iterator[np.random.Generator | None]:
+def stream_part(rng: Generator | None, mechanism: Mechanism, first: int, count: int) -> Iterator[Generator | None]:
     """A generator for the vectors from number `first` on of a run that began with `rng`, which stays as it is.
 
     Exactly `count` vectors must be encoded with it; RuntimeError if it is left at another place. None (secret
@@ -209,7 +204,7 @@ def stream_part(
         raise RuntimeError(f"{mechanism.name} did not draw {each} words for each of {count} vectors")
 
 
-def _ahead(rng: np.random.Generator, words: int) -> np.random.Generator:
+def _ahead(rng: Generator, words: int) -> Generator:
     """A copy of the generator, that many words further on: a full 64-bit word is one step of PCG64."""
     copied = copy.deepcopy(rng)
     if not isinstance(copied.bit_generator, np.random.PCG64):
