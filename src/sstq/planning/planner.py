@@ -235,7 +235,6 @@ def _solve(
 
 
 def _reason(terms: Terms, offers: list[Offer], shortest: bool) -> str:
-    """A sentence on what the first of the offers has over the others."""
     best = offers[0]
     coin = {"private": " with a private coin", "public": " with a public coin", "any": ""}[terms.coin]
     if shortest:

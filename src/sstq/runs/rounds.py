@@ -44,7 +44,7 @@ def client_identifier(mechanism: Mechanism, client: int | None, number: int) -> 
 
 
 def mean_of_round(aggregator: Aggregator[Any]) -> Estimate:
-    """The mean of a round's messages, one round of many: the bias of its frame averages out over them."""
+    """The mean of one round of many, over which the bias of its frame averages out."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FrameBiasWarning)
         return aggregator.mean()

@@ -1,8 +1,7 @@
 """A private survey of norms: a client compares its norm with one public threshold and answers by randomized response.
 
 A client draws one of K thresholds, without looking at its data, and the true answer to "is your norm above it?" goes
-through the exactly ε-LDP channel on two tokens. The message is the threshold's number and the answer: ⌈log₂ K⌉ + 1
-bits.
+through the exactly ε-LDP channel on two tokens. The message is the number and the answer, ⌈log₂ K⌉ + 1 bits.
 
 The share of clients above a threshold has the standard error √(K/4n)/(p − q), p − q = tanh(ε/2). Its variance is
 K/(4·tanh²(ε/2)) per client; randomized response on the K + 1 bins between the thresholds would have about K²/(2ε²).
