@@ -1,8 +1,4 @@
-"""All mechanisms side by side: bits, bias, variance and time (the paper's Table 1, as numbers), and error against bits.
-
-`compare` has the error of a mean of n clients, `frontier` that of one client's estimate at several numbers of bits;
-`optimal_error` and `one_bit_error` are the two lines that no mechanism crosses; `time_mechanism` measures a round.
-"""
+"""All mechanisms side by side: bits, bias, variance and time (the paper's Table 1 as numbers), error against bits."""
 
 from __future__ import annotations
 
@@ -21,12 +17,10 @@ from sstq.mechanisms.structured import typical_vector
 from sstq.messages.batch import Messages
 from sstq.runs.rounds import mean_of_round
 
-# Measuring stops after about this many seconds.
-_SECONDS = 0.3
+_SECONDS = 0.3  # after which measuring stops
 _MOST_TIMED, _MOST_MESSAGES, _ADDED = 32, 256, 1 << 15
-# Multiplications and additions that a server is taken to do in a second where nothing is measured.
-_OPERATIONS_PER_SECOND = 1e9
-_MOST_OPERATIONS = 2e9
+# Of a server; a round that takes more than the most of them is not measured.
+_OPERATIONS_PER_SECOND, _MOST_OPERATIONS = 1e9, 2e9
 
 
 @dataclass(frozen=True)
@@ -38,10 +32,7 @@ class Variant:
     options: Mapping[str, Any]
 
     def build(self, dim: int, epsilon: float, clients: int, clip: float = 1.0, *, one_round: bool = False) -> Mechanism:
-        """The mechanism, with those of the common arguments that mean something to it.
-
-        For one round FrameUnit has as many frames as its clients need; over many, one frame per round averages out.
-        """
+        """The mechanism with the common arguments that it takes; for one round, with the frames its clients need."""
         known = inspect.signature(mechanism_class(self.name)).parameters
         common = {"dim": dim, "epsilon": epsilon, "clients": clients, "clip": clip}
         if not one_round and "clients" in known and known["clients"].default is None:
@@ -56,39 +47,22 @@ def all_variants(*names: str) -> list[Variant]:
         >>> [variant.label for variant in all_variants("sqkr")]
         ['SQKR', 'SQKR, public coin', 'SQKR dense']
     """
-    return [
-        Variant(label, name, options)
-        for name in names or list_mechanisms()
-        for label, options in mechanism_class(name).variants.items()
-    ]
+    classes = ((name, mechanism_class(name)) for name in names or list_mechanisms())
+    return [Variant(label, name, options) for name, found in classes for label, options in found.variants.items()]
 
 
 def all_families(*names: str) -> list[Variant]:
     """The points of these or all mechanisms at several numbers of bits; equal labels are one family."""
-    return [
-        Variant(label, name, options)
-        for name in names or list_mechanisms()
-        for label, points in mechanism_class(name).sweeps.items()
-        for options in points
-    ]
+    sweeps = ((name, *sweep) for name in names or list_mechanisms() for sweep in mechanism_class(name).sweeps.items())
+    return [Variant(label, name, options) for name, label, points in sweeps for options in points]
 
 
 @dataclass(frozen=True)
 class Comparison:
     """What one mechanism costs for unit vectors.
 
-    Attributes:
-        label: the mechanism and its variant or family.
-        name: in the registry.
-        bits: of one message.
-        coin: "private" or "public".
-        trust: who has to be trusted.
-        exact: whether the guarantee holds integer by integer.
-        unbiased: when the estimate is, for the frames at hand.
-        bias2: the squared bias of the mean.
-        variance: of the mean of the clients.
-        encode_ms: milliseconds to encode one client's vector, on all cores; None if not timed.
-        decode_ms: milliseconds to add one message; None if not timed.
+    `exact` says whether the guarantee holds integer by integer; `bias2` and `variance` are of the mean of the clients.
+    The milliseconds are for encoding one vector and for adding one message, on all cores; None if not timed.
     """
 
     label: str
@@ -109,7 +83,7 @@ class Comparison:
         return self.bias2 + self.variance
 
 
-Skipped = Callable[[Variant, str], None]
+Skipped = Callable[[Variant, str], None] | None
 
 
 def compare(
@@ -120,7 +94,7 @@ def compare(
     timed: bool = True,
     one_round: bool = True,
     variants: Iterable[Variant] | None = None,
-    skipped: Skipped = lambda _variant, _reason: None,
+    skipped: Skipped = None,
 ) -> Iterator[Comparison]:
     """Compare the mechanisms on a fixed typical unit vector that every client holds.
 
@@ -142,28 +116,17 @@ def compare(
         try:
             built = candidate.build(dim, epsilon, clients, one_round=one_round)
         except ValueError as refusal:
-            skipped(candidate, str(refusal))
+            if skipped is not None:
+                skipped(candidate, str(refusal))
             continue
         error = built.typical_error(clients)
-        encode_ms, decode_ms = _milliseconds(built, clients) if timed else (None, None)
-        yield Comparison(
-            candidate.label,
-            candidate.name,
-            built.message_bits,
-            **{name: getattr(built, name) for name in ("coin", "trust", "exact", "unbiased")},
-            bias2=error.bias2,
-            variance=error.variance,
-            encode_ms=encode_ms,
-            decode_ms=decode_ms,
-        )
+        facts = built.message_bits, built.coin, built.trust, built.exact, built.unbiased
+        times = _milliseconds(built, clients) if timed else ()
+        yield Comparison(candidate.label, candidate.name, *facts, error.bias2, error.variance, *times)
 
 
 def frontier(
-    dim: int,
-    epsilon: float,
-    *,
-    families: Iterable[Variant] | None = None,
-    skipped: Skipped = lambda _variant, _reason: None,
+    dim: int, epsilon: float, *, families: Iterable[Variant] | None = None, skipped: Skipped = None
 ) -> Iterator[Comparison]:
     """The error of one client's estimate of a typical unit vector, for every local mechanism and number of bits.
 
@@ -206,13 +169,7 @@ def one_bit_error(dim: int, epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds, on all cores of this machine.
-
-    Attributes:
-        encode: for one client's vector.
-        decode: for the messages of one round and their mean.
-        measured: whether they were measured; otherwise they are estimated from the number of operations.
-    """
+    """Seconds on all cores for encoding one vector and for decoding a round; measured, or estimated from operations."""
 
     encode: float
     decode: float
@@ -220,7 +177,6 @@ class Times:
 
 
 def _seconds(call: Callable[[], Any]) -> tuple[float, Any]:
-    """How long the call takes, and its result."""
     start = time.perf_counter()
     result = call()
     return time.perf_counter() - start, result
@@ -255,16 +211,11 @@ def time_mechanism(mechanism: Mechanism, clients: int) -> Times:
     if operations > _MOST_OPERATIONS:
         each = operations / _OPERATIONS_PER_SECOND
         return Times(each, each * clients, measured=False)
-
-    def add(messages: Messages) -> Any:
-        aggregator = mechanism.aggregator()
-        aggregator.update(messages)
-        return aggregator
-
     encoding, messages = _time_encoding(mechanism, _MOST_MESSAGES)
-    added = add(messages)
-    mean_of_round(added)
-    finishing, _ = _seconds(lambda: mean_of_round(added))
+    aggregator = mechanism.aggregator()
+    aggregator.update(messages)
+    mean_of_round(aggregator)
+    finishing, _ = _seconds(lambda: mean_of_round(aggregator))
     syntheses = _frames_used(mechanism, clients) / _frames_used(mechanism, len(messages))
     if not operations:
         # Many messages out of a few: adding them one by one would measure the call, not the work.
@@ -272,7 +223,7 @@ def time_mechanism(mechanism: Mechanism, clients: int) -> Times:
         columns = tuple(np.tile(column, (times,) + (1,) * (column.ndim - 1)) for column in messages.columns)
         identifiers = None if messages.clients is None else np.arange(times * len(messages), dtype=np.uint64)
         messages = mechanism.messages_from_columns(columns, identifiers, messages.simulated)
-    adding, _ = _seconds(lambda: add(messages))
+    adding, _ = _seconds(lambda: mechanism.aggregator().update(messages))
     return Times(encoding, adding / len(messages) * clients + finishing * syntheses, measured=True)
 
 
@@ -283,7 +234,6 @@ def _frames_used(mechanism: Mechanism, clients: int) -> float:
 
 
 def _milliseconds(built: Mechanism, clients: int) -> tuple[float, float]:
-    """Milliseconds per client for encoding and for adding up, after calls that are not counted."""
     # A round of CSGM takes no more messages than it has clients.
     encoding, messages = _time_encoding(built, min(_MOST_TIMED, clients))
     built.aggregator().update(messages)

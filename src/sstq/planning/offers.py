@@ -11,14 +11,10 @@ from sstq.mechanisms import RRSC, SQKR, FrameUnit, Mechanism, VqSGD
 from sstq.mechanisms.base import Coin, ExpectedError
 from sstq.mechanisms.frameunit.bias import BIAS_SHARE, client_error, frame_error, frames_needed
 
-# With a public coin frames take no bits, and the share of the error that their bias may have is smaller.
-_PUBLIC_BIAS_SHARE = BIAS_SHARE / 2
-# The ε below the allowed one that are tried where frames are too few, to three digits. Between two of them the error is
-# within 0.1 % of its least.
+_PUBLIC_BIAS_SHARE = BIAS_SHARE / 2  # with a public coin frames take no bits
+# The ε below the allowed one that are tried where frames are too few: the error is within 0.1 % of its least.
 _SPENDINGS = tuple(float(f"{20 * 1.05**-step:.3g}") for step in range(156))
-_ANY_BITS = 1 << 20
-_VQSGD_DIM_MAX = 2**24
-_MOST_K = 16
+_ANY_BITS, _VQSGD_DIM_MAX, _MOST_K = 1 << 20, 2**24, 16
 
 
 @dataclass(frozen=True)
@@ -64,12 +60,9 @@ class Offer:
         return replace(self, variance=self.variance / clients)
 
 
+# Mechanisms of one kind: the best for so many clients, if there is one. It also takes the least error of the offers so
+# far and whether the search is thorough; if it is not, a slow family that cannot win makes no offer.
 Family = Callable[[int, float, bool], Offer | None]
-"""Mechanisms of one kind: the best for so many clients, if there is one.
-
-It also takes the least error of the offers so far and whether the search is thorough; otherwise a family that takes
-long to ask and cannot win makes no offer.
-"""
 
 
 def fewest_bits(candidates: list[Offer], slack: float) -> Offer:
@@ -124,8 +117,6 @@ def vqsgd_family(terms: Terms, epsilon: float) -> list[Family]:
 # FrameUnit. One frame leaves a bias that more clients do not lower. G frames leave 1/G of its square. With a private
 # coin they cost log₂ G bits. Where the bits are capped the frames are too few, and since the bias grows with ε it may
 # then be better to spend less than the ε that is allowed.
-
-
 @lru_cache(maxsize=1024)
 def _frameunit(dim: int, epsilon: float, bits: int | None, frames: int = 1) -> FrameUnit:
     return FrameUnit(dim, epsilon, bits=bits, frames=frames)
@@ -162,10 +153,7 @@ def frameunit_offer(terms: Terms, epsilon: float, bits: int | None, clients: int
 
 
 def frameunit_family(terms: Terms, epsilon: float, coin: Coin) -> list[Family]:
-    """All rows and a private coin, if there is room for one frame; or a public coin and the fewest bits that will do.
-
-    Their error, but for the frames' bias, is within the slack of that of the most bits allowed.
-    """
+    """All rows and a private coin, if there is room for one frame; or a public coin and the fewest bits in slack."""
     bits, all_bits = None, _frameunit(terms.dim, epsilon, None).message_bits
     if coin == "public":
         most = min(all_bits, terms.room)

@@ -17,13 +17,9 @@ from sstq.planning.comparison import Times, time_mechanism
 from sstq.planning.offers import Offer, Terms, most_rrsc_bits, rrsc
 from sstq.planning.tuning import Strata
 
-# Of the squared error so much is given up for a shorter message.
-_SLACK = 0.02
-_BITS_MAX = 4096
-# RRSC is mentioned up to so many bits; beyond them it is hardly better than FrameUnit.
-_RRSC_BITS = 8
-# From a frame for every so many clients on, the transforms are most of the server's work.
-_MANY_FRAMES = 10
+_SLACK = 0.02  # the share of the squared error that is given up for a shorter message
+_RRSC_BITS = 8  # up to which RRSC is mentioned; beyond them it is hardly better than FrameUnit
+_MANY_FRAMES = 10  # clients per frame: with fewer, the transforms are most of the server's work
 _FRESH = "take a fresh frame_seed every round, so that what is left averages out"
 
 
@@ -41,16 +37,13 @@ class Alternative:
 class Plan:
     """The mechanism to use and what is predicted of it. Lengths are Euclidean, in the unit of clip.
 
-    Predictions are for clients that all hold one typical vector of norm clip, averaged over frame seeds; that is the
-    worst case for the bias of frames. `alike` says otherwise for strata.
+    Predictions are for clients that all hold one typical vector of norm clip, the worst case for the bias of frames,
+    averaged over frame seeds; `alike` says otherwise for strata.
 
     Attributes:
-        clients: n, as given or solved for; so are `dim`, `clip`, `rounds` and `delta`.
         epsilon: ε of one message. It may be less than was allowed, where more would be worse.
         solved_for: "error", "clients", "epsilon" or "bits".
         label: the mechanism for people; `name` and `arguments` are for the registry.
-        bits: of one message.
-        coin: "private" or "public".
         bias: the norm of the bias of the mean, which more clients do not lower.
         standard_deviation: of the mean, the root of the summed variance.
         total_epsilon_basic: ε of all rounds of a client together, the sum.
@@ -179,13 +172,11 @@ def plan(
     total_epsilon = None if total_epsilon is None else check_argument("total_epsilon", total_epsilon)
     delta = check_delta(delta)
     if trust != "local":
-        raise ValueError(
-            f"trust must be 'local', got {trust!r}: plans are for messages that are private by themselves; "
-            "`sstq compare` also has mechanisms with a trusted aggregator"
-        )
+        instead = "`sstq compare` also has mechanisms with a trusted aggregator"
+        raise ValueError(f"trust must be 'local', got {trust!r}: every message is private by itself; {instead}")
     terms = Terms(
         dim=check_number("dim", dim, 1, 2**30, integer=True),
-        bits=_optional("bits", bits, 1, _BITS_MAX, integer=True),
+        bits=_optional("bits", bits, 1, 4096, integer=True),
         coin=check_option("coin", coin, ("private", "public", "any")),
         server=check_option("server", server, ("fast", "any")),
         alike=_optional("alike", alike, 0, 1),
@@ -197,10 +188,9 @@ def plan(
     rounds = solving.allowed_rounds(spent, rounds, total_epsilon, delta)
     # A total that was given is known to suffice.
     optimal = min(compose(spent, rounds, delta), total_epsilon or math.inf) if delta else None
-    alternatives = [_alternative(offer, clip) for offer in found[1:]]
+    others = [(offer, "") for offer in found[1:]]
     if terms.coin == "private":
-        public = solving.weigh(replace(terms, coin="public"), allowed, clients)[0]
-        alternatives.append(_alternative(public, clip, needs="a public coin"))
+        others.append((solving.weigh(replace(terms, coin="public"), allowed, clients)[0], "a public coin"))
     return Plan(
         dim=terms.dim,
         clients=clients,
@@ -219,16 +209,12 @@ def plan(
         total_epsilon_basic=compose(spent, rounds),
         total_epsilon_optimal=optimal,
         explanation=f"{_reason(terms, found, shortest)} {_price(terms, allowed, clients, best, shortest)}",
-        alternatives=tuple(alternatives),
+        alternatives=tuple(Alternative(o.label, o.bits, clip * math.sqrt(o.mse), needs) for o, needs in others),
     )
 
 
 def _optional(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:
     return None if value is None else check_number(name, value, low, high, integer=integer)
-
-
-def _alternative(offer: Offer, clip: float, needs: str = "") -> Alternative:
-    return Alternative(offer.label, offer.bits, clip * math.sqrt(offer.mse), needs)
 
 
 def _solve(
@@ -241,17 +227,14 @@ def _solve(
     elif epsilon is None and clients is not None and target_error is not None:
         solved_for, epsilon = "epsilon", solving.least_epsilon(terms, clients, target_error)
     elif epsilon is None or clients is None:
-        raise ValueError(
-            "two of epsilon= (or rounds= and total_epsilon=), clients= and target_error= are needed to solve for the "
-            "rest"
-        )
+        given = "epsilon= (or rounds= and total_epsilon=), clients= and target_error="
+        raise ValueError(f"two of {given} are needed to solve for the rest")
     elif target_error is not None:
         return "bits", epsilon, clients, solving.least_bits(terms, epsilon, clients, target_error)
     return solved_for, epsilon, clients, solving.weigh(terms, epsilon, clients, thorough=True)
 
 
 def _reason(terms: Terms, offers: list[Offer], shortest: bool) -> str:
-    """A sentence on what the first of the offers has over the others."""
     best = offers[0]
     coin = {"private": " with a private coin", "public": " with a public coin", "any": ""}[terms.coin]
     if shortest:
@@ -263,25 +246,20 @@ def _reason(terms: Terms, offers: list[Offer], shortest: bool) -> str:
 
 
 def _price(terms: Terms, epsilon: float, clients: int, best: Offer, shortest: bool) -> str:
-    """A sentence on its price."""
-    name, coin = best.mechanism.name, best.mechanism.coin
+    name = best.mechanism.name
     if name == "frameunit":
         return _price_of_frames(terms, epsilon, clients, best, shortest)
     if name == "rrsc":
-        return (
-            f"Its server rebuilds {2**best.bits} vectors for each message, which is Θ(d·4^{best.bits}) work; FrameUnit "
-            "with as many bits has a few per cent more error and O(1)."
-        )
-    if coin == "public" and name == "sstq":
+        work = f"Its server rebuilds {2**best.bits} vectors for each message, which is Θ(d·4^{best.bits}) work"
+        return f"{work}; FrameUnit with as many bits has a few per cent more error and O(1)."
+    if name == "sstq" and best.mechanism.coin == "public":
         unlike = Strata.of(terms.dim, epsilon, best.arguments["bits"], 0.0).offer(clients)
         rest = "" if unlike is None else f": clients with nothing in common would have {_of_clip(unlike.mse)}"
         return f"It counts on vectors with a cosine of {terms.alike:g} to their common direction{rest}."
     if name == "sstq":
-        return (
-            "It is unbiased in every frame, so that its error falls with every client, but encoding takes "
-            f"{best.arguments['steps']} steps over {best.arguments['frame_size']} coefficients."
-        )
-    return "It is unbiased for every vector, and its server works O(1) a message."
+        encoding = f"{best.arguments['steps']} steps over {best.arguments['frame_size']} coefficients"
+        return f"It is unbiased in every frame: its error falls with every client, but encoding takes {encoding}."
+    return "It is unbiased for every vector, and its server does O(1) work per message."
 
 
 def _price_of_frames(terms: Terms, epsilon: float, clients: int, best: Offer, shortest: bool) -> str:
@@ -291,19 +269,16 @@ def _price_of_frames(terms: Terms, epsilon: float, clients: int, best: Offer, sh
         more = best.bits + (best.wanted_frames // frames).bit_length() - 1
         room = "no more frames are needed for that" if shortest else "the bits have no room for more frames"
         less = "" if spent == epsilon else f" and only {spent:g} of ε is spent, as more would add to it"
-        return (
-            f"Its bias, {bias}, exceeds {100 * BIAS_SHARE:.0f} % of the error, since {room}{less}; "
-            f"frames={best.wanted_frames}, with {more} bits, would do."
-        )
+        excess = f"Its bias, {bias}, exceeds {100 * BIAS_SHARE:.0f} % of the error, since {room}{less}"
+        return f"{excess}; frames={best.wanted_frames}, with {more} bits, would do."
     if coin == "public" and best.bits <= min(_RRSC_BITS, most_rrsc_bits(terms.dim)):
         better = 1 - math.sqrt(rrsc(terms.dim, spent, best.bits).variance / clients / best.mse)
         if better > 0:
-            return (
-                f"RRSC with as many bits would have {100 * better:.1f} % less error for Θ(d·4^{best.bits}) work a "
-                f"message at the server instead of O(1); the bias of the frames is {bias}: {_FRESH}."
-            )
+            work = f"Θ(d·4^{best.bits}) work per message at the server instead of O(1)"
+            gained = f"RRSC with as many bits would have {100 * better:.1f} % less error for {work}"
+            return f"{gained}; the bias of the frames is {bias}: {_FRESH}."
     if frames > 1 and frames * _MANY_FRAMES > clients:
-        return f"{frames} frames hold the bias at {bias}; the server works up to one transform per message for them."
+        return f"{frames} frames hold the bias at {bias}; the server does up to one transform per message."
     spread = "One frame holds" if frames == 1 else f"{frames} frames hold"
     return f"{spread} the bias at {bias}, little beside the noise; {_FRESH}."
 

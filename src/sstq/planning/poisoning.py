@@ -3,15 +3,13 @@
 Nobody can tell a lie from noise. If a fraction α of the messages is malicious, with mean m̄, the mean of all moves by
 α·‖m̄ − x̄‖ away from x̄, that of the honest clients. There are two kinds of attackers:
 
-* Those who may send any valid message: ‖m̄‖ ≤ R, the largest estimate of a single message. Messages that are not valid
-  are refused. In expectation over the honest messages and public coins the shift is at most α·(R + H), where
-  H = max ‖E[x̂]‖ is clip for an unbiased mechanism.
+* Those who may send any valid message: ‖m̄‖ ≤ R, the largest estimate of a single message. In expectation over the
+  honest messages and public coins the shift is at most α·(R + H), where H = max ‖E[x̂]‖, clip if unbiased.
 * Those who follow the protocol with data of their choice: they move the expectation by at most 2α·H, if they choose the
   data without regard to the public coin. (Who knows its assigned coordinate can do as much as √d·B instead of clip.)
 
-R/clip is of the order of the root mean square error of a single message, √d/ε: noise hides attackers, and the attack is
-as large as the noise that a single message has. (A. Cheu, A. Smith, J. Ullman, *Manipulation attacks in local
-differential privacy*, IEEE S&P 2021, show that it must be so, up to constants.)
+R/clip is of the order of the root mean square error of a single message, √d/ε. It must be so, up to constants (A. Cheu,
+A. Smith, J. Ullman, *Manipulation attacks in local differential privacy*, IEEE S&P 2021).
 
 In means by strata (`sstq.aggregation.strata`) a few messages decide over the mean of a small stratum, and attackers who
 may choose their strata gather in some of them. Let A = α·n messages be malicious, x = A/N a stratum, and H honest ones
@@ -34,16 +32,14 @@ from sstq.checks import check_number
 from sstq.mechanisms.base import Mechanism
 from sstq.mechanisms.sstq import SSTQ
 
-# The probability of the honest counts of a stratum that are too rare to be looked at.
-_LEFT_OUT = 1e-12
+_LEFT_OUT = 1e-12  # the probability of the honest counts of a stratum that are too rare to be looked at
 
 
 @dataclass(frozen=True)
 class PoisoningBound:
-    """What a fraction of malicious clients can do to a mean at most; norms are Euclidean, in the vectors' unit.
+    """What a fraction α of malicious clients can do to a mean at most; norms are Euclidean, in the vectors' unit.
 
     Attributes:
-        fraction: α, the malicious share of all messages.
         message: R, the largest norm of the estimate of a single valid message.
         shift: how far messages of the attackers' choice move the expectation of the mean, away from that of the honest
             clients alone. For strata it is a root mean square over the public coin.
@@ -80,12 +76,12 @@ def poisoning_bound(
         clients = check_number("clients", clients, 1, 2**32, integer=True)
     message, honest = mechanism.largest_message(), mechanism.largest_honest_mean()
     plain = PoisoningBound(fraction, message, fraction * (message + honest), 2 * fraction * honest, "mean")
+    if strata is None:
+        strata = isinstance(mechanism, SSTQ) and mechanism.coin == "public"
+    if not strata:
+        return plain
     if not isinstance(mechanism, SSTQ):
-        if strata:
-            raise ValueError(f"strata must be False or None for {mechanism.name}, whose means are not taken by strata")
-        return plain
-    if not (mechanism.coin == "public" if strata is None else strata):
-        return plain
+        raise ValueError(f"strata must be False or None for {mechanism.name}, whose means are not taken by strata")
     if clients is None:
         raise ValueError("clients is needed: whether the mean is taken by strata depends on their number")
     if not uses_strata(clients, mechanism.frame.size):

@@ -1,8 +1,7 @@
 """Solving for what is left out: the error, the clients, ε or the bits; and the ε of one round and of all rounds.
 
-Families may be chosen that are exactly private, local, and not worse than another in every respect. MMRC and compressed
-PrivUnitG are left out, because FrameUnit with as many public bits has less error, or the same to 1 %, and a faster
-server; so is PrivUnit with its kin, which is private up to floating point only and not better.
+MMRC and compressed PrivUnitG are left out: FrameUnit with as many public bits has less error, or the same to 1 %, and a
+faster server. So is PrivUnit with its kin, which is private up to floating point only and not better.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import replace
+from decimal import ROUND_CEILING, Context
 
 from sstq.accounting import compose, epsilon_per_round, rounds_allowed
 from sstq.mechanisms.base import Coin
@@ -22,8 +22,6 @@ CLIENTS_MAX = 10**12
 
 # Errors that differ by less are the same: an error that was predicted can be asked for again.
 _ROUNDING = 1 + 1e-9
-# ε is found to this share, and then rounded up to six digits.
-_EPSILON_TOLERANCE = 1e-7
 
 
 def families(terms: Terms, epsilon: float) -> list[Family]:
@@ -41,10 +39,7 @@ def families(terms: Terms, epsilon: float) -> list[Family]:
 
 
 def offers(found: Iterable[Family], clients: int, *, thorough: bool = False) -> list[Offer]:
-    """What the families offer to so many clients, the least error first; of equal errors the shorter message.
-
-    Unless `thorough`, some that cannot be the first are left out.
-    """
+    """The offers for so many clients, the least error first; unless `thorough`, without some that cannot be first."""
     made: list[Offer] = []
     for family in found:
         offer = family(clients, min((offer.mse for offer in made), default=math.inf), thorough)
@@ -57,27 +52,24 @@ def weigh(terms: Terms, epsilon: float, clients: int, *, thorough: bool = False)
     """The offers of all families, the best first; ValueError if the bits are too few for any."""
     found = offers(families(terms, epsilon), clients, thorough=thorough)
     if not found:
+        index = (terms.dim - 1).bit_length()
         raise ValueError(
-            f"bits = {terms.bits} is too little for a private coin at dim = {terms.dim}: the index alone takes "
-            f"{(terms.dim - 1).bit_length()}; the closest are bits = {(terms.dim - 1).bit_length() + 1}, or "
-            "coin = 'public', for which 1 bit is enough"
+            f"bits = {terms.bits} is too little for a private coin at dim = {terms.dim}: the index alone takes {index};"
+            f" the closest are bits = {index + 1}, or coin = 'public', for which 1 bit is enough"
         )
     return found
 
 
 def least_clients(terms: Terms, epsilon: float, target_error: float) -> int:
     """The least number of clients whose mean has the target error."""
-    found, best = families(terms, epsilon), weigh(terms, epsilon, CLIENTS_MAX)[0]
-
-    def reached(clients: int) -> bool:
-        return offers(found, clients)[0].mse <= _ROUNDING * target_error**2
-
-    if not reached(CLIENTS_MAX):
+    found, least = families(terms, epsilon), weigh(terms, epsilon, CLIENTS_MAX)[0].mse
+    enough = _ROUNDING * target_error**2
+    if least > enough:
         raise ValueError(
             f"target_error = {target_error:g} of clip is out of reach at epsilon = {epsilon:g}: the closest that even "
-            f"{CLIENTS_MAX:.0e} clients have is {math.sqrt(best.mse):.4g}"
+            f"{CLIENTS_MAX:.0e} clients have is {math.sqrt(least):.4g}"
         )
-    return bisect_left(range(1, CLIENTS_MAX + 1), True, key=reached) + 1
+    return bisect_left(range(1, CLIENTS_MAX + 1), True, key=lambda n: offers(found, n)[0].mse <= enough) + 1
 
 
 def least_epsilon(terms: Terms, clients: int, target_error: float) -> float:
@@ -97,10 +89,11 @@ def least_epsilon(terms: Terms, clients: int, target_error: float) -> float:
             f"target_error = {target_error:g} of clip is out of reach for clients = {clients}: the closest that "
             f"epsilon = {EPSILON_MAX:g} has is {best:.4g}{_clients_instead(terms, target_error, EPSILON_MAX)}"
         )
-    root = brentq(excess, low, high, xtol=_EPSILON_TOLERANCE, rtol=_EPSILON_TOLERANCE)
-    found = _rounded_up(math.exp(root))
+    root = brentq(excess, low, high, xtol=1e-7, rtol=1e-7)
+    six_digits = Context(prec=6, rounding=ROUND_CEILING).create_decimal_from_float
+    found = float(six_digits(math.exp(root)))
     while excess(math.log(found)) > 0 and found < EPSILON_MAX:  # the error may jump there, or be found from below
-        found = _rounded_up(found * (1 + 1e-5))
+        found = float(six_digits(found * (1 + 1e-5)))
     return min(found, EPSILON_MAX)
 
 
@@ -113,8 +106,7 @@ def least_bits(terms: Terms, epsilon: float, clients: int, target_error: float) 
         raise ValueError(
             f"target_error = {target_error:g} of clip is out of reach for clients = {clients} at epsilon = "
             f"{epsilon:g}: the closest is {math.sqrt(found[0].mse):.4g}"
-            + _clients_instead(terms, target_error, epsilon)
-            + _epsilon_instead(terms, clients, target_error)
+            f"{_clients_instead(terms, target_error, epsilon)}{_epsilon_instead(terms, clients, target_error)}"
         )
     # One after the other: the number of frames is rounded, so that errors may be out of order.
     for bits in range(1, min(offer.bits for offer in found if offer.mse <= enough) + 1):
@@ -126,7 +118,6 @@ def least_bits(terms: Terms, epsilon: float, clients: int, target_error: float) 
 
 
 def _clients_instead(terms: Terms, target_error: float, epsilon: float) -> str:
-    """How many clients would do, if any number would."""
     try:
         needed = least_clients(terms, epsilon, target_error)
     except ValueError:
@@ -135,17 +126,9 @@ def _clients_instead(terms: Terms, target_error: float, epsilon: float) -> str:
 
 
 def _epsilon_instead(terms: Terms, clients: int, target_error: float) -> str:
-    """Which ε would do, if any would."""
     if weigh(terms, EPSILON_MAX, clients)[0].mse > target_error**2:
         return ""
     return f"; these clients would have it at epsilon = {least_epsilon(terms, clients, target_error):g}"
-
-
-def _rounded_up(value: float) -> float:
-    """Six digits, on the side of more ε."""
-    from decimal import ROUND_CEILING, Context, Decimal
-
-    return float(Context(prec=6, rounding=ROUND_CEILING).plus(Decimal(value)))
 
 
 def allowed_epsilon(epsilon: float | None, rounds: int | None, total: float | None, delta: float) -> float | None:

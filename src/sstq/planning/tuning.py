@@ -1,17 +1,17 @@
 """SSTQ, tuned: its level and redundancy for a channel, and the code bits, channels and strata that the planner weighs.
 
-The error of an unbiased channel at level β = K/√ρ is MSE/d = β²·E[w²] − 1/d, E[w²] being that of the decoded coordinate
-in units of the bound, under the density of typical coordinates at that level. At small ε the channel's noise dominates,
-which grows with β²: the lowest level that still has exact representations is best, and a more redundant frame allows a
-lower one, down to √(π/2). Each doubling of N costs one bit of the index and twice the time of encoding. At large ε the
-coordinates themselves dominate, and E[t²] falls as the level rises.
+The error of an unbiased channel at level β = K/√ρ is MSE/d = β²·E[w²] − 1/d, w being the decoded coordinate in units of
+the bound, under the density of typical coordinates at that level. At small ε the channel's noise dominates and grows
+with β²: the lowest level with exact representations is best. A more redundant frame allows a lower one, down to √(π/2);
+doubling N costs one bit of the index and twice the time of encoding. At large ε the coordinates themselves dominate,
+and E[t²] falls as the level rises.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,22 +26,17 @@ from sstq.planning.offers import Family, Offer, Terms, fewest_bits, frameunit_er
 from sstq.scalar.channels import decoded_second_moment
 from sstq.scalar.densities import Density
 
-# Levels above the least that are tried, upward until the error rises.
-_HIGHER = (1.8, 2.0, 2.2, 2.5, 3.0, 4.0)
+_HIGHER = (1.8, 2.0, 2.2, 2.5, 3.0, 4.0)  # levels above the least that are tried, until the error rises
 # Frames up to this many times the default are tried; of those within the slack of the best, the smallest is taken.
-_LARGEST_FACTOR = 4
-_SLACK = 0.005
+_LARGEST_FACTOR, _SLACK = 4, 0.005
 
 _MOST_CODE_BITS = 10
 # The optimal channel of three bits has up to 15 % less error than the best flat one (near ε = 1 in small dimensions). A
 # fourth bit is not worth it, and where the flat one is best with four bits there is nothing left to gain.
-_OPTIMAL_BITS = 3
-_OPTIMAL_GAIN = 0.2
-# From two dimensions on SSTQ has at least 1.5 times the squared error of FrameUnit over frames: measured for d from 2
-# to 10^6 and ε from 0.01 to 20, the least at small ε and d ≥ 500.
+_OPTIMAL_BITS, _OPTIMAL_GAIN = 3, 0.2
+# From two dimensions on SSTQ has at least 1.5 times the squared error of FrameUnit (measured for d up to 10^6).
 _LEAST_OVER_FRAMEUNIT = 1.4
-# Coordinates that the moments of typical representations are taken over.
-_COORDINATES = 1 << 16
+_COORDINATES = 1 << 16  # that the moments of typical representations are taken over
 
 
 @dataclass(frozen=True)
@@ -93,8 +88,7 @@ def tune(
         >>> tuned.mechanism.frame.size, tuned.mechanism.message_bits, round(tuned.mse, 2), round(tuned.gain, 2)
         (16384, 16, 1.83, 0.08)
     """
-    given: dict[str, Any] = {"bits": bits, "channel": channel, "codebook": codebook, "decoder": decoder}
-    options = {name: value for name, value in given.items() if value is not None}
+    options: dict[str, Any] = {"bits": bits, "channel": channel, "codebook": codebook, "decoder": decoder}
     default = SSTQ(dim, epsilon, **options)
     dim, bits = default.dim, default.bits
     if default.decoder.name != "unbiased":
@@ -106,7 +100,6 @@ def tune(
         most = min(most, least << check_number("message_bits", message_bits, floor, 64, integer=True) - floor)
 
     def best_level(size: int) -> tuple[float, SSTQ]:
-        """The least error with a frame, and its mechanism."""
         lowest, best = least_level(dim, size), (math.inf, default)
         higher = (beta * math.sqrt(size / dim) for beta in _HIGHER)
         for level in (lowest, *(level for level in higher if level > lowest)):
@@ -127,8 +120,47 @@ def tune(
 def private_families(terms: Terms, epsilon: float) -> list[Family]:
     """The flat channel with its best bits, and the optimal one, both on tuned frames; none if the bits are too few."""
     most = min(_MOST_CODE_BITS, terms.room - (terms.dim - 1).bit_length())  # which the index leaves
-    tuned = _Tuned(terms, epsilon, most)
-    return [] if most < 1 else [tuned.flat_offer, tuned.optimal_offer]
+
+    def flat(clients: int, best: float, thorough: bool) -> Offer | None:
+        least = _LEAST_OVER_FRAMEUNIT * frameunit_error(terms.dim, epsilon)
+        may_win = thorough or terms.dim == 1 or best * clients > least
+        return fewest_bits(_flat_channels(terms, epsilon, most), terms.slack).shared(clients) if may_win else None
+
+    def optimal(clients: int, best: float, thorough: bool) -> Offer | None:
+        found = flat(clients, best, thorough)
+        if found is None or most == 1 or found.arguments["bits"] > _OPTIMAL_BITS:
+            return None
+        if (1 - _OPTIMAL_GAIN) * found.variance >= best:
+            return None
+        other = _optimal_channel(terms, epsilon, most).shared(clients)
+        return other if other.variance * (1 + terms.slack) <= found.variance else None
+
+    return [] if most < 1 else [flat, optimal]
+
+
+# Tuning and solving take a second or so each, and a search for clients asks for the same again and again.
+@lru_cache(maxsize=2)
+def _flat_channels(terms: Terms, epsilon: float, most_bits: int) -> list[Offer]:
+    """The flat channel for one client with each number of bits of the code, until more of them are worse."""
+    found: list[Offer] = []
+    for bits in range(1, most_bits + 1):
+        tuned = tune(terms.dim, epsilon, bits, message_bits=min(terms.room, 64))
+        size, recipe = tuned.mechanism.frame.size, tuned.mechanism.kashin
+        options = {"bits": bits, "frame_size": size, "level": recipe.level, "steps": recipe.steps}
+        label, variance = f"SSTQ, flat channel, b = {bits}", max(tuned.mse * terms.dim, 0.0)
+        found.append(Offer(label, tuned.mechanism, options, 0.0, variance))
+        if bits > _OPTIMAL_BITS and found[-1].variance > found[-2].variance:
+            break
+    return found
+
+
+@lru_cache(maxsize=2)
+def _optimal_channel(terms: Terms, epsilon: float, most_bits: int) -> Offer:
+    """The optimal channel for one client on the frame of the flat one."""
+    options = {**_flat_channels(terms, epsilon, most_bits)[:_OPTIMAL_BITS][-1].arguments, "channel": "optimal"}
+    mechanism = SSTQ(terms.dim, epsilon, **options)
+    variance = terms.dim * predicted_error(mechanism)
+    return Offer(f"SSTQ, optimal channel, b = {mechanism.bits}", mechanism, options, 0.0, variance)
 
 
 def strata_families(terms: Terms, epsilon: float) -> list[Family]:
@@ -142,60 +174,6 @@ def strata_families(terms: Terms, epsilon: float) -> list[Family]:
 
 
 @dataclass(frozen=True)
-class _Tuned:
-    """Flat and optimal channels on tuned frames. Tuning and solving take a second or so each."""
-
-    terms: Terms
-    epsilon: float
-    most_bits: int
-
-    def flat_offer(self, clients: int, best: float, thorough: bool) -> Offer | None:
-        return self._flat.shared(clients) if self._may_win(clients, best, thorough) else None
-
-    def optimal_offer(self, clients: int, best: float, thorough: bool) -> Offer | None:
-        if not self._may_win(clients, best, thorough) or (1 - _OPTIMAL_GAIN) * self._flat.variance / clients >= best:
-            return None
-        tried = self._candidates[:_OPTIMAL_BITS]
-        if len(tried) == 1 or self._flat.arguments["bits"] > len(tried):
-            return None
-        gains = self._optimal.variance * (1 + self.terms.slack) <= self._flat.variance
-        return self._optimal.shared(clients) if gains else None
-
-    def _may_win(self, clients: int, best: float, thorough: bool) -> bool:
-        if thorough or self.terms.dim == 1:
-            return True
-        return best * clients > _LEAST_OVER_FRAMEUNIT * frameunit_error(self.terms.dim, self.epsilon)
-
-    @cached_property
-    def _flat(self) -> Offer:
-        return fewest_bits(self._candidates, self.terms.slack)
-
-    @cached_property
-    def _candidates(self) -> list[Offer]:
-        """The flat channel for one client with each number of bits of the code, until more of them are worse."""
-        dim = self.terms.dim
-        found: list[Offer] = []
-        for bits in range(1, self.most_bits + 1):
-            tuned = tune(dim, self.epsilon, bits, message_bits=min(self.terms.room, 64))
-            size, recipe = tuned.mechanism.frame.size, tuned.mechanism.kashin
-            options = {"bits": bits, "frame_size": size, "level": recipe.level, "steps": recipe.steps}
-            label, variance = f"SSTQ, flat channel, b = {bits}", max(tuned.mse * dim, 0.0)
-            found.append(Offer(label, tuned.mechanism, options, 0.0, variance))
-            if bits > _OPTIMAL_BITS and found[-1].variance > found[-2].variance:
-                break
-        return found
-
-    @cached_property
-    def _optimal(self) -> Offer:
-        """The optimal channel for one client on the frame of the flat one."""
-        flat = self._candidates[:_OPTIMAL_BITS][-1]
-        options = {**flat.arguments, "channel": "optimal"}
-        mechanism = SSTQ(self.terms.dim, self.epsilon, **options)
-        variance = self.terms.dim * predicted_error(mechanism)
-        return Offer(f"SSTQ, optimal channel, b = {mechanism.bits}", mechanism, options, 0.0, variance)
-
-
-@dataclass(frozen=True)
 class Strata:
     """SSTQ with assigned indices, from eight clients per coordinate on."""
 
@@ -205,15 +183,13 @@ class Strata:
 
     @classmethod
     def of(cls, dim: int, epsilon: float, bits: int, alike: float) -> Strata:
-        """The moments are averages over pairs of typical clients, each at the given cosine to their own direction.
-
-        The products of the two clients' coordinates estimate the square of the mean coordinate without bias.
-        """
+        """The moments are averages over pairs of typical clients, each at the given cosine to their own direction."""
         mechanism = SSTQ(dim, epsilon, bits=bits)
         first, second = _pairs(dim, alike, pairs=max(1, _COORDINATES // mechanism.frame.size))
         power = mechanism.expected_mse(first).variance * len(first) + 1
         ours, theirs = (represent(mechanism.frame, mechanism.kashin, rows)[0] for rows in (first, second))
         beta = mechanism.kashin.bound(mechanism.frame)
+        # The products of a pair's coordinates estimate the square of the mean coordinate without bias.
         shared = dim * beta**2 * float(np.mean(ours.astype(np.float64) * theirs))
         return cls(SSTQ(dim, epsilon, bits=bits, coin="public"), max(power - shared, 0.0), alike)
 
@@ -224,22 +200,20 @@ class Strata:
             return None
         # How much the clients themselves differ is no error: see `sstq.aggregation.strata.StratifiedVariance`.
         variance = (self.variance * _inverse_count(clients / size) - (1 - self.alike**2)) / clients
-        bits = self.mechanism.bits
-        options = {"bits": bits, "coin": "public"}
-        return Offer(f"SSTQ, public coin, b = {bits}, by strata", self.mechanism, options, 0.0, variance)
+        options = {"bits": self.mechanism.bits, "coin": "public"}
+        label = f"SSTQ, public coin, b = {self.mechanism.bits}, by strata"
+        return Offer(label, self.mechanism, options, 0.0, variance)
 
 
 def _pairs(dim: int, alike: float, pairs: int) -> list[NDArray[np.float32]]:
     """Pairs of unit vectors, both with this cosine to a direction of the pair's own."""
     common, *own = np.random.default_rng(0).standard_normal((3, pairs, dim))
-    common = _unit(common)
-    # In one dimension nothing is orthogonal.
-    rest = [_unit(rows if dim == 1 else rows - np.sum(rows * common, axis=1, keepdims=True) * common) for rows in own]
-    return [(alike * common + math.sqrt(1 - alike**2) * rows).astype(np.float32) for rows in rest]
-
-
-def _unit(rows: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+    common /= np.linalg.norm(common, axis=1, keepdims=True)
+    for rows in own:
+        if dim > 1:  # in one dimension nothing is orthogonal
+            rows -= np.sum(rows * common, axis=1, keepdims=True) * common
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return [(alike * common + math.sqrt(1 - alike**2) * rows).astype(np.float32) for rows in own]
 
 
 def _inverse_count(expected: float) -> float:

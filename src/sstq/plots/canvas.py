@@ -9,10 +9,7 @@ from typing import Any, Literal
 
 from sstq.files.atomic import atomic_file
 
-INK = "#222222"
-FAINT = "#777777"
-ACCENT = "#b3400f"
-SECOND = "#1f5fa8"
+INK, FAINT, ACCENT, SECOND = "#222222", "#777777", "#b3400f", "#1f5fa8"
 
 # The height of a line and the width of a letter of an eight-point font, in inches.
 _LINE_HEIGHT, _LETTER_WIDTH = 0.145, 0.065
@@ -59,6 +56,9 @@ def label_marks(axes: Any, marks: Sequence[tuple[float, float, str]], *, width: 
         width: of the axes, about, in inches.
         height: of the axes, about, in inches.
     """
+    style = {"textcoords": "axes fraction", "fontsize": 8, "color": INK, "va": "center"}
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # over the lines of the axes
+    arrow = {"arrowstyle": "-", "color": "#aaaaaa", "linewidth": 0.6, "relpos": (0.0, 0.5), "shrinkA": 1}
     line, letter = _LINE_HEIGHT / height, _LETTER_WIDTH / width
     places = axes.transAxes.inverted().transform(axes.transData.transform([mark[:2] for mark in marks]))
     taken = [(across - 0.006, across + 0.006, up) for across, up in places]
@@ -69,14 +69,4 @@ def label_marks(axes: Any, marks: Sequence[tuple[float, float, str]], *, width: 
         heights = (up + step * line / 4 for step in sorted(range(-80, 81), key=abs))
         level = next((h for h in heights if 0 < h < 1 and all(abs(h - other) >= line for other in near)), up)
         taken.append((left, right, level))
-        axes.annotate(
-            label,
-            (bits, error),
-            xytext=(left, level),
-            textcoords="axes fraction",
-            fontsize=8,
-            color=INK,
-            va="center",
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},  # over the lines of the axes
-            arrowprops={"arrowstyle": "-", "color": "#aaaaaa", "linewidth": 0.6, "relpos": (0.0, 0.5), "shrinkA": 1},
-        )
+        axes.annotate(label, (bits, error), xytext=(left, level), bbox=box, arrowprops=arrow, **style)

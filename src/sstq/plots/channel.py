@@ -22,12 +22,9 @@ def draw_channel(mechanism: SSTQ, path: str | os.PathLike[str]) -> None:
     heat, decoding = figure.subplots(1, 2, width_ratios=(1.2, 1.0))
     _draw_probabilities(figure, heat, mechanism)
     _draw_decoding(decoding, mechanism)
-    figure.suptitle(
-        f"{mechanism.channel.name} channel with {mechanism.channel.outputs} codes, made for ε = {mechanism.epsilon:g}: "
-        f"spends {mechanism.privacy_loss():.10g}",
-        fontsize=12,
-        color=INK,
-    )
+    kind = f"{mechanism.channel.name} channel with {mechanism.channel.outputs} codes"
+    privacy = f"made for ε = {mechanism.epsilon:g}: spends {mechanism.privacy_loss():.10g}"
+    figure.suptitle(f"{kind}, {privacy}", fontsize=12, color=INK)
     save(figure, path)
 
 
@@ -35,12 +32,10 @@ def _draw_probabilities(figure: Any, axes: Any, mechanism: SSTQ) -> None:
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    probabilities = mechanism.channel.probabilities()
-    used = mechanism.channel.used
+    probabilities, used = mechanism.channel.probabilities(), mechanism.channel.used
     tokens, codes = probabilities.shape
     shades = LogNorm(vmin=probabilities[:, used].min(), vmax=probabilities.max())
-    shown = np.ma.masked_less_equal(probabilities, 0)
-    picture = axes.imshow(shown, cmap="magma", norm=shades, interpolation="nearest")
+    picture = axes.imshow(np.ma.masked_less_equal(probabilities, 0), cmap="magma", norm=shades, interpolation="nearest")
     axes.set(xlabel="code sent", ylabel="token of the coordinate")
     axes.set_title("Probability of a code given the token", color=INK, fontsize=10.5)
     if codes <= _SOME:
@@ -48,21 +43,19 @@ def _draw_probabilities(figure: Any, axes: Any, mechanism: SSTQ) -> None:
     if tokens <= _SOME:
         axes.set_yticks(range(tokens))
     if max(tokens, codes) <= _FEW:
-        for token, code in np.ndindex(probabilities.shape):
+        for (token, code), value in np.ndenumerate(probabilities):
             if used[code]:
-                colour = "white" if shades(probabilities[token, code]) < 0.6 else "black"
-                text = f"{probabilities[token, code]:.3f}"
-                axes.text(code, token, text, ha="center", va="center", fontsize=8, color=colour)
-    bar = figure.colorbar(picture, ax=axes, shrink=0.85)
-    bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    bar.ax.yaxis.set_minor_locator(NullLocator())
-    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+                colour = "white" if shades(value) < 0.6 else "black"
+                axes.text(code, token, f"{value:.3f}", ha="center", va="center", fontsize=8, color=colour)
+    axis = figure.colorbar(picture, ax=axes, shrink=0.85).ax.yaxis
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
 
 
 def _draw_decoding(axes: Any, mechanism: SSTQ) -> None:
     used, values = mechanism.channel.used, mechanism.decoder.values
-    size = len(used)
-    width = max(2.0, 14 - size / 8)
+    size, width = len(used), max(2.0, 14 - len(used) / 8)
     axes.axhline(0, color=FAINT, linewidth=0.6)
     # There may be more or fewer tokens than codes: they are spread over the same width.
     places = np.linspace(0, size - 1, len(mechanism.codebook.values))

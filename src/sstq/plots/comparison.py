@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -10,16 +9,18 @@ from typing import TYPE_CHECKING
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, label_marks, new_figure, save, tidy
 
 if TYPE_CHECKING:
+    from _typeshed import StrPath
+
     from sstq.planning.comparison import Comparison
 
 _ROUNDING = 1e-12
+# By the coin of a local mechanism, and by who is trusted with others.
 _KINDS = {
-    ("local", "private"): ("private coin", "o", ACCENT),
-    ("local", "public"): ("public coin", "s", SECOND),
-    ("aggregator", None): ("trusted aggregator", "^", "#3c7d3c"),
-    ("none", None): ("no privacy", "D", FAINT),
+    "private": ("private coin", "o", ACCENT),
+    "public": ("public coin", "s", SECOND),
+    "aggregator": ("trusted aggregator", "^", "#3c7d3c"),
+    "none": ("no privacy", "D", FAINT),
 }
-# Those of one mechanism are of one colour; ours are warm and blue.
 _COLOURS = {
     "frameunit": ACCENT,
     "sstq": SECOND,
@@ -29,68 +30,44 @@ _COLOURS = {
     "compressed-privunitg": "#2a8f8f",
 }
 _MARKERS = "os^vDPX*<>"
-# An error so far above the one-bit line is drawn at the upper edge.
-_CEILING = 12.0
+_CEILING = 12.0  # an error so many times the one-bit line is drawn at the upper edge
 
 
-def draw_comparison(
-    rows: Sequence[Comparison], path: str | os.PathLike[str], *, dim: int, epsilon: float, clients: int
-) -> None:
+def draw_comparison(rows: Sequence[Comparison], path: StrPath, *, dim: int, epsilon: float, clients: int) -> None:
     """Draw the error of the mean and the bits of a message, one row per mechanism in the order that is given."""
     # No error but the rounding of single precision (Clean) has no place on a logarithmic axis.
     drawn = [row for row in rows if row.mse > _ROUNDING]
     figure = new_figure(10.8, 1.5 + 0.25 * len(drawn), layout="constrained")
     errors, bits = figure.subplots(1, 2, sharey=True, width_ratios=(1.6, 1.0))
-    for (trust, coin), (kind, marker, colour) in _KINDS.items():
-        for unbiased in (True, False):
-            part = [
-                (place, row)
-                for place, row in enumerate(drawn)
-                if row.trust == trust and coin in (None, row.coin) and bool(row.unbiased) == unbiased
-            ]
-            if part:
-                style = {"color": colour, "markerfacecolor": colour if unbiased else "white", "markersize": 7}
-                places = [place for place, _ in part]
-                label = kind + ("" if unbiased else ", biased")
-                errors.plot([row.mse for _, row in part], places, marker, label=label, **style)
-                bits.plot([row.bits for _, row in part], places, marker, **style)
     beside = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "fontsize": 8, "color": INK}
+    kinds = {}
     for place, row in enumerate(drawn):
-        errors.annotate(f"{row.mse:.3g}", (row.mse, place), **beside)
-        bits.annotate(f"{row.bits:,}", (row.bits, place), **beside)
+        kind, marker, colour = _KINDS[row.coin if row.trust == "local" else row.trust]
+        style = {"color": colour, "markerfacecolor": colour if row.unbiased else "white", "markersize": 7}
+        for axes, value, text in ((errors, row.mse, f"{row.mse:.3g}"), (bits, row.bits, f"{row.bits:,}")):
+            axes.annotate(text, (value, place), **beside)
+            (kinds[kind if row.unbiased else f"{kind}, biased"],) = axes.plot(value, place, marker, **style)
     errors.set_yticks(range(len(drawn)), [row.label for row in drawn], fontsize=9)
     errors.invert_yaxis()
     errors.set_xlabel(f"mean squared error of the mean of {clients:,} clients")
     bits.set_xlabel("bits per client")
     for axes in (errors, bits):
-        axes.set_xscale("log")
+        axes.set(xscale="log", axisbelow=True)
         axes.margins(x=0.16, y=0.02)
         axes.grid(color="#e5e5e5", linewidth=0.8)
-        axes.set_axisbelow(True)
         axes.tick_params(axis="y", length=0)
         tidy(axes)
     figure.suptitle(f"d = {dim:,}, ε = {epsilon:g}, unit vectors", color=INK, fontsize=12)
-    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure.legend(kinds.values(), kinds.keys(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     save(figure, path)
 
 
 def draw_frontier(
-    points: Sequence[Comparison],
-    path: str | os.PathLike[str],
-    *,
-    dim: int,
-    epsilon: float,
-    optimum: float,
-    one_bit: float,
+    points: Sequence[Comparison], path: StrPath, *, dim: int, epsilon: float, optimum: float, one_bit: float
 ) -> None:
-    """Draw MSE/d of one client's estimate against the bits it sends, one line per family, to a .png, .svg or .pdf.
-
-    Public coins are dashed with open marks. A family of one point has its name beside it, others are in the legend. A
-    family beyond twelve times the one-bit error sits at the upper edge.
-    """
+    """Draw MSE/d of one client's estimate against the bits it sends, one line per family, to a .png, .svg or .pdf."""
     figure = new_figure(10.8, 6.4, layout="constrained")
-    # After the figure, which says what to install if matplotlib is missing.
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter  # after the figure, which says what to install
 
     axes = figure.subplots()
     ceiling = _CEILING * one_bit
@@ -110,27 +87,21 @@ def draw_frontier(
         if min(errors) > ceiling:
             name += f" ({errors[0]:.2g}, beyond)"
         public, colour = members[0].coin == "public", _COLOURS.get(members[0].name, FAINT)
-        axes.plot(
-            *zip(*drawn, strict=True),
-            marker=_MARKERS[number % len(_MARKERS)],
-            color=colour,
-            linestyle="--" if public else "-",
-            linewidth=1.2,
-            markersize=6,
-            markerfacecolor="white" if public else colour,
-            label=name if len(members) > 1 else None,
-        )
-        marks += [(*place, name if len(members) == 1 else "") for place in drawn]
+        line, face = ("--", "white") if public else ("-", colour)
+        style = {"color": colour, "linestyle": line, "linewidth": 1.2, "markersize": 6, "markerfacecolor": face}
+        # A family of one point has its name beside it; others are in the legend.
+        legend, beside = (None, name) if len(members) == 1 else (name, "")
+        axes.plot(*zip(*drawn, strict=True), marker=_MARKERS[number % len(_MARKERS)], label=legend, **style)
+        marks += [(*place, beside) for place in drawn]
     axes.set_xlim(0.8, 8 * max(point.bits for point in points))
     axes.set_ylim(0.8 * optimum, 1.5 * ceiling if any(p.mse / dim > one_bit * 4 for p in points) else 4 * one_bit)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else ""))
     axes.tick_params(axis="y", which="minor", labelsize="small")
-    axes.set(xlabel="bits per client", ylabel="mean squared error of one client's estimate, over d")
+    axes.set(xlabel="bits per client", ylabel="mean squared error of one client's estimate, over d", axisbelow=True)
     axes.set_title(f"Error against bits: d = {dim:,}, ε = {epsilon:g}, unit vectors", color=INK, fontsize=12)
     axes.grid(which="major", color="#e5e5e5", linewidth=0.8)
-    axes.set_axisbelow(True)
     tidy(axes)
     label_marks(axes, marks, width=9.6, height=5.6)
     axes.legend(frameon=False, fontsize=8.5, loc="upper right", ncols=2)

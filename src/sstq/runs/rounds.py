@@ -26,8 +26,7 @@ def round_mechanism(mechanism: Mechanism, base_seed: int, number: int) -> Mechan
 def client_identifier(mechanism: Mechanism, client: int | None, number: int) -> int | None:
     """The name of a client behind a public coin, (2^32·number + client) mod 2^64; None where the coin is private.
 
-    The clients of a round have different names, and a client has a different one in every round, so that a client's
-    coin is fresh even where the rounds share a mechanism.
+    A client has a different name in every round, so that its coin is fresh even where the rounds share a mechanism.
 
     Examples:
         >>> import sstq
@@ -40,12 +39,12 @@ def client_identifier(mechanism: Mechanism, client: int | None, number: int) -> 
         raise ValueError("client is required: with a public coin both sides name the clients, one integer each")
     number = check_number("round_number", number, 0, 2**32 - 1, integer=True)
     client = check_number("client", client, 0, 2**64 - 1, integer=True)
-    # Modulo a power of two, adding is one-to-one: however large the numbers are, two clients do not meet in a round.
+    # Adding modulo 2^64 is one-to-one: two clients never share a name in a round.
     return (2**32 * number + client) % 2**64
 
 
 def mean_of_round(aggregator: Aggregator[Any]) -> Estimate:
-    """The mean of a round's messages, one round of many: the bias of its frame averages out over them."""
+    """The mean of one round of many, over which the bias of its frame averages out."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FrameBiasWarning)
         return aggregator.mean()

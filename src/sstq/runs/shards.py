@@ -1,12 +1,12 @@
 """Vectors in many files, encoded to one message file each: in any order, by anybody, after any interruption.
 
 A client must not send two messages about one vector: together they would cost 2ε. So a shard's message file gets its
-name only when it is finished, and only if nobody else has finished it by then; it is never replaced, and what is there
-already is not encoded again. A try that fails leaves nothing but a file in a hidden folder (`unfinished_folder`).
+name only when it is finished, and only if nobody else has finished it by then; it is never replaced or encoded again. A
+try that fails leaves nothing but a file in a hidden folder (`unfinished_folder`).
 
-Every encoder draws the same number of 64-bit words for each vector, whatever the vector is, one vector after the other.
-So in a simulation the words of vector k begin at k times that number, and parts of one long run can be encoded
-anywhere, in any order and more than once (`stream_part`). Secret randomness has no stream and needs none of this.
+Every encoder draws the same number of 64-bit words for each vector, whatever the vector is. So in a simulation the
+words of vector k begin at k times that number, and parts of one long run can be encoded anywhere, in any order and more
+than once (`stream_part`). Secret randomness has no stream and needs none of this.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from sstq.checks import check_option
@@ -90,9 +91,8 @@ def plan_shards(
     first = 0
     for path in vectors:
         messages = folder / f"{path.stem}.{kind}"
-        if messages in shards:
-            other = shards[messages].vectors
-            raise ValueError(f"{other} and {path} would both be written to {messages}: use different names")
+        if other := shards.get(messages):
+            raise ValueError(f"{other.vectors} and {path} would both be written to {messages}: use different names")
         count = open_vectors(path, dim, key, column).count
         if not count:
             raise ValueError(f"there are no vectors in {path}")
@@ -110,52 +110,40 @@ def unfinished_folder(folder: Path) -> Path:
 
 
 def record_simulation(folder: Path, mechanism: Mechanism, seed: int, shards: Sequence[Shard]) -> None:
-    """Note in the folder, before anything is encoded, which places in the stream of a seed its shards take.
+    """Note in `.simulation.json`, before anything is encoded, which places in the stream of a seed the shards take.
 
-    The note is the hidden file `.simulation.json`. A run with another seed, other shards or another order would put
-    parts of another stream beside those that are there, so it is refused with a ValueError, and so are message files
-    without such a note. What the vectors are is not compared.
+    A run with another seed, other shards or another order would put parts of another stream beside those that are
+    there, so it is refused with a ValueError, and so are message files without such a note. Vectors are not compared.
     """
     path = folder / ".simulation.json"
     places = [[shard.messages.name, shard.first, shard.count] for shard in shards]
     note = {"seed": seed, "mechanism": mechanism.digest(), "shards": places}
-    if path.exists():
-        try:
-            found = dict(read_json(path.read_bytes()))
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{path} is damaged: {error}; choose another folder") from error
-        differing = [part for part in note if found.get(part) != note[part]]
-        if differing:
-            raise ValueError(
-                f"{path} is of another simulation, which differs in {', '.join(differing)}; choose another folder"
-            )
+    if not path.exists():
+        for shard in shards:
+            if shard.messages.exists():
+                missing = f"{path.name}, which says of which simulation it is"
+                raise ValueError(f"{shard.messages} is there, but not {missing}; choose another folder")
+        with atomic_file(path) as file:
+            file.write(json.dumps(note).encode() + b"\n")
         return
-    for shard in shards:
-        if shard.messages.exists():
-            raise ValueError(
-                f"{shard.messages} is there, but not {path.name}, which says of which simulation it is; choose another "
-                "folder"
-            )
-    with atomic_file(path) as file:
-        file.write(json.dumps(note).encode() + b"\n")
+    try:
+        found = dict(read_json(path.read_bytes()))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: {error}; choose another folder") from error
+    differing = ", ".join(part for part in note if found.get(part) != note[part])
+    if differing:
+        raise ValueError(f"{path} is of another simulation, which differs in {differing}; choose another folder")
 
 
 def encode_shard(
-    shard: Shard,
-    mechanism: Mechanism,
-    rng: np.random.Generator | None = None,
-    *,
-    clients: NDArray[np.uint64] | None = None,
+    shard: Shard, mechanism: Mechanism, rng: Generator | None = None, *, clients: NDArray[np.uint64] | None = None
 ) -> LocalReport | None:
-    """Encode the vectors of a shard, unless its message file is there; returns None then.
-
-    The shard is read, checked and encoded a piece at a time; unless all of it can be encoded, there is no message file.
+    """Encode the vectors of a shard, piece by piece and all or nothing; None if its message file is there already.
 
     Args:
         shard: of `plan_shards`. The unfinished folder must exist.
         mechanism: that encodes.
-        rng: None for secret randomness; for simulation the generator that all shards share. Each takes its own part
-            of the stream, so that the messages are those of one run over all of them.
+        rng: None for secret randomness; for simulation the generator that all shards share, each its own part.
         clients: behind a public coin, the identifiers of the shard's clients.
 
     Raises:
@@ -164,10 +152,8 @@ def encode_shard(
     if shard.messages.exists():
         found = describe_messages(shard.messages)
         if (found.digest, found.count, found.simulated) != (mechanism.digest(), shard.count, rng is not None):
-            raise ValueError(
-                f"{shard.messages} is there, but not as the messages of {shard.vectors} with this mechanism"
-                f"{'' if rng is None else ' and a seed'}; choose another folder"
-            )
+            expected = f"the messages of {shard.vectors} with this mechanism{'' if rng is None else ' and a seed'}"
+            raise ValueError(f"{shard.messages} is there, but not as {expected}; choose another folder")
         return None
     file = shard.open(mechanism.dim)
     report = LocalReport()
@@ -178,16 +164,11 @@ def encode_shard(
 
 
 def _publish(attempt: Path, target: Path) -> bool:
-    """Give a finished file its name, unless another has it: a name is given once, so that no two versions ever leave.
-
-    A link does that in one step where moving the file would replace another.
-    """
+    """Give a finished file its name, once: a link fails if another has it, where moving the file would replace it."""
     try:
         os.link(attempt, target)
-    except FileExistsError:
-        return False
-    except FileNotFoundError:
-        # Another try has finished, and the unfinished ones were removed.
+    except (FileExistsError, FileNotFoundError):
+        # Not found: another try has finished, and the unfinished ones were removed.
         if not target.exists():
             raise
         return False
@@ -198,9 +179,7 @@ def _publish(attempt: Path, target: Path) -> bool:
 
 
 @contextmanager
-def stream_part(
-    rng: np.random.Generator | None, mechanism: Mechanism, first: int, count: int
-) -> Iterator[np.random.Generator | None]:
+def stream_part(rng: Generator | None, mechanism: Mechanism, first: int, count: int) -> Iterator[Generator | None]:
     """A generator for the vectors from number `first` on of a run that began with `rng`, which stays as it is.
 
     Exactly `count` vectors must be encoded with it; RuntimeError if it is left at another place. None (secret
@@ -225,7 +204,7 @@ def stream_part(
         raise RuntimeError(f"{mechanism.name} did not draw {each} words for each of {count} vectors")
 
 
-def _ahead(rng: np.random.Generator, words: int) -> np.random.Generator:
+def _ahead(rng: Generator, words: int) -> Generator:
     """A copy of the generator, that many words further on: a full 64-bit word is one step of PCG64."""
     copied = copy.deepcopy(rng)
     if not isinstance(copied.bit_generator, np.random.PCG64):

@@ -1,8 +1,4 @@
-"""Compile every kernel that the mechanisms need, and keep the machine code on disk, before anybody waits for it.
-
-Numba compiles one kernel at a time, so the work is shared among several processes. Where compiled code is kept is in
-`sstq.kernels.disk_cache`.
-"""
+"""Compile every kernel that the mechanisms need, in several processes, and keep the machine code on disk."""
 
 from __future__ import annotations
 
@@ -17,19 +13,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numba.core import event
 
 from sstq import kernels
+from sstq.kernels import disk_cache
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, thread_count
 from sstq.mechanisms import SSTQ, FrameUnit, PrivUnit, VqSGD
 
 # Messages come as the smallest unsigned integers that hold them, assigned indices as int64: (index, code).
 _MESSAGE_TYPES = ("u1 u1", "u1 u2", "u2 u1", "u2 u2", "u4 u1", "u4 u2", "u4 u4", "i8 u1", "i8 u2")
 
-# The longest step takes a third of the time of all.
-_MOST_PROCESSES = 4
+_MOST_PROCESSES = 4  # the longest step takes a third of the time of all
 
-# Ends at once, and without a word, when the program that waits for it is interrupted, or gone: then its input ends.
-# A line is written at once, because the processes share a pipe.
+# Ends at once when the program that waits for it is interrupted or gone, which ends its input. A line is written at
+# once, because the processes share a pipe.
 _PROCESS = r"""
 import json, os, signal, sys, threading
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -41,7 +38,7 @@ for step in _run(sys.argv[1:]):
 
 
 class Step(NamedTuple):
-    """One family of kernels made ready: how long it took, and whether anything had to be compiled for it."""
+    """One family of kernels made ready: how long it took, and whether anything had to be compiled."""
 
     name: str
     seconds: float
@@ -90,8 +87,6 @@ def compile_in_processes() -> Iterator[Step]:
 
 
 def _run(names: list[str]) -> Iterator[Step]:
-    from numba.core import event
-
     steps = _steps()
     for name in names:
         start = time.perf_counter()
@@ -102,23 +97,16 @@ def _run(names: list[str]) -> Iterator[Step]:
 
 def cache_place() -> Path | None:
     """The folder in which compiled kernels are kept, or None if no folder can be written to."""
-    from sstq.kernels.disk_cache import places
-
-    return places().write
+    return disk_cache.places().write
 
 
 def chosen_place() -> Path | None:
     """The folder that NUMBA_CACHE_DIR names, or None if it is not set."""
-    from sstq.kernels.disk_cache import chosen_folder
-
-    return chosen_folder()
+    return disk_cache.chosen_folder()
 
 
 def _steps() -> dict[str, Callable[[], object]]:
-    """Every public kernel on as little as it takes; what a kernel is compiled for does not depend on sizes.
-
-    The longest come first, for processes take them in turn.
-    """
+    """Every public kernel on as little as it takes, the longest first: processes take them in turn."""
     one, double = (np.ones((1, 2), dtype) for dtype in (np.float32, np.float64))
     many = np.ones((1, MIN_ELEMENTS_A_THREAD), np.float32)  # fewer are left to NumPy
     code, word = np.zeros(1, np.int64), np.zeros(1, np.uint64)

@@ -1,19 +1,17 @@
 """A private survey of norms: a client compares its norm with one public threshold and answers by randomized response.
 
 A client draws one of K thresholds, without looking at its data, and the true answer to "is your norm above it?" goes
-through the exactly ε-LDP channel on two tokens. The message is the threshold's number and the answer: ⌈log₂ K⌉ + 1
-bits. The server keeps two integers per threshold, how often the answer was no and yes.
+through the exactly ε-LDP channel on two tokens. The message is the number and the answer, ⌈log₂ K⌉ + 1 bits.
 
-The share of clients above a threshold has the standard error √(K/4n)/(p − q), p − q = tanh(ε/2), at every threshold.
-Its variance is K/(4·tanh²(ε/2)) per client, where randomized response on the K + 1 bins between the thresholds would
-have about K²/(2ε²): comparing is better for the small ε that one wants to spend on a clip.
+The share of clients above a threshold has the standard error √(K/4n)/(p − q), p − q = tanh(ε/2). Its variance is
+K/(4·tanh²(ε/2)) per client; randomized response on the K + 1 bins between the thresholds would have about K²/(2ε²).
 """
 
 from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,11 +20,11 @@ from sstq.aggregation import Aggregator
 from sstq.checks import check_argument, check_number
 from sstq.chunks import row_chunks
 from sstq.mechanisms.agreement import Agreement, read_agreement
-from sstq.mechanisms.base import Trust
+from sstq.mechanisms.base import Columns, Trust, Words
 from sstq.mechanisms.flat_response import flat_response, gain, weights_of
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Column, Field, Layout
+from sstq.messages.layouts import Field, Layout
 from sstq.planning.clipping.choice import NormProfile
 from sstq.randomness import streams
 from sstq.randomness.secret import RngLike, bit_source, channel_words
@@ -66,7 +64,7 @@ class NormSurvey(Agreement):
         values = np.geomspace(lowest, highest, count).tolist() if self._stated is None else self._stated["values"]
         checked = tuple(check_number("threshold", value, lowest, highest) for value in values)
         if len(checked) != count or any(after <= before for before, after in pairwise(checked)):
-            got = f"{len(checked)} from {checked[0]:g} on"
+            got = f"{len(checked)} from {checked[0]:g} on" if checked else "none"
             raise ValueError(f"thresholds must be {count} increasing numbers, got {got}")
         self._set(epsilon=epsilon, thresholds=checked, channel=flat_response(2, epsilon, self._stated))
 
@@ -121,9 +119,7 @@ class NormSurvey(Agreement):
         count = check_number("count", count, 0, 2**62, integer=True)
         return self.messages_from_columns(self.layout.unpack(raw, count), None, False)
 
-    def messages_from_columns(
-        self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
-    ) -> Messages:
+    def messages_from_columns(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
         """Messages from the checked values of their fields."""
         if clients is not None:
             raise ValueError("a survey's answers name no clients: its coin is private")
@@ -151,8 +147,7 @@ class NormSurvey(Agreement):
     @classmethod
     def from_json(cls, text: str) -> NormSurvey:
         """The survey whose `to_json` this is, its integers checked again; ValueError for anything else."""
-        survey: NormSurvey = read_agreement(text, cls.json_format, lambda _: cls)
-        return survey
+        return cast("NormSurvey", read_agreement(text, cls.json_format, lambda _: cls))
 
 
 class NormAggregator(Aggregator[NormSurvey]):
@@ -162,8 +157,7 @@ class NormAggregator(Aggregator[NormSurvey]):
         return np.zeros((len(self._mechanism.thresholds), 2), dtype=np.int64)
 
     def _add(self, messages: Messages) -> None:
-        places = messages.column("threshold").astype(np.int64), messages.column("answer").astype(np.int64)
-        np.add.at(self._state, places, 1)
+        np.add.at(self._state, (messages.column("threshold"), messages.column("answer")), 1)
 
     def profile(self, confidence: float = 0.95) -> NormProfile:
         """What the answers so far say of the norms; all intervals hold together with this confidence, at least 0.5."""
@@ -174,10 +168,7 @@ class NormAggregator(Aggregator[NormSurvey]):
         return NormProfile.from_counts(thresholds, self._state, gained, confidence, simulated=self._simulated)
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Of a single answer's estimate of all shares: K·(1/2 ± 1/(2(p − q))) at its threshold, zero at the others.
-
-        `profile` does better: it divides by the answers that a threshold did have.
-        """
+        """Of a single answer's estimate of all shares: K·(1/2 ± 1/(2(p − q))) at its threshold, zero at the others."""
         survey = self._mechanism
         values = len(survey.thresholds) * (0.5 + np.array([-0.5, 0.5]) / survey.gain)
         return self._state @ values / self._count, self._state @ values**2 / self._count
