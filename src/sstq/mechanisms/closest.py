@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 
 from sstq.checks import check_number, stated_integer
+from sstq.chunks import row_chunks
 from sstq.exactness import TOTAL, WORD_BITS, exp_lower, log_upper
 from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.laws import TwoLevelLaw
 from sstq.randomness.secret import channel_words
 
 _HALF_BITS = WORD_BITS // 2
-# Order statistics are integrated this many numbers at a time.
-_NUMBERS_AT_A_TIME = 1 << 21
 
 
 def draw_codes(order: Ints, inside: Ints | int, threshold: Words, words: Words) -> Ints:
@@ -158,10 +157,9 @@ def normal_order_statistics(count: int) -> tuple[Floats, Floats]:
     powers: Floats = np.stack([weights * x, weights * x**2], axis=1)
     below, above = log_ndtr(x), log_ndtr(-x)
     moments = np.empty((count, 2))
-    rows = max(1, _NUMBERS_AT_A_TIME // len(x))
-    for start in range(0, count, rows):
-        j = np.arange(start, min(start + rows, count))[:, None]
+    for part in row_chunks(count, len(x)):
+        j = np.arange(part.start, part.stop)[:, None]
         ways: Any = gammaln(count) - gammaln(j + 1) - gammaln(count - j)
-        moments[start : start + rows] = np.exp(ways + j * above + (count - 1 - j) * below) @ powers
+        moments[part] = np.exp(ways + j * above + (count - 1 - j) * below) @ powers
     moments.flags.writeable = False
     return moments[:, 0], moments[:, 1]

@@ -49,14 +49,7 @@ class KashinMechanism(FramedMechanism):
     kashin: Kashin
 
     def _take_frame(
-        self,
-        size: int | None,
-        seed: int,
-        level: float | None,
-        steps: int | None,
-        *,
-        name: str = "hadamard",
-        kashin: str = "certified",
+        self, size: int | None, seed: int, level: float | None, steps: int | None, name: str, kashin: str
     ) -> None:
         """Check and keep the frame, the representation in it, and whether that is unbiased."""
         size = default_frame_size(self.dim) if size is None else size

@@ -72,27 +72,10 @@ def mass(box: Box) -> Fraction:
 
 
 @dataclass(frozen=True)
-class _TwoWeights(Law):
-    """Two weights, with one case: which token or side it is does not change the steps of the word."""
-
-    size: int
-    own: int
-    other: int
-
-    def __post_init__(self) -> None:
-        _check_positive(size=self.size, own=self.own, other=self.other)
-
-    @property
-    def weights(self) -> Sequence[Sequence[int]]:
-        return [[self.own, self.other]]
-
-    def ratio(self) -> Fraction:
-        return Fraction(max(self.own, self.other), min(self.own, self.other))
-
-
-@dataclass(frozen=True)
-class FlatLaw(_TwoWeights):
+class FlatLaw(Law):
     """Randomized response: the token itself with weight `own` of 2^62, each of the `size` − 1 others with `other`.
+
+    It has one case: which token it is does not change the steps of the word.
 
     Examples:
         >>> FlatLaw(4, TOTAL - 3 * 2**59, 2**59).ratio()
@@ -104,12 +87,26 @@ class FlatLaw(_TwoWeights):
     """
 
     kind = "flat"
+    _sum: ClassVar[str] = "own + (size − 1)·other"
+
+    size: int
+    own: int
+    other: int
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        total = self.own + (self.size - 1) * self.other
+        _check_positive(size=self.size, own=self.own, other=self.other)
+        total = self.own + (self.cells(0) - 1) * self.other
         if total != TOTAL:
-            raise ValueError(f"own + (size − 1)·other must be 2^62, got {total}")
+            raise ValueError(f"{self._sum} must be 2^62, got {total}")
+
+    @property
+    def weights(self) -> Sequence[Sequence[int]]:
+        """The two weights."""
+        return [[self.own, self.other]]
+
+    def ratio(self) -> Fraction:
+        """Of the two weights."""
+        return Fraction(max(self.own, self.other), min(self.own, self.other))
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:  # noqa: ARG002
         """The token itself first, then the others in order."""
@@ -118,7 +115,7 @@ class FlatLaw(_TwoWeights):
 
 
 @dataclass(frozen=True)
-class HalfSpaceLaw(_TwoWeights):
+class HalfSpaceLaw(FlatLaw):
     """A uniform vector z of `size` signs, turned to one side of the secret v: ⟨z, v⟩ > 0 with weight `own` of 2^62.
 
     A vector that is orthogonal to v stays. So z has probability 2·own, 2·other or 2^62, over 2^(62+size), and the ratio
@@ -126,20 +123,11 @@ class HalfSpaceLaw(_TwoWeights):
     """
 
     kind = "half-space"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.own + self.other != TOTAL:
-            raise ValueError(f"own + other must be 2^62, got {self.own + self.other}")
+    _sum = "own + other"
 
     def cells(self, case: int) -> int:  # noqa: ARG002
-        """The two sides."""
+        """The two sides, that of v first."""
         return 2
-
-    def boxes(self, case: int, places: Iterable[int]) -> list[Box]:  # noqa: ARG002
-        """The side of v first."""
-        sides = [((0, self.own - 1),), ((self.own, TOTAL - 1),)]
-        return [sides[place] for place in places]
 
 
 @dataclass(frozen=True)
@@ -218,8 +206,7 @@ class TwoLevelLaw(Law):
         for inside, threshold in self.levels:
             if type(inside) is not int or type(threshold) is not int or not 0 <= inside <= self.size:
                 raise ValueError(f"levels must be pairs of integers, at most {self.size} inside")
-            least = {0: 0, self.size: TOTAL}.get(inside, 1)
-            most = {0: 0, self.size: TOTAL}.get(inside, TOTAL - 1)
+            least, most = {0: (0, 0), self.size: (TOTAL, TOTAL)}.get(inside, (1, TOTAL - 1))
             if not least <= threshold <= most:
                 raise ValueError(f"the threshold of {inside} inside must be in [{least}, {most}], got {threshold}")
 
@@ -236,8 +223,7 @@ class TwoLevelLaw(Law):
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
         """Those inside first."""
-        inside = self.levels[case][0]
-        sides = self._sides(case)
+        inside, sides = self.levels[case][0], self._sides(case)
         boxes: list[Box] = []
         for place in places:
             start, members, weight = sides[0] if place < inside else sides[-1]
@@ -269,8 +255,7 @@ def law_from_dict(data: Any) -> Law:
         if kind != TableLaw.kind and any(len(pair) != 2 for pair in weights):
             raise ValueError(f"the weights of a law of kind {kind!r} must be pairs")
         if kind in (FlatLaw.kind, HalfSpaceLaw.kind) and len(weights) == 1:
-            own, other = weights[0]
-            return FlatLaw(size, own, other) if kind == FlatLaw.kind else HalfSpaceLaw(size, own, other)
+            return (FlatLaw if kind == FlatLaw.kind else HalfSpaceLaw)(size, *weights[0])
         if kind == TableLaw.kind and size == len(weights):
             return TableLaw(weights)
         if kind == TwoLevelLaw.kind:

@@ -111,7 +111,7 @@ class SSTQ(KashinMechanism):
     ) -> None:
         self._take(dim=dim, epsilon=epsilon, bits=bits, clip=clip)
         check_option("coin", coin, get_args(Coin))
-        self._take_frame(frame_size, frame_seed, level, steps, name=frame, kashin=kashin)
+        self._take_frame(frame_size, frame_seed, level, steps, frame, kashin)
         if self._stated is None:
             typical = (
                 Density.kashin(self.kashin.bound(self.frame), self.frame.redundancy) if self.kashin.exact else None

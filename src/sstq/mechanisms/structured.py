@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["structured_vectors", "typical_vector"]
-
 
 def typical_vector(dim: int, norm: float = 1.0) -> NDArray[np.float64]:
     """The vector for which errors are predicted where none is given: one fixed Gaussian direction.

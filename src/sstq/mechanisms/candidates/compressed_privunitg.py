@@ -53,10 +53,7 @@ class CompressedPrivUnitG(ClosestMechanism):
         return self.choice.moments()[0] / math.sqrt(self.dim)
 
     def _scores(self, seeds: Words, directions: Floats) -> Floats:
-        scores = np.zeros((len(seeds), self.size))
-        for _, products in self._pieces(seeds, directions):
-            scores += products
-        return scores
+        return np.asarray(sum(products for _, products in self._pieces(seeds, directions)))
 
     def _vectors(self, seeds: Words, codes: Ints) -> Floats:
         return self._chosen_gaussians(seeds, codes) / math.sqrt(self.dim)

@@ -62,8 +62,7 @@ class RRSC(ClosestMechanism):
         return math.sqrt(self.size / (self.size - 1)) * self.choice.moments()[0] / mean_chi(self.dim)
 
     def _scores(self, seeds: Words, directions: Floats) -> Floats:
-        gram = np.zeros((len(seeds), self.size, self.size))
-        products = np.zeros((len(seeds), self.size))
+        gram, products = np.zeros((len(seeds), self.size, self.size)), np.zeros((len(seeds), self.size))
         for gaussians, inner in self._pieces(seeds, directions):
             gram += gaussians @ gaussians.transpose(0, 2, 1)
             products += inner

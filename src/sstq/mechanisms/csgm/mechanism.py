@@ -77,7 +77,7 @@ class CoordinateGaussian(KashinMechanism):
     ) -> None:
         self._take(dim=dim, epsilon=epsilon, clients=clients, delta=delta, clip=clip)
         self._take(bits=self._default_bits if bits is None else bits)
-        self._take_frame(frame_size, frame_seed, level, steps)
+        self._take_frame(frame_size, frame_seed, level, steps, "hadamard", "certified")
         frame = self.frame
         self._set(energy=self._energy_bound(self.kashin.bound(frame)))
         if coordinates is not None:

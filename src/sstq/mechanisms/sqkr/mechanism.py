@@ -113,7 +113,7 @@ class SQKR(KashinMechanism):
         self._take(dim=dim, epsilon=epsilon, clip=clip)
         check_option("variant", variant, ("subsampled", "dense"))
         check_option("coin", coin, get_args(Coin))
-        self._take_frame(frame_size, frame_seed, level, steps, name=frame, kashin=kashin)
+        self._take_frame(frame_size, frame_seed, level, steps, frame, kashin)
         if variant == "subsampled" and k in (None, "paper"):
             k = paper_k(self.epsilon) if k else best_k(self.dim, self.epsilon, self.kashin.bound(self.frame))
         bits = _token_bits(variant, k, coin)
