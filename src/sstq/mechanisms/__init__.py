@@ -1,7 +1,5 @@
 """The mechanisms, one module or folder each, and the registry of their names."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any, TypeVar
 

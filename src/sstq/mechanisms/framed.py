@@ -1,7 +1,5 @@
 """What mechanisms on a tight frame share: the frame's options, and those of a bounded representation in it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any, Literal, get_args

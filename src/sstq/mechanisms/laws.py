@@ -1,14 +1,12 @@
 """The law of a message's secret draw: every probability that it can have, as integers.
 
-Whatever an encoder computes from its vector ends in a token, or in which candidates are well aligned; a draw of one or
-two 62-bit words then decides what is sent. There are four kinds of such draws. Each is described here by its integers
-alone, apart from the code that samples it, so that `sstq.audit` and reviewers can check one against the other.
+Whatever an encoder computes from its vector ends in a token, or in which candidates are well aligned; one or two 62-bit
+words then decide what is sent. The four kinds of such draws are described here by their integers alone, apart from the
+code that samples them, so that `sstq.audit` and reviewers can check one against the other.
 
 A law has *cases*, which the data choose among (a row of a matrix, or how many candidates are inside), and a case has
 *cells*: boxes of words with one outcome each. Different cells of a case have different outcomes.
 """
-
-from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
@@ -30,8 +28,7 @@ class Law(ABC):
 
     Attributes:
         kind: the name of the rule.
-        words: which of a message's random words make the draw; the others are drawn before it, for what does not
-            depend on the data (an index) or for what becomes the case (rounding, flipping).
+        words: which of a message's random words make the draw; the others are for an index, rounding or flipping.
         size: the number of tokens, candidates or signs.
     """
 
@@ -179,11 +176,9 @@ class TableLaw(Law):
 class TwoLevelLaw(Law):
     """One of `size` candidates: the first word decides inside or outside, the second picks uniformly on that side.
 
-    With i candidates inside, a first word below T means inside; a side with i members gives place ⌊word·i/2^62⌋, so
-    that each member has ⌊2^62/i⌋ or ⌈2^62/i⌉ of the second words. Which candidates are inside, and which of them has
-    one word more, the data decide: the ratio is over all of it.
-
-    `size` is M, and `levels` are the pairs (i, T) that occur.
+    A first word below T means inside; a side with i members gives place ⌊word·i/2^62⌋, so that each has ⌊2^62/i⌋ or
+    ⌈2^62/i⌉ of the second words. The data decide which candidates are inside and which has one word more: the ratio is
+    over all of it. `size` is M, and `levels` are the pairs (i, T) that occur.
 
     Examples:
         >>> float(TwoLevelLaw(4, [(2, 3 << 60)]).ratio())

@@ -1,7 +1,5 @@
 """The scalar parts of SSTQ (channel, codebook and decoder), built from their names or read from JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args

@@ -1,7 +1,5 @@
 """Unit vectors on which mechanisms go wrong when they go wrong: for tests, audits and calibration."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,10 +1,8 @@
 """TurboQuant: a random rotation and the best scalar quantizer of its coordinates, b bits each. No privacy."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +11,7 @@ from sstq.checks import check_argument, check_option
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms.base import Batch, Columns, Floats, Floats32, Rows, Unbiased
 from sstq.mechanisms.framed import FramedMechanism
+from sstq.mechanisms.parts import DecoderName
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, FloatField, Layout
 
@@ -40,7 +39,6 @@ class TurboQuant(FramedMechanism):
     differ. Below about d = 100 the coordinates of a rotated unit vector are not yet normal, and these are approximate.
 
     Reference: A. Zandieh, M. Daliri, M. Hadian, V. Mirrokni, *TurboQuant: online vector quantization with near-optimal
-    distortion rate*, 2025 (the MSE-optimal quantizer). The codebook there is for the Beta distribution of a coordinate
     distortion rate*, 2025 (the MSE-optimal quantizer; its codebook is for the Beta distribution of a coordinate on the
     sphere, this one for the normal limit). The unbiased decoder has the error of EDEN: S. Vargaftik et al., *EDEN:
     communication-efficient and robust distributed mean estimation for federated learning*, ICML 2022.
@@ -79,13 +77,7 @@ class TurboQuant(FramedMechanism):
     levels: Floats
 
     def __init__(
-        self,
-        dim: int,
-        *,
-        bits: int = 4,
-        clip: float = 1.0,
-        decoder: Literal["identity", "unbiased"] = "identity",
-        frame_seed: int = 0,
+        self, dim: int, *, bits: int = 4, clip: float = 1.0, decoder: DecoderName = "identity", frame_seed: int = 0
     ) -> None:
         self._take(dim=dim, bits=bits, clip=clip)
         bits, size = self.bits, 1 << (self.dim - 1).bit_length()
@@ -126,9 +118,9 @@ class TurboQuant(FramedMechanism):
         return codes[:, 0] if self.frame.size == 1 else codes, norms.astype(np.float32)
 
     def _check_columns(self, columns: Columns) -> None:
-        wrong = np.flatnonzero(~((columns[1] >= 0) & (columns[1] <= 1 + _ROUNDING)))
-        if len(wrong):
-            raise ValueError(f"message {wrong[0]}: norm must be in [0, 1] in units of clip, got {columns[1][wrong[0]]}")
+        norms = columns[1]
+        for row in np.flatnonzero(~((norms >= 0) & (norms <= 1 + _ROUNDING))):
+            raise ValueError(f"message {row}: norm must be in [0, 1] in units of clip, got {norms[row]}")
 
     def _decode(self, messages: Messages) -> Floats:
         return self._estimates(messages.column("code"), messages.column("norm"))
@@ -145,13 +137,12 @@ class TurboQuant(FramedMechanism):
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact: what this frame makes of each row, without variance."""
-        unit = self._unit_ball(rows)
-        return self._estimates(*self._quantize(unit)), np.zeros(len(rows))
+        return self._estimates(*self._quantize(self._unit_ball(rows))), np.zeros(len(rows))
 
     def to_dict(self) -> dict[str, Any]:
         """The options and the levels. ε is infinite, which JSON cannot say: it is left out."""
-        frame_seed, levels = str(self.frame.seed), self.levels.tolist()
-        return self._named("dim", "bits", "clip", "decoder") | {"frame_seed": frame_seed, "levels": levels}
+        solved = {"frame_seed": str(self.frame.seed), "levels": self.levels.tolist()}
+        return self._named("dim", "bits", "clip", "decoder") | solved
 
 
 @cache

@@ -1,7 +1,5 @@
 """vqSGD: one of the 2d vertices of a cross-polytope, in ⌈log₂ 2d⌉ bits."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar

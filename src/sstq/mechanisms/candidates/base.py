@@ -10,8 +10,6 @@ give two coordinates by the Box–Muller formula: √(−2·ln((h+1)/2^32)) time
 single precision (`sstq.mechanisms.sphere.gaussians`).
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator

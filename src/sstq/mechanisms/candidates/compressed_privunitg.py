@@ -1,7 +1,5 @@
 """Compressed PrivUnitG: the optimal Gaussian randomizer with a shared seed, in a few bits."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """MMRC: PrivUnit by importance sampling among public candidates, with clipped weights."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any, ClassVar, Literal

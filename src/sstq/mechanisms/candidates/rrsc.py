@@ -1,7 +1,5 @@
 """RRSC: the vertices of a randomly rotated simplex as candidates."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

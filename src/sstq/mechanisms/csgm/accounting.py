@@ -26,8 +26,6 @@ server adds N(0, σ²) to every sum. Neighbours differ in whether one client's n
   for differential privacy*, 2020, Proposition 12).
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from bisect import bisect_left

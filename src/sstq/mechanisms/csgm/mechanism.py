@@ -6,8 +6,6 @@ aggregator adds Gaussian noise to the N sums, once, when it closes the round. Wh
 aggregator, namely which coefficients were sent, makes the noise go further (`sstq.mechanisms.csgm.accounting`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -217,12 +215,10 @@ class CoordinateGaussian(KashinMechanism):
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact for one message without noise: sampling (with its cap) and rounding."""
-        unit = self._unit_ball(rows)
-        y = self._coefficients(unit)[0].astype(np.float64)
+        y = self._coefficients(self._unit_ball(rows))[0].astype(np.float64)
         _, weight = interpolation(uniform_codebook(self.bits).values, y)
-        step = 2 / self._top_level
         own = np.sum(y**2, axis=1) * self.bound**2
-        rounded = own + np.sum(weight * (1 - weight), axis=1) * (step * self.bound) ** 2
+        rounded = own + np.sum(weight * (1 - weight), axis=1) * (2 / self._top_level * self.bound) ** 2
         mean = np.asarray(self.frame.synthesize(y * self.bound), dtype=np.float64)
         # E‖x̂‖²: rows of the frame have norm 1, a coordinate is kept with probability p, and two with probability q.
         p, q = self.sampling.inclusion

@@ -15,8 +15,6 @@ A and p are integers of 2^62, so that the bound is checked in exact arithmetic a
 within the side is a double from an inverse distribution function: that part is private up to floating point only.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """PrivUnit and PrivUnitG: a dense vector that leans towards x; the least error that ε-LDP allows, in 32·d bits."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar, Literal
 
@@ -16,9 +14,9 @@ from sstq.mechanisms.sphere import random_directions
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField, Layout
 
+Split = Literal["optimal", "hemisphere"] | float
 UNIT_NORMS = (1 - 1e-3, 1 + 1e-3)
 """The norms that a unit vector of single-precision numbers may have on the wire."""
-
 
 # How much longer than 1 a Gaussian vector v ~ N(0, I/d) may be on the wire, in units of 1/√d. The d − 1 coordinates
 # beside x are longer than √d + 13 with a probability below e^(-13²/2) < 2e-37; the one along x, from a word of 62 bits,
@@ -53,10 +51,8 @@ class CapMechanism(Mechanism):
     def _check_columns(self, columns: Columns) -> None:
         norms = np.sqrt(np.einsum("ij,ij->i", columns[0], columns[0], dtype=np.float64))
         low, high = self.least_norm, self.largest_norm
-        wrong = np.flatnonzero(~((norms >= low) & (norms <= high)))
-        if len(wrong):
-            got = f"message {wrong[0]}: vector must have a norm in [{low:g}, {high:g}], got {norms[wrong[0]]:g}"
-            raise ValueError(got)
+        for row in np.flatnonzero(~((norms >= low) & (norms <= high))):
+            raise ValueError(f"message {row}: vector must have a norm in [{low:g}, {high:g}], got {norms[row]:g}")
 
     @property
     def _row_cost(self) -> int:
@@ -122,14 +118,7 @@ class PrivUnit(CapMechanism):
     split: str | float
     cap: SphereCap
 
-    def __init__(
-        self,
-        dim: int,
-        epsilon: float,
-        *,
-        clip: float = 1.0,
-        split: Literal["optimal", "hemisphere"] | float = "optimal",
-    ) -> None:
+    def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0, split: Split = "optimal") -> None:
         self._take(dim=dim, epsilon=epsilon, clip=clip)
         dim, epsilon = self.dim, self.epsilon
         if isinstance(split, str):

@@ -1,7 +1,5 @@
 """ProjUnit: PrivUnit of a random projection, in 32·k bits and nearly the least error that ε-LDP allows."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
