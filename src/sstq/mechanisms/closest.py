@@ -48,13 +48,7 @@ def uniform_below(words: Words, limits: Ints) -> Ints:
 class KClosest:
     """Exactly k = `inside` of M = `size` ≤ 2^31 candidates are inside, those of the highest score.
 
-    One of those inside is drawn with probability `threshold`/2^62.
-
-    Examples:
-        >>> KClosest(epsilon=1.0, size=4, inside=1, threshold=1 << 61)
-        Traceback (most recent call last):
-        ...
-        ValueError: the draw is not 1.0-LDP: its largest ratio of probabilities is about 3, above e^epsilon
+    One of those inside is drawn with probability `threshold`/2^62; ValueError where that is not ε-LDP.
     """
 
     epsilon: float
@@ -74,7 +68,7 @@ class KClosest:
         return cls(epsilon, size, inside, stated_integer("threshold", data["threshold"]))
 
     def to_dict(self) -> dict[str, Any]:
-        """K and T, as JSON values."""
+        """The integers k and T, as JSON values."""
         return {"inside": self.inside, "threshold": str(self.threshold)}
 
     def law(self) -> TwoLevelLaw:

@@ -94,7 +94,7 @@ def build_scalar(
 ) -> tuple[Channel, Codebook, Decoder]:
     """The channel, codebook and decoder of these names, for one coordinate in units of B.
 
-    A codebook or channel that is made for a density takes `density`, else the `typical` one of the representation.
+    What is made for a density takes `density`, else the `typical` one of the representation.
     """
     check_option("channel", channel, get_args(ChannelName))
     if channel != "metric-aware" and rate not in (None, "calibrated"):

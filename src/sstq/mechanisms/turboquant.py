@@ -28,9 +28,8 @@ class TurboQuant(FramedMechanism):
     """The direction of a vector, rotated at random and quantized to b bits per coordinate, and its norm.
 
     The rotation pads to N, the next power of two, and is three rounds of random signs and a Walsh–Hadamard transform. A
-    coordinate of the rotated direction times √N is close to a standard normal number, whatever the vector, and is sent
-    as the nearest level of the Lloyd–Max quantizer of that distribution. A message holds N codes of b bits and the norm
-    as float32: b·N + 32 bits.
+    coordinate of the rotated direction times √N is close to a standard normal number and is sent as the nearest level
+    of its Lloyd–Max quantizer. A message holds N codes of b bits and the norm as float32: b·N + 32 bits.
 
     With D the distortion of the quantizer (0.3634, 0.1175, 0.03454, 0.009497 for b = 1 … 4), over random rotations,
     E‖x̂ − x‖² = ‖x‖²·(D² + (d/N)·D·(1 − D)) and E⟨x̂, x⟩ = (1 − D)·‖x‖²; the part of the quantization error outside the
@@ -45,9 +44,8 @@ class TurboQuant(FramedMechanism):
 
     Warning:
         Biased with the paper's decoder: the estimate is shrunk by 1 − D on average, and more clients do not help. With
-        either decoder it is a deterministic function of the vector and the public frame seed, so `unbiased` is False,
-        `expected_mse` has no variance, and its bias is the actual error under this frame. Nothing is private (`trust`
-        is "none", ε infinite), and so `exact` is False.
+        either it is a deterministic function of the vector and the public frame seed, so `unbiased` is False, and
+        `expected_mse` is the actual error under this frame, all bias. Nothing is private: `trust` is "none".
 
     Args:
         bits: b, the bits per coordinate, 1 to 8.

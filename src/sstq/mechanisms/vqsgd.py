@@ -20,7 +20,7 @@ from sstq.scalar.channels import FlatChannel
 
 
 @dataclass(frozen=True)
-class IdentityFrame(Frame):
+class _IdentityFrame(Frame):
     """The standard basis of R^d as a tight frame: U = I, N = d."""
 
     name = "identity"
@@ -31,25 +31,20 @@ class IdentityFrame(Frame):
             raise ValueError(f"frame_size must be dim = {self.dim} for the identity, got {self.size}")
 
     def analyze(self, x: Floats) -> Floats:
-        """The vectors themselves."""
         return x.copy()
 
     def synthesize(self, y: Floats) -> Floats:
-        """The coefficients themselves."""
         return y.copy()
 
     def rows(self, indices: Ints) -> NDArray[np.float64]:
-        """The basis vectors at the given indices, (n, d)."""
         basis = np.zeros((len(indices), self.dim))
         basis[np.arange(len(indices)), indices] = 1.0
         return basis
 
     def squared_row_norms(self) -> NDArray[np.float64]:
-        """All 1."""
         return np.ones(self.dim)
 
     def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The weights themselves."""
         return weights.copy()
 
 
@@ -82,15 +77,14 @@ class VqSGD(Mechanism):
 
     decoding_values = SIGNS  # of a vertex, by its lowest bit
     channel: FlatChannel
-    frame: IdentityFrame
+    frame: _IdentityFrame
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
         self._take(dim=dim, epsilon=epsilon, clip=clip)
-        self._set(
-            channel=flat_response(2 * self.dim, self.epsilon, self._stated), frame=IdentityFrame(self.dim, self.dim)
-        )
+        size = 2 * self.dim
+        self._set(channel=flat_response(size, self.epsilon, self._stated), frame=_IdentityFrame(self.dim, self.dim))
         # Vertex 2i is √d·e_i, vertex 2i + 1 its opposite.
-        self._set(layout=Layout((Field("vertex", (2 * self.dim - 1).bit_length(), 2 * self.dim),)))
+        self._set(layout=Layout((Field("vertex", (size - 1).bit_length(), size),)))
 
     @property
     def decoding_scale(self) -> float:
@@ -129,8 +123,8 @@ class VqSGD(Mechanism):
 def _round_to_vertices(unit: Floats32, which: Words, spread: Words) -> Ints:
     """A random vertex for each vector of the unit ball, with the vector as its mean.
 
-    sign(x_i)·√d·e_i has probability |x_i|/√d, and what is left of 1 (‖x‖₁ ≤ √d in the ball) is spread over all 2d
-    vertices, which cancel out. The work is the same for every vector.
+    sign(x_i)·√d·e_i has probability |x_i|/√d; the rest (‖x‖₁ ≤ √d in the ball) is spread over all 2d vertices, which
+    cancel out. The work is the same for every vector.
     """
     dim = unit.shape[1]
     coordinate = kernels.count_passed(unit, unit_interval(which), dim**-0.5)

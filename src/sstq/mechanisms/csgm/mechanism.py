@@ -51,6 +51,8 @@ class CoordinateGaussian(KashinMechanism):
     _aggregator = NoisyAggregator
     trust = "aggregator"
     _default_bits: ClassVar[int] = 1
+    # The `energy`; None if all coefficients may be at β.
+    _energy_limit: ClassVar[float | None] = None
 
     clients: int
     bits: int
@@ -77,7 +79,7 @@ class CoordinateGaussian(KashinMechanism):
         self._take(bits=self._default_bits if bits is None else bits)
         self._take_frame(frame_size, frame_seed, level, steps, "hadamard", "certified")
         frame = self.frame
-        self._set(energy=self._energy_bound(self.kashin.bound(frame)))
+        self._set(energy=self._energy_limit or max(1.0, self.kashin.bound(frame) ** 2))
         if coordinates is not None:
             coordinates = check_number("coordinates", coordinates, 1, frame.size, integer=True)
         if self._stated is not None and coordinates is not None:
@@ -89,11 +91,6 @@ class CoordinateGaussian(KashinMechanism):
         # In small frames the seed is longer than all coefficients, which are then the better message.
         if coordinates is None and self.message_bits >= frame.size * self.bits:
             self._set_noise(*budget.calibrate(frame.size))
-
-    @staticmethod
-    def _energy_bound(beta: float) -> float:
-        """The bound of Σ_j y_j² in units of (N/d)·clip²: unless limited further, all coefficients may be at β."""
-        return max(1.0, beta**2)
 
     def _set_noise(self, sampling: CoordinateSampling, sigma: float) -> None:
         """Take the sampling and the noise, and refuse them if they spend more than the budget."""
@@ -229,8 +226,7 @@ class CoordinateGaussian(KashinMechanism):
     def expected_mse(self, x: ArrayLike, clients: int | None = None) -> ExpectedError:
         """As for every mechanism, for the mean of a whole round, whatever the `clients` of this mechanism.
 
-        The noise is added once for all clients, so that its share of the variance falls as 1/n², that of sampling and
-        rounding as 1/n.
+        The noise is added once for all clients: its share of the variance falls as 1/n².
         """
         x = as_vectors(x, "x")
         error = super().expected_mse(x, clients)
@@ -299,12 +295,9 @@ class L2CSGM(CoordinateGaussian):
     name = "l2-csgm"
     variants: ClassVar = {"L2-CSGM": {}}
     _default_bits = 8
+    # Representations of Gaussian, spiked, constant, sparse, block and Hadamard vectors at β = 3 measure at most 1.05
+    # for d from 1 to 25,450 over 3 to 20 frames, and no more at higher levels; a row beyond is scaled down and reported.
+    _energy_limit = 1.05
 
     def _default_level(self, frame: Frame) -> float:
         return max(3.0 * math.sqrt(frame.redundancy), default_level(frame.dim, frame.size))
-
-    @staticmethod
-    def _energy_bound(beta: float) -> float:  # noqa: ARG004 (what holds at β = 3 holds at higher levels)
-        # Representations of Gaussian, spiked, constant, sparse, block and Hadamard vectors at β = 3 measure at most
-        # 1.05 for d from 1 to 25,450 over 3 to 20 frames; a row beyond is scaled down and reported as missed.
-        return 1.05

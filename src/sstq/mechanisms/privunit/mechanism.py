@@ -18,9 +18,8 @@ Split = Literal["optimal", "hemisphere"] | float
 UNIT_NORMS = (1 - 1e-3, 1 + 1e-3)
 """The norms that a unit vector of single-precision numbers may have on the wire."""
 
-# How much longer than 1 a Gaussian vector v ~ N(0, I/d) may be on the wire, in units of 1/√d. The d − 1 coordinates
-# beside x are longer than √d + 13 with a probability below e^(-13²/2) < 2e-37; the one along x, from a word of 62 bits,
-# is below 12. So an honest message is refused with a probability below 2e-37, whatever d is.
+# How much longer than 1 v ~ N(0, I/d) may be on the wire, in units of 1/√d. The coordinates beside x are longer than
+# √d + 13 with a probability below e^(-13²/2) < 2e-37, that along x, from a word of 62 bits, is below 12.
 _GAUSSIAN_EXCESS = 18.0
 
 

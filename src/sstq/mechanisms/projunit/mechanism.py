@@ -31,9 +31,9 @@ class ProjUnit(CapMechanism):
     Client and server each make k·d Gaussian numbers per message.
 
     "fast": random signs and a Hadamard transform of size N, twice, then k of the N rows; O(N log N) work per message.
-    With k = N, the default up to d = 512, x̂ is exactly unbiased too. With fewer rows no bias was measured on spikes,
-    constant, alternating, sparse, Hadamard and Gaussian vectors (to 0.1 % of ‖x‖ for k ≥ 32, 0.2 % for k = 2). That is
-    not a proof, so `unbiased` is False then; the stated error takes the bias as zero.
+    With k = N, the default up to d = 512, x̂ is exactly unbiased too. With fewer rows no bias was measured on structured
+    and Gaussian vectors (to 0.1 % of ‖x‖ for k ≥ 32, 0.2 % for k = 2). That is not a proof, so `unbiased` is False
+    then; the stated error takes the bias as zero.
 
     The paper runs PrivUnitG in R^k; PrivUnit is as private and has less error there: with k = 256 at ε = 3 0.27 % above
     the optimum in R^d instead of 0.72 %.
@@ -79,11 +79,9 @@ class ProjUnit(CapMechanism):
         self._take(dim=dim, epsilon=epsilon, clip=clip)
         chosen = make_projection(projection, self.dim, projected, check_argument("seed", seed))
         alignment = self._stated_or("alignment", chosen.mean_length, _ALIGNMENT_TOLERANCE)
-        # A fast projection to fewer than N dimensions is unbiased within 0.5 % of ‖x‖, by measurement only.
         unbiased = Unbiased.ALWAYS if chosen.unbiased else Unbiased.NEVER
-        cap = SphereCap.optimal_or_stated(chosen.projected, self.epsilon, self._stated)
         self._set(projection=chosen, alignment=alignment, unbiased=unbiased)
-        self._set_cap(cap)
+        self._set_cap(SphereCap.optimal_or_stated(chosen.projected, self.epsilon, self._stated))
 
     def _reseeded(self, seed: int) -> dict[str, Any]:
         return {"projection": replace(self.projection, seed=seed)}
