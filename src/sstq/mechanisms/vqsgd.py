@@ -20,7 +20,7 @@ from sstq.scalar.channels import FlatChannel
 
 
 @dataclass(frozen=True)
-class _IdentityFrame(Frame):
+class IdentityFrame(Frame):
     """The standard basis of R^d as a tight frame: U = I, N = d."""
 
     name = "identity"
@@ -31,20 +31,25 @@ class _IdentityFrame(Frame):
             raise ValueError(f"frame_size must be dim = {self.dim} for the identity, got {self.size}")
 
     def analyze(self, x: Floats) -> Floats:
+        """The vectors themselves."""
         return x.copy()
 
     def synthesize(self, y: Floats) -> Floats:
+        """The coefficients themselves."""
         return y.copy()
 
     def rows(self, indices: Ints) -> NDArray[np.float64]:
+        """The basis vectors at the given indices, (n, d)."""
         basis = np.zeros((len(indices), self.dim))
         basis[np.arange(len(indices)), indices] = 1.0
         return basis
 
     def squared_row_norms(self) -> NDArray[np.float64]:
+        """All 1."""
         return np.ones(self.dim)
 
     def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The weights themselves."""
         return weights.copy()
 
 
@@ -77,12 +82,12 @@ class VqSGD(Mechanism):
 
     decoding_values = SIGNS  # of a vertex, by its lowest bit
     channel: FlatChannel
-    frame: _IdentityFrame
+    frame: IdentityFrame
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
         self._take(dim=dim, epsilon=epsilon, clip=clip)
         size = 2 * self.dim
-        self._set(channel=flat_response(size, self.epsilon, self._stated), frame=_IdentityFrame(self.dim, self.dim))
+        self._set(channel=flat_response(size, self.epsilon, self._stated), frame=IdentityFrame(self.dim, self.dim))
         # Vertex 2i is √d·e_i, vertex 2i + 1 its opposite.
         self._set(layout=Layout((Field("vertex", (size - 1).bit_length(), size),)))
 

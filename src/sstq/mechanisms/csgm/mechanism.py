@@ -296,7 +296,7 @@ class L2CSGM(CoordinateGaussian):
     variants: ClassVar = {"L2-CSGM": {}}
     _default_bits = 8
     # Representations of Gaussian, spiked, constant, sparse, block and Hadamard vectors at β = 3 measure at most 1.05
-    # for d from 1 to 25,450 over 3 to 20 frames, and no more at higher levels; a row beyond is scaled down and reported.
+    # for d from 1 to 25,450 over 3 to 20 frames, no more at higher levels; a row beyond is scaled down and reported.
     _energy_limit = 1.05
 
     def _default_level(self, frame: Frame) -> float:
