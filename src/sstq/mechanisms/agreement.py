@@ -4,6 +4,7 @@ import hashlib
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -38,7 +39,10 @@ class Agreement(ABC):
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
         """Keep the options as they are given; `__init__` checks them."""
         agreed = super().__new__(cls)
-        agreed.__dict__["options"] = MappingProxyType(_as_given(cls, arguments, options))
+        with suppress(TypeError):
+            options = inspect.signature(cls).bind(*arguments, **options).arguments
+        given = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
+        agreed.__dict__["options"] = MappingProxyType(given)
         return agreed
 
     def _set(self, **parts: Any) -> None:
@@ -178,14 +182,6 @@ def _as_text(values: dict[str, Any]) -> set[tuple[str, bytes]]:
     import rfc8785
 
     return {(name, rfc8785.dumps(value)) for name, value in values.items()}
-
-
-def _as_given(cls: type[Agreement], arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
-    try:
-        given = inspect.signature(cls).bind(*arguments, **options).arguments
-    except TypeError:
-        return options
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
 
 
 def _restore(cls: type[Any], options: dict[str, Any], parts: dict[str, Any]) -> Any:

@@ -24,7 +24,6 @@ class FramedMechanism(Mechanism):
         return {"frame": replace(self.frame, seed=seed)}
 
     def _frame_options(self) -> dict[str, Any]:
-        """The options of the frame, as JSON values."""
         return {"frame_size": self.frame.size, "frame_seed": str(self.frame.seed)}
 
     @property

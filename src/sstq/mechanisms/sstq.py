@@ -209,10 +209,9 @@ class SSTQ(KashinMechanism):
         return replace(error, variance=strata.total())
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
-        """The error of a mean of clients that all hold one typical vector of norm clip.
+        """As for every mechanism; above 2048 dimensions that of a smaller frame with the same redundancy and level.
 
-        Above 2048 dimensions it is that of a smaller frame with the same redundancy and level, where the coordinates
-        have the same distribution (to 1 %): the second moment of an estimate grows as d, its mean does not.
+        Its coordinates have the same distribution (to 1 %). The second moment of an estimate grows as d.
         """
         share = 1 << max(0, (self.dim // _TYPICAL_DIM).bit_length() - 1)
         if share == 1:

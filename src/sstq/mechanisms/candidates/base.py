@@ -40,7 +40,7 @@ class CandidateMechanism(Mechanism):
     The candidates are rotation-invariant, so E[z] points along u and the estimate is unbiased over the public coin.
 
     Attributes:
-        bits: b, the bits of a message, 1 to 12; a client has M = 2^b candidates.
+        bits: b, the bits of a message, 1 to 12 (8 by default); a client has M = 2^b candidates.
         seed: the public seed of all candidates.
         alignment: μ.
     """

@@ -1,9 +1,9 @@
 """CSGM and L2-CSGM: coordinate-subsampled Gaussian mechanisms, central (ε, δ)-privacy behind a trusted aggregator.
 
 A client writes its vector in a tight frame with coefficients bounded by B, keeps each of the N coefficients with
-probability γ, rounds the kept ones at random to b bits, and sends them in clear to an aggregator that it trusts. The
-aggregator adds Gaussian noise to the N sums, once, when it closes the round. What nobody knows but client and
-aggregator, namely which coefficients were sent, makes the noise go further (`sstq.mechanisms.csgm.accounting`).
+probability γ, rounds the kept ones at random to b bits, and sends them in clear to an aggregator that it trusts. That
+adds Gaussian noise to the N sums, once, when it closes the round. Only client and aggregator know which coefficients
+were sent, which makes the noise go further (`sstq.mechanisms.csgm.accounting`).
 """
 
 import math
@@ -248,9 +248,9 @@ class CSGM(CoordinateGaussian):
 
         E‖x̂ − x‖² ≤ (d/N)²·(N·B²/(γ·n) + N·σ²/(γ·n)²).
 
-    Rounding to one bit, ±B, costs no privacy, because the accounting has all coefficients at the bound anyway. A
+    Rounding to one bit (the default), ±B, costs no privacy: the accounting has all coefficients at the bound anyway. A
     message is b bits for each of a fixed number of coefficients (the expected number and a margin), their number and a
-    128-bit seed. The default is one bit. `CoordinateGaussian` lists all arguments.
+    128-bit seed. `CoordinateGaussian` lists all arguments.
 
     Warning:
         Not local privacy. Messages are in clear, and `decode` shows them: whoever adds them up is trusted
@@ -258,8 +258,7 @@ class CSGM(CoordinateGaussian):
         guarantee is for adding or removing one client's contribution; the number of messages is public. Noise is
         floating-point (`exact` is False).
 
-    Reference: W.-N. Chen, D. Song, A. Özgür, P. Kairouz, *Privacy amplification via compression: achieving the optimal
-    privacy-accuracy-communication trade-off in distributed mean estimation*, NeurIPS 2023.
+    Reference: W.-N. Chen, D. Song, A. Özgür, P. Kairouz, *Privacy amplification via compression*, NeurIPS 2023.
 
     Examples:
         >>> mechanism = CSGM(dim=1000, epsilon=1.0, clients=1000)

@@ -193,10 +193,8 @@ class FrameUnit(FramedMechanism):
 
     def _encode(self, batch: Batch) -> Columns:
         rows, words, clients = batch.rows, batch.words, batch.clients
-        if self._sends_frame:
-            frame = streams.multiply_shift(words[:, 3], self.frames)
-        else:
-            frame = self._public_frames(clients, len(rows))
+        sent = self._sends_frame
+        frame = streams.multiply_shift(words[:, 3], self.frames) if sent else self._public_frames(clients, len(rows))
         used, which = (frame[:1], frame) if self.frames == 1 else np.unique(frame, return_inverse=True)
         subsets = np.empty((len(rows), 0), dtype=np.int64)
         if self.bits is not None and clients is not None:
@@ -209,7 +207,7 @@ class FrameUnit(FramedMechanism):
         )
         if batch.report is not None:
             batch.report.clipped += int(longer.sum())
-        return (row, frame) if self._sends_frame else (row,)
+        return (row, frame) if sent else (row,)
 
     @cached_property
     def _own_signs(self) -> tuple[Floats32, Floats32]:

@@ -26,11 +26,8 @@ _GAUSSIAN_EXCESS = 18.0
 class CapMechanism(Mechanism):
     """What PrivUnit, PrivUnitG and ProjUnit share: draw v from a cap, send it whole, decode it as clip·v/m.
 
-    `dim` is at least 2. Vectors shorter than `clip` are sent as ±x/‖x‖, unbiased.
-
-    Attributes:
-        cap: what v is drawn from.
-        least_norm, largest_norm: of an honest v; others are refused, so that no message weighs like many.
+    Vectors shorter than `clip` are sent as ±x/‖x‖, unbiased. `least_norm` and `largest_norm` are those of an honest v;
+    others are refused, so that no message weighs like many.
     """
 
     exact = False
@@ -85,10 +82,9 @@ class CapMechanism(Mechanism):
 class PrivUnit(CapMechanism):
     """A unit vector, from the cap around x with probability p and from the rest of the sphere otherwise.
 
-    The density is p/A on the cap {v: ⟨v, x⟩ ≥ γ} of mass A and (1 − p)/(1 − A) on all the rest, with a ratio of e^ε;
-    nothing is left out. The estimate clip·v/m is unbiased and its squared error for ‖x‖ = clip is clip²·(1/m² − 1)
-    exactly; see `sstq.mechanisms.privunit.caps`. Of all unbiased ε-LDP mechanisms PrivUnit with the best cap has the
-    least error (Asi, Feldman and Talwar 2022): about 0.7425·d·clip² at ε = 3.
+    The density is p/A on the cap {v: ⟨v, x⟩ ≥ γ} of mass A and (1 − p)/(1 − A) on the rest, with a ratio of e^ε. The
+    estimate clip·v/m is unbiased, with squared error clip²·(1/m² − 1) for ‖x‖ = clip (`sstq.mechanisms.privunit.caps`):
+    with the best cap the least of all unbiased ε-LDP mechanisms (Asi et al. 2022), about 0.7425·d·clip² at ε = 3.
 
     Reference: Bhowmick, Duchi, Freudiger, Kapoor, Rogers, *Protection against reconstruction and its applications in
     private federated learning*, 2018, Algorithm 1.

@@ -35,16 +35,15 @@ class ProjUnit(CapMechanism):
     and Gaussian vectors (to 0.1 % of ‖x‖ for k ≥ 32, 0.2 % for k = 2). That is not a proof, so `unbiased` is False
     then; the stated error takes the bias as zero.
 
-    The paper runs PrivUnitG in R^k; PrivUnit is as private and has less error there: with k = 256 at ε = 3 0.27 % above
-    the optimum in R^d instead of 0.72 %.
+    The paper runs PrivUnitG in R^k; PrivUnit has less error: 0.27 % above the optimum for k = 256, ε = 3, not 0.72 %.
 
     Reference: Asi, Feldman, Nelson, Nguyen, Talwar, *Fast optimal locally private mean estimation via random
     projections*, 2023.
 
     Args:
-        projected: k, from 2 to d ("gaussian") or to the power of two from d on ("fast"). The default is 512, or the
-            most that is allowed: for large d the error is then 0.1 % above the optimum at ε = 3, 0.8 % at ε = 8 and
-            2.1 % at ε = 16. The excess is proportional to 1/k.
+        projected: k, from 2 to d ("gaussian") or to the power of two from d on ("fast"); 512 by default, or the most
+            allowed. For large d the error is then 0.1 % above the optimum at ε = 3, 2.1 % at ε = 16, in proportion to
+            1/k.
         projection: "gaussian" (default) or "fast".
         seed: the public seed of the matrices; each client has its own by its number.
 
@@ -95,8 +94,8 @@ class ProjUnit(CapMechanism):
         directions = random_directions(unit, batch.words[:, 0]).astype(np.float32)
         projected = self.projection.project(directions, client_ids(batch.clients, len(unit))).astype(np.float64)
         norms = np.sqrt(np.einsum("ij,ij->i", projected, projected))
-        # A fast projection may miss a sparse vector altogether. Any unit vector will do then: changing all signs of the
-        # matrix leaves Wx = 0 and turns Wᵀv round, so that it adds nothing on average.
+        # A fast projection may miss a sparse vector. Any unit vector will do then: changing all signs of the matrix
+        # leaves Wx = 0 and turns Wᵀv round, so that it adds nothing on average.
         projected[norms == 0, 0] = 1.0
         projected /= np.where(norms > 0, norms, 1.0)[:, None]
         return (self.cap.draw(projected, batch.words),)

@@ -105,10 +105,8 @@ class SubsampledCoder(_Coder):
 
     def _public_indices(self, clients: Words) -> Ints:
         """Draw l of a client is its index in the stream of purpose "sqkr" followed by l in decimal."""
-        draws = [
-            streams.indices_of(self.frame.seed, f"sqkr{draw}", clients, self.frame.size) for draw in range(self.sent)
-        ]
-        return np.stack(draws, axis=1)
+        seed, size = self.frame.seed, self.frame.size
+        return np.stack([streams.indices_of(seed, f"sqkr{draw}", clients, size) for draw in range(self.sent)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -128,12 +126,7 @@ class DenseCoder(_Coder):
         g = gain(channel) * central_binomial(size // 2)
         return cls(frame, kashin, channel, size, g, 0.0, fields, words_each=-(-size // 2) + -(-size // 64) + 1)
 
-    def encode(
-        self,
-        unit: Floats32,
-        words: Words,
-        clients: Words | None,  # noqa: ARG002 (there is nothing for a public coin to draw)
-    ) -> tuple[Columns, Floats]:
+    def encode(self, unit: Floats32, words: Words, clients: Words | None) -> tuple[Columns, Floats]:  # noqa: ARG002
         """The columns for rows of the unit ball, and the residuals of their representations."""
         size, rounding = self.frame.size, -(-self.frame.size // 2)
         words = words.astype("<u8", copy=False)
