@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -180,7 +180,7 @@ class Mechanism(Agreement):
 
         Args:
             X: (d,) or (n, d), finite: floats, or what converts to them exactly, such as integers, tensors and columns
-                of lists (`sstq.messages.arrays.as_vectors`). Rows longer than `clip` are scaled down to it.
+                of lists. Rows longer than `clip` are scaled down to it.
             rng: None for the operating system's randomness (the private choice); an integer seed or a NumPy Generator
                 for simulation, which the messages are then marked as.
             clients: behind a public coin, one distinct non-negative integer per row.
@@ -264,9 +264,8 @@ class Mechanism(Agreement):
     def law(self) -> Law:
         """All probabilities of the secret draw as integers, for `sstq.audit`; ValueError where there are none."""
         if self.exact:
-            draw = getattr(self, self._draws_by)
-            law: Law = channel_law(draw) if isinstance(draw, Channel) else draw.law()
-            return law
+            draw: Any = getattr(self, self._draws_by)
+            return channel_law(draw) if isinstance(draw, Channel) else cast("Law", draw.law())
         reasons = {
             "local": "sends continuous values, whose privacy holds up to floating point only (exact=False)",
             "aggregator": "is private behind a trusted aggregator only (a message on its own is not)",
@@ -282,8 +281,7 @@ class Mechanism(Agreement):
         """
         if self.trust == "none":
             return math.inf
-        loss: float = getattr(self, self._draws_by).privacy_loss()
-        return loss
+        return float(getattr(self, self._draws_by).privacy_loss())
 
     def _header(self) -> dict[str, Any]:
         return super()._header() | {"mechanism": self.name}

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, ClassVar
 
 from sstq.exactness import TOTAL
@@ -154,8 +154,7 @@ class TableLaw(Law):
 
     def ratio(self) -> Fraction:
         """Over the columns."""
-        columns = [column for column in zip(*self.rows, strict=True) if max(column)]
-        return max(Fraction(max(column), min(column)) for column in columns)
+        return max(Fraction(max(column), min(column)) for column in zip(*self.rows, strict=True) if max(column))
 
     def cells(self, case: int) -> int:
         """One for each code that occurs."""
@@ -164,8 +163,7 @@ class TableLaw(Law):
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
         """In the order of the codes."""
         ends = [0, *accumulate(weight for weight in self.rows[case] if weight)]
-        steps = [((low, high - 1),) for low, high in pairwise(ends)]
-        return [steps[place] for place in places]
+        return [((ends[place], ends[place + 1] - 1),) for place in places]
 
 
 @dataclass(frozen=True)
@@ -213,9 +211,8 @@ class TwoLevelLaw(Law):
         inside, sides = self.levels[case][0], self._sides(case)
         boxes: list[Box] = []
         for place in places:
-            start, members, weight = sides[0] if place < inside else sides[-1]
-            position = place if place < inside else place - inside
-            low, high = (-(-TOTAL * position // members) for position in (position, position + 1))
+            (start, members, weight), first = (sides[0], 0) if place < inside else (sides[-1], inside)
+            low, high = (-(-TOTAL * position // members) for position in (place - first, place - first + 1))
             boxes.append(((start, start + weight - 1), (low, high - 1)))
         return boxes
 

@@ -117,8 +117,8 @@ class CoordinateSampling:
     def chosen(self, seed: Words, count: int) -> Ints:
         """The kept coordinates, ascending: the first `count` distinct ones of the seed's stream.
 
-        The stream is SHAKE-128 of the seed's 16 bytes, read as little-endian 32-bit numbers of which the top log₂ N
-        bits count. When more than half are kept, the stream names those that are not.
+        That is SHAKE-128 of the seed's 16 bytes, as little-endian 32-bit numbers of which the top log₂ N bits count.
+        When more than half are kept, the stream names those that are not.
         """
         if 2 * count > self.size:
             kept = np.ones(self.size, dtype=np.bool_)

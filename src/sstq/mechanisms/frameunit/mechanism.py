@@ -25,10 +25,9 @@ from sstq.randomness.secret import unit_interval
 
 # Fewer rows are not like the coordinates of a uniform direction.
 _LEAST_ROWS = 256
-# Up to this many coordinates two mixings leave a few spikes misaligned by more than 1 % (7 % at d = 300, ε = 10).
-_THREE_MIXINGS = 4096
-# What two mixings leave of the bias matters only where the bias of single frames averages out over so many frames.
-_MANY_FRAMES = 32
+# Two mixings leave a few spikes misaligned by more than 1 % up to so many coordinates (7 % at d = 300, ε = 10), which
+# also matters where the bias of single frames averages out over so many frames.
+_THREE_MIXINGS, _MANY_FRAMES = 4096, 32
 _SIZE_MAX = 1 << 30
 
 # The error is exact over all frames up to this many, and an average over this many of them above.
@@ -172,7 +171,7 @@ class FrameUnit(FramedMechanism):
         return slot, row & 1
 
     def frames_indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows, Rows]:
-        """The number of the frame, its row and the sign's code of every message."""
+        """The frame's number, its row and the sign's code of every message."""
         frame = messages.column("frame") if self._sends_frame else self._public_frames(messages.clients, len(messages))
         return frame, *self.indices_and_codes(messages)
 

@@ -23,10 +23,7 @@ _BLOCK_ENTRIES = 1 << 20
 
 @dataclass(frozen=True)
 class _Projection:
-    """A public matrix W of R^`dim` to R^`projected` for each client, whose seed comes from its number.
-
-    Arrays go in as (n, d) or (n, k) and come out as (n, k) or (n, d), in single precision.
-    """
+    """A public matrix W of R^`dim` to R^`projected` for each client, whose seed comes from its number."""
 
     dim: int
     projected: int
