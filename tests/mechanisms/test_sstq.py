@@ -227,7 +227,7 @@ def test_json_carries_the_same_mechanism(variant):
 @pytest.mark.parametrize("variant", ["metric-aware-loss-optimal", "optimal"])
 def test_json_integers_are_not_solved_again(variant, monkeypatch):
     text = make(variant).to_json()
-    for solver in ("channels.metric_aware_channel", "codebooks.loss_optimal_codebook", "channels.optimal_channel"):
+    for solver in ("metric_aware_channel", "loss_optimal_codebook", "optimal_channel"):
         monkeypatch.setattr(f"sstq.mechanisms.parts.{solver}", None)
     assert sstq.from_json(text).to_json() == text
 
