@@ -1,7 +1,5 @@
 """The mechanisms, one module or folder each, and the registry of their names."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any, TypeVar
 
@@ -99,10 +97,8 @@ def mechanism(name: str, **options: Any) -> Mechanism:
 def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | None = None) -> Mechanism:
     """The mechanism whose `to_json` this is, integer by integer; ValueError for anything else.
 
-    A few bytes of JSON can ask for any amount of memory and time, so its frame and its steps are bounded.
-
-    `max_frame_size` is 8 times the default frame size unless given, or 2048 if that is more; `max_steps`, of the
-    representation, is 128.
+    A few bytes of JSON can ask for any amount of memory and time, so the frame (by default 8 times the usual size, or
+    2048) and the steps of the representation (by default 128) are bounded.
 
     Examples:
         >>> original = mechanism("sstq", dim=100, epsilon=1.0)

@@ -1,11 +1,11 @@
 """What clients and server agree on: an immutable object, built from options and shared by its JSON form."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -20,8 +20,7 @@ JSON_VERSION = 2
 class Agreement(ABC):
     """Options as they were given, the parts that they stand for, and a JSON form that holds all that was solved.
 
-    `__init__` takes options and checks them; `_take` keeps those with a common range, and `_set` all other parts. Where
-    `_stated` is not None, the object is read from JSON: what is there is checked, not solved again.
+    Where `_stated` is not None, the object is read from JSON: what is there is checked, not solved again.
 
     Attributes:
         options: the arguments as they were given.
@@ -38,9 +37,12 @@ class Agreement(ABC):
     _parts: dict[str, Any]
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
-        """Keep the options as they are given; what is wrong with them is for `__init__` to say."""
+        """Keep the options as they are given; `__init__` checks them."""
         agreed = super().__new__(cls)
-        agreed.__dict__["options"] = MappingProxyType(_as_given(cls, arguments, options))
+        with suppress(TypeError):
+            options = inspect.signature(cls).bind(*arguments, **options).arguments
+        given = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
+        agreed.__dict__["options"] = MappingProxyType(given)
         return agreed
 
     def _set(self, **parts: Any) -> None:
@@ -55,10 +57,7 @@ class Agreement(ABC):
             self._set(**{name: check_argument(name, value, low=low, high=high)})
 
     def _stated_or(self, name: str, computed: float, tolerance: float) -> float:
-        """The computed number, or that of the JSON, which another library of functions gave other last digits.
-
-        It divides, so that it is never zero.
-        """
+        """The computed number, or that of the JSON, whose last digits may differ; it divides, so it is never zero."""
         if self._stated is None:
             return computed
         low, high = (max(computed * (1 + sign * tolerance), 1e-30) for sign in (-1, 1))
@@ -109,10 +108,7 @@ class Agreement(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """All options, resolved, and all that was solved for them: integers and decoding values, as JSON values.
-
-        Integers that may exceed 2^53 are decimal strings, because parsers of other languages would round them.
-        """
+        """All options, resolved, and what was solved for them; integers that may exceed 2^53 are decimal strings."""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -140,10 +136,11 @@ class Agreement(ABC):
 
     def digest(self) -> str:
         """The SHA-256 of the JSON form in hexadecimal: equal only for the same object, integer by integer."""
-        if "_digest" not in self.__dict__:
-            self.__dict__["_digest"] = hashlib.sha256(self._canonical()).hexdigest()
-        stored: str = self.__dict__["_digest"]
-        return stored
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        return hashlib.sha256(self._canonical()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Agreement) and self.digest() == other.digest()
@@ -155,7 +152,7 @@ class Agreement(ABC):
 def read_agreement(text: str, json_format: str, choose: Callable[[dict[str, Any]], type[Agreement]]) -> Any:
     """The object whose `to_json` this is, integer by integer; ValueError for anything else.
 
-    Its format must be `json_format`; `choose` takes what tells the class out of the JSON values, and returns the class.
+    `choose` takes what tells the class out of the JSON values, and returns the class.
     """
     try:
         data = read_json(text)
@@ -185,14 +182,6 @@ def _as_text(values: dict[str, Any]) -> set[tuple[str, bytes]]:
     import rfc8785
 
     return {(name, rfc8785.dumps(value)) for name, value in values.items()}
-
-
-def _as_given(cls: type[Agreement], arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
-    try:
-        given = inspect.signature(cls).bind(*arguments, **options).arguments
-    except TypeError:
-        return options
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
 
 
 def _restore(cls: type[Any], options: dict[str, Any], parts: dict[str, Any]) -> Any:

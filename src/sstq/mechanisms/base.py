@@ -1,14 +1,12 @@
 """The contract of every mechanism, and what all of them share: input checks, clipping, encoding, expected errors."""
 
-from __future__ import annotations
-
 import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,11 +42,11 @@ Trust = Literal["local", "aggregator", "none"]
 """Who has to be trusted: nobody, whoever adds the messages up, or all who see them, because there is no privacy."""
 
 NUMBERS_OF_A_DRAW = 16
-"""About how many numbers the draw of one message takes: words, what is made of them, and columns."""
+"""About how many numbers the draw of one message takes."""
 
 
 class Unbiased(StrEnum):
-    """When the expectation of an estimate is the (clipped) vector; only `ALWAYS` counts as true."""
+    """When the expectation of an estimate is the (clipped) vector; only `ALWAYS` is true."""
 
     NEVER = "never"
     OVER_FRAMES = "over frames"
@@ -60,10 +58,7 @@ class Unbiased(StrEnum):
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """The expected squared error of a mean: its squared bias, which more clients do not lower, and its variance.
-
-    The variance is summed over the coordinates and already divided by the number of clients.
-    """
+    """The expected squared error of a mean: the squared bias and the variance, summed over the coordinates."""
 
     bias2: float
     variance: float
@@ -76,10 +71,9 @@ class ExpectedError:
 
 @dataclass
 class LocalReport:
-    """What a client may want to know of its own encoding. It depends on the data, so it must stay with the client.
+    """Counts of vectors, of those longer than clip, and of representations that missed the certificate.
 
-    It counts the vectors, those longer than clip, and the representations that missed the certificate, so that
-    their estimates are slightly biased (privacy is untouched).
+    Estimates of the latter are slightly biased; privacy is untouched. The counts depend on the data: keep them local.
     """
 
     vectors: int = 0
@@ -89,10 +83,9 @@ class LocalReport:
 
 @dataclass(frozen=True)
 class Batch:
-    """What an encoder gets.
+    """What an encoder gets: checked vectors, (n, d), with `words_each` secret words each.
 
-    `rows` are checked vectors, (n, d), with `words_each` secret `words` each; `clients` are their identifiers behind a
-    public coin, and `report` counts what stays with the client, if that is wanted.
+    `clients` are their identifiers behind a public coin.
     """
 
     rows: Rows
@@ -104,8 +97,7 @@ class Batch:
 class Mechanism(Agreement):
     """A randomizer of vectors and its decoder; immutable, shared by client and server through its JSON form.
 
-    Options are kept as they were given, `repr` shows them, and `replace` makes a variant. Mechanisms say in their own
-    documentation what is special to them; `dim`, `epsilon`, `clip` and the public seed mean the same everywhere.
+    `dim`, `epsilon`, `clip` and the public seed mean the same for every mechanism.
 
     Attributes:
         dim: d, the length of the vectors.
@@ -188,7 +180,7 @@ class Mechanism(Agreement):
 
         Args:
             X: (d,) or (n, d), finite: floats, or what converts to them exactly, such as integers, tensors and columns
-                of lists (`sstq.messages.arrays.as_vectors`). Rows longer than `clip` are scaled down to it.
+                of lists. Rows longer than `clip` are scaled down to it.
             rng: None for the operating system's randomness (the private choice); an integer seed or a NumPy Generator
                 for simulation, which the messages are then marked as.
             clients: behind a public coin, one distinct non-negative integer per row.
@@ -211,10 +203,7 @@ class Mechanism(Agreement):
         report: LocalReport | None = None,
         advance: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Messages]:
-        """Yield the messages of all vectors of files in order, a bounded piece at a time; the arguments of `encode`.
-
-        `advance` is called with the number of vectors after each piece.
-        """
+        """Yield the messages of files, a bounded piece at a time; `advance` gets the size of each piece."""
         source, start = bit_source(rng), 0
         for file in files:
             for rows in file.chunks():
@@ -275,9 +264,8 @@ class Mechanism(Agreement):
     def law(self) -> Law:
         """All probabilities of the secret draw as integers, for `sstq.audit`; ValueError where there are none."""
         if self.exact:
-            draw = getattr(self, self._draws_by)
-            law: Law = channel_law(draw) if isinstance(draw, Channel) else draw.law()
-            return law
+            draw: Any = getattr(self, self._draws_by)
+            return channel_law(draw) if isinstance(draw, Channel) else cast("Law", draw.law())
         reasons = {
             "local": "sends continuous values, whose privacy holds up to floating point only (exact=False)",
             "aggregator": "is private behind a trusted aggregator only (a message on its own is not)",
@@ -289,12 +277,11 @@ class Mechanism(Agreement):
         """The largest log-ratio of the output distribution, rounded up to a double; infinite without privacy.
 
         Of the implemented distribution where `exact`, otherwise of the densities that floating point approximates.
-        All that is not the secret draw, such as an index or a frame, is chosen without looking at the data.
+        Everything but the secret draw, such as an index or a frame, is chosen without looking at the data.
         """
         if self.trust == "none":
             return math.inf
-        loss: float = getattr(self, self._draws_by).privacy_loss()
-        return loss
+        return float(getattr(self, self._draws_by).privacy_loss())
 
     def _header(self) -> dict[str, Any]:
         return super()._header() | {"mechanism": self.name}
@@ -340,24 +327,19 @@ class Mechanism(Agreement):
         repeats = 1 if clients is None or np.ndim(x) == 2 else check_number("clients", clients, 1, 2**62, integer=True)
         if not len(rows):
             raise ValueError("x must have at least one row")
-        bias = np.zeros(self.dim)
-        variance = 0.0
-        for part in row_chunks(len(rows), self._row_cost):
+        bias, variance, count = np.zeros(self.dim), 0.0, len(rows)
+        for part in row_chunks(count, self._row_cost):
             mean, variances = self._row_error(rows[part])
+            # A huge clipped-off part, or its square, may be infinite, which is then the truth to within a double.
             with np.errstate(over="ignore"):
                 bias += np.sum(mean - rows[part], axis=0)
             variance += float(np.sum(variances))
-        count = len(rows)
-        # The square of a huge clipped-off part may be infinite, which is then the truth to within a double.
         with np.errstate(over="ignore"):
             bias2 = float(np.sum((bias / count) ** 2))
         return ExpectedError(bias2, variance / (count * count * repeats))
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
-        """The error of a mean of clients that all hold one typical vector of norm clip: a fixed Gaussian direction.
-
-        It costs less than the mean itself, if need be by an average over frame seeds.
-        """
+        """The error of a mean of clients that all hold one typical vector of norm clip: a fixed Gaussian direction."""
         return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)
 
     def _client_ids(self, clients: ArrayLike | None, count: int) -> Words | None:

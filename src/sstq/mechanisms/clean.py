@@ -1,7 +1,5 @@
 """Clean: the clipped vector itself in single precision, without privacy: what the other mechanisms are measured by."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar
 
@@ -59,10 +57,9 @@ class Clean(Mechanism):
         for part in row_chunks(len(values), self.dim):
             # In double precision the square of a float32 cannot overflow.
             power = np.einsum("ij,ij->i", values[part], values[part], dtype=np.float64)
-            longer = np.flatnonzero(power > (1 + _ROUNDING) ** 2)
-            if len(longer):
-                norm = math.sqrt(power[longer[0]])
-                raise ValueError(f"message {part.start + longer[0]}: its norm is {norm:g} times clip, more than 1")
+            for row in np.flatnonzero(power > (1 + _ROUNDING) ** 2):
+                norm = math.sqrt(power[row])
+                raise ValueError(f"message {part.start + row}: its norm is {norm:g} times clip, more than 1")
 
     def _decode(self, messages: Messages) -> Floats:
         return messages.column("value").reshape(-1, self.dim).astype(np.float64) * self.clip

@@ -1,30 +1,27 @@
 """Drawing one of M candidates, the well aligned ones likelier by exactly bounded factors; and normal order statistics.
 
-A draw is two levels of integers: a 62-bit word below a threshold T means inside (one of the i well aligned candidates),
-and a second word picks uniformly on its side, as ⌊word·i/2^62⌋. A candidate of a side with i members then has between
-⌊2^62/i⌋ and ⌈2^62/i⌉ of the 2^62 second words, so that all probabilities are rationals that can be compared exactly.
+A 62-bit word below a threshold T means inside (one of the i well aligned candidates), and a second word picks uniformly
+on its side, as ⌊word·i/2^62⌋. A candidate of a side with i members has ⌊2^62/i⌋ or ⌈2^62/i⌉ of the 2^62 second words:
+all probabilities are rationals, which are compared exactly.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from sstq.checks import check_number, stated_integer
+from sstq.chunks import row_chunks
 from sstq.exactness import TOTAL, WORD_BITS, exp_lower, log_upper
 from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.laws import TwoLevelLaw
 from sstq.randomness.secret import channel_words
 
 _HALF_BITS = WORD_BITS // 2
-# Order statistics are integrated this many numbers at a time.
-_NUMBERS_AT_A_TIME = 1 << 21
 
 
 def draw_codes(order: Ints, inside: Ints | int, threshold: Words, words: Words) -> Ints:
@@ -34,10 +31,7 @@ def draw_codes(order: Ints, inside: Ints | int, threshold: Words, words: Words) 
 
 
 def draw_places(size: int, inside: Ints | int, threshold: Words | np.uint64, words: Words) -> Ints:
-    """The place of the candidate drawn, from 0 to size − 1, in any order in which those inside come first.
-
-    The threshold is T: 0 if none is inside and 2^62 if all are.
-    """
+    """The place of the candidate drawn, those inside first; the threshold T is 0 if none is inside and 2^62 if all."""
     is_inside = channel_words(words[:, 0]) < threshold
     members = np.where(is_inside, inside, size - inside)
     return uniform_below(words[:, 1], members) + np.where(is_inside, 0, inside)
@@ -52,15 +46,9 @@ def uniform_below(words: Words, limits: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class KClosest:
-    """Exactly k of M candidates are inside, those of the highest score.
+    """Exactly k = `inside` of M = `size` ≤ 2^31 candidates are inside, those of the highest score.
 
-    `size` is M, up to 2^31, `inside` is k, and `threshold` T of 2^62, the probability of drawing one of those inside.
-
-    Examples:
-        >>> KClosest(epsilon=1.0, size=4, inside=1, threshold=1 << 61)
-        Traceback (most recent call last):
-        ...
-        ValueError: the draw is not 1.0-LDP: its largest ratio of probabilities is about 3, above e^epsilon
+    One of those inside is drawn with probability `threshold`/2^62; ValueError where that is not ε-LDP.
     """
 
     epsilon: float
@@ -74,13 +62,13 @@ class KClosest:
         refuse_ratio(self.law().ratio(), self.epsilon)
 
     @classmethod
-    def stated(cls, epsilon: float, size: int, data: Mapping[str, Any]) -> KClosest:
+    def stated(cls, epsilon: float, size: int, data: Mapping[str, Any]) -> Self:
         """The draw that a JSON form states; ValueError unless it is ε-LDP."""
         inside = check_number("inside", data["inside"], 1, size - 1, integer=True)
         return cls(epsilon, size, inside, stated_integer("threshold", data["threshold"]))
 
     def to_dict(self) -> dict[str, Any]:
-        """K and T, as JSON values."""
+        """The integers k and T, as JSON values."""
         return {"inside": self.inside, "threshold": str(self.threshold)}
 
     def law(self) -> TwoLevelLaw:
@@ -110,10 +98,7 @@ class KClosest:
 
 
 def k_closest(epsilon: float, size: int, error: Callable[[Floats, Floats], Floats]) -> KClosest:
-    """The draw with the whole budget and the k of least error.
-
-    The error is a function of the moments E[t] and E[t²] of the score drawn, for all k at once.
-    """
+    """The draw with the whole budget and the k of least error, a function of E[t] and E[t²] of the score drawn."""
     inside = np.arange(1, size)
     tops, squares = (np.cumsum(values)[:-1] for values in normal_order_statistics(size))
     # With e^ε·q for each candidate inside and q for each other: differences of the form e^ε − 1 keep their digits.
@@ -124,10 +109,9 @@ def k_closest(epsilon: float, size: int, error: Callable[[Floats, Floats], Float
 
 
 def whole_budget(epsilon: float, size: int, inside: int) -> KClosest:
-    """The draw of k = `inside` of M = `size` candidates with the whole budget.
+    """The draw with the whole budget.
 
-    T is the largest integer with T·⌈2^62/k⌉ ≤ E·(2^62 − T)·⌊2^62/(M − k)⌋, E being just below e^ε: sound by
-    construction, and no word is ever rejected.
+    T is the largest integer with T·⌈2^62/k⌉ ≤ E·(2^62 − T)·⌊2^62/(M − k)⌋, E being just below e^ε.
     """
     upper, lower, bound = -(-TOTAL // inside), TOTAL // (size - inside), exp_lower(epsilon)
     return KClosest(epsilon, size, inside, math.floor(bound * TOTAL * lower / (upper + bound * lower)))
@@ -146,9 +130,8 @@ def refuse_ratio(ratio: Fraction, epsilon: float) -> None:
 def normal_order_statistics(count: int) -> tuple[Floats, Floats]:
     """E[t] and E[t²] of the order statistics of independent standard normal numbers, the largest first.
 
-    The density of the one that j others exceed is n·C(n−1, j)·Q(x)^j·Φ(x)^(n−1−j)·φ(x). It is analytic and falls off
-    fast, so that the trapezoidal rule converges geometrically: with steps a few times smaller than the narrowest
-    density, of width about 1.25/√n, it is right to about 12 digits.
+    The density of the one that j others exceed is n·C(n−1, j)·Q(x)^j·Φ(x)^(n−1−j)·φ(x), analytic and of width at least
+    about 1.25/√n, so that the trapezoidal rule with smaller steps is right to about 12 digits.
     """
     from scipy.special import gammaln, log_ndtr
 
@@ -158,10 +141,9 @@ def normal_order_statistics(count: int) -> tuple[Floats, Floats]:
     powers: Floats = np.stack([weights * x, weights * x**2], axis=1)
     below, above = log_ndtr(x), log_ndtr(-x)
     moments = np.empty((count, 2))
-    rows = max(1, _NUMBERS_AT_A_TIME // len(x))
-    for start in range(0, count, rows):
-        j = np.arange(start, min(start + rows, count))[:, None]
+    for part in row_chunks(count, len(x)):
+        j = np.arange(part.start, part.stop)[:, None]
         ways: Any = gammaln(count) - gammaln(j + 1) - gammaln(count - j)
-        moments[start : start + rows] = np.exp(ways + j * above + (count - 1 - j) * below) @ powers
+        moments[part] = np.exp(ways + j * above + (count - 1 - j) * below) @ powers
     moments.flags.writeable = False
     return moments[:, 0], moments[:, 1]

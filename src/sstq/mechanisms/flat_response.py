@@ -1,7 +1,5 @@
 """The flat channel of a mechanism, from its options or its JSON form, and its gain."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,8 +11,7 @@ from sstq.scalar.channels import FlatChannel, flat_channel_of_size
 def gain(channel: FlatChannel) -> float:
     """The gap p − q: the factor by which randomized response shrinks any function of the token that sums to zero.
 
-    It comes from the two integers, and a division of integers is rounded correctly everywhere, so that two machines
-    decode alike.
+    A division of integers is rounded correctly everywhere, so that two machines decode alike.
     """
     return (channel.own - channel.other) / TOTAL
 

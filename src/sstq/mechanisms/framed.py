@@ -1,7 +1,5 @@
 """What mechanisms on a tight frame share: the frame's options, and those of a bounded representation in it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any, Literal, get_args
@@ -26,7 +24,6 @@ class FramedMechanism(Mechanism):
         return {"frame": replace(self.frame, seed=seed)}
 
     def _frame_options(self) -> dict[str, Any]:
-        """The options of the frame, as JSON values."""
         return {"frame_size": self.frame.size, "frame_seed": str(self.frame.seed)}
 
     @property
@@ -49,14 +46,7 @@ class KashinMechanism(FramedMechanism):
     kashin: Kashin
 
     def _take_frame(
-        self,
-        size: int | None,
-        seed: int,
-        level: float | None,
-        steps: int | None,
-        *,
-        name: str = "hadamard",
-        kashin: str = "certified",
+        self, size: int | None, seed: int, level: float | None, steps: int | None, name: str, kashin: str
     ) -> None:
         """Check and keep the frame, the representation in it, and whether that is unbiased."""
         size = default_frame_size(self.dim) if size is None else size

@@ -1,21 +1,19 @@
 """The law of a message's secret draw: every probability that it can have, as integers.
 
-Whatever an encoder computes from its vector ends in a token, or in which candidates are well aligned; a draw of one or
-two 62-bit words then decides what is sent. There are four kinds of such draws. Each is described here by its integers
-alone, apart from the code that samples it, so that `sstq.audit` and reviewers can check one against the other.
+Whatever an encoder computes from its vector ends in a token, or in which candidates are well aligned; one or two 62-bit
+words then decide what is sent. The four kinds of such draws are described here by their integers alone, apart from the
+code that samples them, so that `sstq.audit` and reviewers can check one against the other.
 
 A law has *cases*, which the data choose among (a row of a matrix, or how many candidates are inside), and a case has
 *cells*: boxes of words with one outcome each. Different cells of a case have different outcomes.
 """
-
-from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, ClassVar
 
 from sstq.exactness import TOTAL
@@ -30,8 +28,7 @@ class Law(ABC):
 
     Attributes:
         kind: the name of the rule.
-        words: which of a message's random words make the draw; the others are drawn before it, for what does not
-            depend on the data (an index) or for what becomes the case (rounding, flipping).
+        words: which of a message's random words make the draw; the others are for an index, rounding or flipping.
         size: the number of tokens, candidates or signs.
     """
 
@@ -72,8 +69,18 @@ def mass(box: Box) -> Fraction:
 
 
 @dataclass(frozen=True)
-class _TwoWeights(Law):
-    """Two weights, with one case: which token or side it is does not change the steps of the word."""
+class FlatLaw(Law):
+    """Randomized response: the token itself with weight `own` of 2^62, each of the `size` − 1 others with `other`.
+
+    It has one case: which token it is does not change the steps of the word.
+
+    Examples:
+        >>> FlatLaw(4, TOTAL - 3 * 2**59, 2**59).ratio()
+        Fraction(5, 1)
+    """
+
+    kind = "flat"
+    _sum: ClassVar[str] = "own + (size − 1)·other"
 
     size: int
     own: int
@@ -81,35 +88,18 @@ class _TwoWeights(Law):
 
     def __post_init__(self) -> None:
         _check_positive(size=self.size, own=self.own, other=self.other)
+        total = self.own + (self.cells(0) - 1) * self.other
+        if total != TOTAL:
+            raise ValueError(f"{self._sum} must be 2^62, got {total}")
 
     @property
     def weights(self) -> Sequence[Sequence[int]]:
+        """The two weights."""
         return [[self.own, self.other]]
 
     def ratio(self) -> Fraction:
+        """Of the two weights."""
         return Fraction(max(self.own, self.other), min(self.own, self.other))
-
-
-@dataclass(frozen=True)
-class FlatLaw(_TwoWeights):
-    """Randomized response: the token itself with weight `own` of 2^62, each of the `size` − 1 others with `other`.
-
-    Examples:
-        >>> FlatLaw(4, TOTAL - 3 * 2**59, 2**59).ratio()
-        Fraction(5, 1)
-        >>> FlatLaw(4, 2**59, 2**59)
-        Traceback (most recent call last):
-        ...
-        ValueError: own + (size − 1)·other must be 2^62, got 2305843009213693952
-    """
-
-    kind = "flat"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        total = self.own + (self.size - 1) * self.other
-        if total != TOTAL:
-            raise ValueError(f"own + (size − 1)·other must be 2^62, got {total}")
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:  # noqa: ARG002
         """The token itself first, then the others in order."""
@@ -118,7 +108,7 @@ class FlatLaw(_TwoWeights):
 
 
 @dataclass(frozen=True)
-class HalfSpaceLaw(_TwoWeights):
+class HalfSpaceLaw(FlatLaw):
     """A uniform vector z of `size` signs, turned to one side of the secret v: ⟨z, v⟩ > 0 with weight `own` of 2^62.
 
     A vector that is orthogonal to v stays. So z has probability 2·own, 2·other or 2^62, over 2^(62+size), and the ratio
@@ -126,20 +116,11 @@ class HalfSpaceLaw(_TwoWeights):
     """
 
     kind = "half-space"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.own + self.other != TOTAL:
-            raise ValueError(f"own + other must be 2^62, got {self.own + self.other}")
+    _sum = "own + other"
 
     def cells(self, case: int) -> int:  # noqa: ARG002
-        """The two sides."""
+        """The two sides, that of v first."""
         return 2
-
-    def boxes(self, case: int, places: Iterable[int]) -> list[Box]:  # noqa: ARG002
-        """The side of v first."""
-        sides = [((0, self.own - 1),), ((self.own, TOTAL - 1),)]
-        return [sides[place] for place in places]
 
 
 @dataclass(frozen=True)
@@ -173,8 +154,7 @@ class TableLaw(Law):
 
     def ratio(self) -> Fraction:
         """Over the columns."""
-        columns = [column for column in zip(*self.rows, strict=True) if max(column)]
-        return max(Fraction(max(column), min(column)) for column in columns)
+        return max(Fraction(max(column), min(column)) for column in zip(*self.rows, strict=True) if max(column))
 
     def cells(self, case: int) -> int:
         """One for each code that occurs."""
@@ -183,23 +163,16 @@ class TableLaw(Law):
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
         """In the order of the codes."""
         ends = [0, *accumulate(weight for weight in self.rows[case] if weight)]
-        steps = [((low, high - 1),) for low, high in pairwise(ends)]
-        return [steps[place] for place in places]
+        return [((ends[place], ends[place + 1] - 1),) for place in places]
 
 
 @dataclass(frozen=True)
 class TwoLevelLaw(Law):
     """One of `size` candidates: the first word decides inside or outside, the second picks uniformly on that side.
 
-    With i candidates inside, a first word below T means inside; a side with i members gives place ⌊word·i/2^62⌋, so
-    that each member has ⌊2^62/i⌋ or ⌈2^62/i⌉ of the second words. Which candidates are inside, and which of them has
-    one word more, the data decide: the ratio is over all of it.
-
-    `size` is M, and `levels` are the pairs (i, T) that occur.
-
-    Examples:
-        >>> float(TwoLevelLaw(4, [(2, 3 << 60)]).ratio())
-        3.0
+    A first word below T means inside; a side with i members gives place ⌊word·i/2^62⌋, so that each has ⌊2^62/i⌋ or
+    ⌈2^62/i⌉ of the second words. The data decide which candidates are inside and which has one word more: the ratio is
+    over all of it. `size` is M, and `levels` are the pairs (i, T) that occur.
     """
 
     kind = "two-level"
@@ -218,8 +191,7 @@ class TwoLevelLaw(Law):
         for inside, threshold in self.levels:
             if type(inside) is not int or type(threshold) is not int or not 0 <= inside <= self.size:
                 raise ValueError(f"levels must be pairs of integers, at most {self.size} inside")
-            least = {0: 0, self.size: TOTAL}.get(inside, 1)
-            most = {0: 0, self.size: TOTAL}.get(inside, TOTAL - 1)
+            least, most = {0: (0, 0), self.size: (TOTAL, TOTAL)}.get(inside, (1, TOTAL - 1))
             if not least <= threshold <= most:
                 raise ValueError(f"the threshold of {inside} inside must be in [{least}, {most}], got {threshold}")
 
@@ -236,13 +208,11 @@ class TwoLevelLaw(Law):
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
         """Those inside first."""
-        inside = self.levels[case][0]
-        sides = self._sides(case)
+        inside, sides = self.levels[case][0], self._sides(case)
         boxes: list[Box] = []
         for place in places:
-            start, members, weight = sides[0] if place < inside else sides[-1]
-            position = place if place < inside else place - inside
-            low, high = (-(-TOTAL * position // members) for position in (position, position + 1))
+            (start, members, weight), first = (sides[0], 0) if place < inside else (sides[-1], inside)
+            low, high = (-(-TOTAL * position // members) for position in (place - first, place - first + 1))
             boxes.append(((start, start + weight - 1), (low, high - 1)))
         return boxes
 
@@ -269,8 +239,7 @@ def law_from_dict(data: Any) -> Law:
         if kind != TableLaw.kind and any(len(pair) != 2 for pair in weights):
             raise ValueError(f"the weights of a law of kind {kind!r} must be pairs")
         if kind in (FlatLaw.kind, HalfSpaceLaw.kind) and len(weights) == 1:
-            own, other = weights[0]
-            return FlatLaw(size, own, other) if kind == FlatLaw.kind else HalfSpaceLaw(size, own, other)
+            return (FlatLaw if kind == FlatLaw.kind else HalfSpaceLaw)(size, *weights[0])
         if kind == TableLaw.kind and size == len(weights):
             return TableLaw(weights)
         if kind == TwoLevelLaw.kind:

@@ -1,7 +1,5 @@
 """The scalar parts of SSTQ (channel, codebook and decoder), built from their names or read from JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -76,8 +74,8 @@ def stated_scalar(bits: int, epsilon: float, data: Mapping[str, Any]) -> tuple[C
         channel = flat_response(1 << bits, epsilon, data)
     else:
         channel = channels.TableChannel(name, epsilon, stated_integers("weights", data["weights"]))
-    codebook_name = check_option("codebook", data["codebook"], get_args(CodebookName))
-    codebook = Codebook(codebook_name, np.array(data["codebook_values"], dtype=np.float64))
+    check_option("codebook", data["codebook"], get_args(CodebookName))
+    codebook = Codebook(data["codebook"], np.array(data["codebook_values"], dtype=np.float64))
     decoder = Decoder(data["decoder"], np.array(data["decoder_values"], dtype=np.float64))
     _check_scalar(bits, channel, codebook, decoder)
     return channel, codebook, decoder
@@ -96,7 +94,7 @@ def build_scalar(
 ) -> tuple[Channel, Codebook, Decoder]:
     """The channel, codebook and decoder of these names, for one coordinate in units of B.
 
-    A codebook or channel that is made for a density takes `density`, else the `typical` one of the representation.
+    What is made for a density takes `density`, else the `typical` one of the representation.
     """
     check_option("channel", channel, get_args(ChannelName))
     if channel != "metric-aware" and rate not in (None, "calibrated"):
@@ -125,8 +123,7 @@ def build_scalar(
     elif flat:
         raise ValueError(f"codebook='loss-optimal' is optimal for channel='metric-aware'; got channel={channel!r}")
     else:
-        density = _density_for(f"codebook={name!r}", density or typical)
-        words = loss_optimal_codebook(bits, density, epsilon, decay)
+        words = loss_optimal_codebook(bits, _density_for(f"codebook={name!r}", density or typical), epsilon, decay)
     built = channels.flat_channel(bits, epsilon) if flat else metric_aware_channel(words, epsilon, decay)
     named = check_option("decoder", decoder or ("unbiased" if flat else "identity"), get_args(DecoderName))
     values = words.values if named == "identity" else channels.unbiased_decoder(built, words)

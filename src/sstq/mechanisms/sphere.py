@@ -1,7 +1,5 @@
 """From the ball onto the sphere, and public normal vectors."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -19,9 +17,8 @@ For any of 2^64 clients (and 2^12 candidates each) it does so by more with proba
 def random_directions(unit: NDArray[np.float32], words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Random unit vectors s·x/‖x‖ whose expectation is x: the sign s is −1 with probability (1 − ‖x‖)/2.
 
-    A mechanism that is unbiased on the sphere is then unbiased on the ball: E[x̂] = E[s]·x/‖x‖ = x. By symmetry
-    E‖x̂‖² is that of a unit vector whatever ‖x‖ is: a short vector is not cheaper. The sign is drawn before the
-    mechanism sees the vector, so that privacy does not depend on it. The zero vector becomes ±e₁ with a fair sign.
+    A mechanism that is unbiased on the sphere is then unbiased on the ball, and E‖x̂‖² is that of a unit vector. The
+    sign is drawn before the mechanism sees the vector, so privacy does not depend on it. Zero becomes ±e₁, fairly.
     """
     # Squares of single-precision numbers neither overflow nor underflow in double precision.
     directions = unit.astype(np.float64)

@@ -6,8 +6,6 @@ rounds it without bias to one of M = 2^b codewords and sends the coordinate's in
 decoding value.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import lru_cache
@@ -111,22 +109,21 @@ class SSTQ(KashinMechanism):
     ) -> None:
         self._take(dim=dim, epsilon=epsilon, bits=bits, clip=clip)
         check_option("coin", coin, get_args(Coin))
-        self._take_frame(frame_size, frame_seed, level, steps, name=frame, kashin=kashin)
+        self._take_frame(frame_size, frame_seed, level, steps, frame, kashin)
         if self._stated is None:
-            typical = (
-                Density.kashin(self.kashin.bound(self.frame), self.frame.redundancy) if self.kashin.exact else None
-            )
-            the_channel, the_codebook, the_decoder = parts.build_scalar(
+            beta = self.kashin.bound(self.frame) if self.kashin.exact else None
+            typical = None if beta is None else Density.kashin(beta, self.frame.redundancy)
+            scalar = parts.build_scalar(
                 self.bits, self.epsilon, channel, codebook, decoder, rate, density=density, typical=typical
             )
         else:
-            the_channel, the_codebook, the_decoder = parts.stated_scalar(self.bits, self.epsilon, self._stated)
-        self._set(channel=the_channel, codebook=the_codebook, decoder=the_decoder, coin=coin)
+            scalar = parts.stated_scalar(self.bits, self.epsilon, self._stated)
+        self._set(channel=scalar[0], codebook=scalar[1], decoder=scalar[2], coin=coin)
         fields = [Field("code", self.bits, 1 << self.bits)]
         if coin == "private":
             fields.append(Field("index", (self.frame.size - 1).bit_length(), self.frame.size))
         self._set(layout=Layout(tuple(fields)))
-        if the_decoder.name != "unbiased":
+        if self.decoder.name != "unbiased":
             self._set(unbiased=base.Unbiased.NEVER)
 
     def _encode(self, batch: Batch) -> Columns:
@@ -147,9 +144,8 @@ class SSTQ(KashinMechanism):
         return estimates
 
     def _check_columns(self, columns: Columns) -> None:
-        impossible = np.flatnonzero(~self.channel.used[columns[0]])
-        if len(impossible):
-            raise ValueError(f"message {impossible[0]}: code {columns[0][impossible[0]]} is never sent by this channel")
+        for row in np.flatnonzero(~self.channel.used[columns[0]]):
+            raise ValueError(f"message {row}: code {columns[0][row]} is never sent by this channel")
 
     def aggregator(self) -> FrameAggregator:
         """An empty aggregator for this mechanism's messages; those behind a public coin are averaged by strata."""
@@ -213,10 +209,9 @@ class SSTQ(KashinMechanism):
         return replace(error, variance=strata.total())
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
-        """The error of a mean of clients that all hold one typical vector of norm clip.
+        """As for every mechanism; above 2048 dimensions that of a smaller frame with the same redundancy and level.
 
-        Above 2048 dimensions it is that of a smaller frame with the same redundancy and level, where the coordinates
-        have the same distribution (to 1 %): the second moment of an estimate grows as d, its mean does not.
+        Its coordinates have the same distribution (to 1 %). The second moment of an estimate grows as d.
         """
         share = 1 << max(0, (self.dim // _TYPICAL_DIM).bit_length() - 1)
         if share == 1:

@@ -1,35 +1,19 @@
 """Unit vectors on which mechanisms go wrong when they go wrong: for tests, audits and calibration."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["structured_vectors", "typical_vector"]
-
 
 def typical_vector(dim: int, norm: float = 1.0) -> NDArray[np.float64]:
-    """The vector for which errors are predicted where none is given: one fixed Gaussian direction.
-
-    Examples:
-        >>> float(np.linalg.norm(typical_vector(1000, norm=0.25)).round(12))
-        0.25
-    """
+    """The vector for which errors are predicted where none is given: one fixed Gaussian direction."""
     direction = np.random.default_rng(0).standard_normal(dim)
-    scaled: NDArray[np.float64] = direction * (norm / np.linalg.norm(direction))
-    return scaled
+    return np.asarray(direction * (norm / np.linalg.norm(direction)))
 
 
 def structured_vectors(dim: int, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
     """Named batches of unit vectors, each (n, d).
 
-    Gaussian and heavy-tailed ones are random; spikes, constants, alternating signs, a block, sparse vectors and rows of
-    the Walsh–Hadamard matrix are the structured inputs that a fast transform may leave unmixed.
-
-    Examples:
-        >>> vectors = structured_vectors(10, np.random.default_rng(0))
-        >>> vectors["spike"].shape
-        (3, 10)
+    Gaussian and heavy-tailed ones are random; the others are inputs that a fast transform may leave unmixed.
     """
     positions = np.arange(dim)
     spikes = np.zeros((3, dim))

@@ -1,10 +1,8 @@
 """TurboQuant: a random rotation and the best scalar quantizer of its coordinates, b bits each. No privacy."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +11,7 @@ from sstq.checks import check_argument, check_option
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms.base import Batch, Columns, Floats, Floats32, Rows, Unbiased
 from sstq.mechanisms.framed import FramedMechanism
+from sstq.mechanisms.parts import DecoderName
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, FloatField, Layout
 
@@ -29,9 +28,8 @@ class TurboQuant(FramedMechanism):
     """The direction of a vector, rotated at random and quantized to b bits per coordinate, and its norm.
 
     The rotation pads to N, the next power of two, and is three rounds of random signs and a Walsh–Hadamard transform. A
-    coordinate of the rotated direction times √N is close to a standard normal number, whatever the vector, and is sent
-    as the nearest level of the Lloyd–Max quantizer of that distribution. A message holds N codes of b bits and the norm
-    as float32: b·N + 32 bits.
+    coordinate of the rotated direction times √N is close to a standard normal number and is sent as the nearest level
+    of its Lloyd–Max quantizer. A message holds N codes of b bits and the norm as float32: b·N + 32 bits.
 
     With D the distortion of the quantizer (0.3634, 0.1175, 0.03454, 0.009497 for b = 1 … 4), over random rotations,
     E‖x̂ − x‖² = ‖x‖²·(D² + (d/N)·D·(1 − D)) and E⟨x̂, x⟩ = (1 − D)·‖x‖²; the part of the quantization error outside the
@@ -40,16 +38,14 @@ class TurboQuant(FramedMechanism):
     differ. Below about d = 100 the coordinates of a rotated unit vector are not yet normal, and these are approximate.
 
     Reference: A. Zandieh, M. Daliri, M. Hadian, V. Mirrokni, *TurboQuant: online vector quantization with near-optimal
-    distortion rate*, 2025 (the MSE-optimal quantizer). The codebook there is for the Beta distribution of a coordinate
     distortion rate*, 2025 (the MSE-optimal quantizer; its codebook is for the Beta distribution of a coordinate on the
     sphere, this one for the normal limit). The unbiased decoder has the error of EDEN: S. Vargaftik et al., *EDEN:
     communication-efficient and robust distributed mean estimation for federated learning*, ICML 2022.
 
     Warning:
         Biased with the paper's decoder: the estimate is shrunk by 1 − D on average, and more clients do not help. With
-        either decoder it is a deterministic function of the vector and the public frame seed, so `unbiased` is False,
-        `expected_mse` has no variance, and its bias is the actual error under this frame. Nothing is private (`trust`
-        is "none", ε infinite), and so `exact` is False.
+        either it is a deterministic function of the vector and the public frame seed, so `unbiased` is False, and
+        `expected_mse` is the actual error under this frame, all bias. Nothing is private: `trust` is "none".
 
     Args:
         bits: b, the bits per coordinate, 1 to 8.
@@ -79,13 +75,7 @@ class TurboQuant(FramedMechanism):
     levels: Floats
 
     def __init__(
-        self,
-        dim: int,
-        *,
-        bits: int = 4,
-        clip: float = 1.0,
-        decoder: Literal["identity", "unbiased"] = "identity",
-        frame_seed: int = 0,
+        self, dim: int, *, bits: int = 4, clip: float = 1.0, decoder: DecoderName = "identity", frame_seed: int = 0
     ) -> None:
         self._take(dim=dim, bits=bits, clip=clip)
         bits, size = self.bits, 1 << (self.dim - 1).bit_length()
@@ -126,9 +116,9 @@ class TurboQuant(FramedMechanism):
         return codes[:, 0] if self.frame.size == 1 else codes, norms.astype(np.float32)
 
     def _check_columns(self, columns: Columns) -> None:
-        wrong = np.flatnonzero(~((columns[1] >= 0) & (columns[1] <= 1 + _ROUNDING)))
-        if len(wrong):
-            raise ValueError(f"message {wrong[0]}: norm must be in [0, 1] in units of clip, got {columns[1][wrong[0]]}")
+        norms = columns[1]
+        for row in np.flatnonzero(~((norms >= 0) & (norms <= 1 + _ROUNDING))):
+            raise ValueError(f"message {row}: norm must be in [0, 1] in units of clip, got {norms[row]}")
 
     def _decode(self, messages: Messages) -> Floats:
         return self._estimates(messages.column("code"), messages.column("norm"))
@@ -145,13 +135,12 @@ class TurboQuant(FramedMechanism):
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact: what this frame makes of each row, without variance."""
-        unit = self._unit_ball(rows)
-        return self._estimates(*self._quantize(unit)), np.zeros(len(rows))
+        return self._estimates(*self._quantize(self._unit_ball(rows))), np.zeros(len(rows))
 
     def to_dict(self) -> dict[str, Any]:
         """The options and the levels. ε is infinite, which JSON cannot say: it is left out."""
-        frame_seed, levels = str(self.frame.seed), self.levels.tolist()
-        return self._named("dim", "bits", "clip", "decoder") | {"frame_seed": frame_seed, "levels": levels}
+        solved = {"frame_seed": str(self.frame.seed), "levels": self.levels.tolist()}
+        return self._named("dim", "bits", "clip", "decoder") | solved
 
 
 @cache

@@ -1,7 +1,5 @@
 """vqSGD: one of the 2d vertices of a cross-polytope, in ⌈log₂ 2d⌉ bits."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -88,11 +86,10 @@ class VqSGD(Mechanism):
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
         self._take(dim=dim, epsilon=epsilon, clip=clip)
-        self._set(
-            channel=flat_response(2 * self.dim, self.epsilon, self._stated), frame=IdentityFrame(self.dim, self.dim)
-        )
+        size = 2 * self.dim
+        self._set(channel=flat_response(size, self.epsilon, self._stated), frame=IdentityFrame(self.dim, self.dim))
         # Vertex 2i is √d·e_i, vertex 2i + 1 its opposite.
-        self._set(layout=Layout((Field("vertex", (2 * self.dim - 1).bit_length(), 2 * self.dim),)))
+        self._set(layout=Layout((Field("vertex", (size - 1).bit_length(), size),)))
 
     @property
     def decoding_scale(self) -> float:
@@ -131,8 +128,8 @@ class VqSGD(Mechanism):
 def _round_to_vertices(unit: Floats32, which: Words, spread: Words) -> Ints:
     """A random vertex for each vector of the unit ball, with the vector as its mean.
 
-    sign(x_i)·√d·e_i has probability |x_i|/√d, and what is left of 1 (‖x‖₁ ≤ √d in the ball) is spread over all 2d
-    vertices, which cancel out. The work is the same for every vector.
+    sign(x_i)·√d·e_i has probability |x_i|/√d; the rest (‖x‖₁ ≤ √d in the ball) is spread over all 2d vertices, which
+    cancel out. The work is the same for every vector.
     """
     dim = unit.shape[1]
     coordinate = kernels.count_passed(unit, unit_interval(which), dim**-0.5)

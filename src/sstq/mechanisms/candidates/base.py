@@ -1,16 +1,12 @@
 """Public candidate vectors of every client, of which its message names one: for RRSC, MMRC and compressed PrivUnitG.
 
-Behind a public coin client and server know M = 2^bits Gaussian vectors that belong to the client's identifier alone.
-The client sends the index of one of them, drawn so that the well aligned ones are likelier, by at most e^ε.
+Client and server know M = 2^bits Gaussian vectors that belong to the client's identifier alone. The client sends the
+index of one of them, drawn so that the well aligned ones are likelier, by at most e^ε.
 
-The candidates, in full: the client's seed is the word of its identifier in the stream (seed, "cand"). Candidate m
-of a client takes words m·w, …, (m+1)·w − 1 of the stream (client's seed, "normals"), w = 4·⌈d/8⌉ (see
-`sstq.randomness.streams`; so any part of any candidate is made without the rest). A word's high half h and low half l
-give two coordinates by the Box–Muller formula: √(−2·ln((h+1)/2^32)) times the cosine, then the sine, of 2π·l/2^32, in
-single precision (`sstq.mechanisms.sphere.gaussians`).
+The client's seed is the word of its identifier in the stream (seed, "cand") of `sstq.randomness.streams`. Candidate m
+takes words m·w, …, (m+1)·w − 1 of the stream (client's seed, "normals"), w = 4·⌈d/8⌉, so that any part of it is made
+without the rest. A word gives two coordinates by the Box–Muller formula (`sstq.mechanisms.sphere.gaussians`, offset 1).
 """
-
-from __future__ import annotations
 
 import math
 from abc import abstractmethod
@@ -40,12 +36,11 @@ _NORMALS_KEY = int.from_bytes(b"normals", "little")
 class CandidateMechanism(Mechanism):
     """A mechanism whose message is the index of one of the client's 2^bits public candidates.
 
-    The client draws the index from the candidates' scores; the estimate is clip·z/μ, z being the named candidate and
-    μ = E⟨z, u⟩ its expected alignment with the direction u. The candidates' distribution is invariant under rotations,
-    so that E[z] points along u and the estimate is unbiased over the public coin, for every vector.
+    The estimate is clip·z/μ, z being the named candidate and μ = E⟨z, u⟩ its expected alignment with the direction u.
+    The candidates are rotation-invariant, so E[z] points along u and the estimate is unbiased over the public coin.
 
     Attributes:
-        bits: b, the bits of a message, 1 to 12; a client has M = 2^b candidates.
+        bits: b, the bits of a message, 1 to 12 (8 by default); a client has M = 2^b candidates.
         seed: the public seed of all candidates.
         alignment: μ.
     """
@@ -75,7 +70,7 @@ class CandidateMechanism(Mechanism):
 
     @abstractmethod
     def _draw_dict(self) -> dict[str, Any]:
-        """The integers of the draw, and options of its own, as JSON values."""
+        """The integers and options of the draw, as JSON values."""
 
     @property
     def size(self) -> int:
@@ -146,13 +141,13 @@ class CandidateMechanism(Mechanism):
 
     def _gaussians(self, seeds: Words, columns: slice) -> Floats:
         """The given coordinates of all candidates, (n, M, width)."""
-        blocks = np.arange(self.size) * self._blocks_each + columns.start // _BLOCK
         width = columns.stop - columns.start
         count = -(-width // _BLOCK)
         if count == self._blocks_each:
             # All candidates of a client follow each other in its stream: one request per client.
             numbers = _normals(seeds, np.zeros(len(seeds), dtype=np.int64), count * self.size)
         else:
+            blocks = np.arange(self.size) * self._blocks_each + columns.start // _BLOCK
             numbers = _normals(np.repeat(seeds, self.size), np.tile(blocks, len(seeds)), count)
         return numbers.reshape(len(seeds), self.size, -1)[:, :, :width].astype(np.float64)
 
@@ -180,10 +175,8 @@ class ClosestMechanism(CandidateMechanism):
 
     def _set_closest(self, error: Callable[[Floats, Floats], Floats]) -> None:
         """Keep the draw of the k of least error, or the stated one."""
-        if self._stated is None:
-            self._set_draw(choice=k_closest(self.epsilon, self.size, error))
-        else:
-            self._set_draw(choice=KClosest.stated(self.epsilon, self.size, self._stated))
+        stated, given = self._stated, (self.epsilon, self.size)
+        self._set_draw(choice=k_closest(*given, error) if stated is None else KClosest.stated(*given, stated))
 
     def _draw(self, scores: Floats, words: Words) -> Ints:
         return self.choice.draw(scores, words)

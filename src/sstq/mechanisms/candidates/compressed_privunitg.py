@@ -1,7 +1,5 @@
 """Compressed PrivUnitG: the optimal Gaussian randomizer with a shared seed, in a few bits."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 
@@ -17,15 +15,13 @@ class CompressedPrivUnitG(ClosestMechanism):
 
     The candidates z_1, …, z_M are independent N(0, I/d), public and the client's own. With u = x/‖x‖ the k of largest
     ⟨z_m, u⟩ are inside; one of them is sent with probability T/2^62, else one of the others, uniformly on either side.
-    The numbers ⟨z_m, u⟩·√d are independent standard normal, so that μ = E⟨z, u⟩ comes from their order statistics and
-    x̂ = clip·z/μ is unbiased over the candidates. Its error is clip²·E‖z‖²/μ² − ‖x‖², with
-    E‖z‖² = (d − 1 + E[t²])/d, t being the score drawn. As M grows this is PrivUnitG, the optimum.
+    μ = E⟨z, u⟩ comes from normal order statistics, and x̂ = clip·z/μ is unbiased over the candidates, with error
+    clip²·E‖z‖²/μ² − ‖x‖², E‖z‖² = (d − 1 + E[t²])/d, t being the score drawn. As M grows this is PrivUnitG.
 
     Warning:
-        Feldman and Talwar send the first seed that rejection sampling accepts, from a list as good as endless. On a
-        short public list the rejected candidates before it tell, and an index drawn in proportion to the acceptance
-        probabilities has a normaliser that depends on x: ε-LDP holds only approximately. Here the number of candidates
-        inside is fixed, which makes the normaliser constant and ε exact; 8 bits cost 1 % in error.
+        Feldman and Talwar send the first seed that rejection sampling accepts, from an endless list. On a short public
+        list that is only approximately ε-LDP: an index drawn by acceptance probabilities has a normaliser that depends
+        on x. Here the number of candidates inside is fixed, so that ε is exact; 8 bits cost 1 % in error.
 
     Args:
         bits: b, the bits of a message, 1 to 12.
@@ -53,10 +49,7 @@ class CompressedPrivUnitG(ClosestMechanism):
         return self.choice.moments()[0] / math.sqrt(self.dim)
 
     def _scores(self, seeds: Words, directions: Floats) -> Floats:
-        scores = np.zeros((len(seeds), self.size))
-        for _, products in self._pieces(seeds, directions):
-            scores += products
-        return scores
+        return np.asarray(sum(products for _, products in self._pieces(seeds, directions)))
 
     def _vectors(self, seeds: Words, codes: Ints) -> Floats:
         return self._chosen_gaussians(seeds, codes) / math.sqrt(self.dim)

@@ -1,7 +1,5 @@
 """MMRC: PrivUnit by importance sampling among public candidates, with clipped weights."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -33,9 +31,9 @@ class MMRC(CandidateMechanism):
 
     Warning:
         "The common budget split" of published comparisons is `split=0.5, cap="bound"`: the cap of Bhowmick et al.'s
-        sufficient condition (16a), γ = √(π/(2(d−1)))·tanh(ε₁/2). It leaves a part of ε unspent, 2.81 of 3, and has a
-        squared error of 1.032·d at ε = 3 with 8 bits. The authors' code (rcc_dp) clips at [c₁·e^−ε/M, c₁/M] instead,
-        spends all of ε, and has 1.012·d. The defaults spend all of ε and minimise MMRC's own error, 0.866·d.
+        condition (16a), γ = √(π/(2(d−1)))·tanh(ε₁/2). At ε = 3 with 8 bits it spends 2.81 and has a squared error of
+        1.032·d; the authors' code (rcc_dp) clips at [c₁·e^−ε/M, c₁/M], spends 3, and has 1.012·d. The defaults spend
+        all of ε and minimise MMRC's own error, 0.866·d.
 
     Args:
         bits: b, the bits of a message, 1 to 12.

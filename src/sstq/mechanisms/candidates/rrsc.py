@@ -1,7 +1,5 @@
 """RRSC: the vertices of a randomly rotated simplex as candidates."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 
@@ -12,8 +10,8 @@ from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.candidates.base import ClosestMechanism
 from sstq.mechanisms.sphere import mean_chi
 
-# Added to the Gram matrix relative to its diagonal: rounding leaves it positive definite even where d = M and the
-# Gaussian vectors happen to be all but dependent. It turns with the candidates, so nothing becomes biased by it.
+# Added to the Gram matrix relative to its diagonal: keeps it positive definite where d = M and the Gaussian vectors are
+# all but dependent. It turns with the candidates, so nothing becomes biased by it.
 _JITTER = 1e-13
 
 
@@ -58,12 +56,10 @@ class RRSC(ClosestMechanism):
         self._set_closest(lambda first, _: -first)
 
     def _expected_alignment(self) -> float:
-        """E⟨s, u⟩ of the drawn vertex: normal order statistics over E χ_d, stretched by the centring."""
         return math.sqrt(self.size / (self.size - 1)) * self.choice.moments()[0] / mean_chi(self.dim)
 
     def _scores(self, seeds: Words, directions: Floats) -> Floats:
-        gram = np.zeros((len(seeds), self.size, self.size))
-        products = np.zeros((len(seeds), self.size))
+        gram, products = np.zeros((len(seeds), self.size, self.size)), np.zeros((len(seeds), self.size))
         for gaussians, inner in self._pieces(seeds, directions):
             gram += gaussians @ gaussians.transpose(0, 2, 1)
             products += inner
@@ -71,8 +67,7 @@ class RRSC(ClosestMechanism):
         return np.asarray(np.linalg.solve(self._factor(gram), products[:, :, None])[:, :, 0])
 
     def _vectors(self, seeds: Words, codes: Ints) -> Floats:
-        ranges = self._columns(len(seeds))
-        gram = np.zeros((len(seeds), self.size, self.size))
+        ranges, gram = self._columns(len(seeds)), np.zeros((len(seeds), self.size, self.size))
         for columns in ranges:
             gaussians = self._gaussians(seeds, columns)
             gram += gaussians @ gaussians.transpose(0, 2, 1)

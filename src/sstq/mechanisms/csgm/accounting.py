@@ -1,12 +1,11 @@
 """Privacy of the coordinate-subsampled Gaussian mechanism: which coordinates a client sends, and Rényi accounting.
 
 **Sampling.** Poisson sampling keeps each of N coordinates independently with probability γ. The number K of kept ones
-is then binomial, and given K the kept set is uniform among the sets of that size. So a client draws K, from the
-binomial distribution conditioned on K ≤ most, so that messages are of one length, and a 128-bit seed; SHAKE-128 of the
-seed gives a uniform set of K coordinates. Both travel in the message, and nobody but the trusted aggregator may see
-them: sampling amplifies privacy only against those who do not know who sent what. The cap costs next to nothing: the
-conditioned distribution is within η = P(K > most) of the Poisson one in total variation, so (ε, δ₀) becomes
-(ε, δ₀ + e^ε·η). η is bounded by Chernoff's exp(−N·KL((most + 1)/N ‖ γ)).
+is binomial, and given K the kept set is uniform. So a client draws K from the binomial distribution conditioned on
+K ≤ most, so that messages are of one length, and a 128-bit seed, whose SHAKE-128 gives a uniform set of K coordinates.
+Both travel in the message, and only the trusted aggregator may see them: sampling amplifies privacy only against those
+who do not know who sent what. The conditioned distribution is within η = P(K > most) of the Poisson one in total
+variation, so (ε, δ₀) becomes (ε, δ₀ + e^ε·η), with Chernoff's η ≤ exp(−N·KL((most + 1)/N ‖ γ)).
 
 **Noise.** A client adds to each of N sums, independently with probability γ, a number y_j with |y_j| ≤ B, and the
 server adds N(0, σ²) to every sum. Neighbours differ in whether one client's numbers are added.
@@ -26,8 +25,6 @@ server adds N(0, σ²) to every sum. Neighbours differ in whether one client's n
   for differential privacy*, 2020, Proposition 12).
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from bisect import bisect_left
@@ -40,11 +37,8 @@ from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.randomness.secret import unit_interval
 
 SEED_WORDS = 2
-"""The 64-bit words of a seed."""
-
 # The binomial probabilities further from the mean than this many standard deviations are below the least double.
 _DEVIATIONS = 40
-
 
 # From 64 on each is a quarter more than the one before.
 ORDERS = (*range(2, 65), 80, 100, 125, 157, 197, 247, 309, 387, 484, 605, 757, 947, 1184, 1480, 1850, 2313, 2892, 3615)
@@ -53,7 +47,6 @@ ORDERS += (4519, 5649, 7062, 8828, 11_035, 13_794, 16_384)
 
 # The share of δ that the cap on the length of a message may cost.
 _CAP_SHARE = 2.0**-10
-
 # The accounting is in doubles; its relative error is below this, and the result is rounded up by it.
 _ROUNDING = 1e-9
 
@@ -118,15 +111,14 @@ class CoordinateSampling:
         if self.dense:
             return 1.0, 1.0
         k, probabilities = self._sizes
-        first = float(probabilities @ k) / self.size
-        pairs = self.size * (self.size - 1)
-        return first, float(probabilities @ (k * (k - 1.0))) / pairs if pairs else 0.0
+        pairs = max(1, self.size * (self.size - 1))
+        return float(probabilities @ k) / self.size, float(probabilities @ (k * (k - 1.0))) / pairs
 
     def chosen(self, seed: Words, count: int) -> Ints:
         """The kept coordinates, ascending: the first `count` distinct ones of the seed's stream.
 
-        The stream is SHAKE-128 of the seed's 16 bytes, read as little-endian 32-bit numbers of which the top log₂ N
-        bits count. When more than half are kept, the stream names those that are not.
+        That is SHAKE-128 of the seed's 16 bytes, as little-endian 32-bit numbers of which the top log₂ N bits count.
+        When more than half are kept, the stream names those that are not.
         """
         if 2 * count > self.size:
             kept = np.ones(self.size, dtype=np.bool_)
@@ -149,11 +141,11 @@ class CoordinateSampling:
 
 def capped_sampling(size: int, expected: int, largest_overflow: float) -> CoordinateSampling:
     """The sampling with the least cap whose overflow is at most `largest_overflow`."""
-    caps = range(expected, size)
-    place = bisect_left(
-        caps, True, key=lambda cap: CoordinateSampling(size, expected, cap).overflow <= largest_overflow
-    )
-    return CoordinateSampling(size, expected, expected + place)
+
+    def is_enough(most: int) -> bool:
+        return CoordinateSampling(size, expected, most).overflow <= largest_overflow
+
+    return CoordinateSampling(size, expected, expected + bisect_left(range(expected, size), True, key=is_enough))
 
 
 @dataclass(frozen=True)
@@ -180,7 +172,7 @@ class SubsampledGaussian:
         return self.weight * float(np.logaddexp(0.0, total)) / (order - 1)
 
     def epsilon(self, sigma: float, delta: float) -> float:
-        """ε(δ) of noise of standard deviation σ (in units of B), rounded up."""
+        """ε(δ) of noise of standard deviation σ, in units of B, rounded up."""
         orders = np.array(ORDERS, dtype=np.float64)
         conversions = np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
         least_from_here = np.minimum.accumulate(conversions[::-1])[::-1]
@@ -224,10 +216,7 @@ def _log_weights(rate: float, order: int) -> Floats:
 
 @dataclass(frozen=True)
 class ReleaseBudget:
-    """What the release of one round may spend, and on what.
-
-    `size` is N, the number of coordinates, and `weight` as in `SubsampledGaussian`.
-    """
+    """What the release of one round may spend; `size` is N, and `weight` as in `SubsampledGaussian`."""
 
     epsilon: float
     delta: float

@@ -1,12 +1,10 @@
 """CSGM and L2-CSGM: coordinate-subsampled Gaussian mechanisms, central (ε, δ)-privacy behind a trusted aggregator.
 
 A client writes its vector in a tight frame with coefficients bounded by B, keeps each of the N coefficients with
-probability γ, rounds the kept ones at random to b bits, and sends them in clear to an aggregator that it trusts. The
-aggregator adds Gaussian noise to the N sums, once, when it closes the round. What nobody knows but client and
-aggregator, namely which coefficients were sent, makes the noise go further (`sstq.mechanisms.csgm.accounting`).
+probability γ, rounds the kept ones at random to b bits, and sends them in clear to an aggregator that it trusts. That
+adds Gaussian noise to the N sums, once, when it closes the round. Only client and aggregator know which coefficients
+were sent, which makes the noise go further (`sstq.mechanisms.csgm.accounting`).
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Iterator
@@ -53,6 +51,8 @@ class CoordinateGaussian(KashinMechanism):
     _aggregator = NoisyAggregator
     trust = "aggregator"
     _default_bits: ClassVar[int] = 1
+    # The `energy`; None if all coefficients may be at β.
+    _energy_limit: ClassVar[float | None] = None
 
     clients: int
     bits: int
@@ -77,9 +77,9 @@ class CoordinateGaussian(KashinMechanism):
     ) -> None:
         self._take(dim=dim, epsilon=epsilon, clients=clients, delta=delta, clip=clip)
         self._take(bits=self._default_bits if bits is None else bits)
-        self._take_frame(frame_size, frame_seed, level, steps)
+        self._take_frame(frame_size, frame_seed, level, steps, "hadamard", "certified")
         frame = self.frame
-        self._set(energy=self._energy_bound(self.kashin.bound(frame)))
+        self._set(energy=self._energy_limit or max(1.0, self.kashin.bound(frame) ** 2))
         if coordinates is not None:
             coordinates = check_number("coordinates", coordinates, 1, frame.size, integer=True)
         if self._stated is not None and coordinates is not None:
@@ -91,11 +91,6 @@ class CoordinateGaussian(KashinMechanism):
         # In small frames the seed is longer than all coefficients, which are then the better message.
         if coordinates is None and self.message_bits >= frame.size * self.bits:
             self._set_noise(*budget.calibrate(frame.size))
-
-    @staticmethod
-    def _energy_bound(beta: float) -> float:
-        """The bound of Σ_j y_j² in units of (N/d)·clip²: unless limited further, all coefficients may be at β."""
-        return max(1.0, beta**2)
 
     def _set_noise(self, sampling: CoordinateSampling, sigma: float) -> None:
         """Take the sampling and the noise, and refuse them if they spend more than the budget."""
@@ -217,12 +212,10 @@ class CoordinateGaussian(KashinMechanism):
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact for one message without noise: sampling (with its cap) and rounding."""
-        unit = self._unit_ball(rows)
-        y = self._coefficients(unit)[0].astype(np.float64)
+        y = self._coefficients(self._unit_ball(rows))[0].astype(np.float64)
         _, weight = interpolation(uniform_codebook(self.bits).values, y)
-        step = 2 / self._top_level
         own = np.sum(y**2, axis=1) * self.bound**2
-        rounded = own + np.sum(weight * (1 - weight), axis=1) * (step * self.bound) ** 2
+        rounded = own + np.sum(weight * (1 - weight), axis=1) * (2 / self._top_level * self.bound) ** 2
         mean = np.asarray(self.frame.synthesize(y * self.bound), dtype=np.float64)
         # E‖x̂‖²: rows of the frame have norm 1, a coordinate is kept with probability p, and two with probability q.
         p, q = self.sampling.inclusion
@@ -233,8 +226,7 @@ class CoordinateGaussian(KashinMechanism):
     def expected_mse(self, x: ArrayLike, clients: int | None = None) -> ExpectedError:
         """As for every mechanism, for the mean of a whole round, whatever the `clients` of this mechanism.
 
-        The noise is added once for all clients, so that its share of the variance falls as 1/n², that of sampling and
-        rounding as 1/n.
+        The noise is added once for all clients: its share of the variance falls as 1/n².
         """
         x = as_vectors(x, "x")
         error = super().expected_mse(x, clients)
@@ -256,9 +248,9 @@ class CSGM(CoordinateGaussian):
 
         E‖x̂ − x‖² ≤ (d/N)²·(N·B²/(γ·n) + N·σ²/(γ·n)²).
 
-    Rounding to one bit, ±B, costs no privacy, because the accounting has all coefficients at the bound anyway. A
+    Rounding to one bit (the default), ±B, costs no privacy: the accounting has all coefficients at the bound anyway. A
     message is b bits for each of a fixed number of coefficients (the expected number and a margin), their number and a
-    128-bit seed. The default is one bit. `CoordinateGaussian` lists all arguments.
+    128-bit seed. `CoordinateGaussian` lists all arguments.
 
     Warning:
         Not local privacy. Messages are in clear, and `decode` shows them: whoever adds them up is trusted
@@ -266,8 +258,7 @@ class CSGM(CoordinateGaussian):
         guarantee is for adding or removing one client's contribution; the number of messages is public. Noise is
         floating-point (`exact` is False).
 
-    Reference: W.-N. Chen, D. Song, A. Özgür, P. Kairouz, *Privacy amplification via compression: achieving the optimal
-    privacy-accuracy-communication trade-off in distributed mean estimation*, NeurIPS 2023.
+    Reference: W.-N. Chen, D. Song, A. Özgür, P. Kairouz, *Privacy amplification via compression*, NeurIPS 2023.
 
     Examples:
         >>> mechanism = CSGM(dim=1000, epsilon=1.0, clients=1000)
@@ -303,12 +294,9 @@ class L2CSGM(CoordinateGaussian):
     name = "l2-csgm"
     variants: ClassVar = {"L2-CSGM": {}}
     _default_bits = 8
+    # Representations of Gaussian, spiked, constant, sparse, block and Hadamard vectors at β = 3 measure at most 1.05
+    # for d from 1 to 25,450 over 3 to 20 frames, no more at higher levels; a row beyond is scaled down and reported.
+    _energy_limit = 1.05
 
     def _default_level(self, frame: Frame) -> float:
         return max(3.0 * math.sqrt(frame.redundancy), default_level(frame.dim, frame.size))
-
-    @staticmethod
-    def _energy_bound(beta: float) -> float:  # noqa: ARG004 (what holds at β = 3 holds at higher levels)
-        # Representations of Gaussian, spiked, constant, sparse, block and Hadamard vectors at β = 3 measure at most
-        # 1.05 for d from 1 to 25,450 over 3 to 20 frames; a row beyond is scaled down and reported as missed.
-        return 1.05

@@ -5,8 +5,6 @@ g. Its norm is independent of its direction, so E[Σ of the k largest |g_i|/‖g
 largest |g_i|]; no asymptotics are involved.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -21,8 +19,8 @@ _STEPS = np.arange(-400, 401) / 10
 # The search for k narrows to its best neighbours among this many, and then tries all that are left.
 _TRIED_AT_A_TIME = 33
 _NEVER_FLIPPED = np.uint64(2**64 - 1)
-# The rows inside of a frame of three rounds are made one by one, for their lengths, if they have no more numbers in
-# all. Of more rows the mean squared length is known to 0.2 % without.
+# Rows of a frame of three rounds are made one by one, for their lengths, if they have no more numbers in all. Of more
+# rows the mean squared length is known to 0.2 % without.
 _NUMBERS_MADE = 1 << 20
 
 
@@ -30,27 +28,24 @@ def top_half_normals(size: int, counts: Ints) -> Floats:
     """S_k, the expected sum of the k largest of N absolute values of standard normal numbers, for each k.
 
     A value y counts when fewer than k of the other N − 1 exceed it, so S_k = N·∫ y·f(y)·P(Bin(N−1, Q(y)) < k) dy with
-    the density f and the tail Q of |g|. By parts, since ∫_y^∞ t·f(t) dt = 2φ(y), it is N·E[2φ(Q⁻¹(q))] with q ~
-    Beta(k, N − k). In the logit of q the density is analytic and falls off at least exponentially, so the trapezoidal
-    rule converges geometrically: relative errors are below 1e-9 for all N up to 2^30.
+    the density f and the tail Q of |g|: by parts N·E[2φ(Q⁻¹(q))] with q ~ Beta(k, N − k). In the logit of q the density
+    is analytic and falls off exponentially; the trapezoidal rule has relative errors below 1e-9 for N up to 2^30.
     """
+    return np.asarray(size * math.sqrt(2 / math.pi) * np.where(counts == size, 1.0, _mean_height(size, counts, 0)))
+
+
+def _mean_height(size: int, counts: Ints, power: int) -> Floats:
+    """E[y^power·e^(−y²/2)] at y = Q⁻¹(q) over q ~ Beta(k, N − k), for each k (at most N − 1)."""
     from scipy.special import ndtri
 
-    tails, weights = _tail_of_the_last(size, counts)
-    heights = np.exp(-(ndtri(tails / 2) ** 2) / 2)
-    sums = np.sum(weights * heights, axis=1) / np.sum(weights, axis=1)
-    return np.asarray(size * math.sqrt(2 / math.pi) * np.where(counts == size, 1.0, sums))
-
-
-def _tail_of_the_last(size: int, counts: Ints) -> tuple[Floats, Floats]:
-    """Nodes q and weights for expectations over q ~ Beta(k, N − k), one row for each k (at most N − 1)."""
     within = np.minimum(counts, size - 1).astype(np.float64)[:, None]
     share = within / size
     logits = np.sqrt(1 / np.maximum(within, 1) + 1 / (size - within)) * _STEPS
     # Everything relative to the logit of k/N: large terms would cancel otherwise.
     growth = share * np.expm1(logits)
     weights = np.exp(within * logits - size * np.log1p(growth))
-    return share * np.exp(logits) / (1 + growth), weights
+    y = -ndtri(share * np.exp(logits) / (1 + growth) / 2)
+    return np.asarray(np.sum(weights * y**power * np.exp(-(y**2) / 2), axis=1) / np.sum(weights, axis=1))
 
 
 def second_moment(draw: KClosest, dim: int, size: int) -> float:
@@ -73,12 +68,7 @@ def _top_half_normal_squares(size: int, count: int) -> float:
     """
     if count == size:
         return float(size)
-    tails, weights = _tail_of_the_last(size, np.array([count], dtype=np.int64))
-    from scipy.special import ndtri
-
-    y = -ndtri(tails / 2)
-    heights = y * np.exp(-(y**2) / 2) * math.sqrt(2 / math.pi)
-    return count + size * float(np.sum(weights * heights) / np.sum(weights))
+    return count + size * math.sqrt(2 / math.pi) * float(_mean_height(size, np.array([count]), 1)[0])
 
 
 def alignment(draw: KClosest, dim: int, size: int) -> float:
@@ -95,8 +85,8 @@ def alignment(draw: KClosest, dim: int, size: int) -> float:
 def inside_by_rank(draw: KClosest, size: int) -> Floats:
     """The probability of being inside, for the row of each rank 0, …, N − 1 that is one of the R that take part.
 
-    The R − 1 others are a random choice of N − 1 rows. A row of rank r is inside unless the k-th best of them is among
-    the r better ones; the k-th of a choice has rank p − 1 with probability C(p−1, k−1)·C(N−1−p, R−1−k)/C(N−1, R−1).
+    A row of rank r is inside unless the k-th best of the R − 1 others is among the r better; it has rank p − 1 with
+    probability C(p−1, k−1)·C(N−1−p, R−1−k)/C(N−1, R−1).
     """
     from scipy.special import gammaln
 
@@ -138,9 +128,8 @@ def frame_bias2(draw: KClosest, dim: int, size: int) -> float:
 def best_draw(epsilon: float, size: int) -> KClosest:
     """Of the draws from the 2R signed ones of R = `size` rows with the whole budget, the one of the largest alignment.
 
-    S_k is concave in k (its increments are the order statistics, largest first) and the alignment is S_k over an affine
-    function of k, so it has one hill only: the search narrows to it and compares the last candidates by their
-    integers. Below the equator, k > R, it only falls.
+    S_k is concave in k and the alignment is S_k over an affine function of k, so it has one hill, to which the search
+    narrows; the last candidates are compared by their integers. Below the equator, k > R, it only falls.
     """
     low, high = 1, size
     while high - low >= _TRIED_AT_A_TIME:
@@ -156,11 +145,8 @@ def best_draw(epsilon: float, size: int) -> KClosest:
 def moments_of_frame(unit: Floats32, frame: HadamardFrame, draw: KClosest, ranks: Floats) -> tuple[Floats, Floats]:
     """E[±u_j] and E‖u_j‖² over the draw, the public choice of rows and the client's flip, u_j being rows of the frame.
 
-    All signed rows sum to zero, those inside do not. Where a frame of three rounds has many rows inside, the second
-    moment is that of `second_moment`, an average over frames.
-
-    `unit` are rows of the unit ball, (n, d), `draw` is of one of the 2R signed rows that take part, and `ranks` what
-    `inside_by_rank` gives.
+    Where a frame of three rounds has many rows inside, the second moment is an average over frames. `unit` are rows of
+    the unit ball, (n, d), and `ranks` is what `inside_by_rank` gives.
     """
     norms = np.minimum(np.linalg.norm(unit.astype(np.float64), axis=1, keepdims=True), 1.0)
     directions = random_directions(unit, np.full(len(unit), _NEVER_FLIPPED))

@@ -5,8 +5,6 @@ there are. One client's estimate has the mean squared error e² over frames, so 
 on G given frames is (e² − b²/G)/n. The bias matters when it exceeds a fifth of the error of the mean.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import replace
@@ -14,34 +12,26 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.aggregation import Estimate, FrameAggregator, GroupAggregator
-from sstq.mechanisms.base import ExpectedError
+from sstq.mechanisms.base import ExpectedError, Ints
 from sstq.mechanisms.closest import KClosest
 from sstq.mechanisms.frameunit.alignment import alignment, frame_bias2, second_moment
 
 BIAS_SHARE = 0.2
 """The frames' bias matters when it is more than this share of the error of the mean."""
 
-FRAMES_MAX = 1 << 30
-"""No mechanism has more frames."""
-
-CLIENTS_MAX = 1 << 62
-"""More clients than anybody asks for."""
+FRAMES_MAX, CLIENTS_MAX = 1 << 30, 1 << 62
 
 
 def frame_error(draw: KClosest, dim: int, size: int, frames: int, clients: int) -> ExpectedError:
-    """The error of the mean of clients that all hold one unit vector, on average over frame seeds: a closed form.
-
-    `draw` is that of one of the signed rows that take part; it holds ε. `size` is N.
-    """
+    """The error of the mean of clients that all hold one unit vector, on average over frame seeds: a closed form."""
     of_frame, of_client = _one_frame_bias2(draw, dim, size), client_error(draw, dim, size)
     return ExpectedError(of_frame / frames, max(of_client - of_frame / frames, 0.0) / clients)
 
 
 def bias_matters(error: ExpectedError, share: float = BIAS_SHARE) -> bool:
-    """Whether the bias is more than that share of the error."""
+    """Whether the bias exceeds that share of the error."""
     return error.bias2 > share**2 * error.total
 
 
@@ -75,7 +65,7 @@ def client_error(draw: KClosest, dim: int, size: int) -> float:
 
 @lru_cache(maxsize=4096)
 def _one_frame_bias2(draw: KClosest, dim: int, size: int) -> float:
-    """The b² of one frame; kept, because with few public rows it takes seconds for ten million dimensions."""
+    """The b² of one frame; with few public rows it takes seconds for ten million dimensions."""
     return max(frame_bias2(draw, dim, size), 0.0)
 
 
@@ -96,16 +86,14 @@ class FrameUnitGroupAggregator(GroupAggregator):
 
     def mean(self) -> Estimate:
         """The mean so far and its standard error."""
-        estimate = super().mean()
-        return _with_frames(estimate, self._mechanism, self._state[:, 1] + self._state[:, 2])
+        return _with_frames(super().mean(), self._mechanism, self._state[:, 1] + self._state[:, 2])
 
 
-def _with_frames(estimate: Estimate, mechanism: Any, sent: NDArray[np.int64]) -> Estimate:
+def _with_frames(estimate: Estimate, mechanism: Any, sent: Ints) -> Estimate:
     """The estimate with the bias that the frames leave, from the noise alone and how often each row was sent.
 
-    One message has covariance gain²·Σ p_j·u_j·u_jᵀ less the square of its mean. Rows of different numbers have a
-    squared product of 1/d, so that the trace of its square is at most gain⁴·(Σ p_j² + 1/d), and pairs of messages with
-    the same row are an estimate of Σ p_j².
+    One message has covariance gain²·Σ p_j·u_j·u_jᵀ less the square of its mean. Two rows have a squared product of
+    1/d, so the trace of its square is at most gain⁴·(Σ p_j² + 1/d); pairs of messages with one row estimate Σ p_j².
     """
     count, dim = estimate.count, len(estimate.value)
     note = mechanism.note(count)

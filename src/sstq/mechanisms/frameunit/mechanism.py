@@ -1,7 +1,5 @@
 """FrameUnit: one signed row of a fast frame, the well aligned ones likelier; the least error of ε-LDP, log₂ 2N bits."""
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
 from typing import Any, ClassVar, get_args
@@ -27,15 +25,13 @@ from sstq.randomness.secret import unit_interval
 
 # Fewer rows are not like the coordinates of a uniform direction.
 _LEAST_ROWS = 256
-# Up to this many coordinates two mixings leave a few spikes misaligned by more than 1 % (7 % at d = 300, ε = 10).
-_THREE_MIXINGS = 4096
-# What two mixings leave of the bias matters only where the bias of single frames averages out over so many frames.
-_MANY_FRAMES = 32
+# Two mixings leave a few spikes misaligned by more than 1 % up to so many coordinates (7 % at d = 300, ε = 10), which
+# also matters where the bias of single frames averages out over so many frames.
+_THREE_MIXINGS, _MANY_FRAMES = 4096, 32
 _SIZE_MAX = 1 << 30
 
 # The error is exact over all frames up to this many, and an average over this many of them above.
 _FRAMES_TRIED = 64
-
 # Two machines compute the alignment alike to about 1e-12; the JSON's is what both use.
 _ALIGNMENT_TOLERANCE = 1e-6
 
@@ -43,12 +39,10 @@ _ALIGNMENT_TOLERANCE = 1e-6
 class FrameUnit(FramedMechanism):
     """PrivUnit restricted to the signed rows of a fast frame: optimal error, exactly ε-LDP, O(1) per message.
 
-    PrivUnit draws from the cap around x or from the rest of the sphere. Here the sphere is replaced by the 2N signed
-    rows of a mixed Hadamard frame, and the cap by the k of them that are best aligned with x.
-
-    U is the N×d Hadamard frame mixed twice (three times up to 4096 dimensions or from 32 frames on), c = U x. Of the 2N
-    signed rows ±u_j the k best aligned with x are inside: since they come in pairs, those of the k largest |c_j|, with
-    the sign of c_j; ties go to the smaller j, and c_j = 0 counts as positive. A row inside is sent with probability
+    PrivUnit draws from the cap around x or from the rest of the sphere. Here the sphere is the 2N signed rows of U, the
+    N×d Hadamard frame mixed twice (three times up to 4096 dimensions or from 32 frames on), and the cap the k rows best
+    aligned with x: with c = U x those of the k largest |c_j|, with the sign of c_j; ties go to the smaller j, and
+    c_j = 0 counts as positive. A row inside is sent with probability
     T/2^62, else one of the others, uniformly on either side. The estimate is x̂ = clip·(±u_j)/m with the alignment
     m = E⟨±u_j, x⟩/‖x‖ over messages and frames, from the order statistics of a uniform direction of R^N
     (`sstq.mechanisms.frameunit.alignment`). A vector shorter than clip is flipped with probability (1 − ‖x‖/clip)/2.
@@ -60,8 +54,7 @@ class FrameUnit(FramedMechanism):
     With `frames=G` every client uses one of G frames, and with `bits=b` a client's signed rows are those of 2^(b−1)
     rows of its frame, chosen by a public coin; N is then replaced by 2^(b−1) in the draw.
 
-    Kin: RRSC (Isik et al., *Exact optimality of communication-privacy-utility tradeoffs in distributed mean
-    estimation*, NeurIPS 2023) is k-closest encoding on a simplex rotated anew for every client.
+    Kin: RRSC (Isik et al., NeurIPS 2023) is k-closest encoding on a simplex rotated anew for every client.
 
     Warning:
         Unbiased over messages and frame seeds together, not for one frame: `unbiased` is "over frames", which counts as
@@ -178,7 +171,7 @@ class FrameUnit(FramedMechanism):
         return slot, row & 1
 
     def frames_indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows, Rows]:
-        """The number of the frame, its row and the sign's code of every message."""
+        """The frame's number, its row and the sign's code of every message."""
         frame = messages.column("frame") if self._sends_frame else self._public_frames(messages.clients, len(messages))
         return frame, *self.indices_and_codes(messages)
 
@@ -199,10 +192,8 @@ class FrameUnit(FramedMechanism):
 
     def _encode(self, batch: Batch) -> Columns:
         rows, words, clients = batch.rows, batch.words, batch.clients
-        if self._sends_frame:
-            frame = streams.multiply_shift(words[:, 3], self.frames)
-        else:
-            frame = self._public_frames(clients, len(rows))
+        sent = self._sends_frame
+        frame = streams.multiply_shift(words[:, 3], self.frames) if sent else self._public_frames(clients, len(rows))
         used, which = (frame[:1], frame) if self.frames == 1 else np.unique(frame, return_inverse=True)
         subsets = np.empty((len(rows), 0), dtype=np.int64)
         if self.bits is not None and clients is not None:
@@ -215,7 +206,7 @@ class FrameUnit(FramedMechanism):
         )
         if batch.report is not None:
             batch.report.clipped += int(longer.sum())
-        return (row, frame) if self._sends_frame else (row,)
+        return (row, frame) if sent else (row,)
 
     @cached_property
     def _own_signs(self) -> tuple[Floats32, Floats32]:
@@ -249,19 +240,15 @@ class FrameUnit(FramedMechanism):
         return self.gain * (own - other) * math.sqrt(self.choice.inside * self.choice.size / (2 * self.dim))
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
-        """The error of a mean of clients that all hold one vector of norm clip, on average over frame seeds.
-
-        A closed form, which costs nothing; `expected_mse` is exact for the vector and the frames at hand.
-        """
+        """The error of a mean of clients that all hold one vector of norm clip, on average over frame seeds."""
         clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
         unit = bias.frame_error(self.choice, self.dim, self.frame.size, self.frames, clients)
         return ExpectedError(self.clip**2 * unit.bias2, self.clip**2 * unit.variance)
 
     def frames_for(self, clients: int) -> int:
-        """The least power of two G for which the bias of the frames is at most a fifth of the error of the mean.
+        """The least power of two G, up to 2^30, with a frame bias of at most a fifth of the error of the mean.
 
-        That is for clients who all hold one vector of norm clip; where vectors differ, the bias is less. 2^30, the
-        most there are, where more would be needed.
+        That is for clients who all hold one vector of norm clip; where vectors differ, the bias is less.
         """
         clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
         return bias.frames_needed(self.choice, self.dim, self.frame.size, clients)
@@ -288,8 +275,8 @@ class FrameUnit(FramedMechanism):
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact over these frames and the public coin, to the 2^62 of the second word.
 
-        Of more than 64 frames, 64 stand for all of them. Frames are independent, so that their biases add up in
-        squares, and √(64/G) of what 64 frames leave has the length of what G frames leave.
+        Of more than 64 frames, 64 stand for all. The biases of independent frames add up in squares, so √(64/G) of what
+        64 frames leave has the length of what G frames leave.
         """
         unit = self._unit_ball(rows)
         mean, power = np.zeros((len(rows), self.dim)), np.zeros(len(rows))

@@ -15,8 +15,6 @@ A and p are integers of 2^62, so that the bound is checked in exact arithmetic a
 within the side is a double from an inverse distribution function: that part is private up to floating point only.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -102,9 +100,9 @@ class Cap(ABC):
         return self._threshold(self.dim, self.mass / TOTAL)
 
     @property
-    @abstractmethod
     def power(self) -> float:
-        """E‖v‖²."""
+        """E‖v‖²: 1 on the sphere, 1 + γ·m off it."""
+        return 1.0 if self._on_sphere else 1 + self.threshold * self.gain
 
     @property
     def words(self) -> int:
@@ -131,7 +129,7 @@ class Cap(ABC):
 
     @classmethod
     def _largest_gain(cls, dim: int, epsilon: float, mass: float) -> float:
-        """M of a cap with all that ε allows inside."""
+        """The gain m of a cap with all that ε allows inside."""
         odds = math.expm1(epsilon)
         return cls._partial_mean(dim, mass) * odds / (1 + mass * odds)
 
@@ -141,7 +139,7 @@ class Cap(ABC):
 
     @classmethod
     def _excess(cls, dim: int, epsilon: float, mass: float) -> float:
-        """M − γ, negative for a cap that is too small and positive for one that is too large."""
+        """The sign of m − γ: negative for a cap that is too small."""
         return cls._largest_gain(dim, epsilon, mass) - cls._threshold(dim, mass)
 
     @classmethod
@@ -157,7 +155,7 @@ class Cap(ABC):
     @staticmethod
     @abstractmethod
     def _spread(dim: int, tail: Floats) -> Floats:
-        """The length of the d − 1 coordinates across u on the sphere, and the scale of their normal numbers off it."""
+        """The length of the d − 1 coordinates across u, or the scale of their normal numbers off the sphere."""
 
 
 class SphereCap(Cap):
@@ -172,11 +170,6 @@ class SphereCap(Cap):
     def power_along(self) -> float:
         """E⟨v, u⟩² = 1/d + (1 − 1/d)·γ·m."""
         return (1 + (self.dim - 1) * self.threshold * self.gain) / self.dim
-
-    @property
-    def power(self) -> float:
-        """‖v‖² = 1."""
-        return 1.0
 
     @classmethod
     def _partial_mean(cls, dim: int, mass: float) -> float:
@@ -210,11 +203,6 @@ class GaussianCap(Cap):
     """
 
     _on_sphere = False
-
-    @property
-    def power(self) -> float:
-        """E‖v‖² = 1 + γ·m."""
-        return 1 + self.threshold * self.gain
 
     @classmethod
     def _excess(cls, dim: int, epsilon: float, mass: float) -> float:

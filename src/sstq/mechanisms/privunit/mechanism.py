@@ -1,7 +1,5 @@
 """PrivUnit and PrivUnitG: a dense vector that leans towards x; the least error that ε-LDP allows, in 32·d bits."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar, Literal
 
@@ -16,24 +14,20 @@ from sstq.mechanisms.sphere import random_directions
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField, Layout
 
+Split = Literal["optimal", "hemisphere"] | float
 UNIT_NORMS = (1 - 1e-3, 1 + 1e-3)
 """The norms that a unit vector of single-precision numbers may have on the wire."""
 
-
-# How much longer than 1 a Gaussian vector v ~ N(0, I/d) may be on the wire, in units of 1/√d. The d − 1 coordinates
-# beside x are longer than √d + 13 with a probability below e^(-13²/2) < 2e-37; the one along x, from a word of 62 bits,
-# is below 12. So an honest message is refused with a probability below 2e-37, whatever d is.
+# How much longer than 1 v ~ N(0, I/d) may be on the wire, in units of 1/√d. The coordinates beside x are longer than
+# √d + 13 with a probability below e^(-13²/2) < 2e-37, that along x, from a word of 62 bits, is below 12.
 _GAUSSIAN_EXCESS = 18.0
 
 
 class CapMechanism(Mechanism):
     """What PrivUnit, PrivUnitG and ProjUnit share: draw v from a cap, send it whole, decode it as clip·v/m.
 
-    `dim` is at least 2. Vectors shorter than `clip` are sent as ±x/‖x‖, unbiased.
-
-    Attributes:
-        cap: what v is drawn from.
-        least_norm, largest_norm: of an honest v; others are refused, so that no message weighs like many.
+    Vectors shorter than `clip` are sent as ±x/‖x‖, unbiased. `least_norm` and `largest_norm` are those of an honest v;
+    others are refused, so that no message weighs like many.
     """
 
     exact = False
@@ -53,10 +47,8 @@ class CapMechanism(Mechanism):
     def _check_columns(self, columns: Columns) -> None:
         norms = np.sqrt(np.einsum("ij,ij->i", columns[0], columns[0], dtype=np.float64))
         low, high = self.least_norm, self.largest_norm
-        wrong = np.flatnonzero(~((norms >= low) & (norms <= high)))
-        if len(wrong):
-            got = f"message {wrong[0]}: vector must have a norm in [{low:g}, {high:g}], got {norms[wrong[0]]:g}"
-            raise ValueError(got)
+        for row in np.flatnonzero(~((norms >= low) & (norms <= high))):
+            raise ValueError(f"message {row}: vector must have a norm in [{low:g}, {high:g}], got {norms[row]:g}")
 
     @property
     def _row_cost(self) -> int:
@@ -90,10 +82,9 @@ class CapMechanism(Mechanism):
 class PrivUnit(CapMechanism):
     """A unit vector, from the cap around x with probability p and from the rest of the sphere otherwise.
 
-    The density is p/A on the cap {v: ⟨v, x⟩ ≥ γ} of mass A and (1 − p)/(1 − A) on all the rest, with a ratio of e^ε;
-    nothing is left out. The estimate clip·v/m is unbiased and its squared error for ‖x‖ = clip is clip²·(1/m² − 1)
-    exactly; see `sstq.mechanisms.privunit.caps`. Of all unbiased ε-LDP mechanisms PrivUnit with the best cap has the
-    least error (Asi, Feldman and Talwar 2022): about 0.7425·d·clip² at ε = 3.
+    The density is p/A on the cap {v: ⟨v, x⟩ ≥ γ} of mass A and (1 − p)/(1 − A) on the rest, with a ratio of e^ε. The
+    estimate clip·v/m is unbiased, with squared error clip²·(1/m² − 1) for ‖x‖ = clip (`sstq.mechanisms.privunit.caps`):
+    with the best cap the least of all unbiased ε-LDP mechanisms (Asi et al. 2022), about 0.7425·d·clip² at ε = 3.
 
     Reference: Bhowmick, Duchi, Freudiger, Kapoor, Rogers, *Protection against reconstruction and its applications in
     private federated learning*, 2018, Algorithm 1.
@@ -122,14 +113,7 @@ class PrivUnit(CapMechanism):
     split: str | float
     cap: SphereCap
 
-    def __init__(
-        self,
-        dim: int,
-        epsilon: float,
-        *,
-        clip: float = 1.0,
-        split: Literal["optimal", "hemisphere"] | float = "optimal",
-    ) -> None:
+    def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0, split: Split = "optimal") -> None:
         self._take(dim=dim, epsilon=epsilon, clip=clip)
         dim, epsilon = self.dim, self.epsilon
         if isinstance(split, str):

@@ -1,7 +1,5 @@
 """ProjUnit: PrivUnit of a random projection, in 32·k bits and nearly the least error that ε-LDP allows."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
@@ -33,20 +31,19 @@ class ProjUnit(CapMechanism):
     Client and server each make k·d Gaussian numbers per message.
 
     "fast": random signs and a Hadamard transform of size N, twice, then k of the N rows; O(N log N) work per message.
-    With k = N, the default up to d = 512, x̂ is exactly unbiased too. With fewer rows no bias was measured on spikes,
-    constant, alternating, sparse, Hadamard and Gaussian vectors (to 0.1 % of ‖x‖ for k ≥ 32, 0.2 % for k = 2). That is
-    not a proof, so `unbiased` is False then; the stated error takes the bias as zero.
+    With k = N, the default up to d = 512, x̂ is exactly unbiased too. With fewer rows no bias was measured on structured
+    and Gaussian vectors (to 0.1 % of ‖x‖ for k ≥ 32, 0.2 % for k = 2). That is not a proof, so `unbiased` is False
+    then; the stated error takes the bias as zero.
 
-    The paper runs PrivUnitG in R^k; PrivUnit is as private and has less error there: with k = 256 at ε = 3 0.27 % above
-    the optimum in R^d instead of 0.72 %.
+    The paper runs PrivUnitG in R^k; PrivUnit has less error: 0.27 % above the optimum for k = 256, ε = 3, not 0.72 %.
 
     Reference: Asi, Feldman, Nelson, Nguyen, Talwar, *Fast optimal locally private mean estimation via random
     projections*, 2023.
 
     Args:
-        projected: k, from 2 to d ("gaussian") or to the power of two from d on ("fast"). The default is 512, or the
-            most that is allowed: for large d the error is then 0.1 % above the optimum at ε = 3, 0.8 % at ε = 8 and
-            2.1 % at ε = 16. The excess is proportional to 1/k.
+        projected: k, from 2 to d ("gaussian") or to the power of two from d on ("fast"); 512 by default, or the most
+            allowed. For large d the error is then 0.1 % above the optimum at ε = 3, 2.1 % at ε = 16, in proportion to
+            1/k.
         projection: "gaussian" (default) or "fast".
         seed: the public seed of the matrices; each client has its own by its number.
 
@@ -81,11 +78,9 @@ class ProjUnit(CapMechanism):
         self._take(dim=dim, epsilon=epsilon, clip=clip)
         chosen = make_projection(projection, self.dim, projected, check_argument("seed", seed))
         alignment = self._stated_or("alignment", chosen.mean_length, _ALIGNMENT_TOLERANCE)
-        # A fast projection to fewer than N dimensions is unbiased within 0.5 % of ‖x‖, by measurement only.
         unbiased = Unbiased.ALWAYS if chosen.unbiased else Unbiased.NEVER
-        cap = SphereCap.optimal_or_stated(chosen.projected, self.epsilon, self._stated)
         self._set(projection=chosen, alignment=alignment, unbiased=unbiased)
-        self._set_cap(cap)
+        self._set_cap(SphereCap.optimal_or_stated(chosen.projected, self.epsilon, self._stated))
 
     def _reseeded(self, seed: int) -> dict[str, Any]:
         return {"projection": replace(self.projection, seed=seed)}
@@ -99,8 +94,8 @@ class ProjUnit(CapMechanism):
         directions = random_directions(unit, batch.words[:, 0]).astype(np.float32)
         projected = self.projection.project(directions, client_ids(batch.clients, len(unit))).astype(np.float64)
         norms = np.sqrt(np.einsum("ij,ij->i", projected, projected))
-        # A fast projection may miss a sparse vector altogether. Any unit vector will do then: changing all signs of the
-        # matrix leaves Wx = 0 and turns Wᵀv round, so that it adds nothing on average.
+        # A fast projection may miss a sparse vector. Any unit vector will do then: changing all signs of the matrix
+        # leaves Wx = 0 and turns Wᵀv round, so that it adds nothing on average.
         projected[norms == 0, 0] = 1.0
         projected /= np.where(norms > 0, norms, 1.0)[:, None]
         return (self.cap.draw(projected, batch.words),)

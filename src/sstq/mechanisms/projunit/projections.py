@@ -1,7 +1,5 @@
 """Public random projections W of R^d to R^k, one for each client: Gaussian ones, and fast structured ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,6 +8,7 @@ import numpy as np
 
 from sstq import kernels
 from sstq.checks import check_number, check_option
+from sstq.chunks import row_chunks
 from sstq.mechanisms.base import Floats32, Ints, Words
 from sstq.mechanisms.sphere import gaussians, mean_chi
 from sstq.randomness import streams
@@ -24,10 +23,7 @@ _BLOCK_ENTRIES = 1 << 20
 
 @dataclass(frozen=True)
 class _Projection:
-    """A public matrix W of R^`dim` to R^`projected` for each client, whose seed comes from its number.
-
-    Arrays go in as (n, d) or (n, k) and come out as (n, k) or (n, d), in single precision.
-    """
+    """A public matrix W of R^`dim` to R^`projected` for each client, whose seed comes from its number."""
 
     dim: int
     projected: int
@@ -78,9 +74,7 @@ class GaussianProjection(_Projection):
         """
         seeds, k, d = self._seeds(clients), self.projected, self.dim
         height = max(1, _BLOCK_ENTRIES // d)
-        together = max(1, _BLOCK_ENTRIES // (min(k, height) * d))
-        for first in range(0, len(seeds), together):
-            group = slice(first, min(first + together, len(seeds)))
+        for group in row_chunks(len(seeds), 2 * min(k, height) * d):
             for block, start in enumerate(range(0, k, height)):
                 rows = slice(start, min(start + height, k))
                 entries = (rows.stop - rows.start) * d
@@ -151,9 +145,7 @@ class FastProjection(_Projection):
         seeds, size = self._seeds(clients), self.size
         signs = -(-size // 64)
         count = 2 * signs + (0 if self.unbiased else size)
-        together = max(1, _BLOCK_ENTRIES // (4 * size))
-        for start in range(0, len(seeds), together):
-            group = slice(start, min(start + together, len(seeds)))
+        for group in row_chunks(len(seeds), 8 * size):
             words = np.stack([streams.words(seed, "fast", count) for seed in seeds[group]])
             first = _signs(words[:, :signs], self.dim)
             second = _signs(words[:, signs : 2 * signs], size)

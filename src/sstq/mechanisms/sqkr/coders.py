@@ -10,10 +10,9 @@ The terms with l = l' do not depend on the data, for z_l² = 1, and the mean of 
 E‖x̂‖² = d²·B²/(m·g²) + κ·‖x‖² exactly, for the vector x that the representation stands for.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +36,7 @@ _PAPER_BITS = 4
 
 @dataclass(frozen=True)
 class _Coder:
-    """How the bits of a representation become a message, and what a message says of them.
-
-    `sent` is m, the number of signs of a message, `gain` is g, from the channel's integers, `cross` is κ, and
-    `words_each` the number of secret words of a message.
-    """
+    """How bits become a message: `sent` is m, the number of signs, `gain` is g and `cross` is κ."""
 
     frame: Frame
     kashin: Kashin
@@ -66,7 +61,7 @@ class SubsampledCoder(_Coder):
     """
 
     @classmethod
-    def of(cls, frame: Frame, kashin: Kashin, channel: FlatChannel, k: int, coin: str) -> SubsampledCoder:
+    def of(cls, frame: Frame, kashin: Kashin, channel: FlatChannel, k: int, coin: str) -> Self:
         """Words are for the indices (also of a public coin), to round, and for the channel."""
         fields = [Field("bits", k, 1 << k)]
         if coin == "private":
@@ -110,10 +105,8 @@ class SubsampledCoder(_Coder):
 
     def _public_indices(self, clients: Words) -> Ints:
         """Draw l of a client is its index in the stream of purpose "sqkr" followed by l in decimal."""
-        draws = [
-            streams.indices_of(self.frame.seed, f"sqkr{draw}", clients, self.frame.size) for draw in range(self.sent)
-        ]
-        return np.stack(draws, axis=1)
+        seed, size = self.frame.seed, self.frame.size
+        return np.stack([streams.indices_of(seed, f"sqkr{draw}", clients, size) for draw in range(self.sent)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -127,18 +120,13 @@ class DenseCoder(_Coder):
     """
 
     @classmethod
-    def of(cls, frame: Frame, kashin: Kashin, channel: FlatChannel) -> DenseCoder:
+    def of(cls, frame: Frame, kashin: Kashin, channel: FlatChannel) -> Self:
         """Words are to round (32 bits per coefficient), for z, and for the side."""
         size, fields = frame.size, (Field("bits", 1, 2, frame.size),)
         g = gain(channel) * central_binomial(size // 2)
         return cls(frame, kashin, channel, size, g, 0.0, fields, words_each=-(-size // 2) + -(-size // 64) + 1)
 
-    def encode(
-        self,
-        unit: Floats32,
-        words: Words,
-        clients: Words | None,  # noqa: ARG002 (there is nothing for a public coin to draw)
-    ) -> tuple[Columns, Floats]:
+    def encode(self, unit: Floats32, words: Words, clients: Words | None) -> tuple[Columns, Floats]:  # noqa: ARG002
         """The columns for rows of the unit ball, and the residuals of their representations."""
         size, rounding = self.frame.size, -(-self.frame.size // 2)
         words = words.astype("<u8", copy=False)
@@ -180,10 +168,7 @@ def turn_to_side(z: NDArray[np.uint8], v: NDArray[np.bool_], outside: NDArray[np
 
 
 def central_binomial(half: int) -> float:
-    """C(2h, h)/4^h, the probability that 2h fair coins fall half and half: exactly rounded, or by its series.
-
-    The difference of log-gammas would lose eight digits at h = 10⁶.
-    """
+    """C(2h, h)/4^h, exactly rounded or by its series: log-gammas would lose eight digits at h = 10⁶."""
     if half < 512:
         return math.comb(2 * half, half) / (1 << 2 * half)
     t = 1 / half

@@ -5,8 +5,6 @@ without bias, to ±B. Subsampled, it sends k of the bits as one of 2^k tokens th
 sends all N of them through the half-space mechanism. `sstq.mechanisms.sqkr.coders` has the mathematics of both.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
 from typing import Any, ClassVar, Literal, get_args
@@ -30,10 +28,9 @@ class SignAggregator(Aggregator["SQKR"]):
     """Two integers per frame coordinate: how often it was sent as −1 and as +1. One synthesis gives the mean.
 
     The second moment of coordinate i of x̂ is (d·w)²·Σ_l u_ji², which the counts give, plus the cross terms, κ·x_i² in
-    expectation, where the mean's own square stands for the mean of x_i². Where clients differ that is too little by the
-    spread of their x_i, so the variance is off by (κ − 1) times the spread: too large if κ < 1, too small if κ > 1. At
-    the k of least error κ is near 1 (at most 1.19, and 0 at k = 1 and dense), and summed over the coordinates the
-    shortfall is at most a (κ − 1)·k·g²/(d·β²)-th of the variance.
+    expectation, where the mean's own square stands for the mean of x_i². Where clients differ, the variance is off by
+    (κ − 1) times the spread of their x_i. At the k of least error κ ≤ 1.19 (0 at k = 1 and dense), and summed over the
+    coordinates the shortfall is at most a (κ − 1)·k·g²/(d·β²)-th of the variance.
     """
 
     def _empty_state(self) -> Ints:
@@ -65,9 +62,8 @@ class SQKR(KashinMechanism):
     estimation*, JASA 2018 (the half-space mechanism on the hypercube).
 
     Warning:
-        The SSTQ paper has min(⌈log₂ e⌉·ε, b₀) in Table 1 and min(⌈2ε⌉, b₀) in its text, which are one rule: k = 4 at
-        ε = 3 with the b₀ = 4 of its experiments, as its communication table counts. The errors of its figure are those
-        of k = 3, however. ``k="paper"`` is the rule; 3 is the k of least error at ε = 3, hence the default there.
+        The SSTQ paper's rule, ``k="paper"``, is min(⌈log₂ e⌉·ε, b₀) in Table 1 and min(⌈2ε⌉, b₀) in its text: k = 4 at
+        ε = 3 with its b₀ = 4. The errors of its figure are those of k = 3, which has the least error there.
 
     Args:
         k: the coordinates of a subsampled message, 1 to 32; None for the k of least error, "paper" for min(⌈2ε⌉, 4).
@@ -113,7 +109,7 @@ class SQKR(KashinMechanism):
         self._take(dim=dim, epsilon=epsilon, clip=clip)
         check_option("variant", variant, ("subsampled", "dense"))
         check_option("coin", coin, get_args(Coin))
-        self._take_frame(frame_size, frame_seed, level, steps, name=frame, kashin=kashin)
+        self._take_frame(frame_size, frame_seed, level, steps, frame, kashin)
         if variant == "subsampled" and k in (None, "paper"):
             k = paper_k(self.epsilon) if k else best_k(self.dim, self.epsilon, self.kashin.bound(self.frame))
         bits = _token_bits(variant, k, coin)
@@ -144,10 +140,7 @@ class SQKR(KashinMechanism):
         return self.coder.signed_sums(messages) * (self.dim * self.decoding_scale)
 
     def largest_message(self) -> float:
-        """Attained with a private coin, where all k coordinates may be the same one.
-
-        Dense, ‖Uᵀz‖ ≤ √(N/d)·‖z‖ for N signs, which a column of the Hadamard matrix attains.
-        """
+        """Attained: by k times one coordinate (private coin), and dense by a column of the Hadamard matrix."""
         if self.k is None:
             return math.sqrt(self.dim) * self.bound / self.coder.gain
         return self.dim * self.decoding_scale * self.k * self.frame.longest_row()
@@ -164,8 +157,7 @@ class SQKR(KashinMechanism):
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact for every representation: see `sstq.mechanisms.sqkr.coders`."""
-        unit = self._unit_ball(rows)
-        coefficients, _ = represent(self.frame, self.kashin, unit)
+        coefficients, _ = represent(self.frame, self.kashin, self._unit_ball(rows))
         mean = np.asarray(self.frame.synthesize(coefficients.astype(np.float64) * self.bound), dtype=np.float64)
         power = (self.dim * self.decoding_scale) ** 2 * self.coder.sent
         return mean, power + (self.coder.cross - 1) * np.sum(mean**2, axis=1)
