@@ -72,9 +72,7 @@ def count_passed_sums(rows: Any, uniforms: Any, scale: float, counts: Any) -> No
 @compiled
 def pack_words(values: Any, width: int, words: Any) -> None:
     """Pack the uint64 `values`, each below 2^width, into the uint64 `words`, just long enough; all are written."""
-    pending = np.uint64(0)  # the bits of the word under way
-    used = 0  # how many they are, less than 64
-    word = 0
+    pending, used, word = np.uint64(0), 0, 0  # the bits of the word under way, how many they are, and its place
     for i in range(values.size):
         value = values[i]
         pending |= value << np.uint64(used)
@@ -94,9 +92,7 @@ def unpack_words(words: Any, width: int, values: Any) -> None:
     """Read uint64 `values` of `width` bits from the uint64 `words`, which end with one unused word."""
     keep = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - width)
     for i in range(values.size):
-        bit = i * width
-        word = bit >> 6
-        shift = np.uint64(bit & 63)
+        word, shift = i * width >> 6, np.uint64(i * width & 63)
         low = words[word] >> shift
         # Two shifts, as one by 64 is undefined.
         high = (words[word + 1] << np.uint64(1)) << (np.uint64(63) - shift)
@@ -111,16 +107,10 @@ def add_messages(state: Any, index: Any, code: Any, increments: Any) -> None:
     formed before the first is stored: for all the compiler knows, a store may change the next increment.
     """
     for i in range(index.size):
-        row = index[i]
-        increment = code[i]
-        count = state[row, 0] + increments[increment, 0]
-        first = state[row, 1] + increments[increment, 1]
-        second = state[row, 2] + increments[increment, 2]
-        third = state[row, 3] + increments[increment, 3]
-        state[row, 0] = count
-        state[row, 1] = first
-        state[row, 2] = second
-        state[row, 3] = third
+        row, kind = index[i], code[i]
+        a, b = state[row, 0] + increments[kind, 0], state[row, 1] + increments[kind, 1]
+        c, d = state[row, 2] + increments[kind, 2], state[row, 3] + increments[kind, 3]
+        state[row, 0], state[row, 1], state[row, 2], state[row, 3] = a, b, c, d
 
 
 @compiled
