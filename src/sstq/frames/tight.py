@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels
-from sstq.checks import did_you_mean
+from sstq.checks import check_argument, check_number, check_option
 from sstq.chunks import row_chunks
 from sstq.randomness import streams
 
 Floats = NDArray[np.floating[Any]]
 
+_LARGEST_SIZE = 1 << 32
 # A dense frame above this many entries (half a gigabyte) is a mistake: the structured frames exist for that.
 _DENSE_LIMIT = 1 << 26
 
@@ -46,12 +47,9 @@ class Frame(ABC):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.dim < 1:
-            raise ValueError(f"dim must be at least 1, got {self.dim}")
-        if self.size < self.dim:
-            raise ValueError(f"frame_size must be at least dim = {self.dim}, got {self.size}")
-        if not 0 <= self.seed < 1 << 64:
-            raise ValueError(f"frame_seed must be in [0, 2^64), got {self.seed}")
+        check_argument("dim", self.dim)
+        check_number("frame_size", self.size, self.dim, _LARGEST_SIZE, integer=True)
+        check_argument("frame_seed", self.seed)
 
     @property
     def redundancy(self) -> float:
@@ -323,10 +321,9 @@ class OrthogonalFrame(Frame):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.dim * self.size > _DENSE_LIMIT:
-            raise ValueError(
-                f"an orthogonal frame is dense and takes at most 2^26 entries, got {self.dim * self.size}; "
-                "use frame='hadamard' or 'fourier'"
-            )
+            allowed = "dense and takes at most 2^26 entries"
+            got = f"got {self.dim * self.size}; use frame='hadamard' or 'fourier'"
+            raise ValueError(f"an orthogonal frame is {allowed}, {got}")
 
     @cached_property
     def matrix(self) -> NDArray[np.float64]:
@@ -371,7 +368,4 @@ def make_frame(name: str, dim: int, size: int, seed: int) -> Frame:
         >>> make_frame("fourier", dim=5, size=9, seed=0).redundancy
         1.8
     """
-    if not isinstance(name, str) or name not in _FRAMES:
-        close = did_you_mean(name, _FRAMES)
-        raise ValueError(f"frame must be one of {', '.join(map(repr, _FRAMES))}, got {name!r}{close}")
-    return _FRAMES[name](dim, size, seed)
+    return _FRAMES[check_option("frame", name, tuple(_FRAMES))](dim, size, seed)

@@ -17,9 +17,9 @@ def box_muller(words: Words) -> Doubles:
     """As many standard normal numbers as words, uint64 (n, 2·h), row by row; none is zero.
 
     Word i of the first half of a row gives a radius and word i of the second half an angle, whose cosine is number i of
-    the first half and whose sine is that of the second. Uniform numbers have 53 bits. Fewer would tell something: where
-    they are coarser than the rounding of the numbers sent, as those of 32 bits are for one angle in a hundred, a vector
-    can be seen not to come from a direction.
+    the first half and whose sine is that of the second. Uniform numbers have 53 bits. Fewer would leak: where they are
+    coarser than the rounding of the numbers sent, as 32 bits are for one angle in a hundred, a vector can be seen not
+    to come from a direction.
     """
     words = checked("words", words, np.uint64, 2)
     if words.shape[1] % 2:

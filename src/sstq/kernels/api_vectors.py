@@ -81,11 +81,6 @@ def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[Singles, NDArray[np.bool
     """Clip every row of x, (n, d), float32 or float64, finite, to norm `clip` and divide it by that.
 
     Returns the rows in single precision, of norm at most 1 up to rounding, and which of them were longer than clip.
-
-    Examples:
-        >>> clip_to_ball(np.array([[3.0, 4.0], [0.0, 0.5]]), 1.0)
-        (array([[0.6, 0.8],
-               [0. , 0.5]], dtype=float32), array([ True, False]))
     """
     x, keys, measure = _as_integers(x, clip)
     unit, longer = np.empty(x.shape, np.float32), np.empty(len(x), np.bool_)
@@ -93,7 +88,7 @@ def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[Singles, NDArray[np.bool
     def arguments(rows: slice) -> tuple[Any, ...]:
         return x[rows], keys[rows], *measure, unit[rows], longer[rows]
 
-    run_rows("clipping.clip_rows", *x.shape, arguments)
+    run_rows("clipping.clip_rows", len(x), x.shape[1], arguments)
     return unit, longer
 
 

@@ -90,10 +90,7 @@ def bits_of_block(bits: int) -> int:
 
 @compiled
 def transform_block(x: Any, offset: int, block: int, block_bits: int, bits: int) -> None:
-    """The share of one block in the transform of x[offset : offset + 2^bits]; blocks are to be taken in order.
-
-    A caller that fills the blocks itself, each just before its turn, finds them in the L1 cache.
-    """
+    """The share of one block in the transform of x[offset : offset + 2^bits]; blocks are to be taken in order."""
     _transform_in_l1(x, offset + (block << block_bits), block_bits)
     # Join the blocks on every level that this one completes.
     done = (block + 1) << block_bits
@@ -127,8 +124,7 @@ def transform_rows(x: Any, bits: int) -> None:
 @compiled
 def _join_two(x: Any, offset: int, stride: int) -> None:
     """Radix-2 butterfly between x[offset : offset + stride] and the same length after it."""
-    upper = x[offset : offset + stride]
-    lower = x[offset + stride : offset + 2 * stride]
+    upper, lower = x[offset : offset + stride], x[offset + stride : offset + 2 * stride]
     for k in range(stride):
         upper[k], lower[k] = upper[k] + lower[k], upper[k] - lower[k]
 
@@ -136,10 +132,8 @@ def _join_two(x: Any, offset: int, stride: int) -> None:
 @compiled
 def _join_four(x: Any, offset: int, stride: int) -> None:
     """Radix-4 butterfly between four neighbouring ranges of `stride` elements."""
-    x0 = x[offset : offset + stride]
-    x1 = x[offset + stride : offset + 2 * stride]
-    x2 = x[offset + 2 * stride : offset + 3 * stride]
-    x3 = x[offset + 3 * stride : offset + 4 * stride]
+    x0, x1 = x[offset : offset + stride], x[offset + stride : offset + 2 * stride]
+    x2, x3 = x[offset + 2 * stride : offset + 3 * stride], x[offset + 3 * stride : offset + 4 * stride]
     for k in range(stride):
         a, b, c, d = x0[k] + x1[k], x0[k] - x1[k], x2[k] + x3[k], x2[k] - x3[k]
         x0[k], x1[k], x2[k], x3[k] = a + c, b + d, a - c, b - d
@@ -161,9 +155,7 @@ def _transform_bits_plainly(x: Any, offset: int, size: int, first: int, last: in
 @compiled
 def transform_rows_plainly(x: Any, bits: int) -> None:
     """Transform every row of the C-contiguous floating array x of shape (n, 2^bits), in place, by radix 4."""
-    flat = x.reshape(-1)
-    size = 1 << bits
-    block_bits = min(bits, _PLAIN_BLOCK_BITS)
+    flat, size, block_bits = x.reshape(-1), 1 << bits, min(bits, _PLAIN_BLOCK_BITS)
     for row in range(x.shape[0]):
         offset = row << bits
         for block in range(offset, offset + size, 1 << block_bits):

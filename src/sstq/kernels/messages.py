@@ -36,18 +36,14 @@ _hidden: Any = intrinsic(_emit_hidden)
 
 @compiled
 def search_rows(tokens: Any, words: Any, cumulative: Any, codes: Any) -> None:
-    """Set codes[i] to the number of entries of cumulative[tokens[i]] that are ≤ words[i].
+    """Set codes[i] to the number of entries of cumulative[tokens[i]], ascending to 2^62, that are ≤ words[i] < 2^62.
 
-    tokens and codes are int64, words and cumulative uint64; rows ascend and their last entry, 2^62, exceeds every
-    word. Positions are unsigned, or Numba would test each for being negative.
+    Positions are unsigned, or Numba would test each for being negative.
     """
-    length = np.uint64(cumulative.shape[1])
-    one = np.uint64(1)
-    flat = cumulative.reshape(-1)
+    flat, length, one = cumulative.reshape(-1), np.uint64(cumulative.shape[1]), np.uint64(1)
     for i in range(tokens.size):
         start = np.uint64(tokens[i]) * length
-        first = start
-        remaining = length
+        first, remaining = start, length
         # The answer lies in [first − start, first − start + remaining − 1], since the last entry exceeds the word.
         while remaining > one:
             half = remaining >> one
@@ -103,8 +99,8 @@ def unpack_words(words: Any, width: int, values: Any) -> None:
 def add_messages(state: Any, index: Any, code: Any, increments: Any) -> None:
     """state[index[i]] += increments[code[i]] for every message i.
 
-    state is int64 (N, 4) and increments int64 (M, 4), so that a message is one vector addition. All four sums are
-    formed before the first is stored: for all the compiler knows, a store may change the next increment.
+    A message is one vector addition. All four sums are formed before the first is stored: for all the compiler knows, a
+    store may change the next increment.
     """
     for i in range(index.size):
         row, kind = index[i], code[i]
