@@ -38,8 +38,7 @@ PAPER_LEVEL, PAPER_ROUNDS = 2.0, 30
 # Lengths of steps, in units of the way to x: the first; those in turns with the long ones, for redundant frames and for
 # others; and the long ones at least. `python -m benchmarks iterations` compares with other schemes.
 _FIRST_STEP, _SHORT_STEP, _PLAIN_STEP, _LONG_STEP = 1.2, 1.4, 1.0, 3.0
-# A frame is redundant from N = 2d on. The quotient is a mean of what the components of the error would
-# need; the slowest of them need this many times as much.
+# A frame is redundant from N = 2d on. The quotient is a mean over the components of the error; the slowest need more.
 _REDUNDANT, _STRETCH = 2.0, 2.5
 # By how much of β the box grows in all, times the number of steps. Smaller ones leave less room for the last steps;
 # larger ones clamp more, and the representation's norm and with it the estimate's error grow.
@@ -52,8 +51,8 @@ _GROWTH = 0.36
 _LEVELS = {1.0: 6.0, 1.05: 5.0, 1.1: 4.0, 1.2: 3.2, 1.35: 2.6, 1.5: 2.5, 1.75: 2.3, 2.0: 2.2, 2.5: 1.8}
 _SMALL_DIM_LEVELS = {32: 2.3, 128: 2.2, 512: 2.0}
 
-# β(ρ) of large frames: where the steps of a lowered level certify the same inputs, with 0.05 to spare.
-# `python -m benchmarks tuned_levels` measures it again.
+# β(ρ) of large frames: where the steps of a lowered level certify the same inputs, with 0.05 to spare
+# (`python -m benchmarks tuned_levels`).
 _LOWERED_LEVELS = {2.5: 1.7, 3.2: 1.65, 4.0: 1.6, 5.0: 1.55}
 _LOWERED_SIZE = 4096
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -86,11 +87,10 @@ class Frame(ABC):
         """Σ_j weights_j·U_ji² for every column i, (d,): what the standard error of a mean is made of."""
 
 
-def transform_back(y: Floats, later_signs: list[NDArray[np.float32]]) -> Floats:
-    """Hᵀ·…·D_r·Hᵀ y of each row, unnormalised; the signs D_2, …, D_r are one row for all or one row each."""
-    work = np.array(y, order="C")
+def transform_rounds(work: Floats, signs_between: Iterable[NDArray[np.float32]]) -> Floats:
+    """H·D·…·D'·H of each row, unnormalised and in place; the signs are one row for all or one row each."""
     kernels.hadamard_transform(work)
-    for signs in reversed(later_signs):
+    for signs in signs_between:
         work *= signs
         kernels.hadamard_transform(work)
     return work
@@ -157,16 +157,13 @@ class HadamardFrame(Frame):
         """The least-norm coefficients y = U x of each row."""
         y = np.zeros((len(x), self.size), dtype=x.dtype)
         y[:, self._places] = x * self.signs
-        kernels.hadamard_transform(y)
-        for signs in self._later_signs:
-            y *= signs
-            kernels.hadamard_transform(y)
+        transform_rounds(y, self._later_signs)
         y *= self._analysis_scale
         return y
 
     def synthesize(self, y: Floats) -> Floats:
         """The vectors x = (d/N)·Uᵀy of each row."""
-        x = transform_back(y, self._later_signs)[:, self._places] * self.signs
+        x = transform_rounds(np.array(y, order="C"), self._later_signs[::-1])[:, self._places] * self.signs
         x *= self.synthesis_scale
         return x
 
@@ -307,9 +304,8 @@ class FourierFrame(Frame):
 class OrthogonalFrame(Frame):
     """d orthonormal columns of R^N, uniform (Haar) among all of them, times √(N/d). Dense: for small d only.
 
-    Tight to rounding; row norms vary, so the exact error of a mechanism takes them into account. The Gaussians come
-    from the public stream by the Box–Muller formula; the last digits of the QR decomposition, and of estimates, may
-    differ between machines.
+    Tight to rounding; row norms vary, so the exact error of a mechanism takes them into account. The last digits of the
+    QR decomposition, and of estimates, may differ between machines.
 
     Examples:
         >>> OrthogonalFrame(dim=3, size=8, seed=1).matrix.shape
@@ -321,9 +317,8 @@ class OrthogonalFrame(Frame):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.dim * self.size > _DENSE_LIMIT:
-            allowed = "dense and takes at most 2^26 entries"
             got = f"got {self.dim * self.size}; use frame='hadamard' or 'fourier'"
-            raise ValueError(f"an orthogonal frame is {allowed}, {got}")
+            raise ValueError(f"an orthogonal frame is dense and takes at most 2^26 entries, {got}")
 
     @cached_property
     def matrix(self) -> NDArray[np.float64]:
