@@ -73,11 +73,8 @@ def count_passed(rows: Singles, uniforms: Doubles, scale: float) -> Integers:
     if len(rows) != len(uniforms):
         raise ValueError(f"uniforms must have one entry for each of the {len(rows)} rows, not {len(uniforms)}")
     scale, cost, counts = float(scale), _COST_OF_A_SUM * rows.shape[1], np.empty(len(rows), np.int64)
-
-    def arguments(part: slice) -> tuple[Any, ...]:
-        return rows[part], uniforms[part], scale, counts[part]
-
-    run_rows("messages.count_passed_sums", len(rows), cost, arguments)
+    name = "messages.count_passed_sums"
+    run_rows(name, len(rows), cost, lambda part: (rows[part], uniforms[part], scale, counts[part]))
     return counts
 
 
@@ -100,11 +97,8 @@ def sample_table(tokens: Integers, words: Words, cumulative: Words) -> Integers:
     check_range("tokens", tokens, cumulative.shape[0])
     check_range("words", words, TOTAL)
     codes = np.empty(tokens.shape, np.int64)
-
-    def arguments(part: slice) -> tuple[Any, ...]:
-        return tokens[part], words[part], cumulative, codes[part]
-
-    run_rows("messages.search_rows", tokens.size, 1, arguments)
+    name = "messages.search_rows"
+    run_rows(name, tokens.size, 1, lambda part: (tokens[part], words[part], cumulative, codes[part]))
     return codes
 
 

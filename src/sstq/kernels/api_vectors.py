@@ -84,11 +84,8 @@ def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[Singles, NDArray[np.bool
     """
     x, keys, measure = _as_integers(x, clip)
     unit, longer = np.empty(x.shape, np.float32), np.empty(len(x), np.bool_)
-
-    def arguments(rows: slice) -> tuple[Any, ...]:
-        return x[rows], keys[rows], *measure, unit[rows], longer[rows]
-
-    run_rows("clipping.clip_rows", len(x), x.shape[1], arguments)
+    name = "clipping.clip_rows"
+    run_rows(name, len(x), x.shape[1], lambda rows: (x[rows], keys[rows], *measure, unit[rows], longer[rows]))
     return unit, longer
 
 

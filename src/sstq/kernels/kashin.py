@@ -34,10 +34,9 @@ _MASK_WORD = np.uint16 if VECTOR_WIDTH == 16 else np.uint8
 
 # A block and its part of t fill half of a 32 KiB L1 cache; a column of vectors is gathered into a tile of 8 or 16 KiB.
 BLOCK_BITS, MAX_ROW_COUNT_BITS = 11, 8
-# A pass over a column that does more than butterflies joins at most this many bits.
-_PASS_BITS = 3
-# The bits of a block below those of its clipping pass: at least the 8 that the widest vectors take at once.
-_LEAST_LOW_BITS = 8
+# The most bits of a pass that does more than butterflies, and the least of a block below those of its clipping pass:
+# the widest vectors take 8 at once.
+_PASS_BITS, _LEAST_LOW_BITS = 3, 8
 # The fused loop needs one bit above these for its clipping pass and one for its rows.
 MIN_FUSED_BITS = _LEAST_LOW_BITS + 2
 
@@ -128,8 +127,8 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
         for word in range(words_a_row):
             _mask_column(a, word * VECTOR_WIDTH, pitch, row_count_bits, mask, word, words_a_row)
         return
-    # A row's number is split into _PASS_BITS high bits, done on the way between a and the tile, and the rest,
-    # done inside the tile; of the rest the lowest bits are fused with the mask.
+    # _PASS_BITS high bits of a row's number are done on the way between a and the tile, the rest inside the tile; of
+    # the rest the lowest bits are fused with the mask.
     inner_bits = row_count_bits - _PASS_BITS
     inner_count, outer_stride = 1 << inner_bits, pitch << inner_bits
     tile_stride, tile_size = inner_count * VECTOR_WIDTH, VECTOR_WIDTH << row_count_bits

@@ -59,9 +59,7 @@ VECTOR_BITS = VECTOR_WIDTH.bit_length() - 1
 # One base block is transformed entirely in registers: the bits inside a vector and MAX_RADIX_BITS across vectors.
 BASE_BITS = VECTOR_BITS + fallback.MAX_RADIX_BITS
 BASE_SIZE = 1 << BASE_BITS
-
-# Float32 in a cache line of 64 bytes.
-CACHE_LINE = 16
+CACHE_LINE = 16  # float32 in 64 bytes
 
 
 def _digest_of_sources() -> str:
