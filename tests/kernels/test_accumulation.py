@@ -93,9 +93,13 @@ def test_refuses_other_types():
 def test_loading_the_kernel_does_not_hide_the_function():
     # Importing a submodule binds its name in the package, so no module may be named like a public function.
     from sstq import kernels
+    from sstq.kernels import api_messages, api_vectors
 
     test_no_messages()
-    assert all(callable(getattr(kernels, name)) for name in kernels.__all__ if not name.isupper())
+    defined = vars(api_messages) | vars(api_vectors)
+    public = [name for name in vars(kernels) if name in defined and name.islower() and not name.startswith("_")]
+    assert len(public) == 14
+    assert all(getattr(kernels, name) is defined[name] for name in public)
 
 
 @pytest.mark.parametrize(("columns", "value_bits", "square_bits", "limit"), [(3, 44, 14, 256.0), (4, 59, 59, 1.0)])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.frames.tight import Floats, HadamardFrame, transform_back
+from sstq.frames.tight import Floats, HadamardFrame, transform_rounds
 from sstq.randomness import streams
 
 
@@ -15,12 +15,8 @@ from sstq.randomness import streams
 class FrameGroups:
     """The G frames of a base frame's shape whose seeds derive from its seed: the word of the frame's number.
 
-    A single frame, G = 1, is the base frame itself. Frames are worked on many at a time, one row each: Python objects
-    for 2^16 of them would take longer than their transforms.
-
-    Args:
-        base: a Hadamard frame of two or three rounds.
-        count: G.
+    `base` is a frame of two or three rounds and `count` is G; a single frame, G = 1, is the base frame itself. Frames
+    are worked on many at a time, one row each: Python objects for 2^16 of them would take longer than their transforms.
 
     Examples:
         >>> groups = FrameGroups(HadamardFrame(dim=3, size=8, seed=1, rounds=2), count=4)
@@ -56,6 +52,6 @@ class FrameGroups:
     def synthesize(self, y: Floats, numbers: NDArray[np.int64]) -> Floats:
         """The vectors x = (d/N)·Uᵀy of each row, each in its own frame."""
         first, later = self.signs(numbers)
-        x = transform_back(y, list(later.swapaxes(0, 1)))[:, : self.base.dim] * first
+        x = transform_rounds(np.array(y, order="C"), later.swapaxes(0, 1)[::-1])[:, : self.base.dim] * first
         x *= self.base.synthesis_scale
         return x

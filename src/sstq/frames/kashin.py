@@ -26,21 +26,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels
+from sstq.checks import check_argument, check_option
 from sstq.chunks import row_chunks
 from sstq.frames.tight import Frame, HadamardFrame
 
 CERTIFIED_RESIDUAL = 1e-5
 """The relative residual ‖x − (d/N)Uᵀy‖/‖x‖ up to which a representation counts as exact."""
 
-PAPER_LEVEL = 2.0
-PAPER_ROUNDS = 30
+PAPER_LEVEL, PAPER_ROUNDS = 2.0, 30
 
 # Lengths of steps, in units of the way to x: the first; those in turns with the long ones, for redundant frames and for
 # others; and the long ones at least. `python -m benchmarks iterations` compares with other schemes.
 _FIRST_STEP, _SHORT_STEP, _PLAIN_STEP, _LONG_STEP = 1.2, 1.4, 1.0, 3.0
-_REDUNDANT = 2.0
-# The quotient is a mean of what the error's components would need; the slowest of them need more.
-_STRETCH = 2.5
+# A frame is redundant from N = 2d on. The quotient is a mean over the components of the error; the slowest need more.
+_REDUNDANT, _STRETCH = 2.0, 2.5
 # By how much of β the box grows in all, times the number of steps. Smaller ones leave less room for the last steps;
 # larger ones clamp more, and the representation's norm and with it the estimate's error grow.
 _GROWTH = 0.36
@@ -52,8 +51,8 @@ _GROWTH = 0.36
 _LEVELS = {1.0: 6.0, 1.05: 5.0, 1.1: 4.0, 1.2: 3.2, 1.35: 2.6, 1.5: 2.5, 1.75: 2.3, 2.0: 2.2, 2.5: 1.8}
 _SMALL_DIM_LEVELS = {32: 2.3, 128: 2.2, 512: 2.0}
 
-# β(ρ) of large frames: where the steps of a lowered level certify the same inputs, with 0.05 to spare.
-# `python -m benchmarks tuned_levels` measures it again.
+# β(ρ) of large frames: where the steps of a lowered level certify the same inputs, with 0.05 to spare
+# (`python -m benchmarks tuned_levels`).
 _LOWERED_LEVELS = {2.5: 1.7, 3.2: 1.65, 4.0: 1.6, 5.0: 1.55}
 _LOWERED_SIZE = 4096
 
@@ -102,12 +101,9 @@ class Kashin:
     steps: int
 
     def __post_init__(self) -> None:
-        if self.name not in ("certified", "paper"):
-            raise ValueError(f"kashin must be 'certified' or 'paper', got {self.name!r}")
-        if not (np.isfinite(self.level) and self.level > 0):
-            raise ValueError(f"level must be positive and finite, got {self.level}")
-        if not 1 <= self.steps <= 10_000:
-            raise ValueError(f"steps must be in [1, 10000], got {self.steps}")
+        check_option("kashin", self.name, ("certified", "paper"))
+        check_argument("level", self.level)
+        check_argument("steps", self.steps)
 
     @property
     def exact(self) -> bool:
@@ -192,8 +188,7 @@ def pick(
     if isinstance(frame, HadamardFrame) and frame.rounds == 1:
         t, residuals = kernels.kashin_pick(x, frame.signed_columns, schedule, picks, certify=certify)
         return _in_units_of_bound(t, schedule), residuals
-    values = np.empty(picks.shape, dtype=np.float32)
-    residuals = np.empty(len(x))
+    values, residuals = np.empty(picks.shape, dtype=np.float32), np.empty(len(x))
     for part in row_chunks(len(x), frame.size):
         t, residuals[part] = _represent_generic(frame, x[part], schedule)
         values[part] = np.take_along_axis(t, picks[part], axis=1)

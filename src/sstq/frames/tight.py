@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -17,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels
-from sstq.checks import did_you_mean
+from sstq.checks import check_argument, check_number, check_option
 from sstq.chunks import row_chunks
 from sstq.randomness import streams
 
 Floats = NDArray[np.floating[Any]]
 
+_LARGEST_SIZE = 1 << 32
 # A dense frame above this many entries (half a gigabyte) is a mistake: the structured frames exist for that.
 _DENSE_LIMIT = 1 << 26
 
@@ -46,12 +48,9 @@ class Frame(ABC):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.dim < 1:
-            raise ValueError(f"dim must be at least 1, got {self.dim}")
-        if self.size < self.dim:
-            raise ValueError(f"frame_size must be at least dim = {self.dim}, got {self.size}")
-        if not 0 <= self.seed < 1 << 64:
-            raise ValueError(f"frame_seed must be in [0, 2^64), got {self.seed}")
+        check_argument("dim", self.dim)
+        check_number("frame_size", self.size, self.dim, _LARGEST_SIZE, integer=True)
+        check_argument("frame_seed", self.seed)
 
     @property
     def redundancy(self) -> float:
@@ -88,11 +87,10 @@ class Frame(ABC):
         """Σ_j weights_j·U_ji² for every column i, (d,): what the standard error of a mean is made of."""
 
 
-def transform_back(y: Floats, later_signs: list[NDArray[np.float32]]) -> Floats:
-    """Hᵀ·…·D_r·Hᵀ y of each row, unnormalised; the signs D_2, …, D_r are one row for all or one row each."""
-    work = np.array(y, order="C")
+def transform_rounds(work: Floats, signs_between: Iterable[NDArray[np.float32]]) -> Floats:
+    """H·D·…·D'·H of each row, unnormalised and in place; the signs are one row for all or one row each."""
     kernels.hadamard_transform(work)
-    for signs in reversed(later_signs):
+    for signs in signs_between:
         work *= signs
         kernels.hadamard_transform(work)
     return work
@@ -159,16 +157,13 @@ class HadamardFrame(Frame):
         """The least-norm coefficients y = U x of each row."""
         y = np.zeros((len(x), self.size), dtype=x.dtype)
         y[:, self._places] = x * self.signs
-        kernels.hadamard_transform(y)
-        for signs in self._later_signs:
-            y *= signs
-            kernels.hadamard_transform(y)
+        transform_rounds(y, self._later_signs)
         y *= self._analysis_scale
         return y
 
     def synthesize(self, y: Floats) -> Floats:
         """The vectors x = (d/N)·Uᵀy of each row."""
-        x = transform_back(y, self._later_signs)[:, self._places] * self.signs
+        x = transform_rounds(np.array(y, order="C"), self._later_signs[::-1])[:, self._places] * self.signs
         x *= self.synthesis_scale
         return x
 
@@ -309,9 +304,8 @@ class FourierFrame(Frame):
 class OrthogonalFrame(Frame):
     """d orthonormal columns of R^N, uniform (Haar) among all of them, times √(N/d). Dense: for small d only.
 
-    Tight to rounding; row norms vary, so the exact error of a mechanism takes them into account. The Gaussians come
-    from the public stream by the Box–Muller formula; the last digits of the QR decomposition, and of estimates, may
-    differ between machines.
+    Tight to rounding; row norms vary, so the exact error of a mechanism takes them into account. The last digits of the
+    QR decomposition, and of estimates, may differ between machines.
 
     Examples:
         >>> OrthogonalFrame(dim=3, size=8, seed=1).matrix.shape
@@ -323,10 +317,8 @@ class OrthogonalFrame(Frame):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.dim * self.size > _DENSE_LIMIT:
-            raise ValueError(
-                f"an orthogonal frame is dense and takes at most 2^26 entries, got {self.dim * self.size}; "
-                "use frame='hadamard' or 'fourier'"
-            )
+            got = f"got {self.dim * self.size}; use frame='hadamard' or 'fourier'"
+            raise ValueError(f"an orthogonal frame is dense and takes at most 2^26 entries, {got}")
 
     @cached_property
     def matrix(self) -> NDArray[np.float64]:
@@ -371,7 +363,4 @@ def make_frame(name: str, dim: int, size: int, seed: int) -> Frame:
         >>> make_frame("fourier", dim=5, size=9, seed=0).redundancy
         1.8
     """
-    if not isinstance(name, str) or name not in _FRAMES:
-        close = did_you_mean(name, _FRAMES)
-        raise ValueError(f"frame must be one of {', '.join(map(repr, _FRAMES))}, got {name!r}{close}")
-    return _FRAMES[name](dim, size, seed)
+    return _FRAMES[check_option("frame", name, tuple(_FRAMES))](dim, size, seed)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from sstq.exactness import TOTAL
 from sstq.kernels.checks import Doubles, Integers, Singles, Words, check_range, checked, kind_of
-from sstq.kernels.compiling import prepare, run_rows
+from sstq.kernels.compiling import run, run_rows
 
 # A normal number, or one more of a sum, takes as long as so many numbers of a transform.
 _COST_OF_A_NORMAL, _COST_OF_A_SUM = 6, 4
@@ -17,22 +17,15 @@ def box_muller(words: Words) -> Doubles:
     """As many standard normal numbers as words, uint64 (n, 2·h), row by row; none is zero.
 
     Word i of the first half of a row gives a radius and word i of the second half an angle, whose cosine is number i of
-    the first half and whose sine is that of the second. Uniform numbers have 53 bits. Fewer would tell something: where
-    they are coarser than the rounding of the numbers sent, as those of 32 bits are for one angle in a hundred, a vector
-    can be seen not to come from a direction.
-
-    Examples:
-        >>> box_muller(np.array([[1 << 63, 0]], dtype=np.uint64)).round(4)
-        array([[1.1774, 0.    ]])
+    the first half and whose sine is that of the second. Uniform numbers have 53 bits. Fewer would leak: where they are
+    coarser than the rounding of the numbers sent, as 32 bits are for one angle in a hundred, a vector can be seen not
+    to come from a direction.
     """
     words = checked("words", words, np.uint64, 2)
     if words.shape[1] % 2:
         raise ValueError(f"words must have an even number of columns, not shape {words.shape}")
-    from sstq.kernels.normals import box_muller_rows
-
-    numbers = np.empty(words.shape)
-    cost = _COST_OF_A_NORMAL * words.shape[1]
-    run_rows(box_muller_rows, len(words), cost, lambda rows: (words[rows], numbers[rows]))
+    cost, numbers = _COST_OF_A_NORMAL * words.shape[1], np.empty(words.shape)
+    run_rows("normals.box_muller_rows", len(words), cost, lambda rows: (words[rows], numbers[rows]))
     return numbers
 
 
@@ -45,15 +38,9 @@ def draw_around(
         directions: float64 (n, d), unit vectors u, d ≥ 2.
         along: float64 (n,), t.
         across: float64 (n,), the length of w, or what its d − 1 numbers are multiplied by.
-        words: uint64 (n, at least first + 2·⌊d/2⌋), secret; the numbers come from those of a row from `first` on.
-        first: the words of a row before it are left alone.
+        words: uint64 (n, at least first + 2·⌊d/2⌋), secret.
+        first: the first word of a row that is used.
         to_length: whether `across` is the length of w.
-
-    Examples:
-        >>> u, words = np.array([[0.6, -0.8]]), np.array([[5, 7]], dtype=np.uint64)
-        >>> v = draw_around(u, np.array([0.5]), np.array([2.0]), words, to_length=True)
-        >>> np.allclose(v @ u[0], 0.5), np.allclose(np.sum(v**2), 4.25)
-        (True, True)
     """
     directions = checked("directions", directions, np.float64, 2)
     along, across = checked("along", along, np.float64, 1), checked("across", across, np.float64, 1)
@@ -63,14 +50,12 @@ def draw_around(
         raise ValueError(f"along, across and words must have one entry for each of the {count} directions")
     if dim < 2 or not 0 <= first <= words.shape[1] - dim // 2 * 2:
         raise ValueError(f"words of shape {words.shape} do not suffice for directions of shape {directions.shape}")
-    from sstq.kernels import normals
-
     vectors = np.empty(directions.shape, np.float32)
 
     def arguments(rows: slice) -> tuple[Any, ...]:
         return directions[rows], along[rows], across[rows], to_length, words[rows], first, vectors[rows]
 
-    run_rows(normals.draw_around, count, _COST_OF_A_NORMAL * dim, arguments)
+    run_rows("normals.draw_around", count, _COST_OF_A_NORMAL * dim, arguments)
     return vectors
 
 
@@ -83,20 +68,13 @@ def count_passed(rows: Singles, uniforms: Doubles, scale: float) -> Integers:
         rows: float32 (n, d).
         uniforms: float64 (n,), secret numbers in [0, 1).
         scale: positive.
-
-    Examples:
-        >>> rows = np.tile(np.float32([0.5, -0.25]), (3, 1))
-        >>> count_passed(rows, np.array([0.49, 0.5, 0.75]), 1.0)
-        array([0, 1, 2])
     """
     rows, uniforms = checked("rows", rows, np.float32, 2), checked("uniforms", uniforms, np.float64, 1)
     if len(rows) != len(uniforms):
         raise ValueError(f"uniforms must have one entry for each of the {len(rows)} rows, not {len(uniforms)}")
-    from sstq.kernels.messages import count_passed_sums
-
-    scale, counts = float(scale), np.empty(len(rows), np.int64)
-    cost = _COST_OF_A_SUM * rows.shape[1]
-    run_rows(count_passed_sums, len(rows), cost, lambda part: (rows[part], uniforms[part], scale, counts[part]))
+    scale, cost, counts = float(scale), _COST_OF_A_SUM * rows.shape[1], np.empty(len(rows), np.int64)
+    name = "messages.count_passed_sums"
+    run_rows(name, len(rows), cost, lambda part: (rows[part], uniforms[part], scale, counts[part]))
     return counts
 
 
@@ -109,11 +87,6 @@ def sample_table(tokens: Integers, words: Words, cumulative: Words) -> Integers:
         tokens: int64 (n,), rows of the table.
         words: uint64 (n,), uniform in [0, 2^62).
         cumulative: uint64 (M_in, M_out), inclusive cumulative sums of each row's weights; the last is 2^62.
-
-    Examples:
-        >>> half = np.array([[2**61, 2**62]], np.uint64)
-        >>> sample_table(np.array([0, 0]), np.array([5, 2**61], np.uint64), half)
-        array([0, 1])
     """
     tokens, words = checked("tokens", tokens, np.int64, 1), checked("words", words, np.uint64, 1)
     cumulative = checked("cumulative", cumulative, np.uint64, 2)
@@ -123,10 +96,9 @@ def sample_table(tokens: Integers, words: Words, cumulative: Words) -> Integers:
         raise ValueError("the last entry of every row of cumulative must be 2^62")
     check_range("tokens", tokens, cumulative.shape[0])
     check_range("words", words, TOTAL)
-    from sstq.kernels.messages import search_rows
-
     codes = np.empty(tokens.shape, np.int64)
-    run_rows(search_rows, tokens.size, 1, lambda part: (tokens[part], words[part], cumulative, codes[part]))
+    name = "messages.search_rows"
+    run_rows(name, tokens.size, 1, lambda part: (tokens[part], words[part], cumulative, codes[part]))
     return codes
 
 
@@ -140,20 +112,13 @@ def pack_bits(values: Words, width: int) -> NDArray[np.uint8]:
 
     Value i, uint64 and below 2^width, occupies the bits [i·width, (i + 1)·width) of the stream, and bit k of the stream
     is bit k mod 8 (least significant first) of byte k // 8. The unused bits of the last byte are 0.
-
-    Examples:
-        >>> pack_bits(np.array([1, 2, 3], np.uint64), 4)
-        array([33,  3], dtype=uint8)
     """
     values = checked("values", values, np.uint64, 1)
     _check_width(width)
     if values.size and int(values.max()) >> width:
         raise ValueError(f"values must be below 2^{width}, but one is {values.max()}")
-    from sstq.kernels.messages import pack_words
-
     words = np.empty(-(-values.size * width // 64), np.uint64)
-    prepare(pack_words, values, width, words)
-    pack_words(values, width, words)
+    run("messages.pack_words", values, width, words)
     return words.astype("<u8", copy=False).view(np.uint8)[: -(-values.size * width // 8)]
 
 
@@ -161,8 +126,9 @@ def unpack_bits(data: NDArray[np.uint8], count: int, width: int) -> Words:
     """Undo `pack_bits`: read `count` values of `width` bits. Unused bits of the last byte are ignored.
 
     Examples:
-        >>> unpack_bits(np.array([33, 3], np.uint8), 3, 4)
-        array([1, 2, 3], dtype=uint64)
+        >>> packed = pack_bits(np.array([1, 2, 3], np.uint64), 4)
+        >>> packed, unpack_bits(packed, 3, 4)
+        (array([33,  3], dtype=uint8), array([1, 2, 3], dtype=uint64))
     """
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 1:
         raise TypeError(f"data must be a one-dimensional uint8 array, not {kind_of(data)}")
@@ -172,14 +138,11 @@ def unpack_bits(data: NDArray[np.uint8], count: int, width: int) -> Words:
     expected = -(-count * width // 8)
     if data.size != expected:
         raise ValueError(f"{count} values of {width} bits take {expected} bytes, but data has {data.size}")
-    from sstq.kernels.messages import unpack_words
-
     # One word to spare, so that the kernel can always read two.
     words = np.zeros(-(-count * width // 64) + 1, "<u8")
     words.view(np.uint8)[: data.size] = data
     native, values = words.astype(np.uint64, copy=False), np.empty(count, np.uint64)
-    prepare(unpack_words, native, width, values)
-    unpack_words(native, width, values)
+    run("messages.unpack_words", native, width, values)
     return values
 
 
@@ -189,9 +152,8 @@ def _check_state(state: Integers, *shapes: str) -> None:
         raise TypeError(f"state must be an int64 array, not {kind_of(state)}")
     fits = state.ndim == 2 and any(shape.endswith(f" {state.shape[1]})") for shape in shapes)
     if not fits or not state.flags.c_contiguous or not state.flags.writeable:
-        raise ValueError(
-            f"state must be a writable C-contiguous array of shape {' or '.join(shapes)}, not {state.shape}"
-        )
+        wanted = f"a writable C-contiguous array of shape {' or '.join(shapes)}"
+        raise ValueError(f"state must be {wanted}, not {state.shape}")
 
 
 def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.integer], table: Integers) -> None:
@@ -205,13 +167,6 @@ def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.int
         index: (n,), positions in [0, N), C-contiguous, of any integer type.
         code: (n,), rows of the table, C-contiguous, of any integer type.
         table: int64 (M, 3).
-
-    Examples:
-        >>> state = np.zeros((2, 4), np.int64)
-        >>> accumulate(state, np.array([1, 1]), np.array([0, 1]), np.array([[1, 10, 100], [2, 20, 200]]))
-        >>> state
-        array([[  0,   0,   0,   0],
-               [  2,   3,  30, 300]])
     """
     _check_state(state, "(N, 4)")
     table = checked("table", table, np.int64, 2)
@@ -222,18 +177,12 @@ def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.int
         raise ValueError(f"code must have the shape of index, {index.shape}, not {code.shape}")
     check_range("index", index, state.shape[0])
     check_range("code", code, table.shape[0])
-    from sstq.kernels.messages import add_messages
-
-    increments = np.concatenate([np.ones((len(table), 1), np.int64), table], axis=1)
-    prepare(add_messages, state, index, code, increments)
-    add_messages(state, index, code, increments)
+    increments = np.insert(table, 0, 1, axis=1)
+    run("messages.add_messages", state, index, code, increments)
 
 
 def _as_messages(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return a column of messages as the one kind of array that the kernel is compiled for, of each integer type.
-
-    That is read-only, as arrays from Parquet files are: the kernel takes both without a copy, and Numba one type.
-    """
+    """A column of messages, read-only as those of Parquet files are: one kind of array for each integer type."""
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
         raise TypeError(f"{name} must be an integer array, not {kind_of(array)}")
     if array.ndim != 1 or not array.flags.c_contiguous:
@@ -260,21 +209,10 @@ def accumulate_vectors(
         limit: what |x|/unit must not exceed.
         value_bits: of a value's fraction.
         square_bits: of a square's fraction.
-
-    Examples:
-        >>> state = np.zeros((2, 3), np.int64)
-        >>> accumulate_vectors(state, np.array([[1.0, -0.5]]), unit=1.0, limit=1.0, value_bits=31, square_bits=4)
-        True
-        >>> state
-        array([[ 2,  0, 16],
-               [-1,  0,  4]])
     """
     _check_state(state, "(d, 3)", "(d, 4)")
     vectors = checked("vectors", vectors, np.float64, 2)
     if vectors.shape[1] != len(state):
         raise ValueError(f"vectors must have {len(state)} columns, not {vectors.shape[1]}")
-    from sstq.kernels.messages import add_vectors
-
-    factors = (float(unit), float(limit), 2.0**value_bits, 2.0**square_bits)
-    prepare(add_vectors, state, vectors, *factors)
-    return bool(add_vectors(state, vectors, *factors))
+    factors = float(unit), float(limit), 2.0**value_bits, 2.0**square_bits
+    return bool(run("messages.add_vectors", state, vectors, *factors))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sstq.chunks import row_chunks
 from sstq.kernels.checks import Doubles, Integers, Singles, check_floats, check_range, checked, log2
-from sstq.kernels.compiling import prepare, run_rows
+from sstq.kernels.compiling import kernel, prepare, run_rows
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
 
 
@@ -44,41 +44,28 @@ def hadamard_transform(x: NDArray[Any]) -> None:
 @cache
 def _transform_of(dtype: np.dtype[Any]) -> Any:
     """The kernel for float32 or float64, prepared once: importing and preparing take longer than a small transform."""
-    from sstq.kernels import hadamard
-
-    kernel = hadamard.transform_rows if dtype == np.float32 else hadamard.transform_rows_plainly
-    prepare(kernel, np.empty((1, 1), dtype), 0)
-    return kernel
+    transform = kernel("hadamard.transform_rows" if dtype == np.float32 else "hadamard.transform_rows_plainly")
+    prepare(transform, np.empty((1, 1), dtype), 0)
+    return transform
 
 
-def _as_integers(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], Any, int]:
-    """Return x, contiguous; x read as integers, the mask of all but their sign bit, and the bits of a fraction."""
+def _as_integers(x: NDArray[Any], clip: float = 1.0) -> tuple[NDArray[Any], NDArray[Any], tuple[Any, int, float]]:
+    """Return x, contiguous; x read as integers; and the mask of all but their sign bit, a fraction's bits, and clip."""
     check_floats("x", x, 2)
-    x = checked("x", np.ascontiguousarray(x), x.dtype.type, 2)
-    integer, fraction_bits = (np.int32, 23) if x.dtype == np.float32 else (np.int64, 52)
-    return x, x.view(integer), integer(np.iinfo(integer).max), fraction_bits
-
-
-def _check_clip(clip: float) -> float:
     if not 0 < clip < math.inf:
         raise ValueError(f"clip must be positive and finite, not {clip}")
-    return float(clip)
+    x = checked("x", np.ascontiguousarray(x), x.dtype.type, 2)
+    integer, fraction_bits = (np.int32, 23) if x.dtype == np.float32 else (np.int64, 52)
+    return x, x.view(integer), (integer(np.iinfo(integer).max), fraction_bits, float(clip))
 
 
 def all_finite(x: NDArray[Any]) -> bool:
-    """Whether all numbers of x, (n, d), float32 or float64, are finite.
-
-    Examples:
-        >>> all_finite(np.array([[1.0, 2.0]])), all_finite(np.array([[1.0, np.nan]]))
-        (True, False)
-    """
+    """Whether all numbers of x, (n, d), float32 or float64, are finite."""
     check_floats("x", x, 2)
     if x.size < MIN_ELEMENTS_A_THREAD or not x.flags.c_contiguous or not x.flags.writeable:
         # Less than a call of the kernel takes, or than a copy for it.
         return all(bool(np.isfinite(x[part]).all()) for part in row_chunks(len(x), max(1, x.shape[1])))
-    from sstq.kernels.clipping import largest_bits
-
-    _, keys, magnitude, fraction_bits = _as_integers(x)
+    largest_bits, (_, keys, (magnitude, fraction_bits, _)) = kernel("clipping.largest_bits"), _as_integers(x)
     prepare(largest_bits, keys.reshape(-1), magnitude)
     largest: list[int] = []
 
@@ -87,26 +74,18 @@ def all_finite(x: NDArray[Any]) -> bool:
 
     # In the time that a transform takes for a number, eight of them are found to be finite.
     run_in_chunks(find_largest, x.shape[0], -(-x.shape[1] // 8))
-    infinite = int(magnitude) >> fraction_bits << fraction_bits
-    return max(largest) < infinite
+    return max(largest) < int(magnitude) >> fraction_bits << fraction_bits
 
 
 def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[Singles, NDArray[np.bool_]]:
     """Clip every row of x, (n, d), float32 or float64, finite, to norm `clip` and divide it by that.
 
     Returns the rows in single precision, of norm at most 1 up to rounding, and which of them were longer than clip.
-
-    Examples:
-        >>> clip_to_ball(np.array([[3.0, 4.0], [0.0, 0.5]]), 1.0)
-        (array([[0.6, 0.8],
-               [0. , 0.5]], dtype=float32), array([ True, False]))
     """
-    x, keys, *kind = _as_integers(x)
-    measure = *kind, _check_clip(clip)
+    x, keys, measure = _as_integers(x, clip)
     unit, longer = np.empty(x.shape, np.float32), np.empty(len(x), np.bool_)
-    from sstq.kernels.clipping import clip_rows
-
-    run_rows(clip_rows, len(x), x.shape[1], lambda rows: (x[rows], keys[rows], *measure, unit[rows], longer[rows]))
+    name = "clipping.clip_rows"
+    run_rows(name, len(x), x.shape[1], lambda rows: (x[rows], keys[rows], *measure, unit[rows], longer[rows]))
     return unit, longer
 
 
@@ -141,16 +120,8 @@ def pick_signed_rows(
     Returns:
         int64 (n,): 2·slot for the row in a slot of the subset (or for that row of the frame), + 1 for its opposite;
         and which rows of x are longer than clip.
-
-    Examples:
-        >>> x, half = np.float32([[0.6, 0.8]]), np.array([0.5])
-        >>> signs = np.ones((1, 2), np.float32), np.empty((1, 0, 2), np.float32)
-        >>> rest = half, signs, np.array([0]), np.empty((1, 0), int), 1
-        >>> [int(pick_signed_rows(x, 1.0, *rest, np.array([place]))[0][0]) for place in range(4)]
-        [0, 1, 2, 3]
     """
-    x, keys, *kind = _as_integers(x)
-    measure = *kind, _check_clip(clip)
+    x, keys, measure = _as_integers(x, clip)
     first, later = checked("signs", signs[0], np.float32, 2), checked("signs", signs[1], np.float32, 3)
     uniforms = checked("uniforms", uniforms, np.float64, 1)
     which, places = checked("which", which, np.int64, 1), checked("places", places, np.int64, 1)
@@ -167,8 +138,6 @@ def pick_signed_rows(
     check_range("which", which, len(first))
     check_range("subsets", subsets, size)
     check_range("places", places, 2 * taking_part)
-    from sstq.kernels.selection import pick_rows
-
     # Scores of a unit vector have the root mean square N^((r − 1)/2) and are nearly normal.
     expected = size ** (later.shape[1] / 2) * NormalDist().inv_cdf(1 - (inside - 0.5) / (2 * taking_part))
     picked, longer = np.empty(count, np.int64), np.empty(count, np.bool_)
@@ -178,7 +147,7 @@ def pick_signed_rows(
         own = x[rows], measured, uniforms[rows], (first, later, bits), which[rows], subsets[rows]
         return *own, ranks, picked[rows], longer[rows]
 
-    run_rows(pick_rows, count, size * (later.shape[1] + 2), arguments)
+    run_rows("selection.pick_rows", count, size * (later.shape[1] + 2), arguments)
     return picked, longer
 
 
@@ -197,8 +166,7 @@ class SignedColumns:
     size: int
 
     def __post_init__(self) -> None:
-        places = checked("places", self.places, np.int64, 1)
-        signs = checked("signs", self.signs, np.float32, 1)
+        places, signs = checked("places", self.places, np.int64, 1), checked("signs", self.signs, np.float32, 1)
         log2("size", self.size)
         if places.shape != signs.shape:
             raise ValueError(f"places and signs must have the same shape, not {places.shape} and {signs.shape}")
@@ -213,9 +181,7 @@ class SignedColumns:
     @cached_property
     def mask(self) -> NDArray[Any]:
         """The bits that are 1 at the places, in one word for each vector of the transform."""
-        from sstq.kernels.kashin import mask_words
-
-        words: NDArray[Any] = mask_words(self.places, self.size)
+        words: NDArray[Any] = kernel("kashin.mask_words")(self.places, self.size)
         return words
 
 
@@ -273,12 +239,10 @@ def _solve(
     if schedule.shape[1] != 4:
         raise ValueError(f"schedule must have shape (steps, 4), not {schedule.shape}")
     values, residuals = np.empty((len(x), width), np.float32), np.empty(len(x) if certify else 0)
-    from sstq.kernels.kashin import solve_rows
-
     frame = columns.places, columns.signs, columns.mask, columns.size.bit_length() - 1
 
     def arguments(rows: slice) -> tuple[Any, ...]:
         return x[rows], frame, schedule, picks[rows], values[rows], residuals[rows]
 
-    run_rows(solve_rows, len(x), columns.size * (2 * len(schedule) + 1), arguments)
+    run_rows("kashin.solve_rows", len(x), columns.size * (2 * len(schedule) + 1), arguments)
     return values, residuals

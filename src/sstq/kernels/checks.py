@@ -25,9 +25,7 @@ _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 def kind_of(value: object) -> str:
     """Describe a rejected argument."""
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype} of shape {value.shape}"
-    return type(value).__name__
+    return f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
 def checked(name: str, array: NDArray[Any], dtype: type[np.generic], dimensions: int) -> NDArray[Any]:

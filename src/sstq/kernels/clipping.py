@@ -32,8 +32,7 @@ def largest_bits(bits: Any, magnitude: Any) -> Any:
 @compiled
 def norm(row: Any, scale: float) -> float:
     """Return the Euclidean norm of scale·row, in double precision."""
-    s = np.zeros(SQUARE_LANES)
-    whole = row.size // SQUARE_LANES
+    s, whole = np.zeros(SQUARE_LANES), row.size // SQUARE_LANES
     passes.add_squares(row, np.int64(whole), scale, s)
     for i in range(whole * SQUARE_LANES, row.size):
         s[0] += (scale * np.float64(row[i])) ** 2

@@ -1,12 +1,11 @@
 """Compiled kernels on disk: one name for one code, read from wherever it is.
 
-**Names.** Numba's own cache numbers the files of a function in a table. Two processes that compile one function for
-different types or processors at the same time may take the same number, and the table then names the wrong code. Here a
-file's name is the digest of all that its code depends on: the same name is always the same code, without a table.
+**Names.** Numba's own cache numbers the files of a function in a table, and two processes that compile at the same time
+may take the same number. Here a file's name is the digest of all that its code depends on.
 
 **Places.** Numba's own cache passes over folders that it cannot write to, such as one that was filled when a container
-image was built. Here code is looked for in all of these, up to the first that can be written to, which is where new
-code is kept: the folder that NUMBA_CACHE_DIR names, `__pycache__` beside the sources, and the user's own cache
+image was built. Here code is looked for in all of these, up to the first that can be written to, where new code is
+kept: the folder that NUMBA_CACHE_DIR names, `__pycache__` beside the sources, and the user's own cache
 (`sstq.files.atomic`).
 
 **Trust.** Code is read with pickle, as in Numba's own cache: whoever can change a file can run anything. So files and
@@ -107,17 +106,13 @@ def _read(path: Path) -> bytes | None:
 
 def _find(name: str) -> bytes | None:
     """The code of that name, from the first folder that holds it."""
-    found = (_read(folder / name) for folder in places().read)
-    return next((payload for payload in found if payload is not None), None)
+    return next((payload for folder in places().read if (payload := _read(folder / name)) is not None), None)
 
 
 class KernelCache(FunctionCache):
-    """The compiled code of one kernel.
+    """The compiled code of one kernel, given a digest of the sources of all (one may be compiled into another).
 
-    Args:
-        kernel: what is compiled.
-        sources: digest of the sources of all kernels: one may be compiled into another, whose own text does not change.
-        target: whatever else the code depends on that Numba does not know of.
+    `target` is whatever else the code depends on that Numba does not know of.
     """
 
     def __init__(self, kernel: Callable[..., Any], sources: str, target: str) -> None:
@@ -132,8 +127,7 @@ class KernelCache(FunctionCache):
     @property
     def cache_path(self) -> str | None:
         """The folder in which new code is kept."""
-        folder = places().write
-        return None if folder is None else str(folder)
+        return str(folder) if (folder := places().write) else None
 
     def flush(self, but: str | None = None) -> None:
         """Forget the code that is kept, but for names that begin so: those of other sources are no more."""

@@ -15,10 +15,9 @@ VECTOR_WIDTH = 8
 # A radix-R pass holds R vectors in registers. AVX-512 has enough of them for 16, but on an AMD processor that was up to
 # twice as slow as 8 from N = 2^14 on, and a tenth faster at 2^12.
 MAX_RADIX_BITS = 3
-# Sums are kept in so many parts, whatever the vectors are, so that the order of additions is the same everywhere.
-SQUARE_LANES, SUM_LANES = 8, 16
-# Bytes are counted so many at a time.
-COUNTED_AT_A_TIME = 32
+# Sums are kept in so many parts, whatever the vectors are, so that the order of additions is the same everywhere; and
+# bytes are counted so many at a time.
+SQUARE_LANES, SUM_LANES, COUNTED_AT_A_TIME = 8, 16, 32
 
 
 @numba.njit

@@ -14,10 +14,8 @@ from typing import Any
 from sstq.kernels.fallback import MAX_RADIX_BITS
 from sstq.kernels.target import BASE_BITS, BASE_SIZE, VECTOR_BITS, VECTOR_WIDTH, compiled, inlined, passes
 
-# Blocks of at most 2^12 floats (16 KiB) leave half of a 32 KiB L1 cache to everything else.
-L1_BITS = 12
-# Likewise for float64.
-_PLAIN_BLOCK_BITS = 11
+# Blocks of at most 2^12 floats (16 KiB), or half as many doubles, leave half of a 32 KiB L1 cache to everything else.
+L1_BITS, _PLAIN_BLOCK_BITS = 12, 11
 
 
 @inlined
@@ -36,7 +34,7 @@ def radix_pass(x: Any, offset: int, span: int, stride: int, bits: int) -> None:
 
 @inlined
 def _pass_over_bits(x: Any, offset: int, size: int, first: int, last: int) -> None:
-    """Do what `transform_bits` does, copied into the caller."""
+    """Butterflies for the index bits first ≤ bit < last of `size` contiguous floats; first ≥ VECTOR_BITS."""
     bit = first
     while bit < last:
         bits = min(last - bit, MAX_RADIX_BITS)
@@ -49,10 +47,8 @@ def _pass_over_bits(x: Any, offset: int, size: int, first: int, last: int) -> No
         bit += bits
 
 
-@compiled
-def transform_bits(x: Any, offset: int, size: int, first: int, last: int) -> None:
-    """Butterflies for the index bits first ≤ bit < last of `size` contiguous floats; first ≥ VECTOR_BITS."""
-    _pass_over_bits(x, offset, size, first, last)
+# The same as a function of its own.
+transform_bits = compiled(_pass_over_bits.py_func)
 
 
 @inlined
@@ -79,10 +75,7 @@ def _transform_in_l1(x: Any, offset: int, bits: int) -> None:
     while half < size:
         for block in range(offset, offset + size, 2 * half):
             for k in range(block, block + half):
-                upper = x[k]
-                lower = x[k + half]
-                x[k] = upper + lower
-                x[k + half] = upper - lower
+                x[k], x[k + half] = x[k] + x[k + half], x[k] - x[k + half]
         half *= 2
 
 
@@ -97,10 +90,7 @@ def bits_of_block(bits: int) -> int:
 
 @compiled
 def transform_block(x: Any, offset: int, block: int, block_bits: int, bits: int) -> None:
-    """The share of one block in the transform of x[offset : offset + 2^bits]; blocks are to be taken in order.
-
-    A caller that fills the blocks itself, each just before its turn, finds them in the L1 cache.
-    """
+    """The share of one block in the transform of x[offset : offset + 2^bits]; blocks are to be taken in order."""
     _transform_in_l1(x, offset + (block << block_bits), block_bits)
     # Join the blocks on every level that this one completes.
     done = (block + 1) << block_bits
@@ -134,30 +124,19 @@ def transform_rows(x: Any, bits: int) -> None:
 @compiled
 def _join_two(x: Any, offset: int, stride: int) -> None:
     """Radix-2 butterfly between x[offset : offset + stride] and the same length after it."""
-    upper = x[offset : offset + stride]
-    lower = x[offset + stride : offset + 2 * stride]
+    upper, lower = x[offset : offset + stride], x[offset + stride : offset + 2 * stride]
     for k in range(stride):
-        total = upper[k] + lower[k]
-        lower[k] = upper[k] - lower[k]
-        upper[k] = total
+        upper[k], lower[k] = upper[k] + lower[k], upper[k] - lower[k]
 
 
 @compiled
 def _join_four(x: Any, offset: int, stride: int) -> None:
     """Radix-4 butterfly between four neighbouring ranges of `stride` elements."""
-    x0 = x[offset : offset + stride]
-    x1 = x[offset + stride : offset + 2 * stride]
-    x2 = x[offset + 2 * stride : offset + 3 * stride]
-    x3 = x[offset + 3 * stride : offset + 4 * stride]
+    x0, x1 = x[offset : offset + stride], x[offset + stride : offset + 2 * stride]
+    x2, x3 = x[offset + 2 * stride : offset + 3 * stride], x[offset + 3 * stride : offset + 4 * stride]
     for k in range(stride):
-        sum01 = x0[k] + x1[k]
-        difference01 = x0[k] - x1[k]
-        sum23 = x2[k] + x3[k]
-        difference23 = x2[k] - x3[k]
-        x0[k] = sum01 + sum23
-        x1[k] = difference01 + difference23
-        x2[k] = sum01 - sum23
-        x3[k] = difference01 - difference23
+        a, b, c, d = x0[k] + x1[k], x0[k] - x1[k], x2[k] + x3[k], x2[k] - x3[k]
+        x0[k], x1[k], x2[k], x3[k] = a + c, b + d, a - c, b - d
 
 
 @compiled
@@ -176,9 +155,7 @@ def _transform_bits_plainly(x: Any, offset: int, size: int, first: int, last: in
 @compiled
 def transform_rows_plainly(x: Any, bits: int) -> None:
     """Transform every row of the C-contiguous floating array x of shape (n, 2^bits), in place, by radix 4."""
-    flat = x.reshape(-1)
-    size = 1 << bits
-    block_bits = min(bits, _PLAIN_BLOCK_BITS)
+    flat, size, block_bits = x.reshape(-1), 1 << bits, min(bits, _PLAIN_BLOCK_BITS)
     for row in range(x.shape[0]):
         offset = row << bits
         for block in range(offset, offset + size, 1 << block_bits):

@@ -10,9 +10,8 @@ late because ‖a'‖ is known only after the next.
 
 **Fusion.** Index bits can be transformed in any order, so the index is cut into low bits, a *block* in the L1 cache,
 and high bits, the *rows*. Each step is then one sweep over the rows (low bits forward, clip, low bits backward) and
-one over columns of one vector's width (high bits backward, mask, high bits forward), where an unfused step would make
-two transforms and two more sweeps. The factor 1/N joins the next step's arithmetic at no cost. When N is so large
-that rows must be longer than a block, the bits between are transformed within the row, still in the L2 cache.
+one over columns of one vector's width (high bits backward, mask, high bits forward). When N is so large that rows must
+be longer than a block, the bits between are transformed within the row, still in the L2 cache.
 
 **Order.** The order of additions is the same on every processor: the result does not depend on the vector width.
 
@@ -33,14 +32,11 @@ from sstq.kernels.target import CACHE_LINE, VECTOR_BITS, VECTOR_WIDTH, aligned, 
 
 _MASK_WORD = np.uint16 if VECTOR_WIDTH == 16 else np.uint8
 
-# A block and its part of t, 2 · 2^11 floats, fill half of a 32 KiB L1 cache.
-BLOCK_BITS = 11
-# A column of at most 2^8 vectors is gathered into a tile of 8 or 16 KiB.
-MAX_ROW_COUNT_BITS = 8
-# A pass over a column that does more than butterflies joins at most this many bits.
-_PASS_BITS = 3
-# The bits of a block below those of its clipping pass: at least the 8 that the widest vectors take at once.
-_LEAST_LOW_BITS = 8
+# A block and its part of t fill half of a 32 KiB L1 cache; a column of vectors is gathered into a tile of 8 or 16 KiB.
+BLOCK_BITS, MAX_ROW_COUNT_BITS = 11, 8
+# The most bits of a pass that does more than butterflies, and the least of a block below those of its clipping pass:
+# the widest vectors take 8 at once.
+_PASS_BITS, _LEAST_LOW_BITS = 3, 8
 # The fused loop needs one bit above these for its clipping pass and one for its rows.
 MIN_FUSED_BITS = _LEAST_LOW_BITS + 2
 
@@ -57,8 +53,7 @@ def _step_block(a: Any, offset: int, t: Any, t_offset: int, bits: int, factors: 
     """Low bits forward, one step, low bits backward, on a block of 2^bits floats; the last pass each way is fused."""
     fused_bits = min(bits - _LEAST_LOW_BITS, _PASS_BITS)
     low_bits = bits - fused_bits
-    size = 1 << bits
-    stride = 1 << low_bits
+    size, stride = 1 << bits, 1 << low_bits
     transform_low_bits(a, offset, size, low_bits)
     if fused_bits == 3:
         for k in range(0, stride, VECTOR_WIDTH):
@@ -81,16 +76,11 @@ def _add_lanes(lanes: Any, sums: Any) -> None:
 
 @compiled
 def _step_rows(a: Any, t: Any, split: Any, factors: Any, lanes: Any, sums: Any) -> None:
-    """Row by row: all bits of the row forward, one step, all bits of the row backward.
-
-    ‖a‖², ⟨a, s⟩ and ‖s‖² are added to sums; lanes is working memory for one block's share of them.
-    """
+    """Row by row: all bits forward, one step, all bits backward; ‖a‖², ⟨a, s⟩ and ‖s‖² are added to sums."""
     block_bits, row_bits, _, pitch = split
-    row_size = 1 << row_bits
-    block_size = 1 << block_bits
+    row_size, block_size = 1 << row_bits, 1 << block_bits
     for row in range(t.size >> row_bits):
-        offset = row * pitch
-        t_offset = row << row_bits
+        offset, t_offset = row * pitch, row << row_bits
         transform_bits(a, offset, row_size, block_bits, row_bits)
         for block in range(0, row_size, block_size):
             lanes[:] = 0
@@ -137,17 +127,14 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
         for word in range(words_a_row):
             _mask_column(a, word * VECTOR_WIDTH, pitch, row_count_bits, mask, word, words_a_row)
         return
-    # A row's number is split into _PASS_BITS high bits, done on the way between a and the tile, and the rest,
-    # done inside the tile; of the rest the lowest bits are fused with the mask.
+    # _PASS_BITS high bits of a row's number are done on the way between a and the tile, the rest inside the tile; of
+    # the rest the lowest bits are fused with the mask.
     inner_bits = row_count_bits - _PASS_BITS
-    inner_count = 1 << inner_bits
-    outer_stride = pitch << inner_bits
-    tile_stride = inner_count * VECTOR_WIDTH
-    tile_size = VECTOR_WIDTH << row_count_bits
+    inner_count, outer_stride = 1 << inner_bits, pitch << inner_bits
+    tile_stride, tile_size = inner_count * VECTOR_WIDTH, VECTOR_WIDTH << row_count_bits
     masked_bits = min(inner_bits, _PASS_BITS)
     masked_size = VECTOR_WIDTH << masked_bits
-    first_bit = VECTOR_BITS + masked_bits
-    last_bit = VECTOR_BITS + inner_bits
+    first_bit, last_bit = VECTOR_BITS + masked_bits, VECTOR_BITS + inner_bits
     for word in range(words_a_row):
         column = word * VECTOR_WIDTH
         _copy_columns(a, column, outer_stride, tile, 0, tile_stride, inner_count, pitch, VECTOR_WIDTH)
@@ -163,10 +150,7 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
 
 @compiled
 def _split_bits(bits: int) -> Any:
-    """Cut the index bits of a vector of size 2^bits: those of a block, those of a row, and those that number the rows.
-
-    Returns them and the pitch.
-    """
+    """The index bits of a block, of a row and of the rows' numbers, of a vector of size 2^bits; and the pitch."""
     block_bits = min(BLOCK_BITS, bits - 1)
     row_count_bits = min(MAX_ROW_COUNT_BITS, bits - block_bits)
     row_bits = bits - row_count_bits
@@ -180,10 +164,9 @@ def _transform_row_numbers(a: Any, split: Any) -> None:
     bit = 0
     while bit < row_count_bits:
         bits = min(row_count_bits - bit, MAX_RADIX_BITS)
-        stride = pitch << bit
         for group in range(0, 1 << row_count_bits, 1 << (bit + bits)):
             for row in range(group, group + (1 << bit)):
-                radix_pass(a, row * pitch, 1 << row_bits, stride, bits)
+                radix_pass(a, row * pitch, 1 << row_bits, pitch << bit, bits)
         bit += bits
 
 
@@ -207,10 +190,9 @@ def _step_small(a: Any, t: Any, factors: Any, lanes: Any, sums: Any) -> None:
 
 @compiled
 def _solve(x: Any, frame: Any, schedule: Any, a: Any, t: Any, tile: Any, lanes: Any) -> None:
-    """Run the schedule for one client; t is the result.
+    """Run the schedule for one client; t is the result. Sizes below the fused loop take plain transforms.
 
-    Sizes below the fused loop take plain transforms. a and t have room for SUM_LANES floats at least; what lies beyond
-    the vectors stays zero.
+    a and t have room for SUM_LANES floats at least; what lies beyond the vectors stays zero.
     """
     columns, signs, mask, bits = frame
     is_fused = bits >= MIN_FUSED_BITS
@@ -227,8 +209,7 @@ def _solve(x: Any, frame: Any, schedule: Any, a: Any, t: Any, tile: Any, lanes: 
         for i in range(x.size):
             a[columns[i]] = signs[i] * x[i]
         transform(a, np.int64(0), bits)
-    scale = np.float32(1)
-    sums = np.zeros((2, 3))
+    scale, sums = np.float32(1), np.zeros((2, 3))
     for step in range(schedule.shape[0]):
         if step > 0:
             if is_fused:
@@ -256,8 +237,7 @@ def _residual(x: Any, frame: Any, t: Any, doubles: Any) -> float:
     for k in range(t.size):
         doubles[0, k] = t[k]
     transform_rows_plainly(doubles, bits)
-    scale = 1.0 / t.size
-    squares = 0.0
+    scale, squares = 1.0 / t.size, 0.0
     for i in range(x.size):
         error = np.float64(x[i]) - scale * np.float64(signs[i]) * doubles[0, columns[i]]
         squares += error * error
@@ -268,10 +248,9 @@ def _residual(x: Any, frame: Any, t: Any, doubles: Any) -> float:
 def solve_rows(x: Any, frame: Any, schedule: Any, picks: Any, values: Any, residuals: Any) -> None:
     """Run the schedule for every row of x and write what the caller asked for.
 
-    x is float32 (n, d); frame is (columns int64 (d,), signs float32 (d,), mask of `mask_words`, log₂ N); schedule is
-    float32 (steps, 4). values, float32 (n, k), receives t at picks, int64 (n, k), or the first k entries of t without
-    picks; residuals, float64 (n,) or (0,), receives ‖x − signs·gather(H t)/N‖₂ if it has entries. The working vectors
-    are allocated once per call.
+    frame is (columns int64 (d,), signs float32 (d,), mask of `mask_words`, log₂ N). values, (n, k), receives t at
+    picks, (n, k), or the first k entries of t without picks; residuals, (n,) or (0,), receives the residuals if it has
+    entries. The working vectors are allocated once per call.
     """
     size = 1 << frame[3]
     a = aligned(size + (CACHE_LINE << MAX_ROW_COUNT_BITS))
@@ -281,12 +260,8 @@ def solve_rows(x: Any, frame: Any, schedule: Any, picks: Any, values: Any, resid
     doubles = np.empty((1, size if residuals.size else 0))
     for row in range(x.shape[0]):
         _solve(x[row], frame, schedule, a, t, tile, lanes)
-        if picks.size:
-            for k in range(values.shape[1]):
-                values[row, k] = t[picks[row, k]]
-        else:
-            # A loop: the general code behind a slice assignment takes seconds to compile.
-            for k in range(values.shape[1]):
-                values[row, k] = t[k]
+        # A loop: the general code behind a slice assignment takes seconds to compile.
+        for k in range(values.shape[1]):
+            values[row, k] = t[picks[row, k] if picks.size else k]
         if residuals.size:
             residuals[row] = _residual(x[row], frame, t[:size], doubles)

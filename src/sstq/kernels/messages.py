@@ -36,18 +36,14 @@ _hidden: Any = intrinsic(_emit_hidden)
 
 @compiled
 def search_rows(tokens: Any, words: Any, cumulative: Any, codes: Any) -> None:
-    """Set codes[i] to the number of entries of cumulative[tokens[i]] that are ≤ words[i].
+    """Set codes[i] to the number of entries of cumulative[tokens[i]], ascending to 2^62, that are ≤ words[i] < 2^62.
 
-    tokens and codes are int64, words and cumulative uint64; rows ascend and their last entry, 2^62, exceeds every
-    word. Positions are unsigned, or Numba would test each for being negative.
+    Positions are unsigned, or Numba would test each for being negative.
     """
-    length = np.uint64(cumulative.shape[1])
-    one = np.uint64(1)
-    flat = cumulative.reshape(-1)
+    flat, length, one = cumulative.reshape(-1), np.uint64(cumulative.shape[1]), np.uint64(1)
     for i in range(tokens.size):
         start = np.uint64(tokens[i]) * length
-        first = start
-        remaining = length
+        first, remaining = start, length
         # The answer lies in [first − start, first − start + remaining − 1], since the last entry exceeds the word.
         while remaining > one:
             half = remaining >> one
@@ -72,9 +68,7 @@ def count_passed_sums(rows: Any, uniforms: Any, scale: float, counts: Any) -> No
 @compiled
 def pack_words(values: Any, width: int, words: Any) -> None:
     """Pack the uint64 `values`, each below 2^width, into the uint64 `words`, just long enough; all are written."""
-    pending = np.uint64(0)  # the bits of the word under way
-    used = 0  # how many they are, less than 64
-    word = 0
+    pending, used, word = np.uint64(0), 0, 0  # the bits of the word under way, how many they are, and its place
     for i in range(values.size):
         value = values[i]
         pending |= value << np.uint64(used)
@@ -94,9 +88,7 @@ def unpack_words(words: Any, width: int, values: Any) -> None:
     """Read uint64 `values` of `width` bits from the uint64 `words`, which end with one unused word."""
     keep = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - width)
     for i in range(values.size):
-        bit = i * width
-        word = bit >> 6
-        shift = np.uint64(bit & 63)
+        word, shift = i * width >> 6, np.uint64(i * width & 63)
         low = words[word] >> shift
         # Two shifts, as one by 64 is undefined.
         high = (words[word + 1] << np.uint64(1)) << (np.uint64(63) - shift)
@@ -107,20 +99,14 @@ def unpack_words(words: Any, width: int, values: Any) -> None:
 def add_messages(state: Any, index: Any, code: Any, increments: Any) -> None:
     """state[index[i]] += increments[code[i]] for every message i.
 
-    state is int64 (N, 4) and increments int64 (M, 4), so that a message is one vector addition. All four sums are
-    formed before the first is stored: for all the compiler knows, a store may change the next increment.
+    A message is one vector addition. All four sums are formed before the first is stored: for all the compiler knows, a
+    store may change the next increment.
     """
     for i in range(index.size):
-        row = index[i]
-        increment = code[i]
-        count = state[row, 0] + increments[increment, 0]
-        first = state[row, 1] + increments[increment, 1]
-        second = state[row, 2] + increments[increment, 2]
-        third = state[row, 3] + increments[increment, 3]
-        state[row, 0] = count
-        state[row, 1] = first
-        state[row, 2] = second
-        state[row, 3] = third
+        row, kind = index[i], code[i]
+        a, b = state[row, 0] + increments[kind, 0], state[row, 1] + increments[kind, 1]
+        c, d = state[row, 2] + increments[kind, 2], state[row, 3] + increments[kind, 3]
+        state[row, 0], state[row, 1], state[row, 2], state[row, 3] = a, b, c, d
 
 
 @compiled

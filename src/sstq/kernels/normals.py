@@ -14,8 +14,7 @@ from sstq.kernels.fallback import SQUARE_LANES
 from sstq.kernels.target import compiled, inlined
 
 _ONE = np.uint64(0x3FF0000000000000)  # the bits of 1.0; with others as its fraction, a number in [1, 2)
-_FRACTION = np.uint64(52)
-_UNUSED = np.uint64(12)
+_FRACTION, _UNUSED = np.uint64(52), np.uint64(12)
 # Added to the bits of a number, it raises the exponent from √2 times a power of two on.
 _FROM_ROOT = np.uint64(0x3FF0000000000000 - 0x3FE6A09E667F3BCD)
 _TO_FLOAT = np.uint64(0x4330000000000000)  # the bits of 2^52; an integer as its fraction is added to that
@@ -106,11 +105,9 @@ def draw_around(
     """Set vectors[i] as `sstq.kernels.draw_around` defines it.
 
     The Householder reflection I − 2hhᵀ/‖h‖², h = u + s·e₁, takes e₁ to −s·u, s being the sign of u₁, so that ‖h‖² =
-    2(1 + |u₁|) ≥ 2. It takes (−s·t, w) of R × R^(d−1) to its place: nothing cancels, and there is no case in which a
-    projected vector vanishes and cannot be normalised.
+    2(1 + |u₁|) ≥ 2. It takes (−s·t, w) of R × R^(d−1) to its place, and nothing cancels.
     """
-    dim = directions.shape[1]
-    half = dim // 2
+    dim, half = directions.shape[1], directions.shape[1] // 2
     numbers = np.empty(2 * half)
     for row in range(words.shape[0]):
         own = words[row, first : first + 2 * half]

@@ -18,10 +18,8 @@ from sstq.kernels.target import aligned, compiled, passes
 
 # So many bits of a magnitude, read as an integer, are behind those that number the bins: 256 bins an octave; 128; one.
 _NARROW, _WIDE, _OCTAVES = 15, 16, 23
-_BINS = 256
 # Bins are signed bytes, which all processors can compare. The lowest and the highest take what lies beyond them, too.
-_LOWEST = -128
-_HIGHEST = _LOWEST + _BINS - 1
+_BINS, _LOWEST, _HIGHEST = 256, -128, 127
 _MAGNITUDE = np.int32(0x7FFFFFFF)
 # Members of the bin are looked for in groups, most of which have none.
 _GROUP = 64
@@ -40,14 +38,10 @@ def _find_bins(scores: Any, shift: int, middle: int, bins: Any) -> None:
 
 @compiled
 def _bin_of_rank(bins: Any, rank: int) -> Any:
-    """The bin that holds the score of that rank (0 is the largest), and the rank that it has within the bin.
-
-    By bisection: eight counts by vectors take a fraction of the time of one histogram, and the same for any scores.
-    """
+    """The bin that holds the score of that rank (0 is the largest), and its rank within the bin, by bisection."""
     place: Any = _LOWEST
     higher: Any = 0
-    step = _BINS >> 1
-    vectors = bins.size // COUNTED_AT_A_TIME
+    step, vectors = _BINS >> 1, bins.size // COUNTED_AT_A_TIME
     while step > 0:
         bar = np.int8(place + step - 1)
         count = passes.count_above(bins, vectors, bar)
@@ -64,9 +58,8 @@ def _bin_of_rank(bins: Any, rank: int) -> Any:
 @compiled
 def _members(bins: Any, place: int, found: Any) -> Any:
     """Write the indices of the scores in that bin, ascending; return how many there are."""
-    wanted = np.int8(place)
     count: Any = 0
-    whole = bins.size // _GROUP * _GROUP
+    wanted, whole = np.int8(place), bins.size // _GROUP * _GROUP
     for start in range(0, whole, _GROUP):
         group = bins[start : start + _GROUP]
         # A form of “is any equal” that LLVM finds vectors for.
@@ -90,8 +83,7 @@ def _kth_member(scores: Any, found: Any, count: int, rank: int, digits: Any) -> 
     The members of a bin are alike in all but their last 16 bits. There are two passes whatever the scores are, so that
     one bin with all members costs a small multiple of the usual time.
     """
-    bits = scores.view(np.int32)
-    shift = 8
+    bits, shift = scores.view(np.int32), 8
     prefix = np.int64((bits[found[0]] & _MAGNITUDE) >> 16)
     while shift >= 0:
         for digit in range(256):
@@ -130,8 +122,7 @@ def last_inside(scores: Any, expected: float, inside: int, bins: Any, digits: An
         octave = _bin_of_rank(bins, inside - 1)[0] - _LOWEST
         _find_bins(scores, _WIDE, (2 * octave + 1) << (_OCTAVES - _WIDE - 1), bins)
         place, rank = _bin_of_rank(bins, inside - 1)
-    count = _members(bins, place, found)
-    return _kth_member(scores, found, count, rank, digits)
+    return _kth_member(scores, found, _members(bins, place, found), rank, digits)
 
 
 @compiled
@@ -147,12 +138,10 @@ def _place_of(scores: Any, last: int, wants_inside: bool, rank: int) -> int:
     """The rank-th index of those inside, or of those outside; `last` is that of `last_inside`."""
     bits = scores.view(np.int32)
     # Up to `last` a magnitude as large as its own is inside; after it, only larger ones are.
-    own = bits[last] & _MAGNITUDE
-    span = 256
-    start = 0
+    own, start = bits[last] & _MAGNITUDE, 0
     while start < bits.size:
         bar = own if start <= last else own + np.int32(1)
-        stop = min(start + span, bits.size)
+        stop = min(start + 256, bits.size)
         if start <= last < stop:
             stop = last + 1
         members = _count_at_least(bits[start:stop], bar)
@@ -209,13 +198,10 @@ def pick_rows(
     keys, magnitude, fraction_bits, clip = measured
     first_signs, later_signs, bits = frames
     inside, expected, places = ranks
-    size = 1 << bits
-    scores = aligned(size)
-    taken = subsets.shape[1]
+    scores, taken = aligned(1 << bits), subsets.shape[1]
     candidates = aligned(taken) if taken else scores
-    bins = np.empty(candidates.size, np.int8)
+    bins, digits = np.empty(candidates.size, np.int8), np.empty(256, np.int32)
     found = np.empty(candidates.size + 1, np.int32)
-    digits = np.empty(256, np.int32)
     for client in range(x.shape[0]):
         scale, length, natural = measure(x[client], keys[client], magnitude, fraction_bits, clip)
         longer[client] = natural * length > 1
@@ -227,8 +213,7 @@ def pick_rows(
             candidates[slot] = scores[subsets[client, slot]]
         last = last_inside(candidates, expected, inside, bins, digits, found)
         place = places[client]
-        is_rest = place >= 2 * inside
-        if is_rest:
+        if place >= 2 * inside:
             slot = _place_of(candidates, last, False, (place - 2 * inside) >> 1)
             negative = place & 1
         else:

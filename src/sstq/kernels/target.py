@@ -1,12 +1,11 @@
 """What Numba compiles the kernels for: the processor's vectors, and the sources by which compiled code is filed.
 
 Numba tells compiled code by the processor, the argument types and the function's own byte code. Our code also depends
-on the vector width, a constant frozen into the machine code, and on the text of the *other* kernels that a function
-calls. `compiled` files code under both (`sstq.kernels.disk_cache`), so that no stale code is loaded.
+on the vector width and on the text of the *other* kernels that a function calls. `compiled` files code under both
+(`sstq.kernels.disk_cache`), so that no stale code is loaded.
 
-The explicit vectors of `sstq.kernels.vectors` are LLVM instructions of our own, which a processor or a version of
-llvmlite may refuse that Numba itself works with. Then `sstq.kernels.fallback` does the same in plain loops: slower, but
-bit for bit alike.
+A processor or a version of llvmlite may refuse the LLVM instructions of `sstq.kernels.vectors`. Then
+`sstq.kernels.fallback` does the same in plain loops: slower, but bit for bit alike.
 """
 
 import contextlib
@@ -46,12 +45,9 @@ def choose_passes() -> Any:
 
         if choice == "vector" or vectors.sample_compiles():
             return vectors
-    warnings.warn(
-        "this compiler refuses explicit vectors: plain kernels are used, with the same results, but several times "
-        "slower (SSTQ_KERNELS=plain chooses them without this warning)",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+    used = "plain kernels are used, with the same results, but several times slower"
+    remedy = "(SSTQ_KERNELS=plain chooses them without this warning)"
+    warnings.warn(f"this compiler refuses explicit vectors: {used} {remedy}", RuntimeWarning, stacklevel=2)
     return fallback
 
 
@@ -63,9 +59,7 @@ VECTOR_BITS = VECTOR_WIDTH.bit_length() - 1
 # One base block is transformed entirely in registers: the bits inside a vector and MAX_RADIX_BITS across vectors.
 BASE_BITS = VECTOR_BITS + fallback.MAX_RADIX_BITS
 BASE_SIZE = 1 << BASE_BITS
-
-# Float32 in a cache line of 64 bytes.
-CACHE_LINE = 16
+CACHE_LINE = 16  # float32 in 64 bytes
 
 
 def _digest_of_sources() -> str:
@@ -76,8 +70,7 @@ def _digest_of_sources() -> str:
     return digest.hexdigest()
 
 
-SOURCES = _digest_of_sources()
-TARGET = f"vector width {VECTOR_WIDTH}, explicit {USES_VECTORS}"
+SOURCES, TARGET = _digest_of_sources(), f"vector width {VECTOR_WIDTH}, explicit {USES_VECTORS}"
 
 
 def compiled(function: Callable[..., Any]) -> Any:

@@ -16,28 +16,24 @@ MIN_ELEMENTS_A_THREAD = 1 << 18
 
 def core_count() -> int:
     """Return the number of cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def thread_count() -> int:
     """Return the number of threads to use: SSTQ_THREADS if set, else as many as there are cores."""
     setting = os.environ.get("SSTQ_THREADS")
-    if setting:
-        if not setting.isdecimal() or int(setting) < 1:
-            raise ValueError(f"SSTQ_THREADS must be a positive integer, not {setting!r}")
-        return int(setting)
-    return core_count()
+    if not setting:
+        return core_count()
+    if not setting.isdecimal() or int(setting) < 1:
+        raise ValueError(f"SSTQ_THREADS must be a positive integer, not {setting!r}")
+    return int(setting)
 
 
 def run_in_chunks(work: Callable[[slice], object], rows: int, elements_per_row: int) -> None:
     """Call `work(rows_of_chunk)` for contiguous chunks that cover `rows`, in several threads where that pays.
 
     If a call raises, no further one begins; those that have begun are waited for, and an interruption or else the first
-    error is raised.
-
-    Small work, by the number of array elements that a row stands for, is left to one thread.
+    error is raised. Work on few array elements is left to one thread.
     """
     worthwhile = rows * elements_per_row // MIN_ELEMENTS_A_THREAD
     # Asked last: looking up the cores and the environment takes longer than a small transform.

@@ -41,8 +41,7 @@ def _choose_vector_width() -> int:
 
 VECTOR_WIDTH = _choose_vector_width()
 
-_INDEX = ir.IntType(64)
-_LANE = ir.IntType(32)
+_INDEX, _LANE = ir.IntType(64), ir.IntType(32)
 _VECTOR = ir.VectorType(ir.FloatType(), VECTOR_WIDTH)
 _DOUBLES = ir.VectorType(ir.DoubleType(), SQUARE_LANES)
 _PREDICATE = ir.VectorType(ir.IntType(1), VECTOR_WIDTH)
@@ -57,10 +56,7 @@ _ARRAY, _PLACE, _FACTORS = None, types.int64, types.UniTuple(types.float32, 4)
 
 
 def _emits(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Make an intrinsic of a function that emits its instructions and takes a builder and the arguments.
-
-    Arrays, of any type, arrive as the address of their first element.
-    """
+    """Make an intrinsic of a function that emits instructions; arrays arrive as the address of their first element."""
 
     def make(emit: Callable[..., Any]) -> Any:
         @wraps(emit)  # Numba reads the parameters by inspection
@@ -125,8 +121,7 @@ def _butterfly_across(builder: Any, vectors: list[Any]) -> list[Any]:
         for start in range(0, len(vectors), 2 * half):
             for k in range(start, start + half):
                 upper, lower = vectors[k], vectors[k + half]
-                vectors[k] = builder.fadd(upper, lower)
-                vectors[k + half] = builder.fsub(upper, lower)
+                vectors[k], vectors[k + half] = builder.fadd(upper, lower), builder.fsub(upper, lower)
         half *= 2
     return vectors
 
@@ -180,10 +175,7 @@ def _make_butterfly(count: int) -> Any:
 def _make_masked_butterfly(count: int) -> Any:
     @_emits(types.void, _ARRAY, _PLACE, _PLACE, _ARRAY, _PLACE, _PLACE)
     def masked(builder: Any, x: Any, offset: Any, stride: Any, mask: Any, mask_offset: Any, mask_stride: Any) -> None:
-        """Butterfly of one column, zero where the mask's bit is 0, butterfly again; in place.
-
-        `mask` holds one unsigned word of VECTOR_WIDTH bits per vector, at its own offset and stride.
-        """
+        """Butterfly of one column, zero where the mask's bit is 0, butterfly again; a word of bits per vector."""
         pointers = _column(builder, x, offset, stride, count)
         words = _column(builder, mask, mask_offset, mask_stride, count)
 
@@ -236,10 +228,7 @@ def _make_clipped_butterfly(count: int) -> Any:
 
 @_emits(types.void, _ARRAY, _PLACE, types.float64, _ARRAY)
 def add_squares(builder: Any, x: Any, count: Any, scale: Any, sums: Any) -> None:
-    """Add (scale·x[8·i + k])², i < count, to sums[k] for every k < 8, in double precision.
-
-    LLVM does not find the vectors in eight sums that are written out.
-    """
+    """Add (scale·x[8·i + k])², i < count, to sums[k] for every k < 8, in double precision."""
     number = x.type.pointee
     numbers, size = ir.VectorType(number, SQUARE_LANES), 4 if number == ir.FloatType() else 8
     target = builder.bitcast(sums, _DOUBLES.as_pointer())
@@ -259,8 +248,7 @@ def _add_up(builder: Any, vector: Any) -> Any:
     """Emit the sum of the lanes of a vector of integers."""
     half = vector.type.count // 2
     while half:
-        partners = _shuffle(builder, vector, [lane ^ half for lane in range(vector.type.count)])
-        vector = builder.add(vector, partners)
+        vector = builder.add(vector, _shuffle(builder, vector, [lane ^ half for lane in range(vector.type.count)]))
         half //= 2
     return builder.extract_element(vector, ir.Constant(_LANE, 0))
 
@@ -269,8 +257,7 @@ def _add_up(builder: Any, vector: Any) -> Any:
 def count_above(builder: Any, x: Any, count: Any, bar: Any) -> Any:
     """How many of the first count·COUNTED_AT_A_TIME entries of the int8 array x are larger than `bar`.
 
-    Every byte of a vector counts for itself until it might overflow. LLVM would count in wider lanes, of which a vector
-    holds a quarter as many.
+    Every byte of a vector counts for itself until it might overflow; LLVM would count in wider, and so fewer, lanes.
     """
     most, size = ir.Constant(_INDEX, _COUNTS_OF_A_BYTE), ir.Constant(_INDEX, COUNTED_AT_A_TIME)
     bars = _splat(builder, bar, _BYTES)
@@ -318,6 +305,5 @@ def sample_compiles() -> bool:
             builder.ret_void()
         machine = binding.Target.from_triple(triple).create_target_machine(processor, features)
         return bool(machine.emit_object(binding.parse_assembly(str(module))))
-    except Exception:
-        # Whatever is missing or refused, and in whatever way: the answer is no.
+    except Exception:  # whatever is missing or refused, and in whatever way
         return False

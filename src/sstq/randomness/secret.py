@@ -17,8 +17,7 @@ from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
 
 RngLike = int | np.random.Generator | None
 
-# So many words stay in the cache, which is a quarter faster than all at once, and no more secret bytes are copied.
-# Smaller requests would pay for the system call; one takes a third of a millisecond, which is worth a thread.
+# So many words stay in the cache; smaller requests would pay for the system call, and one is worth a thread.
 _WORDS_PER_REQUEST = 1 << 14
 
 
@@ -36,8 +35,7 @@ class SecureBits:
     """The operating system's cryptographic generator, read in bulk.
 
     It keeps no state: no buffer that two threads could share, that a fork would copy or that would hold words before or
-    after their use. A generator of our own would be faster, but one more thing to trust. It would matter only where a
-    message takes one word per coordinate, as PrivUnit's does (`python -m benchmarks randomness` and `dense`).
+    after their use. A generator of our own would be faster, but one more thing to trust.
     """
 
     simulated = False
@@ -79,11 +77,10 @@ def bit_source(rng: RngLike) -> BitSource:
         return SecureBits()
     if isinstance(rng, np.random.Generator):
         return SeededBits(rng)
-    if isinstance(rng, (int, np.integer)) and not isinstance(rng, (bool, np.bool_)):
-        if rng < 0:
-            raise ValueError(f"rng must be a non-negative seed, a numpy Generator or None, got {rng}")
-        return SeededBits(int(rng))
-    raise ValueError(f"rng must be None, an integer seed or a numpy Generator, got {type(rng).__name__}")
+    if isinstance(rng, (bool, np.bool_)) or not isinstance(rng, (int, np.integer)) or rng < 0:
+        got = rng if isinstance(rng, (int, np.integer)) else type(rng).__name__
+        raise ValueError(f"rng must be None, a non-negative integer seed or a numpy Generator, got {got}")
+    return SeededBits(int(rng))
 
 
 def unit_interval(words: NDArray[np.uint64]) -> NDArray[np.float64]:

@@ -31,8 +31,7 @@ _PHILOX_ROUNDS = 10
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
 _WEYL_STEPS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
 _WORD = 1 << 64
-_LOW_HALF = np.uint64(0xFFFFFFFF)
-_HALF = np.uint64(32)
+_LOW_HALF, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 # Halves of two or three bits mix slowly: with eight rounds four images of eight places are far from a random choice.
 _FEISTEL_ROUNDS, _FEISTEL_ROUNDS_IF_SMALL, _SMALL_BITS = 8, 32, 6
 _SPLITMIX_STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -179,9 +178,9 @@ def choose(seed: int, purpose: str, chosen: int, places: int) -> NDArray[np.int6
     threshold = np.partition(keys, chosen - 1)[chosen - 1]
     taken = keys < threshold
     taken[np.flatnonzero(keys == threshold)[: chosen - np.count_nonzero(taken)]] = True
-    chosen_places = np.flatnonzero(taken).astype(np.int64, copy=False)
-    chosen_places.setflags(write=False)
-    return chosen_places
+    found = np.flatnonzero(taken).astype(np.int64, copy=False)
+    found.setflags(write=False)
+    return found
 
 
 def mix_seed(base_seed: int, round_number: int) -> int:
