@@ -42,8 +42,6 @@ all clients use, and not for mechanisms chosen one after the other; for those th
 2021, C ~ Bin(n − 1, e^−ε₀).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rounding, and searches for the edge of what a budget allows, that never err on the wrong side."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Callable

@@ -5,8 +5,6 @@ which tells the truth with probability e^ε/(1 + e^ε), reveals the most. Its pr
 rounds is a random walk, and δ(ε′) is its expected excess over ε′.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The first line holds the terms, then comes one line for every round, and the las
 of all bytes above it. The file is always written as a whole, so every other shape is damage.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -13,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from sstq.accounting.bounds import check_delta
 from sstq.accounting.composition import basic_total, optimal_total
@@ -98,7 +96,7 @@ class Terms:
             raise ValueError("order must be greater than 1")
 
     @classmethod
-    def choose(cls, epsilon: float, delta: float, round_cap: float | None, composition: str | None) -> Terms:
+    def choose(cls, epsilon: float, delta: float, round_cap: float | None, composition: str | None) -> Self:
         """The terms with their default composition, and the order that allows the most small rounds.
 
         A small round costs αε²/2, so that the number of rounds is proportional to what conversion leaves, divided by α.

@@ -3,8 +3,6 @@
 The state is an array of integers, which add up to the same bits in any order and any partition.
 """
 
-from __future__ import annotations
-
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -124,7 +122,7 @@ class Aggregator(ABC, Generic[Owner]):
             self.merge(part)
         return True
 
-    def merge(self, other: Aggregator[Owner]) -> None:
+    def merge(self, other: "Aggregator[Owner]") -> None:
         """Add what another aggregator of the same mechanism holds; the result is that of one pass over both.
 
         Two aggregators that hold the same file are refused: its messages would count twice.
@@ -144,7 +142,7 @@ class Aggregator(ABC, Generic[Owner]):
     def _settle(self) -> None:
         """Bring the state into the form that depends on the messages alone, if an aggregator keeps it otherwise."""
 
-    def _merge_state(self, other: Aggregator[Owner]) -> None:
+    def _merge_state(self, other: "Aggregator[Owner]") -> None:
         self._state += other._state
 
     def mean(self) -> Estimate:

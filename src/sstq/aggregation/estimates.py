@@ -1,7 +1,5 @@
 """The mean of the clients' vectors, and where it lies, all coordinates at once."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Sums over many frames, sparse: for mechanisms whose estimate from one message is ±gain·u_j of one of G frames."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sums that are private only once they are released: exact while a round is open, noisy for ever once it is closed."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

@@ -15,8 +15,6 @@ So strata are used from eight messages per coordinate on, where it is at most 18
 but the number of messages: it costs neither privacy nor unbiasedness, and the expected error is known beforehand.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

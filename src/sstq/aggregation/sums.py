@@ -3,8 +3,6 @@
 A number that needs more than 63 bits is kept in two limbs, high·2^30 + low, each of which adds up on its own.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

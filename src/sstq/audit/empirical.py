@@ -11,8 +11,6 @@ are not alike: their number is more concentrated than a binomial one (W. Hoeffdi
 of successes in independent trials*, 1956, Theorem 4).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -11,8 +11,6 @@ p = (1 + those that are at least as large)/(s + 1), which is at most α with pro
 messages.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter, defaultdict

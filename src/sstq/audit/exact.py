@@ -4,8 +4,6 @@ The largest ratio of probabilities is computed exactly; its logarithm has ration
 with all the integers, as JSON; `docs/verify_certificate.py` checks it with the standard library alone.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

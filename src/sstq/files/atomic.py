@@ -1,7 +1,5 @@
 """Writing where others write too: files that are there whole or not at all, locks, and the folder for caches."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import fcntl

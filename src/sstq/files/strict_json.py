@@ -1,7 +1,5 @@
 """JSON that has one meaning: every reader of this library refuses what others might read otherwise."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, NoReturn
 

@@ -4,8 +4,6 @@ Only what is exact is converted: half precision, booleans, and integers up to 2^
 other objects are refused, with their row where they have one. Numbers that are not finite pass: the caller checks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

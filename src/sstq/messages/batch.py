@@ -1,10 +1,8 @@
 """Messages: what leaves a client, as arrays of small numbers and as bits without gaps (`sstq.messages.layouts`)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,14 +33,14 @@ class Messages:
     def __len__(self) -> int:
         return len(self.columns[0])
 
-    def __getitem__(self, part: slice) -> Messages:
+    def __getitem__(self, part: slice) -> Self:
         if not isinstance(part, slice):
             raise TypeError(f"messages are taken by slices such as messages[i : i + 1], got {type(part).__name__}")
         clients = None if self.clients is None else np.ascontiguousarray(self.clients[part])
         return replace(self, columns=tuple(np.ascontiguousarray(c[part]) for c in self.columns), clients=clients)
 
     @staticmethod
-    def concatenate(batches: Sequence[Messages]) -> Messages:
+    def concatenate(batches: Sequence["Messages"]) -> "Messages":
         """The batches of one mechanism as one."""
         if not batches:
             raise ValueError("there are no batches to join")

@@ -1,7 +1,5 @@
 """Files of messages, in the formats of one table: our own framed one, and Parquet through the [data] extra."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

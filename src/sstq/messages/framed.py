@@ -19,8 +19,6 @@ Then blocks, all full but the last: the client identifiers if included (8 bytes 
 file follows from its header, so that nothing can be missing or added at the end.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import zlib

@@ -5,8 +5,6 @@ of a batch takes the bits [i·w, (i+1)·w) of the byte stream, w being the messa
 bit k mod 8, least significant first, of byte k // 8. The bits left over in the last byte are zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

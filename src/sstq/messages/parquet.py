@@ -5,8 +5,6 @@ messages are simulated, the file's random identifier, and a CRC-32 of each colum
 own checksums.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import zlib

@@ -4,8 +4,6 @@ The first bytes of a file say what it is, not its name; text is CSV. Everything 
 here, with the name of the file and the number of the row: what is not a number or not finite, other lengths, nulls.
 """
 
-from __future__ import annotations
-
 import csv
 import os
 import zipfile
