@@ -145,10 +145,8 @@ def _checked(epsilon: float, clients: int) -> tuple[float, int]:
 def _closed_form(epsilon: float, clients: int, delta: float) -> float:
     most = math.log(clients / (16 * math.log(2 / delta)))
     if epsilon > most:
-        raise ValueError(
-            f"epsilon must be at most log(clients/(16 log(2/delta))) = {most:.6g} for method 'closed-form', "
-            f"got {epsilon!r}"
-        )
+        wanted = f"at most log(clients/(16 log(2/delta))) = {most:.6g} for method 'closed-form'"
+        raise ValueError(f"epsilon must be {wanted}, got {epsilon!r}")
     grown = math.exp(epsilon)
     crowd = 8 * math.sqrt(grown * math.log(4 / delta) / clients) + 8 * grown / clients
     return math.log1p(math.tanh(epsilon / 2) * crowd)

@@ -238,10 +238,9 @@ def price(mechanism: Mechanism) -> float:
 def ledger_price(mechanism: Mechanism) -> float:
     """The `price`, if a ledger can hold it: one with δ > 0 is refused (ValueError), because ledgers add up pure ε."""
     if mechanism.delta > 0:
-        raise ValueError(
-            f"a ledger adds up pure ε, but mechanism {mechanism.name!r} is (ε, δ)-private with delta = "
-            f"{mechanism.delta!r}: leave the ledger out, or use a mechanism with δ = 0"
-        )
+        problem = f"mechanism {mechanism.name!r} is (ε, δ)-private with delta = {mechanism.delta!r}"
+        remedy = "leave the ledger out, or use a mechanism with δ = 0"
+        raise ValueError(f"a ledger adds up pure ε, but {problem}: {remedy}")
     return price(mechanism)
 
 

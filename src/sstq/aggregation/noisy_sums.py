@@ -128,10 +128,9 @@ class NoisyAggregator(Aggregator[Any]):
         if self.closed:
             raise ValueError("the round is closed: its noise has been drawn, and nothing can be added any more")
         self._refuse_ended()
-        if self._count + added > self._mechanism.clients:
-            raise ValueError(
-                f"the round is for clients = {self._mechanism.clients}, got {self._count} messages and {added} more"
-            )
+        clients = self._mechanism.clients
+        if self._count + added > clients:
+            raise ValueError(f"the round is for clients = {clients}, got {self._count} messages and {added} more")
         super()._refuse_overflow(added)
 
     def _add(self, messages: Messages) -> None:

@@ -114,9 +114,8 @@ def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
     if not _encloses(data["interval"], audit):
         raise ValueError(f"the certificate's interval {data['interval']} does not enclose the logarithm of its ratio")
     if not audit.holds:
-        raise ValueError(
-            f"the certificate's integers spend at least {audit.lower}, more than its epsilon = {audit.epsilon!r}"
-        )
+        spent = f"at least {audit.lower}, more than its epsilon = {audit.epsilon!r}"
+        raise ValueError(f"the certificate's integers spend {spent}")
     if mechanism is not None and json.loads(certify(mechanism)) != data:
         raise ValueError("the certificate is not of this mechanism")
     return audit

@@ -83,17 +83,14 @@ class MessageReader(Protocol):
     @property
     def layout(self) -> Layout:
         """The fields of its messages."""
-        ...
 
     def digest(self) -> str:
         """Its fingerprint."""
-        ...
 
     def messages_from_columns(
         self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
     ) -> Messages:
         """Checked messages from the values of their fields."""
-        ...
 
 
 def client_ids(clients: ArrayLike | None, count: int) -> NDArray[np.uint64]:

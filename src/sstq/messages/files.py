@@ -57,10 +57,8 @@ def read_messages(path: str | os.PathLike[str], mechanism: MessageReader) -> Ite
         form = _format_of(file)
         info = form.describe(file)
         if info.digest != mechanism.digest():
-            raise ValueError(
-                f"{file.name} holds messages of another mechanism: "
-                f"digest {info.digest[:16]}…, expected {mechanism.digest()[:16]}…"
-            )
+            digests = f"digest {info.digest[:16]}…, expected {mechanism.digest()[:16]}…"
+            raise ValueError(f"{file.name} holds messages of another mechanism: {digests}")
         yield from form.read(file, mechanism, info)
 
 

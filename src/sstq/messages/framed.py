@@ -58,12 +58,7 @@ class MessageFileInfo:
 
 
 def block_messages(message_bits: int) -> int:
-    """The messages that are read and written at a time: as many as fit in 16 MiB, at most 2^20.
-
-    Examples:
-        >>> block_messages(20), block_messages(1 << 20)
-        (1048576, 128)
-    """
+    """The messages that are read and written at a time: as many as fit in 16 MiB, at most 2^20."""
     return max(1, min(BLOCK_MESSAGES, BLOCK_BITS // message_bits))
 
 
@@ -111,11 +106,9 @@ def write(file: BinaryIO, blocks: Iterable[Messages]) -> int:
 
 def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Iterator[Messages]:
     """The messages, a block at a time; ValueError, with the place, for damage and for values out of range."""
-    layout = mechanism.layout
-    if info.message_bits != layout.message_bits:
-        raise ValueError(
-            f"{file.name} has messages of {info.message_bits} bits, the mechanism's have {layout.message_bits}"
-        )
+    layout, width = mechanism.layout, info.message_bits
+    if width != layout.message_bits:
+        raise ValueError(f"{file.name} has messages of {width} bits, the mechanism's have {layout.message_bits}")
     file.seek(_HEADER_BYTES)
     for number, start in enumerate(range(0, info.count, info.block_messages)):
         rows = min(info.block_messages, info.count - start)

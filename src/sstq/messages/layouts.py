@@ -121,9 +121,8 @@ class Layout:
         expected = -(-count * width // 8)
         if len(raw) != expected:
             problem = "truncated" if len(raw) < expected else "too long"
-            raise ValueError(
-                f"messages are {problem}: {count} messages of {width} bits take {expected} bytes, got {len(raw)}"
-            )
+            size = f"{count} messages of {width} bits take {expected} bytes"
+            raise ValueError(f"messages are {problem}: {size}, got {len(raw)}")
         spare = 8 * expected - count * width
         if spare and raw[-1] >> (8 - spare):
             raise ValueError(f"the last {spare} bits of the last byte (byte {expected - 1}) must be zero")

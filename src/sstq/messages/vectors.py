@@ -130,10 +130,9 @@ def _open_npz(name: str, dim: int, key: str | None) -> VectorFile:
         with archive.open(packed) as file:
             shape, fortran, dtype = npy.read_header(file)
     if fortran and packed.file_size > max(_WHOLE_BYTES, _WHOLE_RATIO * packed.compress_size):
-        raise ValueError(
-            f"{name}: the array is in Fortran order and would be unpacked as a whole, to {packed.file_size:,} "
-            "bytes; save it in C order: np.savez_compressed(name, np.ascontiguousarray(array))"
-        )
+        problem = f"the array is in Fortran order and would be unpacked as a whole, to {packed.file_size:,} bytes"
+        remedy = "save it in C order: np.savez_compressed(name, np.ascontiguousarray(array))"
+        raise ValueError(f"{name}: {problem}; {remedy}")
     count = _check_array(f"{name}[{chosen}]", shape, dtype, dim)
 
     def read(size: int) -> Chunks:

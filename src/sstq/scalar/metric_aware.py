@@ -111,9 +111,8 @@ def metric_aware_channel(codebook: Codebook, epsilon: float, rate: Rate = "calib
             matrix = np.zeros((codebook.size, codebook.size), dtype=np.int64)
             matrix[:, first] = weights[inverse]
             return TableChannel("metric-aware", epsilon, matrix)
-    raise ValueError(
-        f"epsilon = {epsilon} with this codebook has no metric-aware channel in 62-bit weights; take fewer bits"
-    )
+    problem = "with this codebook has no metric-aware channel in 62-bit weights"
+    raise ValueError(f"epsilon = {epsilon} {problem}; take fewer bits")
 
 
 def _integer_weights(probabilities: Vector) -> NDArray[np.int64]:
@@ -151,10 +150,8 @@ def loss_optimal_codebook(bits: int, density: Density, epsilon: float, rate: Rat
         array([-1.   , -0.292,  0.292,  1.   ])
     """
     if check_argument("bits", bits) > _BITS_MAX_LOSS_OPTIMAL:
-        raise ValueError(
-            f"bits must be in [1, {_BITS_MAX_LOSS_OPTIMAL}] for a loss-optimal codebook, got {bits}: beyond, the "
-            "search takes minutes and gains nothing"
-        )
+        problem = f"bits must be in [1, {_BITS_MAX_LOSS_OPTIMAL}] for a loss-optimal codebook, got {bits}"
+        raise ValueError(f"{problem}: beyond, the search takes minutes and gains nothing")
     starts = [uniform_codebook(bits).values, panter_dite_codebook(bits, density).values]
     candidates = starts + [_descend(start, density, epsilon, rate) for start in starts]
     books = [Codebook("loss-optimal", values) for values in candidates]

@@ -31,14 +31,8 @@ from sstq.checks import check_argument
 from sstq.exactness import TOTAL, exp_lower
 from sstq.files.atomic import atomic_file, cache_folder
 from sstq.files.strict_json import read_json
-from sstq.scalar.channels import (
-    Channel,
-    FlatChannel,
-    TableChannel,
-    decoded_second_moment,
-    flat_channel,
-    unbiased_decoder,
-)
+from sstq.scalar import channels
+from sstq.scalar.channels import Channel, FlatChannel, TableChannel, decoded_second_moment
 from sstq.scalar.codebooks import Codebook, optimized_codebook, uniform_codebook
 from sstq.scalar.densities import Density, Vector
 from sstq.scalar.optimal_search import Windows, search
@@ -92,16 +86,12 @@ class OptimalChannel:
 def check_unbiased(channel: Channel, codebook: Codebook, values: Vector) -> None:
     """Refuse positions that are not Σ_i P(i|k)·w_i, in rational arithmetic, to the last place of a double."""
     if not np.isfinite(values).all() or values.shape != (channel.outputs,) or codebook.size != channel.inputs:
-        raise ValueError(
-            f"{codebook.size} positions and {values.size} values do not belong to a channel of {channel.inputs} tokens "
-            f"and {channel.outputs} codes"
-        )
+        given = f"{codebook.size} positions and {values.size} values"
+        raise ValueError(f"{given} do not belong to a channel of {channel.inputs} tokens and {channel.outputs} codes")
     for token, (mean, position) in enumerate(zip(_exact_means(channel.matrix, values), codebook.values, strict=True)):
         if abs(mean - Fraction(float(position))) > _LARGEST_BIAS:
-            raise ValueError(
-                f"token {token} stands for {position}, but its codes decode to {float(mean)!r} on average: "
-                "the channel would be biased"
-            )
+            problem = f"token {token} stands for {position}, but its codes decode to {float(mean)!r} on average"
+            raise ValueError(f"{problem}: the channel would be biased")
 
 
 @contextmanager
@@ -165,11 +155,12 @@ def _flat_moments(bits: int, epsilon: float, density: Density) -> list[tuple[flo
     """The second moments of flat channels with both codebooks; beyond 8 bits there are none."""
     if bits > _FLAT_BITS:
         return []
-    channel = flat_channel(bits, epsilon)
-    books = [uniform_codebook(bits), optimized_codebook(bits, epsilon)]
-    decoders = [unbiased_decoder(channel, book) for book in books]
-    moments = [decoded_second_moment(channel, *pair, density) for pair in zip(books, decoders, strict=True)]
-    return [(moment, channel, book) for moment, book in zip(moments, books, strict=True)]
+    channel = channels.flat_channel(bits, epsilon)
+    found = []
+    for book in (uniform_codebook(bits), optimized_codebook(bits, epsilon)):
+        values = channels.unbiased_decoder(channel, book)
+        found.append((decoded_second_moment(channel, book, values, density), channel, book))
+    return found
 
 
 def from_windows(windows: Windows, epsilon: float, outputs: int) -> OptimalChannel:
