@@ -64,8 +64,6 @@ def shuffled_delta(epsilon: float, clients: int, total_epsilon: float) -> float:
     Examples:
         >>> shuffled_delta(1.0, 10_000, 0.04)
         2.62...e-06
-        >>> shuffled_delta(1.0, 10_000, 1.0)
-        0.0
     """
     epsilon, clients = _checked(epsilon, clients)
     return _Clones(epsilon, clients).delta(check_argument("total_epsilon", total_epsilon, low=0))
@@ -123,8 +121,6 @@ def subsampled_epsilon(epsilon: float, probability: float) -> float:
     Examples:
         >>> subsampled_epsilon(1.0, 0.1)
         0.158...
-        >>> subsampled_epsilon(1.0, 1.0)
-        1.0
     """
     epsilon = check_argument("epsilon", epsilon, of="round_epsilon")
     probability = check_number("probability", probability, 0, 1)

@@ -151,35 +151,25 @@ class Ledger:
     def spend(self, epsilon: float, round_id: str | int) -> Entry:
         """Pay for one message of ε; when this returns, and not before, the message may leave.
 
-        Args:
-            epsilon: ε of the message.
-            round_id: the round, as a string or an integer; each can be spent once.
-
-        Raises:
-            LedgerError: `BudgetExhausted`, `RoundCapExceeded`, `RoundAlreadySpent` or `LedgerDamaged`. Nothing is
-                spent then. All are ValueErrors.
+        Each `round_id`, a string or an integer, can be spent once. A `LedgerError` (a ValueError: `BudgetExhausted`,
+        `RoundCapExceeded`, `RoundAlreadySpent` or `LedgerDamaged`) means that nothing was spent.
         """
         epsilon, name = check_argument("epsilon", epsilon, of="round_epsilon"), ledger_file.check_round_id(round_id)
         if self.round_cap is not None and epsilon > self.round_cap:
             raise RoundCapExceeded(f"epsilon = {epsilon!r} is more than the cap of a round, {self.round_cap!r}")
         with self._locked() as lock:
             entries = self._read()
-            self._refuse(entries, epsilon, name)
+            for paid in entries:
+                if paid.round_id == name:
+                    raise ledger_file.RoundAlreadySpent(f"round {name!r} was spent already, at {paid.time}")
+            epsilons = _epsilons(entries)
+            if not self._allows(epsilons + Counter({epsilon: 1})):
+                spent = self._terms.total(epsilons)
+                left = f"{self._left(spent)!r} of {self.epsilon!r} ({round_up(spent)!r} is spent)"
+                raise ledger_file.BudgetExhausted(f"epsilon = {epsilon!r} is more than is left: {left}")
             entry = Entry(name, epsilon, datetime.now(UTC).isoformat(timespec="seconds"))
             self._write(lock, (*entries, entry))
         return entry
-
-    def _refuse(self, entries: tuple[Entry, ...], epsilon: float, name: str) -> None:
-        for entry in entries:
-            if entry.round_id == name:
-                raise ledger_file.RoundAlreadySpent(f"round {name!r} was spent already, at {entry.time}")
-        epsilons = _epsilons(entries)
-        if not self._allows(epsilons + Counter({epsilon: 1})):
-            spent = self._terms.total(epsilons)
-            raise ledger_file.BudgetExhausted(
-                f"epsilon = {epsilon!r} is more than is left: {self._left(spent)!r} of {self.epsilon!r} "
-                f"({round_up(spent)!r} is spent)"
-            )
 
     def _allows(self, epsilons: Counter[float]) -> bool:
         return self._terms.total(epsilons) <= Fraction(self.epsilon)
@@ -208,18 +198,14 @@ class Ledger:
     def _write(self, lock: int, entries: tuple[Entry, ...]) -> None:
         died = os.pread(lock, 1, 1) == _WRITING
         os.pwrite(lock, (_CREATED if _was_created(lock) else _NEW) + _WRITING, 0)
-        if died:
-            self._remove_leftovers()
+        if died:  # remove what it left; the lock is held, so nobody else is writing
+            leftover = re.compile(rf"\.{re.escape(self._path.name)}\.[0-9a-f]{{16}}")
+            for item in os.scandir(self._path.parent):
+                if leftover.fullmatch(item.name):
+                    os.unlink(item.path)
         with atomic_file(self._path, private=True) as stream:
             stream.write(ledger_file.serialize(self._terms, entries))
         os.ftruncate(lock, 1)
-
-    def _remove_leftovers(self) -> None:
-        """Remove what a writer that was killed left; the lock is held, so nobody else is writing."""
-        leftover = re.compile(rf"\.{re.escape(self._path.name)}\.[0-9a-f]{{16}}")
-        for item in os.scandir(self._path.parent):
-            if leftover.fullmatch(item.name):
-                os.unlink(item.path)
 
 
 def _was_created(lock: int) -> bool:

@@ -20,8 +20,7 @@ def as_vectors(X: ArrayLike, name: str = "X") -> NDArray[Any]:
 
     A column of lists is (n, d), and so is a table that has only columns of numbers, or only one of lists.
 
-    Raises:
-        ValueError: X is something else, or would be changed by the conversion.
+    ValueError if X is something else, or would be changed by the conversion.
 
     Examples:
         >>> as_vectors([[1, 0, 0], [0, 0, 1]])

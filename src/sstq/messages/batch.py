@@ -59,14 +59,7 @@ class Messages:
         return f"<{len(self)} messages of {self.layout.message_bits} bits for {self.digest[:12]}{mark}>"
 
     def column(self, name: str) -> Column:
-        """The values of one field.
-
-        Examples:
-            >>> import sstq
-            >>> mechanism = sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
-            >>> mechanism.encode(np.ones((5, 3)), rng=1).column("code").shape
-            (5,)
-        """
+        """The values of one field, such as "code"."""
         names = [field.name for field in self.layout.fields]
         if name not in names:
             raise ValueError(f"no field {name!r}; a message has {', '.join(names)}")

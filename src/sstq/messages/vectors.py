@@ -50,8 +50,8 @@ class VectorFile:
             finite = np.isfinite(rows)
             if not finite.all():
                 at, column = np.argwhere(~finite)[0]
-                value = rows[at, column]
-                raise ValueError(f"{self.name}: {value} in row {row + at}, column {column}; it must be finite")
+                place = f"row {row + at}, column {column}"
+                raise ValueError(f"{self.name}: {rows[at, column]} in {place}; it must be finite")
             row += len(rows)
             yield rows
         if row != self.count:
@@ -61,10 +61,7 @@ class VectorFile:
 def open_vectors(
     path: str | os.PathLike[str], dim: int, key: str | None = None, column: str | None = None
 ) -> VectorFile:
-    """Open the vectors of a .npy, .npz, Parquet or CSV file.
-
-    The numbers may be floats, booleans, or integers that are exact in float64. A CSV file has one vector per line, with
-    or without a header.
+    """Open the vectors of a .npy, .npz, Parquet or CSV file (one vector per line, with or without a header).
 
     Arguments:
         path: the file; its kind is recognised by its content.
