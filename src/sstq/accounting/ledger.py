@@ -63,11 +63,6 @@ class Ledger:
         Traceback (most recent call last):
         ...
         sstq.accounting.ledger_file.RoundAlreadySpent: round 'round 1' was spent already, at ...
-        >>> _ = ledger.spend(1.0, "round 2")
-        >>> ledger.spend(0.5, "round 3")
-        Traceback (most recent call last):
-        ...
-        sstq.accounting.ledger_file.BudgetExhausted: epsilon = 0.5 is more than is left: 0.25 of 2.0 (1.75 is spent)
         >>> folder.cleanup()
     """
 
@@ -83,20 +78,18 @@ class Ledger:
         self._path = Path(path).resolve()
         if epsilon is not None:
             self._terms = Terms.choose(epsilon, delta, round_cap, composition)
-            self._open_or_create()
+            with self._locked() as lock:
+                if self._path.exists():
+                    self._read()
+                elif _was_created(lock):
+                    problem = f"the ledger is missing, although {self._path.name}.lock is there"
+                    raise LedgerDamaged(f"{self._path}: {problem}")
+                else:
+                    self._write(lock, ())
         elif (delta, round_cap, composition) != (0.0, None, None):
             raise ValueError("epsilon must be given with delta, round_cap or composition, got None")
         else:
             self._terms = ledger_file.read_ledger(self._path)[0]
-
-    def _open_or_create(self) -> None:
-        with self._locked() as lock:
-            if self._path.exists():
-                self._read()
-            elif _was_created(lock):
-                raise LedgerDamaged(f"{self._path}: the ledger is missing, although {self._path.name}.lock is there")
-            else:
-                self._write(lock, ())
 
     @property
     def path(self) -> Path:

@@ -197,12 +197,12 @@ def describe_state(path: str | os.PathLike[str]) -> StateInfo:
     return _read_state(path)[0]
 
 
-def _identity(path: str | os.PathLike[str]) -> tuple[int, int, int, int]:
+def _identity(path: str | os.PathLike[str]) -> tuple[int, ...]:
     status = os.stat(path)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _refuse_changed(path: str | os.PathLike[str], before: tuple[int, int, int, int]) -> None:
+def _refuse_changed(path: str | os.PathLike[str], before: tuple[int, ...]) -> None:
     if _identity(path) != before:
         raise ValueError(f"{os.fspath(path)} changed while it was read; nothing of it was added")
 

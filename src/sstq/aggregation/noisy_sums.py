@@ -3,7 +3,7 @@
 import hashlib
 import math
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,15 @@ _FRACTION_BITS = 16
 _CLOSED, _TAKEN_OVER = 1, 2
 
 
+@dataclass
 class _KeyedBits:
     """Words that a secret key and the sums decide: closing two copies of one round draws the same noise twice."""
 
+    secret: bytes
     simulated = False
 
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
-
     def words(self, count: int) -> NDArray[np.uint64]:
-        return np.frombuffer(hashlib.shake_256(self._secret).digest(8 * count), dtype="<u8").astype(np.uint64)
+        return np.frombuffer(hashlib.shake_256(self.secret).digest(8 * count), dtype="<u8").astype(np.uint64)
 
 
 class NoisyAggregator(Aggregator[Any]):

@@ -24,11 +24,10 @@ from sstq.frames.tight import Frame
 from sstq.messages.batch import MessageReader
 
 MESSAGES_A_STRATUM = 8
-"""How many messages per coordinate there must be on average for strata to be used."""
 
 
 def uses_strata(messages: int, strata: int) -> bool:
-    """Whether that many messages are averaged by strata."""
+    """Whether that many messages are averaged by strata: at least eight per coordinate."""
     return messages >= MESSAGES_A_STRATUM * strata
 
 
@@ -43,9 +42,8 @@ class StratifiedAggregator(FrameAggregator):
         >>> mechanism = sstq.SSTQ(dim=4, epsilon=4.0, bits=2, coin="public")
         >>> aggregator = mechanism.aggregator()
         >>> aggregator.update(mechanism.encode(np.full((1000, 4), 0.5), rng=1, clients=np.arange(1000)))
-        >>> estimate = aggregator.mean()
-        >>> estimate.estimator, bool(np.all(np.abs(estimate.value - 0.5) < 6 * estimate.stderr))
-        ('strata', True)
+        >>> aggregator.mean().estimator
+        'strata'
     """
 
     def __init__(self, mechanism: MessageReader) -> None:

@@ -45,18 +45,17 @@ _BEYOND = 10
 _ALPHA_MIN = 1e-5
 
 
+@dataclass
 class _Script:
     """A source that hands out given words, or zeros, and notes how many were asked for."""
 
+    given: Words | None = None
+    asked: int = 0
     simulated = True
-
-    def __init__(self, words: Words | None = None) -> None:
-        self._words = words
-        self.asked = 0
 
     def words(self, count: int) -> Words:
         start, self.asked = self.asked, self.asked + count
-        return np.zeros(count, dtype=np.uint64) if self._words is None else self._words[start : self.asked].copy()
+        return np.zeros(count, dtype=np.uint64) if self.given is None else self.given[start : self.asked].copy()
 
 
 def _encode(mechanism: Mechanism, row: Floats, source: _Script, count: int = 1) -> NDArray[np.int64]:
@@ -188,10 +187,8 @@ def _outcomes(situation: _Situation, law: Law, limit: int, rng: np.random.Genera
         if not _all_same(corners):
             continue
         sent = corners[:, 0]
-        if isinstance(law, TableLaw):
-            codes = np.flatnonzero(law.rows[case])
-            if not np.array_equal(sent[:, 0], codes[list(places)]):
-                continue
+        if isinstance(law, TableLaw) and np.any(sent[:, 0] != np.flatnonzero(law.rows[case])[list(places)]):
+            continue
         names = [row.tobytes() for row in sent]
         if isinstance(law, HalfSpaceLaw):
             if np.array_equal(*sent):

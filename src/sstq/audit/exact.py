@@ -80,19 +80,9 @@ def certify(mechanism: Mechanism) -> str:
     if not audit.holds:
         raise ValueError(f"{mechanism.name} spends at least {audit.lower}, more than its epsilon = {audit.epsilon!r}")
     decides, *apart = (field.name for field in mechanism.layout.fields)
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "mechanism": mechanism.name,
-        "digest": mechanism.digest(),
-        "epsilon": audit.epsilon,
-        "decides": decides,
-        "apart": apart,
-        "law": audit.law.to_dict(),
-        "ratio": [audit.ratio.numerator, audit.ratio.denominator],
-        "interval": [str(audit.lower), str(audit.upper)],
-    }
-    return json.dumps(document, indent=1) + "\n"
+    ratio, interval = list(audit.ratio.as_integer_ratio()), [str(audit.lower), str(audit.upper)]
+    claim = (mechanism.name, mechanism.digest(), audit.epsilon, decides, apart, audit.law.to_dict(), ratio, interval)
+    return json.dumps(dict(zip(_FIELDS, (FORMAT, VERSION, *claim), strict=True)), indent=1) + "\n"
 
 
 def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
@@ -109,7 +99,7 @@ def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
     if set(data) != set(_FIELDS):
         raise ValueError(f"a certificate has the fields {', '.join(_FIELDS)}; not {', '.join(map(str, data))}")
     audit = _audit(law_from_dict(data["law"]), check_argument("epsilon", data["epsilon"]))
-    if data["ratio"] != [audit.ratio.numerator, audit.ratio.denominator]:
+    if data["ratio"] != list(audit.ratio.as_integer_ratio()):
         raise ValueError("the certificate's ratio is not that of its integers")
     if not _encloses(data["interval"], audit):
         raise ValueError(f"the certificate's interval {data['interval']} does not enclose the logarithm of its ratio")

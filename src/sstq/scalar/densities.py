@@ -21,7 +21,7 @@ Vector = NDArray[np.float64]
 _CELLS = 1024
 
 KASHIN_TABLE = "kashin_densities.json"
-"""The densities of typical representations; `python -m benchmarks densities` makes the file again."""
+"""The densities of typical representations, which `python -m benchmarks densities` makes again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +77,7 @@ class Density:
         t = clip(s·G, ±β)/β. It reconstructs x when E[G·clip(s·G, ±β)] = s·erf(β/(s√2)) = 1, which fixes s and has a
         solution only for β > √(π/2).
 
-        Warning: representations are not unique. At β = 1.8 the second moment of over-relaxed projections is within 4 %
-        of this model, but their mass at exactly ±1 depends on the start. `kashin` is the density of our solver as it is
-        measured, with next to no mass at ±1.
+        Representations are not unique: `kashin` is the density of our solver as measured, with next to no mass at ±1.
 
         Examples:
             >>> density = Density.censored_gaussian(1.8)
@@ -92,10 +90,8 @@ class Density:
     def kashin(cls, beta: float, redundancy: float) -> "Density":
         """Return the density of a typical vector's certified representation at level β = K/√ρ, measured.
 
-        The table holds histograms of the representations of Gaussian directions by `sstq.frames.kashin.represent`,
-        over β from 1 to 6 and ρ = N/d from 1 to 16, and is interpolated linearly in both. A redundancy beyond takes the
-        end of the table; so does a level below 1, at which nothing is exact. Beyond β = 6 nothing is clamped and the
-        coordinates are Gaussian.
+        The table holds histograms for Gaussian directions, β from 1 to 6 and ρ = N/d from 1 to 16, interpolated
+        linearly in both. Beyond it the ends count, but above β = 6 nothing is clamped: the coordinates are Gaussian.
 
         Examples:
             >>> density = Density.kashin(1.8, redundancy=2.575)
@@ -187,8 +183,7 @@ class Density:
         cell = self._cell(y)
         left, height = self.grid[cell], self.masses[cell] * (self.masses.size / 2)
         inner = np.stack([height * (y**power - left**power) / power for power in (1, 2, 3)])
-        primitives: Vector = self._cumulative[:, cell] + inner
-        return primitives
+        return np.asarray(self._cumulative[:, cell] + inner)
 
 
 @cache
