@@ -18,7 +18,6 @@ from sstq.accounting.bounds import check_delta, furthest, greatest_count, round_
 from sstq.checks import RANGES, check_argument, check_option
 
 METHODS = ("basic", "advanced", "optimal", "pld")
-"""Ways to compose rounds; see `sstq.accounting.compose`."""
 
 _EPSILON_MIN, _EPSILON_MAX, _ = RANGES["round_epsilon"]
 ROUNDS_MAX = int(RANGES["rounds"][1])

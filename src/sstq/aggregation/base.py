@@ -225,5 +225,4 @@ def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int
     if state.dtype != np.int64 or state.ndim != 2 or sources.dtype.kind != "U" or sources.ndim != 1 or not counted:
         raise ValueError(f"{name} does not hold the sums of an aggregator")
     files = set(sources.tolist())
-    info = StateInfo(version, str(stored["digest"]), count, len(state), len(files), simulated)
-    return info, state, files
+    return StateInfo(version, str(stored["digest"]), count, len(state), len(files), simulated), state, files

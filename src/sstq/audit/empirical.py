@@ -77,10 +77,7 @@ class EmpiricalAudit:
 
 
 def worst_pairs(mechanism: Mechanism, rng: np.random.Generator) -> dict[str, tuple[Floats, Floats]]:
-    """Named pairs of vectors of norm clip: opposites, spikes, constants, zero, near ones, and rows of the frame.
-
-    A guarantee may hold between any vector and zero and yet be spent twice between two vectors: both are tried.
-    """
+    """Named pairs of vectors of norm clip: opposites, spikes, constants, zero, near ones, and rows of the frame."""
     vectors = structured_vectors(mechanism.dim, rng)
     gaussian, spike, constant = (vectors[name][0] for name in ("gaussian", "spike", "constant"))
     near = gaussian + _NEAR * rng.standard_normal(mechanism.dim) / np.sqrt(mechanism.dim)
@@ -209,5 +206,4 @@ def _bins(scores: Any, half: int, count: int) -> Labels:
     # Equal scores of different messages may differ by rounding; they belong together.
     rounded = np.round(scores / (np.abs(scores[:, :half]).max() or 1.0), 9)
     edges = np.unique(np.quantile(rounded[:, :half], np.linspace(0, 1, count + 1)[1:-1]))
-    labels: Labels = np.searchsorted(edges, rounded, side="right")
-    return labels
+    return np.asarray(np.searchsorted(edges, rounded, side="right"))

@@ -34,14 +34,10 @@ Words = NDArray[np.uint64]
 
 _CELLS_AT_LEAST, _CELLS_AT_MOST = 8, 4096
 # Vectors and cells are fewer where a message costs much: about so many numbers are computed in all.
-_WORK = 1 << 27
-_COSTLY = 1 << 16
-_SAMPLE = 4
-_CLIENT = 5
+_WORK, _COSTLY = 1 << 27, 1 << 16
+_SAMPLE, _CLIENT = 4, 5
 # Of the sampler's test: vectors, classes of outcomes, and simulations that are expected beyond χ² where p = α.
-_SITUATIONS = 4
-_CLASSES, _EXPECTED = 64, 10
-_BEYOND = 10
+_SITUATIONS, _CLASSES, _EXPECTED, _BEYOND = 4, 64, 10, 10
 _ALPHA_MIN = 1e-5
 
 

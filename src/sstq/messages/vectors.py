@@ -92,8 +92,7 @@ def refuse_repeated(paths: Iterable[Path]) -> None:
     """Refuse a file that is named twice (ValueError), be it by a link: encoding it twice costs its owners ε again."""
     seen: dict[tuple[int, int], Path] = {}
     for path in paths:
-        status = path.stat()
-        file = status.st_dev, status.st_ino
+        file = path.stat().st_dev, path.stat().st_ino
         if file in seen:
             raise ValueError(f"{path} is the same file as {seen[file]}: give each file once; nobody is encoded twice")
         seen[file] = path
@@ -163,8 +162,7 @@ def _open_parquet(name: str, dim: int, column: str | None) -> VectorFile:
         row = 0
         with open(name, "rb") as file, open_parquet(file) as table:
             for batch in table.iter_batches(batch_size=size, columns=columns):
-                held = [batch.column(column) for column in columns]
-                yield arrays.arrow_vectors(held, dim, f"{name}: vectors", row)
+                yield arrays.arrow_vectors([batch.column(held) for held in columns], dim, f"{name}: vectors", row)
                 row += batch.num_rows
 
     return VectorFile(name, dim, count, read)

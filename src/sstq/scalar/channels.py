@@ -103,8 +103,7 @@ class Channel(ABC):
     def _draw(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
         from sstq.kernels import sample_table
 
-        codes: NDArray[np.int64] = sample_table(tokens, words, self._cumulative)
-        return codes
+        return np.asarray(sample_table(tokens, words, self._cumulative))
 
     def _moments(self, values: Vector) -> tuple[Vector, Vector]:
         probabilities = self.probabilities()

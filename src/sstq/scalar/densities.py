@@ -114,8 +114,7 @@ class Density:
     def _gaussian(cls, u: float, cells: int) -> "Density":
         """Return the law of clip(G/(u√2), ±1) for a standard Gaussian G."""
         # P(t ≤ τ) = (1 + erf(u·τ))/2 inside; mirroring makes the symmetry exact.
-        grid = np.linspace(-1.0, 1.0, cells + 1).tolist()
-        masses = np.diff([math.erf(u * point) for point in grid]) / 2
+        masses = np.diff([math.erf(u * point) for point in np.linspace(-1.0, 1.0, cells + 1).tolist()]) / 2
         masses = (masses + masses[::-1]) / 2
         edge = math.erfc(u) / 2
         return cls(masses, (edge, edge))
@@ -131,10 +130,8 @@ class Density:
         samples = np.asarray(values, dtype=np.float64).ravel()
         if samples.size == 0 or not (np.abs(samples) <= 1).all():
             raise ValueError("values must be a non-empty array of numbers in [-1, 1]")
-        inside = samples[np.abs(samples) < 1]
-        counts, _ = np.histogram(inside, bins=_check_cells(cells), range=(-1.0, 1.0))
-        edges = (float(np.mean(samples == -1)), float(np.mean(samples == 1)))
-        return cls(counts / samples.size, edges)
+        counts, _ = np.histogram(samples[np.abs(samples) < 1], bins=_check_cells(cells), range=(-1.0, 1.0))
+        return cls(counts / samples.size, (float(np.mean(samples == -1)), float(np.mean(samples == 1))))
 
     @cached_property
     def grid(self) -> Vector:
@@ -188,7 +185,7 @@ class Density:
 
 @cache
 def _kashin_table() -> tuple[Vector, Vector, Vector]:
-    """Return the levels β, the redundancies ρ and, for each pair, the shares of |t| in the cells of [0, 1) and at 1."""
+    """The levels β, the redundancies ρ and, for each pair, the shares of |t| in the cells of [0, 1) and at 1."""
     table = json.loads(files("sstq.scalar").joinpath(KASHIN_TABLE).read_text(encoding="utf-8"))
     shares = np.array(table["per_million"], dtype=np.float64) / 1e6
     return np.array(table["beta"]), np.array(table["redundancy"]), shares

@@ -183,8 +183,7 @@ def _loss_gradient(values: Vector, density: Density, decay: float) -> Vector:
 def _kernel(points: Vector, values: Vector, decay: float) -> Vector:
     """The truncated Laplace density at the points, a row for each codeword as centre."""
     normalisers = -np.expm1(-decay * (1 + values)) - np.expm1(-decay * (1 - values))
-    kernel: Vector = decay * np.exp(-decay * np.abs(points - values[:, None])) / normalisers[:, None]
-    return kernel
+    return np.asarray(decay * np.exp(-decay * np.abs(points - values[:, None])) / normalisers[:, None])
 
 
 def _calibrated_gradient(values: Vector, density: Density, decay: float) -> Vector:

@@ -96,7 +96,7 @@ def check_unbiased(channel: Channel, codebook: Codebook, values: Vector) -> None
 
 @contextmanager
 def solving_progress(report: Progress) -> Iterator[None]:
-    """Within the block, every channel that has to be solved calls ``report`` with the bits done and the bits to do."""
+    """Within the block, every channel that has to be solved calls `report` with the bits done and the bits to do."""
     before = _progress.set(report)
     try:
         yield
@@ -108,8 +108,7 @@ def optimal_channel(bits: int, epsilon: float, density: Density) -> OptimalChann
     """Return the unbiased ε-LDP channel with 2^bits codes and free tokens of least second moment under a density.
 
     The first call takes up to a few seconds; the solution is kept in memory and on disk. The channel is symmetric, so
-    the symmetric part of the public density counts. More than 5 bits gain next to nothing: codes beyond are used only
-    by a flat channel, where one is better.
+    the symmetric part of the density counts. Beyond 5 bits more codes are used only where a flat channel is better.
 
     Examples:
         >>> solved = optimal_channel(2, 3.0, Density.kashin(1.6, 2.575))
@@ -229,8 +228,7 @@ def _apart(positions: Vector) -> list[int]:
 
 def _configuration(bits: int, epsilon: float, density: Density) -> str:
     """What a solution depends on."""
-    numbers = np.append(density.masses, density.edges).astype("<f8")
-    digest = hashlib.sha256(numbers.tobytes()).hexdigest()
+    digest = hashlib.sha256(np.append(density.masses, density.edges).astype("<f8").tobytes()).hexdigest()
     return f"solver {_SOLVER_VERSION}, {bits} bits, epsilon {epsilon.hex()}, density {digest}"
 
 
