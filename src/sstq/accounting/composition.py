@@ -52,9 +52,8 @@ def compose(
         epsilon: ε of every round, or a sequence with one ε per round.
         rounds: T, when all rounds have the same ε; 1 unless given.
         delta: δ of all rounds together. With δ = 0 only the sum of all ε holds, whatever the method.
-        method: "basic", the sum, which needs no δ; "advanced", the classical bound, to compare with; "optimal", the
-            exact answer for equal ε; "pld", nearly the same answer for any ε by numerical convolution (needs the extra
-            `accounting`, δ ≥ 1e-9, T ≤ 1e5).
+        method: "basic", the sum, which needs no δ; "advanced", the classical bound; "optimal", exact for equal ε;
+            "pld", numerical convolution for any ε (needs the extra `accounting`, δ ≥ 1e-9, T ≤ 1e5).
         clients: how many clients' messages a trusted shuffler mixes in every round; see `shuffled_epsilon` for what
             that takes. Half of δ pays for the shuffling (all of it with "basic").
 

@@ -228,17 +228,6 @@ class RunExpenses:
 
     A run, with a random name, begins whenever a training is started or resumed from a saved state. A round repeated
     after a crash makes a second message about the same data; under its new name it is charged again.
-
-    Examples:
-        >>> import sstq, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> ledger = Ledger(f"{folder.name}/client.ledger", epsilon=6.0)
-        >>> mechanism = sstq.mechanism("frameunit", dim=10, epsilon=2.0)
-        >>> for run in range(2):
-        ...     _ = RunExpenses(mechanism).charge(ledger, 1)
-        >>> ledger.spent
-        4.0
-        >>> folder.cleanup()
     """
 
     def __init__(self, mechanism: Mechanism) -> None:

@@ -23,8 +23,7 @@ _ID_LENGTH_MAX = 256
 
 # Orders to choose from: 1 + 2^(−6), …, 1 + 2^12 in steps of 2^(1/8).
 _ORDERS = tuple(1 + 2 ** (eighth / 8) for eighth in range(-48, 97))
-# Above the rounding errors of the functions used, relatively.
-_SPARE = 1e-12
+_SPARE = 1e-12  # above the relative rounding errors of the functions used
 
 
 class LedgerError(ValueError):
@@ -97,15 +96,13 @@ class Terms:
 
     @classmethod
     def choose(cls, epsilon: float, delta: float, round_cap: float | None, composition: str | None) -> Self:
-        """The terms with their default composition, and the order that allows the most small rounds.
-
-        A small round costs αε²/2, so that the number of rounds is proportional to what conversion leaves, divided by α.
-        """
+        """The terms with their default composition, and the order that allows the most small rounds."""
         composition = composition or ("adaptive" if delta else "basic")
         order = _ORDERS[0] if composition == "adaptive" else None
         # Checked before the order is computed from them; numbers of any kind become plain floats.
         cls(epsilon, delta, round_cap, composition, order)
         if order is not None:
+            # A small round costs αε²/2: their number is proportional to what conversion leaves, divided by α.
             order = max(_ORDERS, key=lambda order: (epsilon - _conversion(order, delta)) / order)
         return cls(float(epsilon), float(delta), None if round_cap is None else float(round_cap), composition, order)
 

@@ -1,9 +1,8 @@
 """A lower bound of ε from messages alone.
 
 For each pair of inputs, one half of the messages chooses the event that tells them apart best, and the other half tests
-it. Clopper–Pearson bounds of the two probabilities give a bound log(p/q) ≤ ε that is wrong with a stated probability,
-shared out over the pairs (Bonferroni): it holds for all pairs at once. Choosing and testing on different messages keeps
-it honest, whatever the choice is.
+it: that keeps the test honest, whatever the choice. Clopper–Pearson bounds of the two probabilities give a bound
+log(p/q) ≤ ε that is wrong with a stated probability, shared out over the pairs (Bonferroni).
 
 Behind a public coin every client has its own coin, so its events have their own probabilities. Their averages over the
 same clients differ by at most e^ε as well, and Clopper–Pearson bounds hold for the average of independent events that

@@ -15,7 +15,7 @@ from sstq.messages.framed import MessageFileInfo, block_messages
 
 @dataclass(frozen=True)
 class MessageFormat:
-    """How files of one format begin and end in their names, and what describes, reads and writes them."""
+    """How files of one format begin, how their names end, and what describes, reads and writes them."""
 
     magic: bytes
     suffixes: tuple[str, ...]
@@ -49,9 +49,8 @@ def write_messages(path: str | os.PathLike[str], batches: Messages | Iterable[Me
 def read_messages(path: str | os.PathLike[str], mechanism: MessageReader) -> Iterator[Messages]:
     """The messages of a file, a batch at a time in bounded memory.
 
-    Raises ValueError, saying what is wrong and where, for a file that is truncated, too long, damaged, of another
-    version or of another mechanism. Batches before the damage have been handed out by then: to add all of a file or
-    nothing, use `sstq.aggregation.Aggregator.update_from_file`.
+    Raises ValueError, saying what is wrong and where, for a file that is damaged or of another version or mechanism.
+    Batches before the damage have been handed out by then; `Aggregator.update_from_file` adds all of a file or nothing.
     """
     with open(path, "rb") as file:
         form = _format_of(file)

@@ -41,10 +41,7 @@ _SIMULATED, _WITH_CLIENTS = 1, 2
 
 @dataclass(frozen=True)
 class MessageFileInfo:
-    """What the header of a message file says.
-
-    `file_id` tells files apart: two clients may send the same few bits, so two files may hold the same messages.
-    """
+    """What the header of a message file says; a random `file_id` tells files of the same messages apart."""
 
     kind: str
     version: int

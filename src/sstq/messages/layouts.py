@@ -17,12 +17,9 @@ from sstq import kernels
 
 Column = NDArray[Any]
 
-# The widest message that the bit-packing kernel takes in one piece.
-_WORD_BITS = 64
-# Messages are packed in blocks of so many numbers, or bits where every bit is a number for a while, that all of their
-# copies on the way stay in the cache.
-_NUMBERS_A_BLOCK = 1 << 15
-_BITS_A_BLOCK = 1 << 20
+_WORD_BITS = 64  # the widest message that the bit-packing kernel takes in one piece
+# Messages are packed in blocks that stay in the cache.
+_NUMBERS_A_BLOCK, _BITS_A_BLOCK = 1 << 15, 1 << 20
 
 
 @dataclass(frozen=True)

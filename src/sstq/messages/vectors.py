@@ -67,9 +67,8 @@ def open_vectors(
         path: the file; its kind is recognised by its content.
         dim: the length that the vectors must have.
         key: which array of an .npz; needed only if it holds several.
-        column: which list column of a Parquet file; without it the file must have exactly one column of lists of
-            numbers, exactly `dim` columns of floats, or only `dim` columns, all of numbers; columns are then the
-            coordinates in order.
+        column: which list column of a Parquet file; without it the file must have exactly one column of lists, exactly
+            `dim` columns of floats, or only `dim` columns, all of numbers.
 
     Raises ValueError if the file cannot hold such vectors, and ImportError if it is Parquet without the [data] extra.
     """

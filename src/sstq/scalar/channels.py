@@ -268,8 +268,7 @@ def unbiased_decoder(channel: Channel, codebook: Codebook) -> Vector:
 
     For the flat channel w_k = (2^62·c_k − b·Σc)/(a − b). In general the linear system is solved by rank-revealing QR;
     of several solutions the one of least Σ_i π_i·w_i² (π the mean of the rows) is taken. Codes never sent get 0.
-
-    There is one token for each codeword. ValueError when no solution is unbiased within 1e-9.
+    ValueError when no solution is unbiased within 1e-9.
 
     Examples:
         >>> from sstq.scalar.codebooks import uniform_codebook

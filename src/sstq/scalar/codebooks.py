@@ -78,13 +78,9 @@ def uniform_codebook(bits: int) -> Codebook:
 
 
 def panter_dite_codebook(bits: int, density: Density) -> Codebook:
-    """Return the codebook with point density ∝ f^{1/3}, anchored at ±1 (paper, Section 5.1).
+    """Return the quantiles k/(M − 1) of the measure f^{1/3}, anchored at ±1 (paper, Section 5.1).
 
-    The codewords are the quantiles k/(M − 1) of the measure f^{1/3}, the high-resolution optimum without privacy.
-
-    Examples:
-        >>> panter_dite_codebook(2, Density.uniform()).values.round(4)
-        array([-1.    , -0.3333,  0.3333,  1.    ])
+    It is the high-resolution optimum without privacy.
     """
     size = 1 << check_argument("bits", bits)
     weights = np.cbrt(density.masses)
