@@ -162,9 +162,8 @@ class _Clones:
         mean = others * chance
         reach = _DEVIATIONS * math.sqrt(mean * (1 - chance)) + _STEPS
         low, high = max(0, math.floor(mean - reach)), min(others, math.ceil(mean + reach))
-        starts = np.linspace(low, high, _GROUPS).astype(np.int64)
         # Numbers below `low` count as no clone at all, those from `high` on as `high`.
-        smallest = np.unique(np.append(starts, 0))
+        smallest = np.unique(np.append(np.linspace(low, high, _GROUPS).astype(np.int64), 0))
         below = binom.cdf(smallest - 1, others, chance)
         above = binom.sf(smallest - 1, others, chance)
         # Differences of whichever tail is small, so that they keep their digits.

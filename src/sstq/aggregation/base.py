@@ -101,7 +101,7 @@ class Aggregator(ABC, Generic[Owner]):
         Files already counted are skipped, whatever their names: each carries a random identifier. So an interrupted
         run can simply be repeated.
         """
-        before = _identity(path)
+        before = os.stat(path)
         info = describe_messages(path)
         if info.file_id in self._sources:
             return False
@@ -197,13 +197,10 @@ def describe_state(path: str | os.PathLike[str]) -> StateInfo:
     return _read_state(path)[0]
 
 
-def _identity(path: str | os.PathLike[str]) -> tuple[int, ...]:
-    status = os.stat(path)
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _refuse_changed(path: str | os.PathLike[str], before: tuple[int, ...]) -> None:
-    if _identity(path) != before:
+def _refuse_changed(path: str | os.PathLike[str], before: os.stat_result) -> None:
+    after = os.stat(path)
+    same = os.path.samestat(after, before) and after.st_size == before.st_size
+    if not same or after.st_mtime_ns != before.st_mtime_ns:
         raise ValueError(f"{os.fspath(path)} changed while it was read; nothing of it was added")
 
 

@@ -17,8 +17,7 @@ from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.laws import Law, law_from_dict
 
-FORMAT = "sstq-certificate"
-VERSION = 1
+FORMAT, VERSION = "sstq-certificate", 1
 _DECIMAL = re.compile(r"[0-9]{1,2}(\.[0-9]{1,60})?")
 _FIELDS = ("format", "version", "mechanism", "digest", "epsilon", "decides", "apart", "law", "ratio", "interval")
 

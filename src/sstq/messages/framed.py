@@ -89,8 +89,8 @@ def write(file: BinaryIO, blocks: Iterable[Messages]) -> int:
     file.write(bytes(_HEADER_BYTES))
     count = 0
     for number, block in enumerate(blocks):
-        data = b"" if block.clients is None else block.clients.astype("<u8").tobytes()
-        data += block.to_bytes()
+        clients = b"" if block.clients is None else block.clients.astype("<u8").tobytes()
+        data = clients + block.to_bytes()
         file.write(data + _block_crc(number, data))
         count += len(block)
     flags = _SIMULATED * block.simulated | _WITH_CLIENTS * (block.clients is not None)

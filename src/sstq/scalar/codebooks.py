@@ -103,9 +103,8 @@ def surrogate_loss(codebook: Codebook, epsilon: float) -> float:
         >>> round(surrogate_loss(uniform_codebook(1), np.log(3.0)), 6)
         1.666667
     """
-    gaps = np.diff(codebook.values)
     penalty = (codebook.values**2).sum() / math.expm1(check_argument("epsilon", epsilon))
-    return float((gaps**3).sum() / 12 + penalty)
+    return float((np.diff(codebook.values) ** 3).sum() / 12 + penalty)
 
 
 def optimized_codebook(bits: int, epsilon: float) -> Codebook:

@@ -51,9 +51,7 @@ _SEARCHED_BITS, _FLAT_BITS = 5, 8
 # A flat channel as a table has the same second moment up to this.
 _ROUNDING = 1e-12
 _LARGEST_BIAS = Fraction(1, 1 << 51)
-_THIN = 1 << 22
-_CLOSE = 1e-6
-_CORRECTIONS = 3
+_THIN, _CLOSE, _CORRECTIONS = 1 << 22, 1e-6, 3
 
 _solved: dict[str, "OptimalChannel"] = {}
 
@@ -167,8 +165,7 @@ def from_windows(windows: Windows, epsilon: float, outputs: int) -> OptimalChann
     floor = 1 / (1 + math.expm1(epsilon) * windows.width)
     lows = [round(float(length) * floor * TOTAL) for length in windows.lengths]
     thick = [place for place, low in enumerate(lows) if low >= _THIN]
-    heights = windows.heights[thick] / windows.heights[-1]
-    return _slide([lows[place] for place in thick], heights, epsilon, outputs)
+    return _slide([lows[place] for place in thick], windows.heights[thick] / windows.heights[-1], epsilon, outputs)
 
 
 def _slide(lows: list[int], heights: Vector, epsilon: float, outputs: int) -> OptimalChannel:
