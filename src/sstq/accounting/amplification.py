@@ -42,8 +42,6 @@ all clients use, and not for mechanisms chosen one after the other; for those th
 2021, C ~ Bin(n − 1, e^−ε₀).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -66,8 +64,6 @@ def shuffled_delta(epsilon: float, clients: int, total_epsilon: float) -> float:
     Examples:
         >>> shuffled_delta(1.0, 10_000, 0.04)
         2.62...e-06
-        >>> shuffled_delta(1.0, 10_000, 1.0)
-        0.0
     """
     epsilon, clients = _checked(epsilon, clients)
     return _Clones(epsilon, clients).delta(check_argument("total_epsilon", total_epsilon, low=0))
@@ -125,8 +121,6 @@ def subsampled_epsilon(epsilon: float, probability: float) -> float:
     Examples:
         >>> subsampled_epsilon(1.0, 0.1)
         0.158...
-        >>> subsampled_epsilon(1.0, 1.0)
-        1.0
     """
     epsilon = check_argument("epsilon", epsilon, of="round_epsilon")
     probability = check_number("probability", probability, 0, 1)
@@ -147,10 +141,8 @@ def _checked(epsilon: float, clients: int) -> tuple[float, int]:
 def _closed_form(epsilon: float, clients: int, delta: float) -> float:
     most = math.log(clients / (16 * math.log(2 / delta)))
     if epsilon > most:
-        raise ValueError(
-            f"epsilon must be at most log(clients/(16 log(2/delta))) = {most:.6g} for method 'closed-form', "
-            f"got {epsilon!r}"
-        )
+        wanted = f"at most log(clients/(16 log(2/delta))) = {most:.6g} for method 'closed-form'"
+        raise ValueError(f"epsilon must be {wanted}, got {epsilon!r}")
     grown = math.exp(epsilon)
     crowd = 8 * math.sqrt(grown * math.log(4 / delta) / clients) + 8 * grown / clients
     return math.log1p(math.tanh(epsilon / 2) * crowd)
@@ -170,9 +162,8 @@ class _Clones:
         mean = others * chance
         reach = _DEVIATIONS * math.sqrt(mean * (1 - chance)) + _STEPS
         low, high = max(0, math.floor(mean - reach)), min(others, math.ceil(mean + reach))
-        starts = np.linspace(low, high, _GROUPS).astype(np.int64)
         # Numbers below `low` count as no clone at all, those from `high` on as `high`.
-        smallest = np.unique(np.append(starts, 0))
+        smallest = np.unique(np.append(np.linspace(low, high, _GROUPS).astype(np.int64), 0))
         below = binom.cdf(smallest - 1, others, chance)
         above = binom.sf(smallest - 1, others, chance)
         # Differences of whichever tail is small, so that they keep their digits.

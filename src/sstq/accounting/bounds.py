@@ -1,7 +1,5 @@
 """Rounding, and searches for the edge of what a budget allows, that never err on the wrong side."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Callable
@@ -20,12 +18,7 @@ def check_delta(delta: float, *, positive: bool = False) -> float:
 
 
 def round_up(value: Fraction) -> float:
-    """The least double that is at least `value`.
-
-    Examples:
-        >>> round_up(3 * Fraction(0.1)), round_down(3 * Fraction(0.1))
-        (0.30000000000000004, 0.3)
-    """
+    """The least double that is at least `value`."""
     nearest = float(value)
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 

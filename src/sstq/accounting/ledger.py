@@ -63,11 +63,6 @@ class Ledger:
         Traceback (most recent call last):
         ...
         sstq.accounting.ledger_file.RoundAlreadySpent: round 'round 1' was spent already, at ...
-        >>> _ = ledger.spend(1.0, "round 2")
-        >>> ledger.spend(0.5, "round 3")
-        Traceback (most recent call last):
-        ...
-        sstq.accounting.ledger_file.BudgetExhausted: epsilon = 0.5 is more than is left: 0.25 of 2.0 (1.75 is spent)
         >>> folder.cleanup()
     """
 
@@ -83,20 +78,18 @@ class Ledger:
         self._path = Path(path).resolve()
         if epsilon is not None:
             self._terms = Terms.choose(epsilon, delta, round_cap, composition)
-            self._open_or_create()
+            with self._locked() as lock:
+                if self._path.exists():
+                    self._read()
+                elif _was_created(lock):
+                    problem = f"the ledger is missing, although {self._path.name}.lock is there"
+                    raise LedgerDamaged(f"{self._path}: {problem}")
+                else:
+                    self._write(lock, ())
         elif (delta, round_cap, composition) != (0.0, None, None):
             raise ValueError("epsilon must be given with delta, round_cap or composition, got None")
         else:
             self._terms = ledger_file.read_ledger(self._path)[0]
-
-    def _open_or_create(self) -> None:
-        with self._locked() as lock:
-            if self._path.exists():
-                self._read()
-            elif _was_created(lock):
-                raise LedgerDamaged(f"{self._path}: the ledger is missing, although {self._path.name}.lock is there")
-            else:
-                self._write(lock, ())
 
     @property
     def path(self) -> Path:
@@ -151,35 +144,25 @@ class Ledger:
     def spend(self, epsilon: float, round_id: str | int) -> Entry:
         """Pay for one message of ε; when this returns, and not before, the message may leave.
 
-        Args:
-            epsilon: ε of the message.
-            round_id: the round, as a string or an integer; each can be spent once.
-
-        Raises:
-            LedgerError: `BudgetExhausted`, `RoundCapExceeded`, `RoundAlreadySpent` or `LedgerDamaged`. Nothing is
-                spent then. All are ValueErrors.
+        Each `round_id`, a string or an integer, can be spent once. A `LedgerError` (a ValueError: `BudgetExhausted`,
+        `RoundCapExceeded`, `RoundAlreadySpent` or `LedgerDamaged`) means that nothing was spent.
         """
         epsilon, name = check_argument("epsilon", epsilon, of="round_epsilon"), ledger_file.check_round_id(round_id)
         if self.round_cap is not None and epsilon > self.round_cap:
             raise RoundCapExceeded(f"epsilon = {epsilon!r} is more than the cap of a round, {self.round_cap!r}")
         with self._locked() as lock:
             entries = self._read()
-            self._refuse(entries, epsilon, name)
+            for paid in entries:
+                if paid.round_id == name:
+                    raise ledger_file.RoundAlreadySpent(f"round {name!r} was spent already, at {paid.time}")
+            epsilons = _epsilons(entries)
+            if not self._allows(epsilons + Counter({epsilon: 1})):
+                spent = self._terms.total(epsilons)
+                left = f"{self._left(spent)!r} of {self.epsilon!r} ({round_up(spent)!r} is spent)"
+                raise ledger_file.BudgetExhausted(f"epsilon = {epsilon!r} is more than is left: {left}")
             entry = Entry(name, epsilon, datetime.now(UTC).isoformat(timespec="seconds"))
             self._write(lock, (*entries, entry))
         return entry
-
-    def _refuse(self, entries: tuple[Entry, ...], epsilon: float, name: str) -> None:
-        for entry in entries:
-            if entry.round_id == name:
-                raise ledger_file.RoundAlreadySpent(f"round {name!r} was spent already, at {entry.time}")
-        epsilons = _epsilons(entries)
-        if not self._allows(epsilons + Counter({epsilon: 1})):
-            spent = self._terms.total(epsilons)
-            raise ledger_file.BudgetExhausted(
-                f"epsilon = {epsilon!r} is more than is left: {self._left(spent)!r} of {self.epsilon!r} "
-                f"({round_up(spent)!r} is spent)"
-            )
 
     def _allows(self, epsilons: Counter[float]) -> bool:
         return self._terms.total(epsilons) <= Fraction(self.epsilon)
@@ -208,18 +191,14 @@ class Ledger:
     def _write(self, lock: int, entries: tuple[Entry, ...]) -> None:
         died = os.pread(lock, 1, 1) == _WRITING
         os.pwrite(lock, (_CREATED if _was_created(lock) else _NEW) + _WRITING, 0)
-        if died:
-            self._remove_leftovers()
+        if died:  # remove what it left; the lock is held, so nobody else is writing
+            leftover = re.compile(rf"\.{re.escape(self._path.name)}\.[0-9a-f]{{16}}")
+            for item in os.scandir(self._path.parent):
+                if leftover.fullmatch(item.name):
+                    os.unlink(item.path)
         with atomic_file(self._path, private=True) as stream:
             stream.write(ledger_file.serialize(self._terms, entries))
         os.ftruncate(lock, 1)
-
-    def _remove_leftovers(self) -> None:
-        """Remove what a writer that was killed left; the lock is held, so nobody else is writing."""
-        leftover = re.compile(rf"\.{re.escape(self._path.name)}\.[0-9a-f]{{16}}")
-        for item in os.scandir(self._path.parent):
-            if leftover.fullmatch(item.name):
-                os.unlink(item.path)
 
 
 def _was_created(lock: int) -> bool:
@@ -238,10 +217,9 @@ def price(mechanism: Mechanism) -> float:
 def ledger_price(mechanism: Mechanism) -> float:
     """The `price`, if a ledger can hold it: one with δ > 0 is refused (ValueError), because ledgers add up pure ε."""
     if mechanism.delta > 0:
-        raise ValueError(
-            f"a ledger adds up pure ε, but mechanism {mechanism.name!r} is (ε, δ)-private with delta = "
-            f"{mechanism.delta!r}: leave the ledger out, or use a mechanism with δ = 0"
-        )
+        problem = f"mechanism {mechanism.name!r} is (ε, δ)-private with delta = {mechanism.delta!r}"
+        remedy = "leave the ledger out, or use a mechanism with δ = 0"
+        raise ValueError(f"a ledger adds up pure ε, but {problem}: {remedy}")
     return price(mechanism)
 
 
@@ -250,17 +228,6 @@ class RunExpenses:
 
     A run, with a random name, begins whenever a training is started or resumed from a saved state. A round repeated
     after a crash makes a second message about the same data; under its new name it is charged again.
-
-    Examples:
-        >>> import sstq, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> ledger = Ledger(f"{folder.name}/client.ledger", epsilon=6.0)
-        >>> mechanism = sstq.mechanism("frameunit", dim=10, epsilon=2.0)
-        >>> for run in range(2):
-        ...     _ = RunExpenses(mechanism).charge(ledger, 1)
-        >>> ledger.spent
-        4.0
-        >>> folder.cleanup()
     """
 
     def __init__(self, mechanism: Mechanism) -> None:

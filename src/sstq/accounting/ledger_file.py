@@ -4,8 +4,6 @@ The first line holds the terms, then comes one line for every round, and the las
 of all bytes above it. The file is always written as a whole, so every other shape is damage.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -13,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from sstq.accounting.bounds import check_delta
 from sstq.accounting.composition import basic_total, optimal_total
@@ -25,8 +23,7 @@ _ID_LENGTH_MAX = 256
 
 # Orders to choose from: 1 + 2^(−6), …, 1 + 2^12 in steps of 2^(1/8).
 _ORDERS = tuple(1 + 2 ** (eighth / 8) for eighth in range(-48, 97))
-# Above the rounding errors of the functions used, relatively.
-_SPARE = 1e-12
+_SPARE = 1e-12  # above the relative rounding errors of the functions used
 
 
 class LedgerError(ValueError):
@@ -98,16 +95,14 @@ class Terms:
             raise ValueError("order must be greater than 1")
 
     @classmethod
-    def choose(cls, epsilon: float, delta: float, round_cap: float | None, composition: str | None) -> Terms:
-        """The terms with their default composition, and the order that allows the most small rounds.
-
-        A small round costs αε²/2, so that the number of rounds is proportional to what conversion leaves, divided by α.
-        """
+    def choose(cls, epsilon: float, delta: float, round_cap: float | None, composition: str | None) -> Self:
+        """The terms with their default composition, and the order that allows the most small rounds."""
         composition = composition or ("adaptive" if delta else "basic")
         order = _ORDERS[0] if composition == "adaptive" else None
         # Checked before the order is computed from them; numbers of any kind become plain floats.
         cls(epsilon, delta, round_cap, composition, order)
         if order is not None:
+            # A small round costs αε²/2: their number is proportional to what conversion leaves, divided by α.
             order = max(_ORDERS, key=lambda order: (epsilon - _conversion(order, delta)) / order)
         return cls(float(epsilon), float(delta), None if round_cap is None else float(round_cap), composition, order)
 

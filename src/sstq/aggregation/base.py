@@ -3,8 +3,6 @@
 The state is an array of integers, which add up to the same bits in any order and any partition.
 """
 
-from __future__ import annotations
-
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -103,7 +101,7 @@ class Aggregator(ABC, Generic[Owner]):
         Files already counted are skipped, whatever their names: each carries a random identifier. So an interrupted
         run can simply be repeated.
         """
-        before = _identity(path)
+        before = os.stat(path)
         info = describe_messages(path)
         if info.file_id in self._sources:
             return False
@@ -124,7 +122,7 @@ class Aggregator(ABC, Generic[Owner]):
             self.merge(part)
         return True
 
-    def merge(self, other: Aggregator[Owner]) -> None:
+    def merge(self, other: "Aggregator[Owner]") -> None:
         """Add what another aggregator of the same mechanism holds; the result is that of one pass over both.
 
         Two aggregators that hold the same file are refused: its messages would count twice.
@@ -144,7 +142,7 @@ class Aggregator(ABC, Generic[Owner]):
     def _settle(self) -> None:
         """Bring the state into the form that depends on the messages alone, if an aggregator keeps it otherwise."""
 
-    def _merge_state(self, other: Aggregator[Owner]) -> None:
+    def _merge_state(self, other: "Aggregator[Owner]") -> None:
         self._state += other._state
 
     def mean(self) -> Estimate:
@@ -199,13 +197,10 @@ def describe_state(path: str | os.PathLike[str]) -> StateInfo:
     return _read_state(path)[0]
 
 
-def _identity(path: str | os.PathLike[str]) -> tuple[int, int, int, int]:
-    status = os.stat(path)
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _refuse_changed(path: str | os.PathLike[str], before: tuple[int, int, int, int]) -> None:
-    if _identity(path) != before:
+def _refuse_changed(path: str | os.PathLike[str], before: os.stat_result) -> None:
+    after = os.stat(path)
+    same = os.path.samestat(after, before) and after.st_size == before.st_size
+    if not same or after.st_mtime_ns != before.st_mtime_ns:
         raise ValueError(f"{os.fspath(path)} changed while it was read; nothing of it was added")
 
 
@@ -227,5 +222,4 @@ def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int
     if state.dtype != np.int64 or state.ndim != 2 or sources.dtype.kind != "U" or sources.ndim != 1 or not counted:
         raise ValueError(f"{name} does not hold the sums of an aggregator")
     files = set(sources.tolist())
-    info = StateInfo(version, str(stored["digest"]), count, len(state), len(files), simulated)
-    return info, state, files
+    return StateInfo(version, str(stored["digest"]), count, len(state), len(files), simulated), state, files

@@ -1,7 +1,5 @@
 """The mean of the clients' vectors, and where it lies, all coordinates at once."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -11,11 +9,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Region:
-    """A ball and a box around an estimate; each holds the expected mean with probability `level`.
-
-    `radius` is that of the ball, in Euclidean norm; `half_width`, (d,), says how far each coordinate may be off, all of
-    them at once.
-    """
+    """A ball of Euclidean `radius` and a box of `half_width`, (d,); each holds the mean with probability `level`."""
 
     level: float
     radius: float

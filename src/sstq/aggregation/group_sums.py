@@ -1,7 +1,5 @@
 """Sums over many frames, sparse: for mechanisms whose estimate from one message is ±gain·u_j of one of G frames."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -86,8 +84,7 @@ class GroupAggregator(Aggregator[Any]):
             frames += len(counts)
         value = total / self._count
         scatter = np.maximum(squares - 2 * value * weighted + value**2 * counts2, 0.0)
-        correction = frames / (frames - 1) if frames > 1 else np.nan
-        stderr = np.sqrt(scatter * correction) / self._count
+        stderr = np.sqrt(scatter * (frames / (frames - 1) if frames > 1 else np.nan)) / self._count
         return Estimate(value, stderr, self._count, self._simulated, terms=frames)
 
     def _frame_sums(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
@@ -125,5 +122,4 @@ def _condensed(rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return rows
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     starts = np.flatnonzero(np.diff(rows[:, 0], prepend=-1))
-    sums = np.add.reduceat(rows[:, 1:], starts, axis=0)
-    return np.concatenate([rows[starts, :1], sums], axis=1)
+    return np.concatenate([rows[starts, :1], np.add.reduceat(rows[:, 1:], starts, axis=0)], axis=1)

@@ -1,11 +1,9 @@
 """Sums that are private only once they are released: exact while a round is open, noisy for ever once it is closed."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,16 +19,15 @@ _FRACTION_BITS = 16
 _CLOSED, _TAKEN_OVER = 1, 2
 
 
+@dataclass
 class _KeyedBits:
     """Words that a secret key and the sums decide: closing two copies of one round draws the same noise twice."""
 
+    secret: bytes
     simulated = False
 
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
-
     def words(self, count: int) -> NDArray[np.uint64]:
-        return np.frombuffer(hashlib.shake_256(self._secret).digest(8 * count), dtype="<u8").astype(np.uint64)
+        return np.frombuffer(hashlib.shake_256(self.secret).digest(8 * count), dtype="<u8").astype(np.uint64)
 
 
 class NoisyAggregator(Aggregator[Any]):
@@ -130,10 +127,9 @@ class NoisyAggregator(Aggregator[Any]):
         if self.closed:
             raise ValueError("the round is closed: its noise has been drawn, and nothing can be added any more")
         self._refuse_ended()
-        if self._count + added > self._mechanism.clients:
-            raise ValueError(
-                f"the round is for clients = {self._mechanism.clients}, got {self._count} messages and {added} more"
-            )
+        clients = self._mechanism.clients
+        if self._count + added > clients:
+            raise ValueError(f"the round is for clients = {clients}, got {self._count} messages and {added} more")
         super()._refuse_overflow(added)
 
     def _add(self, messages: Messages) -> None:

@@ -1,8 +1,7 @@
 """Strata: one mean for the messages of each coordinate, so that drawing the coordinates adds nothing to the error.
 
-Where clients outnumber coordinates, the messages of coordinate j form a stratum. The plain mean of d·w·u_j weighs a
-stratum by how many clients happened to land in it; its variance is made of E[w²]. The mean of a stratum, ȳ_j, divides
-by the count that did land there, and
+The messages of coordinate j form a stratum. The plain mean of d·w·u_j weighs a stratum by how many clients happened to
+land in it; its variance is made of E[w²]. The mean of a stratum, ȳ_j, divides by the count that did land there, and
 
     x̂ = (d/N)·Σ_j ȳ_j·u_j / P,    ȳ_j = 0 for an empty stratum,    P = 1 − (1 − 1/N)^n,
 
@@ -10,12 +9,9 @@ has a variance made of Var[w] alone: smaller by about the square of the clients'
 that a stratum is not empty, makes it unbiased over the coin for any number n of clients who answered. Given how many
 landed in each stratum, who did is a uniformly random choice: nothing is assumed on how alike the clients are.
 
-The price: E[1/count] exceeds 1/E[count] by a factor near 1 + N/n, a pure loss for clients that have nothing in common.
-So strata are used from eight messages per coordinate on, where it is at most 18 %. That rule, n ≥ 8N, looks at nothing
-but the number of messages: it costs neither privacy nor unbiasedness, and the expected error is known beforehand.
+The price: E[1/count] exceeds 1/E[count] by a factor near 1 + N/n. So strata are used from n ≥ 8N on, where it is at
+most 18 %. That rule looks at the number of messages only: it costs neither privacy nor unbiasedness.
 """
-
-from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +22,10 @@ from sstq.frames.tight import Frame
 from sstq.messages.batch import MessageReader
 
 MESSAGES_A_STRATUM = 8
-"""How many messages per coordinate there must be on average for strata to be used."""
 
 
 def uses_strata(messages: int, strata: int) -> bool:
-    """Whether that many messages are averaged by strata."""
+    """Whether that many messages are averaged by strata: at least eight per coordinate."""
     return messages >= MESSAGES_A_STRATUM * strata
 
 
@@ -45,9 +40,8 @@ class StratifiedAggregator(FrameAggregator):
         >>> mechanism = sstq.SSTQ(dim=4, epsilon=4.0, bits=2, coin="public")
         >>> aggregator = mechanism.aggregator()
         >>> aggregator.update(mechanism.encode(np.full((1000, 4), 0.5), rng=1, clients=np.arange(1000)))
-        >>> estimate = aggregator.mean()
-        >>> estimate.estimator, bool(np.all(np.abs(estimate.value - 0.5) < 6 * estimate.stderr))
-        ('strata', True)
+        >>> aggregator.mean().estimator
+        'strata'
     """
 
     def __init__(self, mechanism: MessageReader) -> None:

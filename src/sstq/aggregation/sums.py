@@ -3,8 +3,6 @@
 A number that needs more than 63 bits is kept in two limbs, high·2^30 + low, each of which adds up on its own.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any
@@ -45,15 +43,11 @@ class FrameAggregator(Aggregator[Any]):
 
     def _coordinate_totals(self) -> NDArray[np.float64]:
         """The sum of the decoded values of every coordinate, in units of the decoding scale."""
-        totals = _from_limbs(self._state[:, 1:3])
-        totals *= 2.0 ** (self._exponent - 2 * LIMB_BITS)
-        return totals
+        return _from_limbs(self._state[:, 1:3], self._exponent - 2 * LIMB_BITS)
 
     def _coordinate_squares(self) -> NDArray[np.float64]:
         """The sum of the squares of the decoded values of every coordinate, in units of the decoding scale squared."""
-        squares = _from_limbs(self._state[:, 3:])
-        squares *= 2.0 ** (2 * self._exponent - LIMB_BITS)
-        return squares
+        return _from_limbs(self._state[:, 3:], 2 * self._exponent - LIMB_BITS)
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         frame, scale = self._mechanism.frame, self._mechanism.decoding_scale
@@ -98,8 +92,8 @@ class VectorAggregator(Aggregator[Any]):
         self._state += added
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        value = np.ldexp(_from_limbs(self._state[:, :2]), -self._value_bits)
-        squares = np.ldexp(_from_limbs(self._state[:, 2:]), -self._square_bits)
+        value = _from_limbs(self._state[:, :2], -self._value_bits)
+        squares = _from_limbs(self._state[:, 2:], -self._square_bits)
         return value * (self._unit / self._count), squares * (self._unit**2 / self._count)
 
 
@@ -134,10 +128,11 @@ def _fixed_point_table(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], 
     return np.array(rows, dtype=np.int64), exponent
 
 
-def _from_limbs(limbs: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Sums of numbers that are kept in limbs, the highest in column 0, as doubles."""
+def _from_limbs(limbs: NDArray[np.int64], exponent: int) -> NDArray[np.float64]:
+    """Sums of numbers that are kept in limbs, the highest in column 0, as doubles times 2^exponent."""
     sums = limbs[:, 0].astype(np.float64)
     for low in limbs.T[1:]:
         sums *= 2.0**LIMB_BITS
         sums += low
+    sums *= 2.0**exponent
     return sums

@@ -1,17 +1,14 @@
 """A lower bound of ε from messages alone.
 
 For each pair of inputs, one half of the messages chooses the event that tells them apart best, and the other half tests
-it. Clopper–Pearson bounds of the two probabilities give a bound log(p/q) ≤ ε that is wrong with a stated probability,
-shared out over the pairs (Bonferroni): it holds for all pairs at once. Choosing and testing on different messages keeps
-it honest, whatever the choice is.
+it: that keeps the test honest, whatever the choice. Clopper–Pearson bounds of the two probabilities give a bound
+log(p/q) ≤ ε that is wrong with a stated probability, shared out over the pairs (Bonferroni).
 
 Behind a public coin every client has its own coin, so its events have their own probabilities. Their averages over the
 same clients differ by at most e^ε as well, and Clopper–Pearson bounds hold for the average of independent events that
 are not alike: their number is more concentrated than a binomial one (W. Hoeffding, *On the distribution of the number
 of successes in independent trials*, 1956, Theorem 4).
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -79,10 +76,7 @@ class EmpiricalAudit:
 
 
 def worst_pairs(mechanism: Mechanism, rng: np.random.Generator) -> dict[str, tuple[Floats, Floats]]:
-    """Named pairs of vectors of norm clip: opposites, spikes, constants, zero, near ones, and rows of the frame.
-
-    A guarantee may hold between any vector and zero and yet be spent twice between two vectors: both are tried.
-    """
+    """Named pairs of vectors of norm clip: opposites, spikes, constants, zero, near ones, and rows of the frame."""
     vectors = structured_vectors(mechanism.dim, rng)
     gaussian, spike, constant = (vectors[name][0] for name in ("gaussian", "spike", "constant"))
     near = gaussian + _NEAR * rng.standard_normal(mechanism.dim) / np.sqrt(mechanism.dim)
@@ -211,5 +205,4 @@ def _bins(scores: Any, half: int, count: int) -> Labels:
     # Equal scores of different messages may differ by rounding; they belong together.
     rounded = np.round(scores / (np.abs(scores[:, :half]).max() or 1.0), 9)
     edges = np.unique(np.quantile(rounded[:, :half], np.linspace(0, 1, count + 1)[1:-1]))
-    labels: Labels = np.searchsorted(edges, rounded, side="right")
-    return labels
+    return np.asarray(np.searchsorted(edges, rounded, side="right"))

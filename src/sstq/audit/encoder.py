@@ -11,8 +11,6 @@ p = (1 + those that are at least as large)/(s + 1), which is at most α with pro
 messages.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter, defaultdict
@@ -36,29 +34,24 @@ Words = NDArray[np.uint64]
 
 _CELLS_AT_LEAST, _CELLS_AT_MOST = 8, 4096
 # Vectors and cells are fewer where a message costs much: about so many numbers are computed in all.
-_WORK = 1 << 27
-_COSTLY = 1 << 16
-_SAMPLE = 4
-_CLIENT = 5
+_WORK, _COSTLY = 1 << 27, 1 << 16
+_SAMPLE, _CLIENT = 4, 5
 # Of the sampler's test: vectors, classes of outcomes, and simulations that are expected beyond χ² where p = α.
-_SITUATIONS = 4
-_CLASSES, _EXPECTED = 64, 10
-_BEYOND = 10
+_SITUATIONS, _CLASSES, _EXPECTED, _BEYOND = 4, 64, 10, 10
 _ALPHA_MIN = 1e-5
 
 
+@dataclass
 class _Script:
     """A source that hands out given words, or zeros, and notes how many were asked for."""
 
+    given: Words | None = None
+    asked: int = 0
     simulated = True
-
-    def __init__(self, words: Words | None = None) -> None:
-        self._words = words
-        self.asked = 0
 
     def words(self, count: int) -> Words:
         start, self.asked = self.asked, self.asked + count
-        return np.zeros(count, dtype=np.uint64) if self._words is None else self._words[start : self.asked].copy()
+        return np.zeros(count, dtype=np.uint64) if self.given is None else self.given[start : self.asked].copy()
 
 
 def _encode(mechanism: Mechanism, row: Floats, source: _Script, count: int = 1) -> NDArray[np.int64]:
@@ -190,10 +183,8 @@ def _outcomes(situation: _Situation, law: Law, limit: int, rng: np.random.Genera
         if not _all_same(corners):
             continue
         sent = corners[:, 0]
-        if isinstance(law, TableLaw):
-            codes = np.flatnonzero(law.rows[case])
-            if not np.array_equal(sent[:, 0], codes[list(places)]):
-                continue
+        if isinstance(law, TableLaw) and np.any(sent[:, 0] != np.flatnonzero(law.rows[case])[list(places)]):
+            continue
         names = [row.tobytes() for row in sent]
         if isinstance(law, HalfSpaceLaw):
             if np.array_equal(*sent):

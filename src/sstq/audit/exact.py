@@ -4,8 +4,6 @@ The largest ratio of probabilities is computed exactly; its logarithm has ration
 with all the integers, as JSON; `docs/verify_certificate.py` checks it with the standard library alone.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass
@@ -19,8 +17,7 @@ from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.laws import Law, law_from_dict
 
-FORMAT = "sstq-certificate"
-VERSION = 1
+FORMAT, VERSION = "sstq-certificate", 1
 _DECIMAL = re.compile(r"[0-9]{1,2}(\.[0-9]{1,60})?")
 _FIELDS = ("format", "version", "mechanism", "digest", "epsilon", "decides", "apart", "law", "ratio", "interval")
 
@@ -82,19 +79,9 @@ def certify(mechanism: Mechanism) -> str:
     if not audit.holds:
         raise ValueError(f"{mechanism.name} spends at least {audit.lower}, more than its epsilon = {audit.epsilon!r}")
     decides, *apart = (field.name for field in mechanism.layout.fields)
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "mechanism": mechanism.name,
-        "digest": mechanism.digest(),
-        "epsilon": audit.epsilon,
-        "decides": decides,
-        "apart": apart,
-        "law": audit.law.to_dict(),
-        "ratio": [audit.ratio.numerator, audit.ratio.denominator],
-        "interval": [str(audit.lower), str(audit.upper)],
-    }
-    return json.dumps(document, indent=1) + "\n"
+    ratio, interval = list(audit.ratio.as_integer_ratio()), [str(audit.lower), str(audit.upper)]
+    claim = (mechanism.name, mechanism.digest(), audit.epsilon, decides, apart, audit.law.to_dict(), ratio, interval)
+    return json.dumps(dict(zip(_FIELDS, (FORMAT, VERSION, *claim), strict=True)), indent=1) + "\n"
 
 
 def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
@@ -111,14 +98,13 @@ def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
     if set(data) != set(_FIELDS):
         raise ValueError(f"a certificate has the fields {', '.join(_FIELDS)}; not {', '.join(map(str, data))}")
     audit = _audit(law_from_dict(data["law"]), check_argument("epsilon", data["epsilon"]))
-    if data["ratio"] != [audit.ratio.numerator, audit.ratio.denominator]:
+    if data["ratio"] != list(audit.ratio.as_integer_ratio()):
         raise ValueError("the certificate's ratio is not that of its integers")
     if not _encloses(data["interval"], audit):
         raise ValueError(f"the certificate's interval {data['interval']} does not enclose the logarithm of its ratio")
     if not audit.holds:
-        raise ValueError(
-            f"the certificate's integers spend at least {audit.lower}, more than its epsilon = {audit.epsilon!r}"
-        )
+        spent = f"at least {audit.lower}, more than its epsilon = {audit.epsilon!r}"
+        raise ValueError(f"the certificate's integers spend {spent}")
     if mechanism is not None and json.loads(certify(mechanism)) != data:
         raise ValueError("the certificate is not of this mechanism")
     return audit

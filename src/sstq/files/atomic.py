@@ -1,7 +1,5 @@
 """Writing where others write too: files that are there whole or not at all, locks, and the folder for caches."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import fcntl
@@ -60,11 +58,7 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, An
 
 
 def cache_folder() -> Path:
-    """The folder $SSTQ_CACHE, else $XDG_CACHE_HOME/sstq, else ~/.cache/sstq; it need not exist.
-
-    Raises:
-        RuntimeError: neither is set and there is no home folder.
-    """
+    """The folder $SSTQ_CACHE, else $XDG_CACHE_HOME/sstq, else ~/.cache/sstq (RuntimeError without a home folder)."""
     if chosen := os.environ.get("SSTQ_CACHE"):
         return Path(chosen).absolute()
     base = os.environ.get("XDG_CACHE_HOME")
@@ -73,10 +67,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def locked_file(path: Path) -> Iterator[int]:
-    """Hold the lock of a file, created if need be, against other threads and processes; yields its descriptor.
-
-    The lock is let go even when the process is killed, and a forked child has no part in it.
-    """
+    """Hold the lock of a file, created if need be, against other threads and processes; yields its descriptor."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         _held.add(descriptor)

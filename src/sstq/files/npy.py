@@ -1,7 +1,5 @@
 """NumPy files from anybody: what they declare must be what they hold, before memory is taken for it."""
 
-from __future__ import annotations
-
 import math
 import os
 import struct

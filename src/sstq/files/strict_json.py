@@ -1,7 +1,5 @@
 """JSON that has one meaning: every reader of this library refuses what others might read otherwise."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, NoReturn
 
@@ -11,12 +9,6 @@ def read_json(text: str | bytes, *, booleans: bool = False) -> Any:
 
     Refused are names that occur twice in an object, NaN and infinities, nesting beyond Python's stack and, because
     Python takes `true` for 1, booleans unless the format has them.
-
-    Examples:
-        >>> read_json('{"epsilon": 1, "epsilon": 2}')
-        Traceback (most recent call last):
-        ...
-        ValueError: the name 'epsilon' occurs twice in one object
     """
     try:
         decoded = text.decode() if isinstance(text, bytes) else text

@@ -4,8 +4,6 @@ Only what is exact is converted: half precision, booleans, and integers up to 2^
 other objects are refused, with their row where they have one. Numbers that are not finite pass: the caller checks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,8 +20,7 @@ def as_vectors(X: ArrayLike, name: str = "X") -> NDArray[Any]:
 
     A column of lists is (n, d), and so is a table that has only columns of numbers, or only one of lists.
 
-    Raises:
-        ValueError: X is something else, or would be changed by the conversion.
+    ValueError if X is something else, or would be changed by the conversion.
 
     Examples:
         >>> as_vectors([[1, 0, 0], [0, 0, 1]])
@@ -118,16 +115,11 @@ def _from_arrow(X: Any, name: str) -> NDArray[Any] | None:
     columns = whole.flatten() if table else [whole]
     if len(columns) == 1 and is_arrow_list(columns[0].type):
         dim = pyarrow.compute.max(pyarrow.compute.list_value_length(columns[0])).as_py() or 0
-        rows, first = [np.empty((0, dim), np.float32)], 0
-        for chunk in columns[0].chunks:
-            rows.append(arrow_vectors([chunk], dim, name, first))
-            first += len(chunk)
-        return rows[1] if len(rows) == 2 else np.concatenate(rows)
+        single = columns[0].num_chunks == 1  # then nothing is copied
+        return arrow_vectors([columns[0].chunk(0) if single else columns[0].combine_chunks()], dim, name)
     if not columns or not all(is_arrow_number(column.type) for column in columns):
-        raise ValueError(
-            f"{name} must be one column of lists of numbers, or columns of numbers only, got {whole.type}; pass the "
-            "column that holds the vectors, for example X['vectors']"
-        )
+        wanted = f"{name} must be one column of lists of numbers, or columns of numbers only, got {whole.type}"
+        raise ValueError(f"{wanted}; pass the column that holds the vectors, for example X['vectors']")
     vectors = arrow_vectors([column.combine_chunks() for column in columns], len(columns), name)
     return vectors if table else vectors[:, 0]
 

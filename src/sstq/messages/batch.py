@@ -1,10 +1,8 @@
 """Messages: what leaves a client, as arrays of small numbers and as bits without gaps (`sstq.messages.layouts`)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,14 +33,14 @@ class Messages:
     def __len__(self) -> int:
         return len(self.columns[0])
 
-    def __getitem__(self, part: slice) -> Messages:
+    def __getitem__(self, part: slice) -> Self:
         if not isinstance(part, slice):
             raise TypeError(f"messages are taken by slices such as messages[i : i + 1], got {type(part).__name__}")
         clients = None if self.clients is None else np.ascontiguousarray(self.clients[part])
         return replace(self, columns=tuple(np.ascontiguousarray(c[part]) for c in self.columns), clients=clients)
 
     @staticmethod
-    def concatenate(batches: Sequence[Messages]) -> Messages:
+    def concatenate(batches: Sequence["Messages"]) -> "Messages":
         """The batches of one mechanism as one."""
         if not batches:
             raise ValueError("there are no batches to join")
@@ -61,14 +59,7 @@ class Messages:
         return f"<{len(self)} messages of {self.layout.message_bits} bits for {self.digest[:12]}{mark}>"
 
     def column(self, name: str) -> Column:
-        """The values of one field.
-
-        Examples:
-            >>> import sstq
-            >>> mechanism = sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
-            >>> mechanism.encode(np.ones((5, 3)), rng=1).column("code").shape
-            (5,)
-        """
+        """The values of one field, such as "code"."""
         names = [field.name for field in self.layout.fields]
         if name not in names:
             raise ValueError(f"no field {name!r}; a message has {', '.join(names)}")
@@ -85,17 +76,14 @@ class MessageReader(Protocol):
     @property
     def layout(self) -> Layout:
         """The fields of its messages."""
-        ...
 
     def digest(self) -> str:
         """Its fingerprint."""
-        ...
 
     def messages_from_columns(
         self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
     ) -> Messages:
         """Checked messages from the values of their fields."""
-        ...
 
 
 def client_ids(clients: ArrayLike | None, count: int) -> NDArray[np.uint64]:

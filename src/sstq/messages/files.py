@@ -1,7 +1,5 @@
 """Files of messages, in the formats of one table: our own framed one, and Parquet through the [data] extra."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from sstq.messages.framed import MessageFileInfo, block_messages
 
 @dataclass(frozen=True)
 class MessageFormat:
-    """How files of one format begin and end in their names, and what describes, reads and writes them."""
+    """How files of one format begin, how their names end, and what describes, reads and writes them."""
 
     magic: bytes
     suffixes: tuple[str, ...]
@@ -38,39 +36,33 @@ def write_messages(path: str | os.PathLike[str], batches: Messages | Iterable[Me
 
     The file appears whole or not at all. Messages in clear can be read by the file's owner only.
     """
-    iterator = iter([batches] if isinstance(batches, Messages) else batches)
-    first = next(iterator, None)
+    filled = filter(len, [batches] if isinstance(batches, Messages) else batches)
+    first = next(filled, None)
     if first is None:
         raise ValueError("there is no message to write")
     name = Path(path).name.lower()
     form = next(form for form in FORMATS.values() if name.endswith(form.suffixes))
     with atomic_file(path, private=first.in_clear) as file:
-        return form.write(file, _blocks(chain([first], iterator)))
+        return form.write(file, _blocks(first, filled))
 
 
 def read_messages(path: str | os.PathLike[str], mechanism: MessageReader) -> Iterator[Messages]:
     """The messages of a file, a batch at a time in bounded memory.
 
-    Raises ValueError, saying what is wrong and where, for a file that is truncated, too long, damaged, of another
-    version or of another mechanism. Batches before the damage have been handed out by then: to add all of a file or
-    nothing, use `sstq.aggregation.Aggregator.update_from_file`.
+    Raises ValueError, saying what is wrong and where, for a file that is damaged or of another version or mechanism.
+    Batches before the damage have been handed out by then; `Aggregator.update_from_file` adds all of a file or nothing.
     """
     with open(path, "rb") as file:
         form = _format_of(file)
         info = form.describe(file)
         if info.digest != mechanism.digest():
-            raise ValueError(
-                f"{file.name} holds messages of another mechanism: "
-                f"digest {info.digest[:16]}…, expected {mechanism.digest()[:16]}…"
-            )
+            digests = f"digest {info.digest[:16]}…, expected {mechanism.digest()[:16]}…"
+            raise ValueError(f"{file.name} holds messages of another mechanism: {digests}")
         yield from form.read(file, mechanism, info)
 
 
 def describe_messages(path: str | os.PathLike[str]) -> MessageFileInfo:
-    """What a message file says of itself; ValueError if it is not one, or its header is damaged.
-
-    The format is recognised by the content, whatever the file's name.
-    """
+    """What a message file says of itself, recognised by its content; ValueError if it is not one, or damaged."""
     with open(path, "rb") as file:
         return _format_of(file).describe(file)
 
@@ -84,24 +76,19 @@ def _format_of(file: BinaryIO) -> MessageFormat:
     raise ValueError(f"{file.name} is not a file of SSTQ messages: it begins with an unknown header")
 
 
-def _blocks(batches: Iterable[Messages]) -> Iterator[Messages]:
+def _blocks(first: Messages, others: Iterable[Messages]) -> Iterator[Messages]:
     """The messages in groups of exactly one block, but for the last; ValueError if they cannot be in one file."""
     held: list[Messages] = []
-    length, kind, empty = 0, None, True
-    for batch in batches:
-        kind = kind or (batch.digest, batch.simulated)
-        if (batch.digest, batch.simulated) != kind:
+    length, size = 0, block_messages(first.layout.message_bits)
+    for batch in chain([first], others):
+        if (batch.digest, batch.simulated) != (first.digest, first.simulated):
             raise ValueError("a file holds messages of one mechanism, either simulated or not")
-        size = block_messages(batch.layout.message_bits)
         while length + len(batch) >= size:
             head, batch = batch[: size - length], batch[size - length :]
             yield Messages.concatenate([*held, head])
             held, length = [], 0
-            empty = False
         if len(batch):
             held.append(batch)
             length += len(batch)
     if held:
         yield Messages.concatenate(held)
-    elif empty:
-        raise ValueError("there is no message to write")

@@ -19,8 +19,6 @@ Then blocks, all full but the last: the client identifiers if included (8 bytes 
 file follows from its header, so that nothing can be missing or added at the end.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import zlib
@@ -43,10 +41,7 @@ _SIMULATED, _WITH_CLIENTS = 1, 2
 
 @dataclass(frozen=True)
 class MessageFileInfo:
-    """What the header of a message file says.
-
-    `file_id` tells files apart: two clients may send the same few bits, so two files may hold the same messages.
-    """
+    """What the header of a message file says; a random `file_id` tells files of the same messages apart."""
 
     kind: str
     version: int
@@ -60,12 +55,7 @@ class MessageFileInfo:
 
 
 def block_messages(message_bits: int) -> int:
-    """The messages that are read and written at a time: as many as fit in 16 MiB, at most 2^20.
-
-    Examples:
-        >>> block_messages(20), block_messages(1 << 20)
-        (1048576, 128)
-    """
+    """The messages that are read and written at a time: as many as fit in 16 MiB, at most 2^20."""
     return max(1, min(BLOCK_MESSAGES, BLOCK_BITS // message_bits))
 
 
@@ -99,8 +89,8 @@ def write(file: BinaryIO, blocks: Iterable[Messages]) -> int:
     file.write(bytes(_HEADER_BYTES))
     count = 0
     for number, block in enumerate(blocks):
-        data = b"" if block.clients is None else block.clients.astype("<u8").tobytes()
-        data += block.to_bytes()
+        clients = b"" if block.clients is None else block.clients.astype("<u8").tobytes()
+        data = clients + block.to_bytes()
         file.write(data + _block_crc(number, data))
         count += len(block)
     flags = _SIMULATED * block.simulated | _WITH_CLIENTS * (block.clients is not None)
@@ -113,11 +103,9 @@ def write(file: BinaryIO, blocks: Iterable[Messages]) -> int:
 
 def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Iterator[Messages]:
     """The messages, a block at a time; ValueError, with the place, for damage and for values out of range."""
-    layout = mechanism.layout
-    if info.message_bits != layout.message_bits:
-        raise ValueError(
-            f"{file.name} has messages of {info.message_bits} bits, the mechanism's have {layout.message_bits}"
-        )
+    layout, width = mechanism.layout, info.message_bits
+    if width != layout.message_bits:
+        raise ValueError(f"{file.name} has messages of {width} bits, the mechanism's have {layout.message_bits}")
     file.seek(_HEADER_BYTES)
     for number, start in enumerate(range(0, info.count, info.block_messages)):
         rows = min(info.block_messages, info.count - start)

@@ -5,8 +5,6 @@ of a batch takes the bits [i·w, (i+1)·w) of the byte stream, w being the messa
 bit k mod 8, least significant first, of byte k // 8. The bits left over in the last byte are zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,12 +17,9 @@ from sstq import kernels
 
 Column = NDArray[Any]
 
-# The widest message that the bit-packing kernel takes in one piece.
-_WORD_BITS = 64
-# Messages are packed in blocks of so many numbers, or bits where every bit is a number for a while, that all of their
-# copies on the way stay in the cache.
-_NUMBERS_A_BLOCK = 1 << 15
-_BITS_A_BLOCK = 1 << 20
+_WORD_BITS = 64  # the widest message that the bit-packing kernel takes in one piece
+# Messages are packed in blocks that stay in the cache.
+_NUMBERS_A_BLOCK, _BITS_A_BLOCK = 1 << 15, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -123,9 +118,8 @@ class Layout:
         expected = -(-count * width // 8)
         if len(raw) != expected:
             problem = "truncated" if len(raw) < expected else "too long"
-            raise ValueError(
-                f"messages are {problem}: {count} messages of {width} bits take {expected} bytes, got {len(raw)}"
-            )
+            size = f"{count} messages of {width} bits take {expected} bytes"
+            raise ValueError(f"messages are {problem}: {size}, got {len(raw)}")
         spare = 8 * expected - count * width
         if spare and raw[-1] >> (8 - spare):
             raise ValueError(f"the last {spare} bits of the last byte (byte {expected - 1}) must be zero")

@@ -5,8 +5,6 @@ messages are simulated, the file's random identifier, and a CRC-32 of each colum
 own checksums.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import zlib
@@ -76,10 +74,8 @@ def describe(file: BinaryIO) -> MessageFileInfo:
         raise ValueError(f"{file.name} has version {version} of this format, this library reads version {VERSION}")
     if not re.fullmatch("[1-9][0-9]{0,9}", bits) or simulated not in ("0", "1"):
         raise ValueError(f"{file.name} has impossible metadata: {bits!r} bits, simulated {simulated!r}")
-    width, named = int(bits), _CLIENT.name in names
-    return MessageFileInfo(
-        "parquet", VERSION, digest, count, width, simulated == "1", named, block_messages(width), file_id
-    )
+    width, flags = int(bits), (simulated == "1", _CLIENT.name in names)
+    return MessageFileInfo("parquet", VERSION, digest, count, width, *flags, block_messages(width), file_id)
 
 
 def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Iterator[Messages]:
@@ -152,9 +148,9 @@ def _values(array: Any, field: Field, first: int, place: str) -> Column:
     rows = len(array)
     if not array.null_count and import_pyarrow().types.is_fixed_size_list(array.type):
         array = array.flatten()
-    if array.null_count:
-        nulls = f"got {array.null_count} from row {first} on"
-        raise ValueError(f"{place}: column {field.name} must hold numbers without nulls, {nulls}")
+    if nulls := array.null_count:
+        wanted = f"column {field.name} must hold numbers without nulls"
+        raise ValueError(f"{place}: {wanted}, got {nulls} from row {first} on")
     values: Column = array.to_numpy(zero_copy_only=False).reshape(rows, field.count)
     try:
         field.check(values, first)

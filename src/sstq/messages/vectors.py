@@ -4,8 +4,6 @@ The first bytes of a file say what it is, not its name; text is CSV. Everything 
 here, with the name of the file and the number of the row: what is not a number or not finite, other lengths, nulls.
 """
 
-from __future__ import annotations
-
 import csv
 import os
 import zipfile
@@ -52,8 +50,8 @@ class VectorFile:
             finite = np.isfinite(rows)
             if not finite.all():
                 at, column = np.argwhere(~finite)[0]
-                value = rows[at, column]
-                raise ValueError(f"{self.name}: {value} in row {row + at}, column {column}; it must be finite")
+                place = f"row {row + at}, column {column}"
+                raise ValueError(f"{self.name}: {rows[at, column]} in {place}; it must be finite")
             row += len(rows)
             yield rows
         if row != self.count:
@@ -63,18 +61,14 @@ class VectorFile:
 def open_vectors(
     path: str | os.PathLike[str], dim: int, key: str | None = None, column: str | None = None
 ) -> VectorFile:
-    """Open the vectors of a .npy, .npz, Parquet or CSV file.
-
-    The numbers may be floats, booleans, or integers that are exact in float64. A CSV file has one vector per line, with
-    or without a header.
+    """Open the vectors of a .npy, .npz, Parquet or CSV file (one vector per line, with or without a header).
 
     Arguments:
         path: the file; its kind is recognised by its content.
         dim: the length that the vectors must have.
         key: which array of an .npz; needed only if it holds several.
-        column: which list column of a Parquet file; without it the file must have exactly one column of lists of
-            numbers, exactly `dim` columns of floats, or only `dim` columns, all of numbers; columns are then the
-            coordinates in order.
+        column: which list column of a Parquet file; without it the file must have exactly one column of lists, exactly
+            `dim` columns of floats, or only `dim` columns, all of numbers.
 
     Raises ValueError if the file cannot hold such vectors, and ImportError if it is Parquet without the [data] extra.
     """
@@ -97,8 +91,7 @@ def refuse_repeated(paths: Iterable[Path]) -> None:
     """Refuse a file that is named twice (ValueError), be it by a link: encoding it twice costs its owners ε again."""
     seen: dict[tuple[int, int], Path] = {}
     for path in paths:
-        status = path.stat()
-        file = status.st_dev, status.st_ino
+        file = path.stat().st_dev, path.stat().st_ino
         if file in seen:
             raise ValueError(f"{path} is the same file as {seen[file]}: give each file once; nobody is encoded twice")
         seen[file] = path
@@ -132,10 +125,9 @@ def _open_npz(name: str, dim: int, key: str | None) -> VectorFile:
         with archive.open(packed) as file:
             shape, fortran, dtype = npy.read_header(file)
     if fortran and packed.file_size > max(_WHOLE_BYTES, _WHOLE_RATIO * packed.compress_size):
-        raise ValueError(
-            f"{name}: the array is in Fortran order and would be unpacked as a whole, to {packed.file_size:,} "
-            "bytes; save it in C order: np.savez_compressed(name, np.ascontiguousarray(array))"
-        )
+        problem = f"the array is in Fortran order and would be unpacked as a whole, to {packed.file_size:,} bytes"
+        remedy = "save it in C order: np.savez_compressed(name, np.ascontiguousarray(array))"
+        raise ValueError(f"{name}: {problem}; {remedy}")
     count = _check_array(f"{name}[{chosen}]", shape, dtype, dim)
 
     def read(size: int) -> Chunks:
@@ -169,8 +161,7 @@ def _open_parquet(name: str, dim: int, column: str | None) -> VectorFile:
         row = 0
         with open(name, "rb") as file, open_parquet(file) as table:
             for batch in table.iter_batches(batch_size=size, columns=columns):
-                held = [batch.column(column) for column in columns]
-                yield arrays.arrow_vectors(held, dim, f"{name}: vectors", row)
+                yield arrays.arrow_vectors([batch.column(held) for held in columns], dim, f"{name}: vectors", row)
                 row += batch.num_rows
 
     return VectorFile(name, dim, count, read)

@@ -6,12 +6,10 @@ max/min ≤ e^ε in rational arithmetic, or zero in all rows and never sent. Bot
 is built; there is no other way to obtain one.
 
 Examples:
-    >>> import numpy as np
     >>> channel = flat_channel(bits=2, epsilon=3.0)
     >>> 3.0 - 1e-10 < channel.privacy_loss() <= 3.0
     True
-    >>> tokens = np.array([0, 1, 2, 3])
-    >>> channel.sample(tokens, np.array([0, 2**60, 2**61, 2**62 - 1], dtype=np.uint64))
+    >>> channel.sample([0, 1, 2, 3], np.array([0, 2**60, 2**61, 2**62 - 1], dtype=np.uint64))
     array([0, 1, 2, 2])
 """
 
@@ -79,7 +77,7 @@ class Channel(ABC):
         return largest_ratio(*self._extremes)
 
     def privacy_loss(self) -> float:
-        """Return the largest log ratio of two weights in one column, rounded up to a double; never above ε."""
+        """Return the logarithm of `ratio`, rounded up to a double; never above ε."""
         return log_upper(self.ratio())
 
     def moments(self, values: ArrayLike) -> tuple[Vector, Vector]:
@@ -105,8 +103,7 @@ class Channel(ABC):
     def _draw(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
         from sstq.kernels import sample_table
 
-        codes: NDArray[np.int64] = sample_table(tokens, words, self._cumulative)
-        return codes
+        return np.asarray(sample_table(tokens, words, self._cumulative))
 
     def _moments(self, values: Vector) -> tuple[Vector, Vector]:
         probabilities = self.probabilities()
@@ -124,10 +121,8 @@ class Channel(ABC):
         ratio = self.ratio()
         # e^ε is irrational and the bound is good to 58 digits: a ratio of 62-bit integers cannot fall in between.
         if ratio > exp_lower(self.epsilon):
-            raise ValueError(
-                f"the channel is not {self.epsilon}-LDP: its largest ratio of weights is {float(ratio):.17g}, "
-                "above e^epsilon"
-            )
+            largest = f"its largest ratio of weights is {float(ratio):.17g}, above e^epsilon"
+            raise ValueError(f"the channel is not {self.epsilon}-LDP: {largest}")
 
 
 @dataclass(frozen=True)
@@ -245,10 +240,8 @@ class TableChannel(Channel):
         tops, bottoms = self._extremes
         mixed = np.flatnonzero((bottoms == 0) & (tops > 0))
         if mixed.size:
-            raise ValueError(
-                f"column {mixed[0]} of matrix is zero in some rows and positive in others: "
-                "seeing it would reveal the token"
-            )
+            column = f"column {mixed[0]} of matrix is zero in some rows and positive in others"
+            raise ValueError(f"{column}: seeing it would reveal the token")
         self._check_ratio()
 
     @property
@@ -264,10 +257,8 @@ def _read_matrix(matrix: object) -> NDArray[np.int64]:
     except (ValueError, OverflowError) as error:
         raise ValueError(f"matrix is not a rectangular table of integers: {error}") from None
     if weights.ndim != 2 or weights.dtype != np.int64 or not all(1 <= length <= _SIZE_MAX for length in weights.shape):
-        raise ValueError(
-            f"matrix must be a table of int64 weights with sides in [1, {_SIZE_MAX}], "
-            f"got {weights.dtype} of shape {weights.shape}"
-        )
+        found = f"{weights.dtype} of shape {weights.shape}"
+        raise ValueError(f"matrix must be a table of int64 weights with sides in [1, {_SIZE_MAX}], got {found}")
     weights.setflags(write=False)
     return weights
 
@@ -277,8 +268,7 @@ def unbiased_decoder(channel: Channel, codebook: Codebook) -> Vector:
 
     For the flat channel w_k = (2^62·c_k − b·Σc)/(a − b). In general the linear system is solved by rank-revealing QR;
     of several solutions the one of least Σ_i π_i·w_i² (π the mean of the rows) is taken. Codes never sent get 0.
-
-    There is one token for each codeword. ValueError when no solution is unbiased within 1e-9.
+    ValueError when no solution is unbiased within 1e-9.
 
     Examples:
         >>> from sstq.scalar.codebooks import uniform_codebook
@@ -297,10 +287,8 @@ def unbiased_decoder(channel: Channel, codebook: Codebook) -> Vector:
         values = _least_variance_solution(channel, codebook.values)
     residual = float(np.abs(channel.moments(values)[0] - codebook.values).max())
     if not residual <= RESIDUAL_MAX:
-        raise ValueError(
-            f"no decoder is unbiased for this channel: the best is off by {residual:.1e}, above {RESIDUAL_MAX}; "
-            "take fewer bits or a larger epsilon"
-        )
+        best = f"the best is off by {residual:.1e}, above {RESIDUAL_MAX}"
+        raise ValueError(f"no decoder is unbiased for this channel: {best}; take fewer bits or a larger epsilon")
     return values
 
 

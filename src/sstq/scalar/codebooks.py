@@ -1,9 +1,6 @@
 """Codebooks: the M = 2^b values that a coordinate is rounded to, in units of the bound B, and the rounding.
 
-`uniform_codebook` is the plain grid, `optimized_codebook` the minimiser of the paper's surrogate loss for flat
-randomized response, and `panter_dite_codebook` the high-resolution optimum for a public density. The optimum for the
-metric-aware channel is in `sstq.scalar.metric_aware`. Rounding happens before the channel: nothing here can cost
-privacy.
+Rounding happens before the channel: nothing here can cost privacy.
 """
 
 import math
@@ -27,8 +24,7 @@ class Codebook:
 
     Args:
         name: where they come from.
-        values: 2 to 2^12 numbers in increasing order, the first -1 and the last 1; they may repeat. There are 2^b of
-            them unless the channel has other numbers of tokens and codes.
+        values: 2 to 2^12 numbers in increasing order, the first -1 and the last 1; they may repeat.
 
     Examples:
         >>> Codebook("mine", [-1.0, 0.0, 0.0, 1.0]).bits
@@ -82,13 +78,9 @@ def uniform_codebook(bits: int) -> Codebook:
 
 
 def panter_dite_codebook(bits: int, density: Density) -> Codebook:
-    """Return the codebook with point density ∝ f^{1/3}, anchored at ±1 (paper, Section 5.1).
+    """Return the quantiles k/(M − 1) of the measure f^{1/3}, anchored at ±1 (paper, Section 5.1).
 
-    The codewords are the quantiles k/(M − 1) of the measure f^{1/3}, the high-resolution optimum without privacy.
-
-    Examples:
-        >>> panter_dite_codebook(2, Density.uniform()).values.round(4)
-        array([-1.    , -0.3333,  0.3333,  1.    ])
+    It is the high-resolution optimum without privacy.
     """
     size = 1 << check_argument("bits", bits)
     weights = np.cbrt(density.masses)
@@ -111,9 +103,8 @@ def surrogate_loss(codebook: Codebook, epsilon: float) -> float:
         >>> round(surrogate_loss(uniform_codebook(1), np.log(3.0)), 6)
         1.666667
     """
-    gaps = np.diff(codebook.values)
     penalty = (codebook.values**2).sum() / math.expm1(check_argument("epsilon", epsilon))
-    return float((gaps**3).sum() / 12 + penalty)
+    return float((np.diff(codebook.values) ** 3).sum() / 12 + penalty)
 
 
 def optimized_codebook(bits: int, epsilon: float) -> Codebook:
@@ -172,12 +163,10 @@ def interpolation(values: Vector, y: ArrayLike) -> tuple[NDArray[np.int64], Vect
     """Place coordinates y, clamped to [-1, 1], between adjacent codewords, which are in order and may repeat.
 
     Returns the lower token k ≤ M − 2 and the weight of token k + 1 in [0, 1], such that
-    (1 − weight)·values[k] + weight·values[k + 1] = y. On a repeated codeword, all of the weight is on one of the tokens
-    that carry it.
+    (1 − weight)·values[k] + weight·values[k + 1] = y. On a repeated codeword all weight is on one of its tokens.
 
     Examples:
-        >>> lower, weight = interpolation(np.array([-1.0, 0.0, 0.0, 1.0]), [-1.0, -0.25, 0.0, 0.5, 1.0])
-        >>> lower, weight
+        >>> interpolation(np.array([-1.0, 0.0, 0.0, 1.0]), [-1.0, -0.25, 0.0, 0.5, 1.0])
         (array([0, 0, 2, 2, 2]), array([0.  , 0.75, 0.  , 0.5 , 1.  ]))
     """
     clamped = np.clip(np.asarray(y, dtype=np.float64), -1.0, 1.0)
@@ -185,8 +174,7 @@ def interpolation(values: Vector, y: ArrayLike) -> tuple[NDArray[np.int64], Vect
     start = values[lower]
     gap = values[lower + 1] - start
     # The gap is zero only at y = 1 with a repeated last codeword; there either token is right.
-    weight = np.divide(clamped - start, gap, out=np.ones_like(clamped), where=gap > 0)
-    return lower, weight
+    return lower, np.divide(clamped - start, gap, out=np.ones_like(clamped), where=gap > 0)
 
 
 def stochastic_round(values: Vector, y: ArrayLike, uniforms: ArrayLike) -> NDArray[np.int64]:

@@ -21,7 +21,7 @@ Vector = NDArray[np.float64]
 _CELLS = 1024
 
 KASHIN_TABLE = "kashin_densities.json"
-"""The densities of typical representations; `python -m benchmarks densities` makes the file again."""
+"""The densities of typical representations, which `python -m benchmarks densities` makes again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +77,7 @@ class Density:
         t = clip(s·G, ±β)/β. It reconstructs x when E[G·clip(s·G, ±β)] = s·erf(β/(s√2)) = 1, which fixes s and has a
         solution only for β > √(π/2).
 
-        Warning: representations are not unique. At β = 1.8 the second moment of over-relaxed projections is within 4 %
-        of this model, but their mass at exactly ±1 depends on the start. `kashin` is the density of our solver as it is
-        measured, with next to no mass at ±1.
+        Representations are not unique: `kashin` is the density of our solver as measured, with next to no mass at ±1.
 
         Examples:
             >>> density = Density.censored_gaussian(1.8)
@@ -92,10 +90,8 @@ class Density:
     def kashin(cls, beta: float, redundancy: float) -> "Density":
         """Return the density of a typical vector's certified representation at level β = K/√ρ, measured.
 
-        The table holds histograms of the representations of Gaussian directions by `sstq.frames.kashin.represent`,
-        over β from 1 to 6 and ρ = N/d from 1 to 16, and is interpolated linearly in both. A redundancy beyond takes the
-        end of the table; so does a level below 1, at which nothing is exact. Beyond β = 6 nothing is clamped and the
-        coordinates are Gaussian.
+        The table holds histograms for Gaussian directions, β from 1 to 6 and ρ = N/d from 1 to 16, interpolated
+        linearly in both. Beyond it the ends count, but above β = 6 nothing is clamped: the coordinates are Gaussian.
 
         Examples:
             >>> density = Density.kashin(1.8, redundancy=2.575)
@@ -118,8 +114,7 @@ class Density:
     def _gaussian(cls, u: float, cells: int) -> "Density":
         """Return the law of clip(G/(u√2), ±1) for a standard Gaussian G."""
         # P(t ≤ τ) = (1 + erf(u·τ))/2 inside; mirroring makes the symmetry exact.
-        grid = np.linspace(-1.0, 1.0, cells + 1).tolist()
-        masses = np.diff([math.erf(u * point) for point in grid]) / 2
+        masses = np.diff([math.erf(u * point) for point in np.linspace(-1.0, 1.0, cells + 1).tolist()]) / 2
         masses = (masses + masses[::-1]) / 2
         edge = math.erfc(u) / 2
         return cls(masses, (edge, edge))
@@ -135,10 +130,8 @@ class Density:
         samples = np.asarray(values, dtype=np.float64).ravel()
         if samples.size == 0 or not (np.abs(samples) <= 1).all():
             raise ValueError("values must be a non-empty array of numbers in [-1, 1]")
-        inside = samples[np.abs(samples) < 1]
-        counts, _ = np.histogram(inside, bins=_check_cells(cells), range=(-1.0, 1.0))
-        edges = (float(np.mean(samples == -1)), float(np.mean(samples == 1)))
-        return cls(counts / samples.size, edges)
+        counts, _ = np.histogram(samples[np.abs(samples) < 1], bins=_check_cells(cells), range=(-1.0, 1.0))
+        return cls(counts / samples.size, (float(np.mean(samples == -1)), float(np.mean(samples == 1))))
 
     @cached_property
     def grid(self) -> Vector:
@@ -187,13 +180,12 @@ class Density:
         cell = self._cell(y)
         left, height = self.grid[cell], self.masses[cell] * (self.masses.size / 2)
         inner = np.stack([height * (y**power - left**power) / power for power in (1, 2, 3)])
-        primitives: Vector = self._cumulative[:, cell] + inner
-        return primitives
+        return np.asarray(self._cumulative[:, cell] + inner)
 
 
 @cache
 def _kashin_table() -> tuple[Vector, Vector, Vector]:
-    """Return the levels β, the redundancies ρ and, for each pair, the shares of |t| in the cells of [0, 1) and at 1."""
+    """The levels β, the redundancies ρ and, for each pair, the shares of |t| in the cells of [0, 1) and at 1."""
     table = json.loads(files("sstq.scalar").joinpath(KASHIN_TABLE).read_text(encoding="utf-8"))
     shares = np.array(table["per_million"], dtype=np.float64) / 1e6
     return np.array(table["beta"]), np.array(table["redundancy"]), shares

@@ -31,14 +31,8 @@ from sstq.checks import check_argument
 from sstq.exactness import TOTAL, exp_lower
 from sstq.files.atomic import atomic_file, cache_folder
 from sstq.files.strict_json import read_json
-from sstq.scalar.channels import (
-    Channel,
-    FlatChannel,
-    TableChannel,
-    decoded_second_moment,
-    flat_channel,
-    unbiased_decoder,
-)
+from sstq.scalar import channels
+from sstq.scalar.channels import Channel, FlatChannel, TableChannel, decoded_second_moment
 from sstq.scalar.codebooks import Codebook, optimized_codebook, uniform_codebook
 from sstq.scalar.densities import Density, Vector
 from sstq.scalar.optimal_search import Windows, search
@@ -57,9 +51,7 @@ _SEARCHED_BITS, _FLAT_BITS = 5, 8
 # A flat channel as a table has the same second moment up to this.
 _ROUNDING = 1e-12
 _LARGEST_BIAS = Fraction(1, 1 << 51)
-_THIN = 1 << 22
-_CLOSE = 1e-6
-_CORRECTIONS = 3
+_THIN, _CLOSE, _CORRECTIONS = 1 << 22, 1e-6, 3
 
 _solved: dict[str, "OptimalChannel"] = {}
 
@@ -92,21 +84,17 @@ class OptimalChannel:
 def check_unbiased(channel: Channel, codebook: Codebook, values: Vector) -> None:
     """Refuse positions that are not Σ_i P(i|k)·w_i, in rational arithmetic, to the last place of a double."""
     if not np.isfinite(values).all() or values.shape != (channel.outputs,) or codebook.size != channel.inputs:
-        raise ValueError(
-            f"{codebook.size} positions and {values.size} values do not belong to a channel of {channel.inputs} tokens "
-            f"and {channel.outputs} codes"
-        )
+        given = f"{codebook.size} positions and {values.size} values"
+        raise ValueError(f"{given} do not belong to a channel of {channel.inputs} tokens and {channel.outputs} codes")
     for token, (mean, position) in enumerate(zip(_exact_means(channel.matrix, values), codebook.values, strict=True)):
         if abs(mean - Fraction(float(position))) > _LARGEST_BIAS:
-            raise ValueError(
-                f"token {token} stands for {position}, but its codes decode to {float(mean)!r} on average: "
-                "the channel would be biased"
-            )
+            problem = f"token {token} stands for {position}, but its codes decode to {float(mean)!r} on average"
+            raise ValueError(f"{problem}: the channel would be biased")
 
 
 @contextmanager
 def solving_progress(report: Progress) -> Iterator[None]:
-    """Within the block, every channel that has to be solved calls ``report`` with the bits done and the bits to do."""
+    """Within the block, every channel that has to be solved calls `report` with the bits done and the bits to do."""
     before = _progress.set(report)
     try:
         yield
@@ -118,8 +106,7 @@ def optimal_channel(bits: int, epsilon: float, density: Density) -> OptimalChann
     """Return the unbiased ε-LDP channel with 2^bits codes and free tokens of least second moment under a density.
 
     The first call takes up to a few seconds; the solution is kept in memory and on disk. The channel is symmetric, so
-    the symmetric part of the public density counts. More than 5 bits gain next to nothing: codes beyond are used only
-    by a flat channel, where one is better.
+    the symmetric part of the density counts. Beyond 5 bits more codes are used only where a flat channel is better.
 
     Examples:
         >>> solved = optimal_channel(2, 3.0, Density.kashin(1.6, 2.575))
@@ -165,11 +152,12 @@ def _flat_moments(bits: int, epsilon: float, density: Density) -> list[tuple[flo
     """The second moments of flat channels with both codebooks; beyond 8 bits there are none."""
     if bits > _FLAT_BITS:
         return []
-    channel = flat_channel(bits, epsilon)
-    books = [uniform_codebook(bits), optimized_codebook(bits, epsilon)]
-    decoders = [unbiased_decoder(channel, book) for book in books]
-    moments = [decoded_second_moment(channel, *pair, density) for pair in zip(books, decoders, strict=True)]
-    return [(moment, channel, book) for moment, book in zip(moments, books, strict=True)]
+    channel = channels.flat_channel(bits, epsilon)
+    found = []
+    for book in (uniform_codebook(bits), optimized_codebook(bits, epsilon)):
+        values = channels.unbiased_decoder(channel, book)
+        found.append((decoded_second_moment(channel, book, values, density), channel, book))
+    return found
 
 
 def from_windows(windows: Windows, epsilon: float, outputs: int) -> OptimalChannel:
@@ -177,8 +165,7 @@ def from_windows(windows: Windows, epsilon: float, outputs: int) -> OptimalChann
     floor = 1 / (1 + math.expm1(epsilon) * windows.width)
     lows = [round(float(length) * floor * TOTAL) for length in windows.lengths]
     thick = [place for place, low in enumerate(lows) if low >= _THIN]
-    heights = windows.heights[thick] / windows.heights[-1]
-    return _slide([lows[place] for place in thick], heights, epsilon, outputs)
+    return _slide([lows[place] for place in thick], windows.heights[thick] / windows.heights[-1], epsilon, outputs)
 
 
 def _slide(lows: list[int], heights: Vector, epsilon: float, outputs: int) -> OptimalChannel:
@@ -238,8 +225,7 @@ def _apart(positions: Vector) -> list[int]:
 
 def _configuration(bits: int, epsilon: float, density: Density) -> str:
     """What a solution depends on."""
-    numbers = np.append(density.masses, density.edges).astype("<f8")
-    digest = hashlib.sha256(numbers.tobytes()).hexdigest()
+    digest = hashlib.sha256(np.append(density.masses, density.edges).astype("<f8").tobytes()).hexdigest()
     return f"solver {_SOLVER_VERSION}, {bits} bits, epsilon {epsilon.hex()}, density {digest}"
 
 

@@ -32,12 +32,9 @@ _CLOSE = 1e-11
 
 @dataclass(frozen=True)
 class Windows:
-    """A symmetric channel by its positive half.
+    """A symmetric channel by its positive half: values w > 0 up to a common factor, their codes' lengths, the window.
 
-    Attributes:
-        heights: the values w > 0, increasing, up to a common factor.
-        lengths: of these codes, in the same order; both halves together have length 1.
-        width: of the window, in (0, 1).
+    Both halves together have length 1; the window's width is in (0, 1).
     """
 
     heights: Vector
@@ -114,9 +111,9 @@ def _with_codes(windows: Windows, count: int) -> Windows:
 
 
 def _descend(start: Windows, codes_at_top: int, epsilon: float, density: Density) -> Windows:
-    """The channel that BFGS reaches from ``start`` in logarithms of the steps between values and of the lengths.
+    """The channel that BFGS reaches from `start` in logarithms of the steps between values and of the lengths.
 
-    The outermost window holds exactly the ``codes_at_top`` largest values. Wherever it ends between two codes instead,
+    The outermost window holds exactly the `codes_at_top` largest values. Wherever it ends between two codes instead,
     the values' common factor has a kink as a function of the width, and least values sit at kinks.
     """
     from scipy.optimize import minimize
