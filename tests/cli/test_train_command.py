@@ -91,3 +91,13 @@ def test_tables_come_before_pictures(tmp_path):
     assert "ZeroDivisionError" in done.stderr
     assert (tmp_path / "rounds.csv").exists()
     assert "frameunit\t4\t" in done.stdout
+
+
+def test_the_results_of_other_mechanisms_are_not_overwritten(tmp_path):
+    both = run(*TRAINING, "--mechanism", "clean", "-o", tmp_path)
+    assert both.returncode == 0, both.stderr
+    rows = (tmp_path / "rounds.csv").read_text()
+    one = run(*TRAINING, "-o", tmp_path)
+    assert one.returncode == 2
+    assert "pass --force" in one.stderr
+    assert (tmp_path / "rounds.csv").read_text() == rows

@@ -573,3 +573,19 @@ def test_memory_does_not_grow_with_the_clients(kashin):
         tracemalloc.stop()
     # 6,000 more clients may cost their messages and indices, not their vectors (36 MB) or representations (200 MB).
     assert peaks[1] - peaks[0] < 2_000_000
+
+
+def test_a_density_of_ones_own_is_in_the_repr_and_json_does_not_pretend_to_hold_it():
+    mechanism = sstq.SSTQ(64, 3.0, bits=2, codebook="panter-dite", density=sstq.Density([0.5, 0.3, 0.1, 0.1]))
+    assert eval(repr(mechanism), vars(sstq)) == mechanism  # noqa: S307
+    again = sstq.from_json(mechanism.to_json())
+    assert again.replace(clip=2.0) == mechanism.replace(clip=2.0)
+    with pytest.raises(ValueError, match="JSON holds no density"):
+        again.replace(bits=3)
+
+
+@pytest.mark.parametrize("option", ["codebook", "decoder"])
+@pytest.mark.parametrize("wrong", [0, "", False])
+def test_only_none_stands_for_a_default(option, wrong):
+    with pytest.raises(ValueError, match=f"{option} must be"):
+        sstq.SSTQ(64, 3.0, **{option: wrong})

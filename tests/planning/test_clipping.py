@@ -311,7 +311,7 @@ VALUES, CHANNEL = list(SURVEY.thresholds), SURVEY.channel
         ("[]", "its format must be 'sstq-norm-survey'"),
         ("{}", "its format must be 'sstq-norm-survey'"),
         (sstq.SSTQ(dim=3, epsilon=1.0).to_json(), "its format must be 'sstq-norm-survey'"),
-        (changed(version=1), "version 1, this library reads version 2: .*`sstq clip survey`"),
+        (changed(version=1), "version 1, this library reads version 2: .*`sstq clip spec`"),
         (changed(epsilon=0.5), "LDP"),
         (changed(values=[2.0, 1.0]), "threshold"),
         (changed(values=[1.0]), "threshold"),

@@ -46,6 +46,8 @@ def read_mechanism(path: Path) -> Mechanism:
 
     try:
         return from_json(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a mechanism's JSON: it is not text") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 

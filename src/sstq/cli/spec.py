@@ -147,12 +147,13 @@ def spec(
 
 def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float, frame_seed: int | None) -> Mechanism:
     """Return what `sstq plan` chooses, and say what that is."""
-    from sstq.checks import check_number
+    from sstq.checks import check_argument
     from sstq.planning import plan
 
     if epsilon is None:
         raise ValueError("--epsilon is needed to choose a mechanism; or name one that takes none: --name clean")
-    check_number("epsilon", epsilon, 0.01, 20)
+    for name, value in (("dim", dim), ("epsilon", epsilon), ("clip", clip)):
+        check_argument(name, value)
     try:
         found = plan(dim, clients, epsilon, clip=clip, target_error=0.1 if clients is None else None)
     except ValueError as error:

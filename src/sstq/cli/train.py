@@ -113,7 +113,9 @@ def train(
         if budget is not None:
             _check_budgeted(runs.values())
     output.mkdir(parents=True, exist_ok=True)
-    resumed = any((output / _folder_name(label) / "checkpoint.npz").exists() for label in runs)
+    # Results may be replaced by those of at least the same mechanisms, which go on from their checkpoints.
+    before = {path.parent.name for path in output.glob("*/checkpoint.npz")}
+    resumed = bool(before) and before <= {_folder_name(label) for label in runs}
     for name in ("rounds.csv", "training.png"):
         check_output(output / name, force or resumed)
     with engine(engine_name, address) as in_ray:

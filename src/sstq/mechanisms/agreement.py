@@ -35,6 +35,7 @@ class Agreement(ABC):
     options: Mapping[str, Any]
     _stated: Mapping[str, Any] | None = None
     _parts: dict[str, Any]
+    _from_json = False
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
         """Keep the options as they are given; `__init__` checks them."""
@@ -89,6 +90,10 @@ class Agreement(ABC):
         """
         options = {**self.options, **changes}
         if not changes.keys() <= {"clip", self.seed_option} & inspect.signature(type(self)).parameters.keys():
+            if self._from_json and type(self)(**self.options) != self:
+                raise ValueError(
+                    "replace needs all options, and JSON does not hold a density of one's own: build it anew"
+                )
             return type(self)(**options)
         parts = {}
         if "clip" in changes:
@@ -120,6 +125,7 @@ class Agreement(ABC):
         agreed.__dict__["_stated"] = data
         agreed.__init__(**options)  # type: ignore[misc]
         del agreed.__dict__["_stated"]
+        agreed._set(_from_json=True)
         return agreed
 
     def to_json(self) -> str:
@@ -164,7 +170,7 @@ def read_agreement(text: str, json_format: str, choose: Callable[[dict[str, Any]
     if type(version) is not int or version != JSON_VERSION:
         raise ValueError(
             f"the {json_format} has version {version!r}, this library reads version {JSON_VERSION}: make it anew, with "
-            "`sstq spec` for a mechanism or `sstq clip survey` for a survey"
+            "`sstq spec` for a mechanism or `sstq clip spec` for a survey"
         )
     chosen = choose(data)
     try:

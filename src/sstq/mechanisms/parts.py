@@ -108,7 +108,9 @@ def build_scalar(
         solved = optimal_channel(bits, epsilon, _density_for("channel='optimal'", density or typical))
         return solved.channel, solved.codebook, Decoder("unbiased", solved.values)
     flat = channel == "flat"
-    name = check_option("codebook", codebook or ("optimized" if flat else "uniform"), get_args(CodebookName))
+    name = check_option(
+        "codebook", ("optimized" if flat else "uniform") if codebook is None else codebook, get_args(CodebookName)
+    )
     if name == OPTIMAL:
         raise ValueError(f"codebook='optimal' belongs to channel='optimal'; got channel={channel!r}")
     if name in ("optimized", "uniform"):
@@ -125,7 +127,9 @@ def build_scalar(
     else:
         words = loss_optimal_codebook(bits, _density_for(f"codebook={name!r}", density or typical), epsilon, decay)
     built = channels.flat_channel(bits, epsilon) if flat else metric_aware_channel(words, epsilon, decay)
-    named = check_option("decoder", decoder or ("unbiased" if flat else "identity"), get_args(DecoderName))
+    named = check_option(
+        "decoder", ("unbiased" if flat else "identity") if decoder is None else decoder, get_args(DecoderName)
+    )
     values = words.values if named == "identity" else channels.unbiased_decoder(built, words)
     return built, words, Decoder(named, values)
 

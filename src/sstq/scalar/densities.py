@@ -24,7 +24,7 @@ KASHIN_TABLE = "kashin_densities.json"
 """The densities of typical representations, which `python -m benchmarks densities` makes again."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Density:
     """A piecewise constant density on equal cells of [-1, 1], with a point mass at each end.
 
@@ -57,6 +57,9 @@ class Density:
         masses.setflags(write=False)
         object.__setattr__(self, "masses", masses)
         object.__setattr__(self, "edges", edges)
+
+    def __repr__(self) -> str:
+        return f"Density({self.masses.tolist()}, edges={self.edges})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Density) and self.edges == other.edges and np.array_equal(self.masses, other.masses)
