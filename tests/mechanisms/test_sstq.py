@@ -580,7 +580,7 @@ def test_a_density_of_ones_own_is_in_the_repr_and_json_does_not_pretend_to_hold_
     assert eval(repr(mechanism), vars(sstq)) == mechanism  # noqa: S307
     again = sstq.from_json(mechanism.to_json())
     assert again.replace(clip=2.0) == mechanism.replace(clip=2.0)
-    with pytest.raises(ValueError, match="JSON holds no density"):
+    with pytest.raises(ValueError, match="JSON does not hold a density"):
         again.replace(bits=3)
 
 
