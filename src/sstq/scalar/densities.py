@@ -128,7 +128,7 @@ class Density:
 
         Examples:
             >>> Density.from_samples([-1.0, -0.5, 0.5, 0.7], cells=2)
-            Density(masses=array([0.25, 0.5 ]), edges=(0.25, 0.0))
+            Density([0.25, 0.5], edges=(0.25, 0.0))
         """
         samples = np.asarray(values, dtype=np.float64).ravel()
         if samples.size == 0 or not (np.abs(samples) <= 1).all():
