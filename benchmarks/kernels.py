@@ -55,7 +55,7 @@ def kashin() -> Iterator[Result]:
     one, two, reference = fastest(lambda: ours(1), lambda: ours(2), in_numpy, repeats=5)
     reference *= clients / numpy_clients
     step = one / clients / steps * MILLION
-    yield Result("one thread vs NumPy", reference / one, "×", f"{one:.3g} s, {step:.3g} µs a client and step")
+    yield Result("one thread vs NumPy", reference / one, "×", f"{one:.3g} s, {step:.3g} µs per client and step")
     yield Result("two threads vs NumPy", reference / two, "×", f"{two:.3g} s; NumPy {reference:.3g} s")
 
 

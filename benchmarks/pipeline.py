@@ -65,7 +65,7 @@ def frameunit() -> Iterator[Result]:
                 lambda: mechanism.encode(x), lambda: kernels.hadamard_transform(y), lambda: certified.encode(x)
             )
         what = "one thread" if count == 1 else "two threads"
-        note = f"{1e6 * ours / clients:.3g} µs a client; one transform {1e6 * plain / clients:.3g} µs"
+        note = f"{1e6 * ours / clients:.3g} µs per client; one transform {1e6 * plain / clients:.3g} µs"
         yield Result(f"{what}: encoding", ours / plain, "transforms", note, target=5, at_most=True)
         yield Result(f"{what}: faster than SSTQ", kashin / ours, "×")
     single = sstq.mechanism("frameunit", dim=DIM, epsilon=3.0)

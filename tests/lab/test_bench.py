@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -508,3 +509,9 @@ def test_the_picture_of_the_theorems_is_drawn_only_where_it_is_asked_for(monkeyp
     theory.main(tmp_path / "tightness.png")
     assert written == [tmp_path / "tightness.png"]
     assert written[0].read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_size_of_the_library_is_that_of_all_rooms():
+    rooms = Path(sstq.__file__).parent
+    sources = sum(path.stat().st_size for path in rooms.rglob("*.py"))
+    assert installed_bytes("sstq") >= sources

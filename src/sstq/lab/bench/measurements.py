@@ -154,7 +154,7 @@ def encode(quick: bool) -> Iterator[Result]:
         partial(paper_in_numpy, paper, x[0], rng),
         repeats=2 if quick else 5,
     )
-    yield Result(f"frameunit: {len(x)} clients", many / len(x) * MILLION, "µs a client")
+    yield Result(f"frameunit: {len(x)} clients", many / len(x) * MILLION, "µs per client")
     note = f"the paper's Algorithm 1 in NumPy takes {1e3 * naive:.3g} ms per client"
     yield Result("sstq, one thread: how many times as fast as NumPy", naive * 100 / alone, "×", note, target=100)
     yield Result("sstq, all cores: the same", naive * 100 / together, "×", f"{thread_count()} threads; NumPy has one")
@@ -164,7 +164,7 @@ def encode(quick: bool) -> Iterator[Result]:
 def _a_client(peers: tuple[Variant, ...], count: int, seconds: list[Measured]) -> Iterator[Result]:
     for peer, taken in zip(peers, seconds, strict=True):
         what = f"{peer.label}: {count} client{'s' * (count > 1)}"
-        yield Result(what, taken / count * MILLION, "µs a client")
+        yield Result(what, taken / count * MILLION, "µs per client")
 
 
 def _encode(mechanism: Mechanism, x: NDArray[np.float32]) -> Messages:

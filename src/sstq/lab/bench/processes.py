@@ -112,7 +112,7 @@ def installed_bytes(distribution: str) -> int:
     """
     if distribution == "sstq":
         # By its folder: an editable installation lists none of its files.
-        paths = [path for path in Path(__file__).parents[1].rglob("*") if "__pycache__" not in path.parts]
+        paths = [path for path in Path(__file__).parents[2].rglob("*") if "__pycache__" not in path.parts]
     else:
         paths = [Path(str(file.locate())) for file in metadata.files(distribution) or []]
     return sum(path.stat().st_size for path in paths if path.is_file())
