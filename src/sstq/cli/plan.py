@@ -38,7 +38,11 @@ def plan(
     ] = "private",
     trust: Annotated[str, typer.Option(metavar="local", help="Whom one has to trust: nobody.")] = "local",
     server: Annotated[
-        str, typer.Option(metavar="fast|any", help="The server's work: O(1) a message, or any, which lets RRSC in.")
+        str,
+        typer.Option(
+            metavar="fast|any",
+            help="The server's work: O(1) per message, or any, which also considers RRSC, whose server is slow.",
+        ),
     ] = "fast",
     alike: Annotated[
         float | None, typer.Option(help="The cosine of clients' vectors with their common direction, if it is known.")
