@@ -41,7 +41,7 @@ def plan(
         str,
         typer.Option(
             metavar="fast|any",
-            help="The server's work: O(1) per message, or any, which also considers RRSC, whose server is slow.",
+            help="The server's work: O(1) per message; `any` also considers RRSC.",
         ),
     ] = "fast",
     alike: Annotated[
