@@ -24,7 +24,7 @@ def similar_vectors(clients: int, cosine: float, rng: np.random.Generator) -> ND
 
 
 def mechanisms(bits: int) -> tuple[sstq.SSTQ, sstq.SSTQ]:
-    """With a private coin and with assigned indices."""
+    """With a private and with a public coin."""
     return sstq.SSTQ(DIM, EPSILON, bits=bits), sstq.SSTQ(DIM, EPSILON, bits=bits, coin="public")
 
 

@@ -310,6 +310,16 @@ def test_spec_says_that_no_crowd_outweighs_the_bias_of_one_frame(tmp_path):
     assert int(suffice.replace(",", "")) >= clients
 
 
+def test_what_an_aggregate_advises_can_be_pasted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("v.npy", np.full((300, 16), 0.1))
+    run("spec", "--name", "frameunit", "--dim", 16, "--epsilon", 6, "-o", "m.json")
+    run("encode", "v.npy", "-m", "m.json", "-o", "g.sstq")
+    advice = re.search(r"for the next round: sstq (.*)", run("aggregate", "g.sstq", "-m", "m.json", "-o", "out").stderr)
+    run(*advice[1].split())
+    assert sstq.from_json((tmp_path / "next.json").read_text()).note(300) == ""
+
+
 @pytest.mark.filterwarnings("default::sstq.FrameBiasWarning")
 def test_a_plan_prints_no_raw_warning():
     result = run("plan", "--dim", 784, "--clients", 1000, "--epsilon", 0.4)

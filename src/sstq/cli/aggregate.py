@@ -84,6 +84,8 @@ def aggregate(
     show_facts(str(output), [(name.replace("_", " "), value) for name, value in (summary | privacy).items()])
     if estimate.note:
         warn(estimate.note)
+        same = f"--name {shared.name} --dim {shared.dim} --epsilon {shared.epsilon!r} --clip {shared.clip!r}"
+        note(f"for the next round: sstq spec {same} --clients {estimate.count} --output next.json")
     if estimate.simulated:
         warn_of_seed("some of these messages were simulated from a seed")
     if bad:

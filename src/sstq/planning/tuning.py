@@ -175,7 +175,7 @@ def strata_families(terms: Terms, epsilon: float) -> list[Family]:
 
 @dataclass(frozen=True)
 class Strata:
-    """SSTQ with assigned indices, from eight clients per coordinate on."""
+    """SSTQ with a public coin, from eight clients per coordinate on."""
 
     mechanism: SSTQ
     variance: float  # of one client's message within strata, d²/N·Σ E[w²] less that of the mean coordinates
