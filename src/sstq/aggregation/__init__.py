@@ -2,7 +2,7 @@
 
 from sstq.aggregation.base import Aggregator, StateInfo, describe_state
 from sstq.aggregation.estimates import Estimate, Region
-from sstq.aggregation.group_sums import GroupAggregator
+from sstq.aggregation.frame_sums import FamilyAggregator
 from sstq.aggregation.noisy_sums import NoisyAggregator
 from sstq.aggregation.strata import StratifiedAggregator
 from sstq.aggregation.sums import BoundedAggregator, FrameAggregator, VectorAggregator
@@ -12,7 +12,7 @@ __all__ = [
     "BoundedAggregator",
     "Estimate",
     "FrameAggregator",
-    "GroupAggregator",
+    "FamilyAggregator",
     "NoisyAggregator",
     "Region",
     "StateInfo",

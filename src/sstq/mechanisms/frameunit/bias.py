@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sstq.aggregation import Estimate, FrameAggregator, GroupAggregator
+from sstq.aggregation import Estimate, FrameAggregator, FamilyAggregator
 from sstq.mechanisms.base import ExpectedError, Ints
 from sstq.mechanisms.closest import KClosest
 from sstq.mechanisms.frameunit.alignment import alignment, frame_bias2, second_moment
@@ -81,7 +81,7 @@ class FrameUnitAggregator(FrameAggregator):
         return _with_frames(super().mean(), self._mechanism, self._state[:, 0])
 
 
-class FrameUnitGroupAggregator(GroupAggregator):
+class FrameUnitFamilyAggregator(FamilyAggregator):
     """The sums of many frames, likewise."""
 
     def mean(self) -> Estimate:

@@ -10,7 +10,7 @@ from sstq import kernels
 from sstq.aggregation import Aggregator
 from sstq.checks import check_argument, check_number, check_option
 from sstq.chunks import row_chunks
-from sstq.frames.groups import FrameGroups
+from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms import base
 from sstq.mechanisms.base import SIGNS, Batch, Coin, Columns, ExpectedError, Floats, Floats32, Ints, Rows, Words
@@ -147,9 +147,9 @@ class FrameUnit(FramedMechanism):
         return self.frames > 1 and self.coin == "private"
 
     @cached_property
-    def groups(self) -> FrameGroups:
+    def family(self) -> FrameFamily:
         """The frames that clients spread over."""
-        return FrameGroups(self.frame, self.frames)
+        return FrameFamily(self.frame, self.frames)
 
     @property
     def gain(self) -> float:
@@ -200,7 +200,7 @@ class FrameUnit(FramedMechanism):
             subsets = self._rows_of(clients, np.tile(np.arange(self.choice.size // 2), (len(rows), 1)))
         places = draw_places(self.choice.size, self.choice.inside, np.uint64(self.choice.threshold), words[:, 1:3])
         # Scores only tell the inside from the outside; no rounding error in the kernel can cost privacy.
-        uniforms, signs = unit_interval(words[:, 0]), self._own_signs if self.frames == 1 else self.groups.signs(used)
+        uniforms, signs = unit_interval(words[:, 0]), self._own_signs if self.frames == 1 else self.family.signs(used)
         row, longer = kernels.pick_signed_rows(
             rows, self.clip, uniforms, signs, which, subsets, self.choice.inside, places
         )
@@ -210,7 +210,7 @@ class FrameUnit(FramedMechanism):
 
     @cached_property
     def _own_signs(self) -> tuple[Floats32, Floats32]:
-        return self.groups.signs(np.zeros(1, dtype=np.int64))
+        return self.family.signs(np.zeros(1, dtype=np.int64))
 
     def _decode(self, messages: Messages) -> Floats:
         frame, index, code = self.frames_indices_and_codes(messages)
@@ -219,12 +219,12 @@ class FrameUnit(FramedMechanism):
             spikes = np.zeros((part.stop - part.start, self.frame.size))
             spikes[np.arange(len(spikes)), index[part].astype(np.int64)] = self.gain * self.frame.redundancy
             spikes *= SIGNS[code[part]][:, None]
-            estimates[part] = self.groups.synthesize(spikes, frame[part].astype(np.int64))
+            estimates[part] = self.family.synthesize(spikes, frame[part].astype(np.int64))
         return estimates
 
     def aggregator(self) -> Aggregator[Any]:
         """An empty aggregator for this mechanism's messages, O(1) per message; sparse for several frames."""
-        return bias.FrameUnitAggregator(self) if self.frames == 1 else bias.FrameUnitGroupAggregator(self)
+        return bias.FrameUnitAggregator(self) if self.frames == 1 else bias.FrameUnitFamilyAggregator(self)
 
     def largest_message(self) -> float:
         """Attained on one frame; (d/N)·U·Uᵀ is a projection, so no row of any frame is longer than √(N/d)."""
@@ -282,7 +282,7 @@ class FrameUnit(FramedMechanism):
         mean, power = np.zeros((len(rows), self.dim)), np.zeros(len(rows))
         tried = min(self.frames, _FRAMES_TRIED)
         for number in range(tried):
-            of_frame = moments_of_frame(unit, self.groups.frame(number), self.choice, self._inside_by_rank)
+            of_frame = moments_of_frame(unit, self.family.frame(number), self.choice, self._inside_by_rank)
             mean += of_frame[0] * (self.gain / tried)
             power += of_frame[1] * (self.gain**2 / tried)
         clipped = self.clip * unit.astype(np.float64)

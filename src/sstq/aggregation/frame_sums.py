@@ -17,11 +17,11 @@ _FEW_FRAMES = 32
 _PENDING_ROWS = 1 << 20
 
 
-class GroupAggregator(Aggregator[Any]):
+class FamilyAggregator(Aggregator[Any]):
     """One row of integers for each row of a frame that was sent: its number frame·N + j, and how often with + and −.
 
     One synthesis per frame gives the mean. Memory grows with the distinct rows that were sent, not with the frames. The
-    mechanism has `groups`, the frames; `gain`; and `frames_indices_and_codes(messages)`, with code 0 for + and 1 for −.
+    mechanism has `family`, the frames; `gain`; and `frames_indices_and_codes(messages)`, with code 0 for + and 1 for −.
     """
 
     def _empty_state(self) -> NDArray[np.int64]:
@@ -30,7 +30,7 @@ class GroupAggregator(Aggregator[Any]):
 
     def _add(self, messages: Messages) -> None:
         frame, index, code = self._mechanism.frames_indices_and_codes(messages)
-        key = frame.astype(np.int64) * self._mechanism.groups.base.size + index.astype(np.int64)
+        key = frame.astype(np.int64) * self._mechanism.family.base.size + index.astype(np.int64)
         self._add_rows(np.stack([key, code == 0, code == 1], axis=1).astype(np.int64))
 
     def _add_rows(self, rows: NDArray[np.int64]) -> None:
@@ -52,11 +52,11 @@ class GroupAggregator(Aggregator[Any]):
         self._add_rows(other._state)
 
     def _check_state(self, state: NDArray[np.int64], count: int) -> None:
-        groups = self._mechanism.groups
+        family = self._mechanism.family
         if state.shape[1] != 3:
             raise ValueError(f"it has sums of shape {state.shape}, expected three columns")
         keys, signs = state[:, 0], state[:, 1:]
-        if len(keys) and not 0 <= keys.min() <= keys.max() < groups.count * groups.base.size:
+        if len(keys) and not 0 <= keys.min() <= keys.max() < family.count * family.base.size:
             raise ValueError("the sums name rows that these frames do not have")
         # Each sign at most 2^32 first, so that no sum can wrap around.
         bounded = np.all(signs >= 0) and np.all(signs <= MOST_MESSAGES)
@@ -72,9 +72,9 @@ class GroupAggregator(Aggregator[Any]):
         clusters: Σ(T_f − n_f·x̄)²/n²·F/(F − 1) for F frames with messages. So the bias of single frames is in it.
         """
         self._settle()
-        if self._mechanism.groups.count < _FEW_FRAMES or self._count < 2:
+        if self._mechanism.family.count < _FEW_FRAMES or self._count < 2:
             return super().mean()
-        total, squares, weighted = (np.zeros(self._mechanism.groups.base.dim) for _ in range(3))
+        total, squares, weighted = (np.zeros(self._mechanism.family.base.dim) for _ in range(3))
         frames = counts2 = 0
         for sums, counts in self._frame_sums():
             total += sums.sum(axis=0)
@@ -89,8 +89,8 @@ class GroupAggregator(Aggregator[Any]):
 
     def _frame_sums(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
         """The sums Σ ±gain·u_j of the frames that have messages, and how many they have; a few frames at a time."""
-        groups, gain = self._mechanism.groups, self._mechanism.gain
-        size = groups.base.size
+        family, gain = self._mechanism.family, self._mechanism.gain
+        size = family.base.size
         frame, index = np.divmod(self._state[:, 0], size)
         starts = np.flatnonzero(np.diff(frame, prepend=-1))
         stops = np.append(starts[1:], len(frame))
@@ -100,19 +100,19 @@ class GroupAggregator(Aggregator[Any]):
             place = np.searchsorted(numbers, frame[rows])
             net = np.zeros((len(numbers), size))
             net[place, index[rows]] = self._state[rows, 1] - self._state[rows, 2]
-            sums = groups.synthesize(net, numbers) * (gain * groups.base.redundancy)
+            sums = family.synthesize(net, numbers) * (gain * family.base.redundancy)
             counts = np.bincount(place, weights=self._state[rows, 1:].sum(axis=1), minlength=len(numbers))
             yield np.asarray(sums, dtype=np.float64), counts.astype(np.int64)
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        groups, gain = self._mechanism.groups, self._mechanism.gain
+        family, gain = self._mechanism.family, self._mechanism.gain
         value = sum(sums.sum(axis=0) for sums, _ in self._frame_sums()) / self._count
-        frame, index = np.divmod(self._state[:, 0], groups.base.size)
-        power = np.zeros(groups.base.dim)
+        frame, index = np.divmod(self._state[:, 0], family.base.size)
+        power = np.zeros(family.base.dim)
         for number in np.unique(frame):
             own = frame == number
-            sent = np.bincount(index[own], weights=self._state[own, 1:].sum(axis=1), minlength=groups.base.size)
-            power += groups.frame(int(number)).column_power(sent.astype(np.float64))
+            sent = np.bincount(index[own], weights=self._state[own, 1:].sum(axis=1), minlength=family.base.size)
+            power += family.frame(int(number)).column_power(sent.astype(np.float64))
         return value, power * (gain**2 / self._count)
 
 

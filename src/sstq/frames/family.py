@@ -12,17 +12,17 @@ from sstq.randomness import streams
 
 
 @dataclass(frozen=True)
-class FrameGroups:
+class FrameFamily:
     """The G frames of a base frame's shape whose seeds derive from its seed: the word of the frame's number.
 
     `base` is a frame of two or three rounds and `count` is G; a single frame, G = 1, is the base frame itself. Frames
     are worked on many at a time, one row each: Python objects for 2^16 of them would take longer than their transforms.
 
     Examples:
-        >>> groups = FrameGroups(HadamardFrame(dim=3, size=8, seed=1, rounds=2), count=4)
+        >>> family = FrameFamily(HadamardFrame(dim=3, size=8, seed=1, rounds=2), count=4)
         >>> y, numbers = np.eye(8)[:2], np.array([3, 0])
-        >>> x = groups.synthesize(y, numbers)
-        >>> np.allclose(x[0], groups.frame(3).synthesize(y[:1]))
+        >>> x = family.synthesize(y, numbers)
+        >>> np.allclose(x[0], family.frame(3).synthesize(y[:1]))
         True
     """
 
@@ -31,7 +31,7 @@ class FrameGroups:
 
     def __post_init__(self) -> None:
         if self.base.rounds == 1:
-            raise ValueError("frame groups are made of frames of two or three rounds, got one of rounds = 1")
+            raise ValueError("a family is made of frames of two or three rounds, got one of rounds = 1")
 
     def seeds(self, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
         """The public seeds of the frames with those numbers."""
