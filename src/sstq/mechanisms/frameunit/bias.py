@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sstq.aggregation import Estimate, FrameAggregator, FamilyAggregator
+from sstq.aggregation import Estimate, FamilyAggregator, FrameAggregator
 from sstq.mechanisms.base import ExpectedError, Ints
 from sstq.mechanisms.closest import KClosest
 from sstq.mechanisms.frameunit.alignment import alignment, frame_bias2, second_moment
