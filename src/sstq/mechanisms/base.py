@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq import kernels
 from sstq.aggregation import Aggregator
-from sstq.checks import check_number
+from sstq.checks import check_argument, check_number
 from sstq.chunks import row_chunks
+from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.agreement import Agreement
 from sstq.mechanisms.laws import Law, channel_law
 from sstq.mechanisms.structured import typical_vector
@@ -43,6 +44,10 @@ Trust = Literal["local", "aggregator", "none"]
 
 NUMBERS_OF_A_DRAW = 16
 """About how many numbers the draw of one message takes."""
+
+
+# What JSON may ask for: so many times the usual frame, where FrameUnit's are at least 256.
+_FRAME_FACTOR, _LEAST_FRAME = 8, 256
 
 
 class Unbiased(StrEnum):
@@ -150,6 +155,11 @@ class Mechanism(Agreement):
             True
         """
         return self if self.seed_option is None else self.replace(**{self.seed_option: seed})
+
+    @classmethod
+    def _usual_frame_size(cls, data: Mapping[str, Any]) -> int:
+        """About the largest frame that JSON values make plausible: tuned frames are up to 4 times the default."""
+        return _FRAME_FACTOR * max(default_frame_size(check_argument("dim", data.get("dim"))), _LEAST_FRAME)
 
     @property
     def estimate_dim(self) -> int:

@@ -25,9 +25,9 @@ def bias_matters(error: ExpectedError, share: float = BIAS_SHARE) -> bool:
     return error.bias2 > share**2 * error.total
 
 
-def frames_needed(error: Callable[[int], ExpectedError], share: float = BIAS_SHARE) -> int:
+def frames_needed(error: Callable[[int], ExpectedError], share: float = BIAS_SHARE, least: int = 1) -> int:
     """The least power of two of frames with which the bias does not matter; `FRAMES_MAX` where that is not enough."""
-    frames = 1
+    frames = least
     while frames < FRAMES_MAX and bias_matters(error(frames), share):
         frames *= 2
     return frames

@@ -30,6 +30,7 @@ class RowMechanism(FramedMechanism):
 
     Attributes:
         frames: G, the number of frames that clients spread over.
+        blocks: B, the number of copies of a frame among which the client's own one is chosen.
         choice: the draw among all candidates.
         row_draw: the draw with the shape of the frame, which knows how well it is aligned on average over frames.
         alignment: m, the mean of ⟨±u_j, x⟩/‖x‖.
@@ -41,6 +42,7 @@ class RowMechanism(FramedMechanism):
 
     frame: HadamardFrame
     frames: int
+    blocks: int = 1
     choice: KClosest
     row_draw: RowDraw
     alignment: float
@@ -51,10 +53,16 @@ class RowMechanism(FramedMechanism):
         aligned = self._stated_or("alignment", row_draw.alignment, _ALIGNMENT_TOLERANCE)
         self._set(choice=choice, row_draw=row_draw, alignment=aligned)
 
-    def _frames_of(self, frames: Any, clients: Any, default: int = 1) -> int:
+    @property
+    def _fewest_frames(self) -> int:
+        """The number of frames where nothing is known of the clients."""
+        return 1
+
+    def _frames_of(self, frames: Any, clients: Any) -> int:
         """The number of frames, as given or as many as the clients need."""
         if clients is None:
-            return int(check_number("frames", default if frames is None else frames, 1, bias.FRAMES_MAX, integer=True))
+            frames = self._fewest_frames if frames is None else frames
+            return int(check_number("frames", frames, 1, bias.FRAMES_MAX, integer=True))
         if frames is not None:
             raise ValueError(f"frames must be left out where clients are given, which it follows from, got {frames!r}")
         return self.frames_for(clients)
@@ -67,6 +75,11 @@ class RowMechanism(FramedMechanism):
     def family(self) -> FrameFamily:
         """The frames that clients spread over."""
         return FrameFamily(self.frame, self.frames)
+
+    @property
+    def vector_frames(self) -> int:
+        """The frames whose messages are rows: all of them."""
+        return self.frames
 
     @property
     def gain(self) -> float:
@@ -137,7 +150,7 @@ class RowMechanism(FramedMechanism):
         That is for clients who all hold one vector of norm clip; where vectors differ, the bias is less.
         """
         clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
-        return bias.frames_needed(lambda frames: self._error(frames, clients))
+        return bias.frames_needed(lambda frames: self._error(frames, clients), least=self._fewest_frames)
 
     @property
     def clients_allowed(self) -> int:
