@@ -323,6 +323,16 @@ def test_a_stated_share_draw_must_be_private():
         reread(mechanism, blocks=5)
 
 
+def test_sums_without_shares():
+    mechanism = sstq.GroupUnit(8, 1.0, groups=10, share_people=0, frames=4)
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.encode(np.zeros((50, 8)), rng=1, groups=np.arange(50) % 10))
+    estimate = aggregator.mean()
+    assert estimate.sums.shape == estimate.means.shape == (10, 8)
+    assert np.all(np.isnan(estimate.shares))
+    assert np.all(np.isnan(estimate.means))
+
+
 def test_a_single_message_and_a_group_of_nobody():
     mechanism = sstq.GroupUnit(4, 1.0, groups=4)
     aggregator = mechanism.aggregator()

@@ -22,7 +22,8 @@ class GroupEstimate(Estimate):
     zero or less, and its standard error is that of the first order.
 
     Attributes:
-        shares: the share of people in every group, (groups,); may be negative, and sum to more or less than 1.
+        shares: the share of people in every group, (groups,); may be negative, and sum to more or less than 1. nan
+            where nobody sends what shares could come from (`share_people=0`).
         shares_stderr: its standard error, (groups,).
         tie: the covariance of a group's sum and share over the sum, per message; 0 if they are from different people.
     """
@@ -83,6 +84,9 @@ class GroupUnitAggregator(FrameUnitFamilyAggregator):
         """Shares, sums and means so far, with their standard errors."""
         estimate, mechanism = super().mean(), self._mechanism
         frame, index = np.divmod(self._state[:, 0], mechanism.blocks * mechanism.frame.size)
+        if mechanism.blocks < mechanism.groups and mechanism.share_codes is None:
+            unknown = np.full(mechanism.groups, np.nan)
+            return _grouped(estimate, (unknown, unknown), tie=0.0)
         if mechanism.share_codes is None:
             counts = np.bincount(index // mechanism.frame.size, self._state[:, 1:].sum(axis=1), mechanism.blocks)
             rates = mechanism.block_rates
