@@ -171,12 +171,16 @@ class Aggregator(ABC, Generic[Owner]):
         loaded = cls(mechanism)
         loaded._refuse_foreign(info.digest, f"{os.fspath(path)} is")
         try:
-            loaded._check_state(state, info.count)
+            loaded._restore(state, info.count, info.simulated)
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)} is damaged: {error}") from error
-        loaded._state, loaded._sources = state, sources
-        loaded._count, loaded._simulated = info.count, info.simulated
+        loaded._sources = sources
         return loaded
+
+    def _restore(self, state: NDArray[np.int64], count: int, simulated: bool) -> None:
+        """Take over sums that were saved, of so many messages; ValueError if they cannot be this aggregator's."""
+        self._check_state(state, count)
+        self._state, self._count, self._simulated = state, count, simulated
 
     def _check_state(self, state: NDArray[np.int64], count: int) -> None:  # noqa: ARG002 (those that count rows use it)
         """Refuse sums (ValueError) that cannot be those of this aggregator."""

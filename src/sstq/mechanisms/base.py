@@ -4,7 +4,7 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -203,12 +203,15 @@ class Mechanism(Agreement):
         report: LocalReport | None = None,
         advance: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Messages]:
-        """Yield the messages of files, a bounded piece at a time; `advance` gets the size of each piece."""
+        """Yield the messages of files, a bounded piece at a time; `advance` gets the size of each piece.
+
+        With them come the public labels, if the files were opened with a column of those.
+        """
         source, start = bit_source(rng), 0
         for file in files:
-            for rows in file.chunks():
+            for rows, labels in file.pieces():
                 ids = None if clients is None else clients[start : start + len(rows)]
-                yield self._encode_checked(rows, source, ids, report)
+                yield replace(self._encode_checked(rows, source, ids, report), labels=labels)
                 start += len(rows)
                 advance(len(rows))
 

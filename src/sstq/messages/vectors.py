@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.checks import did_you_mean
 from sstq.files import npy
 from sstq.messages import arrays
+from sstq.messages.labels import Labels, check_name
 from sstq.messages.parquet import import_pyarrow, open_parquet
 
 # Rows are read this many numbers at a time, so that memory grows neither with the clients nor with the files.
 _NUMBERS_AT_A_TIME = 1 << 21
 # An array in Fortran order has to be unpacked as a whole: so many bytes, or so many times the compressed ones, at most.
 _WHOLE_BYTES, _WHOLE_RATIO = 1 << 26, 16
+_NPY = b"\x93NUMPY"
+_UNKNOWN = "is not a .npy, .npz, Parquet or CSV file of vectors"
 
 Chunks = Iterator[NDArray[Any]]
+Pieces = Iterator[tuple[NDArray[Any], Labels | None]]
+CsvLines = Iterator[tuple[int, list[str], str]]
 
 
 @dataclass(frozen=True)
@@ -36,16 +43,22 @@ class VectorFile:
     name: str
     dim: int
     count: int
-    read: Callable[[int], Chunks]
-    """Yields numbers of any kind, that many rows at a time, not yet checked to be exact and finite."""
+    read: Callable[[int], Pieces]
+    """Yields numbers of any kind, so many rows at a time, not yet checked to be exact and finite; and their labels."""
 
     def chunks(self) -> Chunks:
+        """Yield the vectors of `pieces` alone."""
+        return (rows for rows, _ in self.pieces())
+
+    def pieces(self) -> Pieces:
         """Yield the vectors in order, as (rows, dim) arrays of finite float32 or float64; it can be called again.
+
+        With each come the labels of its rows, or None if the file was opened without.
 
         Raises ValueError, with the row, for a number that is not finite and for a file that is damaged.
         """
         row = 0
-        for read in self.read(max(1, _NUMBERS_AT_A_TIME // self.dim)):
+        for read, labels in self.read(max(1, _NUMBERS_AT_A_TIME // self.dim)):
             rows = arrays.as_floats(read, f"{self.name}: vectors", row)
             finite = np.isfinite(rows)
             if not finite.all():
@@ -53,13 +66,13 @@ class VectorFile:
                 place = f"row {row + at}, column {column}"
                 raise ValueError(f"{self.name}: {rows[at, column]} in {place}; it must be finite")
             row += len(rows)
-            yield rows
+            yield rows, labels
         if row != self.count:
             raise ValueError(f"{self.name}: {self.count} vectors announced, {row} found")
 
 
 def open_vectors(
-    path: str | os.PathLike[str], dim: int, key: str | None = None, column: str | None = None
+    path: str | os.PathLike[str], dim: int, key: str | None = None, column: str | None = None, by: str | None = None
 ) -> VectorFile:
     """Open the vectors of a .npy, .npz, Parquet or CSV file (one vector per line, with or without a header).
 
@@ -69,6 +82,7 @@ def open_vectors(
         key: which array of an .npz; needed only if it holds several.
         column: which list column of a Parquet file; without it the file must have exactly one column of lists, exactly
             `dim` columns of floats, or only `dim` columns, all of numbers.
+        by: which column of a Parquet file, or of a CSV file with a header, holds labels instead of numbers.
 
     Raises ValueError if the file cannot hold such vectors, and ImportError if it is Parquet without the [data] extra.
     """
@@ -80,11 +94,13 @@ def open_vectors(
         raise ValueError(f"{name}: a key names an array of an .npz file, which this is not (key {key!r})")
     if column is not None and not parquet:
         raise ValueError(f"{name}: a column is part of a Parquet file, which this is not (column {column!r})")
-    if start == b"\x93NUMPY":
+    if by is not None and (zipped or start == _NPY):
+        raise ValueError(f"{name} has no column {by!r}: labels are a column of a Parquet file, or of a CSV file")
+    if start == _NPY:
         return _open_npy(name, dim)
     if zipped:
         return _open_npz(name, dim, key)
-    return _open_parquet(name, dim, column) if parquet else _open_csv(name, dim)
+    return _open_parquet(name, dim, column, by) if parquet else _open_csv(name, dim, by)
 
 
 def refuse_repeated(paths: Iterable[Path]) -> None:
@@ -103,11 +119,11 @@ def _open_npy(name: str, dim: int) -> VectorFile:
         shape, _, dtype = npy.read_header(file)
     count = _check_array(name, shape, dtype, dim)
 
-    def read(size: int) -> Chunks:
+    def read(size: int) -> Pieces:
         if count:
             with _numpy_errors(name):
                 rows = np.load(name, mmap_mode="r", allow_pickle=False).reshape(count, dim)
-            yield from (np.asarray(rows[start : start + size]) for start in range(0, count, size))
+            yield from ((np.asarray(rows[start : start + size]), None) for start in range(0, count, size))
 
     return VectorFile(name, dim, count, read)
 
@@ -130,11 +146,11 @@ def _open_npz(name: str, dim: int, key: str | None) -> VectorFile:
         raise ValueError(f"{name}: {problem}; {remedy}")
     count = _check_array(f"{name}[{chosen}]", shape, dtype, dim)
 
-    def read(size: int) -> Chunks:
+    def read(size: int) -> Pieces:
         with _numpy_errors(name), zipfile.ZipFile(name) as archive, archive.open(f"{chosen}.npy") as file:
             if fortran:  # its rows are spread over the whole array
                 rows = npy.read_array(file, packed.file_size).reshape(count, dim)
-                yield from (rows[start : start + size] for start in range(0, count, size))
+                yield from ((rows[start : start + size], None) for start in range(0, count, size))
                 return
             npy.read_header(file)
             row_bytes = dim * dtype.itemsize
@@ -143,7 +159,7 @@ def _open_npz(name: str, dim: int, key: str | None) -> VectorFile:
                 raw = file.read(wanted * row_bytes)
                 if len(raw) < wanted * row_bytes:
                     raise ValueError(f"the array ends in row {start + len(raw) // row_bytes} of {count}")
-                yield np.frombuffer(raw, dtype=dtype).reshape(wanted, dim)
+                yield np.frombuffer(raw, dtype=dtype).reshape(wanted, dim), None
             # The archive's checksum is compared when the end has been reached, and not before.
             if file.read(1):
                 raise ValueError("the array is longer than its header says")
@@ -151,24 +167,33 @@ def _open_npz(name: str, dim: int, key: str | None) -> VectorFile:
     return VectorFile(name, dim, count, read)
 
 
-def _open_parquet(name: str, dim: int, column: str | None) -> VectorFile:
+def _open_parquet(name: str, dim: int, column: str | None, by: str | None) -> VectorFile:
     """A Parquet file with a column of lists, or with one column per coordinate."""
     with open(name, "rb") as file, open_parquet(file) as table:
         count = int(table.metadata.num_rows)
-        columns = _choose_columns(name, table.schema_arrow, dim, column)
+        schema = table.schema_arrow
+        columns = _choose_columns(name, schema, dim, column, by)
 
-    def read(size: int) -> Chunks:
+    def read(size: int) -> Pieces:
         row = 0
+        wanted = columns if by is None else [*columns, by]
         with open(name, "rb") as file, open_parquet(file) as table:
-            for batch in table.iter_batches(batch_size=size, columns=columns):
-                yield arrays.arrow_vectors([batch.column(held) for held in columns], dim, f"{name}: vectors", row)
+            for batch in table.iter_batches(batch_size=size, columns=wanted):
+                labels = None if by is None else Labels.of_arrow(batch.column(by), by, name, row)
+                held = [batch.column(column) for column in columns]
+                yield arrays.arrow_vectors(held, dim, f"{name}: vectors", row), labels
                 row += batch.num_rows
 
     return VectorFile(name, dim, count, read)
 
 
-def _choose_columns(name: str, schema: Any, dim: int, column: str | None) -> list[str]:
-    """The column of lists to read, or the columns of coordinates."""
+def _choose_columns(name: str, schema: Any, dim: int, column: str | None, by: str | None) -> list[str]:
+    """The column of lists to read, or the columns of coordinates; not the one of labels."""
+    if by is not None:
+        _check_label_column(name, by, schema.names)
+        if by == column:
+            raise ValueError(f"{name}: column {by!r} cannot hold both the vectors and the labels")
+        schema = schema.remove(schema.names.index(by))
     lists = [field.name for field in schema if arrays.is_arrow_list(field.type)]
     if column is not None:
         if column not in schema.names:
@@ -191,38 +216,69 @@ def _choose_columns(name: str, schema: Any, dim: int, column: str | None) -> lis
     )
 
 
-def _open_csv(name: str, dim: int) -> VectorFile:
-    """A CSV file, one vector per line; a first line without any number is a header."""
+def _check_label_column(name: str, by: str, columns: list[str]) -> None:
+    """Refuse a column of labels (ValueError) that is not there exactly once."""
+    if by not in columns:
+        raise ValueError(f"{name} has no column {by!r}{did_you_mean(by, columns)}; it has {_shorten(columns)}")
+    if columns.count(by) > 1:
+        raise ValueError(f"{name} has {columns.count(by)} columns {by!r}; give them different names")
 
-    def read(size: int) -> Chunks:
-        lines = _csv_lines(name, dim)
+
+def _open_csv(name: str, dim: int, by: str | None) -> VectorFile:
+    """A CSV file, one vector per line; a first line without any number is a header."""
+    line_of = _csv_lines if by is None else partial(_labelled_lines, by=by)
+
+    def read(size: int) -> Pieces:
+        lines = line_of(name, dim)
         while part := list(islice(lines, size)):
-            rows = [[_number(field) for field in fields] for _, fields in part]
-            for (line, fields), row in zip(part, rows, strict=True):
+            rows = [[_number(field) for field in fields] for _, fields, _ in part]
+            for (line, fields, _), row in zip(part, rows, strict=True):
                 if None in row:
                     what = repr(fields[row.index(None)][:20])
                     raise ValueError(f"{name}: vectors must be numbers, got {what} in line {line}; fill or drop it")
-            yield np.array(rows, dtype=np.float64)
+            labels = None if by is None else Labels.of([label for _, _, label in part], by)
+            yield np.array(rows, dtype=np.float64), labels
 
-    return VectorFile(name, dim, sum(1 for _ in _csv_lines(name, dim)), read)
+    return VectorFile(name, dim, sum(1 for _ in line_of(name, dim)), read)
 
 
-def _csv_lines(name: str, dim: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the fields of each vector, with the number of their line."""
+def _labelled_lines(name: str, dim: int, by: str) -> CsvLines:
+    """Yield the fields of each vector, with the number of their line and the label; the first line is a header."""
+    records = _csv_records(name)
+    _, header = next(records, (1, []))
+    _check_label_column(name, by, header)
+    if len(header) != dim + 1:
+        raise ValueError(f"{name} has {len(header)} columns; vectors have {dim}, and {by!r} makes {dim + 1}")
+    place = header.index(by)
+    for line, fields in records:
+        if len(fields) != dim + 1:
+            raise ValueError(f"{name}: line {line} has {len(fields)} values, its header has {dim + 1}")
+        label = check_name(fields.pop(place), f"{name}: column {by!r}", f"line {line}")
+        yield line, fields, label
+
+
+def _csv_lines(name: str, dim: int) -> CsvLines:
+    """Yield the fields of each vector, with the number of their line and no label."""
+    for line, fields in _csv_records(name):
+        if len(fields) != dim:
+            raise ValueError(f"{name} {_UNKNOWN}: line {line} has {len(fields)} values, vectors have {dim}")
+        if line == 1 and any(fields) and all(_number(field) is None for field in fields):
+            continue
+        if line == 1 and dim > 2 and fields == [str(place) for place in range(dim)]:
+            problem = "line 1 may be a header or a vector, 0,1,2,…; give the columns names"
+            raise ValueError(f"{name} {_UNKNOWN}: {problem}")
+        yield line, fields, ""
+
+
+def _csv_records(name: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the fields of each line that is not empty, with its number."""
     try:
         with open(name, encoding="utf-8-sig", newline="") as file:
             lines = csv.reader(file, strict=True)
             for fields in filter(None, lines):
-                line = lines.line_num
-                if len(fields) != dim:
-                    raise ValueError(f"line {line} has {len(fields)} values, vectors have {dim}")
-                if line == 1 and any(fields) and all(_number(field) is None for field in fields):
-                    continue
-                if line == 1 and dim > 2 and fields == [str(place) for place in range(dim)]:
-                    raise ValueError("line 1 may be a header or a vector, 0,1,2,…; give the columns names")
-                yield line, fields
-    except (ValueError, csv.Error) as error:
-        raise ValueError(f"{name} is not a .npy, .npz, Parquet or CSV file of vectors: {error}") from error
+                yield lines.line_num, fields
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{name} {_UNKNOWN}: {error}") from error
 
 
 def _number(text: str) -> float | None:
