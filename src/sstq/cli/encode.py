@@ -39,6 +39,14 @@ def encode(
     ],
     key: Annotated[str | None, typer.Option(help="Which array of the .npz files.")] = None,
     column: Annotated[str | None, typer.Option(help="Which list column of the Parquet files.")] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="PUBLIC groups: keep this column of the Parquet or CSV files in clear beside the messages, for one "
+            "mean per group. The server sees it.",
+        ),
+    ] = None,
     clients: Annotated[
         Path | None,
         typer.Option(help="Behind a public coin: an .npy of distinct non-negative integers, one for each vector."),
@@ -72,6 +80,9 @@ def encode(
     not encoded again, so that an interrupted run can be repeated without sending two messages about one vector. With
     --seed the messages are the same as those of one file for all; a folder takes one seed and one list of files then.
 
+    With --by country the label of each person's group stands in clear beside the private message, and `sstq aggregate`
+    gives one mean per group. Only the vectors are private then: use it for what the server may know of everybody.
+
     Example: sstq encode embeddings.npy --mechanism mechanism.json --output messages.sstq
     """
     import numpy as np
@@ -82,18 +93,20 @@ def encode(
     shared = read_mechanism(mechanism)
     with check_usage():
         refuse_repeated(vectors)
+    if by is not None and shared.trust == "aggregator":
+        raise WrongUsage(f"--by needs a mechanism whose messages are private one by one, which {shared.name} is not")
     rng = None if seed is None else np.random.default_rng(seed)
     local = LocalReport() if report else None
     if shards is None:
         if engine_name == "ray":
             raise WrongUsage("--engine ray needs --shards: every task writes a file of its own")
         with engine(engine_name, address):
-            total = _to_one_file(shared, mechanism, vectors, output, key, column, clients, rng, local, force)
+            total = _to_one_file(shared, mechanism, vectors, output, key, column, by, clients, rng, local, force)
         size = output.stat().st_size
     else:
         if force:
             raise WrongUsage("--force is for one message file; with --shards those that are there stay as they are")
-        planned = _plan(shared, vectors, output, shards, key, column)
+        planned = _plan(shared, vectors, output, shards, key, column, by)
         with engine(engine_name, address) as in_ray:
             total = _to_shards(shared, planned, output, clients, seed, rng, local, in_ray)
         size = sum(shard.messages.stat().st_size for shard in planned)
@@ -105,8 +118,11 @@ def encode(
             ("file bytes", size),
             ("digest", shared.digest()),
             ("private", privacy_of(shared, simulated=seed is not None)),
+            ("public labels", by),
         ],
     )
+    if by is not None:
+        note(f"the column {by!r} is in clear beside the messages: whoever has the file sees each message's group")
     if local is not None:
         note(
             f"local report: {local.vectors} vectors, {local.clipped} longer than clip, "
@@ -125,6 +141,7 @@ def _to_one_file(
     output: Path,
     key: str | None,
     column: str | None,
+    by: str | None,
     clients: Path | None,
     rng: np.random.Generator | None,
     local: LocalReport | None,
@@ -137,7 +154,7 @@ def _to_one_file(
     if any(output.exists() and output.samefile(path) for path in (mechanism_path, *vectors)):
         raise WrongUsage(f"--output {output} is also read from; choose another name")
     check_output(output, force)
-    files = [open_vectors(path, mechanism.dim, key, column) for path in vectors]
+    files = [open_vectors(path, mechanism.dim, key, column, by) for path in vectors]
     total = sum(file.count for file in files)
     if not total:
         raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
@@ -148,14 +165,20 @@ def _to_one_file(
 
 
 def _plan(
-    mechanism: Mechanism, vectors: list[Path], output: Path, kind: str, key: str | None, column: str | None
+    mechanism: Mechanism,
+    vectors: list[Path],
+    output: Path,
+    kind: str,
+    key: str | None,
+    column: str | None,
+    by: str | None,
 ) -> list[Shard]:
     from sstq.checks import check_option
     from sstq.runs.shards import FORMATS, plan_shards
 
     with check_usage():
         check_option("--shards", kind, FORMATS)
-    return plan_shards(vectors, output, mechanism.dim, kind=kind, key=key, column=column)
+    return plan_shards(vectors, output, mechanism.dim, kind=kind, key=key, column=column, by=by)
 
 
 def _to_shards(

@@ -219,7 +219,7 @@ def _choose_columns(name: str, schema: Any, dim: int, column: str | None, by: st
 def _check_label_column(name: str, by: str, columns: list[str]) -> None:
     """Refuse a column of labels (ValueError) that is not there exactly once."""
     if by not in columns:
-        raise ValueError(f"{name} has no column {by!r}{did_you_mean(by, columns)}; it has {_shorten(columns)}")
+        raise ValueError(f"{name} has no column {by!r}; it has {_shorten(columns)}{did_you_mean(by, columns)}")
     if columns.count(by) > 1:
         raise ValueError(f"{name} has {columns.count(by)} columns {by!r}; give them different names")
 

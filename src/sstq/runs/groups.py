@@ -33,27 +33,24 @@ from sstq.messages.labels import Labels, check_name
 
 _FORMAT, _VERSION = "sstq-groups", 1
 _HEAD = {"format", "version", "digest", "column", "sources", "labels", "counts", "simulated", "rows", "sums"}
-# The scatter of fewer messages than this says little about their error: two equal ones would have none.
-_FEW = 30
+FEW = 30
+"""A group of fewer messages is marked: their scatter says little about their error (two equal ones would have none)."""
 
 
 @dataclass(frozen=True)
 class GroupMean:
-    """The mean of one public group, and whether it stands out from its error.
+    """The mean of one public group, and a mark if it does not stand out from its error.
 
     Attributes:
         label: of the group.
         estimate: the mean, its standard errors and the number of messages.
-        error: the norm of the standard errors; of fewer than 30 messages at least what the mechanism predicts.
-        radius: of the ball around the mean that holds the true mean with probability `level` (`Estimate.region`).
+        radius: of the ball around the mean that holds the true mean with probability `level` (`Estimate.region`); nan
+            for a single message.
         level: of the ball.
-        clear: whether the mean exceeds both its radius and √2 times its error. Then zero is outside of the ball, and
-            the true mean is, as far as can be told, longer than its error. All other groups are marked.
     """
 
     label: str
     estimate: Estimate
-    error: float
     radius: float
     level: float
 
@@ -63,14 +60,22 @@ class GroupMean:
         return float(np.linalg.norm(self.estimate.value))
 
     @property
-    def clear(self) -> bool:
-        """Whether the mean stands out from its error."""
-        return self.norm > max(self.radius, math.sqrt(2) * self.error)
+    def error(self) -> float:
+        """The norm of the standard errors; nan for a single message."""
+        return float(np.linalg.norm(self.estimate.stderr))
 
     @property
     def mark(self) -> str:
-        """The word that tables have: "within error" unless clear."""
-        return "" if self.clear else "within error"
+        """The warning beside the group: "too few", "within error" or nothing.
+
+        "too few": fewer than 30 messages, whose scatter says little about their error. "within error": the norm is at
+        most the radius, so that zero is in the region, or at most √2 times the error, so that the true mean is, as far
+        as can be told, shorter than its error. Of groups whose true mean is zero, one in twenty at most has no mark at
+        a level of 0.95.
+        """
+        if self.estimate.count < FEW:
+            return "too few"
+        return "within error" if self.norm <= max(self.radius, math.sqrt(2) * self.error) else ""
 
 
 @dataclass(frozen=True)
@@ -115,8 +120,8 @@ class GroupedAggregator:
         >>> groups.update(mechanism.encode(X, rng=1), np.repeat(["DE", "FR"], 3000))
         >>> groups
         <GroupedAggregator by country of FrameUnit(dim=4, epsilon=4.0): 2 groups, 6,000 messages>
-        >>> groups.means()["FR"].estimate.value.round(1).tolist()[-1], groups.mean("DE").clear
-        (-1.0, True)
+        >>> groups.means()["FR"].estimate.value.round(1).tolist()[-1], groups.mean("DE").mark
+        (-1.0, '')
     """
 
     def __init__(self, mechanism: Mechanism, column: str | None = None) -> None:
@@ -220,7 +225,7 @@ class GroupedAggregator:
         self.column = other.column or self.column
 
     def mean(self, label: str | int, level: float = 0.95) -> GroupMean:
-        """The mean of one group, and whether it stands out from its error."""
+        """The mean of one group, with its error and its mark."""
         group = self._groups.get(str(label))
         if group is None:
             raise ValueError(f"there is no group {str(label)!r}; see `labels`")
@@ -228,12 +233,7 @@ class GroupedAggregator:
             # Its text is in the estimate's note.
             warnings.simplefilter("ignore", FrameBiasWarning)
             estimate = self._sums(group).mean()
-        error = float(np.linalg.norm(estimate.stderr))
-        if estimate.count < _FEW:
-            predicted = math.sqrt(self._mechanism.typical_error().variance / estimate.count)
-            error = max(predicted, error) if math.isfinite(error) else predicted
-        radius = estimate.region(level).radius
-        return GroupMean(str(label), estimate, error, radius if math.isfinite(radius) else math.inf, level)
+        return GroupMean(str(label), estimate, estimate.region(level).radius, level)
 
     def means(self, level: float = 0.95) -> dict[str, GroupMean]:
         """The means of all groups by their labels, which are sorted."""
