@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli import groups
+from sstq.cli import groups, private_groups
 from sstq.cli.common import (
     ForceOption,
     MechanismOption,
@@ -21,6 +21,7 @@ from sstq.cli.common import (
 )
 from sstq.cli.engines import AddressOption, EngineOption, engine
 from sstq.cli.numbers import check_outputs, safe_figure
+from sstq.cli.private_groups import GroupNamesOption, read_group_names
 from sstq.cli.terminal import complain, note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage
 
@@ -49,6 +50,7 @@ def aggregate(
     overall: Annotated[
         bool, typer.Option("--overall", help="Give one mean of all messages, whatever public labels they have.")
     ] = False,
+    group_names: GroupNamesOption = None,
     png: Annotated[Path | None, typer.Option(help="Draw the means of groups (.png, .svg or .pdf).")] = None,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Go on without files that are refused; the exit code is still 1.")
@@ -73,7 +75,8 @@ def aggregate(
     Messages with public labels (sstq encode --by) give one mean per group: means.npy and stderr.npy have one row for
     each line of groups.csv, which has the group's clients, the norm of its mean, the error, and a mark. A group is
     marked "too few" if it has fewer than 30 clients, and "within error" unless its mean is longer than both the radius
-    of its 95 % region and √2 times its error. It is listed all the same.
+    of its 95 % region and √2 times its error. It is listed all the same. Messages with a private group (GroupUnit) give
+    shares, sums and means of every group in groups.npz, and a line for each in groups.csv.
 
     Example: sstq aggregate day1.sstq day2.sstq --mechanism mechanism.json --output result
     """
@@ -90,7 +93,8 @@ def aggregate(
         raise WrongUsage("--engine ray gives one mean: pass --overall, or aggregate groups with --engine local")
     if png is not None and not grouped:
         raise WrongUsage("--png draws the means of groups; these messages have no public labels (sstq encode --by)")
-    for name in groups.RESULTS if grouped else _RESULTS:
+    names = read_group_names(group_names, shared)
+    for name in groups.RESULTS if grouped else (*_RESULTS, *_more_results(shared)):
         check_output(output / name, force or resumed)
     aggregator: Aggregator[Any] | GroupedAggregator
     if grouped:
@@ -100,7 +104,7 @@ def aggregate(
     with engine(engine_name, address) as in_ray:
         bad = _add_files(aggregator, messages, state_path, skip_bad, in_ray, overall)
     if isinstance(aggregator, Aggregator):
-        _report(shared, aggregator, output, state_path)
+        _report(shared, aggregator, output, state_path, names)
     else:
         groups.report(shared, aggregator, output, png)
     if bad:
@@ -125,11 +129,19 @@ def _labelled(paths: list[Path], state: Path | None) -> bool:
     return False
 
 
-def _report(shared: Mechanism, aggregator: Aggregator[Any], output: Path, state_path: Path) -> None:
+def _more_results(mechanism: Mechanism) -> tuple[str, ...]:
+    from sstq import GroupUnit
+
+    return private_groups.RESULTS if isinstance(mechanism, GroupUnit) else ()
+
+
+def _report(
+    shared: Mechanism, aggregator: Aggregator[Any], output: Path, state_path: Path, names: list[str] | None
+) -> None:
     """Write the mean and its summary, and print what is in it."""
     import warnings
 
-    from sstq import FrameBiasWarning
+    from sstq import FrameBiasWarning, GroupEstimate
 
     with warnings.catch_warnings():
         # Its text is in the estimate's note, which is shown below in our own way.
@@ -142,6 +154,8 @@ def _report(shared: Mechanism, aggregator: Aggregator[Any], output: Path, state_
     _write_results(output, estimate, summary)
     privacy = {name: safe_figure(summary[name]) for name in ("epsilon", "privacy_loss") if summary[name] is not None}
     show_facts(str(output), [(name.replace("_", " "), value) for name, value in (summary | privacy).items()])
+    if isinstance(estimate, GroupEstimate):
+        private_groups.report(estimate, output, names)
     if estimate.note:
         warn(estimate.note)
         same = f"--name {shared.name} --dim {shared.dim} --epsilon {shared.epsilon!r} --clip {shared.clip!r}"

@@ -15,7 +15,7 @@ from sstq.cli.terminal import note, progress, show_table, warn
 if TYPE_CHECKING:
     from sstq import Estimate, GroupedAggregator, GroupMean, Mechanism
 
-__all__ = ["RESULTS", "report", "start"]
+__all__ = ["RESULTS", "printable", "report", "start"]
 
 RESULTS = ("means.npy", "stderr.npy", "groups.csv", "summary.json")
 # A picture has the groups with the most clients.
@@ -45,7 +45,7 @@ def report(mechanism: Mechanism, groups: GroupedAggregator, folder: Path, png: P
     rows: list[dict[str, Any]] = []
     notes: dict[str, str] = {}
     simulated = False
-    with _arrays(folder, len(counts), mechanism.dim) as write, progress("Groups", len(counts)) as advance:
+    with _arrays(folder, len(counts), mechanism.estimate_dim) as write, progress("Groups", len(counts)) as advance:
         # One group at a time: the vectors of all of them may not fit the memory.
         for label in counts:
             group = groups.mean(label)
@@ -75,7 +75,7 @@ def report(mechanism: Mechanism, groups: GroupedAggregator, folder: Path, png: P
         file.write(json.dumps(summary, indent=2, allow_nan=False).encode() + b"\n")
     _print(rows, folder, summary)
     if notes:
-        warn(f"{len(notes):,} of {len(rows):,} groups; {_printable(largest)}: {notes[largest]}")
+        warn(f"{len(notes):,} of {len(rows):,} groups; {printable(largest)}: {notes[largest]}")
         same = (
             f"--name {mechanism.name} --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --clip {mechanism.clip!r}"
         )
@@ -123,7 +123,7 @@ def _numbers(group: GroupMean) -> dict[str, Any]:
 
 def _print(rows: list[dict[str, Any]], folder: Path, summary: dict[str, Any]) -> None:
     level, column = f"{100 * summary['level']:g} %", summary["column"]
-    shown = [{**row, "label": _printable(row["label"])} for row in rows]
+    shown = [{**row, "label": printable(row["label"])} for row in rows]
     show_table(
         f"{folder}: one mean per {column}",
         [column, "clients", "norm of mean", "error", f"{level} radius", "mark"],
@@ -135,6 +135,6 @@ def _print(rows: list[dict[str, Any]], folder: Path, summary: dict[str, Any]) ->
     note(f"{summary['count']:,} messages, {len(rows):,} groups, {summary['marked']:,} marked; {spent}")
 
 
-def _printable(label: str) -> str:
+def printable(label: str) -> str:
     """Return a label for a line of a table: line feeds, tabs and what else does not print are escaped."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in label)

@@ -231,14 +231,19 @@ class Mechanism(Agreement):
     ) -> Iterator[Messages]:
         """Yield the messages of files, a bounded piece at a time; `advance` gets the size of each piece.
 
-        With them come the public labels, if the files were opened with a column of those.
+        Files that were opened with a column of public labels give those beside the messages; files with a column of
+        private groups take the place of `groups`.
         """
         source, start = bit_source(rng), 0
         for file in files:
-for rows, labels in file.pieces():
+            first = start
+            for rows, labels, secret in file.pieces():
                 ids, own = (None if of is None else of[start : start + len(rows)] for of in (clients, groups))
-                messages = self._encode_checked(self._held(rows, own), source, ids, report)
-                yield replace(messages, labels=labels)
+                try:
+                    held = self._held(rows, own if secret is None else secret)
+                except ValueError as error:
+                    raise ValueError(f"{file.name}, from row {start - first} on: {error}") from error
+                yield replace(self._encode_checked(held, source, ids, report), labels=labels)
                 start += len(rows)
                 advance(len(rows))
 

@@ -12,6 +12,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sstq.checks import did_you_mean
+
 LONGEST = 256
 """No label has more characters."""
 
@@ -78,6 +80,24 @@ class Labels:
         lookup = np.zeros(len(self.names), dtype=np.uint32)
         for code in used.tolist():
             lookup[code] = table.setdefault(self.names[code], len(table))
+        return lookup[self.codes]
+
+    def numbers(self, names: Sequence[str] | None, place: str, first: int = 0) -> NDArray[np.int64]:
+        """The labels as integers: their places among the names, or themselves if no names are given.
+
+        ValueError, with the row counted from `first` on and `place` before it, for a label that is neither.
+        """
+        known = None if names is None else {name: number for number, name in enumerate(names)}
+        lookup = np.zeros(len(self.names), dtype=np.int64)
+        for code in np.unique(self.codes).tolist():
+            name = self.names[code]
+            try:
+                lookup[code] = int(name) if known is None else known[name]
+            except (ValueError, KeyError, OverflowError) as error:
+                wanted = "integers from 0 on" if known is None else f"one of the {len(known)} names of groups"
+                row, close = first + int(np.argmax(self.codes == code)), did_you_mean(name, known or ())
+                what = f"{place}: column {self.column!r} must hold {wanted}"
+                raise ValueError(f"{what}, got {name!r} in row {row}{close}") from error
         return lookup[self.codes]
 
     @staticmethod

@@ -39,7 +39,8 @@ class Shard:
     """A file of vectors and the message file that is made of it.
 
     Its vectors are number `first` to `first + count - 1` of those of all shards, which is their place in a seeded
-    stream; `key` is an array of an .npz, `column` a list column of a Parquet file, `by` a column of public labels.
+    stream; `key` is an array of an .npz, `column` a list column of a Parquet file, `by` a column of public labels,
+    and `group` one of private groups, of these names if they are not integers.
     """
 
     vectors: Path
@@ -49,10 +50,12 @@ class Shard:
     key: str | None = None
     column: str | None = None
     by: str | None = None
+    group: str | None = None
+    group_names: Sequence[str] | None = None
 
     def open(self, dim: int) -> VectorFile:
         """The vectors; ValueError if they are not as many as when the shards were planned."""
-        file = open_vectors(self.vectors, dim, self.key, self.column, self.by)
+        file = open_vectors(self.vectors, dim, self.key, self.column, self.by, self.group, self.group_names)
         if file.count != self.count:
             raise ValueError(f"{self.vectors} had {self.count} vectors, and has {file.count} now")
         return file
@@ -67,6 +70,8 @@ def plan_shards(
     key: str | None = None,
     column: str | None = None,
     by: str | None = None,
+    group: str | None = None,
+    group_names: Sequence[str] | None = None,
 ) -> list[Shard]:
     """The shards of files of vectors: NAME.npy becomes NAME.sstq (or NAME.parquet) in the folder.
 
@@ -78,6 +83,8 @@ def plan_shards(
         key: which array of .npz files.
         column: which list column of Parquet files.
         by: which column holds public labels.
+        group: which column holds private groups.
+        group_names: the names of the private groups, in the order of their numbers.
 
     Examples:
         >>> import tempfile
@@ -96,10 +103,10 @@ def plan_shards(
         messages = folder / f"{path.stem}.{kind}"
         if other := shards.get(messages):
             raise ValueError(f"{other.vectors} and {path} would both be written to {messages}: use different names")
-        count = open_vectors(path, dim, key, column, by).count
+        count = open_vectors(path, dim, key, column, by, group, group_names).count
         if not count:
             raise ValueError(f"there are no vectors in {path}")
-        shards[messages] = Shard(path, messages, first, count, key, column, by)
+        shards[messages] = Shard(path, messages, first, count, key, column, by, group, group_names)
         first += count
     for messages in shards:
         if any(messages.exists() and messages.samefile(path) for path in vectors):
