@@ -50,18 +50,12 @@ class Labels:
     def of_arrow(cls, values: Any, column: str, place: str, first: int = 0) -> Self:
         """Labels from an Arrow array, whose rows are numbered from `first` on; `place` is what an error begins with."""
         import pyarrow
-        import pyarrow.compute
 
-        types, kind = pyarrow.types, values.type
-        while types.is_dictionary(kind):
-            kind = kind.value_type
-        text = types.is_string(kind) or types.is_large_string(kind)
-        if not (text or types.is_integer(kind) or types.is_boolean(kind) or types.is_date(kind)):
-            raise ValueError(f"{place}: column {column!r} {_WANTED}, got {kind}; cast it to text first")
+        check_arrow_type(values.type, column, place)
         if values.null_count:
             row = first + int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
             raise ValueError(f"{place}: column {column!r} must not have nulls, got one in row {row}; {_REMEDY}")
-        coded = values if types.is_dictionary(values.type) else values.dictionary_encode()
+        coded = values if pyarrow.types.is_dictionary(values.type) else values.dictionary_encode()
         names = tuple(coded.dictionary.cast(pyarrow.string()).to_pylist())
         codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.uint32)
         for code in np.unique(codes).tolist():
@@ -97,7 +91,8 @@ class Labels:
                 wanted = "integers from 0 on" if known is None else f"one of the {len(known)} names of groups"
                 row, close = first + int(np.argmax(self.codes == code)), did_you_mean(name, known or ())
                 what = f"{place}: column {self.column!r} must hold {wanted}"
-                raise ValueError(f"{what}, got {name!r} in row {row}{close}") from error
+                remedy = "; or name the groups (--group-names)" if known is None else close
+                raise ValueError(f"{what}, got {name!r} in row {row}{remedy}") from error
         return lookup[self.codes]
 
     @staticmethod
@@ -114,6 +109,17 @@ class Labels:
         """The labels as bytes, each as the length of its UTF-8 in four bytes, little-endian, and its UTF-8."""
         encoded = [len(raw).to_bytes(4, "little") + raw for raw in (name.encode() for name in self.names)]
         return b"".join(map(encoded.__getitem__, self.codes.tolist()))
+
+
+def check_arrow_type(kind: Any, column: str, place: str) -> None:
+    """Refuse a column (ValueError) of an Arrow type that has no labels; dates are text."""
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    text = types.is_string(kind) or types.is_large_string(kind)
+    if not (text or types.is_integer(kind) or types.is_boolean(kind) or types.is_date(kind)):
+        raise ValueError(f"{place}: column {column!r} {_WANTED}, got {kind}; cast it to text first")
 
 
 def check_name(name: str, what: str, place: str) -> str:

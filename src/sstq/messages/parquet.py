@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from sstq.messages.batch import MessageReader, Messages
 from sstq.messages.framed import MessageFileInfo, block_messages
-from sstq.messages.labels import Labels
+from sstq.messages.labels import Labels, check_arrow_type
 from sstq.messages.layouts import Column, Field, FloatField
 
 VERSION = 1
@@ -99,6 +99,8 @@ def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Ite
         # Before anything is read: a batch of longer lists, or of texts, might not fit the memory.
         for field in fields:
             _check_type(schema.field(field.name).type, field, file.name)
+        for name in labelled:
+            check_arrow_type(schema.field(name).type, name, file.name)
         stated = (table.metadata.metadata or {}).get(_CHECKSUMS)
         described = [schema.metadata[key].decode() for key in (*_KEYS, _LABELLED) if key in schema.metadata]
         checksums = _first_checksums(described, len(wanted))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sstq.checks import did_you_mean
 from sstq.files import npy
 from sstq.messages import arrays
-from sstq.messages.labels import Labels, check_name
+from sstq.messages.labels import Labels, check_arrow_type, check_name
 from sstq.messages.parquet import import_pyarrow, open_parquet
 
 # Rows are read this many numbers at a time, so that memory grows neither with the clients nor with the files.
@@ -220,6 +220,7 @@ def _choose_columns(name: str, schema: Any, dim: int, column: str | None, beside
     if column in beside:
         raise ValueError(f"{name}: column {column!r} cannot hold both the vectors and the groups")
     for named in beside:
+        check_arrow_type(schema.field(named).type, named, name)
         schema = schema.remove(schema.names.index(named))
     lists = [field.name for field in schema if arrays.is_arrow_list(field.type)]
     if column is not None:
