@@ -15,7 +15,7 @@ from sstq.planning.comparison import compare, frontier, one_bit_error, optimal_e
 def drawn(monkeypatch):
     """The figures that were drawn, instead of files."""
     figures = []
-    for name in ("sstq.plots.comparison", "sstq.lab.plots.training"):
+    for name in ("sstq.plots.comparison", "sstq.plots.groups", "sstq.lab.plots.training"):
         monkeypatch.setattr(f"{name}.save", lambda figure, path: figures.append(figure))
     return figures
 
