@@ -191,7 +191,7 @@ def test_damaged_states_are_refused(tmp_path, seed):
 
 
 @pytest.mark.parametrize("mechanism", [sstq.FrameUnit(4, 3.0, frames=64), sstq.SSTQ(4, 3.0, bits=2)], ids=repr)
-def test_at_most_one_group_in_twenty_without_a_mean_has_no_mark(mechanism, seed):
+def test_about_one_group_in_twenty_without_a_mean_has_no_mark(mechanism, seed):
     """False failures: 1e-7, with a chance of 7 % per group, of which 5 % are nominal and 2 % for 100 messages."""
     total, people = 300, 100
     groups = GroupedAggregator(mechanism)

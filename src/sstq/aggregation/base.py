@@ -109,7 +109,7 @@ class Aggregator(ABC, Generic[Owner]):
         if info.count * info.message_bits < self._state.nbytes:
             # So few messages take less memory than sums of their own.
             held = list(batches)
-            _refuse_changed(path, before)
+            refuse_changed(path, before)
             if held:
                 self.update(Messages.concatenate(held))
             self._sources.add(info.file_id)
@@ -117,7 +117,7 @@ class Aggregator(ABC, Generic[Owner]):
             part = type(self)(self._mechanism)
             for messages in batches:
                 part.update(messages)
-            _refuse_changed(path, before)
+            refuse_changed(path, before)
             part._sources = {info.file_id}
             self.merge(part)
         return True
@@ -201,7 +201,8 @@ def describe_state(path: str | os.PathLike[str]) -> StateInfo:
     return _read_state(path)[0]
 
 
-def _refuse_changed(path: str | os.PathLike[str], before: os.stat_result) -> None:
+def refuse_changed(path: str | os.PathLike[str], before: os.stat_result) -> None:
+    """Refuse a file (ValueError) that is not the one that it was before it was read."""
     after = os.stat(path)
     same = os.path.samestat(after, before) and after.st_size == before.st_size
     if not same or after.st_mtime_ns != before.st_mtime_ns:

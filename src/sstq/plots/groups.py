@@ -48,10 +48,13 @@ def draw_groups(means: Sequence[GroupMean], path: StrPath, *, column: str, epsil
     axes.set_ylim(len(means) - 0.4, -0.6)
     axes.set_xlim(0, edge)
     level = f"{100 * means[0].level:g} %"
-    axes.set(xlabel=f"norm of the mean, with its {level} region", ylabel=f"{column} (clients)", axisbelow=True)
+    axes.set(
+        xlabel=f"norm of the mean, with its {level} region", ylabel=f"{_shorten(column)} (clients)", axisbelow=True
+    )
     axes.grid(axis="x", color="#e5e5e5", linewidth=0.8)
     some = f"the {len(means)} of {groups:,} groups with the most clients" if groups > len(means) else f"{groups} groups"
-    axes.set_title(f"One mean per {column}: {some}, ε = {epsilon:g} per message", color=INK, fontsize=10.5)
+    title = f"One mean per {_shorten(column)}, ε = {epsilon:g} per message\n{some}"
+    axes.set_title(title, color=INK, fontsize=10.5)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
     tidy(axes)
     save(figure, path)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.aggregation import Aggregator, Estimate, FrameAggregator
-from sstq.aggregation.base import MOST_MESSAGES, _refuse_changed
+from sstq.aggregation.base import MOST_MESSAGES, refuse_changed
 from sstq.files.atomic import atomic_file
 from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
 from sstq.files.strict_json import read_json
@@ -70,8 +70,8 @@ class GroupMean:
 
         "too few": fewer than 30 messages, whose scatter says little about their error. "within error": the norm is at
         most the radius, so that zero is in the region, or at most √2 times the error, so that the true mean is, as far
-        as can be told, shorter than its error. Of groups whose true mean is zero, one in twenty at most has no mark at
-        a level of 0.95.
+        as can be told, shorter than its error. Of groups whose true mean is zero, about one in twenty has no mark at a
+        level of 0.95, and fewer in many dimensions.
         """
         if self.estimate.count < FEW:
             return "too few"
@@ -203,7 +203,7 @@ class GroupedAggregator:
         part = self._part()
         for messages in read_messages(path, self._mechanism):
             part.update(messages)
-        _refuse_changed(path, before)
+        refuse_changed(path, before)
         part._sources = {info.file_id}
         self.merge(part)
         return True
