@@ -140,6 +140,8 @@ def test_labels_and_their_absence_do_not_mix(files, spec):
     assert "has public labels by 'country'" in refused.stderr
     assert facts(run("aggregate", labelled, "-m", spec, "-o", mean, "--overall"))["count"] == "4504"
     assert facts(run("aggregate", labelled, "-m", spec, "-o", files / "all", "--overall"))["count"] == "2252"
+    there = run("aggregate", plain, "-m", spec, "-o", groups, "--overall", code=2)
+    assert "holds one mean per group; choose another --output" in there.stderr
     skipped = run("aggregate", plain, labelled, "-m", spec, "-o", groups, "--skip-bad", code=1)
     assert "1 of 2 files were refused" in skipped.stderr
     assert "DE" in skipped.stdout

@@ -212,6 +212,15 @@ def test_marks(seed):
     assert groups.mean("zero", level=1 - 1e-6).mark == "within error"
 
 
+def test_numbers_are_in_their_order(tmp_path, seed):
+    mechanism = MECHANISMS[0]
+    groups = GroupedAggregator(mechanism)
+    groups.update(encoded(mechanism, seed, 6), ["b", 10, 9, "a", 100, "-1"])
+    assert groups.labels == [*groups.means()] == ["9", "10", "100", "-1", "a", "b"]
+    groups.save(tmp_path / "state")
+    assert GroupedAggregator.load(tmp_path / "state", mechanism).labels == groups.labels
+
+
 def test_a_single_message_has_a_mark_and_no_error(seed):
     mechanism = MECHANISMS[0]
     groups = GroupedAggregator(mechanism)

@@ -89,11 +89,15 @@ def aggregate(
     check_output(state_path, True, "--state")
     resumed = state_path.exists()
     grouped = not overall and _labelled(messages, state_path if resumed else None)
+    if overall and resumed and groups.is_grouped_state(state_path):
+        raise WrongUsage(f"--overall: {state_path} holds one mean per group; choose another --output or --state")
     if grouped and engine_name == "ray":
         raise WrongUsage("--engine ray gives one mean: pass --overall, or aggregate groups with --engine local")
     if png is not None and not grouped:
         raise WrongUsage("--png draws the means of groups; these messages have no public labels (sstq encode --by)")
     names = read_group_names(group_names, shared)
+    if png is not None:
+        groups.require_pictures()
     for name in groups.RESULTS if grouped else (*_RESULTS, *_more_results(shared)):
         check_output(output / name, force or resumed)
     aggregator: Aggregator[Any] | GroupedAggregator
@@ -117,10 +121,9 @@ def aggregate(
 def _labelled(paths: list[Path], state: Path | None) -> bool:
     """Return whether there is one mean per group: as the state has it, else as the first whole file has it."""
     from sstq.messages.files import describe_messages
-    from sstq.runs.groups import is_grouped_state
 
     if state is not None:
-        return is_grouped_state(state)
+        return groups.is_grouped_state(state)
     for path in paths:
         try:
             return describe_messages(path).label_column is not None

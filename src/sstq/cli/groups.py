@@ -15,7 +15,7 @@ from sstq.cli.terminal import note, progress, show_table, warn
 if TYPE_CHECKING:
     from sstq import Estimate, GroupedAggregator, GroupMean, Mechanism
 
-__all__ = ["RESULTS", "printable", "report", "start"]
+__all__ = ["RESULTS", "is_grouped_state", "printable", "report", "require_pictures", "start"]
 
 RESULTS = ("means.npy", "stderr.npy", "groups.csv", "summary.json")
 # A picture has the groups with the most clients.
@@ -24,6 +24,20 @@ _CAPTION = (
     "error: norm of the standard errors. within error: the norm is at most the radius or √2 times the error. "
     "too few: fewer than 30 clients."
 )
+
+
+def is_grouped_state(path: Path) -> bool:
+    """Return whether a file is the state of groups."""
+    from sstq.runs import groups
+
+    return groups.is_grouped_state(path)
+
+
+def require_pictures() -> None:
+    """Say that pictures cannot be drawn (ImportError), before anything is added up."""
+    from sstq.plots.canvas import require_matplotlib
+
+    require_matplotlib()
 
 
 def start(mechanism: Mechanism, state: Path | None) -> GroupedAggregator:

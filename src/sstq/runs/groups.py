@@ -14,6 +14,7 @@ import json
 import math
 import os
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -144,8 +145,8 @@ class GroupedAggregator:
 
     @property
     def labels(self) -> list[str]:
-        """The labels of the groups that have messages, sorted."""
-        return sorted(self._groups)
+        """The labels of the groups that have messages, sorted: numbers by their size, then text."""
+        return _in_order(self._groups)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -397,7 +398,9 @@ def _read(path: str | os.PathLike[str]) -> tuple[GroupsInfo, list[str], dict[str
         if version != _VERSION:
             raise ValueError(f"it has version {version} of the format, this library reads version {_VERSION}")
         column, labels = (read_json(stored[key].tobytes()) for key in ("column", "labels"))
-        if not set(stored) >= _HEAD or labels != sorted({check_name(label, "labels", "the state") for label in labels}):
+        if not set(stored) >= _HEAD or labels != _in_order(
+            {check_name(label, "labels", "the state") for label in labels}
+        ):
             raise ValueError("its labels are not those of groups")
         counts, rows, sums = stored["counts"], stored["rows"], stored["sums"]
         lists = {len(labels)} == {array.size for array in (counts, rows, stored["simulated"])} or not labels
@@ -415,6 +418,10 @@ def _read(path: str | os.PathLike[str]) -> tuple[GroupsInfo, list[str], dict[str
         version, str(stored["digest"]), column or "", len(labels), total, sources.size, bool(simulated.any())
     )
     return info, labels, stored
+
+
+def _in_order(labels: Iterable[str]) -> list[str]:
+    return sorted(labels, key=lambda label: (not label.isdecimal(), len(label) if label.isdecimal() else 0, label))
 
 
 def _as_bytes(value: Any) -> NDArray[np.uint8]:
