@@ -8,7 +8,8 @@ import sstq
 from sstq.files.npy import read_archive
 from sstq.messages.batch import Messages
 from sstq.messages.labels import Labels
-from sstq.runs.groups import FEW, GroupedAggregator, describe_groups, is_grouped_state
+from sstq.runs.group_states import describe_groups, is_grouped_state
+from sstq.runs.groups import FEW, GroupedAggregator
 
 DIM = 6
 MECHANISMS = [

@@ -28,9 +28,9 @@ _CAPTION = (
 
 def is_grouped_state(path: Path) -> bool:
     """Return whether a file is the state of groups."""
-    from sstq.runs import groups
+    from sstq.runs import group_states
 
-    return groups.is_grouped_state(path)
+    return group_states.is_grouped_state(path)
 
 
 def require_pictures() -> None:

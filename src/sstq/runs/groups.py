@@ -10,11 +10,9 @@ more memory than the sums, so that ten thousand small groups take about as much 
 from __future__ import annotations
 
 import copy
-import json
 import math
 import os
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,16 +22,13 @@ from numpy.typing import ArrayLike, NDArray
 from sstq.aggregation import Aggregator, Estimate, FrameAggregator
 from sstq.aggregation.base import MOST_MESSAGES, refuse_changed
 from sstq.files.atomic import atomic_file
-from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
-from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.frameunit.bias import FrameBiasWarning
 from sstq.messages.batch import Messages
 from sstq.messages.files import describe_messages, read_messages
-from sstq.messages.labels import Labels, check_name
+from sstq.messages.labels import Labels
+from sstq.runs.group_states import FORMAT, VERSION, as_json, in_order, read_groups
 
-_FORMAT, _VERSION = "sstq-groups", 1
-_HEAD = {"format", "version", "digest", "column", "sources", "labels", "counts", "simulated", "rows", "sums"}
 FEW = 30
 """A group of fewer messages is marked: their scatter says little about their error (two equal ones would have none)."""
 
@@ -77,19 +72,6 @@ class GroupMean:
         if self.estimate.count < FEW:
             return "too few"
         return "within error" if self.norm <= max(self.radius, math.sqrt(2) * self.error) else ""
-
-
-@dataclass(frozen=True)
-class GroupsInfo:
-    """What the file of a saved `GroupedAggregator` says of itself."""
-
-    version: int
-    digest: str
-    column: str
-    groups: int
-    count: int
-    files: int
-    simulated: bool
 
 
 @dataclass
@@ -146,7 +128,7 @@ class GroupedAggregator:
     @property
     def labels(self) -> list[str]:
         """The labels of the groups that have messages, sorted: numbers by their size, then text."""
-        return _in_order(self._groups)
+        return in_order(self._groups)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -253,15 +235,15 @@ class GroupedAggregator:
         if kept.clients is not None:
             columns["clients"] = kept.clients
         simulated = [any(part.simulated for part in group.held) or _simulated(group.sums) for group in groups]
-        head: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "digest": self.digest}
+        head: dict[str, Any] = {"format": FORMAT, "version": VERSION, "digest": self.digest}
         private = self._mechanism.trust != "local"
         with atomic_file(path, private=private) as file:
             np.savez(
                 file,
                 **head,
-                column=_as_bytes(self.column),
+                column=as_json(self.column or "group"),
                 sources=np.array(sorted(self._sources), dtype="U64"),
-                labels=_as_bytes(self.labels),
+                labels=as_json(self.labels),
                 counts=np.array([group.count for group in groups], dtype=np.int64),
                 simulated=np.array(simulated, dtype=bool),
                 rows=np.array([0 if group.sums is None else len(group.sums._state) for group in groups], np.int64),
@@ -272,8 +254,8 @@ class GroupedAggregator:
     @classmethod
     def load(cls, path: str | os.PathLike[str], mechanism: Mechanism) -> GroupedAggregator:
         """The aggregator that `save` wrote, for the same mechanism; ValueError for anything else."""
-        info, labels, stored = _read(path)
-        loaded = cls(mechanism, info.column or None)
+        info, labels, stored = read_groups(path)
+        loaded = cls(mechanism, info.column)
         loaded._refuse_foreign(info.digest, f"{os.fspath(path)} is")
         try:
             loaded._restore(labels, stored)
@@ -371,61 +353,6 @@ class GroupedAggregator:
     def _refuse_overflow(self, added: int) -> None:
         if self.count + added > MOST_MESSAGES:
             raise ValueError(f"an aggregator holds at most 2^32 messages, got {self.count} and {added} more")
-
-
-def describe_groups(path: str | os.PathLike[str]) -> GroupsInfo:
-    """What the saved state of groups says of itself; ValueError if the file is damaged or something else."""
-    return _read(path)[0]
-
-
-def is_grouped_state(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is the saved state of groups, as far as its format says; False for whatever else it is."""
-    try:
-        return str(read_archive(path)["format"]) == _FORMAT
-    except FileNotFoundError:
-        raise
-    except DAMAGED_ARCHIVE:
-        return False
-
-
-def _read(path: str | os.PathLike[str]) -> tuple[GroupsInfo, list[str], dict[str, NDArray[Any]]]:
-    name = os.fspath(path)
-    try:
-        stored = read_archive(path)
-        if str(stored["format"]) != _FORMAT:
-            raise ValueError("its format is another")
-        version = stored["version"].item()
-        if version != _VERSION:
-            raise ValueError(f"it has version {version} of the format, this library reads version {_VERSION}")
-        column, labels = (read_json(stored[key].tobytes()) for key in ("column", "labels"))
-        if not set(stored) >= _HEAD or labels != _in_order(
-            {check_name(label, "labels", "the state") for label in labels}
-        ):
-            raise ValueError("its labels are not those of groups")
-        counts, rows, sums = stored["counts"], stored["rows"], stored["sums"]
-        lists = {len(labels)} == {array.size for array in (counts, rows, stored["simulated"])} or not labels
-        integers = counts.dtype == rows.dtype == sums.dtype == np.int64 and sums.ndim == 2
-        sources, simulated = stored["sources"], stored["simulated"]
-        named = sources.dtype.kind == "U" and simulated.dtype == bool and isinstance(column, str | None)
-        if not (lists and integers and named) or np.any(counts < 1) or np.any(rows < 0):
-            raise ValueError("it does not hold the sums of groups")
-    except FileNotFoundError:
-        raise
-    except DAMAGED_ARCHIVE as error:
-        raise ValueError(f"{name} is damaged or not a state of groups: {error}") from error
-    total = int(counts.sum())
-    info = GroupsInfo(
-        version, str(stored["digest"]), column or "", len(labels), total, sources.size, bool(simulated.any())
-    )
-    return info, labels, stored
-
-
-def _in_order(labels: Iterable[str]) -> list[str]:
-    return sorted(labels, key=lambda label: (not label.isdecimal(), len(label) if label.isdecimal() else 0, label))
-
-
-def _as_bytes(value: Any) -> NDArray[np.uint8]:
-    return np.frombuffer(json.dumps(value, ensure_ascii=False).encode(), dtype=np.uint8)
 
 
 def _simulated(sums: Aggregator[Any] | None) -> bool:
