@@ -154,7 +154,7 @@ class GroupedAggregator:
             raise ValueError("labels are required: these messages carry none; encode with --by, or pass labels")
         if len(given) != len(messages):
             raise ValueError(f"labels must be {len(messages)}, one for each message, got {len(given)}")
-        self._refuse_foreign(messages.digest, "messages are")
+        self._empty._refuse_foreign(messages.digest, "messages are")
         self._refuse_column(given.column, "messages have")
         self._refuse_overflow(len(messages))
         if not len(messages):
@@ -198,7 +198,7 @@ class GroupedAggregator:
         """
         if other is self:
             raise ValueError("an aggregator cannot be merged with itself: its messages would count twice")
-        self._refuse_foreign(other.digest, "the other aggregator is")
+        self._empty._refuse_foreign(other.digest, "the other aggregator is")
         self._refuse_column(other.column, "the other aggregator has")
         self._refuse_overflow(other.count)
         if self._sources & other._sources:
@@ -256,7 +256,7 @@ class GroupedAggregator:
         """The aggregator that `save` wrote, for the same mechanism; ValueError for anything else."""
         info, labels, stored = read_groups(path)
         loaded = cls(mechanism, info.column)
-        loaded._refuse_foreign(info.digest, f"{os.fspath(path)} is")
+        loaded._empty._refuse_foreign(info.digest, f"{os.fspath(path)} is")
         try:
             loaded._restore(labels, stored)
         except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
@@ -279,8 +279,6 @@ class GroupedAggregator:
             raise ValueError(f"it has clients of shape {clients.shape}, expected {(total,)}")
         # Identifiers may repeat: they are distinct in each batch, not in all of them.
         messages = self._mechanism._messages(columns, clients, False)
-        if sum(rows) != len(stored["sums"]):
-            raise ValueError("its sums are of another number of rows")
         first_message = first_row = 0
         for label, count, height, seeded, is_small in zip(labels, counts, rows, simulated, small, strict=True):
             group = self._groups[label] = _Group(count)
@@ -292,6 +290,8 @@ class GroupedAggregator:
                 group.sums = self._mechanism.aggregator()
                 group.sums._restore(stored["sums"][first_row : first_row + height].copy(), count, seeded)
                 first_row += height
+        if first_row != len(stored["sums"]):
+            raise ValueError("its sums are of another number of rows")
 
     def _part(self) -> GroupedAggregator:
         """An empty one of the same mechanism and column."""
@@ -341,10 +341,6 @@ class GroupedAggregator:
         public = self._mechanism.coin == "public"
         clients = np.zeros(0, dtype=np.uint64) if public else None
         return self._mechanism._messages(self._mechanism.layout.empty(), clients, False)
-
-    def _refuse_foreign(self, digest: str, what: str) -> None:
-        if digest != self.digest:
-            raise ValueError(f"{what} of another mechanism: digest {digest[:16]}…, expected {self.digest[:16]}…")
 
     def _refuse_column(self, column: str | None, what: str) -> None:
         if column is not None and self.column is not None and column != self.column:
