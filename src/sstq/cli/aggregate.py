@@ -98,7 +98,8 @@ def aggregate(
     names = read_group_names(group_names, shared)
     if png is not None:
         groups.require_pictures()
-    for name in groups.RESULTS if grouped else (*_RESULTS, *_more_results(shared)):
+    single = _RESULTS if shared.groups is None else (*_RESULTS, *private_groups.RESULTS)
+    for name in groups.RESULTS if grouped else single:
         check_output(output / name, force or resumed)
     aggregator: Aggregator[Any] | GroupedAggregator
     if grouped:
@@ -130,12 +131,6 @@ def _labelled(paths: list[Path], state: Path | None) -> bool:
         except (ValueError, OSError):
             continue  # it is refused, with its reason, when its turn comes
     return False
-
-
-def _more_results(mechanism: Mechanism) -> tuple[str, ...]:
-    from sstq import GroupUnit
-
-    return private_groups.RESULTS if isinstance(mechanism, GroupUnit) else ()
 
 
 def _report(

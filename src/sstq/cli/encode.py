@@ -260,11 +260,9 @@ def _reports(
 
 def _private_groups(mechanism: Mechanism, given: str | None) -> str | Path | None:
     """Return the column or the .npy of the private groups; it must be there exactly when the mechanism has some."""
-    from sstq import GroupUnit
-
-    if isinstance(mechanism, GroupUnit) and given is None:
+    if mechanism.groups is not None and given is None:
         raise WrongUsage(f"--private-group is required: {mechanism.name} encodes a group with every vector")
-    if not isinstance(mechanism, GroupUnit) and given is not None:
+    if mechanism.groups is None and given is not None:
         remedy = f"sstq spec --name groupunit --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --set groups=10"
         raise WrongUsage(f"--private-group needs GroupUnit ({remedy}); {mechanism.name} has no private groups")
     return Path(given) if given is not None and given.endswith(".npy") else given

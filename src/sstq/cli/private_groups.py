@@ -35,11 +35,9 @@ GroupNamesOption = Annotated[
 
 def read_group_names(path: Path | None, mechanism: Mechanism) -> list[str] | None:
     """Read the names of a mechanism's private groups, one per line."""
-    from sstq import GroupUnit
-
     if path is None:
         return None
-    if not isinstance(mechanism, GroupUnit):
+    if mechanism.groups is None:
         raise WrongUsage(f"--group-names is for private groups (GroupUnit); {mechanism.name} has none")
     try:
         names = path.read_text(encoding="utf-8-sig").splitlines()
