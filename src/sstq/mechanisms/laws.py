@@ -1,7 +1,7 @@
 """The law of a message's secret draw: every probability that it can have, as integers.
 
 Whatever an encoder computes from its vector ends in a token, or in which candidates are well aligned; one or two 62-bit
-words then decide what is sent. The four kinds of such draws are described here by their integers alone, apart from the
+words then decide what is sent. The kinds of such draws are described here by their integers alone, apart from the
 code that samples them, so that `sstq.audit` and reviewers can check one against the other.
 
 A law has *cases*, which the data choose among (a row of a matrix, or how many candidates are inside), and a case has
