@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from sstq.planning import Plan as Plan
     from sstq.planning import plan as plan
     from sstq.randomness.streams import mix_seed as mix_seed
+    from sstq.runs.groups import GroupedAggregator as GroupedAggregator
+    from sstq.runs.groups import GroupMean as GroupMean
     from sstq.scalar.codebooks import Codebook as Codebook
     from sstq.scalar.densities import Density as Density
 
@@ -62,7 +64,9 @@ _HOMES = {
     "FrameBiasWarning": "sstq.mechanisms.frameunit.bias",
     "FrameUnit": "sstq.mechanisms",
     "GroupEstimate": "sstq.mechanisms.groupunit.estimates",
+    "GroupMean": "sstq.runs.groups",
     "GroupUnit": "sstq.mechanisms",
+    "GroupedAggregator": "sstq.runs.groups",
     "HadamardFrame": "sstq.frames.tight",
     "L2CSGM": "sstq.mechanisms",
     "LocalReport": "sstq.mechanisms",

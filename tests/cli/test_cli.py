@@ -588,8 +588,8 @@ def test_the_whole_way_as_a_user_goes_it(tmp_path, vectors, vectors_file):
 
 
 def test_encode_reads_a_file_once_and_aggregate_runs_no_client_code(tmp_path, spec, vectors_file, monkeypatch):
-    chunks, read = vector_files.VectorFile.chunks, []
-    monkeypatch.setattr(vector_files.VectorFile, "chunks", lambda file: read.append(file.name) or chunks(file))
+    pieces, read = vector_files.VectorFile.pieces, []
+    monkeypatch.setattr(vector_files.VectorFile, "pieces", lambda file: read.append(file.name) or pieces(file))
     run("encode", vectors_file, "-m", spec, "-o", tmp_path / "m.sstq")
     assert read == [str(vectors_file)]
     for name in ("encode", "encode_files", "expected_mse", "typical_error", "_encode_rows"):
