@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from sstq.aggregation import Estimate, FamilyAggregator, FrameAggregator
+from sstq.aggregation.estimates import with_bias
 from sstq.mechanisms.base import ExpectedError, Ints
 from sstq.mechanisms.closest import KClosest
 from sstq.mechanisms.frameunit.alignment import alignment, frame_bias2, second_moment
@@ -92,23 +93,26 @@ class FrameUnitFamilyAggregator(FamilyAggregator):
 def _with_frames(estimate: Estimate, mechanism: Any, sent: Ints) -> Estimate:
     """The estimate with the bias that the frames leave, from the noise alone and how often each row was sent.
 
-    One message has covariance gain²·Σ p_j·u_j·u_jᵀ less the square of its mean. Two rows have a squared product of
-    1/d, so the trace of its square is at most gain⁴·(Σ p_j² + 1/d); pairs of messages with one row estimate Σ p_j².
+    One message has covariance Σ = gain²·Σ p_j·u_j·u_jᵀ less the square of its mean, so tr Σ² is about gain⁴ times the
+    mean of ⟨u_i, u_j⟩² over pairs of messages. That is 1 for one and the same row, whose share the pairs of messages
+    tell; (N/d − 1)/(N − 1) for two rows of a frame, as the frame is tight; and 1/d for rows of different frames.
     """
-    count, dim = estimate.count, len(estimate.value)
+    count, dim, frames, size = estimate.count, mechanism.dim, mechanism.frames, mechanism.frame.size
     note = mechanism.note(count)
     if note:
         warnings.warn(note, FrameBiasWarning, stacklevel=3)
     if count == 1:
         return replace(estimate, note=note)
-    power = count * float(np.sum(estimate.stderr**2)) / mechanism.gain**2
-    same_row = (float(np.sum(sent.astype(np.float64) ** 2)) - count) / (count * (count - 1))
+    bias2 = mechanism.typical_error(count).bias2
     # The scatter of frames' means, where the standard errors come from that, has their bias in it.
-    bias2 = 0.0 if estimate.terms else mechanism.typical_error(count).bias2
-    return replace(
-        estimate,
-        stderr=np.sqrt(estimate.stderr**2 + bias2 / dim),
-        note=note,
-        frame_bias=math.sqrt(bias2),
-        directions=max(1.0, power**2 / (same_row + 1 / dim)),
-    )
+    shown = estimate.terms > 0
+    total = float(np.sum(estimate.stderr**2))
+    noise2 = max(total - bias2, 0.0) if shown else total
+    same_row = (float(np.sum(sent.astype(np.float64) ** 2)) - count) / (count * (count - 1))
+    same_frame = (size / dim - 1) / max(size - 1, 1)
+    product2 = same_row + (1 - same_row) * (same_frame / frames + (1 - 1 / frames) / dim)
+    directions = max(1.0, (count * noise2 / mechanism.gain**2) ** 2 / product2)
+    if shown:
+        return replace(estimate, note=note, directions=with_bias(dim, noise2, directions, min(bias2, total)))
+    stderr = np.sqrt(estimate.stderr**2 + bias2 / dim)
+    return replace(estimate, stderr=stderr, note=note, frame_bias=math.sqrt(bias2), directions=directions)
