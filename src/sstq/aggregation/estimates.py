@@ -37,6 +37,7 @@ class Estimate:
             noise alone is √(stderr² − frame_bias²/d).
         terms: how many independent terms `stderr` comes from: frames, if their scatter is taken; 0 for the messages.
         directions: in how many directions the noise is spread; None if as in independent coordinates.
+        bias_directions: in how many directions the frames' bias is spread.
     """
 
     value: NDArray[np.float64]
@@ -48,6 +49,7 @@ class Estimate:
     frame_bias: float = 0.0
     terms: int = 0
     directions: float | None = None
+    bias_directions: int = 1
 
     def __repr__(self) -> str:
         size, error = (float(np.linalg.norm(vector)) for vector in (self.value, self.stderr))
@@ -64,7 +66,8 @@ class Estimate:
         The box is Šidák's: each coordinate has Student's quantile of level^(1/d), however the coordinates depend on
         each other. The ball has the quantile of a sum of squares with the effective number of directions, (tr Σ)²/tr Σ²
         of the covariance Σ of noise and bias together (Satterthwaite), over a variance that is estimated (Fisher's F).
-        What frames leave is orthogonal to the mean but for a small part: it has d − 1 directions.
+        What frames leave is orthogonal to the mean but for a small part: it has d − 1 directions (for GroupUnit, those
+        of one block).
 
         Examples:
             >>> found = Estimate(np.zeros(100), np.full(100, 0.1), count=1000).region(0.95)
@@ -80,9 +83,9 @@ class Estimate:
             return Region(float(level), math.nan, np.full(len(self.value), math.nan))
         dim, bias2, noise2 = len(self.value), self.frame_bias**2, self.noise2
         tail = -math.expm1(math.log(level) / dim) / 2
-        half_width = -float(stdtrit(terms - 1, tail)) * np.sqrt(noise2 + bias2 / max(dim - 1, 1))
+        half_width = -float(stdtrit(terms - 1, tail)) * np.sqrt(noise2 + bias2 / self.bias_directions)
         total = float(np.sum(noise2)) + bias2
-        degrees = with_bias(dim, total - bias2, self.noise_directions, bias2)
+        degrees = with_bias(dim, total - bias2, self.noise_directions, bias2, self.bias_directions)
         reach = float(fdtri(degrees, degrees * (terms - 1), level))
         return Region(float(level), math.sqrt(total * reach), half_width)
 
@@ -99,11 +102,10 @@ class Estimate:
         return spread if self.directions is None else max(1.0, min(spread, self.directions))
 
 
-def with_bias(dim: int, noise2: float, directions: float, bias2: float) -> float:
+def with_bias(dim: int, noise2: float, directions: float, bias2: float, bias_directions: float) -> float:
     """In how many directions noise and the bias that frames leave are spread together, from their total squares.
 
-    What frames leave is orthogonal to the mean, but for a small part: d − 1 directions. The noise, in so many, is taken
-    as independent of these: tr(Σ·Σ') = tr Σ·tr Σ'/d.
+    The noise is taken as even over the directions of the bias: tr(Σ·Σ') = tr Σ·tr Σ'/d.
     """
-    squares = noise2**2 / directions + 2 * noise2 * bias2 / dim + bias2**2 / max(dim - 1, 1)
+    squares = noise2**2 / directions + 2 * noise2 * bias2 / dim + bias2**2 / bias_directions
     return (noise2 + bias2) ** 2 / squares if squares else 1.0
