@@ -55,7 +55,7 @@ class FrameUnitAggregator(FrameAggregator):
 
     def mean(self) -> Estimate:
         """The mean so far and its standard error."""
-        return _with_frames(super().mean(), self._mechanism, np.arange(len(self._state)), self._state[:, 0])
+        return _with_frames(super().mean(), self._mechanism)
 
 
 class FrameUnitFamilyAggregator(FamilyAggregator):
@@ -63,31 +63,35 @@ class FrameUnitFamilyAggregator(FamilyAggregator):
 
     def mean(self) -> Estimate:
         """The mean so far and its standard error."""
-        estimate = super().mean()
-        return _with_frames(estimate, self._mechanism, self._state[:, 0], self._state[:, 1] + self._state[:, 2])
+        estimate, mechanism, sent = super().mean(), self._mechanism, self._state[:, 1] + self._state[:, 2]
+        if estimate.count == 1:
+            return _with_frames(estimate, mechanism)
+        # The scatter of frames' means, where the standard errors come from that, has their bias in it.
+        total = float(np.sum(estimate.stderr**2))
+        bias2 = min(mechanism.typical_error(estimate.count).bias2, total) if estimate.terms else 0.0
+        product2 = _squared_product(mechanism, self._state[:, 0], sent, estimate.count)
+        power = estimate.count * (total - bias2) / mechanism.gain**2
+        noise = max(1.0, power**2 / product2) if product2 else 1.0
+        directions = with_bias(len(estimate.value), total - bias2, noise, bias2, max(mechanism.frame.dim - 1, 1))
+        return _with_frames(replace(estimate, directions=directions), mechanism)
 
 
-def _with_frames(estimate: Estimate, mechanism: Any, rows: Ints, sent: Ints) -> Estimate:
-    """The estimate with the bias that the frames leave, from the noise alone and how often each row was sent."""
-    count, frame_dim = estimate.count, mechanism.frame.dim
-    note = mechanism.note(count)
+def _with_frames(estimate: Estimate, mechanism: Any) -> Estimate:
+    """The estimate with the bias that the frames leave, as far as it is not in the standard errors already."""
+    note = mechanism.note(estimate.count)
     if note:
         warnings.warn(note, FrameBiasWarning, stacklevel=3)
-    if count == 1:
+    if estimate.count == 1 or estimate.terms:
         return replace(estimate, note=note)
-    bias2, total = mechanism.typical_error(count).bias2, float(np.sum(estimate.stderr**2))
-    # The scatter of frames' means, where the standard errors come from that, has their bias in it.
-    shown = estimate.terms > 0
-    noise2 = max(total - bias2, 0.0) if shown else total
-    product2 = _squared_product(mechanism, rows, sent, count)
-    directions = max(1.0, (count * noise2 / mechanism.gain**2) ** 2 / product2) if product2 else 1.0
-    # The worst case is that of people who are all alike: the bias is in one frame, orthogonal to their vector.
-    estimate = replace(estimate, note=note, bias_directions=max(frame_dim - 1, 1))
-    if shown:
-        both = with_bias(len(estimate.value), noise2, directions, min(bias2, total), estimate.bias_directions)
-        return replace(estimate, directions=both)
-    stderr = np.sqrt(estimate.stderr**2 + bias2 / len(estimate.value))
-    return replace(estimate, stderr=stderr, frame_bias=math.sqrt(bias2), directions=directions)
+    bias2 = mechanism.typical_error(estimate.count).bias2
+    return replace(
+        estimate,
+        stderr=np.sqrt(estimate.stderr**2 + bias2 / len(estimate.stderr)),
+        note=note,
+        frame_bias=math.sqrt(bias2),
+        # The worst case is that of people who are all alike: the bias is in one frame, orthogonal to their vector.
+        bias_directions=max(mechanism.frame.dim - 1, 1),
+    )
 
 
 def _squared_product(mechanism: Any, rows: Ints, sent: Ints, count: int) -> float:
