@@ -30,7 +30,7 @@ class Estimate:
             leave. The bias of a biased decoder is not in it, nor is what clipping cut off. nan for a single message.
         count: the number of messages.
         simulated: whether any of them came from a seed.
-        estimator: "mean" of the messages' estimates, or "strata" (see `sstq.aggregation.strata`).
+        estimator: "mean" of the messages' estimates, "strata" (see `sstq.aggregation.strata`), or "pool".
         note: what should be known of this estimate, in a sentence; empty if there is nothing.
         frame_bias: the norm of the bias that frames leave, for clients that all hold one vector of norm clip, as far as
             the scatter of the messages does not show it. It is in `stderr`, spread evenly over the coordinates: the
@@ -38,6 +38,8 @@ class Estimate:
         terms: how many independent terms `stderr` comes from: frames, if their scatter is taken; 0 for the messages.
         directions: in how many directions the noise is spread; None if as in independent coordinates.
         bias_directions: in how many directions the frames' bias is spread.
+        frames: which public frames leave a bias; estimates on the same frames err alike. Empty if none do.
+        whole_bias: the norm of the bias of those frames, also where the scatter of the messages shows it.
     """
 
     value: NDArray[np.float64]
@@ -50,6 +52,8 @@ class Estimate:
     terms: int = 0
     directions: float | None = None
     bias_directions: int = 1
+    frames: str = ""
+    whole_bias: float = 0.0
 
     def __repr__(self) -> str:
         size, error = (float(np.linalg.norm(vector)) for vector in (self.value, self.stderr))

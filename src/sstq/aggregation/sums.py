@@ -86,9 +86,10 @@ class FrameAggregator(Aggregator[Any]):
 
 
 def trace_of_square(frame: Frame, weights: NDArray[np.float64], mean: NDArray[np.float64]) -> float:
-    """The trace of Σ², Σ = Σ_j weights_j·u_j·u_jᵀ − mean·meanᵀ: E‖Σ·z‖² over random signs z, or all axes if those are few.
+    """The trace of the square of Σ = Σ_j weights_j·u_j·u_jᵀ − mean·meanᵀ.
 
-    There are as many signs as make it right to about 2 % in any dimension.
+    It is E‖Σ·z‖² over random signs z, or the sum over all axes z if those are few. There are as many signs as make it
+    right to about 2 % in any dimension.
     """
     dim = frame.dim
     probes = np.eye(dim)

@@ -81,17 +81,21 @@ def _with_frames(estimate: Estimate, mechanism: Any) -> Estimate:
     note = mechanism.note(estimate.count)
     if note:
         warnings.warn(note, FrameBiasWarning, stacklevel=3)
-    if estimate.count == 1 or estimate.terms:
-        return replace(estimate, note=note)
-    bias2 = mechanism.typical_error(estimate.count).bias2
-    return replace(
+    bias2, frame = mechanism.typical_error(estimate.count).bias2, mechanism.frame
+    # Families of one seed have their first frames in common, but not the single frame of that seed.
+    frames = f"{frame.size} rows, {frame.rounds} mixings, seed {frame.seed}{', alone' * (mechanism.frames == 1)}"
+    estimate = replace(
         estimate,
-        stderr=np.sqrt(estimate.stderr**2 + bias2 / len(estimate.stderr)),
         note=note,
-        frame_bias=math.sqrt(bias2),
         # The worst case is that of people who are all alike: the bias is in one frame, orthogonal to their vector.
-        bias_directions=max(mechanism.frame.dim - 1, 1),
+        bias_directions=max(frame.dim - 1, 1),
+        frames=frames,
+        whole_bias=math.sqrt(bias2),
     )
+    if estimate.count == 1 or estimate.terms:
+        return estimate
+    stderr = np.sqrt(estimate.stderr**2 + bias2 / len(estimate.stderr))
+    return replace(estimate, stderr=stderr, frame_bias=math.sqrt(bias2))
 
 
 def _squared_product(mechanism: Any, rows: Ints, sent: Ints, count: int) -> float:
@@ -109,4 +113,4 @@ def _squared_product(mechanism: Any, rows: Ints, sent: Ints, count: int) -> floa
     same_row = (float(np.sum(numbers**2)) - float(np.sum(numbers))) / pairs
     same_block = (float(np.sum(in_block**2)) - float(np.sum(in_block))) / pairs
     product2 = (size / dim - 1) / max(size - 1, 1) / frames + (1 - 1 / frames) / dim
-    return same_row + (same_block - same_row) * product2
+    return float(same_row + (same_block - same_row) * product2)
