@@ -86,17 +86,20 @@ class FrameAggregator(Aggregator[Any]):
 
 
 def trace_of_square(frame: Frame, weights: NDArray[np.float64], mean: NDArray[np.float64]) -> float:
-    """The trace of the square of Σ = Σ_j weights_j·u_j·u_jᵀ − mean·meanᵀ.
+    """The trace of (M − mean·meanᵀ)² with M = Σ_j weights_j·u_j·u_jᵀ.
 
-    It is E‖Σ·z‖² over random signs z, or the sum over all axes z if those are few. There are as many signs as make it
-    right to about 2 % in any dimension.
+    That of M² is E‖M·z‖² over random signs z, or the sum over all axes z if those are few. There are as many signs as
+    make it right to about 2 % in any dimension, unless a few weights are all that matter.
     """
     dim = frame.dim
-    probes = np.eye(dim)
-    if dim > _AXES:
-        probes = np.random.default_rng(0).choice([-1.0, 1.0], size=(max(1, _AXES**2 // dim), dim))
-    images = frame.synthesize(frame.analyze(probes) * weights) * frame.redundancy - np.outer(probes @ mean, mean)
-    return float(np.sum(images**2)) / (1 if dim <= _AXES else len(probes))
+    if dim <= _AXES:
+        probes, repeats = np.eye(dim), 1
+    else:
+        repeats = max(1, _AXES**2 // dim)
+        probes = np.random.default_rng(0).choice([-1.0, 1.0], size=(repeats, dim))
+    images = frame.synthesize(frame.analyze(probes) * weights) * frame.redundancy
+    along = float(weights @ frame.analyze(mean[None])[0] ** 2)
+    return float(np.sum(images**2)) / repeats - 2 * along + float(mean @ mean) ** 2
 
 
 class VectorAggregator(Aggregator[Any]):
