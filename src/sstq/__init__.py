@@ -12,6 +12,7 @@ from sstq._version import __version__ as __version__
 if TYPE_CHECKING:
     from sstq.aggregation import Aggregator as Aggregator
     from sstq.aggregation import Estimate as Estimate
+    from sstq.aggregation import pool as pool
     from sstq.frames.tight import FourierFrame as FourierFrame
     from sstq.frames.tight import HadamardFrame as HadamardFrame
     from sstq.frames.tight import OrthogonalFrame as OrthogonalFrame
@@ -89,6 +90,7 @@ _HOMES = {
     "mechanism": "sstq.mechanisms",
     "mix_seed": "sstq.randomness.streams",
     "plan": "sstq.planning",
+    "pool": "sstq.aggregation",
     "read_messages": "sstq.messages.files",
     "register": "sstq.mechanisms",
     "write_messages": "sstq.messages.files",
