@@ -14,6 +14,7 @@ from sstq.checks import check_number
 from sstq.cli.common import ForceOption, check_output
 from sstq.cli.engines import AddressOption, EngineOption, engine
 from sstq.cli.models import PAPER_MODEL, image_problem_with
+from sstq.cli.numbers import as_participation
 from sstq.cli.settings import parse_settings
 from sstq.cli.terminal import live_line, note, show_table, warn
 from sstq.cli.usage import check_usage
@@ -216,10 +217,8 @@ def _cohorts(participation: str | None, settings: Settings) -> Cohorts | None:
     """Return the schedule of ``--participation``: "once", or a number."""
     from sstq.runs.cohorts import Cohorts, answers_of
 
-    if participation is None:
-        return None
-    answers = answers_of(int(participation) if participation.isdecimal() else participation)
-    return Cohorts(settings.clients, settings.rounds, answers)
+    answers = as_participation(participation)
+    return None if answers is None else Cohorts(settings.clients, settings.rounds, answers_of(answers))
 
 
 def _adaptive(quantile: float | None, clip_epsilon: float | None, epsilon: float) -> AdaptiveClip | None:

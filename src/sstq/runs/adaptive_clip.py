@@ -70,7 +70,9 @@ class AdaptiveClip:
             7.5
         """
         if epsilon <= self.price:
-            raise ValueError(f"clip_epsilon must be less than epsilon = {epsilon:g} of the answer, got {self.epsilon:g}")
+            raise ValueError(
+                f"clip_epsilon must be less than epsilon = {epsilon:g} of the answer, got {self.epsilon:g}"
+            )
         return round_down(Fraction(epsilon) - Fraction(self.price))
 
     def bits(self, norms: NDArray[np.floating], clip: float, rng: RngLike = None) -> NDArray[np.int64]:

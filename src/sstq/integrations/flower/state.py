@@ -74,7 +74,9 @@ class ServerState:
                 check_argument("clip", found["clip"]),
                 check_argument("rounds", found["rounds"], low=0),
                 Counter({int(node): check_argument("asked", n, of="rounds") for node, n in found["asked"].items()}),
-                Counter({int(node): check_argument("answered", n, of="rounds") for node, n in found["answered"].items()}),
+                Counter(
+                    {int(node): check_argument("answered", n, of="rounds") for node, n in found["answered"].items()}
+                ),
                 path,
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:

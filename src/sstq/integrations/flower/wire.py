@@ -108,7 +108,9 @@ class Request:
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise ValueError("the request must name the arrays whose update it wants")
         adaptive = AdaptiveClip(epsilon=record[_CLIP_EPSILON]) if _CLIP_EPSILON in record else None  # type: ignore[arg-type]
-        return cls(mechanism, number, tuple(str(name) for name in names), bool(record.get("evaluates", False)), adaptive)
+        return cls(
+            mechanism, number, tuple(str(name) for name in names), bool(record.get("evaluates", False)), adaptive
+        )
 
 
 @dataclass(frozen=True)
