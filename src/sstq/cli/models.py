@@ -1,4 +1,4 @@
-"""The model that `sstq train` trains on images: the paper's network, a linear one, or a PyTorch module of the user's."""
+"""The model that `sstq train` trains on images: the paper's network, a linear one, or a PyTorch module."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def image_problem_with(
     """Return the learning problem of a data set and the text of ``--model``.
 
     Args:
-        model: "hidden-layer", "logistic", or MODULE:FUNCTION, a function of an image's shape (channels, rows, columns) and the
-            number of classes that returns a PyTorch module. The working folder is looked in first.
+        model: "hidden-layer", "logistic", or MODULE:FUNCTION, a function of an image's shape (channels, rows, columns)
+            and the number of classes that returns a PyTorch module. The working folder is looked in first.
         dataset: from `sstq.lab.datasets.load`.
         clients: as for `image_problem`.
         seed: as for `image_problem`.

@@ -51,7 +51,7 @@ def plan(
         str | None,
         typer.Option(
             metavar="once|K",
-            help="Let each person answer in so many rounds only: --clients are all people, --rounds the whole training.",
+            help="Let each person answer in so many rounds only: --clients are all people, --rounds all rounds.",
         ),
     ] = None,
     output: Annotated[

@@ -52,7 +52,7 @@ def train(
         str,
         typer.Option(
             metavar="hidden-layer|logistic|MODULE:FUNCTION",
-            help="What learns images: the paper's network, a logistic regression, or the PyTorch module that a function "
+            help="What learns images: the paper's network, logistic regression, or the PyTorch module that a function "
             "of the image's shape (channels, rows, columns) and the number of classes returns.",
         ),
     ] = PAPER_MODEL,
@@ -80,7 +80,7 @@ def train(
         float | None,
         typer.Option(
             metavar="QUANTILE",
-            help="Move the clip towards this quantile of the norms (0.5 for the median), by one private bit per answer.",
+            help="Move the clip towards this quantile of the norms (0.5: the median), by one private bit per answer.",
         ),
     ] = None,
     clip_epsilon: Annotated[
@@ -119,8 +119,8 @@ def train(
     """Train a model on examples that are spread over clients, each gradient sent as one private message.
 
     The model is the paper's network with one hidden layer of 32 units, a logistic regression or any PyTorch module
-    (--model), or a linear regression. With --participation once each client answers in one round only, so that --epsilon
-    is its total. Settings that are not given are the paper's for that data set. All mechanisms see the same examples in
+    (--model), or a linear regression. With --participation once each client answers in one round only, so
+    that --epsilon is its total. Settings that are not given are the paper's for that data set. All mechanisms see the same examples in
     the same order. A run that was interrupted goes on when the same command is run again; with --budget a round that
     is done again is charged again. With --engine ray groups of 256 clients are computed in tasks; with --noise-seed, on
     processors of one kind and with as many BLAS threads, the result is the same, to the last bit, as without. Writes

@@ -74,4 +74,5 @@ def _worth(plan: Plan, cohorts: Cohorts) -> str:
     if total > 20:
         return f"{answers} answers at ε = {plan.epsilon:g} each; one answer takes at most ε = 20"
     gain = gain_of_one_answer(plan.dim, total, answers)
-    return f"one answer at ε = {total:g} has {gain:.1f} times less variance than these {answers} together: pass --participation once"
+    less = f"one answer at ε = {total:g} has {gain:.1f} times less variance than these {answers} together"
+    return f"{less}: pass --participation once"

@@ -26,7 +26,7 @@ _CLIP_MIN, _CLIP_MAX = 1e-100, 1e100
 class AdaptiveClip:
     """Moves the clip towards a quantile of the norms, by one bit per answer through exact randomized response.
 
-    After a round with clip C in which a share b of the norms was at most C, the clip becomes C·exp(−rate·(b − quantile)).
+    After a round in which a share b of the norms was at most the clip C, the clip becomes C·exp(−rate·(b − quantile)).
     The server learns b from randomized bits: b̂ = (ones/n − q)/(p − q), with standard error at most 1/(2√n·tanh(ε/2)),
     and takes it into [0, 1], so that a step is bounded whatever the noise.
 

@@ -140,7 +140,7 @@ class NodeBudget:
                 raise ValueError(_exhausted(epsilon))
 
     def charge(self, mechanism: Mechanism, round_id: str, adaptive: AdaptiveClip | None = None) -> None:
-        """Spend an answer's ε, the message's and that of the bit about its norm; when this returns it is on the disk, and the message may leave.
+        """Spend an answer's ε, that of its bit included; when this returns it is on the disk, and the answer may leave.
 
         Raises:
             ValueError: it may not. Nothing was spent, unless the total is smaller than the ledger's own and another

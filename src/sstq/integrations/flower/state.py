@@ -39,7 +39,7 @@ class ServerState:
 
     @classmethod
     def open(cls, path: Path | None, frame_seed: int | None, new_seed: int, clip: float) -> ServerState:
-        """The state of a file if it is there, else the first; ValueError for another seed than the one that is given."""
+        """The state of a file if it is there, else the first; ValueError if it has another seed than is given."""
         if path is None or not path.exists():
             return cls(new_seed if frame_seed is None else frame_seed, clip, path=path)
         state = cls._read(path)

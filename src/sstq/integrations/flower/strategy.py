@@ -75,9 +75,9 @@ class SstqStrategy(Strategy):
     ``sstq-predicted-error``, the expected distance (root of the mean square) of the mean update from the true one if
     all clients held the same update of norm `clip`; ``sstq-measured-error``, the same from the scatter of the messages,
     with the bias that frames leave, but not that of a mean that is divided by more clients than answered (CSGM);
-    ``sstq-clip``, the clip of the round; ``sstq-epsilon`` and ``sstq-delta``, what one answer costs a client; and over all rounds so far
-    ``sstq-epsilon-answered``, what the client has spent whose answers arrived most often, and ``sstq-epsilon-asked``,
-    what the one was asked for that was asked most often. The truth for each client is in its ledger, between the two:
+    ``sstq-clip``, the clip of the round; ``sstq-epsilon`` and ``sstq-delta``, what one answer costs a client; and
+    over all rounds so far ``sstq-epsilon-answered``, what the client has spent whose answers arrived most often, and
+    ``sstq-epsilon-asked``, what the one was asked for that was asked most often. The truth for each client is in its ledger, between the two:
     refusals cost nothing, and answers that were lost cost as much as others. An error that cannot be known, without a
     mean or from one reply, is nan. Other names are metrics that clients share: names and values are the clients' own.
 

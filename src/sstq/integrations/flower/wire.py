@@ -39,8 +39,8 @@ class Request:
         number: of the round, counted by the server.
         names: of the arrays whose update is encoded, in order.
         evaluates: whether the server also asks for evaluations, which leave in clear. Only a warning depends on it.
-        adaptive: asks for a private bit beside the message, whether the update was within the clip. Only its ε goes over
-            the wire, for what the server does with the bits is its own affair.
+        adaptive: asks for a private bit beside the message, whether the update was within the clip. Only its ε goes
+            over the wire: what the server does with the bits is its own affair.
     """
 
     mechanism: Mechanism

@@ -45,7 +45,7 @@ class Problem:
     def batches(
         self, batch: int, seed: int, round_number: int, members: NDArray[np.int64] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        """A batch of each client's own examples, (clients, batch, …) and (clients, batch); of all clients or of some."""
+        """A batch of each client's own examples, (clients, batch, …) and (clients, batch), for all or some clients."""
         chosen = self.chosen(batch, seed, round_number, members)
         return self.x[chosen], self.y[chosen]
 
