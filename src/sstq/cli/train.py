@@ -119,10 +119,10 @@ def train(
     """Train a model on examples that are spread over clients, each gradient sent as one private message.
 
     The model is the paper's network with one hidden layer of 32 units, a logistic regression or any PyTorch module
-    (--model), or a linear regression. With --participation once each client answers in one round only, so
-    that --epsilon is its total. Settings that are not given are the paper's for that data set. All mechanisms see the same examples in
-    the same order. A run that was interrupted goes on when the same command is run again; with --budget a round that
-    is done again is charged again. With --engine ray groups of 256 clients are computed in tasks; with --noise-seed, on
+    (--model), or a linear regression. With --participation once each client answers in one round only, so that
+    --epsilon is its total. Settings that are not given are the paper's for that data set. All mechanisms see the same
+    examples in the same order. A run that was interrupted goes on when the same command is run again; with --budget a
+    round that is done again is charged again. With --engine ray groups of 256 clients are computed in tasks; with --noise-seed, on
     processors of one kind and with as many BLAS threads, the result is the same, to the last bit, as without. Writes
     rounds.csv, training.png and, for each mechanism, its JSON and a checkpoint with the model.
 
@@ -145,7 +145,7 @@ def train(
         left = epsilon if adaptive is None else adaptive.left_for_vectors(epsilon)
         runs = {text: _build(text, problem, left, settings, cohorts) for text in mechanism or ["frameunit"]}
         if budget is not None:
-            _check_budgeted(runs.values())
+            _check_budgeted(runs.values(), budget, cohorts, adaptive)
     output.mkdir(parents=True, exist_ok=True)
     # Results may be replaced by those of at least the same mechanisms, which go on from their checkpoints.
     before = {path.parent.name for path in output.glob("*/checkpoint.npz")}
@@ -254,12 +254,18 @@ def _build(text: str, problem: Problem, epsilon: float, settings: Settings, coho
         return variant.build(problem.model.dim, epsilon, clients, settings.clip, one_round=cohorts is not None)
 
 
-def _check_budgeted(mechanisms: Iterable[Mechanism]) -> None:
-    """Refuse mechanisms that no ledger can hold before any of them is trained."""
+def _check_budgeted(
+    mechanisms: Iterable[Mechanism], budget: float, cohorts: Cohorts | None, adaptive: AdaptiveClip | None
+) -> None:
+    """Refuse mechanisms that no ledger can hold, and cohorts of which nobody can answer, before anything is trained."""
     from sstq.accounting import ledger_price
+    from sstq.runs.adaptive_clip import answer_price
 
     for mechanism in mechanisms:
         ledger_price(mechanism)
+        epsilon = answer_price(mechanism, adaptive)
+        if cohorts is not None and mechanism.trust != "none" and budget < epsilon:
+            raise ValueError(f"budget must be at least the ε of one answer, {epsilon!r}, got {budget!r}")
 
 
 def _rounds_in_ray() -> RoundEngine:
@@ -317,6 +323,9 @@ def _run(
             ):
                 row = {name: getattr(report, name) for name in _COLUMNS[1:-1]} | {"mechanism": label}
                 row["seconds"] = time.perf_counter() - start
+                if rows and report.number == rows[-1]["number"]:
+                    # A run that goes on begins with the last round again, of which it knows less than the run before.
+                    row = rows[-1] | {"epsilon": row["epsilon"]}
                 rows = [earlier for earlier in rows if earlier["number"] < report.number] + [row]
                 _write_rounds(rows, folder / "rounds.csv")
                 quality = f"round {report.number} of {settings.rounds}, loss {report.loss:.4g}"

@@ -77,9 +77,10 @@ class SstqStrategy(Strategy):
     with the bias that frames leave, but not that of a mean that is divided by more clients than answered (CSGM);
     ``sstq-clip``, the clip of the round; ``sstq-epsilon`` and ``sstq-delta``, what one answer costs a client; and
     over all rounds so far ``sstq-epsilon-answered``, what the client has spent whose answers arrived most often, and
-    ``sstq-epsilon-asked``, what the one was asked for that was asked most often. The truth for each client is in its ledger, between the two:
-    refusals cost nothing, and answers that were lost cost as much as others. An error that cannot be known, without a
-    mean or from one reply, is nan. Other names are metrics that clients share: names and values are the clients' own.
+    ``sstq-epsilon-asked``, what the one was asked for that was asked most often. The truth for each client is in
+    its ledger, between the two: refusals cost nothing, and answers that were lost cost as much as others. An error that
+    cannot be known, without a mean or from one reply, is nan. Other names are metrics that clients share: names and
+    values are the clients' own.
 
     Args:
         strategy: one that averages arrays. Those that compare clients with each other have only the mean to look at.
