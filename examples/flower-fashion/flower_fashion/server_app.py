@@ -35,7 +35,10 @@ def _train(grid: Grid, config: Mapping[str, Any]) -> None:
 
     def evaluate(_: int, arrays: ArrayRecord) -> MetricRecord:
         found = network.evaluate(arrays, test)
-        return MetricRecord({"loss": found.loss, "accuracy": found.accuracy or 0.0})
+        spent = strategy.privacy_spent()
+        # What it cost the node that answered most stands beside every accuracy.
+        cost = {"total-epsilon": spent.epsilon, "total-delta": spent.delta}
+        return MetricRecord({"loss": found.loss, "accuracy": found.accuracy or 0.0, **cost})
 
     # All nodes take part in every round; none is asked for an evaluation of its own.
     inner = FedAvg(fraction_evaluate=0.0, min_available_nodes=int(config["min-nodes"]))

@@ -122,13 +122,13 @@ def train(
     (--model), or a linear regression. With --participation once each client answers in one round only, so that
     --epsilon is its total. Settings that are not given are the paper's for that data set. All mechanisms see the same
     examples in the same order. A run that was interrupted goes on when the same command is run again; with --budget a
-    round that is done again is charged again. With --engine ray groups of 256 clients are computed in tasks; with --noise-seed, on
-    processors of one kind and with as many BLAS threads, the result is the same, to the last bit, as without. Writes
-    rounds.csv, training.png and, for each mechanism, its JSON and a checkpoint with the model.
+    round that is done again is charged again. With --engine ray groups of 256 clients are computed in tasks; with
+    --noise-seed, on processors of one kind and with as many BLAS threads, the result is the same, to the last bit, as
+    without. Writes rounds.csv, training.png and, for each mechanism, its JSON and a checkpoint with the model.
 
     Example: sstq train --dataset digits --mechanism clean --mechanism frameunit --mechanism sstq:bits=2 --epsilon 4
 
-    Example: sstq train --model logistic --clients 700 --batch 2 --rounds 35 --participation once --epsilon 8 --rate 0.1
+    Example: sstq train --model logistic --clients 700 --batch 2 --rounds 35 --participation once --epsilon 8 --rate 1
     """
     from sstq.lab.plots import draw_training
     from sstq.lab.training import Server, settings_for
