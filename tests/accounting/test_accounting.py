@@ -485,6 +485,20 @@ def test_account_of_a_shuffled_crowd_warns():
     assert "public coin" in result.stderr
 
 
+def test_a_client_of_a_cohort_pays_for_its_own_answers():
+    result = run("--epsilon", 2, "--rounds", 60, "--participation", 3)
+    assert result.exit_code == 0
+    assert "epsilon of 3 rounds" in result.stdout
+    assert result.stdout.splitlines()[1].split("\t") == ["basic", "0", "6"]
+    assert "each client answers in 3 of 60 rounds" in result.stderr
+    once = run("--rounds", 60, "--total-epsilon", 8, "--participation", "once")
+    assert once.stdout.splitlines()[1].split("\t")[-1] == "8"
+    for wrong, reason in ((("--rounds", 2), "at most the 2 of --rounds"), ((), "--participation needs --rounds")):
+        refused = run("--epsilon", 2, "--total-epsilon", 9, *wrong, "--participation", 3)
+        assert refused.exit_code == 2
+        assert reason in refused.stderr
+
+
 def test_account_of_secret_participation_warns():
     result = run("--epsilon", 1, "--rounds", 10, "--probability", 0.1)
     assert float(table(result)["basic"]["epsilon of 10 rounds"]) == pytest.approx(
