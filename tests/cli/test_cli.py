@@ -827,7 +827,7 @@ def test_demo_writes_a_picture_and_prints_its_path_last(tmp_path, monkeypatch):
     draw = plots.draw_training
     monkeypatch.setattr(plots, "draw_training", lambda *what, title: titles.append(title) or draw(*what, title=title))
     result = run("demo", "-o", tmp_path / "new" / "folder", "--seed", 1)
-    assert "ε = 4 per round, 8 in total" in titles[0]
+    assert "total ε = 8 (4 per round)" in titles[0]
     pictures = [tmp_path / "new" / "folder" / name for name in ("digits.png", "training.png")]
     assert result.stdout.splitlines()[-2:] == [str(picture) for picture in pictures]
     assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)

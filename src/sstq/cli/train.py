@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.checks import check_number
 from sstq.cli.common import ForceOption, check_output
 from sstq.cli.engines import AddressOption, EngineOption, engine
 from sstq.cli.models import PAPER_MODEL, image_problem_with
@@ -222,6 +221,7 @@ def _cohorts(participation: str | None, settings: Settings) -> Cohorts | None:
 
 
 def _adaptive(quantile: float | None, clip_epsilon: float | None, epsilon: float) -> AdaptiveClip | None:
+    from sstq.checks import check_number
     from sstq.runs.adaptive_clip import AdaptiveClip
 
     if quantile is None:
