@@ -8,6 +8,7 @@ import typer
 import benchmarks.densities
 import benchmarks.flower
 import benchmarks.frames
+import benchmarks.groups
 import benchmarks.iterations
 import benchmarks.kernels
 import benchmarks.levels
