@@ -827,7 +827,7 @@ def test_demo_writes_a_picture_and_prints_its_path_last(tmp_path, monkeypatch):
     draw = plots.draw_training
     monkeypatch.setattr(plots, "draw_training", lambda *what, title: titles.append(title) or draw(*what, title=title))
     result = run("demo", "-o", tmp_path / "new" / "folder", "--seed", 1)
-    assert "ε = 4 per round, 8 in total" in titles[0]
+    assert "total ε = 8 (4 per round)" in titles[0]
     pictures = [tmp_path / "new" / "folder" / name for name in ("digits.png", "training.png")]
     assert result.stdout.splitlines()[-2:] == [str(picture) for picture in pictures]
     assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
@@ -982,7 +982,7 @@ def test_messages_without_privacy_are_called_so(tmp_path):
             "--target-error 0.001 of clip is",
         ),
         (("plan", "--dim", 9, "--epsilon", 1, "--clients", 9, "--coin", "pubic"), "did you mean 'public'?"),
-        (("account", "--epsilon", 1, "--rounds", 9, "--participation", 2), "--participation must be"),
+        (("account", "--epsilon", 1, "--rounds", 9, "--probability", 2), "--probability must be"),
         (("account", "--epsilon", 1, "--rounds", 9, "--total-epsilon", -1), "--total-epsilon must be"),
         (("clip", "spec", "--lowest", 2, "--highest", 1), "--highest must be"),
         (("data", "fetch", "cifar10"), "did you mean 'cifar-10'?"),

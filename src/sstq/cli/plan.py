@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sstq.cli.common import ForceOption, check_output
-from sstq.cli.numbers import figure
+from sstq.cli.numbers import as_participation, figure
 from sstq.cli.terminal import note, show_facts
 from sstq.cli.usage import check_usage
 
@@ -47,6 +47,13 @@ def plan(
     alike: Annotated[
         float | None, typer.Option(help="The cosine of clients' vectors with their common direction, if it is known.")
     ] = None,
+    participation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="once|K",
+            help="Let each person answer in so many rounds only: --clients are all people, --rounds all rounds.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the mechanism's JSON, for sstq encode.")
     ] = None,
@@ -64,6 +71,8 @@ def plan(
     Example: sstq plan --dim 25450 --epsilon 3 --target-error 0.05
 
     Example: sstq plan --dim 25450 --clients 100000 --rounds 100 --total-epsilon 8 --delta 1e-6 --output spec.json
+
+    Example: sstq plan --dim 7850 --clients 6000 --rounds 60 --participation once --total-epsilon 8
     """
     from sstq import planning as planner
     from sstq.files.atomic import atomic_file
@@ -84,6 +93,7 @@ def plan(
             trust=trust,
             server=server,
             alike=alike,
+            participation=as_participation(participation),
         )
     spec = found.spec()
     show_facts("Plan", _facts(found, found.times(), spec))
@@ -94,25 +104,30 @@ def plan(
 
 
 def _facts(found: Plan, times: Times, spec: str) -> list[tuple[str, object]]:
+    from sstq.planning.cohorts import cohort_facts
+
     how = "measured here" if times.measured else "estimated"
+    # The total is a person's: over the rounds that it answers.
+    total = "epsilon of all rounds" if found.cohorts is None else "total epsilon of a person"
     facts: list[tuple[str, object]] = [
         ("mechanism", found.label),
         ("solved for", found.solved_for),
         ("epsilon", f"{found.epsilon!r}"),
-        ("clients", found.clients),
+        ("clients" if found.cohorts is None else "clients of a round", found.clients),
         ("bits per message", found.bits),
         ("coin", found.coin),
         ("error of the mean", _both(found.error, found.clip)),
         ("bias", _both(found.bias, found.clip)),
         ("standard deviation", _both(found.standard_deviation, found.clip)),
-        ("rounds", found.rounds),
+        ("rounds" if found.cohorts is None else "answers per person", found.rounds),
         ("bytes in all", found.total_bytes),
         ("encode", f"{figure(1e3 * times.encode)} ms per client ({how})"),
         ("decode", f"{figure(times.decode)} s per round ({how})"),
-        ("epsilon of all rounds, sum", f"{found.total_epsilon_basic:.10g}"),
+        (f"{total}, sum", f"{found.total_epsilon_basic:.10g}"),
     ]
     if found.total_epsilon_optimal is not None:
-        facts.append((f"epsilon of all rounds, delta {found.delta:g}", f"{found.total_epsilon_optimal:.10g}"))
+        facts.append((f"{total}, delta {found.delta:g}", f"{found.total_epsilon_optimal:.10g}"))
+    facts += cohort_facts(found)
     facts.append(("why", found.explanation))
     for other in found.alternatives:
         needs = f" (needs {other.needs})" if other.needs else ""

@@ -13,9 +13,11 @@ from sstq.checks import check_argument, check_number, check_option
 from sstq.mechanisms import Mechanism, mechanism
 from sstq.mechanisms.frameunit.bias import BIAS_SHARE
 from sstq.planning import solving
+from sstq.planning.cohorts import cohorts_for
 from sstq.planning.comparison import Times, time_mechanism
 from sstq.planning.offers import Offer, Terms, most_rrsc_bits, rrsc
 from sstq.planning.tuning import Strata
+from sstq.runs.cohorts import Cohorts, Participation, answers_of
 
 _SLACK = 0.02  # the share of the squared error that is given up for a shorter message
 _RRSC_BITS = 8  # up to which RRSC is mentioned; beyond them it is hardly better than FrameUnit
@@ -50,6 +52,7 @@ class Plan:
         total_epsilon_optimal: the same for δ, by optimal composition; None without δ.
         explanation: why this mechanism, and what to mind.
         alternatives: the other mechanisms that are allowed, the least error first; then what a public coin has.
+        cohorts: the schedule, where people take turns; then `clients` is a cohort, and `rounds` the answers per person.
     """
 
     dim: int
@@ -70,6 +73,7 @@ class Plan:
     total_epsilon_optimal: float | None
     explanation: str
     alternatives: tuple[Alternative, ...]
+    cohorts: Cohorts | None = None
 
     def __repr__(self) -> str:
         crowd = f"{self.clients:,} clients of dimension {self.dim:,} at ε = {self.epsilon:g}"
@@ -88,7 +92,8 @@ class Plan:
     @property
     def total_bytes(self) -> int:
         """All messages of all clients in all rounds; identifiers, which a public coin needs, are not counted."""
-        return -(-self.clients * self.bits // 8) * self.rounds
+        people = self.clients if self.cohorts is None else self.cohorts.people
+        return -(-people * self.bits // 8) * self.rounds
 
     def build(self) -> Mechanism:
         """The mechanism itself, with frame seed 0."""
@@ -126,6 +131,7 @@ def plan(
     trust: str = "local",
     server: str = "fast",
     alike: float | None = None,
+    participation: Participation | None = None,
 ) -> Plan:
     """Choose a mechanism and its parameters, and solve for what is left out of ε, clients, error and bits.
 
@@ -149,6 +155,8 @@ def plan(
         server: "fast" (default) for O(1) work per message and one transform per frame; "any" also considers RRSC.
         alike: the cosine of each client's vector with their common direction, 0 to 1, if it is known; then strata are
             counted on.
+        participation: in how many of the rounds each person answers, "once" or a number. Then `clients` are all people,
+            who take turns in cohorts, `rounds` is the length of the training, and the total is for a person's answers.
 
     Returns:
         The plan. ValueError for what is impossible, with the closest that is possible.
@@ -163,6 +171,9 @@ def plan(
         77412
         >>> plan(dim=25_450, clients=100_000, target_error=0.5).epsilon
         2.63969
+        >>> found = plan(dim=7_850, clients=6_000, rounds=60, total_epsilon=8.0, participation="once")
+        >>> found.clients, found.epsilon, found.total_epsilon_basic, round(found.relative_error, 2)
+        (100, 8.0, 8.0, 3.27)
     """
     clip = check_number("clip", clip, 1e-100, 1e100)
     clients = _optional("clients", clients, 1, solving.CLIENTS_MAX, integer=True)
@@ -171,6 +182,14 @@ def plan(
     rounds = None if rounds is None else check_argument("rounds", rounds)
     total_epsilon = None if total_epsilon is None else check_argument("total_epsilon", total_epsilon)
     delta = check_delta(delta)
+    cohorts, training = None, rounds
+    if participation is not None:
+        rounds = answers_of(participation)
+        if training is None:
+            raise ValueError("rounds must be given with participation: the rounds of the whole training")
+        cohorts = cohorts_for(1, training, rounds) if clients is None else Cohorts(clients, training, rounds)
+        # The smallest cohort, since sizes may differ by one.
+        clients = None if clients is None else clients * rounds // training
     if trust != "local":
         instead = "`sstq compare` also has mechanisms with a trusted aggregator"
         raise ValueError(f"trust must be 'local', got {trust!r}: every message is private by itself; {instead}")
@@ -185,6 +204,8 @@ def plan(
     allowed = solving.allowed_epsilon(epsilon, rounds, total_epsilon, delta)
     solved_for, allowed, clients, found = _solve(terms, allowed, clients, target_error)
     best, spent, shortest = found[0], found[0].mechanism.epsilon, solved_for == "bits"
+    if cohorts is not None and solved_for == "clients":
+        cohorts = cohorts_for(clients, cohorts.rounds, cohorts.answers)
     rounds = solving.allowed_rounds(spent, rounds, total_epsilon, delta)
     # A total that was given is known to suffice.
     optimal = min(compose(spent, rounds, delta), total_epsilon or math.inf) if delta else None
@@ -210,6 +231,7 @@ def plan(
         total_epsilon_optimal=optimal,
         explanation=f"{_reason(terms, found, shortest)} {_price(terms, allowed, clients, best, shortest)}",
         alternatives=tuple(Alternative(o.label, o.bits, clip * math.sqrt(o.mse), needs) for o, needs in others),
+        cohorts=cohorts,
     )
 
 
