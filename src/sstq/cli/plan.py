@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sstq.cli.common import ForceOption, check_output
-from sstq.cli.numbers import figure
+from sstq.cli.numbers import JsonOption, figure, safe_figure, write_json
 from sstq.cli.terminal import note, show_facts
 from sstq.cli.usage import check_usage
+from sstq.cli.verdicts import refuse_infeasible, remedy_facts, verdict_numbers
 
 if TYPE_CHECKING:
-    from sstq.planning import Plan, Times
+    from sstq.planning import Plan, Times, Verdict
 
 __all__ = ["plan"]
 
@@ -50,6 +52,7 @@ def plan(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the mechanism's JSON, for sstq encode.")
     ] = None,
+    json: JsonOption = None,
     force: ForceOption = False,
 ) -> None:
     """Choose a mechanism and its parameters, say what they cost, and solve for what is left out.
@@ -58,6 +61,10 @@ def plan(
     the shortest message that has the error is found. More bits are not always better, nor is more ε.
 
     Predictions are for clients that all hold one typical vector of norm clip.
+
+    The verdict is "feasible" if the mean of all rounds is at least as long as its error (signal-to-noise 1), or if
+    its error is the --target-error. Otherwise the exit code is 1, no mechanism is written, and the commands that
+    would be feasible are shown.
 
     Example: sstq plan --dim 25450 --clients 100000 --epsilon 3 --bits 20
 
@@ -69,6 +76,7 @@ def plan(
     from sstq.files.atomic import atomic_file
 
     check_output(output, force)
+    check_output(json, force, "--json")
     with check_usage():
         found = planner.plan(
             dim,
@@ -85,17 +93,22 @@ def plan(
             server=server,
             alike=alike,
         )
-    spec = found.spec()
-    show_facts("Plan", _facts(found, found.times(), spec))
+    spec, verdict = found.spec(), found.verdict()
+    show_facts("Plan", _facts(found, verdict, found.times(), spec))
+    if json is not None:
+        write_json(json, _numbers(found, verdict))
+    refuse_infeasible(verdict, f"--target-error {safe_figure(found.relative_error)} accepts this error")
     if output is not None:
         with atomic_file(output) as file:
             file.write(spec.encode() + b"\n")
         note(f"wrote {output}")
 
 
-def _facts(found: Plan, times: Times, spec: str) -> list[tuple[str, object]]:
+def _facts(found: Plan, verdict: Verdict, times: Times, spec: str) -> list[tuple[str, object]]:
     how = "measured here" if times.measured else "estimated"
     facts: list[tuple[str, object]] = [
+        ("verdict", str(verdict)),
+        *remedy_facts(verdict),
         ("mechanism", found.label),
         ("solved for", found.solved_for),
         ("epsilon", f"{found.epsilon!r}"),
@@ -126,3 +139,24 @@ def _facts(found: Plan, times: Times, spec: str) -> list[tuple[str, object]]:
 
 def _both(length: float, clip: float) -> str:
     return f"{figure(length)} ({figure(length / clip)} of clip)"
+
+
+def _numbers(found: Plan, verdict: Verdict) -> dict[str, Any]:
+    names = (
+        "dim",
+        "clients",
+        "epsilon",
+        "clip",
+        "rounds",
+        "delta",
+        "solved_for",
+        "label",
+        "bits",
+        "coin",
+        "error",
+        "bias",
+    )
+    more = ("standard_deviation", "total_bytes", "total_epsilon_basic", "total_epsilon_optimal", "explanation")
+    numbers = {name: getattr(found, name) for name in (*names, *more)}
+    alternatives = [asdict(other) for other in found.alternatives]
+    return {**verdict_numbers(verdict), **numbers, "alternatives": alternatives, "python": found.python()}

@@ -5,5 +5,6 @@ Everything is predicted by closed forms, so that a plan takes a second or two fo
 
 from sstq.planning.comparison import Times
 from sstq.planning.planner import Alternative, Plan, plan
+from sstq.planning.verdict import Remedy, Verdict
 
-__all__ = ["Alternative", "Plan", "Times", "plan"]
+__all__ = ["Alternative", "Plan", "Remedy", "Times", "Verdict", "plan"]
