@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sstq.mechanisms import CompressedPrivUnitG as CompressedPrivUnitG
     from sstq.mechanisms import ExpectedError as ExpectedError
     from sstq.mechanisms import FrameUnit as FrameUnit
+    from sstq.mechanisms import GroupUnit as GroupUnit
     from sstq.mechanisms import LocalReport as LocalReport
     from sstq.mechanisms import Mechanism as Mechanism
     from sstq.mechanisms import PrivUnit as PrivUnit
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from sstq.mechanisms import mechanism as mechanism
     from sstq.mechanisms import register as register
     from sstq.mechanisms.frameunit.bias import FrameBiasWarning as FrameBiasWarning
+    from sstq.mechanisms.groupunit.estimates import GroupEstimate as GroupEstimate
     from sstq.messages.batch import Messages as Messages
     from sstq.messages.files import read_messages as read_messages
     from sstq.messages.files import write_messages as write_messages
@@ -59,6 +61,8 @@ _HOMES = {
     "FourierFrame": "sstq.frames.tight",
     "FrameBiasWarning": "sstq.mechanisms.frameunit.bias",
     "FrameUnit": "sstq.mechanisms",
+    "GroupEstimate": "sstq.mechanisms.groupunit.estimates",
+    "GroupUnit": "sstq.mechanisms",
     "HadamardFrame": "sstq.frames.tight",
     "L2CSGM": "sstq.mechanisms",
     "LocalReport": "sstq.mechanisms",

@@ -130,7 +130,7 @@ def test_the_variance_of_many_frames_against_all_of_them(monkeypatch):
         mechanism = FrameUnit(64, 16.0, frames=128, frame_size=64, frame_seed=sstq.mix_seed(4, number))
         stated = mechanism.expected_mse(x, clients=7)
         with monkeypatch.context() as patched:
-            patched.setattr("sstq.mechanisms.frameunit.mechanism._FRAMES_TRIED", 128)
+            patched.setattr("sstq.mechanisms.frameunit.rows._FRAMES_TRIED", 128)
             exact = mechanism.expected_mse(x, clients=7)
         differences.append(stated.variance / exact.variance - 1)
     assert abs(np.mean(differences)) < 0.003

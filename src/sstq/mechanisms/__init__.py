@@ -4,7 +4,6 @@ import inspect
 from typing import Any, TypeVar
 
 from sstq.checks import check_argument, did_you_mean
-from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.agreement import read_agreement
 from sstq.mechanisms.base import ExpectedError, LocalReport, Mechanism, Unbiased
 from sstq.mechanisms.candidates.compressed_privunitg import CompressedPrivUnitG
@@ -13,6 +12,7 @@ from sstq.mechanisms.candidates.rrsc import RRSC
 from sstq.mechanisms.clean import Clean
 from sstq.mechanisms.csgm.mechanism import CSGM, L2CSGM
 from sstq.mechanisms.frameunit.mechanism import FrameUnit
+from sstq.mechanisms.groupunit.mechanism import GroupUnit
 from sstq.mechanisms.privunit.mechanism import PrivUnit, PrivUnitG
 from sstq.mechanisms.projunit.mechanism import ProjUnit
 from sstq.mechanisms.sqkr.mechanism import SQKR
@@ -31,6 +31,7 @@ __all__ = [
     "CompressedPrivUnitG",
     "ExpectedError",
     "FrameUnit",
+    "GroupUnit",
     "LocalReport",
     "Mechanism",
     "PrivUnit",
@@ -46,13 +47,12 @@ __all__ = [
     "register",
 ]
 
-# What JSON may ask for. Tuned frames are up to 4 times the default, FrameUnit's are at least 256, and the paper's
-# recipe takes 30 steps.
-_FRAME_FACTOR, _LEAST_FRAME, _MOST_STEPS = 8, 256, 128
+# What JSON may ask for: the paper's recipe takes 30 steps.
+_MOST_STEPS = 128
 Kind = TypeVar("Kind", bound=Mechanism)
 
-_OWN: tuple[type[Mechanism], ...] = (SSTQ, FrameUnit, VqSGD, SQKR, PrivUnit, PrivUnitG, ProjUnit, RRSC, MMRC)
-_OWN += (CompressedPrivUnitG, TurboQuant, CSGM, L2CSGM, Clean)
+_OWN: tuple[type[Mechanism], ...] = (SSTQ, FrameUnit, GroupUnit, VqSGD, SQKR, PrivUnit, PrivUnitG, ProjUnit)
+_OWN += (RRSC, MMRC, CompressedPrivUnitG, TurboQuant, CSGM, L2CSGM, Clean)
 _REGISTRY = {chosen.name: chosen for chosen in _OWN}
 
 
@@ -108,18 +108,17 @@ def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | 
 
     def choose(data: dict[str, Any]) -> type[Mechanism]:
         chosen = mechanism_class(data.pop("mechanism", None))
-        _check_cost(data, max_frame_size, max_steps)
+        _check_cost(data, max_frame_size or chosen._usual_frame_size(data), max_steps or _MOST_STEPS)
         return chosen
 
     read: Mechanism = read_agreement(text, Mechanism.json_format, choose)
     return read
 
 
-def _check_cost(data: dict[str, Any], max_frame_size: int | None, max_steps: int | None) -> None:
-    """Refuse a frame or a number of steps that would cost whoever encodes more than `dim` makes plausible."""
+def _check_cost(data: dict[str, Any], max_frame_size: int, max_steps: int) -> None:
+    """Refuse a frame or a number of steps that would cost whoever encodes more than the rest makes plausible."""
     dim = check_argument("dim", data.get("dim"))
-    usual = _FRAME_FACTOR * max(default_frame_size(dim), _LEAST_FRAME)
-    for name, most in (("frame_size", max_frame_size or usual), ("steps", max_steps or _MOST_STEPS)):
+    for name, most in (("frame_size", max_frame_size), ("steps", max_steps)):
         value = data.get(name, 0)
         if not isinstance(value, int) or value > most:
             raise ValueError(f"{name} must be at most {most} for dim = {dim}, got {value!r}; max_{name} allows more")

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq import kernels
 from sstq.aggregation import Aggregator
-from sstq.checks import check_number
+from sstq.checks import check_argument, check_number
 from sstq.chunks import row_chunks
+from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.agreement import Agreement
 from sstq.mechanisms.laws import Law, channel_law
 from sstq.mechanisms.structured import typical_vector
@@ -43,6 +44,10 @@ Trust = Literal["local", "aggregator", "none"]
 
 NUMBERS_OF_A_DRAW = 16
 """About how many numbers the draw of one message takes."""
+
+
+# What JSON may ask for: so many times the usual frame, where FrameUnit's are at least 256.
+_FRAME_FACTOR, _LEAST_FRAME = 8, 256
 
 
 class Unbiased(StrEnum):
@@ -105,6 +110,7 @@ class Mechanism(Agreement):
         delta: δ of the guarantee; 0 for pure differential privacy.
         clip: vectors longer than this are scaled down to it.
         clients: the number of clients of a round, where the mechanism is made for a fixed number; otherwise None.
+        groups: the number of groups, where a person has a private group beside the vector; otherwise None.
         coin: who draws what is public, "private" or "public".
         exact: whether the implemented output distribution is ε-LDP exactly, integer by integer. Mechanisms with
             continuous outputs are private up to floating point only.
@@ -134,6 +140,7 @@ class Mechanism(Agreement):
     delta: float = 0.0
     clip: float
     clients: int | None = None
+    groups: int | None = None
     coin: Coin = "private"
     unbiased: Unbiased = Unbiased.ALWAYS
     layout: Layout
@@ -148,6 +155,16 @@ class Mechanism(Agreement):
             True
         """
         return self if self.seed_option is None else self.replace(**{self.seed_option: seed})
+
+    @classmethod
+    def _usual_frame_size(cls, data: Mapping[str, Any]) -> int:
+        """About the largest frame that JSON values make plausible: tuned frames are up to 4 times the default."""
+        return _FRAME_FACTOR * max(default_frame_size(check_argument("dim", data.get("dim"))), _LEAST_FRAME)
+
+    @property
+    def estimate_dim(self) -> int:
+        """The length of an estimate: dim, or that of all groups together."""
+        return self.dim
 
     @property
     def message_bits(self) -> int:
@@ -174,7 +191,13 @@ class Mechanism(Agreement):
         return self._row_cost
 
     def encode(
-        self, X: ArrayLike, rng: RngLike = None, *, clients: ArrayLike | None = None, report: LocalReport | None = None
+        self,
+        X: ArrayLike,
+        rng: RngLike = None,
+        *,
+        clients: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        report: LocalReport | None = None,
     ) -> Messages:
         """Private messages, one for each row of X.
 
@@ -184,6 +207,7 @@ class Mechanism(Agreement):
             rng: None for the operating system's randomness (the private choice); an integer seed or a NumPy Generator
                 for simulation, which the messages are then marked as.
             clients: behind a public coin, one distinct non-negative integer per row.
+            groups: for mechanisms with private groups, one integer from 0 to groups − 1 per row.
             report: counts what this client may want to know of its data; keep it local.
 
         Examples:
@@ -192,7 +216,8 @@ class Mechanism(Agreement):
             >>> mechanism.encode(np.array([0.1, -0.2, 0.3])).to_bytes() != b""
             True
         """
-        return self._encode_checked(self._check_vectors(X), bit_source(rng), clients, report)
+        rows = self._held(self._check_vectors(X), groups)
+        return self._encode_checked(rows, bit_source(rng), clients, report)
 
     def encode_files(
         self,
@@ -200,6 +225,7 @@ class Mechanism(Agreement):
         rng: RngLike = None,
         *,
         clients: NDArray[np.uint64] | None = None,
+        groups: NDArray[np.int64] | None = None,
         report: LocalReport | None = None,
         advance: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Messages]:
@@ -207,8 +233,8 @@ class Mechanism(Agreement):
         source, start = bit_source(rng), 0
         for file in files:
             for rows in file.chunks():
-                ids = None if clients is None else clients[start : start + len(rows)]
-                yield self._encode_checked(rows, source, ids, report)
+                ids, own = (None if of is None else of[start : start + len(rows)] for of in (clients, groups))
+                yield self._encode_checked(self._held(rows, own), source, ids, report)
                 start += len(rows)
                 advance(len(rows))
 
@@ -303,12 +329,15 @@ class Mechanism(Agreement):
         mean = self._unit_ball(rows).astype(np.float64) * self.clip
         return mean, power - np.einsum("ij,ij->i", mean, mean)
 
-    def expected_mse(self, x: ArrayLike, clients: int | None = None) -> ExpectedError:
+    def expected_mse(
+        self, x: ArrayLike, clients: int | None = None, *, groups: ArrayLike | None = None
+    ) -> ExpectedError:
         """The expected squared error of a mean, bias and variance apart.
 
         Args:
             x: (d,), held by each of `clients` clients (1 if not given); or (n, d), one row for each of n clients.
             clients: the number of clients, with a single x.
+            groups: for mechanisms with private groups, the group of each row.
 
         Returns:
             `bias2` is the squared distance of the expected mean from the mean of x as given, clipping included;
@@ -321,18 +350,22 @@ class Mechanism(Agreement):
             True
         """
         x = as_vectors(x, "x")
-        rows = self._check_vectors(x)
+        rows = self._held(self._check_vectors(x), groups)
         if np.ndim(x) == 2 and clients not in (None, len(rows)):
             raise ValueError(f"the {len(rows)} rows of x are the clients, got clients={clients!r}")
         repeats = 1 if clients is None or np.ndim(x) == 2 else check_number("clients", clients, 1, 2**62, integer=True)
         if not len(rows):
             raise ValueError("x must have at least one row")
-        bias, variance, count = np.zeros(self.dim), 0.0, len(rows)
+        return self._mean_error(rows, repeats)
+
+    def _mean_error(self, rows: Rows, repeats: int) -> ExpectedError:
+        """The error of the mean of held rows, each held by so many clients."""
+        bias, variance, count = np.zeros(self.estimate_dim), 0.0, len(rows)
         for part in row_chunks(count, self._row_cost):
             mean, variances = self._row_error(rows[part])
             # A huge clipped-off part, or its square, may be infinite, which is then the truth to within a double.
             with np.errstate(over="ignore"):
-                bias += np.sum(mean - rows[part], axis=0)
+                bias += np.sum(mean - self._estimated(rows[part]), axis=0)
             variance += float(np.sum(variances))
         with np.errstate(over="ignore"):
             bias2 = float(np.sum((bias / count) ** 2))
@@ -359,6 +392,16 @@ class Mechanism(Agreement):
             row = next(row for row in range(len(rows)) if not np.isfinite(rows[row]).all())
             column = np.flatnonzero(~np.isfinite(rows[row]))[0]
             raise ValueError(f"X must be finite, got {rows[row, column]} at row {row}, column {column}")
+        return rows
+
+    def _held(self, rows: Rows, groups: ArrayLike | None) -> Rows:
+        """What each person holds, as rows: the vectors, and their groups where there are private ones."""
+        if groups is not None:
+            raise ValueError(f"groups must be left out: {self.name} has no private groups, GroupUnit has")
+        return rows
+
+    def _estimated(self, rows: Rows) -> Rows:
+        """What the estimates of held rows should be."""
         return rows
 
     def _unit_ball(self, rows: Rows, report: LocalReport | None = None) -> Floats32:

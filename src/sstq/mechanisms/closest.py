@@ -84,6 +84,10 @@ class KClosest:
         order = np.argsort(-scores, axis=1, kind="stable")
         return draw_codes(order, self.inside, np.full(len(scores), self.threshold, dtype=np.uint64), words)
 
+    def places(self, words: Words) -> Ints:
+        """The place of the candidate drawn, from two secret words per row; those inside come first."""
+        return draw_places(self.size, self.inside, np.uint64(self.threshold), words)
+
     @property
     def probabilities(self) -> tuple[float, float]:
         """Of one candidate inside, and of one of the others."""

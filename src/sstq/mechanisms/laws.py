@@ -223,6 +223,65 @@ class TwoLevelLaw(Law):
         return [side for side in sides if side[1]]
 
 
+@dataclass(frozen=True)
+class EitherLaw(Law):
+    """One of several draws of a kind; which one is drawn without looking at the data, and everybody can tell it.
+
+    A message tells its draw, so the ratio is the largest of those within one draw.
+    """
+
+    kind = "either"
+    words = TwoLevelLaw.words
+
+    parts: Sequence[Law]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(self.parts))
+        if not self.parts or not all(isinstance(part, TwoLevelLaw) for part in self.parts):
+            raise ValueError("parts must be laws of kind 'two-level'")
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """The number of draws."""
+        return len(self.parts)
+
+    @property
+    def weights(self) -> Sequence[Any]:
+        """The draws, as JSON values."""
+        return [part.to_dict() for part in self.parts]
+
+    @property
+    def cases(self) -> int:
+        """Those of all draws."""
+        return sum(part.cases for part in self.parts)
+
+    def part_of(self, case: int) -> tuple[int, int]:
+        """The draw that a case is of, and its number there."""
+        for number, part in enumerate(self.parts):
+            if case < part.cases:
+                return number, case
+            case -= part.cases
+        raise IndexError("there are not so many cases")
+
+    def ratio(self) -> Fraction:
+        """The largest of all draws."""
+        return max(part.ratio() for part in self.parts)
+
+    def cells(self, case: int) -> int:
+        """Those of its draw."""
+        number, own = self.part_of(case)
+        return self.parts[number].cells(own)
+
+    def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
+        """Those of its draw."""
+        number, own = self.part_of(case)
+        return self.parts[number].boxes(own, places)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The kind, the number of draws, and the draws."""
+        return {"kind": self.kind, "size": self.size, "weights": self.weights}
+
+
 def channel_law(channel: Channel) -> Law:
     """The law of a channel, from its integers."""
     if isinstance(channel, FlatChannel):
@@ -236,6 +295,8 @@ def law_from_dict(data: Any) -> Law:
         raise ValueError("a law has the fields kind, size and weights")
     kind, size, weights = data["kind"], data["size"], data["weights"]
     try:
+        if kind == EitherLaw.kind and size == len(weights):
+            return EitherLaw([law_from_dict(part) for part in weights])
         if kind != TableLaw.kind and any(len(pair) != 2 for pair in weights):
             raise ValueError(f"the weights of a law of kind {kind!r} must be pairs")
         if kind in (FlatLaw.kind, HalfSpaceLaw.kind) and len(weights) == 1:

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any, ClassVar, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sstq.aggregation import FrameAggregator, StratifiedAggregator
 from sstq.aggregation.strata import MESSAGES_A_STRATUM, StratifiedVariance, uses_strata
@@ -196,11 +195,9 @@ class SSTQ(KashinMechanism):
         power = self.dim**2 / self.frame.size * (second @ self.frame.squared_row_norms())
         return mean, power - np.sum(mean**2, axis=1)
 
-    def expected_mse(self, x: ArrayLike, clients: int | None = None) -> ExpectedError:
+    def _mean_error(self, rows: Rows, repeats: int) -> ExpectedError:
         """As for every mechanism; by strata where the aggregator uses them."""
-        error = super().expected_mse(x, clients)
-        rows = self._check_vectors(x)
-        count = len(rows) if clients is None else int(clients)
+        error, count = super()._mean_error(rows, repeats), len(rows) * repeats
         if self.coin == "private" or not uses_strata(count, self.frame.size):
             return error
         strata = StratifiedVariance(self.frame, count)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sstq.mechanisms import RRSC, SQKR, FrameUnit, Mechanism, VqSGD
 from sstq.mechanisms.base import Coin, ExpectedError
-from sstq.mechanisms.frameunit.bias import BIAS_SHARE, client_error, frame_error, frames_needed
+from sstq.mechanisms.frameunit.bias import BIAS_SHARE, frames_needed
 
 _PUBLIC_BIAS_SHARE = BIAS_SHARE / 2  # with a public coin frames take no bits
 # The ε below the allowed one that are tried where frames are too few: the error is within 0.1 % of its least.
@@ -124,15 +124,15 @@ def _frameunit(dim: int, epsilon: float, bits: int | None, frames: int = 1) -> F
 
 def frameunit_error(dim: int, epsilon: float, bits: int | None = None) -> float:
     """The error of one client over frames for a unit vector: with all rows, the optimum in high dimensions."""
-    one = _frameunit(dim, epsilon, bits)
-    return client_error(one.choice, dim, one.frame.size)  # without the bias of one frame, which takes long
+    # Without the bias of one frame, which takes long.
+    return _frameunit(dim, epsilon, bits).row_draw.client_error()
 
 
 def frameunit_offer(terms: Terms, epsilon: float, bits: int | None, clients: int) -> Offer:
     """All rows and a private coin, or b public bits, with as many frames as make the bias negligible or have room."""
     one = _frameunit(terms.dim, epsilon, bits)
     share = BIAS_SHARE if bits is None else _PUBLIC_BIAS_SHARE
-    frames = wanted = frames_needed(one.choice, one.dim, one.frame.size, clients, share)
+    frames = wanted = frames_needed(lambda frames: one.row_draw.error(frames, clients), share)
     if bits is None and terms.bits is not None:
         frames = min(wanted, 1 << min(30, terms.bits - one.message_bits))
     label, arguments = ("FrameUnit", {}) if bits is None else (f"FrameUnit, public coin, b = {bits}", {"bits": bits})
@@ -140,7 +140,7 @@ def frameunit_offer(terms: Terms, epsilon: float, bits: int | None, clients: int
         label, arguments = f"{label}, {frames} frames", {**arguments, "frames": frames}
 
     def error(spent: float) -> ExpectedError:
-        return frame_error(_frameunit(terms.dim, spent, bits).choice, terms.dim, one.frame.size, frames, clients)
+        return _frameunit(terms.dim, spent, bits).row_draw.error(frames, clients)
 
     best = epsilon
     for spent in () if frames == wanted else (spent for spent in _SPENDINGS if spent < epsilon):

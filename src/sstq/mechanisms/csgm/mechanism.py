@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sstq.aggregation import NoisyAggregator
 from sstq.checks import check_number
@@ -20,7 +20,6 @@ from sstq.frames.tight import Frame
 from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats, Floats32, Ints, Rows, Words
 from sstq.mechanisms.csgm.accounting import SEED_WORDS, CoordinateSampling, ReleaseBudget
 from sstq.mechanisms.framed import KashinMechanism
-from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import unit_interval
@@ -223,15 +222,13 @@ class CoordinateGaussian(KashinMechanism):
         square = np.sum(mean**2, axis=1)
         return mean, ratio * rounded / p + (square - ratio * own) * (q / p**2) - square
 
-    def expected_mse(self, x: ArrayLike, clients: int | None = None) -> ExpectedError:
+    def _mean_error(self, rows: Rows, repeats: int) -> ExpectedError:
         """As for every mechanism, for the mean of a whole round, whatever the `clients` of this mechanism.
 
         The noise is added once for all clients: its share of the variance falls as 1/n².
         """
-        x = as_vectors(x, "x")
-        error = super().expected_mse(x, clients)
-        count = len(x) if x.ndim == 2 else clients or 1
-        return ExpectedError(error.bias2, error.variance + self._noise_power(count))
+        error = super()._mean_error(rows, repeats)
+        return ExpectedError(error.bias2, error.variance + self._noise_power(len(rows) * repeats))
 
     def to_dict(self) -> dict[str, Any]:
         """The options and the calibrated noise, as JSON values."""

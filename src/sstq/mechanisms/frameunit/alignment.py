@@ -6,11 +6,13 @@ largest |g_i|]; no asymptotics are involved.
 """
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.base import Floats, Floats32, Ints, Rows
+from sstq.mechanisms.base import ExpectedError, Floats, Floats32, Ints, Rows
 from sstq.mechanisms.closest import KClosest, whole_budget
 from sstq.mechanisms.sphere import mean_chi, random_directions
 
@@ -48,19 +50,6 @@ def _mean_height(size: int, counts: Ints, power: int) -> Floats:
     return np.asarray(np.sum(weights * y**power * np.exp(-(y**2) / 2), axis=1) / np.sum(weights, axis=1))
 
 
-def second_moment(draw: KClosest, dim: int, size: int) -> float:
-    """E‖u‖² of the signed row u drawn for a unit vector, over messages, public coins and frames: 1 but for order 1/d.
-
-    Rows that are well aligned are a little longer than the others. With v = E[Σ of the k largest g_i²]/N the part of
-    the rows inside along c is v; of the rest, k − v, the frame keeps d − 1 of N − 1 dimensions.
-    """
-    own, other = draw.probabilities
-    rows = draw.size // 2
-    along = _top_half_normal_squares(rows, draw.inside) / size
-    across = (dim - 1) * (draw.inside - along) / (size - 1) if size > 1 else 0.0
-    return 2 * rows * other + (own - other) * size / dim * (along + across)
-
-
 def _top_half_normal_squares(size: int, count: int) -> float:
     """The expected sum of the squares of the k largest of N absolute values of standard normal numbers.
 
@@ -71,18 +60,7 @@ def _top_half_normal_squares(size: int, count: int) -> float:
     return count + size * math.sqrt(2 / math.pi) * float(_mean_height(size, np.array([count]), 1)[0])
 
 
-def alignment(draw: KClosest, dim: int, size: int) -> float:
-    """The mean m = E⟨u, x⟩ of the signed row u drawn for a unit vector x, over messages, public coins and frames.
-
-    R of the N rows take part. All 2R signed rows sum to zero, so that only the excess probability of those inside
-    counts: m = √(N/d)·(p_in − p_out)·S_k/E[χ_N], S_k being that of R numbers.
-    """
-    own, other = draw.probabilities
-    top = float(top_half_normals(draw.size // 2, np.array([draw.inside]))[0])
-    return math.sqrt(size / dim) * (own - other) * top / mean_chi(size)
-
-
-def inside_by_rank(draw: KClosest, size: int) -> Floats:
+def inside_by_rank(taking_part: int, inside: int, size: int) -> Floats:
     """The probability of being inside, for the row of each rank 0, …, N − 1 that is one of the R that take part.
 
     A row of rank r is inside unless the k-th best of the R − 1 others is among the r better; it has rank p − 1 with
@@ -90,7 +68,6 @@ def inside_by_rank(draw: KClosest, size: int) -> Floats:
     """
     from scipy.special import gammaln
 
-    taking_part, inside = draw.size // 2, draw.inside
     if inside == taking_part:
         return np.ones(size)
     if taking_part == size:
@@ -110,23 +87,83 @@ def inside_by_rank(draw: KClosest, size: int) -> Floats:
     return np.asarray(np.clip(1 - beaten / beaten[-1], 0.0, 1.0))
 
 
-def frame_bias2(draw: KClosest, dim: int, size: int) -> float:
-    """The squared bias of one frame for a unit vector, on average over frames, up to terms of relative order 1/d.
+@dataclass(frozen=True)
+class RowDraw:
+    """A draw among the signed rows of B = `blocks` frames, each N×d: one of them is the client's, all others outside.
 
-    For one frame the mean is Uᵀv over a constant, v_j = ±w_j by the sign and rank of c_j. Its part along c is what
-    reconstructs x. The rest, of squared norm ‖w‖² − A² with A = E⟨v, c⟩/‖c‖, is a random direction of the N − 1
-    others, of which the frame keeps d − 1: bias² = (‖w‖²/A² − 1)·(d − 1)/(N − 1), about 0.49·d/N at ε = 3.
+    In every block R rows take part: all N, or those that a public coin chose. One frame leaves the squared bias b² of
+    `frame_bias2`, and G frames leave b²/G, however many clients there are. One client's estimate has the mean squared
+    error e² over frames, so that the variance of a mean of n clients on G given frames is (e² − b²/G)/n.
     """
-    taking_part = draw.size // 2
-    if size == 1:
-        return 0.0
-    squares = draw.inside if taking_part == size else float(np.sum(inside_by_rank(draw, size) ** 2))
-    along = size / taking_part * float(top_half_normals(taking_part, np.array([draw.inside]))[0]) / mean_chi(size)
-    return (squares / along**2 - 1) * (dim - 1) / (size - 1)
+
+    choice: KClosest
+    dim: int
+    size: int
+    blocks: int = 1
+
+    @property
+    def rows(self) -> int:
+        """R, the rows of a block that take part."""
+        return self.choice.size // (2 * self.blocks)
+
+    @cached_property
+    def alignment(self) -> float:
+        """The mean m = E⟨u, x⟩ of the signed row u drawn for a unit vector x, over messages, public coins and frames.
+
+        The signed rows of a block sum to zero, so that only the excess probability of those inside counts:
+        m = √(N/d)·(p_in − p_out)·S_k/E[χ_N], S_k being that of R numbers.
+        """
+        own, other = self.choice.probabilities
+        return math.sqrt(self.size / self.dim) * (own - other) * self._top / mean_chi(self.size)
+
+    @cached_property
+    def _top(self) -> float:
+        return float(top_half_normals(self.rows, np.array([self.choice.inside]))[0])
+
+    @cached_property
+    def second_moment(self) -> float:
+        """E‖u‖² of the signed row u drawn for a unit vector, over messages, public coins and frames: 1 but for 1/d.
+
+        Rows that are well aligned are a little longer than the others. With v = E[Σ of the k largest g_i²]/N the part
+        of the rows inside along c is v; of the rest, k − v, the frame keeps d − 1 of N − 1 dimensions.
+        """
+        own, other = self.choice.probabilities
+        along = _top_half_normal_squares(self.rows, self.choice.inside) / self.size
+        across = (self.dim - 1) * (self.choice.inside - along) / (self.size - 1) if self.size > 1 else 0.0
+        return self.choice.size * other + (own - other) * self.size / self.dim * (along + across)
+
+    @cached_property
+    def frame_bias2(self) -> float:
+        """The squared bias b² of one frame for a unit vector, on average over frames, up to terms of order 1/d.
+
+        For one frame the mean is Uᵀv over a constant, v_j = ±w_j by the sign and rank of c_j. Its part along c is what
+        reconstructs x. The rest, of squared norm ‖w‖² − A² with A = E⟨v, c⟩/‖c‖, is a random direction of the N − 1
+        others, of which the frame keeps d − 1: bias² = (‖w‖²/A² − 1)·(d − 1)/(N − 1), about 0.49·d/N at ε = 3. With few
+        public rows it takes seconds for ten million dimensions.
+        """
+        if self.size == 1:
+            return 0.0
+        squares = self.choice.inside if self.rows == self.size else float(np.sum(self.inside_by_rank**2))
+        along = self.size / self.rows * self._top / mean_chi(self.size)
+        return max((squares / along**2 - 1) * (self.dim - 1) / (self.size - 1), 0.0)
+
+    @cached_property
+    def inside_by_rank(self) -> Floats:
+        """The probability that the row of each rank takes part and is inside, given that it takes part."""
+        return inside_by_rank(self.rows, self.choice.inside, self.size)
+
+    def client_error(self, people: float = 1.0) -> float:
+        """The e² of one client's estimate of a unit vector: E‖u‖²/m² − 1, where a share `people` of clients count."""
+        return max(self.second_moment / self.alignment**2 / people - 1, 1e-12)
+
+    def error(self, frames: int, clients: int, people: float = 1.0) -> ExpectedError:
+        """The error of the mean of clients that all hold one unit vector, on average over frame seeds."""
+        bias2 = self.frame_bias2 / frames
+        return ExpectedError(bias2, max(self.client_error(people) - bias2, 0.0) / clients)
 
 
-def best_draw(epsilon: float, size: int) -> KClosest:
-    """Of the draws from the 2R signed ones of R = `size` rows with the whole budget, the one of the largest alignment.
+def best_draw(epsilon: float, size: int, blocks: int = 1) -> KClosest:
+    """Of the draws from the signed ones of R = `size` rows in every block, the one of the largest alignment.
 
     S_k is concave in k and the alignment is S_k over an affine function of k, so it has one hill, to which the search
     narrows; the last candidates are compared by their integers. Below the equator, k > R, it only falls.
@@ -134,36 +171,36 @@ def best_draw(epsilon: float, size: int) -> KClosest:
     low, high = 1, size
     while high - low >= _TRIED_AT_A_TIME:
         tried = np.linspace(low, high, _TRIED_AT_A_TIME).astype(np.int64)
-        best = int(np.argmax(top_half_normals(size, tried) / (2 * size + tried * math.expm1(epsilon))))
+        best = int(np.argmax(top_half_normals(size, tried) / (2 * size * blocks + tried * math.expm1(epsilon))))
         low, high = int(tried[max(best - 1, 0)]), int(tried[min(best + 1, len(tried) - 1)])
-    draws = [whole_budget(epsilon, 2 * size, inside) for inside in range(low, high + 1)]
+    draws = [whole_budget(epsilon, 2 * size * blocks, inside) for inside in range(low, high + 1)]
     tops = top_half_normals(size, np.arange(low, high + 1))
     gaps = np.array([own - other for own, other in (draw.probabilities for draw in draws)])
     return draws[int(np.argmax(tops * gaps))]
 
 
-def moments_of_frame(unit: Floats32, frame: HadamardFrame, draw: KClosest, ranks: Floats) -> tuple[Floats, Floats]:
-    """E[±u_j] and E‖u_j‖² over the draw, the public choice of rows and the client's flip, u_j being rows of the frame.
+def moments_of_frame(unit: Floats32, frame: HadamardFrame, draw: RowDraw) -> tuple[Floats, Floats]:
+    """E[±u_j] of the own block and E‖u_j‖² over the draw, the public choice of rows and the client's flip.
 
     Where a frame of three rounds has many rows inside, the second moment is an average over frames. `unit` are rows of
-    the unit ball, (n, d), and `ranks` is what `inside_by_rank` gives.
+    the unit ball, (n, d), and u_j rows of the frame.
     """
     norms = np.minimum(np.linalg.norm(unit.astype(np.float64), axis=1, keepdims=True), 1.0)
     directions = random_directions(unit, np.full(len(unit), _NEVER_FLIPPED))
     scores = frame.analyze(directions.astype(np.float32))
     inside = np.empty(scores.shape)
     order = np.argsort(-np.abs(scores), axis=1, kind="stable")
-    np.put_along_axis(inside, order, ranks[None], axis=1)
+    np.put_along_axis(inside, order, draw.inside_by_rank[None], axis=1)
     # A flip, of probability (1 − ‖x‖)/2, turns every sign but those of scores that are zero.
     signs: Floats = np.where(scores == 0, 1.0, norms * np.sign(scores)) * inside
-    own, other = draw.probabilities
-    taking_part = draw.size / 2 / frame.size
+    own, other = draw.choice.probabilities
+    taking_part = draw.rows / frame.size
     mean = np.asarray(frame.synthesize(signs), dtype=np.float64)
     mean *= taking_part * (own - other) * frame.redundancy
     norms = _squared_norms(frame, np.flatnonzero(inside.any(axis=0)))
     if norms is None:
-        return mean, np.full(len(unit), second_moment(draw, frame.dim, frame.size))
-    return mean, taking_part * (2 * other * frame.size + (own - other) * (inside @ norms))
+        return mean, np.full(len(unit), draw.second_moment)
+    return mean, taking_part * (2 * other * frame.size * draw.blocks + (own - other) * (inside @ norms))
 
 
 def _squared_norms(frame: HadamardFrame, rows: Ints) -> Floats | None:

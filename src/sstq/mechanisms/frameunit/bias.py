@@ -1,22 +1,18 @@
-"""What frames leave beside the noise: the one rule that plans, specs, notes, warnings and error bars of FrameUnit ask.
+"""What frames leave beside the noise: the one rule that plans, specs, notes, warnings and error bars ask.
 
-One frame leaves the squared bias b² of `alignment.frame_bias2`, and G frames leave b²/G, however many clients
-there are. One client's estimate has the mean squared error e² over frames, so that the variance of a mean of n clients
-on G given frames is (e² − b²/G)/n. The bias matters when it exceeds a fifth of the error of the mean.
+The bias of the frames matters when it exceeds a fifth of the error of the mean (`alignment.RowDraw.error`).
 """
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from sstq.aggregation import Estimate, FamilyAggregator, FrameAggregator
 from sstq.mechanisms.base import ExpectedError, Ints
-from sstq.mechanisms.closest import KClosest
-from sstq.mechanisms.frameunit.alignment import alignment, frame_bias2, second_moment
 
 BIAS_SHARE = 0.2
 """The frames' bias matters when it is more than this share of the error of the mean."""
@@ -24,49 +20,29 @@ BIAS_SHARE = 0.2
 FRAMES_MAX, CLIENTS_MAX = 1 << 30, 1 << 62
 
 
-def frame_error(draw: KClosest, dim: int, size: int, frames: int, clients: int) -> ExpectedError:
-    """The error of the mean of clients that all hold one unit vector, on average over frame seeds: a closed form."""
-    of_frame, of_client = _one_frame_bias2(draw, dim, size), client_error(draw, dim, size)
-    return ExpectedError(of_frame / frames, max(of_client - of_frame / frames, 0.0) / clients)
-
-
 def bias_matters(error: ExpectedError, share: float = BIAS_SHARE) -> bool:
     """Whether the bias exceeds that share of the error."""
     return error.bias2 > share**2 * error.total
 
 
-def frames_needed(draw: KClosest, dim: int, size: int, clients: int, share: float = BIAS_SHARE) -> int:
+def frames_needed(error: Callable[[int], ExpectedError], share: float = BIAS_SHARE, least: int = 1) -> int:
     """The least power of two of frames with which the bias does not matter; `FRAMES_MAX` where that is not enough."""
-    of_frame, of_client = _one_frame_bias2(draw, dim, size), client_error(draw, dim, size)
-    # From b²/G = share²·(b²/G + (e² − b²/G)/n).
-    needed = of_frame / of_client * (1 + clients * (1 / share**2 - 1))
-    frames = 1 << math.ceil(math.log2(max(needed, 1.0)))
-    while frames < FRAMES_MAX and bias_matters(frame_error(draw, dim, size, frames, clients), share):
+    frames = least
+    while frames < FRAMES_MAX and bias_matters(error(frames), share):
         frames *= 2
-    return min(frames, FRAMES_MAX)
+    return frames
 
 
-def clients_allowed(draw: KClosest, dim: int, size: int, frames: int) -> int:
-    """The most clients for which so many frames are enough; none where not even for one."""
-    of_frame, of_client = _one_frame_bias2(draw, dim, size), client_error(draw, dim, size)
-    if not of_frame:
-        return CLIENTS_MAX
-    allowed = max(0, int((of_client * frames / of_frame - 1) / (1 / BIAS_SHARE**2 - 1)))
-    while allowed and bias_matters(frame_error(draw, dim, size, frames, allowed)):
-        allowed -= 1
-    return min(allowed, CLIENTS_MAX)
-
-
-@lru_cache(maxsize=4096)
-def client_error(draw: KClosest, dim: int, size: int) -> float:
-    """The e² of one client's estimate of a unit vector: E‖u‖²/m² − 1 of the row u that is sent."""
-    return max(second_moment(draw, dim, size) / alignment(draw, dim, size) ** 2 - 1, 1e-12)
-
-
-@lru_cache(maxsize=4096)
-def _one_frame_bias2(draw: KClosest, dim: int, size: int) -> float:
-    """The b² of one frame; with few public rows it takes seconds for ten million dimensions."""
-    return max(frame_bias2(draw, dim, size), 0.0)
+def clients_allowed(error: Callable[[int], ExpectedError]) -> int:
+    """The most clients for whom the bias does not matter; none where not even for one."""
+    allowed, refused = 0, CLIENTS_MAX + 1
+    while refused - allowed > 1:
+        tried = (allowed + refused) // 2
+        if bias_matters(error(tried)):
+            refused = tried
+        else:
+            allowed = tried
+    return allowed
 
 
 class FrameBiasWarning(UserWarning):

@@ -1,42 +1,32 @@
 """FrameUnit: one signed row of a fast frame, the well aligned ones likelier; the least error of ε-LDP, log₂ 2N bits."""
 
 import math
-from functools import cached_property
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 
-from sstq import kernels
 from sstq.aggregation import Aggregator
-from sstq.checks import check_argument, check_number, check_option
+from sstq.checks import check_argument, check_number
 from sstq.chunks import row_chunks
-from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms import base
-from sstq.mechanisms.base import SIGNS, Batch, Coin, Columns, ExpectedError, Floats, Floats32, Ints, Rows, Words
-from sstq.mechanisms.closest import KClosest, draw_places
-from sstq.mechanisms.framed import FramedMechanism
+from sstq.mechanisms.base import SIGNS, Batch, Coin, Columns, Floats, Ints, Rows, Words
+from sstq.mechanisms.closest import KClosest
 from sstq.mechanisms.frameunit import bias
-from sstq.mechanisms.frameunit.alignment import alignment, best_draw, inside_by_rank, moments_of_frame
+from sstq.mechanisms.frameunit.alignment import best_draw
+from sstq.mechanisms.frameunit.rows import SIZE_MAX, RowMechanism, resolved_coin
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
-from sstq.randomness.secret import unit_interval
 
 # Fewer rows are not like the coordinates of a uniform direction.
 _LEAST_ROWS = 256
 # Two mixings leave a few spikes misaligned by more than 1 % up to so many coordinates (7 % at d = 300, ε = 10), which
 # also matters where the bias of single frames averages out over so many frames.
 _THREE_MIXINGS, _MANY_FRAMES = 4096, 32
-_SIZE_MAX = 1 << 30
-
-# The error is exact over all frames up to this many, and an average over this many of them above.
-_FRAMES_TRIED = 64
-# Two machines compute the alignment alike to about 1e-12; the JSON's is what both use.
-_ALIGNMENT_TOLERANCE = 1e-6
 
 
-class FrameUnit(FramedMechanism):
+class FrameUnit(RowMechanism):
     """PrivUnit restricted to the signed rows of a fast frame: optimal error, exactly ε-LDP, O(1) per message.
 
     PrivUnit draws from the cap around x or from the rest of the sphere. Here the sphere is the 2N signed rows of U, the
@@ -83,9 +73,6 @@ class FrameUnit(FramedMechanism):
     """
 
     name = "frameunit"
-    exact = True
-    unbiased = base.Unbiased.OVER_FRAMES
-    _draws_by = "choice"
     variants: ClassVar = {
         "FrameUnit": {},
         "FrameUnit, 3 public bits": {"bits": 3},
@@ -97,11 +84,7 @@ class FrameUnit(FramedMechanism):
     }
 
     decoding_values = SIGNS  # of a row, by its lowest bit
-    frame: HadamardFrame
-    frames: int
     bits: int | None
-    choice: KClosest
-    alignment: float
 
     def __init__(
         self,
@@ -118,18 +101,16 @@ class FrameUnit(FramedMechanism):
     ) -> None:
         self._take(dim=dim, epsilon=epsilon, clip=clip)
         size = 1 << (max(self.dim, _LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
-        size = check_number("frame_size", size, self.dim, _SIZE_MAX, integer=True)
+        size = check_number("frame_size", size, self.dim, SIZE_MAX, integer=True)
         if bits is not None:
             bits = check_argument("bits", bits, high=size.bit_length())
-        choice = self._choice_of(size if bits is None else 1 << (bits - 1))
-        frames = _check_frames(choice, self.dim, size, frames, clients)
+        self._take_rows(self._choice_of(size if bits is None else 1 << (bits - 1)), self.dim, size)
+        frames = self._frames_of(frames, clients)
         rounds = 3 if self.dim <= _THREE_MIXINGS or frames >= _MANY_FRAMES else 2
         frame = HadamardFrame(self.dim, size, check_argument("frame_seed", frame_seed), rounds=rounds)
-        aligned = self._stated_or("alignment", alignment(choice, self.dim, size), _ALIGNMENT_TOLERANCE)
-        self._set(frame=frame, frames=frames, bits=bits, choice=choice, alignment=aligned)
-        self._set(coin=_resolved_coin(coin, frames, bits))
+        self._set(frame=frame, frames=frames, bits=bits, coin=_coin_of(coin, frames, bits))
         # Row 2j is u_j, 2j + 1 its opposite. Words are for the flip, two for the draw, and for the frame if it is sent.
-        fields = [Field("row", (choice.size - 1).bit_length(), choice.size)]
+        fields = [Field("row", (self.choice.size - 1).bit_length(), self.choice.size)]
         if self._sends_frame:
             fields.append(Field("frame", (frames - 1).bit_length(), frames))
         self._set(layout=Layout(tuple(fields)), words_each=2 + len(fields))
@@ -141,25 +122,6 @@ class FrameUnit(FramedMechanism):
         # With more than that inside some rows would be inside with both signs, which the best draw never has.
         check_number("inside", self._stated["inside"], 1, rows, integer=True)
         return KClosest.stated(self.epsilon, 2 * rows, self._stated)
-
-    @property
-    def _sends_frame(self) -> bool:
-        return self.frames > 1 and self.coin == "private"
-
-    @cached_property
-    def family(self) -> FrameFamily:
-        """The frames that clients spread over."""
-        return FrameFamily(self.frame, self.frames)
-
-    @property
-    def gain(self) -> float:
-        """The factor clip/m of the estimate ±gain·u_j."""
-        return self.clip / self.alignment
-
-    @property
-    def decoding_scale(self) -> float:
-        """The w with x̂ = ±d·w·u_j, which is clip/(d·m)."""
-        return self.gain / self.dim
 
     def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
         """The frame row and the sign's code of every message."""
@@ -175,11 +137,6 @@ class FrameUnit(FramedMechanism):
         frame = messages.column("frame") if self._sends_frame else self._public_frames(messages.clients, len(messages))
         return frame, *self.indices_and_codes(messages)
 
-    def _public_frames(self, clients: Words | None, count: int) -> Ints:
-        if clients is None:
-            return np.zeros(count, dtype=np.int64)
-        return streams.indices_of(self.frame.seed, "group", clients, self.frames)
-
     def _rows_of(self, clients: Words, slots: Ints) -> Ints:
         """The rows of the frame in the given slots of each client's 2^(b−1) rows."""
         return streams.permuted(self.frame.seed, "rows", clients, slots, bits=self.frame.size.bit_length() - 1)
@@ -191,26 +148,13 @@ class FrameUnit(FramedMechanism):
         return base.NUMBERS_OF_A_DRAW + own
 
     def _encode(self, batch: Batch) -> Columns:
-        rows, words, clients = batch.rows, batch.words, batch.clients
-        sent = self._sends_frame
-        frame = streams.multiply_shift(words[:, 3], self.frames) if sent else self._public_frames(clients, len(rows))
-        used, which = (frame[:1], frame) if self.frames == 1 else np.unique(frame, return_inverse=True)
-        subsets = np.empty((len(rows), 0), dtype=np.int64)
-        if self.bits is not None and clients is not None:
-            subsets = self._rows_of(clients, np.tile(np.arange(self.choice.size // 2), (len(rows), 1)))
-        places = draw_places(self.choice.size, self.choice.inside, np.uint64(self.choice.threshold), words[:, 1:3])
-        # Scores only tell the inside from the outside; no rounding error in the kernel can cost privacy.
-        uniforms, signs = unit_interval(words[:, 0]), self._own_signs if self.frames == 1 else self.family.signs(used)
-        row, longer = kernels.pick_signed_rows(
-            rows, self.clip, uniforms, signs, which, subsets, self.choice.inside, places
-        )
-        if batch.report is not None:
-            batch.report.clipped += int(longer.sum())
-        return (row, frame) if sent else (row,)
-
-    @cached_property
-    def _own_signs(self) -> tuple[Floats32, Floats32]:
-        return self.family.signs(np.zeros(1, dtype=np.int64))
+        frame = self._frame_numbers(batch)
+        subsets = np.empty((len(batch.rows), 0), dtype=np.int64)
+        if self.bits is not None and batch.clients is not None:
+            slots = np.tile(np.arange(self.choice.size // 2), (len(batch.rows), 1))
+            subsets = self._rows_of(batch.clients, slots)
+        row = self._pick(batch, batch.rows, frame, subsets, self.choice.places(batch.words[:, 1:3]))
+        return (row, frame) if self._sends_frame else (row,)
 
     def _decode(self, messages: Messages) -> Floats:
         frame, index, code = self.frames_indices_and_codes(messages)
@@ -239,59 +183,11 @@ class FrameUnit(FramedMechanism):
         own, other = self.choice.probabilities
         return self.gain * (own - other) * math.sqrt(self.choice.inside * self.choice.size / (2 * self.dim))
 
-    def typical_error(self, clients: int = 1) -> ExpectedError:
-        """The error of a mean of clients that all hold one vector of norm clip, on average over frame seeds."""
-        clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
-        unit = bias.frame_error(self.choice, self.dim, self.frame.size, self.frames, clients)
-        return ExpectedError(self.clip**2 * unit.bias2, self.clip**2 * unit.variance)
-
-    def frames_for(self, clients: int) -> int:
-        """The least power of two G, up to 2^30, with a frame bias of at most a fifth of the error of the mean.
-
-        That is for clients who all hold one vector of norm clip; where vectors differ, the bias is less.
-        """
-        clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
-        return bias.frames_needed(self.choice, self.dim, self.frame.size, clients)
-
-    @property
-    def clients_allowed(self) -> int:
-        """The most clients of a round for which the bias of these frames is at most a fifth of the error."""
-        return bias.clients_allowed(self.choice, self.dim, self.frame.size, self.frames)
-
-    def note(self, clients: int) -> str:
-        """What to know of a mean of so many clients: whether the bias of the frames matters, and what to do then."""
-        error = self.typical_error(clients)
-        if not bias.bias_matters(error):
-            return ""
-        needed = self.frames_for(clients)
-        enough = not bias.bias_matters(bias.frame_error(self.choice, self.dim, self.frame.size, needed, clients))
-        frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
-        return (
-            f"frame bias exceeds {100 * bias.BIAS_SHARE:.0f} % of the error ({clients} clients on {frames}: bias "
-            f"{error.bias2**0.5 / self.clip:.2g} of clip, noise {error.variance**0.5 / self.clip:.2g}); pass "
-            + (f"frames={needed}" if enough else "fewer clients, or take a mechanism that is unbiased, such as sstq")
-        )
-
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Exact over these frames and the public coin, to the 2^62 of the second word.
-
-        Of more than 64 frames, 64 stand for all. The biases of independent frames add up in squares, so √(64/G) of what
-        64 frames leave has the length of what G frames leave.
-        """
+        """Exact over these frames and the public coin, to the 2^62 of the second word, up to 64 frames."""
         unit = self._unit_ball(rows)
-        mean, power = np.zeros((len(rows), self.dim)), np.zeros(len(rows))
-        tried = min(self.frames, _FRAMES_TRIED)
-        for number in range(tried):
-            of_frame = moments_of_frame(unit, self.family.frame(number), self.choice, self._inside_by_rank)
-            mean += of_frame[0] * (self.gain / tried)
-            power += of_frame[1] * (self.gain**2 / tried)
-        clipped = self.clip * unit.astype(np.float64)
-        mean = clipped + (mean - clipped) * (tried / self.frames) ** 0.5
+        mean, power = self._moments(unit, self.frames)
         return mean, power - np.einsum("ij,ij->i", mean, mean)
-
-    @cached_property
-    def _inside_by_rank(self) -> Floats:
-        return inside_by_rank(self.choice, self.frame.size)
 
     def to_dict(self) -> dict[str, Any]:
         """The options, the draw's integers and the alignment, as JSON values."""
@@ -299,24 +195,12 @@ class FrameUnit(FramedMechanism):
         return options | self._frame_options() | self.choice.to_dict()
 
 
-def _check_frames(draw: KClosest, dim: int, size: int, frames: Any, clients: Any) -> int:
-    """The number of frames, as given or as many as the clients need."""
-    if clients is None:
-        return int(check_number("frames", 1 if frames is None else frames, 1, bias.FRAMES_MAX, integer=True))
-    if frames is not None:
-        raise ValueError(f"frames must be left out where clients are given, which it follows from, got {frames!r}")
-    return bias.frames_needed(draw, dim, size, check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True))
-
-
-def _resolved_coin(coin: Any, frames: int, bits: int | None) -> str:
+def _coin_of(coin: Any, frames: int, bits: int | None) -> Coin:
     """The coin, which must be public with `bits` and has no use for one frame with all its rows."""
-    if coin is None:
-        return "private" if bits is None else "public"
-    check_option("coin", coin, get_args(Coin))
-    if bits is not None and coin == "private":
+    if bits is None:
+        return resolved_coin(coin, frames)
+    if coin == "private":
         raise ValueError(
             "coin must be 'public' with bits, got 'private': a private choice of rows would have to be sent"
         )
-    if coin == "public" and bits is None and frames == 1:
-        raise ValueError("coin must be 'private' unless frames or bits are given, got 'public'")
-    return str(coin)
+    return resolved_coin("public" if coin is None else coin, frames=0)

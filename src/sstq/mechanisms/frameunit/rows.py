@@ -1,0 +1,183 @@
+"""What mechanisms that send one signed row of a frame share: frames, the error that they leave, and advice on it."""
+
+from functools import cached_property
+from typing import Any, get_args
+
+import numpy as np
+
+from sstq import kernels
+from sstq.checks import check_number, check_option
+from sstq.frames.family import FrameFamily
+from sstq.frames.tight import HadamardFrame
+from sstq.mechanisms import base
+from sstq.mechanisms.base import Batch, Coin, ExpectedError, Floats, Floats32, Ints, Rows, Words
+from sstq.mechanisms.closest import KClosest
+from sstq.mechanisms.framed import FramedMechanism
+from sstq.mechanisms.frameunit import bias
+from sstq.mechanisms.frameunit.alignment import RowDraw, moments_of_frame
+from sstq.randomness import streams
+from sstq.randomness.secret import unit_interval
+
+SIZE_MAX = 1 << 30
+# The error is exact over all frames up to this many, and an average over this many of them above.
+_FRAMES_TRIED = 64
+# Two machines compute the alignment alike to about 1e-12; the JSON's is what both use.
+_ALIGNMENT_TOLERANCE = 1e-6
+
+
+class RowMechanism(FramedMechanism):
+    """A mechanism that draws one of the signed rows of a frame, the well aligned ones likelier.
+
+    Attributes:
+        frames: G, the number of frames that clients spread over.
+        blocks: B, the number of copies of a frame among which the client's own one is chosen.
+        choice: the draw among all candidates.
+        row_draw: the draw with the shape of the frame, which knows how well it is aligned on average over frames.
+        alignment: m, the mean of ⟨±u_j, x⟩/‖x‖.
+    """
+
+    exact = True
+    unbiased = base.Unbiased.OVER_FRAMES
+    _draws_by = "choice"
+
+    frame: HadamardFrame
+    frames: int
+    blocks: int = 1
+    choice: KClosest
+    row_draw: RowDraw
+    alignment: float
+
+    def _take_rows(self, choice: KClosest, dim: int, size: int, blocks: int = 1) -> None:
+        """Keep the draw and how well it is aligned, as computed or as stated."""
+        row_draw = RowDraw(choice, dim, size, blocks)
+        aligned = self._stated_or("alignment", row_draw.alignment, _ALIGNMENT_TOLERANCE)
+        self._set(choice=choice, row_draw=row_draw, alignment=aligned)
+
+    @property
+    def _fewest_frames(self) -> int:
+        """The number of frames where nothing is known of the clients."""
+        return 1
+
+    def _frames_of(self, frames: Any, clients: Any) -> int:
+        """The number of frames, as given or as many as the clients need."""
+        if clients is None:
+            frames = self._fewest_frames if frames is None else frames
+            return int(check_number("frames", frames, 1, bias.FRAMES_MAX, integer=True))
+        if frames is not None:
+            raise ValueError(f"frames must be left out where clients are given, which it follows from, got {frames!r}")
+        return self.frames_for(clients)
+
+    @property
+    def _sends_frame(self) -> bool:
+        return self.frames > 1 and self.coin == "private"
+
+    @cached_property
+    def family(self) -> FrameFamily:
+        """The frames that clients spread over."""
+        return FrameFamily(self.frame, self.frames)
+
+    @property
+    def vector_frames(self) -> int:
+        """The frames whose messages are rows: all of them."""
+        return self.frames
+
+    @property
+    def gain(self) -> float:
+        """The factor of the estimate ±gain·u_j: clip/m."""
+        return self.clip / self.alignment
+
+    @property
+    def decoding_scale(self) -> float:
+        """The w with x̂ = ±d·w·u_j, which is gain/d."""
+        return self.gain / self.frame.dim
+
+    def _frame_numbers(self, batch: Batch) -> Ints:
+        """The frame of each client of a batch: drawn from its last word, or by the public coin."""
+        if self._sends_frame:
+            return streams.multiply_shift(batch.words[:, 3], self.frames)
+        return self._public_frames(batch.clients, len(batch.rows))
+
+    def _public_frames(self, clients: Words | None, count: int) -> Ints:
+        if clients is None:
+            return np.zeros(count, dtype=np.int64)
+        return streams.indices_of(self.frame.seed, "group", clients, self.frames)
+
+    def _pick(self, batch: Batch, rows: Rows, frame: Ints, subsets: Ints, places: Ints) -> Ints:
+        """The signed row at each client's place among the best aligned of its frame."""
+        used, which = (frame[:1], frame) if self.frames == 1 else np.unique(frame, return_inverse=True)
+        signs = self._own_signs if self.frames == 1 else self.family.signs(used)
+        uniforms = unit_interval(batch.words[:, 0])
+        # Scores only tell the inside from the outside; no rounding error in the kernel can cost privacy.
+        row, longer = kernels.pick_signed_rows(
+            rows, self.clip, uniforms, signs, which, subsets, self.choice.inside, places
+        )
+        if batch.report is not None:
+            batch.report.clipped += int(longer.sum())
+        return row
+
+    @cached_property
+    def _own_signs(self) -> tuple[Floats32, Floats32]:
+        return self.family.signs(np.zeros(1, dtype=np.int64))
+
+    def _moments(self, unit: Floats32, frames: int) -> tuple[Floats, Floats]:
+        """E[x̂] in the own block and E‖x̂‖² of rows of the unit ball, (n, d), over the first so many frames.
+
+        Of more than 64 frames, 64 stand for all. The biases of independent frames add up in squares, so √(64/G) of what
+        64 frames leave has the length of what G frames leave.
+        """
+        mean, power = np.zeros(unit.shape), np.zeros(len(unit))
+        tried, gain = min(frames, _FRAMES_TRIED), self.clip / self.alignment
+        for number in range(tried):
+            of_frame = moments_of_frame(unit, self.family.frame(number), self.row_draw)
+            mean += of_frame[0] * (gain / tried)
+            power += of_frame[1] * (gain**2 / tried)
+        clipped = self.clip * unit.astype(np.float64)
+        return clipped + (mean - clipped) * (tried / frames) ** 0.5, power
+
+    def _error(self, frames: int, clients: int) -> ExpectedError:
+        """The error on so many frames of the mean of clients that all hold one unit vector; a closed form."""
+        return self.row_draw.error(frames, clients)
+
+    def typical_error(self, clients: int = 1) -> ExpectedError:
+        """The error of a mean of clients that all hold one vector of norm clip, on average over frame seeds."""
+        clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
+        unit = self._error(self.frames, clients)
+        return ExpectedError(self.clip**2 * unit.bias2, self.clip**2 * unit.variance)
+
+    def frames_for(self, clients: int) -> int:
+        """The least power of two G, up to 2^30, with a frame bias of at most a fifth of the error of the mean.
+
+        That is for clients who all hold one vector of norm clip; where vectors differ, the bias is less.
+        """
+        clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
+        return bias.frames_needed(lambda frames: self._error(frames, clients), least=self._fewest_frames)
+
+    @property
+    def clients_allowed(self) -> int:
+        """The most clients of a round for which the bias of these frames is at most a fifth of the error."""
+        return bias.clients_allowed(lambda clients: self._error(self.frames, clients))
+
+    def note(self, clients: int) -> str:
+        """What to know of a mean of so many clients: whether the bias of the frames matters, and what to do then."""
+        error = self.typical_error(clients)
+        if not bias.bias_matters(error):
+            return ""
+        needed = self.frames_for(clients)
+        enough = not bias.bias_matters(self._error(needed, clients))
+        frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
+        return (
+            f"frame bias exceeds {100 * bias.BIAS_SHARE:.0f} % of the error ({clients} clients on {frames}: bias "
+            f"{error.bias2**0.5 / self.clip:.2g} of clip, noise {error.variance**0.5 / self.clip:.2g}); pass "
+            + (f"frames={needed}" if enough else "fewer clients, or take a mechanism that is unbiased, such as sstq")
+        )
+
+
+def resolved_coin(coin: Any, frames: int) -> Coin:
+    """The coin, "private" unless given; one frame leaves nothing to choose."""
+    if coin is None:
+        return "private"
+    check_option("coin", coin, get_args(Coin))
+    if coin == "public" and frames == 1:
+        raise ValueError("coin must be 'private' unless frames are given, got 'public'")
+    chosen: Coin = coin
+    return chosen

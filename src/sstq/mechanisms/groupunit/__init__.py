@@ -1,0 +1,1 @@
+"""GroupUnit: a private group and a vector in one message."""

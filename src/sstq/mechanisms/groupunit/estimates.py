@@ -1,0 +1,102 @@
+"""What the messages of people with private groups say: shares, sums and means of every group."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.aggregation import Estimate
+from sstq.mechanisms.base import Floats
+from sstq.mechanisms.frameunit.bias import FrameUnitFamilyAggregator
+from sstq.mechanisms.groupunit.shares import hit_rates, shares_from_hits
+
+_NONE = np.empty(0)
+
+
+@dataclass(frozen=True, repr=False)
+class GroupEstimate(Estimate):
+    """Shares, sums and means of groups; `value` is the mean of all people's e_group ⊗ x, (groups·dim,).
+
+    Standard errors are from the messages themselves. A mean is a quotient: it is nan where the share is estimated as
+    zero or less, and its standard error is that of the first order.
+
+    Attributes:
+        shares: the share of people in every group, (groups,); may be negative, and sum to more or less than 1.
+        shares_stderr: its standard error, (groups,).
+        tie: the covariance of a group's sum and share over the sum, per message; 0 if they are from different people.
+    """
+
+    shares: Floats = field(default_factory=lambda: _NONE)
+    shares_stderr: Floats = field(default_factory=lambda: _NONE)
+    tie: float = 0.0
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, {len(self.shares)} groups>"
+
+    def _by_group(self, flat: Floats) -> Floats:
+        return flat.reshape(len(self.shares), -1)
+
+    @property
+    def sums(self) -> Floats:
+        """The sum of the (clipped) vectors of every group, (groups, dim)."""
+        return self._by_group(self.value) * self.count
+
+    @property
+    def sums_stderr(self) -> Floats:
+        """The standard errors of `sums`."""
+        return self._by_group(self.stderr) * self.count
+
+    @property
+    def means(self) -> Floats:
+        """The mean of the (clipped) vectors of every group, (groups, dim); nan where a share is not positive."""
+        return self._by_group(self.value) / self._divisors
+
+    @property
+    def means_stderr(self) -> Floats:
+        """The standard errors of `means`, to first order, with those of the shares in them."""
+        means, shared = self.means, self.shares[:, None]
+        covariance = self._by_group(self.value) * (self.tie - shared) / self.count
+        variance = self._by_group(self.stderr) ** 2 + (means * self.shares_stderr[:, None]) ** 2
+        return np.sqrt(np.maximum(variance - 2 * means * covariance, 0.0)) / self._divisors
+
+    @property
+    def _divisors(self) -> NDArray[np.float64]:
+        return np.where(self.shares > 0, self.shares, np.nan)[:, None]
+
+    def simplex_shares(self) -> Floats:
+        """The shares, projected onto the simplex: not negative, and with the sum 1.
+
+        Examples:
+            >>> GroupEstimate(np.zeros(2), np.ones(2), 10, shares=np.array([1.1, -0.2])).simplex_shares()
+            array([1., 0.])
+        """
+        ordered = np.sort(self.shares)[::-1]
+        excess = (np.cumsum(ordered) - 1) / np.arange(1, len(ordered) + 1)
+        return np.asarray(np.maximum(self.shares - excess[np.flatnonzero(ordered > excess)[-1]], 0.0))
+
+
+class GroupUnitAggregator(FrameUnitFamilyAggregator):
+    """The sums of all frames and blocks; `mean` is a `GroupEstimate`."""
+
+    def mean(self) -> GroupEstimate:
+        """Shares, sums and means so far, with their standard errors."""
+        estimate, mechanism = super().mean(), self._mechanism
+        frame, index = np.divmod(self._state[:, 0], mechanism.blocks * mechanism.frame.size)
+        if mechanism.share_codes is None:
+            counts = np.bincount(index // mechanism.frame.size, self._state[:, 1:].sum(axis=1), mechanism.blocks)
+            rates = mechanism.block_rates
+            shares = shares_from_hits(counts.astype(np.int64), self._count, *rates)
+            return _grouped(estimate, shares, (1 - rates[1]) / (rates[0] - rates[1]))
+        only = frame >= mechanism.vector_frames
+        counts = self._state[only, 1:].ravel()
+        codes, frames = (2 * index[only, None] + [0, 1]).ravel(), np.repeat(frame[only], 2)
+        hits = mechanism.share_codes.hits(frames, codes, counts)
+        return _grouped(
+            estimate, shares_from_hits(hits, int(counts.sum()), *hit_rates(mechanism.share_codes.draw)), 0.0
+        )
+
+
+def _grouped(estimate: Estimate, shares: tuple[Floats, Floats], tie: float) -> GroupEstimate:
+    known: dict[str, Any] = {own.name: getattr(estimate, own.name) for own in fields(estimate)}
+    return GroupEstimate(**known, shares=shares[0], shares_stderr=shares[1], tie=tie)
