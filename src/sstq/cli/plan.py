@@ -6,12 +6,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import typer
 
 from sstq.cli.common import ForceOption, check_output
 from sstq.cli.numbers import JsonOption, figure, safe_figure, write_json
+from sstq.cli.plan_classifier import plan_classifier
 from sstq.cli.terminal import note, show_facts
-from sstq.cli.usage import check_usage
+from sstq.cli.usage import WrongUsage, check_usage
 from sstq.cli.verdicts import refuse_infeasible, remedy_facts, verdict_numbers
 
 if TYPE_CHECKING:
@@ -21,10 +23,11 @@ __all__ = ["plan"]
 
 # A longer JSON is written with --output, not shown.
 _SPEC_SHOWN = 1000
+_NOT_THE_TASK = ("learn", "output", "json", "force")
 
 
 def plan(
-    dim: Annotated[int, typer.Option(help="d, the length of the vectors.")],
+    dim: Annotated[int | None, typer.Option(help="d, the length of the vectors.")] = None,
     clients: Annotated[int | None, typer.Option(help="n, the clients of a round.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="ε that one message may spend.")] = None,
     bits: Annotated[int | None, typer.Option(help="The most bits of a message.")] = None,
@@ -53,6 +56,12 @@ def plan(
         Path | None, typer.Option("--output", "-o", help="Write the mechanism's JSON, for sstq encode.")
     ] = None,
     json: JsonOption = None,
+    learn: Annotated[
+        bool,
+        typer.Option("--learn", help="Plan a classifier: --classes, --features, --clients and --epsilon in total."),
+    ] = False,
+    classes: Annotated[int | None, typer.Option(help="The number of classes, with --learn.")] = None,
+    features: Annotated[int | None, typer.Option(help="The number of features, with --learn.")] = None,
     force: ForceOption = False,
 ) -> None:
     """Choose a mechanism and its parameters, say what they cost, and solve for what is left out.
@@ -71,12 +80,21 @@ def plan(
     Example: sstq plan --dim 25450 --epsilon 3 --target-error 0.05
 
     Example: sstq plan --dim 25450 --clients 100000 --rounds 100 --total-epsilon 8 --delta 1e-6 --output spec.json
+
+    Example: sstq plan --learn --classes 10 --features 441 --clients 59000 --epsilon 3
     """
     from sstq import planning as planner
     from sstq.files.atomic import atomic_file
 
     check_output(output, force)
     check_output(json, force, "--json")
+    if learn:
+        plan_classifier(_given_options(), output, json)
+        return
+    if classes is not None or features is not None:
+        raise WrongUsage("--classes and --features are for a classifier: pass --learn")
+    if dim is None:
+        raise WrongUsage("--dim is needed; or --learn, to plan a classifier")
     with check_usage():
         found = planner.plan(
             dim,
@@ -102,6 +120,14 @@ def plan(
         with atomic_file(output) as file:
             file.write(spec.encode() + b"\n")
         note(f"wrote {output}")
+
+
+def _given_options() -> dict[str, Any]:
+    """Return the options of the task that were typed."""
+    context = click.get_current_context()
+    typed = {name: value for name, value in context.params.items() if name not in _NOT_THE_TASK}
+    defaults = {parameter.name: parameter.default for parameter in context.command.params}
+    return {name: value for name, value in typed.items() if value != defaults[name]}
 
 
 def _facts(found: Plan, verdict: Verdict, times: Times, spec: str) -> list[tuple[str, object]]:

@@ -176,7 +176,7 @@ class Task:
         if size is None:
             return None
         kind = "dimensions" if self.size == "dim" else self.size
-        return self._remedy("dimensions", f"at most {size:,} {kind}", **{self.size: size})
+        return self._remedy("dimensions", f"at most {size:,} {kind if size > 1 else kind[:-1]}", **{self.size: size})
 
     def _remedy(self, name: str, change: str, *more: str, **changes: Any) -> Remedy:
         arguments = {key: value for key, value in {**self.arguments, **changes}.items() if value is not None}

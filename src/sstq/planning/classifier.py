@@ -1,0 +1,124 @@
+"""The plan of a classifier that is learned from one message per person: a private class and a vector of features.
+
+The message is GroupUnit's, and what is learned is the mean of the features of every class. The noise of a class mean is
+known beforehand; what it has to be compared with, how far the classes are apart along each direction, is in the data
+and nowhere else. So the plan says how much a direction needs to be worth its noise, not how many directions have it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sstq.checks import check_argument, check_number
+from sstq.mechanisms import GroupUnit
+from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, Task, Verdict
+
+
+@dataclass(frozen=True, repr=False)
+class ClassifierPlan:
+    """What a classifier from one message per person costs, and the noise of its class means.
+
+    Predictions are for features of norm 1 and classes that are equally frequent: a class of a tenth of the mean size
+    has ten times the noise.
+
+    Attributes:
+        classes: how many classes there are.
+        features: p, the number of features that are sent.
+        clients: n, the people; each sends one message, once.
+        epsilon: ε of that message, and so in total.
+        mechanism: the GroupUnit of the messages.
+        noise: the standard deviation of one coordinate of a class mean.
+    """
+
+    classes: int
+    features: int
+    clients: int
+    epsilon: float
+    mechanism: GroupUnit
+    noise: float
+
+    def __repr__(self) -> str:
+        crowd = f"{self.clients:,} people, {self.classes} classes and {self.features} features"
+        return f"<ClassifierPlan for {crowd} at a total ε = {self.epsilon:g}: noise {self.noise:.3g}>"
+
+    @property
+    def total_bytes(self) -> int:
+        """All messages together."""
+        return -(-self.clients * self.mechanism.message_bits // 8)
+
+    @property
+    def signal_to_noise(self) -> float:
+        """The length of a class mean over that of its noise, if all people of a class had the same features.
+
+        The mean is then of norm 1, and the noise of norm √features · noise. It is the most that can be hoped for.
+        """
+        return 1 / (self.noise * math.sqrt(self.features))
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the signal-to-noise ratio is at least 1."""
+        return self.signal_to_noise >= LEAST_SIGNAL_TO_NOISE
+
+    @property
+    def worth(self) -> float:
+        """The variance between the classes that a direction needs to exceed its noise, as a share of the squared norm.
+
+        The variance between the classes along a direction is Σ share·(class mean − mean)², and the noise adds as much
+        as the variance of one coordinate of a class mean.
+        """
+        return self.noise**2
+
+    def features_allowed(self, between: float) -> int:
+        """How many directions are worth their noise if so much of the squared norm is between classes, spread evenly.
+
+        What is between the classes is never spread evenly: of a real spectrum fewer directions are worth it, and
+        which they are only the messages tell.
+        """
+        share: float = check_number("between", between, 0, 1)
+        return math.floor(share / self.worth)
+
+    def verdict(self) -> Verdict:
+        """Whether class means can be told from their noise, in one line; if not, with what would have to change."""
+        reason = f"signal-to-noise {self.signal_to_noise:.3g} of a class mean at a total ε of {self.epsilon:g}"
+        if self.feasible:
+            return Verdict(True, self.signal_to_noise, reason)
+
+        def works(features: int, clients: int, epsilon: float) -> bool:
+            return plan_classifier(self.classes, features, clients, epsilon).feasible
+
+        task = Task("sstq plan --learn", self.arguments, "features", works)
+        return Verdict(False, self.signal_to_noise, reason, task.remedies())
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of `plan_classifier`."""
+        return {name: getattr(self, name) for name in ("classes", "features", "clients", "epsilon")}
+
+
+def plan_classifier(classes: int, features: int, clients: int, epsilon: float) -> ClassifierPlan:
+    """Plan a classifier that is learned from one message per person, sent once.
+
+    Args:
+        classes: how many classes there are.
+        features: p, the number of features, as the public feature map gives them; their norm is 1.
+        clients: n, the people.
+        epsilon: ε of a message, which is the total of a person.
+
+    Examples:
+        >>> found = plan_classifier(classes=10, features=441, clients=59_000, epsilon=3.0)
+        >>> found.mechanism.blocks, round(found.noise, 4), found.feasible
+        (10, 0.031, True)
+        >>> found.features_allowed(0.05)
+        51
+    """
+    classes = check_number("classes", classes, 2, 2**20, integer=True)
+    features = check_number("features", features, 1, 2**24, integer=True)
+    clients = check_argument("clients", clients, of="crowd")
+    epsilon = check_argument("epsilon", epsilon)
+    mechanism = GroupUnit(features, epsilon, groups=classes, clients=clients)
+    # Of the sums over the people, which are 1/classes of the means.
+    variance = mechanism.typical_error(clients).total / (classes * features)
+    return ClassifierPlan(classes, features, clients, epsilon, mechanism, classes * math.sqrt(variance))
