@@ -14,7 +14,7 @@ from sstq.cli.numbers import JsonOption, figure, safe_figure, write_json
 from sstq.cli.plan_classifier import plan_classifier
 from sstq.cli.terminal import note, show_facts
 from sstq.cli.usage import WrongUsage, check_usage
-from sstq.cli.verdicts import refuse_infeasible, remedy_facts, verdict_numbers
+from sstq.cli.verdicts import refuse_infeasible, show_remedies, verdict_numbers
 
 if TYPE_CHECKING:
     from sstq.planning import Plan, Times, Verdict
@@ -113,6 +113,7 @@ def plan(
         )
     spec, verdict = found.spec(), found.verdict()
     show_facts("Plan", _facts(found, verdict, found.times(), spec))
+    show_remedies(verdict)
     if json is not None:
         write_json(json, _numbers(found, verdict))
     refuse_infeasible(verdict, f"--target-error {safe_figure(found.relative_error)} accepts this error")
@@ -134,7 +135,6 @@ def _facts(found: Plan, verdict: Verdict, times: Times, spec: str) -> list[tuple
     how = "measured here" if times.measured else "estimated"
     facts: list[tuple[str, object]] = [
         ("verdict", str(verdict)),
-        *remedy_facts(verdict),
         ("mechanism", found.label),
         ("solved for", found.solved_for),
         ("epsilon", f"{found.epsilon!r}"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sstq.cli.numbers import figure, write_json
 from sstq.cli.terminal import note, show_facts
 from sstq.cli.usage import WrongUsage, check_usage
-from sstq.cli.verdicts import refuse_infeasible, remedy_facts, verdict_numbers
+from sstq.cli.verdicts import refuse_infeasible, show_remedies, verdict_numbers
 
 if TYPE_CHECKING:
     from sstq.planning import ClassifierPlan, Verdict
@@ -29,6 +29,7 @@ def plan_classifier(given: dict[str, Any], output: Path | None, json: Path | Non
         found = planning.plan_classifier(**given)
     verdict = found.verdict()
     show_facts("Plan of a classifier", _facts(found, verdict))
+    show_remedies(verdict)
     if json is not None:
         write_json(json, _numbers(found, verdict))
     refuse_infeasible(verdict, "no mechanism is written")
@@ -54,7 +55,6 @@ def _facts(found: ClassifierPlan, verdict: Verdict) -> list[tuple[str, object]]:
     allowed = ", ".join(f"{found.features_allowed(share):,} if {name}" for name, share in _BETWEEN.items())
     return [
         ("verdict", str(verdict)),
-        *remedy_facts(verdict),
         ("mechanism", f"GroupUnit, {found.classes} groups"),
         ("total epsilon of a person", f"{found.epsilon:g}: one message, once"),
         ("people", found.clients),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sstq.cli.terminal import show_facts
+
 if TYPE_CHECKING:
     from sstq.planning import Remedy, Verdict
 
-__all__ = ["refuse_infeasible", "remedy_facts", "verdict_numbers"]
+__all__ = ["refuse_infeasible", "show_remedies", "verdict_numbers"]
 
 _INSTEAD = {
     "people": "with more people",
@@ -17,14 +19,15 @@ _INSTEAD = {
 }
 
 
-def remedy_facts(verdict: Verdict) -> list[tuple[str, object]]:
-    """Return the commands of the remedies, each under a name of its own."""
+def show_remedies(verdict: Verdict) -> None:
+    """Print the commands of the remedies: in a table of their own, whose lines are long enough for most of them."""
     facts: list[tuple[str, object]] = []
     for remedy in verdict.remedies:
         plan, *account = remedy.commands
         facts.append((_INSTEAD[remedy.name], plan))
         facts += [("its total epsilon", command) for command in account]
-    return facts
+    if facts:
+        show_facts("What would be feasible", facts)
 
 
 def verdict_numbers(verdict: Verdict) -> dict[str, Any]:

@@ -354,7 +354,7 @@ def _price_of_frames(terms: Terms, epsilon: float, clients: int, best: Offer, sh
     if frames > 1 and frames * _MANY_FRAMES > clients:
         return f"{frames} frames hold the bias at {bias}; the server does up to one transform per message."
     spread = "One frame holds" if frames == 1 else f"{frames} frames hold"
-    return f"{spread} the bias at {bias}, little beside the noise; {_FRESH}."
+    return f"{spread} the bias at {bias}; {_FRESH}."
 
 
 def _of_clip(square: float) -> str:
