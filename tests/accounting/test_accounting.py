@@ -486,7 +486,7 @@ def test_account_of_a_shuffled_crowd_warns():
 
 
 def test_account_of_secret_participation_warns():
-    result = run("--epsilon", 1, "--rounds", 10, "--participation", 0.1)
+    result = run("--epsilon", 1, "--rounds", 10, "--probability", 0.1)
     assert float(table(result)["basic"]["epsilon of 10 rounds"]) == pytest.approx(
         10 * subsampled_epsilon(1.0, 0.1), rel=1e-5
     )
@@ -523,7 +523,7 @@ def test_account_shows_a_ledger(tmp_path):
         (["--epsilon", 1], "two of --epsilon, --rounds and --total-epsilon"),
         (["--epsilon", 1, "--rounds", 2, "--shuffled"], "--shuffled and --clients go together"),
         (["--epsilon", 1, "--rounds", 2, "--clients", 9], "--shuffled and --clients go together"),
-        (["--rounds", 2, "--total-epsilon", 1, "--participation", 0.5], "--participation needs --epsilon"),
+        (["--rounds", 2, "--total-epsilon", 1, "--probability", 0.5], "--probability needs --epsilon"),
         (["--ledger", "x", "--epsilon", 1], "--ledger stands alone"),
     ],
 )

@@ -982,7 +982,7 @@ def test_messages_without_privacy_are_called_so(tmp_path):
             "--target-error 0.001 of clip is",
         ),
         (("plan", "--dim", 9, "--epsilon", 1, "--clients", 9, "--coin", "pubic"), "did you mean 'public'?"),
-        (("account", "--epsilon", 1, "--rounds", 9, "--participation", 2), "--participation must be"),
+        (("account", "--epsilon", 1, "--rounds", 9, "--probability", 2), "--probability must be"),
         (("account", "--epsilon", 1, "--rounds", 9, "--total-epsilon", -1), "--total-epsilon must be"),
         (("clip", "spec", "--lowest", 2, "--highest", 1), "--highest must be"),
         (("data", "fetch", "cifar10"), "did you mean 'cifar-10'?"),

@@ -13,11 +13,13 @@ from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
     from sstq import Unbiased
+    from sstq.runs.cohorts import Participation
 
 __all__ = [
     "CsvOption",
     "JsonOption",
     "PngOption",
+    "as_participation",
     "check_outputs",
     "error_figure",
     "figure",
@@ -33,6 +35,13 @@ _PICTURES = (".png", ".svg", ".pdf")
 CsvOption = Annotated[Path | None, typer.Option(help="Write the numbers as CSV.")]
 JsonOption = Annotated[Path | None, typer.Option(help="Write the numbers as JSON.")]
 PngOption = Annotated[Path | None, typer.Option(help="Draw errors and bits (.png, .svg or .pdf).")]
+
+
+def as_participation(text: str | None) -> Participation | None:
+    """Return what was typed for --participation as the library takes it: "once", or a number."""
+    from sstq.runs.cohorts import answers_of
+
+    return None if text is None else answers_of(int(text) if text.isdecimal() else text)
 
 
 def check_outputs(csv: Path | None, json: Path | None, png: Path | None, force: bool) -> None:

@@ -10,7 +10,7 @@ import click
 import typer
 
 from sstq.cli.common import ForceOption, check_output
-from sstq.cli.numbers import JsonOption, figure, safe_figure, write_json
+from sstq.cli.numbers import JsonOption, as_participation, figure, safe_figure, write_json
 from sstq.cli.plan_classifier import plan_classifier
 from sstq.cli.terminal import note, show_facts
 from sstq.cli.usage import WrongUsage, check_usage
@@ -52,6 +52,13 @@ def plan(
     alike: Annotated[
         float | None, typer.Option(help="The cosine of clients' vectors with their common direction, if it is known.")
     ] = None,
+    participation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="once|K",
+            help="Let each person answer in so many rounds only: --clients are all people, --rounds all rounds.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the mechanism's JSON, for sstq encode.")
     ] = None,
@@ -80,6 +87,8 @@ def plan(
     Example: sstq plan --dim 25450 --epsilon 3 --target-error 0.05
 
     Example: sstq plan --dim 25450 --clients 100000 --rounds 100 --total-epsilon 8 --delta 1e-6 --output spec.json
+
+    Example: sstq plan --dim 7850 --clients 6000 --rounds 60 --participation once --total-epsilon 8
 
     Example: sstq plan --learn --classes 10 --features 441 --clients 59000 --epsilon 3
     """
@@ -110,6 +119,7 @@ def plan(
             trust=trust,
             server=server,
             alike=alike,
+            participation=as_participation(participation),
         )
     spec, verdict = found.spec(), found.verdict()
     show_facts("Plan", _facts(found, verdict, found.times(), spec))
@@ -132,26 +142,31 @@ def _given_options() -> dict[str, Any]:
 
 
 def _facts(found: Plan, verdict: Verdict, times: Times, spec: str) -> list[tuple[str, object]]:
+    from sstq.planning.cohorts import cohort_facts
+
     how = "measured here" if times.measured else "estimated"
+    # The total is a person's: over the rounds that it answers.
+    total = "epsilon of all rounds" if found.cohorts is None else "total epsilon of a person"
     facts: list[tuple[str, object]] = [
         ("verdict", str(verdict)),
         ("mechanism", found.label),
         ("solved for", found.solved_for),
         ("epsilon", f"{found.epsilon!r}"),
-        ("clients", found.clients),
+        ("clients" if found.cohorts is None else "clients of a round", found.clients),
         ("bits per message", found.bits),
         ("coin", found.coin),
         ("error of the mean", _both(found.error, found.clip)),
         ("bias", _both(found.bias, found.clip)),
         ("standard deviation", _both(found.standard_deviation, found.clip)),
-        ("rounds", found.rounds),
+        ("rounds" if found.cohorts is None else "answers per person", found.rounds),
         ("bytes in all", found.total_bytes),
         ("encode", f"{figure(1e3 * times.encode)} ms per client ({how})"),
         ("decode", f"{figure(times.decode)} s per round ({how})"),
-        ("epsilon of all rounds, sum", f"{found.total_epsilon_basic:.10g}"),
+        (f"{total}, sum", f"{found.total_epsilon_basic:.10g}"),
     ]
     if found.total_epsilon_optimal is not None:
-        facts.append((f"epsilon of all rounds, delta {found.delta:g}", f"{found.total_epsilon_optimal:.10g}"))
+        facts.append((f"{total}, delta {found.delta:g}", f"{found.total_epsilon_optimal:.10g}"))
+    facts += cohort_facts(found)
     facts.append(("why", found.explanation))
     for other in found.alternatives:
         needs = f" (needs {other.needs})" if other.needs else ""

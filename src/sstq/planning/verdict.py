@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 from sstq.accounting import compose, epsilon_per_round
 from sstq.checks import RANGES
 from sstq.planning.solving import CLIENTS_MAX, EPSILON_MAX, EPSILON_MIN
+from sstq.runs.cohorts import answers_of
 
 LEAST_SIGNAL_TO_NOISE = 1.0
 SHUFFLED_DELTA = 1e-6  # of a shuffler, where no δ is given: shuffling needs one
@@ -30,7 +31,7 @@ class Remedy:
     """One change that makes a task feasible.
 
     Attributes:
-        name: "people", "epsilon", "shuffler" or "dimensions".
+        name: "people", "epsilon", "once", "shuffler" or "dimensions".
         change: what has to change, in words.
         arguments: of the plan that is feasible, by name.
         commands: what to type for it: the plan, and for a shuffler also the account of its total ε.
@@ -75,7 +76,7 @@ class Task:
         command: what plans it.
         arguments: of that plan, by name; `clients`, and either `epsilon` or `rounds` and `total_epsilon`.
         size: which argument is the number of dimensions.
-        works: whether it is feasible with so many dimensions, clients, and ε per message.
+        works: whether it is feasible with so many dimensions, clients of a round, and ε per message.
     """
 
     command: str
@@ -85,13 +86,22 @@ class Task:
 
     @property
     def clients(self) -> int:
-        """The clients of a round."""
+        """All people: the clients of every round, or of all cohorts."""
         return int(self.arguments["clients"])
 
     @property
     def rounds(self) -> int:
-        """The rounds that a client takes part in."""
+        """All rounds."""
         return int(self.arguments.get("rounds", 1))
+
+    @property
+    def answers(self) -> int:
+        """The rounds that a person takes part in."""
+        return answers_of(self.arguments.get("participation", self.rounds))
+
+    def cohort(self, people: int) -> int:
+        """The clients of the smallest round of so many people."""
+        return people * self.answers // self.rounds
 
     @property
     def delta(self) -> float:
@@ -100,10 +110,10 @@ class Task:
 
     @cached_property
     def total(self) -> float:
-        """ε that a person may spend in all rounds."""
+        """ε that a person may spend in all."""
         if "total_epsilon" in self.arguments:
             return float(self.arguments["total_epsilon"])
-        return compose(self.arguments["epsilon"], self.rounds, self.delta)
+        return compose(self.arguments["epsilon"], self.answers, self.delta)
 
     @cached_property
     def epsilon(self) -> float:
@@ -113,11 +123,12 @@ class Task:
         return self._of_total(self.arguments["total_epsilon"])
 
     def remedies(self) -> tuple[Remedy, ...]:
-        """More people, more ε, a shuffler and fewer dimensions: those of them that are enough on their own."""
+        """More people or ε, one answer per person, a shuffler, fewer dimensions: what is enough on its own."""
         people = self._least_people(CLIENTS_MAX, lambda clients: self._works(clients=clients))
         found = (
             self._more_people(people),
             self._more_epsilon(),
+            self._one_answer(),
             self._shuffler(people or CLIENTS_MAX),
             self._fewer_dimensions(),
         )
@@ -131,9 +142,9 @@ class Task:
             epsilon = self._least_epsilon(self.clients)
             if epsilon is None:
                 return None
-            total = f"a total ε of {compose(epsilon, self.rounds, self.delta):.6g}{_with_delta(self.delta)}"
+            total = f"a total ε of {compose(epsilon, self.answers, self.delta):.6g}{_with_delta(self.delta)}"
             return self._remedy("epsilon", total, epsilon=epsilon)
-        high = min(RANGES["total_epsilon"][1], EPSILON_MAX * self.rounds)
+        high = min(RANGES["total_epsilon"][1], EPSILON_MAX * self.answers)
         wanted = _first(_three_digits(self.total, high), lambda total: self._works(epsilon=self._of_total(total)))
         if wanted is None:
             return None
@@ -141,6 +152,16 @@ class Task:
         return self._remedy(
             "epsilon", f"a total ε of {wanted:g}{_with_delta(self.delta)}", epsilon=None, total_epsilon=wanted
         )
+
+    def _one_answer(self) -> Remedy | None:
+        """All of the total in one answer, which has less noise than many; in every round another cohort answers."""
+        if self.answers == 1:
+            return None
+        total = self.arguments.get("total_epsilon") or _three_digits(0, self.total)[-1]
+        once = replace(self, arguments={**self.arguments, "participation": "once", "total_epsilon": total})
+        if not once._works(epsilon=once._of_total(total)):
+            return None
+        return once._remedy("once", "one answer per person in cohorts", epsilon=None)
 
     def _shuffler(self, most: int) -> Remedy | None:
         """Messages of more ε, which a shuffler brings back to the total; with more people where they are too few.
@@ -152,7 +173,7 @@ class Task:
         delta = self.delta or SHUFFLED_DELTA
 
         def counts_as(epsilon: float, clients: int) -> float:
-            return compose(epsilon, self.rounds, delta, clients=clients)
+            return compose(epsilon, self.answers, delta, clients=self.cohort(clients))
 
         def hides(clients: int) -> bool:
             epsilon = self._least_epsilon(clients)
@@ -164,7 +185,7 @@ class Task:
             return None  # where as many people are enough without one
         crowd = f" and {self._times(people)} the people" if people > self.clients else ""
         change = f"a shuffler{crowd} (ε = {epsilon:g} per message)"
-        shuffled = {"epsilon": epsilon, "rounds": self.rounds, "delta": delta, "clients": people}
+        shuffled = {"epsilon": epsilon, "rounds": self.answers, "delta": delta, "clients": self.cohort(people)}
         account = f"{_typed('sstq account', shuffled)} --shuffled"
         return self._remedy(
             "shuffler", change, account, clients=people, epsilon=epsilon, total_epsilon=None, delta=None
@@ -183,7 +204,8 @@ class Task:
         return Remedy(name, change, arguments, (_typed(self.command, arguments), *more))
 
     def _works(self, *, dim: int | None = None, clients: int | None = None, epsilon: float | None = None) -> bool:
-        return self.works(dim or self.arguments[self.size], clients or self.clients, epsilon or self.epsilon)
+        cohort = self.cohort(clients or self.clients)
+        return cohort > 0 and self.works(dim or self.arguments[self.size], cohort, epsilon or self.epsilon)
 
     def _least_people(self, most: int, enough: Callable[[int], bool]) -> int | None:
         crowds = [self.clients, *map(round, _three_digits(self.clients + 1, most))]
@@ -194,7 +216,7 @@ class Task:
         return _first(candidates, lambda epsilon: self._works(clients=clients, epsilon=epsilon))
 
     def _of_total(self, total: float) -> float:
-        return min(EPSILON_MAX, epsilon_per_round(self.rounds, total, self.delta))
+        return min(EPSILON_MAX, epsilon_per_round(self.answers, total, self.delta))
 
     def _times(self, people: int) -> str:
         times = float(f"{people / self.clients:.3g}")
