@@ -74,14 +74,21 @@ def test_class_means_have_the_predicted_noise(classes, epsilon, seed):
     assert 0.95 * low < ratios.mean() < 1.05 * high  # the prediction itself is good to 5 % in so few dimensions
 
 
-def test_what_a_direction_needs():
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0, 6.0])
+def test_the_usual_features_are_those_of_water_filling(epsilon):
+    found = plan_classifier(**{**FASHION, "epsilon": epsilon})
+    needs = found.noise**2 * np.arange(1, 442)
+    # The water level at which the shares of the first p directions sum to 1.
+    levels = (1 + np.cumsum(needs)) / np.arange(1, 442)
+    assert found.usual_features == np.flatnonzero(needs < levels)[-1] + 1
+    assert plan_classifier(**{**FASHION, "epsilon": epsilon, "features": 2}).usual_features == 2
+
+
+def test_as_many_features_as_the_noise_allows_are_feasible():
     found = plan_classifier(**FASHION)
-    assert found.worth == found.noise**2
-    assert found.features_allowed(1.0) == math.floor(1 / found.worth)
-    assert found.signal_to_noise == pytest.approx(1 / math.sqrt(441 * found.worth))
+    assert found.most_features == math.floor(1 / found.noise**2)
+    assert found.signal_to_noise == pytest.approx(math.sqrt(1 / 441) / found.noise)
     assert "total ε = 3" in repr(found)
-    with pytest.raises(ValueError, match="between must be"):
-        found.features_allowed(2.0)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +134,8 @@ def test_the_command_plans_a_classifier(tmp_path):
     assert eval(shown["python"], {"sstq": sstq}) == found.mechanism  # noqa: S307
     written = json.loads(numbers.read_text())
     assert written["feasible"] is True
-    assert (written["noise"], written["blocks"]) == (found.noise, found.mechanism.blocks)
+    assert (written["noise"], written["usual_features"]) == (found.noise, found.usual_features)
+    assert shown["features worth their noise"].startswith(f"about {found.usual_features} if ")
 
 
 def test_the_command_refuses_a_classifier(tmp_path):

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["plan_classifier"]
 
 _NEEDED = ("classes", "features", "clients", "epsilon")
-_BETWEEN = {"all": 1.0, "a tenth": 0.1, "a hundredth": 0.01}
 
 
 def plan_classifier(given: dict[str, Any], output: Path | None, json: Path | None) -> None:
@@ -52,7 +51,6 @@ def _check_options(given: dict[str, Any]) -> None:
 def _facts(found: ClassifierPlan, verdict: Verdict) -> list[tuple[str, object]]:
     mechanism = found.mechanism
     inside = f"{mechanism.choice.inside} of {2 * mechanism.frame.size} of the own block"
-    allowed = ", ".join(f"{found.features_allowed(share):,} if {name}" for name, share in _BETWEEN.items())
     return [
         ("verdict", str(verdict)),
         ("mechanism", f"GroupUnit, {found.classes} groups"),
@@ -66,21 +64,23 @@ def _facts(found: ClassifierPlan, verdict: Verdict) -> list[tuple[str, object]]:
         ("bytes in all", found.total_bytes),
         ("noise of a coordinate of a class mean", f"{figure(found.noise)} (features have norm 1)"),
         ("noise of a class mean", figure(1 / found.signal_to_noise)),
-        (
-            "a direction is worth its noise",
-            f"if more than {figure(found.worth)} of the squared norm is between classes along it",
-        ),
-        (
-            "features worth their noise",
-            f"{allowed} of the squared norm is between classes, spread evenly; which they are only the messages tell",
-        ),
+        ("features worth their noise", _features(found)),
         ("python", f"sstq.{mechanism!r}"),
     ]
 
 
+def _features(found: ClassifierPlan) -> str:
+    usual = (
+        f"about {found.usual_features:,} if classes differ along the j-th as 1/j, as on principal directions of images"
+    )
+    return f"{usual}; {found.most_features:,} at the very most; which they are only messages tell"
+
+
 def _numbers(found: ClassifierPlan, verdict: Verdict) -> dict[str, Any]:
     mechanism = found.mechanism
-    numbers = {name: getattr(found, name) for name in (*_NEEDED, "noise", "worth", "total_bytes")}
+    numbers = {
+        name: getattr(found, name) for name in (*_NEEDED, "noise", "usual_features", "most_features", "total_bytes")
+    }
     drawn = {"blocks": mechanism.blocks, "inside": mechanism.choice.inside, "frames": mechanism.frames}
     return {
         **verdict_numbers(verdict),

@@ -2,7 +2,7 @@
 
 The message is GroupUnit's, and what is learned is the mean of the features of every class. The noise of a class mean is
 known beforehand; what it has to be compared with, how far the classes are apart along each direction, is in the data
-and nowhere else. So the plan says how much a direction needs to be worth its noise, not how many directions have it.
+and nowhere else. So the number of features is a rule of thumb, until the messages of a first cohort tell.
 """
 
 from __future__ import annotations
@@ -63,22 +63,23 @@ class ClassifierPlan:
         return self.signal_to_noise >= LEAST_SIGNAL_TO_NOISE
 
     @property
-    def worth(self) -> float:
-        """The variance between the classes that a direction needs to exceed its noise, as a share of the squared norm.
+    def most_features(self) -> int:
+        """How many features leave a class mean of norm 1 as long as its noise: 1/noise², whatever the data are."""
+        return math.floor(self.noise**-2)
 
-        The variance between the classes along a direction is Σ share·(class mean − mean)², and the noise adds as much
-        as the variance of one coordinate of a class mean.
+    @property
+    def usual_features(self) -> int:
+        """How many features are worth their noise if classes differ less and less along them, as 1/j: about √2/noise.
+
+        A rule of thumb. Let F_j be the share of the variance along the j-th direction that is between the classes, t_j
+        the share of the squared norm that the direction gets, and σ the noise. The loss Σ F_j·σ²/(F_j·t_j + σ²) is
+        least at t_j = max(0, w − σ²/F_j): reverse water-filling. With F_j = 1/j the first p directions get something,
+        for the largest p with p·(p − 1) < 2/σ². Along the first 46 principal directions of images of digits and of
+        clothes F_j, averaged over seven neighbours, is within a factor of three of 1/j. For other features no plan can
+        know what it is.
         """
-        return self.noise**2
-
-    def features_allowed(self, between: float) -> int:
-        """How many directions are worth their noise if so much of the squared norm is between classes, spread evenly.
-
-        What is between the classes is never spread evenly: of a real spectrum fewer directions are worth it, and
-        which they are only the messages tell.
-        """
-        share: float = check_number("between", between, 0, 1)
-        return math.floor(share / self.worth)
+        most = math.ceil((1 + math.sqrt(1 + 8 / self.noise**2)) / 2) - 1
+        return min(self.features, max(1, most))
 
     def verdict(self) -> Verdict:
         """Whether class means can be told from their noise, in one line; if not, with what would have to change."""
@@ -111,8 +112,8 @@ def plan_classifier(classes: int, features: int, clients: int, epsilon: float) -
         >>> found = plan_classifier(classes=10, features=441, clients=59_000, epsilon=3.0)
         >>> found.mechanism.blocks, round(found.noise, 4), found.feasible
         (10, 0.031, True)
-        >>> found.features_allowed(0.05)
-        51
+        >>> found.usual_features, found.most_features
+        (46, 1039)
     """
     classes = check_number("classes", classes, 2, 2**20, integer=True)
     features = check_number("features", features, 1, 2**24, integer=True)
