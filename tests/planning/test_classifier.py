@@ -119,6 +119,16 @@ def test_every_command_of_a_remedy_is_feasible(changes):
         assert facts(run(*shlex.split(typed)[3:]))["verdict"].startswith("feasible: ")
 
 
+def test_the_line_of_python_learns():
+    pytest.importorskip("sstq.learning")
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=5000)
+    X = rng.standard_normal((5000, 8)) + 3 * np.eye(8)[y]
+    line = plan_classifier(3, 8, 5000, 4.0).python()
+    model = eval(line, {"sstq": sstq, "X": X, "y": y, "public": X[:200]})  # noqa: S307
+    assert len(model.predict(X[:5])) == 5
+
+
 # --- the command ---
 
 
@@ -131,7 +141,7 @@ def test_the_command_plans_a_classifier(tmp_path):
     assert shown["bits per message"] == str(found.mechanism.message_bits)
     assert shown["bytes in all"] == str(found.total_bytes)
     assert sstq.from_json(spec.read_text()) == found.mechanism
-    assert eval(shown["python"], {"sstq": sstq}) == found.mechanism  # noqa: S307
+    assert eval(shown["mechanism in python"], {"sstq": sstq}) == found.mechanism  # noqa: S307
     written = json.loads(numbers.read_text())
     assert written["feasible"] is True
     assert (written["noise"], written["usual_features"]) == (found.noise, found.usual_features)

@@ -89,8 +89,10 @@ def test_an_error_that_was_asked_for_is_feasible():
 
 
 def test_ten_hospitals_are_refused():
-    verdict = plan(**HOSPITALS).verdict()
+    found = plan(**HOSPITALS)
+    verdict = found.verdict()
     assert not verdict.feasible
+    assert repr(found).endswith("error 721 of clip, infeasible>")
     text = str(verdict)
     assert text.startswith("infeasible: signal-to-noise 0.00139, the mean has an error of 721 × clip; only with ")
     assert "\n" not in text
@@ -123,6 +125,7 @@ REFUSED = {
     "in cohorts": {"dim": 7850, "clients": 500, "rounds": 60, "total_epsilon": 8.0, "participation": 2},
     "rather in cohorts": {"dim": 7850, "clients": 2000, "rounds": 60, "total_epsilon": 8.0},
     "rather in cohorts, by epsilon": {"dim": 7850, "clients": 2000, "rounds": 60, "epsilon": 0.1},
+    "rather with a delta": {"dim": 500, "clients": 5000, "rounds": 400, "total_epsilon": 8.0},
     "rounds, epsilon and delta": {"dim": 784, "clients": 100, "epsilon": 1.0, "rounds": 20, "delta": 1e-5},
 }
 
@@ -135,7 +138,8 @@ def test_every_command_of_a_remedy_is_feasible_and_hardly_less_would_be(case):
     remedies = found.verdict().remedies
     assert {"people", "dimensions"} <= {remedy.name for remedy in remedies}
     assert REFUSED[case].get("coin") != "public" or "shuffler" not in {remedy.name for remedy in remedies}
-    allowed = found.total_epsilon_optimal or found.total_epsilon_basic
+    spent = found.total_epsilon_optimal or found.total_epsilon_basic
+    allowed = REFUSED[case].get("total_epsilon", spent)
     for remedy in remedies:
         typed, *account = remedy.commands
         assert facts(run(*shlex.split(typed)[1:]))["verdict"].startswith("feasible: "), typed
@@ -152,6 +156,8 @@ def test_every_command_of_a_remedy_is_feasible_and_hardly_less_would_be(case):
             assert not plan(**{**remedy.arguments, key: less_by_a_digit(remedy.arguments[key])}).feasible
         if remedy.name == "dimensions":
             assert not plan(**{**remedy.arguments, "dim": repeated.dim + 1}).feasible
+        if remedy.name == "delta":
+            assert repeated.total_epsilon_optimal <= allowed
         if remedy.name == "once":
             assert repeated.rounds == 1
             assert repeated.total_epsilon_basic <= allowed
@@ -174,6 +180,11 @@ def less_by_a_digit(number):
     step = 10 ** (math.floor(math.log10(number) + 1e-12) - 2)
     less = float(f"{number - step:.12g}")
     return round(less) if isinstance(number, int) else less
+
+
+def test_where_a_delta_is_enough_no_shuffler_is_asked_for():
+    names = [remedy.name for remedy in plan(**REFUSED["rather with a delta"]).verdict().remedies]
+    assert names == ["people", "epsilon", "delta", "once", "dimensions"]
 
 
 @pytest.mark.parametrize("case", ["rather in cohorts", "rather in cohorts, by epsilon"])

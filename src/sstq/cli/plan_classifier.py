@@ -65,7 +65,8 @@ def _facts(found: ClassifierPlan, verdict: Verdict) -> list[tuple[str, object]]:
         ("noise of a coordinate of a class mean", f"{figure(found.noise)} (features have norm 1)"),
         ("noise of a class mean", figure(1 / found.signal_to_noise)),
         ("features worth their noise", _features(found)),
-        ("python", f"sstq.{mechanism!r}"),
+        ("mechanism in python", f"sstq.{mechanism!r}"),
+        ("simulate in python", found.python()),
     ]
 
 
@@ -87,5 +88,5 @@ def _numbers(found: ClassifierPlan, verdict: Verdict) -> dict[str, Any]:
         **numbers,
         **drawn,
         "bits": mechanism.message_bits,
-        "python": f"sstq.{mechanism!r}",
+        "python": found.python(),
     }

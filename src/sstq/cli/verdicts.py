@@ -14,6 +14,7 @@ __all__ = ["refuse_infeasible", "show_remedies", "verdict_numbers"]
 _INSTEAD = {
     "people": "with more people",
     "epsilon": "with more epsilon",
+    "delta": "with a delta",
     "once": "with one answer per person",
     "shuffler": "with a shuffler",
     "dimensions": "with fewer dimensions",

@@ -93,6 +93,10 @@ class ClassifierPlan:
         task = Task("sstq plan --learn", self.arguments, "features", works)
         return Verdict(False, self.signal_to_noise, reason, task.remedies())
 
+    def python(self) -> str:
+        """The line of Python that simulates it, from examples `X`, labels `y` and unlabelled examples `public`."""
+        return f"sstq.learning.PrivateClassifier(epsilon={self.epsilon!r}, public=public).fit(X, y)"
+
     @property
     def arguments(self) -> Mapping[str, Any]:
         """The arguments of `plan_classifier`."""

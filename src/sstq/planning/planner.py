@@ -81,7 +81,8 @@ class Plan:
 
     def __repr__(self) -> str:
         crowd = f"{self.clients:,} clients of dimension {self.dim:,} at ε = {self.epsilon:g}"
-        return f"<Plan for {crowd}: {self.label}, {self.bits} bits, error {self.relative_error:.3g} of clip>"
+        error = f"error {self.relative_error:.3g} of clip{'' if self.feasible else ', infeasible'}"
+        return f"<Plan for {crowd}: {self.label}, {self.bits} bits, {error}>"
 
     @property
     def error(self) -> float:

@@ -20,7 +20,7 @@ from sstq.planning.solving import CLIENTS_MAX, EPSILON_MAX, EPSILON_MIN
 from sstq.runs.cohorts import answers_of
 
 LEAST_SIGNAL_TO_NOISE = 1.0
-SHUFFLED_DELTA = 1e-6  # of a shuffler, where no δ is given: shuffling needs one
+USUAL_DELTA = 1e-6  # of a shuffler or of many rounds, where none is given
 
 
 _Number = TypeVar("_Number", int, float)
@@ -31,7 +31,7 @@ class Remedy:
     """One change that makes a task feasible.
 
     Attributes:
-        name: "people", "epsilon", "once", "shuffler" or "dimensions".
+        name: "people", "epsilon", "delta", "once", "shuffler" or "dimensions".
         change: what has to change, in words.
         arguments: of the plan that is feasible, by name.
         commands: what to type for it: the plan, and for a shuffler also the account of its total ε.
@@ -123,11 +123,12 @@ class Task:
         return self._of_total(self.arguments["total_epsilon"])
 
     def remedies(self) -> tuple[Remedy, ...]:
-        """More people or ε, one answer per person, a shuffler, fewer dimensions: what is enough on its own."""
+        """More people, ε or δ, one answer per person, a shuffler, fewer dimensions: what is enough on its own."""
         people = self._least_people(CLIENTS_MAX, lambda clients: self._works(clients=clients))
         found = (
             self._more_people(people),
             self._more_epsilon(),
+            self._some_delta(),
             self._one_answer(),
             self._shuffler(people or CLIENTS_MAX),
             self._fewer_dimensions(),
@@ -153,15 +154,22 @@ class Task:
             "epsilon", f"a total ε of {wanted:g}{_with_delta(self.delta)}", epsilon=None, total_epsilon=wanted
         )
 
+    def _some_delta(self) -> Remedy | None:
+        """Many rounds cost less together if a small δ is allowed."""
+        if self.delta or self.answers == 1:
+            return None
+        return self._same_total("delta", f"a δ of {USUAL_DELTA:g}", delta=USUAL_DELTA)
+
     def _one_answer(self) -> Remedy | None:
         """All of the total in one answer, which has less noise than many; in every round another cohort answers."""
         if self.answers == 1:
             return None
+        return self._same_total("once", "one answer per person in cohorts", participation="once")
+
+    def _same_total(self, name: str, change: str, **changes: Any) -> Remedy | None:
         total = self.arguments.get("total_epsilon") or _three_digits(0, self.total)[-1]
-        once = replace(self, arguments={**self.arguments, "participation": "once", "total_epsilon": total})
-        if not once._works(epsilon=once._of_total(total)):
-            return None
-        return once._remedy("once", "one answer per person in cohorts", epsilon=None)
+        other = replace(self, arguments={**self.arguments, **changes, "total_epsilon": total})
+        return other._remedy(name, change, epsilon=None) if other._works(epsilon=other._of_total(total)) else None
 
     def _shuffler(self, most: int) -> Remedy | None:
         """Messages of more ε, which a shuffler brings back to the total; with more people where they are too few.
@@ -170,7 +178,7 @@ class Task:
         """
         if self.arguments.get("coin", "private") != "private":
             return None  # behind a public coin a message is read beside its client's name
-        delta = self.delta or SHUFFLED_DELTA
+        delta = self.delta or USUAL_DELTA
 
         def counts_as(epsilon: float, clients: int) -> float:
             return compose(epsilon, self.answers, delta, clients=self.cohort(clients))
@@ -183,6 +191,8 @@ class Task:
         epsilon = None if people is None else self._least_epsilon(people)
         if people is None or epsilon is None or people == most:
             return None  # where as many people are enough without one
+        if compose(epsilon, self.answers, delta) <= self.total:
+            return None  # where δ is enough without one
         crowd = f" and {self._times(people)} the people" if people > self.clients else ""
         change = f"a shuffler{crowd} (ε = {epsilon:g} per message)"
         shuffled = {"epsilon": epsilon, "rounds": self.answers, "delta": delta, "clients": self.cohort(people)}
