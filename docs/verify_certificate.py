@@ -33,32 +33,32 @@ def largest_ratio(kind, size, weights):  # of the weights of one outcome for two
         own, other = weights[0]
         require(own + other * (size - 1 if kind == "flat" else 1) == TOTAL, "the weights do not sum to 2^62")
         return Fraction(max(own, other), min(own, other))
-    # two-level: a first word below the threshold means inside; a second word picks a member of the side uniformly
-    sides = [side for k, weight in weights for side in ((k, weight), (size - k, TOTAL - weight))]
+    sides = [s for k, t in weights for s in ((k, t), (size - k, TOTAL - t))]  # two-level: a word below t means inside
     require(all(0 <= m <= TOTAL and w >= 0 and (m > 0) == (w > 0) for m, w in sides), "a side lacks members or weight")
     return Fraction(max(w * -(-TOTAL // m) for m, w in sides if m), min(w * (TOTAL // m) for m, w in sides if m))
 
 
-def law_of(spec):  # the law that the integers of a mechanism's file make, which are decimal strings
-    if "thresholds" in spec or "threshold" in spec:
-        size = 1 << spec["bits"] if spec["bits"] else 2 * spec["frame_size"]
-        pairs = enumerate(spec["thresholds"]) if "thresholds" in spec else [(spec["inside"], spec["threshold"])]
-        return {"kind": "two-level", "size": size, "weights": [[inside, int(weight)] for inside, weight in pairs]}
-    if "weights" in spec:
-        return {"kind": "table", "size": len(spec["weights"]), "weights": [[*map(int, row)] for row in spec["weights"]]}
-    own, other = int(spec["own"]), int(spec["other"])
-    flat = {"kind": "flat", "size": (TOTAL - own) // other + 1, "weights": [[own, other]]}
-    return flat | {"kind": "half-space", "size": spec["frame_size"]} if spec.get("variant") == "dense" else flat
-
-
 cert, *specs = (json.load(open(path, encoding="utf-8"), object_pairs_hook=strict) for path in sys.argv[1:3])
 require(all(len(end) < 64 and set(end) <= {*"0123456789."} for end in cert["interval"]), "a wrong interval")
-ratio, epsilon, (low, high) = largest_ratio(**cert["law"]), Fraction(cert["epsilon"]), map(Fraction, cert["interval"])
+laws = cert["law"]["weights"] if cert["law"]["kind"] == "either" else [cert["law"]]  # a message tells its draw
+ratio, (low, high, epsilon) = max(largest_ratio(**x) for x in laws), map(Fraction, (*cert["interval"], cert["epsilon"]))
 require(ratio == Fraction(*cert["ratio"]), "the ratio is not that of the integers")
 require(high < 99 and exp_bounds(low)[1] <= ratio <= exp_bounds(high)[0], "a wrong interval")
 require(0 < epsilon < 99 and ratio <= exp_bounds(epsilon)[0], "the ratio is above e^epsilon")
-for spec in specs:
-    digest = hashlib.sha256(open(sys.argv[2], "rb").read().strip()).hexdigest()  # of the file as sstq writes it
-    mine, stated = [digest, spec["epsilon"], law_of(spec)], [cert[name] for name in ("digest", "epsilon", "law")]
-    require(mine == stated, "it is not of this mechanism")
+for spec in specs:  # the law that the integers of a mechanism's file make, which are decimal strings
+    law = {"kind": "table", "size": len(spec.get("weights", [])), "weights": spec.get("weights", [])}
+    if "own" in spec:
+        dense, size = spec.get("variant") == "dense", (TOTAL - int(spec["own"])) // int(spec["other"]) + 1
+        law = {"kind": "half-space", "size": spec["frame_size"]} if dense else {"kind": "flat", "size": size}
+        law["weights"] = [[spec["own"], spec["other"]]]
+    if "thresholds" in spec or "threshold" in spec:
+        size = 1 << spec["bits"] if spec.get("bits") else 2 * spec["frame_size"] * spec.get("blocks", 1)
+        pairs = [*enumerate(spec["thresholds"])] if "thresholds" in spec else [(spec["inside"], spec["threshold"])]
+        law = {"kind": "two-level", "size": size, "weights": pairs}
+    law["weights"] = [[*map(int, row)] for row in law["weights"]]
+    if "share_size" in spec:
+        only = law | {"size": spec["share_size"], "weights": [[spec["share_inside"], int(spec["share_threshold"])]]}
+        law = {"kind": "either", "size": 2, "weights": [law, only]}
+    mine = [hashlib.sha256(open(sys.argv[2], "rb").read().strip()).hexdigest(), spec["epsilon"], law]
+    require(mine == [cert[name] for name in ("digest", "epsilon", "law")], "it is not of this mechanism")
 print("valid: epsilon is in", cert["interval"], "and at most", cert["epsilon"])

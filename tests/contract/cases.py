@@ -31,6 +31,9 @@ CASES = {
     "frameunit/frames": {"epsilon": EPSILON, "frames": 4},
     "frameunit/many": {"epsilon": EPSILON, "frames": 33, "coin": "public", "frame_size": 8},
     "frameunit/bits": {"epsilon": EPSILON, "bits": 3},
+    "groupunit": {"epsilon": 4.0, "groups": 4},
+    "groupunit/shares": {"epsilon": EPSILON, "groups": 5, "blocks": 2, "frames": 20, "frame_size": 32},
+    "groupunit/public": {"epsilon": 1.0, "groups": 4, "blocks": 1, "frames": 40, "coin": "public", "frame_size": 32},
     "vqsgd": {"epsilon": EPSILON},
     "sqkr": {"epsilon": EPSILON},
     "sqkr/two": {"epsilon": EPSILON, "k": 2},
@@ -60,10 +63,20 @@ def build(case, dim=DIM, clip=0.5, **changes):
     return sstq.mechanism(case.split("/")[0], dim=dim, clip=clip, **CASES[case] | changes)
 
 
-def encode(mechanism, x, rng=None):
+def groups_of(mechanism, count, group=1):
+    """The group of all rows, where there are private groups."""
+    return None if mechanism.groups is None else np.full(count, group)
+
+
+def encode(mechanism, x, rng=None, group=1):
     """Messages of the rows, with client identifiers where the coin is public."""
     clients = np.arange(len(x)) if mechanism.coin == "public" else None
-    return mechanism.encode(x, rng=rng, clients=clients)
+    return mechanism.encode(x, rng=rng, clients=clients, groups=groups_of(mechanism, len(x), group))
+
+
+def held(mechanism, x, group=1):
+    """What people hold who have these rows."""
+    return mechanism._held(x, groups_of(mechanism, len(x), group))
 
 
 def reread(mechanism, /, **changes):

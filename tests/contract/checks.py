@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import beta
 
 from sstq.mechanisms.structured import structured_vectors
-from tests.contract.cases import encode
+from tests.contract.cases import encode, groups_of, held
 
 Z = 6.0
 
@@ -33,10 +33,11 @@ def fresh_coin(mechanism, seed):
 def check_expectation(mechanism, x, seed, count):
     """The mean of the estimates is what the mechanism states: x itself if it says that it is unbiased."""
     decoded = mechanism.decode(encode(mechanism, np.tile(x, (count, 1)), seed))
-    stated, _ = mechanism._row_error(x[None])
+    own = held(mechanism, x[None])
+    stated, target = mechanism._row_error(own)[0], mechanism._estimated(own)
     if mechanism.unbiased:
-        assert np.linalg.norm(stated[0] - x) <= 1e-3 * mechanism.clip, "it says that it is unbiased"
-    directions = np.concatenate([x[None], np.random.default_rng(seed).standard_normal((3, mechanism.dim))])
+        assert np.linalg.norm(stated - target) <= 1e-3 * mechanism.clip, "it says that it is unbiased"
+    directions = np.concatenate([target, np.random.default_rng(seed).standard_normal((3, target.shape[1]))])
     for direction in directions:
         projected = decoded @ direction
         margin = Z * projected.std() / math.sqrt(count) + 1e-6 * mechanism.clip * np.linalg.norm(direction)
@@ -46,8 +47,8 @@ def check_expectation(mechanism, x, seed, count):
 def check_error(mechanism, x, seed, count):
     """The mean squared error of the estimates is the expected one."""
     decoded = mechanism.decode(encode(mechanism, np.tile(x, (count, 1)), seed))
-    squared = np.sum((decoded - x) ** 2, axis=1)
-    total = mechanism.expected_mse(x).total
+    squared = np.sum((decoded - mechanism._estimated(held(mechanism, x[None]))) ** 2, axis=1)
+    total = mechanism.expected_mse(x, groups=groups_of(mechanism, 1)).total
     margin = Z * squared.std() / math.sqrt(count) + 1e-6 * (total + mechanism.clip**2)
     assert abs(squared.mean() - total) <= margin, "the squared error is not the expected one"
 
@@ -60,7 +61,8 @@ def privacy_lower_bound(mechanism, x, other, seed, count, failure=1e-9):
     the estimate's projections on x, on `other` and on their difference.
     """
     rng = np.random.default_rng(seed)
-    samples = [encode(mechanism, np.tile(v, (2 * count, 1)), rng) for v in (x, other)]
+    samples = [encode(mechanism, np.tile(v, (2 * count, 1)), rng, group) for v, group in ((x, 0), (other, 1))]
+    x, other = (mechanism._estimated(held(mechanism, v[None], group))[0] for v, group in ((x, 0), (other, 1)))
     statistics = list(zip(*(_statistics(mechanism, x, other, messages) for messages in samples), strict=True))
     share = failure / len(statistics) / 2
     best = -math.inf
@@ -132,6 +134,6 @@ def check_words(mechanism, seed):
     totals = set()
     for x in vectors.values():
         source = CountingBits(np.random.default_rng(seed))
-        mechanism._encode_rows(x[None], clients, source, None)
+        mechanism._encode_rows(held(mechanism, x[None]), clients, source, None)
         totals.add(sum(source.counts))
     assert len(totals) == 1, f"the number of random words depends on the data: {sorted(totals)}"

@@ -134,7 +134,7 @@ def test_bits_on_the_wire(case, count):
     again = mechanism.messages_from_bytes(raw, count, clients=messages.clients)
     assert again.to_bytes() == raw
     np.testing.assert_array_equal(mechanism.decode(again), mechanism.decode(messages))
-    assert mechanism.decode(messages).shape == (count, DIM)
+    assert mechanism.decode(messages).shape == (count, mechanism.estimate_dim)
 
 
 @every_case

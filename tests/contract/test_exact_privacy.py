@@ -14,7 +14,7 @@ import sstq
 from sstq.exactness import TOTAL, exp_lower
 from sstq.mechanisms.structured import structured_vectors
 from tests.contract.cases import CASES, build
-from tests.mechanisms import test_candidates, test_frameunit, test_sqkr, test_vqsgd
+from tests.mechanisms import test_candidates, test_frameunit, test_groupunit, test_sqkr, test_vqsgd
 from tests.scripted import ScriptedBits
 
 WORDS = [0, 1 << 61, 1 << 63, 5 << 61, (1 << 64) - 1]
@@ -71,6 +71,11 @@ def frameunit_laws(mechanism):
         yield test_frameunit.output_distribution(small, x, flip)
 
 
+def groupunit_laws(mechanism):
+    for group, x in itertools.product(range(mechanism.groups), unit_vectors(mechanism.dim)):
+        yield test_groupunit.output_distribution(mechanism, x, group)
+
+
 def candidate_laws(mechanism):
     """The laws of one client's code: its candidates are public, so they are the same for all inputs."""
     for x in unit_vectors(mechanism.dim):
@@ -86,6 +91,7 @@ def coordinate_sign_laws(mechanism):
 LAWS = {
     "sstq": sstq_laws,
     "frameunit": frameunit_laws,
+    "groupunit": groupunit_laws,
     "vqsgd": vqsgd_laws,
     "sqkr": sqkr_laws,
     "rrsc": candidate_laws,

@@ -46,6 +46,7 @@ def record(case, dim):
     """Everything that is frozen of one mechanism."""
     mechanism = build(case, dim=dim)
     rows = vectors(dim)
+    rows = mechanism._held(rows, mechanism.groups_in_turn(len(rows)))
     clients = np.arange(1, len(rows) + 1, dtype=np.uint64) if mechanism.coin == "public" else None
     columns = mechanism._encode_rows(rows, clients, HashedBits(f"{LABELS.get(case, case)}/{dim}"), None)
     columns = tuple(c.astype(f.dtype) for f, c in zip(mechanism.layout.fields, columns, strict=True))
@@ -59,6 +60,7 @@ def record(case, dim):
         return frozen | {"decoded": _numbers(mechanism.decode(messages).mean(axis=0))}
     aggregator = mechanism.aggregator()
     aggregator.update(messages)
+    aggregator._settle()
     if "payload" in frozen:
         state = np.ascontiguousarray(aggregator._state)
         digest = hashlib.sha256(state.astype("<i8").tobytes()).hexdigest()

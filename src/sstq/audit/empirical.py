@@ -23,6 +23,7 @@ from sstq.mechanisms import Mechanism
 from sstq.mechanisms.structured import structured_vectors
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField
+from sstq.randomness.secret import bit_source
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -91,7 +92,7 @@ def worst_pairs(mechanism: Mechanism, rng: np.random.Generator) -> dict[str, tup
         "two vectors near each other": (gaussian, near / np.linalg.norm(near)),
     }
     frame = getattr(mechanism, "frame", None)
-    if frame is not None and mechanism.dim > 1:
+    if frame is not None and 1 < mechanism.dim == frame.dim:
         row, other = (rows / np.linalg.norm(rows) for rows in frame.rows(np.array([0, frame.size - 1])))
         pairs["a row of the frame and its opposite"] = (row, -row)
         pairs["two rows of the frame"] = (row, other)
@@ -149,8 +150,15 @@ def _test_pair(
     x, other = (np.asarray(vector) for vector in pair)
     # Both inputs meet the same public coins.
     clients = None if mechanism.coin == "private" else np.arange(samples)
-    sent = [mechanism.encode(np.broadcast_to(row, (samples, len(row))), source, clients=clients) for row in (x, other)]
+    # Private groups differ, too.
+    groups = None if mechanism.groups is None else [0, mechanism.groups - 1]
+    held = mechanism._held(np.stack([x, other]), groups)
+    sent = [
+        mechanism._encode_checked(np.broadcast_to(row, (samples, len(row))), bit_source(source), clients, None)
+        for row in held
+    ]
     choices = []
+    x, other = mechanism._estimated(held)
     for event, labels in _partitions(mechanism, sent, x, other, half):
         for rows in (labels, labels[::-1]):
             likely, unlikely = (np.bincount(row[:half], minlength=labels.max() + 1) for row in rows)

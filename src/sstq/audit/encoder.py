@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sstq.checks import check_number
 from sstq.chunks import row_chunks
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.laws import Box, HalfSpaceLaw, Law, TableLaw, TwoLevelLaw, mass
+from sstq.mechanisms.laws import Box, EitherLaw, HalfSpaceLaw, Law, TableLaw, TwoLevelLaw, mass
 from sstq.mechanisms.structured import structured_vectors
 from sstq.randomness.secret import bit_source, channel_words
 
@@ -127,8 +127,9 @@ def _situations(mechanism: Mechanism, rng: np.random.Generator) -> list[_Situati
     rows = np.concatenate([vectors[name][:1] for name in (("gaussian", "spike") if costly else vectors)])
     scales = [0.0] if costly else [0.0, 0.3, 1e200]
     rows = np.concatenate([rows, -rows, np.outer(scales, rows[0])])
-    frozen = rng.integers(0, 1 << 64, size=_words_of(mechanism, rows[0]), dtype=np.uint64)
-    return [_Situation(mechanism, row, words) for words in (frozen, ~frozen) for row in mechanism.clip * rows]
+    held = mechanism._held(mechanism.clip * rows, mechanism.groups_in_turn(len(rows)))
+    frozen = rng.integers(0, 1 << 64, size=_words_of(mechanism, held[0]), dtype=np.uint64)
+    return [_Situation(mechanism, row, words) for words in (frozen, ~frozen) for row in held]
 
 
 def check_encoder(
@@ -153,19 +154,20 @@ def check_encoder(
     widths = {_words_of(mechanism, situation.row) for situation in tried}
     affordable = _WORK // (mechanism._row_cost * len(tried) * (1 + 2 ** len(law.words)))
     limit = max(_CELLS_AT_LEAST, min(_CELLS_AT_MOST, affordable))
-    shares: defaultdict[bytes, set[Fraction]] = defaultdict(set)
+    shares: defaultdict[tuple[int, bytes], set[Fraction]] = defaultdict(set)
     cells = 0
     problem = "" if len(widths) == 1 else f"the number of random words depends on the vector: {sorted(widths)}"
     for number, situation in enumerate([] if problem else tried):
-        found = _outcomes(situation, law, limit, generator)
-        if found is None:
+        followed = _outcomes(situation, law, limit, generator)
+        if followed is None:
             problem = f"vector {number} follows no case of the law: its messages have other probabilities"
             break
+        draw, found = followed
         cells = max(cells, len(found))
         # A z that is orthogonal to v comes from itself alone, any other outcome from z and from −z.
         scale = Fraction(1, 2) if isinstance(law, HalfSpaceLaw) and len(found) == 1 else Fraction(1)
         for outcome, share in found.items():
-            shares[outcome].add(share * scale)
+            shares[draw, outcome].add(share * scale)
         if progress is not None:
             progress(number + 1, len(tried))
     ratio = max((max(met) / min(met) for met in shares.values()), default=Fraction(1))
@@ -173,8 +175,13 @@ def check_encoder(
     return EncoderCheck(len(tried), cells, complete, max(widths), ratio, problem)
 
 
-def _outcomes(situation: _Situation, law: Law, limit: int, rng: np.random.Generator) -> dict[bytes, Fraction] | None:
-    """The probability of each outcome, of at most `limit` cells; None if the encoder follows no case of the law."""
+def _outcomes(
+    situation: _Situation, law: Law, limit: int, rng: np.random.Generator
+) -> tuple[int, dict[bytes, Fraction]] | None:
+    """Which of several draws, and the probability of each of its outcomes, of at most `limit` cells.
+
+    None if the encoder follows no case of the law.
+    """
     for case in _plausible_cases(situation, law, rng):
         count = law.cells(case)
         places = range(count) if count <= limit else sorted(map(int, rng.choice(count, size=limit, replace=False)))
@@ -185,14 +192,15 @@ def _outcomes(situation: _Situation, law: Law, limit: int, rng: np.random.Genera
         sent = corners[:, 0]
         if isinstance(law, TableLaw) and np.any(sent[:, 0] != np.flatnonzero(law.rows[case])[list(places)]):
             continue
+        draw = law.part_of(case)[0] if isinstance(law, EitherLaw) else 0
         names = [row.tobytes() for row in sent]
         if isinstance(law, HalfSpaceLaw):
             if np.array_equal(*sent):
-                return {names[0]: Fraction(1)}  # orthogonal to v: z stays
+                return draw, {names[0]: Fraction(1)}  # orthogonal to v: z stays
             if np.any(sent.sum(axis=0) != 1):
                 continue
         if len(set(names)) == len(names):
-            return dict(zip(names, map(mass, boxes), strict=True))
+            return draw, dict(zip(names, map(mass, boxes), strict=True))
     return None
 
 
@@ -265,9 +273,10 @@ def sampler_test(
     simulations = math.ceil(_BEYOND / alpha) - 1
     statistic, simulated, classes = 0.0, np.zeros(simulations), 0
     for situation in (tried[number] for number in chosen):
-        masses = _outcomes(situation, law, _CELLS_AT_MOST, generator)
-        if masses is None:
+        found = _outcomes(situation, law, _CELLS_AT_MOST, generator)
+        if found is None:
             raise ValueError(f"{mechanism.name}: the encoder follows no case of its law; see check_encoder")
+        masses = found[1]
         draws = channel_words(source.words(each * len(law.words))).reshape(each, -1)
         counts = Counter(row.tobytes() for row in situation.encode(draws))
         expected, observed = _classes(masses, counts, each)

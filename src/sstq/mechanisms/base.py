@@ -400,6 +400,10 @@ class Mechanism(Agreement):
             raise ValueError(f"groups must be left out: {self.name} has no private groups, GroupUnit has")
         return rows
 
+    def groups_in_turn(self, count: int) -> Ints | None:
+        """A group for each of so many rows, in turn, for trials; None where there are no private groups."""
+        return None if self.groups is None else np.arange(count) % self.groups
+
     def _estimated(self, rows: Rows) -> Rows:
         """What the estimates of held rows should be."""
         return rows

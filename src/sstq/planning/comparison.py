@@ -34,7 +34,8 @@ class Variant:
     def build(self, dim: int, epsilon: float, clients: int, clip: float = 1.0, *, one_round: bool = False) -> Mechanism:
         """The mechanism with the common arguments that it takes; for one round, with the frames its clients need."""
         known = inspect.signature(mechanism_class(self.name)).parameters
-        common = {"dim": dim, "epsilon": epsilon, "clients": clients, "clip": clip}
+        # With groups, all of them together have `dim` numbers.
+        common = {"dim": dim // self.options.get("groups", 1), "epsilon": epsilon, "clients": clients, "clip": clip}
         if not one_round and "clients" in known and known["clients"].default is None:
             del common["clients"]
         return mechanism(self.name, **{k: v for k, v in common.items() if k in known} | dict(self.options))
@@ -188,7 +189,8 @@ def _time_encoding(mechanism: Mechanism, most: int) -> tuple[float, Messages]:
 
     def encode(count: int) -> Messages:
         identifiers = np.arange(count) if mechanism.coin == "public" else None
-        return mechanism.encode(np.broadcast_to(x, (count, len(x))), clients=identifiers)
+        rows, groups = np.broadcast_to(x, (count, len(x))), mechanism.groups_in_turn(count)
+        return mechanism.encode(rows, clients=identifiers, groups=groups)
 
     encode(1)  # compiles and fills caches
     once, _ = _seconds(lambda: encode(1))

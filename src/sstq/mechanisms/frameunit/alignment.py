@@ -93,13 +93,15 @@ class RowDraw:
 
     In every block R rows take part: all N, or those that a public coin chose. One frame leaves the squared bias b² of
     `frame_bias2`, and G frames leave b²/G, however many clients there are. One client's estimate has the mean squared
-    error e² over frames, so that the variance of a mean of n clients on G given frames is (e² − b²/G)/n.
+    error e² over frames, so that the variance of a mean of n clients on G given frames is (e² − b²/G)/n. Estimates have
+    `coordinates` in all, B·d unless the last block has fewer.
     """
 
     choice: KClosest
     dim: int
     size: int
     blocks: int = 1
+    coordinates: int | None = None
 
     @property
     def rows(self) -> int:
@@ -122,15 +124,24 @@ class RowDraw:
 
     @cached_property
     def second_moment(self) -> float:
-        """E‖u‖² of the signed row u drawn for a unit vector, over messages, public coins and frames: 1 but for 1/d.
+        """E‖u‖² of the signed row u drawn for a unit vector, over messages, public coins and frames: 1 but for 1/d."""
+        return self.power(self.dim)
+
+    def power(self, kept: int) -> float:
+        """The same where estimates have so many coordinates of the client's own block.
 
         Rows that are well aligned are a little longer than the others. With v = E[Σ of the k largest g_i²]/N the part
         of the rows inside along c is v; of the rest, k − v, the frame keeps d − 1 of N − 1 dimensions.
         """
         own, other = self.choice.probabilities
         along = _top_half_normal_squares(self.rows, self.choice.inside) / self.size
-        across = (self.dim - 1) * (self.choice.inside - along) / (self.size - 1) if self.size > 1 else 0.0
-        return self.choice.size * other + (own - other) * self.size / self.dim * (along + across)
+        across = (kept - 1) * (self.choice.inside - along) / (self.size - 1) if self.size > 1 else 0.0
+        return self.choice.size * other * self._kept + (own - other) * self.size / self.dim * (along + across)
+
+    @property
+    def _kept(self) -> float:
+        """The share of the coordinates of all blocks that estimates have; all columns of a frame are equally long."""
+        return 1.0 if self.coordinates is None else self.coordinates / (self.blocks * self.dim)
 
     @cached_property
     def frame_bias2(self) -> float:
@@ -179,11 +190,11 @@ def best_draw(epsilon: float, size: int, blocks: int = 1) -> KClosest:
     return draws[int(np.argmax(tops * gaps))]
 
 
-def moments_of_frame(unit: Floats32, frame: HadamardFrame, draw: RowDraw) -> tuple[Floats, Floats]:
+def moments_of_frame(unit: Floats32, frame: HadamardFrame, draw: RowDraw, kept: int) -> tuple[Floats, Floats]:
     """E[±u_j] of the own block and E‖u_j‖² over the draw, the public choice of rows and the client's flip.
 
     Where a frame of three rounds has many rows inside, the second moment is an average over frames. `unit` are rows of
-    the unit ball, (n, d), and u_j rows of the frame.
+    the unit ball, (n, d), u_j rows of the frame, and estimates have the first `kept` coordinates of the own block.
     """
     norms = np.minimum(np.linalg.norm(unit.astype(np.float64), axis=1, keepdims=True), 1.0)
     directions = random_directions(unit, np.full(len(unit), _NEVER_FLIPPED))
@@ -197,18 +208,18 @@ def moments_of_frame(unit: Floats32, frame: HadamardFrame, draw: RowDraw) -> tup
     taking_part = draw.rows / frame.size
     mean = np.asarray(frame.synthesize(signs), dtype=np.float64)
     mean *= taking_part * (own - other) * frame.redundancy
-    norms = _squared_norms(frame, np.flatnonzero(inside.any(axis=0)))
+    norms = _squared_norms(frame, np.flatnonzero(inside.any(axis=0)), kept)
     if norms is None:
-        return mean, np.full(len(unit), draw.second_moment)
-    return mean, taking_part * (2 * other * frame.size * draw.blocks + (own - other) * (inside @ norms))
+        return mean, np.full(len(unit), draw.power(kept))
+    return mean, taking_part * (2 * other * frame.size * draw.blocks * draw._kept + (own - other) * (inside @ norms))
 
 
-def _squared_norms(frame: HadamardFrame, rows: Ints) -> Floats | None:
-    """‖u_j‖² of the given rows at least, (N,), where that is cheap."""
-    if frame.rounds < 3 or frame.dim == frame.size:
+def _squared_norms(frame: HadamardFrame, rows: Ints, kept: int) -> Floats | None:
+    """‖u_j‖² of the given rows at least, (N,), over the first coordinates, where that is cheap."""
+    if (frame.rounds < 3 or frame.dim == frame.size) and kept == frame.dim:
         return frame.squared_row_norms()
     if len(rows) * frame.size > _NUMBERS_MADE:
         return None
     norms = np.zeros(frame.size)
-    norms[rows] = np.sum(frame.rows(rows) ** 2, axis=1)
+    norms[rows] = np.sum(frame.rows(rows)[:, :kept] ** 2, axis=1)
     return norms

@@ -13,7 +13,7 @@ from sstq.mechanisms import base
 from sstq.mechanisms.base import SIGNS, Batch, Coin, Columns, Floats, Ints, Rows, Words
 from sstq.mechanisms.closest import KClosest
 from sstq.mechanisms.frameunit import bias
-from sstq.mechanisms.frameunit.alignment import best_draw
+from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw
 from sstq.mechanisms.frameunit.rows import SIZE_MAX, RowMechanism, resolved_coin
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
@@ -104,7 +104,7 @@ class FrameUnit(RowMechanism):
         size = check_number("frame_size", size, self.dim, SIZE_MAX, integer=True)
         if bits is not None:
             bits = check_argument("bits", bits, high=size.bit_length())
-        self._take_rows(self._choice_of(size if bits is None else 1 << (bits - 1)), self.dim, size)
+        self._take_rows(RowDraw(self._choice_of(size if bits is None else 1 << (bits - 1)), self.dim, size))
         frames = self._frames_of(frames, clients)
         rounds = 3 if self.dim <= _THREE_MIXINGS or frames >= _MANY_FRAMES else 2
         frame = HadamardFrame(self.dim, size, check_argument("frame_seed", frame_seed), rounds=rounds)
@@ -186,7 +186,7 @@ class FrameUnit(RowMechanism):
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact over these frames and the public coin, to the 2^62 of the second word, up to 64 frames."""
         unit = self._unit_ball(rows)
-        mean, power = self._moments(unit, self.frames)
+        mean, power = self._moments(unit, self.frames, self.dim)
         return mean, power - np.einsum("ij,ij->i", mean, mean)
 
     def to_dict(self) -> dict[str, Any]:

@@ -47,11 +47,10 @@ class RowMechanism(FramedMechanism):
     row_draw: RowDraw
     alignment: float
 
-    def _take_rows(self, choice: KClosest, dim: int, size: int, blocks: int = 1) -> None:
+    def _take_rows(self, row_draw: RowDraw) -> None:
         """Keep the draw and how well it is aligned, as computed or as stated."""
-        row_draw = RowDraw(choice, dim, size, blocks)
         aligned = self._stated_or("alignment", row_draw.alignment, _ALIGNMENT_TOLERANCE)
-        self._set(choice=choice, row_draw=row_draw, alignment=aligned)
+        self._set(choice=row_draw.choice, row_draw=row_draw, alignment=aligned)
 
     @property
     def _fewest_frames(self) -> int:
@@ -119,16 +118,16 @@ class RowMechanism(FramedMechanism):
     def _own_signs(self) -> tuple[Floats32, Floats32]:
         return self.family.signs(np.zeros(1, dtype=np.int64))
 
-    def _moments(self, unit: Floats32, frames: int) -> tuple[Floats, Floats]:
+    def _moments(self, unit: Floats32, frames: int, kept: int) -> tuple[Floats, Floats]:
         """E[x̂] in the own block and E‖x̂‖² of rows of the unit ball, (n, d), over the first so many frames.
 
-        Of more than 64 frames, 64 stand for all. The biases of independent frames add up in squares, so √(64/G) of what
-        64 frames leave has the length of what G frames leave.
+        Estimates have the first `kept` coordinates of the block. Of more than 64 frames, 64 stand for all: the biases
+        of independent frames add up in squares, so √(64/G) of what 64 frames leave has the length of what G leave.
         """
         mean, power = np.zeros(unit.shape), np.zeros(len(unit))
         tried, gain = min(frames, _FRAMES_TRIED), self.clip / self.alignment
         for number in range(tried):
-            of_frame = moments_of_frame(unit, self.family.frame(number), self.row_draw)
+            of_frame = moments_of_frame(unit, self.family.frame(number), self.row_draw, kept)
             mean += of_frame[0] * (gain / tried)
             power += of_frame[1] * (gain**2 / tried)
         clipped = self.clip * unit.astype(np.float64)

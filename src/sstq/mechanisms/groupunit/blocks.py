@@ -16,7 +16,7 @@ _STEPS = 60  # of bisection, which leave the last digit of a double
 
 def block_numbers(groups: int) -> Ints:
     """All numbers of blocks B = ⌈groups/s⌉ that blocks of s groups come in, ascending."""
-    few = np.arange(1, math.isqrt(groups) + 1)
+    few = np.arange(1, min(math.isqrt(groups) + 1, groups) + 1)
     return np.unique(np.concatenate([-(-groups // few), -(-groups // -(-groups // few))]))
 
 

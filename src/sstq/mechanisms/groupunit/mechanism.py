@@ -13,7 +13,7 @@ from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms import base
 from sstq.mechanisms.base import SIGNS, Batch, Coin, Columns, ExpectedError, Floats, Ints, Rows
 from sstq.mechanisms.closest import KClosest
-from sstq.mechanisms.frameunit.alignment import best_draw
+from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw
 from sstq.mechanisms.frameunit.rows import RowMechanism, resolved_coin
 from sstq.mechanisms.groupunit.blocks import alignments, best_blocks, inside_share
 from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
@@ -83,8 +83,8 @@ class GroupUnit(RowMechanism):
     """
 
     name = "groupunit"
-    variants: ClassVar = {"GroupUnit, 10 groups": {"groups": 10}}
-    sweeps: ClassVar = {"GroupUnit, 10 groups": [{"groups": 10}]}
+    variants: ClassVar = {"GroupUnit, 10 groups of d/10": {"groups": 10, "share_people": 0.0}}
+    sweeps: ClassVar = {label: [options] for label, options in variants.items()}
 
     decoding_values = SIGNS  # of a row, by its lowest bit
     groups: int
@@ -121,7 +121,7 @@ class GroupUnit(RowMechanism):
         self._set(groups=groups, blocks=blocks, share_people=share_people)
         size = self._usual_size() if frame_size is None else frame_size
         size = check_number("frame_size", size, self._block_dim, _CANDIDATES_MAX // (2 * blocks), integer=True)
-        self._take_rows(self._choice_of(size), self._block_dim, size, blocks)
+        self._take_rows(RowDraw(self._choice_of(size), self._block_dim, size, blocks, self.estimate_dim))
         frames = self._frames_of(frames, clients)
         if share_people and frames < 2:
             raise ValueError(
@@ -204,7 +204,7 @@ class GroupUnit(RowMechanism):
             return None
         draw = best_share_draw(self.epsilon, self.groups)
         if self._stated is not None:
-            stated = {"inside": self._stated["share_inside"], "threshold": self._stated["share_threshold"]}
+            stated = {name: self._stated[f"share_{name}"] for name in ("inside", "threshold")}
             draw = KClosest.stated(self.epsilon, draw.size, stated)
         return ShareCodes(draw, self.groups, self.choice.size, seed)
 
@@ -341,9 +341,14 @@ class GroupUnit(RowMechanism):
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact over these frames, up to 64 of them, and over who sends the group only."""
         block, padded = self._in_block(rows)
-        mean, power = self._moments(self._unit_ball(padded), self.vector_frames)
-        power *= self.frames / self.vector_frames
-        return self._in_all(block, mean), power - np.einsum("ij,ij->i", mean, mean)
+        mean, power = np.zeros(padded.shape), np.zeros(len(rows))
+        # The last block may have coordinates that no estimate has.
+        last = self.estimate_dim - (self.blocks - 1) * self._block_dim
+        for own, kept in ((block < self.blocks - 1, self._block_dim), (block == self.blocks - 1, last)):
+            if np.any(own):
+                mean[own], power[own] = self._moments(self._unit_ball(padded[own]), self.vector_frames, kept)
+        mean = self._in_all(block, mean)
+        return mean, power * (self.frames / self.vector_frames) - np.einsum("ij,ij->i", mean, mean)
 
     def share_variance(self) -> float:
         """The variance of the share of a small group from one message, on average over all people."""
@@ -357,4 +362,5 @@ class GroupUnit(RowMechanism):
         options = self._named(*names) | self._frame_options() | self.choice.to_dict()
         if self.share_codes is None:
             return options
-        return options | {f"share_{name}": value for name, value in self.share_codes.draw.to_dict().items()}
+        draw = self.share_codes.draw
+        return options | {f"share_{name}": value for name, value in ({"size": draw.size} | draw.to_dict()).items()}

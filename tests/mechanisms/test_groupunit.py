@@ -1,0 +1,333 @@
+import math
+import re
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import sstq
+from sstq.exactness import TOTAL
+from sstq.mechanisms.closest import whole_budget
+from sstq.mechanisms.groupunit.blocks import alignments, best_blocks, block_numbers
+from sstq.mechanisms.groupunit.shares import ShareCodes, best_share_draw, hit_rates, prime_at_least
+from sstq.mechanisms.structured import structured_vectors
+from tests.contract.cases import reread
+from tests.scripted import ScriptedBits
+
+
+def steps(draw):
+    """Both ends of every step of the two words of a draw, and the probability of the step."""
+    for first, mass, members in (
+        ((0, draw.threshold - 1), draw.threshold, draw.inside),
+        ((draw.threshold, TOTAL - 1), TOTAL - draw.threshold, draw.size - draw.inside),
+    ):
+        starts = [-(-TOTAL * i // members) for i in range(members + 1)]
+        for start, end in pairwise(starts):
+            yield [(a << 2, b << 2) for a in first for b in (start, end - 1)], Fraction(mass * (end - start), TOTAL**2)
+
+
+def output_distribution(mechanism, x, group, flip=1 << 63):
+    """The exact distribution of what is sent, in a frame for vectors and, where there are some, in one for shares.
+
+    A message tells its frame, which is chosen without looking at the data, so each of the two is half of the law.
+    """
+    frames = [0] if mechanism.share_codes is None else [0, mechanism.frames - 1]
+    law = []
+    for frame in frames:
+        draw = mechanism.choice if frame < mechanism.vector_frames else mechanism.share_codes.draw
+        script, masses = zip(*steps(draw), strict=True)
+        word = -(-(frame << 64) // mechanism.frames)
+        words = np.array([(flip, *pair, word) for four in script for pair in four], dtype=np.uint64)
+        clients = None
+        if mechanism.coin == "public":
+            numbers = mechanism._public_frames(np.arange(10_000, dtype=np.uint64), 10_000)
+            clients = np.full(len(words), np.flatnonzero(numbers == frame)[0], dtype=np.uint64)
+        rows = mechanism._held(mechanism.clip * np.tile(x, (len(words), 1)), np.full(len(words), group))
+        source = ScriptedBits(words[:, : mechanism.words_each])
+        sent = mechanism._encode_rows(rows, clients, source, None)[0].reshape(-1, 4)
+        assert np.all(sent == sent[:, :1])
+        distribution = [Fraction(0)] * mechanism.choice.size
+        for row, mass in zip(sent[:, 0], masses, strict=True):
+            distribution[row] += mass / len(frames)
+        law += distribution
+    return law
+
+
+# Of FINDINGS: s·p/m² over p, the least over the number of blocks and the share of rows inside.
+TABLE = {
+    (10, 2.0): (15.5, 2),
+    (10, 3.0): (5.18, 5),
+    (10, 4.0): (1.88, 10),
+    (10, 6.0): (0.497, 10),
+    (10, 8.0): (0.233, 10),
+    (100, 2.0): (155, 2),
+    (100, 3.0): (51.8, 5),
+    (100, 4.0): (18.7, 20),
+    (100, 6.0): (2.46, 100),
+    (100, 8.0): (0.579, 100),
+}
+
+
+def unit(dim, seed=0):
+    x = np.random.default_rng(seed).standard_normal(dim)
+    return x / np.linalg.norm(x)
+
+
+@pytest.mark.parametrize(("groups", "epsilon"), TABLE)
+def test_the_variance_is_that_of_the_table(groups, epsilon):
+    """The second moment with rows of norm 1, and the exact error with their true norms, which ‖x‖² makes up for."""
+    mechanism = sstq.GroupUnit(64, epsilon, groups=groups, share_people=0.0)
+    second, blocks = TABLE[groups, epsilon]
+    assert mechanism.blocks == blocks
+    assert mechanism.gain**2 / 64 == pytest.approx(second, rel=0.015)
+    assert mechanism.typical_error().total / 64 == pytest.approx(second, rel=0.015)
+    error = mechanism.replace(frames=64).expected_mse(unit(64), groups=[3])
+    assert error.total / 64 == pytest.approx(second, rel=0.015)
+    assert mechanism.choice.inside >= 24
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0])
+@pytest.mark.parametrize("groups", [2, 3, 7, 10, 100])
+def test_it_is_never_worse_than_the_ball(groups, epsilon):
+    mechanism = sstq.GroupUnit(16, epsilon, groups=groups, share_people=0.0)
+    ball = sstq.FrameUnit(16 * groups, epsilon)
+    assert mechanism.typical_error().total <= ball.typical_error().total * 1.01
+    if mechanism.blocks == 1:
+        same = sstq.FrameUnit(16 * groups, epsilon, frame_size=mechanism.frame.size)
+        assert mechanism.choice == same.choice
+
+
+@pytest.mark.parametrize("groups", [2, 9, 10, 97, 1000])
+def test_the_blocks_have_the_least_error_of_all(groups):
+    numbers = block_numbers(groups)
+    assert set(numbers) == {-(-groups // size) for size in range(1, groups + 1)}
+    for epsilon in (0.1, 1.0, 3.0, 6.0, 15.0):
+        e = math.expm1(epsilon)
+        z = np.linspace(1e-3, 8, 80_001)
+        from scipy.special import ndtr
+
+        height = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+        # m = (e^ε − 1)·φ(z)/(B + Q(z)·(e^ε − 1)) over a fine grid.
+        best = {int(b): float(np.max(e * height / (b + ndtr(-z) * e))) for b in numbers}
+        np.testing.assert_allclose(alignments(epsilon, numbers), list(best.values()), rtol=1e-6)
+        losses = {b: -(-groups // b) / m**2 for b, m in best.items()}
+        assert losses[best_blocks(epsilon, groups, 0.0)] <= min(losses.values()) * (1 + 1e-6)
+
+
+def test_bits_follow_from_the_clients():
+    """17, 19, 21, 23, 27 and 30 bits where everybody is alike; about half if the frame comes from a client id."""
+    bits = [
+        sstq.GroupUnit(64, epsilon, groups=10, clients=59_000, share_people=share).message_bits
+        for epsilon, share in ((1.0, 0.1), (2.0, 0.1), (3.0, 0.0), (4.0, 0.0), (6.0, 0.0), (8.0, 0.0))
+    ]
+    assert bits == [17, 19, 21, 23, 27, 30]
+    public = sstq.GroupUnit(64, 4.0, groups=10, clients=59_000, coin="public")
+    assert (public.message_bits, public.frames) == (13, 1024)
+
+
+def test_a_round_has_the_expected_error(seed):
+    """The mean squared error of 30 rounds is the exact one to 3 %, and shares and means are within their errors."""
+    rng = np.random.default_rng(seed)
+    n, groups, dim = 4000, 10, 64
+    x = rng.standard_normal((n, dim)) + 0.5
+    x *= rng.uniform(0.2, 1.0, size=(n, 1)) / np.linalg.norm(x, axis=1, keepdims=True)
+    labels = rng.choice(groups - 1, size=n, p=np.arange(1, groups) / 45)  # skewed, and the last group is empty
+    for epsilon in (1.0, 2.0, 3.0, 6.0):
+        mechanism = sstq.GroupUnit(dim, epsilon, groups=groups, frames=64)
+        truth = np.zeros((groups, dim))
+        np.add.at(truth, labels, x / n)
+        expected = mechanism.expected_mse(x, groups=labels)
+        errors, scores = [], []
+        for number in range(30):
+            own = mechanism.with_seed(seed + number)
+            aggregator = own.aggregator()
+            aggregator.update(own.encode(x, rng=rng, groups=labels))
+            estimate = aggregator.mean()
+            errors.append(np.sum((estimate.sums / n - truth) ** 2))
+            shares = np.bincount(labels, minlength=groups) / n
+            scores.append((estimate.shares - shares) / estimate.shares_stderr)
+        # The squared error of a round has a relative deviation of at most √(2/640) = 6 %, of 30 rounds 1.1 %: |z| < 6.
+        assert np.mean(errors) == pytest.approx(expected.total, rel=0.03 + 6 * 0.011)
+        # 300 nearly normal scores, of which neighbours depend on each other.
+        assert np.abs(scores).max() < 7
+        assert 0.6 < np.sqrt(np.mean(np.square(scores))) < 1.5
+
+
+@pytest.mark.parametrize("options", [{"epsilon": 1.0}, {"epsilon": 2.0, "blocks": 2}, {"epsilon": 5.0}])
+@pytest.mark.parametrize("name", ["spike", "two spikes", "constant", "short", "hadamard"])
+def test_it_is_unbiased_over_frames(name, options):
+    """Over 4096 frames the exact expectation of structured vectors is the vector, to the bias that so many leave."""
+    dim, groups = 16, 4
+    vectors = {key: rows[0] for key, rows in structured_vectors(dim, np.random.default_rng(0)).items()}
+    vectors["two spikes"] = np.where(np.arange(dim) < 2, 2**-0.5, 0.0)
+    vectors["short"] = 0.3 * vectors["gaussian"]
+    x = vectors[name]
+    mechanism = sstq.GroupUnit(dim, groups=groups, frames=4096, frame_size=256, share_people=0.0, **options)
+    rows = mechanism._held(x[None], [groups - 1])
+    _, padded = mechanism._in_block(rows)
+    from sstq.mechanisms.frameunit.alignment import moments_of_frame
+
+    unit_rows = mechanism._unit_ball(padded)
+    total = np.zeros(padded.shape[1])
+    for number in range(4096):
+        total += moments_of_frame(unit_rows, mechanism.family.frame(number), mechanism.row_draw, padded.shape[1])[0][0]
+    bias = total / 4096 / mechanism.alignment - padded[0]
+    deviation = math.sqrt(mechanism.row_draw.frame_bias2 / 4096)
+    # Its squared length has about as many degrees of freedom as there are dimensions: six deviations of length.
+    assert np.linalg.norm(bias) < deviation * (1 + 6 / math.sqrt(2 * 16)) + 0.002
+
+
+@pytest.mark.parametrize(("epsilon", "groups"), [(0.5, 10), (1.0, 10), (1.0, 100), (2.0, 30), (3.0, 11), (5.0, 10)])
+def test_shares_are_unbiased_whatever_the_shares(epsilon, groups):
+    """Exactly: over all multipliers, the expected rate of hits of a group is that of subset selection."""
+    draw = best_share_draw(epsilon, groups)
+    codes = ShareCodes(draw, groups, room=1 << 20, seed=0)
+    assert codes.slots == codes.multipliers
+    own, other = hit_rates(draw)
+    group = groups // 3
+    inside, outside = draw.probabilities
+    rate = np.zeros(groups)
+    for slot in range(codes.slots):
+        code = slot * draw.size + ((slot + 1) * group - np.arange(draw.size)) % draw.size
+        for place, weight in ((slice(0, draw.inside), inside), (slice(draw.inside, None), outside)):
+            zeros, ones = np.zeros(len(code[place]), dtype=np.int64), np.ones(len(code[place]), dtype=np.int64)
+            rate += weight * codes.hits(zeros, code[place], ones) / codes.slots
+    np.testing.assert_allclose(rate, np.where(np.arange(groups) == group, own, other), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("epsilon", "groups"), [(0.5, 50), (1.0, 10), (2.0, 100), (4.0, 100)])
+def test_the_subsets_have_the_least_variance(epsilon, groups):
+    size = prime_at_least(groups)
+
+    def variance(inside):
+        own, other = hit_rates(whole_budget(epsilon, size, inside))
+        return other * (1 - other) / (own - other) ** 2
+
+    best = min(range(1, size), key=variance)
+    assert variance(best_share_draw(epsilon, groups).inside) <= variance(best) * (1 + 1e-9)
+
+
+def test_primes():
+    assert [prime_at_least(n) for n in (1, 2, 3, 4, 8, 10, 90, 100)] == [2, 2, 3, 5, 11, 11, 97, 101]
+
+
+def test_few_slots_draw_their_multipliers():
+    codes = ShareCodes(best_share_draw(1.0, 100), 100, room=512, seed=3)
+    assert codes.slots < codes.multipliers
+    words = np.random.default_rng(1).integers(0, 1 << 64, size=(60_000, 3), dtype=np.uint64)
+    group, frame = np.full(60_000, 7), np.arange(60_000) % 500
+    code = codes.encode(group, frame, words)
+    assert 0 <= code.min() <= code.max() < codes.codes
+    hits = codes.hits(frame, code, np.ones(60_000, dtype=np.int64))
+    own, other = hit_rates(codes.draw)
+    # 100 rates of 60,000 messages: |z| < 6, and 1 % for the 2500 multipliers that were drawn.
+    expected = np.where(np.arange(100) == 7, own, other)
+    np.testing.assert_allclose(hits / 60_000, expected, atol=6 * (0.25 / 60_000) ** 0.5 + 0.02)
+
+
+def test_shares_on_the_simplex():
+    from sstq.mechanisms.groupunit.estimates import GroupEstimate
+
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        shares = rng.normal(0.2, 0.3, size=5)
+        found = GroupEstimate(np.zeros(5), np.ones(5), 10, shares=shares).simplex_shares()
+        assert np.all(found >= 0)
+        assert found.sum() == pytest.approx(1.0)
+        # No other point of the simplex is nearer.
+        others = rng.dirichlet(np.ones(5), size=2000)
+        assert np.sum((found - shares) ** 2) <= np.min(np.sum((others - shares) ** 2, axis=1)) + 1e-12
+
+
+def test_means_of_groups_are_within_their_errors(seed):
+    rng = np.random.default_rng(seed)
+    n, means = 40_000, np.array([[0.5, 0.0], [0.0, -0.5], [0.3, 0.3], [0.1, 0.0]])
+    labels = rng.choice(4, size=n, p=[0.5, 0.2, 0.2, 0.1])
+    for epsilon in (1.0, 4.0):
+        mechanism = sstq.GroupUnit(2, epsilon, groups=4, clients=n, frame_seed=seed)
+        aggregator = mechanism.aggregator()
+        aggregator.update(mechanism.encode(means[labels], rng=rng, groups=labels))
+        estimate = aggregator.mean()
+        scores = (estimate.means - means) / estimate.means_stderr
+        assert np.abs(scores).max() < 7
+        np.testing.assert_allclose(estimate.sums, estimate.means * estimate.shares[:, None] * n)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (None, "groups is required: one integer from 0 to 3 per row of X"),
+        ([0, 1], "groups must be 3 integers, got an array of shape (2,)"),
+        ([0, 1, 4], "groups must be from 0 to 3, got 4 at row 2"),
+        ([0, -1, 1], "groups must be from 0 to 3, got -1 at row 1"),
+        ([0.0, 1.0, 2.0], "groups must be integers, got dtype float64"),
+        ([True, False, True], "groups must be integers, got dtype bool"),
+    ],
+)
+def test_wrong_groups_are_refused_before_anything_is_sampled(groups, message, monkeypatch):
+    def no_words(_source, _count):
+        raise AssertionError("sampled before the input was checked")
+
+    monkeypatch.setattr("sstq.randomness.secret.SecureBits.words", no_words)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        sstq.GroupUnit(2, 1.0, groups=4).encode(np.zeros((3, 2)), groups=groups)
+    with pytest.raises(ValueError, match="groups must be left out: frameunit has no private groups"):
+        sstq.FrameUnit(2, 1.0).encode(np.zeros((3, 2)), groups=[0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dim": 64, "epsilon": 1.0, "groups": 1_000_000}, "needs a frame of 2^26 rows"),
+        ({"dim": 64, "epsilon": 1.0, "groups": 1_000_000}, "blocks=16 would do, at 5.96 times"),
+        ({"dim": 1 << 23, "epsilon": 1.0, "groups": 2}, "dim must be at most 4194304"),
+        ({"dim": 4, "epsilon": 1.0, "groups": 1}, "groups must be"),
+        ({"dim": 4, "epsilon": 1.0, "groups": 4, "blocks": 5}, "blocks must be"),
+        ({"dim": 4, "epsilon": 1.0, "groups": 4, "frames": 1}, "frames must be at least 2, got 1"),
+        ({"dim": 4, "epsilon": 5.0, "groups": 4, "frame_size": 100}, "frame_size must be a power of two"),
+        ({"dim": 4, "epsilon": 5.0, "groups": 4, "share_people": 0.6}, "share_people must be"),
+        ({"dim": 4, "epsilon": 5.0, "groups": 4, "coin": "public"}, "coin must be 'private'"),
+    ],
+)
+def test_wrong_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        sstq.GroupUnit(**options)
+
+
+def test_the_remedies_work():
+    with pytest.raises(ValueError, match="blocks=16 would do"):
+        sstq.GroupUnit(64, 1.0, groups=1_000_000)
+    assert sstq.GroupUnit(64, 1.0, groups=1_000_000, blocks=16).frame.size == 1 << 22
+    assert sstq.GroupUnit(4, 1.0, groups=4, frames=1, share_people=0).frames == 1
+
+
+def test_blocks_are_of_as_many_groups_each():
+    assert sstq.GroupUnit(4, 3.0, groups=10, blocks=7).blocks == 5
+
+
+def test_impossible_rows_of_frames_for_shares_are_refused():
+    mechanism = sstq.GroupUnit(6, 2.0, groups=5, blocks=2, frames=20, frame_size=32)
+    row, frame = (np.array([value]) for value in (mechanism.share_codes.codes, 19))
+    assert mechanism.share_codes.codes < mechanism.choice.size
+    with pytest.raises(ValueError, match="a message of a frame for shares has the row"):
+        mechanism.messages_from_columns((row, frame), None, False)
+    mechanism.messages_from_columns((row, frame - 19), None, False)
+
+
+def test_a_stated_share_draw_must_be_private():
+    mechanism = sstq.GroupUnit(6, 2.0, groups=5, blocks=2)
+    with pytest.raises(ValueError, match=r"not 2\.0-LDP"):
+        reread(mechanism, share_threshold=str(TOTAL - 1))
+    with pytest.raises(ValueError, match=r"not 2\.0-LDP"):
+        reread(mechanism, blocks=5)
+
+
+def test_a_single_message_and_a_group_of_nobody():
+    mechanism = sstq.GroupUnit(4, 1.0, groups=4)
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.encode(np.full(4, 0.5), rng=1, groups=2))
+    estimate = aggregator.mean()
+    assert estimate.count == 1
+    assert np.all(np.isnan(estimate.stderr))
+    assert estimate.means.shape == (4, 4)
