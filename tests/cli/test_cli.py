@@ -322,7 +322,7 @@ def test_what_an_aggregate_advises_can_be_pasted(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("default::sstq.FrameBiasWarning")
 def test_a_plan_prints_no_raw_warning():
-    result = run("plan", "--dim", 784, "--clients", 1000, "--epsilon", 0.4)
+    result = run("plan", "--dim", 784, "--clients", 1000, "--epsilon", 0.4, code=1)
     assert "Warning" not in result.stderr
     assert "bias exceeds" not in result.stderr
 

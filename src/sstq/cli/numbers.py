@@ -25,6 +25,7 @@ __all__ = [
     "figure",
     "safe_figure",
     "unbiased_cell",
+    "write_json",
     "write_numbers",
 ]
 
@@ -85,14 +86,15 @@ def write_numbers(
         write_csv(csv, list(rows[0]), rows)
         note(f"wrote {csv}")
     if json is not None:
-        _write_json(json, head | {name: rows})
-        note(f"wrote {json}")
+        write_json(json, head | {name: rows})
 
 
-def _write_json(path: Path, document: dict[str, Any]) -> None:
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Write a document as JSON, whole or not at all."""
     import json
 
     from sstq.files.atomic import atomic_file
 
     with atomic_file(path) as file:
         file.write(json.dumps(document, indent=2, allow_nan=False).encode() + b"\n")
+    note(f"wrote {path}")

@@ -17,6 +17,7 @@ from sstq.planning.cohorts import cohorts_for
 from sstq.planning.comparison import Times, time_mechanism
 from sstq.planning.offers import Offer, Terms, most_rrsc_bits, rrsc
 from sstq.planning.tuning import Strata
+from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, Remedy, Task, Verdict
 from sstq.runs.cohorts import Cohorts, Participation, answers_of
 
 _SLACK = 0.02  # the share of the squared error that is given up for a shorter message
@@ -52,6 +53,7 @@ class Plan:
         total_epsilon_optimal: the same for δ, by optimal composition; None without δ.
         explanation: why this mechanism, and what to mind.
         alternatives: the other mechanisms that are allowed, the least error first; then what a public coin has.
+        wish: the arguments of `plan` that were given; `terms` are those of them that the mechanisms are weighed by.
         cohorts: the schedule, where people take turns; then `clients` is a cohort, and `rounds` the answers per person.
     """
 
@@ -73,11 +75,14 @@ class Plan:
     total_epsilon_optimal: float | None
     explanation: str
     alternatives: tuple[Alternative, ...]
+    wish: Mapping[str, Any]
+    terms: Terms
     cohorts: Cohorts | None = None
 
     def __repr__(self) -> str:
         crowd = f"{self.clients:,} clients of dimension {self.dim:,} at ε = {self.epsilon:g}"
-        return f"<Plan for {crowd}: {self.label}, {self.bits} bits, error {self.relative_error:.3g} of clip>"
+        error = f"error {self.relative_error:.3g} of clip{'' if self.feasible else ', infeasible'}"
+        return f"<Plan for {crowd}: {self.label}, {self.bits} bits, {error}>"
 
     @property
     def error(self) -> float:
@@ -88,6 +93,36 @@ class Plan:
     def relative_error(self) -> float:
         """The error over clip."""
         return self.error / self.clip
+
+    @property
+    def signal_to_noise(self) -> float:
+        """The length of the clients' mean over its error, of all rounds together: √rounds · clip / error.
+
+        In cohorts these are the rounds of the whole training, each with its cohort's error.
+        The mean is as long as clip if all clients hold one vector, and `alike` times that if they were said to differ.
+        It is the most that can be hoped for: where clients differ, or vectors are shorter than clip, there is less.
+        """
+        return math.sqrt(self._all_rounds) * self._agreement / self.relative_error
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the signal-to-noise ratio is at least 1; a `target_error` that was asked for is feasible, too."""
+        return "target_error" in self.wish or self.signal_to_noise >= LEAST_SIGNAL_TO_NOISE
+
+    def verdict(self) -> Verdict:
+        """Whether the task can work, in one line; if it cannot, with what would have to change.
+
+        Examples:
+            >>> print(plan(dim=300, clients=1000, epsilon=3.0).verdict())
+            feasible: signal-to-noise 2.08, the mean has an error of 0.481 × clip
+            >>> refused = plan(dim=300, clients=100, epsilon=3.0, coin="public").verdict()
+            >>> print(refused)  # doctest: +NORMALIZE_WHITESPACE
+            infeasible: signal-to-noise 0.664, the mean has an error of 1.51 × clip; only with 2.28 times the people, a
+            total ε of 4.69 or at most 132 dimensions
+            >>> print(refused.remedies[0].commands[0])
+            sstq plan --dim 300 --clients 228 --epsilon 3 --coin public
+        """
+        return Verdict(self.feasible, self.signal_to_noise, self._reason(), () if self.feasible else self._remedies())
 
     @property
     def total_bytes(self) -> int:
@@ -111,6 +146,32 @@ class Plan:
     def times(self) -> Times:
         """How long encoding and decoding take on this machine, measured within about a second where possible."""
         return time_mechanism(self.build(), self.clients)
+
+    @property
+    def _all_rounds(self) -> int:
+        return self.rounds if self.cohorts is None else self.cohorts.rounds
+
+    @property
+    def _agreement(self) -> float:
+        return 1.0 if self.terms.alike is None else self.terms.alike
+
+    def _reason(self) -> str:
+        error = f"{self.relative_error:.3g} × clip"
+        if self._all_rounds == 1:
+            return f"signal-to-noise {self.signal_to_noise:.3g}, the mean has an error of {error}"
+        return (
+            f"signal-to-noise {self.signal_to_noise:.3g} over {self._all_rounds} rounds with an error of {error} each"
+        )
+
+    def _remedies(self) -> tuple[Remedy, ...]:
+        terms, signal2 = self.terms, self._all_rounds * self._agreement**2
+
+        def works(dim: int, clients: int, epsilon: float) -> bool:
+            noise2 = solving.weigh(replace(terms, dim=dim), epsilon, clients)[0].mse
+            return signal2 >= LEAST_SIGNAL_TO_NOISE**2 * noise2
+
+        rounds = {"rounds": self._all_rounds} if self._all_rounds > 1 else {}
+        return Task("sstq plan", {**self.wish, **rounds}, "dim", works).remedies()
 
     def _all_arguments(self) -> dict[str, Any]:
         return {"dim": self.dim, "epsilon": self.epsilon, "clip": self.clip, **self.arguments}
@@ -159,7 +220,8 @@ def plan(
             who take turns in cohorts, `rounds` is the length of the training, and the total is for a person's answers.
 
     Returns:
-        The plan. ValueError for what is impossible, with the closest that is possible.
+        The plan; its `feasible` and `verdict()` say whether the task can work. ValueError for what is impossible, with
+        the closest that is possible.
 
     Examples:
         >>> found = plan(dim=25_450, clients=100_000, epsilon=3.0, bits=20)
@@ -182,7 +244,7 @@ def plan(
     rounds = None if rounds is None else check_argument("rounds", rounds)
     total_epsilon = None if total_epsilon is None else check_argument("total_epsilon", total_epsilon)
     delta = check_delta(delta)
-    cohorts, training = None, rounds
+    people, cohorts, training = clients, None, rounds
     if participation is not None:
         rounds = answers_of(participation)
         if training is None:
@@ -200,6 +262,21 @@ def plan(
         server=check_option("server", server, ("fast", "any")),
         alike=_optional("alike", alike, 0, 1),
         slack=_SLACK,
+    )
+    wish = _given(
+        dim=terms.dim,
+        clients=people,
+        epsilon=epsilon,
+        bits=terms.bits,
+        target_error=target_error,
+        rounds=training,
+        total_epsilon=total_epsilon,
+        delta=delta or None,
+        clip=None if clip == 1.0 else clip,
+        coin=None if coin == "private" else terms.coin,
+        server=None if server == "fast" else terms.server,
+        alike=terms.alike,
+        participation=participation,
     )
     allowed = solving.allowed_epsilon(epsilon, rounds, total_epsilon, delta)
     solved_for, allowed, clients, found = _solve(terms, allowed, clients, target_error)
@@ -231,8 +308,14 @@ def plan(
         total_epsilon_optimal=optimal,
         explanation=f"{_reason(terms, found, shortest)} {_price(terms, allowed, clients, best, shortest)}",
         alternatives=tuple(Alternative(o.label, o.bits, clip * math.sqrt(o.mse), needs) for o, needs in others),
+        wish=wish,
+        terms=terms,
         cohorts=cohorts,
     )
+
+
+def _given(**arguments: Any) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _optional(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:
@@ -302,7 +385,7 @@ def _price_of_frames(terms: Terms, epsilon: float, clients: int, best: Offer, sh
     if frames > 1 and frames * _MANY_FRAMES > clients:
         return f"{frames} frames hold the bias at {bias}; the server does up to one transform per message."
     spread = "One frame holds" if frames == 1 else f"{frames} frames hold"
-    return f"{spread} the bias at {bias}, little beside the noise; {_FRESH}."
+    return f"{spread} the bias at {bias}; {_FRESH}."
 
 
 def _of_clip(square: float) -> str:
