@@ -20,7 +20,14 @@ def round_mechanism(mechanism: Mechanism, base_seed: int, number: int) -> Mechan
         >>> round_mechanism(sstq.FrameUnit(10, 1.0), 7, 1) == sstq.FrameUnit(10, 1.0, frame_seed=sstq.mix_seed(7, 1))
         True
     """
+    refuse_private_groups(mechanism)
     return mechanism.with_seed(mix_seed(base_seed, number))
+
+
+def refuse_private_groups(mechanism: Mechanism) -> None:
+    """ValueError for a mechanism that wants a group beside the vector, which the update of a model does not have."""
+    if mechanism.groups is not None:
+        raise ValueError(f"{mechanism.name} sends a private group with every vector; updates have none, take frameunit")
 
 
 def client_identifier(mechanism: Mechanism, client: int | None, number: int) -> int | None:

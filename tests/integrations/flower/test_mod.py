@@ -477,7 +477,7 @@ def test_other_messages_pass_untouched(mod):
     assert mod(message, context(), lambda *_: reply) is reply
 
 
-@pytest.mark.parametrize("name", [name for name in sstq.list_mechanisms() if name not in ("clean", "turboquant")])
+@pytest.mark.parametrize("name", sorted({*sstq.list_mechanisms()} - {"clean", "turboquant", "groupunit"}))
 def test_every_private_mechanism_can_be_asked_for(tmp_path, name):
     arguments = {"clients": 10} if "csgm" in name else {}
     used = sstq.mechanism(name, dim=DIM, epsilon=2.0, **arguments)
@@ -487,6 +487,12 @@ def test_every_private_mechanism_can_be_asked_for(tmp_path, name):
     clients = [2**32 + 2] if used.coin == "public" else None
     used.messages_from_bytes(Answer.from_record(reply.content[RECORD]).payload, 1, clients=clients)
     assert Ledger(tmp_path / "node-2.ledger").spent == 2.0
+
+
+def test_private_groups_are_refused(mod):
+    used = sstq.GroupUnit(dim=DIM, epsilon=2.0, groups=3)
+    reply = mod(request_message(used), context(), train_to(UPDATE))
+    assert "groupunit sends a private group" in reply.error.reason
 
 
 def test_behind_a_public_coin_node_and_round_name_the_client(mod, monkeypatch):

@@ -15,7 +15,7 @@ from flwr.app import ConfigRecord, RecordDict
 
 from sstq.mechanisms import Mechanism, from_json
 from sstq.runs.adaptive_clip import AdaptiveClip, answer_price
-from sstq.runs.rounds import client_identifier
+from sstq.runs.rounds import client_identifier, refuse_private_groups
 
 __all__ = ["METRICS", "RECORD", "TOO_MUCH", "Answer", "Request"]
 
@@ -101,6 +101,7 @@ class Request:
         if not isinstance(text, str):
             raise ValueError("the request holds no mechanism")
         mechanism = _mechanism(text, max_frame_size=max_frame_size, max_steps=max_steps)
+        refuse_private_groups(mechanism)
         if mechanism.digest() != digest:
             raise ValueError("the mechanism is not the one of the request's digest")
         if type(number) is not int or number < 0:
