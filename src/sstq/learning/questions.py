@@ -1,0 +1,245 @@
+"""A question: all that a device needs to answer once, published as JSON.
+
+The device's features have length 1, the centre is subtracted, the directions are applied, and the result has length 1
+again. The mechanism turns it into one message, together with the label where the question asks for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sstq.checks import check_number, check_option
+from sstq.files.strict_json import read_json
+from sstq.learning.features import (
+    FeatureMap,
+    Floats,
+    apply_features,
+    features_from_dict,
+    features_to_dict,
+    unit_rows,
+)
+from sstq.learning.moments import moment_vectors
+from sstq.mechanisms import FrameUnit, GroupUnit, from_json
+from sstq.messages.batch import Messages
+from sstq.randomness.secret import RngLike
+
+__all__ = ["Question", "encode"]
+
+_FORMAT, _VERSION = "sstq-question", 1
+Kind = Literal["centre", "classes", "moments"]
+_KINDS: tuple[Kind, ...] = ("centre", "classes", "moments")
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked of a cohort of people, each of whom sends one message.
+
+    Attributes:
+        kind: "centre" for the mean of the features, "classes" for the features and the private label, "moments" for
+            products of features and a target.
+        mechanism: that makes the message; `GroupUnit` for classes, `FrameUnit` otherwise.
+        directions: (p, D), applied to unit features after the centre is subtracted; None for all of them as they are.
+        centre: (D,); None for zero.
+        features: the public map; None if devices apply a map of their own first.
+        classes: the labels, in the order of the mechanism's groups.
+        bounds: of the norm of the features and of the target, for moments; larger ones are clipped.
+
+    Examples:
+        >>> from sstq.mechanisms import GroupUnit
+        >>> asked = Question("classes", GroupUnit(4, 3.0, groups=2), classes=("cat", "dog"))
+        >>> len(encode([[1.0, 2.0, 0.0, 1.0]], ["dog"], asked.to_json()).to_bytes())
+        2
+    """
+
+    kind: Kind
+    mechanism: FrameUnit | GroupUnit
+    directions: Floats | None = None
+    centre: Floats | None = None
+    features: FeatureMap = None
+    classes: Sequence[Any] = ()
+    bounds: tuple[float, float] | None = None
+    _places: dict[Any, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_option("kind", self.kind, _KINDS)
+        groups = self.mechanism.groups or 0
+        if not isinstance(self.mechanism, GroupUnit if self.kind == "classes" else FrameUnit):
+            raise ValueError(f"mechanism does not belong to a question about {self.kind}, got {self.mechanism!r}")
+        labels = [_plain(label) for label in self.classes]
+        places = {label: place for place, label in enumerate(labels)}
+        if len(places) != len(labels) or len(labels) != groups:
+            raise ValueError(f"classes must be {groups} different labels, got {labels!r}")
+        if (self.bounds is None) == (self.kind == "moments"):
+            raise ValueError(f"bounds belong to questions about moments, got {self.bounds!r} for {self.kind!r}")
+        if self.directions is not None and len(self.directions) != self.mechanism.dim:
+            got = f"{len(self.directions)} for dim={self.mechanism.dim}"
+            raise ValueError(f"directions must be as many as the mechanism has dimensions, got {got}")
+        object.__setattr__(self, "_places", places)
+
+    def vectors(self, X: ArrayLike, y: ArrayLike | None = None) -> Floats:
+        """What the mechanism encodes, (n, dim): nothing here is private yet, and nothing of it leaves the device."""
+        found = apply_features(self.features, X)
+        if self.bounds is not None:
+            return moment_vectors(found, _targets(y, len(found)), self.bounds)
+        width = self._width
+        if width is not None and found.shape[1] != width:
+            raise ValueError(f"X must have {width} features, got {found.shape[1]}")
+        zero = np.flatnonzero(~found.any(axis=1))
+        if len(zero):
+            raise ValueError(f"features must not all be zero, as in row {zero[0]}: there is no direction to send")
+        moved = unit_rows(found) if self.centre is None else unit_rows(found) - self.centre
+        return unit_rows(moved if self.directions is None else moved @ self.directions.T)
+
+    @property
+    def _width(self) -> int | None:
+        if self.directions is not None:
+            return int(self.directions.shape[1])
+        return self.mechanism.dim
+
+    def labels(self, y: ArrayLike | None, count: int) -> NDArray[np.int64]:
+        """The place of each label among the classes; ValueError for a label that is not there."""
+        given = np.asarray([] if y is None else y)
+        if given.ndim != 1 or len(given) != count:
+            raise ValueError(f"y must be {count} labels, one per row of X, got an array of shape {given.shape}")
+        known = [self._places.get(_plain(label), -1) for label in given.tolist()]
+        places = np.array(known, dtype=np.int64)
+        unknown = np.flatnonzero(places < 0)
+        if len(unknown):
+            row = unknown[0]
+            raise ValueError(f"y must be among the classes {list(self._places)}, got {given[row]!r} in row {row}")
+        return places
+
+    def encode(self, X: ArrayLike, y: ArrayLike | None = None, rng: RngLike = None) -> Messages:
+        """One message per example; everything is checked before anything is sampled.
+
+        Args:
+            X: examples, as the feature map takes them; features (n, D) where the question has no map.
+            y: their labels or targets, unless the question is about the centre.
+            rng: None for the operating system's randomness (the private choice); a seed or Generator for simulation.
+        """
+        vectors = self.vectors(X, y)
+        if self.kind == "classes":
+            return self.mechanism.encode(vectors, rng=rng, groups=self.labels(y, len(vectors)))
+        return self.mechanism.encode(vectors, rng=rng)
+
+    def to_json(self) -> str:
+        """JSON text in the canonical form of RFC 8785."""
+        import rfc8785
+
+        def listed(values: Floats | None) -> Any:
+            return None if values is None else values.tolist()
+
+        text = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "kind": self.kind,
+            "mechanism": json.loads(self.mechanism.to_json()),
+            "directions": listed(self.directions),
+            "centre": listed(self.centre),
+            "features": features_to_dict(self.features),
+            "classes": list(self._places),
+            "bounds": None if self.bounds is None else list(self.bounds),
+        }
+        return rfc8785.dumps(text).decode()
+
+    @classmethod
+    def from_json(cls, text: str, features: FeatureMap = None) -> Question:
+        """The question whose `to_json` this is; ValueError for anything else.
+
+        Args:
+            text: the JSON.
+            features: a map of one's own, where the question names none of ours.
+        """
+        data = read_json(text)
+        if not isinstance(data, dict) or (data.pop("format", None), data.pop("version", None)) != (_FORMAT, _VERSION):
+            raise ValueError(f"this JSON is something else: its format must be {_FORMAT!r}, version {_VERSION}")
+        names = {"kind", "mechanism", "directions", "centre", "features", "classes", "bounds"}
+        if set(data) != names:
+            raise ValueError(f"the question must have {sorted(names)}, got {sorted(data)}")
+        described = features_from_dict(data["features"])
+        if described is not None and features is not None:
+            raise ValueError("features must be left out: the question names its own map")
+        directions = _array("directions", data["directions"], 2)
+        centre = _array("centre", data["centre"], 1)
+        if centre is not None and directions is not None and len(centre) != directions.shape[1]:
+            raise ValueError(f"centre must have {directions.shape[1]} numbers, got {len(centre)}")
+        if not isinstance(data["classes"], list):
+            raise ValueError(f"classes must be a list, got {data['classes']!r}")
+        bounds = _array("bounds", data["bounds"], 1)
+        return cls(
+            data["kind"],
+            from_json(json.dumps(data["mechanism"])),
+            directions,
+            centre,
+            features if described is None else described,
+            tuple(data["classes"]),
+            None if bounds is None else checked_bounds(bounds.tolist()),
+        )
+
+
+def encode(
+    X: ArrayLike,
+    y: ArrayLike | None,
+    document: str,
+    *,
+    rng: RngLike = None,
+    features: FeatureMap = None,
+) -> Messages:
+    """The device's side: one private message per example, from the published JSON of a question.
+
+    Args:
+        X: examples; on a device there is one.
+        y: their labels or targets; None for a question about the centre.
+        document: `Question.to_json()`.
+        rng: None for the operating system's randomness (the private choice); a seed or Generator for simulation.
+        features: the map, where the question names none of ours.
+    """
+    return Question.from_json(document, features).encode(X, y, rng)
+
+
+def checked_bounds(bounds: Sequence[Any]) -> tuple[float, float]:
+    """The bounds of the norm of the features and of the target."""
+    if len(bounds) != 2:
+        raise ValueError(f"bounds must be two numbers, got {bounds!r}")
+    norm, target = (check_number("bounds", bound, 1e-100, 1e100) for bound in bounds)
+    return float(norm), float(target)
+
+
+def _targets(y: ArrayLike | None, count: int) -> Floats:
+    targets = np.asarray([] if y is None else y)
+    if targets.ndim != 1 or len(targets) != count:
+        raise ValueError(f"y must be {count} numbers, one per row of X, got an array of shape {targets.shape}")
+    values = targets.astype(np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError(f"y must be finite, got {values[~np.isfinite(values)][0]}")
+    return values
+
+
+def _plain(label: Any) -> Any:
+    """A label as JSON has it: NumPy's numbers and strings as Python's, and integers that are written as floats."""
+    value = label.item() if isinstance(label, np.generic) else label
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if not isinstance(value, int | str | float):
+        raise ValueError(f"labels must be integers or strings, got {label!r}")
+    return value
+
+
+def _array(name: str, value: Any, axes: int) -> Floats | None:
+    if value is None:
+        return None
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers: {error}") from error
+    if array.ndim != axes or not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite numbers in {axes} dimensions, got shape {array.shape}")
+    return array
