@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sstq.aggregation import Estimate
 from sstq.checks import check_argument, check_number
-from sstq.learning.discriminant import ClassSums, Discriminant, pooled_sums
+from sstq.learning.discriminant import ClassSums, Discriminant, pooled_sums, softmax
 from sstq.learning.estimators import (
     BaseEstimator,
     ClassifierMixin,
@@ -21,19 +22,20 @@ from sstq.learning.estimators import (
     validate_data,
 )
 from sstq.learning.features import FeatureMap, Floats, apply_features, unit_rows
-from sstq.learning.questions import Question
+from sstq.learning.questions import Question, label_places, plain_label, refuse_zero_rows
 from sstq.learning.weights import energy_level, energy_profile, length_shares
 from sstq.mechanisms import FrameUnit, GroupUnit
+from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.messages.batch import Messages
 
 __all__ = ["LearningReport", "PrivateClassifier"]
 
-Cohort = Literal["centre", "pilot", "main"]
+Cohort = Literal["centre", "pilot", "main", "check"]
 
 # How fast the energy of classes falls along directions: principal ones of public examples, fixed cosines, any others.
-_PRINCIPAL_DECAY, _COSINE_DECAY, _PLAIN_DECAY = 1.0, 0.35, 0.0
-# Features spread less at high frequencies, about as (1 + frequency)^−0.6.
-_COSINE_SPREAD = 0.6
+_PRINCIPAL_DECAY, _COSINE_DECAY, _PLAIN_DECAY = 1.0, 0.5, 0.0
+# Features spread less at high frequencies, about as (1 + frequency)^−0.9.
+_COSINE_SPREAD = 0.9
 # So many public examples per direction tell its spread.
 _EXAMPLES_PER_DIRECTION = 5
 _LEAST_PUBLIC = 10
@@ -51,7 +53,8 @@ class LearningReport:
         message_bits: of a message, by cohort.
         directions: how many features are sent, chosen from the pilot's class sums.
         level: the energy of the classes in the first direction, as the pilot saw it; 1 is usual.
-        predicted_accuracy: for normal features with the learned class means and their known noise.
+        predicted_accuracy: as the check cohort answered, privately; nan if nobody was asked.
+        accuracy_stderr: its standard error.
         true_accuracy: on examples with labels, where `report` was given some; that is simulation.
     """
 
@@ -60,14 +63,18 @@ class LearningReport:
     message_bits: dict[str, int]
     directions: int
     level: float
-    predicted_accuracy: float
-    true_accuracy: float | None = None
+    predicted_accuracy: float = math.nan
+    accuracy_stderr: float = math.nan
+    true_accuracy: float = math.nan
 
     def __str__(self) -> str:
-        true = "" if self.true_accuracy is None else f", true {100 * self.true_accuracy:.1f} %"
+        parts = [f"total ε = {self.epsilon:g} per person"]
+        if not math.isnan(self.predicted_accuracy):
+            parts.append(f"accuracy {100 * self.predicted_accuracy:.1f} ± {100 * self.accuracy_stderr:.1f} % predicted")
+        if not math.isnan(self.true_accuracy):
+            parts.append(f"{100 * self.true_accuracy:.1f} % true")
         people = ", ".join(f"{name} {count:,}" for name, count in self.people.items())
-        accuracy = f"predicted accuracy {100 * self.predicted_accuracy:.1f} %{true}"
-        return f"{accuracy} at a total ε = {self.epsilon:g}; {self.directions} directions; people: {people}"
+        return ", ".join([*parts, f"{self.directions} directions"]) + f"; people: {people}"
 
 
 @dataclass(frozen=True)
@@ -79,12 +86,13 @@ class _Basis:
     centre: Floats | None
     public: Floats | None  # the public examples along these directions, (n, p)
 
-    def scale(self, shares: Floats) -> float:
-        """The factor between the unit features of these weights and the weighted directions, by least squares."""
+    def weights(self, shares: Floats) -> Floats:
+        """The factors between these directions and the unit features of such shares, by least squares."""
         if self.public is None:
-            return 1.0
+            return np.sqrt(shares)
         weighted = self.public[:, : len(shares)] * np.sqrt(shares)
-        return float(np.sum(unit_rows(weighted) * weighted) / np.sum(weighted * weighted))
+        scale = float(np.sum(unit_rows(weighted) * weighted) / np.sum(weighted * weighted))
+        return scale * np.sqrt(shares)
 
 
 class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -94,7 +102,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     split at random: without public examples a first cohort sends features only, for the centre; a pilot cohort tells
     how much the classes differ, from which the number of directions and their weights follow; all others send along
     these. The classifier is a linear discriminant of the class sums of pilot and others, shrunk by their known noise,
-    with the covariance of the public examples.
+    with the covariance of the public examples. A last cohort says privately whether it is right about them.
 
     `fit` is a simulation of all that. A deployment calls `question` and `learn` in turn: see docs/learning.md.
 
@@ -107,8 +115,10 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes: all labels, which are public; None takes those of `fit`, in simulation.
         shares: the shares of the classes, where they are public; None learns them.
         max_features: the most directions; None for a fifth of the public examples, or all of the features without.
+        blocks: of `GroupUnit`; of least error unless given. 1 is FrameUnit on the ball.
         pilot_people: the share of people in the pilot cohort.
         centre_people: the share of people in the cohort for the centre, if there are no public examples.
+        check_people: the share of people who check the classifier; 0 for nobody, and then no accuracy is predicted.
         random_state: None for the operating system's randomness; a seed makes a simulation reproducible.
 
     Attributes:
@@ -133,8 +143,10 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes: Sequence[Any] | None = None,
         shares: Sequence[float] | None = None,
         max_features: int | None = None,
+        blocks: int | None = None,
         pilot_people: float = 0.1,
         centre_people: float = 0.15,
+        check_people: float = 0.05,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -143,8 +155,10 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes = classes
         self.shares = shares
         self.max_features = max_features
+        self.blocks = blocks
         self.pilot_people = pilot_people
         self.centre_people = centre_people
+        self.check_people = check_people
         self.random_state = random_state
 
     # --- both sides, in simulation
@@ -164,40 +178,43 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sizes = self.cohort_sizes(len(X))
         # Checked for everybody before anybody answers.
         mapped = apply_features(self.features, X)
-        self._check_everybody(mapped, y)
+        refuse_zero_rows(mapped)
+        label_places(y, {plain_label(label): place for place, label in enumerate(self.classes_)}, len(mapped))
         first = 0
         for size in sizes.values():
             part = order[first : first + size]
             question = self._question(size, mapped.shape[1], rng, mapped=True)
-            self.learn(question.encode(mapped[part], y[part], rng))
+            self._take(question, self._answers(question, mapped[part], y[part], rng))
             first += size
         return self
-
-    def _check_everybody(self, mapped: Floats, y: NDArray[Any]) -> None:
-        probe = Question(
-            "classes",
-            GroupUnit(mapped.shape[1], 3.0, groups=len(self.classes_), blocks=len(self.classes_)),
-            classes=tuple(self.classes_),
-        )
-        probe.labels(y, len(mapped))
-        probe.vectors(mapped)
 
     def cohort_sizes(self, clients: int) -> dict[Cohort, int]:
         """How many of so many people are in each cohort, in the order of the questions.
 
         Examples:
-            >>> PrivateClassifier(public=[[0.0]]).cohort_sizes(59_000), PrivateClassifier().cohort_sizes(1000)
-            ({'pilot': 5900, 'main': 53100}, {'centre': 150, 'pilot': 100, 'main': 750})
+            >>> PrivateClassifier(public=[[0.0]]).cohort_sizes(59_000)
+            {'pilot': 5900, 'main': 50150, 'check': 2950}
         """
         clients = check_argument("clients", clients)
-        parts: dict[Cohort, float] = {"pilot": check_number("pilot_people", self.pilot_people, 0.01, 0.5)}
-        if self.public is None:
-            parts = {"centre": check_number("centre_people", self.centre_people, 0.01, 0.5)} | parts
-        sizes: dict[Cohort, int] = {name: max(1, round(part * clients)) for name, part in parts.items()}
-        left = clients - sum(sizes.values())
-        if left < 1:
-            raise ValueError(f"X must have at least {len(parts) + 1} samples, one per cohort, got {clients} sample")
-        return sizes | {"main": left}
+        sizes: dict[Cohort, int] = {}
+        for cohort in self._order():
+            name = f"{cohort}_people"
+            if cohort != "main":
+                share = check_number(name, getattr(self, name), 0.01, 0.5)
+                sizes[cohort] = max(1, round(share * clients))
+            else:
+                sizes[cohort] = 0
+        sizes["main"] = clients - sum(sizes.values())
+        if sizes["main"] < 1:
+            raise ValueError(f"X must have at least {len(sizes)} samples, one per cohort, got {clients} sample")
+        return sizes
+
+    def _order(self) -> list[Cohort]:
+        """The cohorts, in the order of the questions."""
+        check_number("check_people", self.check_people, 0, 0.5)
+        first: list[Cohort] = ["centre"] if self.public is None else []
+        last: list[Cohort] = ["check"] if self.check_people else []
+        return [*first, "pilot", "main", *last]
 
     # --- the server's side
 
@@ -217,38 +234,74 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Take the messages of the cohort that was asked last."""
         if getattr(self, "_asked", None) is None:
             raise ValueError("learn needs the messages of a question: call question first")
-        cohort, question, shares, scale = self._asked
-        aggregator = question.mechanism.aggregator()
+        aggregator = self._asked.mechanism.aggregator()
         aggregator.update(messages)
-        estimate = aggregator.mean()
+        return self._take(self._asked, aggregator.mean())
+
+    def _answers(
+        self, question: Question, mapped: Floats, y: NDArray[Any], rng: np.random.Generator | None
+    ) -> Estimate:
+        """What the server learns of a cohort; the lab has other ways to learn it, to compare with."""
+        aggregator = question.mechanism.aggregator()
+        aggregator.update(question.encode(mapped, y, rng))
+        return aggregator.mean()
+
+    def _noise(self, mechanism: GroupUnit, people: int) -> float:
+        """The expected squared error of the class sums of so many people, over their number."""
+        return mechanism.typical_error(people).total
+
+    def _take(self, question: Question, estimate: Any) -> PrivateClassifier:
         self._asked = None
-        self._people[cohort] = estimate.count
-        self._bits[cohort] = question.mechanism.message_bits
+        cohort = self._cohorts[0]
+        self._cohorts = self._cohorts[1:]
+        self._people[cohort], self._bits[cohort] = estimate.count, question.mechanism.message_bits
         if cohort == "centre":
             self._centre = estimate.value
+        elif cohort == "check":
+            self._take_check(float(estimate.value[0]), float(estimate.stderr[0]))
+        elif cohort == "pilot":
+            self._pilot = self._class_sums(question, estimate)
+            self._level = self._level_of(self._pilot)
         else:
-            weights = scale * np.sqrt(shares)
-            groups, size = len(self.classes_), len(shares)
-            noise = float(np.sum(question.mechanism.typical_error(estimate.count).total)) / (groups * size)
-            known = estimate.simplex_shares() if self.shares is None else self._given_shares()
-            sums = ClassSums(
-                estimate.value.reshape(groups, size) / weights, noise / weights**2, known, estimate.count
-            )
-            if cohort == "pilot":
-                self._pilot = sums
-                self._level = energy_level(sums.energies, sums.energy_noise, groups, self._basis.decay)
-            else:
-                self._finish(question, pooled_sums(self._pilot, sums), weights)
-        self._cohorts = self._cohorts[1:]
+            self._finish(question, self._class_sums(question, estimate))
         return self
+
+    def _class_sums(self, question: Question, estimate: GroupEstimate) -> ClassSums:
+        """The sums of a cohort in units of spread; their noise is known."""
+        weights = self._basis.weights(self._shares)
+        sums = estimate.value.reshape(len(self.classes_), -1)
+        noise = self._noise(question.mechanism, estimate.count) / sums.size
+        known = estimate.simplex_shares() if self.shares is None else self._given_shares()
+        return ClassSums(sums / weights, noise / weights**2, known, estimate.count)
+
+    def _level_of(self, found: ClassSums) -> float:
+        return energy_level(found.energies, found.energy_noise, len(self.classes_), self._basis.decay)
+
+    def _finish(self, question: Question, own: ClassSums) -> None:
+        basis, shares, count = self._basis, self._shares, len(self._shares)
+        found = pooled_sums(self._pilot, own)
+        energies = energy_profile(count, basis.decay, self._level_of(found))
+        public = None if basis.public is None else unit_rows(basis.public[:, :count] * np.sqrt(shares))
+        self._discriminant = Discriminant.fit(found, basis.weights(shares), energies, public)
+        self._asked_last, self._sharpness = question, 1.0
+        self.coef_, self.intercept_ = self._discriminant.coef, self._discriminant.intercept
+        self.report_ = LearningReport(float(self.epsilon), self._people, self._bits, count, self._level)
+
+    def _take_check(self, value: float, stderr: float) -> None:
+        # Right is +1 and wrong is −1.
+        accuracy = min(max((1 + value) / 2, 1 / len(self.classes_)), 0.999)
+        self._sharpness = self._discriminant.sharpness(accuracy)
+        self.report_ = replace(self.report_, predicted_accuracy=accuracy, accuracy_stderr=stderr / 2)
 
     def _start(self, classes: ArrayLike) -> None:
         check_argument("epsilon", self.epsilon)
         labels = np.asarray(classes)
         if labels.ndim != 1 or len(np.unique(labels)) != len(labels) or len(labels) < 2:
-            raise ValueError(f"classes must be at least 2 different labels, got {labels.tolist()!r}: one class is no choice")
+            raise ValueError(
+                f"classes must be at least 2 different labels, got {labels.tolist()!r}: one class is no choice"
+            )
         self.classes_ = np.sort(labels)
-        self._cohorts: list[Cohort] = ["pilot", "main"] if self.public is not None else ["centre", "pilot", "main"]
+        self._cohorts = self._order()
         self._people: dict[str, int] = {}
         self._bits: dict[str, int] = {}
         self._basis: _Basis | None = None
@@ -259,8 +312,14 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _given_shares(self) -> Floats:
         shares = np.asarray(self.shares, dtype=np.float64)
-        if shares.shape != self.classes_.shape or not np.all(shares >= 0) or not math.isclose(shares.sum(), 1, rel_tol=1e-6):
-            raise ValueError(f"shares must be {len(self.classes_)} numbers from 0 on with the sum 1, got {self.shares!r}")
+        if (
+            shares.shape != self.classes_.shape
+            or not np.all(shares >= 0)
+            or not math.isclose(shares.sum(), 1, rel_tol=1e-6)
+        ):
+            raise ValueError(
+                f"shares must be {len(self.classes_)} numbers from 0 on with the sum 1, got {self.shares!r}"
+            )
         return shares
 
     def _width_of_features(self) -> int | None:
@@ -280,28 +339,41 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if cohort == "centre":
             if width is None:
                 raise ValueError("public must be given: the number of features is not known without examples")
-            mechanism = FrameUnit(width, self.epsilon, clients=people, frame_seed=seed)
-            question = Question("centre", mechanism, features=features)
-            self._asked = (cohort, question, None, 1.0)
-            return question
-        if self._basis is None:
-            self._basis = self._make_basis(width)
-        basis, groups = self._basis, len(self.classes_)
-        main = people if cohort == "main" else max(1, round(people / self.pilot_people))
-        usual = self._mechanism(_USUAL_DIRECTIONS, main, 0)
-        noise = groups * usual.typical_error(main).total / _USUAL_DIRECTIONS
-        shares = length_shares(energy_profile(len(basis.rows), basis.decay, self._level), noise)
-        directions = basis.rows[: len(shares)] * np.sqrt(shares)[:, None]
-        question = Question(
-            "classes",
-            self._mechanism(len(shares), people, seed),
-            directions,
-            basis.centre,
-            features,
-            tuple(self.classes_.tolist()),
-        )
-        self._asked = (cohort, question, shares, basis.scale(shares))
+            question = Question(
+                "centre", FrameUnit(width, self.epsilon, clients=people, frame_seed=seed), features=features
+            )
+        elif cohort == "check":
+            question = Question(
+                "check",
+                FrameUnit(1, self.epsilon, clients=people, frame_seed=seed),
+                self._asked_last.directions,
+                self._asked_last.centre,
+                features,
+                self.classes_.tolist(),
+                scores=(self.coef_, self.intercept_),
+            )
+        else:
+            if self._basis is None:
+                self._basis = self._make_basis(width)
+            # The pilot is asked along the directions that all people would be asked along.
+            everybody = people if cohort == "main" else max(1, round(people / self.pilot_people))
+            self._shares = shares = self._length_shares(everybody)
+            question = Question(
+                "classes",
+                self._mechanism(len(shares), people, seed),
+                self._basis.rows[: len(shares)] * np.sqrt(shares)[:, None],
+                self._basis.centre,
+                features,
+                self.classes_.tolist(),
+            )
+        self._asked = question
         return question
+
+    def _length_shares(self, people: int) -> Floats:
+        """The weights for so many people, at the level of energy that is known so far."""
+        usual = self._mechanism(_USUAL_DIRECTIONS, people, 0)
+        noise = len(self.classes_) * self._noise(usual, people) / _USUAL_DIRECTIONS
+        return length_shares(energy_profile(len(self._basis.rows), self._basis.decay, self._level), noise)
 
     def _mechanism(self, dim: int, people: int, seed: int) -> GroupUnit:
         share_people = 0.1 if self.shares is None else 0.0
@@ -309,13 +381,18 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             dim,
             self.epsilon,
             groups=len(self.classes_),
+            blocks=self.blocks,
             clients=people,
             share_people=share_people,
             frame_seed=seed,
         )
 
     def _make_basis(self, width: int | None) -> _Basis:
-        most = None if self.max_features is None else check_number("max_features", self.max_features, 1, 2**20, integer=True)
+        most = (
+            None
+            if self.max_features is None
+            else check_number("max_features", self.max_features, 1, 2**20, integer=True)
+        )
         if self.public is not None:
             return self._public_basis(most)
         if width is None or self._centre is None:
@@ -328,9 +405,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _public_basis(self, most: int | None) -> _Basis:
         mapped = apply_features(self.features, self.public)
-        zero = np.flatnonzero(~mapped.any(axis=1))
-        if len(zero):
-            raise ValueError(f"public must not have features that are all zero, as in row {zero[0]}")
+        refuse_zero_rows(mapped, "the features of public")
         enough = len(mapped) // _EXAMPLES_PER_DIRECTION
         if len(mapped) < _LEAST_PUBLIC or (most is not None and most > enough):
             needed = max(_LEAST_PUBLIC, _EXAMPLES_PER_DIRECTION * (most or 1))
@@ -348,20 +423,6 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("public must not be one example many times: there is no direction in it")
         rows = rows[:kept] / spread[:kept, None]
         return _Basis(rows, _PRINCIPAL_DECAY, centre, (examples - centre) @ rows.T)
-
-    def _finish(self, question: Question, found: ClassSums, weights: Floats) -> None:
-        basis, count = self._basis, len(weights)
-        level = energy_level(found.energies, found.energy_noise, len(self.classes_), basis.decay)
-        energies = energy_profile(count, basis.decay, level)
-        public = None
-        if basis.public is not None:
-            public = unit_rows(basis.public[:, :count] * weights)
-        self._discriminant = Discriminant.fit(found, weights, energies, public)
-        self._asked_last = question
-        self.coef_, self.intercept_ = self._discriminant.coef, self._discriminant.intercept
-        self.report_ = LearningReport(
-            float(self.epsilon), self._people, self._bits, count, self._level, self._discriminant.predicted_accuracy
-        )
 
     # --- use
 
@@ -387,11 +448,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """The probabilities of the classes, (n, classes)."""
-        return self._discriminant.probabilities(self._unit_features(X))
+        return softmax(self._sharpness * self._scores(X))
 
     def report(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> LearningReport:
         """What was learned; with labelled examples, which only a simulation has, with the true accuracy."""
         check_is_fitted(self, "report_")
-        from dataclasses import replace
-
         return self.report_ if X is None else replace(self.report_, true_accuracy=float(self.score(X, y)))

@@ -1,4 +1,4 @@
-"""The linear discriminant of class sums with known noise, and its predicted accuracy."""
+"""The linear discriminant of class sums with known noise."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ClassSums", "Discriminant", "pooled_sums"]
+__all__ = ["ClassSums", "Discriminant", "pooled_sums", "softmax"]
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ class ClassSums:
     def energies(self) -> Floats:
         """The mean square of class means by direction, were all classes of one size; noise included."""
         groups = len(self.sums)
-        energies: Floats = groups * np.sum(self._centred**2, axis=0)
+        energies: Floats = groups * np.sum(self.centred**2, axis=0)
         return energies
 
     @property
@@ -47,7 +47,8 @@ class ClassSums:
         return groups * (groups - 1) * self.noise
 
     @property
-    def _centred(self) -> Floats:
+    def centred(self) -> Floats:
+        """The sums around the mean of all people."""
         return self.sums - self.shares[:, None] * self.sums.sum(axis=0)
 
 
@@ -73,20 +74,15 @@ class Discriminant:
     diagonal: the known noise over the energy of the direction shrinks what is mostly noise. Without one, S = I/p, and
     half the squared length of the class mean is subtracted: the nearest class mean, which takes lengths into account.
 
-    Probabilities are the softmax of sharpness · scores. The mean score of people's own classes is known from the class
-    sums, without bias, because their noise is. The sharpness gives public examples the same mean score.
-
     Attributes:
         coef: (groups, p).
         intercept: (groups,).
-        sharpness: of the probabilities.
-        predicted_accuracy: the mean of the largest probability over public examples; nan without.
+        examples: unit features, (n, p): the public examples, or stand-ins without any.
     """
 
     coef: Floats
     intercept: Floats
-    sharpness: float
-    predicted_accuracy: float
+    examples: Floats
 
     @classmethod
     def fit(cls, found: ClassSums, weights: Floats, energies: Floats, public: Floats | None) -> Discriminant:
@@ -99,54 +95,40 @@ class Discriminant:
             public: unit features of public examples, (n, p); None without.
         """
         groups, size = found.sums.shape
-        sums, noise = found.sums * weights, found.noise * weights**2
-        centred = sums - found.shares[:, None] * sums.sum(axis=0)
+        centred = found.centred * weights
         if public is None:
-            inverse = size * np.eye(size)
+            coef = size * centred
             shares = np.maximum(found.shares, _LEAST_SHARE / groups)
             intercept = found.shares - size / 2 * np.sum(centred**2, axis=1) / shares
-            examples = _normal_examples(found.shares, centred / shares[:, None])
-        else:
-            covariance = public.T @ public / len(public)
-            ridge = groups**2 * noise / energies + _RIDGE * np.trace(covariance) / size
-            inverse = np.linalg.inv(covariance + np.diag(ridge))
-            intercept = found.shares - centred @ inverse @ public.mean(axis=0)
-            examples = public
-        coef = centred @ inverse
-        own_score = float(np.sum(sums * coef) + found.shares @ intercept)
-        # The noise of the sums is in the coefficients as well.
-        own_score -= (groups - 1) * float(noise @ np.diag(inverse))
-        scores = examples @ coef.T + intercept
-        sharpness = _matching_sharpness(scores, own_score)
-        accuracy = math.nan if public is None else float(_softmax(sharpness * scores).max(axis=1).mean())
-        return cls(coef, intercept, sharpness, accuracy)
+            return cls(coef, intercept, _normal_examples(found.shares, centred / shares[:, None]))
+        covariance = public.T @ public / len(public)
+        shrinkage = groups**2 * found.noise * weights**2 / energies
+        ridge = np.diag(shrinkage + _RIDGE * np.trace(covariance) / size)
+        coef = np.linalg.solve(covariance + ridge, centred.T).T
+        return cls(coef, found.shares - coef @ public.mean(axis=0), public)
 
     def scores(self, rows: Floats) -> Floats:
         """The scores of unit features, (n, groups)."""
         scores: Floats = rows @ self.coef.T + self.intercept
         return scores
 
-    def probabilities(self, rows: Floats) -> Floats:
-        """The probabilities of the classes, (n, groups)."""
-        return _softmax(self.sharpness * self.scores(rows))
+    def sharpness(self, accuracy: float) -> float:
+        """The factor of the scores in the softmax at which the likeliest class is right so often, on average."""
+        scores, (low, high) = self.scores(self.examples), _SHARPNESS
+        for _ in range(_HALVINGS):
+            middle = math.sqrt(low * high)
+            if float(softmax(middle * scores).max(axis=1).mean()) < accuracy:
+                low = middle
+            else:
+                high = middle
+        return low
 
 
-def _softmax(values: Floats) -> Floats:
+def softmax(values: Floats) -> Floats:
+    """Rows of probabilities, without overflow."""
     raised = np.exp(values - values.max(axis=1, keepdims=True))
     probabilities: Floats = raised / raised.sum(axis=1, keepdims=True)
     return probabilities
-
-
-def _matching_sharpness(scores: Floats, own_score: float) -> float:
-    """The sharpness at which the expected score of an example's class is `own_score`, on average."""
-    low, high = _SHARPNESS
-    for _ in range(_HALVINGS):
-        middle = math.sqrt(low * high)
-        if float(np.sum(_softmax(middle * scores) * scores)) < own_score * len(scores):
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def _normal_examples(shares: Floats, means: Floats) -> Floats:

@@ -7,7 +7,7 @@ again. The mechanism turns it into one message, together with the label where th
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -32,8 +32,8 @@ from sstq.randomness.secret import RngLike
 __all__ = ["Question", "encode"]
 
 _FORMAT, _VERSION = "sstq-question", 1
-Kind = Literal["centre", "classes", "moments"]
-_KINDS: tuple[Kind, ...] = ("centre", "classes", "moments")
+Kind = Literal["centre", "classes", "check", "moments"]
+_KINDS: tuple[Kind, ...] = ("centre", "classes", "check", "moments")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +41,15 @@ class Question:
     """What is asked of a cohort of people, each of whom sends one message.
 
     Attributes:
-        kind: "centre" for the mean of the features, "classes" for the features and the private label, "moments" for
-            products of features and a target.
+        kind: "centre" for the mean of the features, "classes" for the features and the private label, "check" for
+            whether a classifier is right, "moments" for products of features and a target.
         mechanism: that makes the message; `GroupUnit` for classes, `FrameUnit` otherwise.
         directions: (p, D), applied to unit features after the centre is subtracted; None for all of them as they are.
         centre: (D,); None for zero.
         features: the public map; None if devices apply a map of their own first.
-        classes: the labels, in the order of the mechanism's groups.
+        classes: the labels, in the order of the mechanism's groups or of the classifier's scores.
         bounds: of the norm of the features and of the target, for moments; larger ones are clipped.
+        scores: of the classifier to check: coefficients (classes, p) and intercepts (classes,).
 
     Examples:
         >>> from sstq.mechanisms import GroupUnit
@@ -64,22 +65,32 @@ class Question:
     features: FeatureMap = None
     classes: Sequence[Any] = ()
     bounds: tuple[float, float] | None = None
+    scores: tuple[Floats, Floats] | None = None
     _places: dict[Any, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_option("kind", self.kind, _KINDS)
-        groups = self.mechanism.groups or 0
         if not isinstance(self.mechanism, GroupUnit if self.kind == "classes" else FrameUnit):
             raise ValueError(f"mechanism does not belong to a question about {self.kind}, got {self.mechanism!r}")
-        labels = [_plain(label) for label in self.classes]
+        if (self.bounds is None) == (self.kind == "moments"):
+            raise ValueError(f"bounds belong to questions about moments, got {self.bounds!r} for {self.kind!r}")
+        if (self.scores is None) == (self.kind == "check"):
+            raise ValueError(f"scores belong to questions that check a classifier, got kind {self.kind!r}")
+        groups, dim = self.mechanism.groups or 0, self.mechanism.dim
+        if self.scores is not None:
+            (groups, dim), count = self.scores[0].shape, len(self.scores[1])
+            if count != groups or self.mechanism.dim != 1:
+                raise ValueError(f"scores must have one intercept per class, and dim must be 1, got {count}, {dim}")
+        labels = [plain_label(label) for label in self.classes]
         places = {label: place for place, label in enumerate(labels)}
         if len(places) != len(labels) or len(labels) != groups:
             raise ValueError(f"classes must be {groups} different labels, got {labels!r}")
-        if (self.bounds is None) == (self.kind == "moments"):
-            raise ValueError(f"bounds belong to questions about moments, got {self.bounds!r} for {self.kind!r}")
-        if self.directions is not None and len(self.directions) != self.mechanism.dim:
-            got = f"{len(self.directions)} for dim={self.mechanism.dim}"
-            raise ValueError(f"directions must be as many as the mechanism has dimensions, got {got}")
+        if self.directions is not None and len(self.directions) != dim:
+            raise ValueError(
+                f"directions must be {dim}, as the mechanism or the scores have, got {len(self.directions)}"
+            )
+        if self.centre is not None and self.directions is not None and len(self.centre) != self.directions.shape[1]:
+            raise ValueError(f"centre must have {self.directions.shape[1]} numbers, got {len(self.centre)}")
         object.__setattr__(self, "_places", places)
 
     def vectors(self, X: ArrayLike, y: ArrayLike | None = None) -> Floats:
@@ -87,33 +98,23 @@ class Question:
         found = apply_features(self.features, X)
         if self.bounds is not None:
             return moment_vectors(found, _targets(y, len(found)), self.bounds)
-        width = self._width
-        if width is not None and found.shape[1] != width:
+        rows = self._unit_features(found)
+        if self.scores is None:
+            return rows
+        right = (rows @ self.scores[0].T + self.scores[1]).argmax(axis=1) == self.labels(y, len(rows))
+        return np.where(right, 1.0, -1.0)[:, None]
+
+    def _unit_features(self, found: Floats) -> Floats:
+        width = self.mechanism.dim if self.directions is None else self.directions.shape[1]
+        if found.shape[1] != width:
             raise ValueError(f"X must have {width} features, got {found.shape[1]}")
-        zero = np.flatnonzero(~found.any(axis=1))
-        if len(zero):
-            raise ValueError(f"features must not all be zero, as in row {zero[0]}: there is no direction to send")
+        refuse_zero_rows(found)
         moved = unit_rows(found) if self.centre is None else unit_rows(found) - self.centre
         return unit_rows(moved if self.directions is None else moved @ self.directions.T)
 
-    @property
-    def _width(self) -> int | None:
-        if self.directions is not None:
-            return int(self.directions.shape[1])
-        return self.mechanism.dim
-
     def labels(self, y: ArrayLike | None, count: int) -> NDArray[np.int64]:
         """The place of each label among the classes; ValueError for a label that is not there."""
-        given = np.asarray([] if y is None else y)
-        if given.ndim != 1 or len(given) != count:
-            raise ValueError(f"y must be {count} labels, one per row of X, got an array of shape {given.shape}")
-        known = [self._places.get(_plain(label), -1) for label in given.tolist()]
-        places = np.array(known, dtype=np.int64)
-        unknown = np.flatnonzero(places < 0)
-        if len(unknown):
-            row = unknown[0]
-            raise ValueError(f"y must be among the classes {list(self._places)}, got {given[row]!r} in row {row}")
-        return places
+        return label_places(y, self._places, count)
 
     def encode(self, X: ArrayLike, y: ArrayLike | None = None, rng: RngLike = None) -> Messages:
         """One message per example; everything is checked before anything is sampled.
@@ -145,6 +146,7 @@ class Question:
             "features": features_to_dict(self.features),
             "classes": list(self._places),
             "bounds": None if self.bounds is None else list(self.bounds),
+            "scores": None if self.scores is None else [listed(part) for part in self.scores],
         }
         return rfc8785.dumps(text).decode()
 
@@ -159,27 +161,26 @@ class Question:
         data = read_json(text)
         if not isinstance(data, dict) or (data.pop("format", None), data.pop("version", None)) != (_FORMAT, _VERSION):
             raise ValueError(f"this JSON is something else: its format must be {_FORMAT!r}, version {_VERSION}")
-        names = {"kind", "mechanism", "directions", "centre", "features", "classes", "bounds"}
+        names = {"kind", "mechanism", "directions", "centre", "features", "classes", "bounds", "scores"}
         if set(data) != names:
             raise ValueError(f"the question must have {sorted(names)}, got {sorted(data)}")
         described = features_from_dict(data["features"])
         if described is not None and features is not None:
             raise ValueError("features must be left out: the question names its own map")
-        directions = _array("directions", data["directions"], 2)
-        centre = _array("centre", data["centre"], 1)
-        if centre is not None and directions is not None and len(centre) != directions.shape[1]:
-            raise ValueError(f"centre must have {directions.shape[1]} numbers, got {len(centre)}")
-        if not isinstance(data["classes"], list):
-            raise ValueError(f"classes must be a list, got {data['classes']!r}")
-        bounds = _array("bounds", data["bounds"], 1)
+        for name, count in (("bounds", 2), ("scores", 2), ("classes", None)):
+            value = data[name]
+            if value is not None and (not isinstance(value, list) or (count and len(value) != count)):
+                raise ValueError(f"{name} must be a list{f' of {count}' if count else ''}, got {value!r}")
+        bounds, scores = data["bounds"], data["scores"]
         return cls(
             data["kind"],
             from_json(json.dumps(data["mechanism"])),
-            directions,
-            centre,
+            _array("directions", data["directions"], 2),
+            _array("centre", data["centre"], 1),
             features if described is None else described,
-            tuple(data["classes"]),
-            None if bounds is None else checked_bounds(bounds.tolist()),
+            tuple(data["classes"] or ()),
+            None if bounds is None else checked_bounds(*bounds),
+            None if scores is None else (_array("scores", scores[0], 2), _array("scores", scores[1], 1)),
         )
 
 
@@ -203,12 +204,29 @@ def encode(
     return Question.from_json(document, features).encode(X, y, rng)
 
 
-def checked_bounds(bounds: Sequence[Any]) -> tuple[float, float]:
+def refuse_zero_rows(found: Floats, name: str = "features") -> None:
+    """ValueError for a row without a direction."""
+    zero = np.flatnonzero(~found.any(axis=1))
+    if len(zero):
+        raise ValueError(f"{name} must not all be zero, as in row {zero[0]}: there is no direction to send")
+
+
+def label_places(y: ArrayLike | None, places: Mapping[Any, int], count: int) -> NDArray[np.int64]:
+    """The place of each of `count` labels; ValueError for a label that has none."""
+    given = np.asarray([] if y is None else y)
+    if given.ndim != 1 or len(given) != count:
+        raise ValueError(f"y must be {count} labels, one per row of X, got an array of shape {given.shape}")
+    found = np.array([places.get(plain_label(label), -1) for label in given.tolist()], dtype=np.int64)
+    unknown = np.flatnonzero(found < 0)
+    if len(unknown):
+        row = unknown[0]
+        raise ValueError(f"y must be among the classes {list(places)}, got {given.tolist()[row]!r} in row {row}")
+    return found
+
+
+def checked_bounds(norm: Any, target: Any) -> tuple[float, float]:
     """The bounds of the norm of the features and of the target."""
-    if len(bounds) != 2:
-        raise ValueError(f"bounds must be two numbers, got {bounds!r}")
-    norm, target = (check_number("bounds", bound, 1e-100, 1e100) for bound in bounds)
-    return float(norm), float(target)
+    return check_number("x_bound", norm, 1e-100, 1e100), check_number("y_bound", target, 1e-100, 1e100)
 
 
 def _targets(y: ArrayLike | None, count: int) -> Floats:
@@ -221,7 +239,7 @@ def _targets(y: ArrayLike | None, count: int) -> Floats:
     return values
 
 
-def _plain(label: Any) -> Any:
+def plain_label(label: Any) -> Any:
     """A label as JSON has it: NumPy's numbers and strings as Python's, and integers that are written as floats."""
     value = label.item() if isinstance(label, np.generic) else label
     if isinstance(value, bool):
