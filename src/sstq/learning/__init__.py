@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sstq.learning.classifier import LearningReport as LearningReport
     from sstq.learning.classifier import PrivateClassifier as PrivateClassifier
+    from sstq.learning.course import LearningReport as LearningReport
     from sstq.learning.features import GradientHistograms as GradientHistograms
     from sstq.learning.features import Pixels as Pixels
     from sstq.learning.questions import Question as Question
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "GradientHistograms": "sstq.learning.features",
-    "LearningReport": "sstq.learning.classifier",
+    "LearningReport": "sstq.learning.course",
     "Pixels": "sstq.learning.features",
     "PrivateClassifier": "sstq.learning.classifier",
     "PrivateRegression": "sstq.learning.regression",

@@ -44,7 +44,8 @@ class ClassSums:
         """What noise alone adds to `energies`, (p,)."""
         groups = len(self.sums)
         # The overall mean takes one of as many degrees of freedom as there are classes.
-        return groups * (groups - 1) * self.noise
+        noise: Floats = groups * (groups - 1) * self.noise
+        return noise
 
     @property
     def centred(self) -> Floats:
@@ -104,7 +105,7 @@ class Discriminant:
         covariance = public.T @ public / len(public)
         shrinkage = groups**2 * found.noise * weights**2 / energies
         ridge = np.diag(shrinkage + _RIDGE * np.trace(covariance) / size)
-        coef = np.linalg.solve(covariance + ridge, centred.T).T
+        coef = np.linalg.solve(covariance + ridge, centred.T).T.astype(np.float64)
         return cls(coef, found.shares - coef @ public.mean(axis=0), public)
 
     def scores(self, rows: Floats) -> Floats:

@@ -116,7 +116,7 @@ class GradientHistograms:
             near = np.maximum(1 - np.minimum(apart, self.angles - apart), 0)
             parts.append(self._pooled(length * near))
         brightness = [self._pooled(images[:, channel]) * (2 / self.cell**2) for channel in range(self._channels)]
-        return np.sqrt(np.stack(parts + brightness, axis=1))
+        return np.asarray(np.sqrt(np.stack(parts + brightness, axis=1)), np.float32)
 
     def _pooled(self, planes: NDArray[np.float32]) -> NDArray[np.float32]:
         rows, columns = self._cells

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -98,18 +98,19 @@ class Question:
         found = apply_features(self.features, X)
         if self.bounds is not None:
             return moment_vectors(found, _targets(y, len(found)), self.bounds)
-        rows = self._unit_features(found)
+        refuse_zero_rows(found)
+        rows = self.unit_features(unit_rows(found))
         if self.scores is None:
             return rows
         right = (rows @ self.scores[0].T + self.scores[1]).argmax(axis=1) == self.labels(y, len(rows))
         return np.where(right, 1.0, -1.0)[:, None]
 
-    def _unit_features(self, found: Floats) -> Floats:
+    def unit_features(self, rows: Floats) -> Floats:
+        """Unit features around the centre, along the directions and of length 1 again; zeros stay."""
         width = self.mechanism.dim if self.directions is None else self.directions.shape[1]
-        if found.shape[1] != width:
-            raise ValueError(f"X must have {width} features, got {found.shape[1]}")
-        refuse_zero_rows(found)
-        moved = unit_rows(found) if self.centre is None else unit_rows(found) - self.centre
+        if rows.shape[1] != width:
+            raise ValueError(f"X must have {width} features, got {rows.shape[1]}")
+        moved = rows if self.centre is None else rows - self.centre
         return unit_rows(moved if self.directions is None else moved @ self.directions.T)
 
     def labels(self, y: ArrayLike | None, count: int) -> NDArray[np.int64]:
@@ -174,13 +175,13 @@ class Question:
         bounds, scores = data["bounds"], data["scores"]
         return cls(
             data["kind"],
-            from_json(json.dumps(data["mechanism"])),
-            _array("directions", data["directions"], 2),
-            _array("centre", data["centre"], 1),
+            cast(FrameUnit | GroupUnit, from_json(json.dumps(data["mechanism"]))),
+            None if data["directions"] is None else _numbers("directions", data["directions"], 2),
+            None if data["centre"] is None else _numbers("centre", data["centre"], 1),
             features if described is None else described,
             tuple(data["classes"] or ()),
             None if bounds is None else checked_bounds(*bounds),
-            None if scores is None else (_array("scores", scores[0], 2), _array("scores", scores[1], 1)),
+            None if scores is None else (_numbers("scores", scores[0], 2), _numbers("scores", scores[1], 1)),
         )
 
 
@@ -251,9 +252,7 @@ def plain_label(label: Any) -> Any:
     return value
 
 
-def _array(name: str, value: Any, axes: int) -> Floats | None:
-    if value is None:
-        return None
+def _numbers(name: str, value: Any, axes: int) -> Floats:
     try:
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError) as error:

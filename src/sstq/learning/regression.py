@@ -95,9 +95,10 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def learn(self, messages: Messages) -> PrivateRegression:
         """Solve the least squares of the people whose messages these are."""
-        if getattr(self, "_asked", None) is None:
+        asked: Question | None = getattr(self, "_asked", None)
+        if asked is None:
             raise ValueError("learn needs the messages of a question: call question first")
-        mechanism = self._asked.mechanism
+        mechanism = asked.mechanism
         aggregator = mechanism.aggregator()
         aggregator.update(messages)
         estimate = aggregator.mean()
@@ -116,7 +117,7 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.intercept_ = float(solution[-1] * self.y_bound / math.sqrt(2))
         self.ridge_ = 2 * ridge
         self.people_, self.message_bits_ = estimate.count, mechanism.message_bits
-        self._asked = None
+        del self._asked
         return self
 
     def predict(self, X: ArrayLike) -> Floats:

@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from sstq.aggregation import Estimate
 from sstq.learning import PrivateClassifier, Question
+from sstq.learning.course import Course
 from sstq.mechanisms import GroupUnit
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 
-__all__ = ["CentralClassifier", "gaussian_sigma"]
+__all__ = ["DELTA", "CentralClassifier", "ExactClassifier", "gaussian_sigma"]
 
+DELTA = 1e-6
 _SENSITIVITY = 2.0
 # Variance per number and person that stands for none.
 _NONE = 1e-9
@@ -42,25 +45,44 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     return math.exp(brentq(excess, math.log(1e-3), math.log(1e6), xtol=1e-12))
 
 
-class CentralClassifier(PrivateClassifier):
-    """`PrivateClassifier` with a trusted server: exact class sums with Gaussian noise; without any if δ is 0."""
+class _CentralCourse(Course):
+    """A server that sees everything, and adds noise once."""
 
     delta = 0.0
 
-    def _answers(self, question: Question, mapped: Any, y: Any, rng: Any) -> Any:
-        if question.kind != "classes":
-            return super()._answers(question, mapped, y, rng)
-        count, groups = len(mapped), len(self.classes_)
-        own = question.labels(y, count)
-        sums = np.zeros((groups, question.mechanism.dim))
-        np.add.at(sums, own, question.vectors(mapped))
-        noise = math.sqrt(self._noise(question.mechanism, count) / sums.size)
-        value = sums.ravel() / count + noise * rng.standard_normal(sums.size)
-        shares = np.bincount(own, minlength=groups) / count
-        return GroupEstimate(value, np.full(sums.size, noise), count, shares=shares, shares_stderr=np.zeros(groups))
-
-    def _noise(self, mechanism: GroupUnit, people: int) -> float:
+    def noise(self, mechanism: GroupUnit, people: int) -> float:
         size = mechanism.groups * mechanism.dim
         if not self.delta:
             return size * _NONE / people
         return float(size * (_SENSITIVITY * gaussian_sigma(self.epsilon, self.delta) / people) ** 2)
+
+
+class _GaussianCourse(_CentralCourse):
+    delta = DELTA
+
+
+class ExactClassifier(PrivateClassifier):
+    """`PrivateClassifier` from exact class sums: no privacy."""
+
+    _course_type = _CentralCourse
+
+    def _answers(self, question: Question, mapped: Any, y: Any, rng: Any) -> Estimate:
+        if question.kind != "classes" or not isinstance(question.mechanism, GroupUnit):
+            return super()._answers(question, mapped, y, rng)
+        count, groups = len(mapped), question.mechanism.groups
+        own = question.labels(y, count)
+        sums = np.zeros((groups, question.mechanism.dim))
+        np.add.at(sums, own, question.vectors(mapped))
+        noise = math.sqrt(self._course.noise(question.mechanism, count) / sums.size)
+        value = sums.ravel() / count + noise * rng.standard_normal(sums.size)
+        shares = np.bincount(own, minlength=groups) / count
+        return GroupEstimate(value, np.full(sums.size, noise), count, shares=shares, shares_stderr=np.zeros(groups))
+
+
+class CentralClassifier(ExactClassifier):
+    """`PrivateClassifier` with a trusted server: class sums with Gaussian noise, (ε, 1e-6)-private.
+
+    The shares of the classes are taken as they are: they are public in this comparison.
+    """
+
+    _course_type = _GaussianCourse

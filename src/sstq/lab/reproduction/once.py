@@ -40,6 +40,8 @@ _DELTA = 1e-6
 _COHORTS = {"privunitg": ("privunitg", 5, 30.0), "sstq": ("sstq-optimized", 20, 10.0)}
 _CIFAR_EPSILON, _SYSTEM_EPSILON = 6.0, 3.0
 _SECONDS = 8.0
+# ε of the answers to the check of a classifier that was learned without privacy.
+_NO_PRIVACY = 20.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,10 @@ def once_jobs(scale: Scale) -> list[Job]:
     return jobs
 
 
+def _epsilon(job: Job) -> float:
+    return math.inf if job.epsilon is None else job.epsilon
+
+
 def once_cost(_job: Job) -> float:
     """About how many seconds of one core a job takes."""
     return _SECONDS
@@ -97,7 +103,7 @@ class _Data:
     map: Any
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _load(dataset: str, folder: Path | None) -> _Data:
     from sstq.lab.datasets import load
     from sstq.learning import GradientHistograms
@@ -140,7 +146,7 @@ class _Mapped:
 
 
 def _classifier(job: Job, found: _Data, public: NDArray[np.int64]) -> PrivateClassifier:
-    from sstq.lab.reproduction.central import CentralClassifier
+    from sstq.lab.reproduction.central import CentralClassifier, ExactClassifier
     from sstq.learning import PrivateClassifier
 
     options: dict[str, Any] = {
@@ -152,11 +158,9 @@ def _classifier(job: Job, found: _Data, public: NDArray[np.int64]) -> PrivateCla
         return PrivateClassifier(features=_Mapped(found.map), **options)
     options["public"] = found.train[public]
     if job.method == "central":
-        model = CentralClassifier(**options)
-        model.delta = _DELTA
-        return model
+        return CentralClassifier(**options)
     if job.method == "none":
-        return CentralClassifier(**options | {"epsilon": 20.0})
+        return ExactClassifier(**options | {"epsilon": _NO_PRIVACY})
     return PrivateClassifier(blocks=1 if job.method == "ball" else None, **options)
 
 
@@ -176,10 +180,10 @@ def _without_noise(
     job: Job, found: _Data, public: NDArray[np.int64], people: NDArray[np.int64], directions: int
 ) -> float:
     """The accuracy of as many directions without privacy."""
-    from sstq.lab.reproduction.central import CentralClassifier
+    from sstq.lab.reproduction.central import ExactClassifier
 
-    model = CentralClassifier(
-        20.0, public=found.train[public], classes=range(10), max_features=directions, random_state=job.seed
+    model = ExactClassifier(
+        _NO_PRIVACY, public=found.train[public], classes=range(10), max_features=directions, random_state=job.seed
     )
     model.fit(found.train[people], found.train_labels[people])
     return float(model.score(found.test, found.test_labels))
@@ -195,12 +199,12 @@ def _train(
     from sstq.learning import PrivateClassifier
 
     asked = PrivateClassifier(
-        job.epsilon, public=found.train[public], classes=range(10), blocks=1, pilot_people=0.5, random_state=job.seed
+        _epsilon(job), public=found.train[public], classes=range(10), blocks=1, pilot_people=0.5, random_state=job.seed
     ).question(len(people) // 2)
     method, rounds, rate = _COHORTS[job.method]
     weights = train_in_cohorts(
         method,
-        job.epsilon,
+        _epsilon(job),
         asked.vectors(found.train[people]),
         found.train_labels[people],
         10,
