@@ -235,7 +235,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The likeliest class of every example."""
-        labels: NDArray[Any] = self.classes_[self._scores(X).argmax(axis=1)]
+        places = self._scores(X).argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[places]
         return labels
 
     def predict_proba(self, X: ArrayLike) -> Floats:

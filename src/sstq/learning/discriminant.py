@@ -50,7 +50,8 @@ class ClassSums:
     @property
     def centred(self) -> Floats:
         """The sums around the mean of all people."""
-        return self.sums - self.shares[:, None] * self.sums.sum(axis=0)
+        centred: Floats = self.sums - self.shares[:, None] * self.sums.sum(axis=0)
+        return centred
 
 
 def pooled_sums(first: ClassSums | None, second: ClassSums) -> ClassSums:
