@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ _ALL = "all"
 def reproduce(
     experiment: Annotated[
         str,
-        typer.Argument(metavar="[all|mse|regression|bitwidth|fashion-mnist|cifar-10|tables]", help="Which."),
+        typer.Argument(metavar="[all|mse|regression|bitwidth|fashion-mnist|cifar-10|once|tables]", help="Which."),
     ] = _ALL,
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer seeds, dimensions and rounds: two minutes on two cores.")
@@ -43,6 +44,7 @@ def reproduce(
     Writes report.html, one page with all tables and pictures, and below it a folder for each experiment with CSV and
     PNG files. Every finished piece is kept in the folder: a run that was interrupted goes on when the same command is
     run again, and more seeds add to those that are there. The images need their data sets: sstq data fetch.
+    The experiment once is not the paper's: it is the accuracy of classifiers from people who each answer once.
 
     Example: sstq reproduce all --quick --output reproduction
     """
@@ -141,6 +143,24 @@ def _show(sections: list[Section], scale: Scale) -> None:
         for line in section.lines
         if line.paper is not None and line.verdict
     ]
+    once = [
+        [
+            line.setting,
+            line.label,
+            f"{line.ours:.1f} %",
+            "" if math.isnan(line.half_width) else f"{line.half_width:.1f}",
+        ]
+        for section in sections
+        if section.name == "once"
+        for line in section.lines
+    ]
+    if once:
+        show_table(
+            "One message per person, once",
+            ["setting", "method", "accuracy", "±"],
+            once,
+            caption="±: half a 95 % interval over seeds.",
+        )
     if rows:
         title = "The paper's numbers and ours" + (" (QUICK: fewer seeds, dimensions and rounds)" if scale.quick else "")
         show_table(

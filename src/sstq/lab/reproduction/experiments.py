@@ -10,6 +10,7 @@ from sstq.lab.reproduction.images import image_jobs, image_section
 from sstq.lab.reproduction.jobs import Job
 from sstq.lab.reproduction.lines import Results, Section
 from sstq.lab.reproduction.mse import mse_jobs, mse_section
+from sstq.lab.reproduction.once import once_jobs, once_section
 from sstq.lab.reproduction.regression import bitwidth_jobs, bitwidth_section, regression_jobs, regression_section
 from sstq.lab.reproduction.scales import Scale
 from sstq.lab.reproduction.tables import tables_jobs, tables_section
@@ -42,6 +43,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "bitwidth": Experiment(bitwidth_jobs, bitwidth_section),
     "fashion-mnist": _images("fashion-mnist"),
     "cifar-10": _images("cifar-10"),
+    "once": Experiment(once_jobs, once_section, "fashion-mnist"),
     "tables": Experiment(tables_jobs, tables_section),
 }
 """In the order of the report."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from sstq.lab.reproduction.lines import Section
 from sstq.lab.reproduction.methods import METHODS
+from sstq.lab.reproduction.once import ONCE_LABELS
 from sstq.lab.reproduction.paper import paper_number
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, label_marks, new_figure, save, tidy
 
@@ -41,6 +42,7 @@ def draw_section(section: Section, folder: Path) -> None:
         "mse": _draw_mse,
         "regression": _draw_regressions,
         "bitwidth": _draw_regressions,
+        "once": _draw_once,
     }
     for name in section.pictures:
         save(drawers.get(section.name, _draw_images)(section), folder / name)
@@ -136,6 +138,52 @@ def _draw_images(section: Section) -> Any:
     total = max(row["epsilon"] for row in section.curves if not math.isinf(row["epsilon"]))
     privacy = f"total ε = {total:g} per client at the end (Clean: not private)"
     _legend(figure, left, f"{privacy}; bands: 95 % interval over seeds; diamonds: the paper's numbers")
+    return figure
+
+
+_ONCE_COLOURS = {
+    "groupunit": ACCENT,
+    "ball": SECOND,
+    "privunitg": _COLOURS["privunitg"],
+    "sstq": _COLOURS["sstq-optimized"],
+    "alone": "#3c7d3c",
+    "central": FAINT,
+    "none": INK,
+}
+
+
+def _draw_once(section: Section) -> Any:
+    first = section.curves[0]["dataset"]
+    figure = new_figure(8.6, 5.6, layout="constrained")
+    axes = figure.subplots()
+    for method, rows in _by_method([row for row in section.curves if row["dataset"] == first]).items():
+        if method not in _ONCE_COLOURS:
+            continue
+        colour, label = _ONCE_COLOURS[method], ONCE_LABELS[method]
+        if method == "none":
+            axes.axhline(rows[0]["accuracy"], color=colour, linestyle="--", linewidth=1.2, label=label)
+            continue
+        epsilons, shown = [row["epsilon"] for row in rows], [row["accuracy"] for row in rows]
+        half = [row["accuracy_half_width"] for row in rows]
+        wide = 2.4 if method == "groupunit" else 1.5
+        axes.errorbar(
+            epsilons,
+            shown,
+            yerr=None if any(map(math.isnan, half)) else half,
+            color=colour,
+            marker="o",
+            markersize=4,
+            capsize=2,
+            linewidth=wide,
+            label=label,
+        )
+    axes.set_xlabel("total ε per person")
+    axes.set_ylabel("test accuracy, per cent")
+    axes.set_xlim(left=0)
+    _finish(axes)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
+    figure.suptitle("everybody answers once; bars: 95 % interval over seeds", fontsize=9, color=FAINT)
     return figure
 
 

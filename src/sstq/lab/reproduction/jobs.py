@@ -37,13 +37,14 @@ class Job:
     """One piece of an experiment.
 
     Attributes:
-        kind: "mse", "orders", "regression", "timing", or the data set of a training.
+        kind: "mse", "orders", "regression", "timing", the data set of a training, or that after "once-".
         method: a key of `METHODS`.
         seed: of everything random.
         bits: the bit width b, for the methods that take it.
         count: rounds of a training, trials of an error measurement, rounds that are timed; 0 for what is exact.
         dim: the dimension; 0 where the data set decides.
         scaling: "clip", as private messages must be, or "norm" (see `sstq.lab.reproduction.nonprivate`).
+        epsilon: ε of a message, where it is not the paper's.
     """
 
     kind: str
@@ -53,6 +54,7 @@ class Job:
     count: int
     dim: int = 0
     scaling: str = "clip"
+    epsilon: float | None = None
 
     @property
     def path(self) -> Path:
@@ -63,14 +65,18 @@ class Job:
             'mse/vqsgd-b8-d100-n200-s1.json'
         """
         parts = [self.method, f"b{self.bits}", *([f"d{self.dim}"] if self.dim else []), f"n{self.count}"]
+        parts += [] if self.epsilon is None else [f"e{self.epsilon:g}"]
         leaky = [] if self.scaling == "clip" else [self.scaling]
         return Path(self.kind) / ("-".join([*parts, *leaky, f"s{self.seed}"]) + ".json")
 
     @property
     def cost(self) -> float:
         """About how many seconds of one core it takes, for estimates of the time that is left."""
+        from sstq.lab.reproduction.once import is_once, once_cost
         from sstq.lab.training import settings_for
 
+        if is_once(self):
+            return once_cost(self)
         if self.kind in ("mse", "orders"):
             vectors = self.count + 1
         else:
@@ -82,7 +88,10 @@ class Job:
 
     def to_dict(self) -> dict[str, Any]:
         """The description as JSON values."""
-        return asdict(self)
+        described = asdict(self)
+        # Results of before there was an ε are still those of their jobs; JSON has no infinity.
+        epsilon = described.pop("epsilon")
+        return described if epsilon is None else described | {"epsilon": f"{epsilon:g}"}
 
 
 def run_job(job: Job, data: Path | None = None) -> dict[str, Any]:
@@ -97,12 +106,16 @@ def run_job(job: Job, data: Path | None = None) -> dict[str, Any]:
         >>> 0 < result["bias2"] + result["variance"] < 10
         True
     """
+    from sstq.lab.reproduction.once import is_once, run_once
+
     if job.kind == "mse":
         return _measure_error(job)
     if job.kind == "orders":
         return _exact_error(job)
     if job.kind == "timing":
         return _time_rounds(job)
+    if is_once(job):
+        return run_once(job, data)
     return _train(job, data)
 
 

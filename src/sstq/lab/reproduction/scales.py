@@ -38,6 +38,8 @@ class Scale:
         image_methods: keys of `METHODS`, by data set, where fewer than all are run.
         timing_dims: dimensions at which a round is timed.
         timed_rounds: how many.
+        once_epsilons: total ε per person, where everybody answers once.
+        once_datasets: for that; the first has all ε and methods.
     """
 
     quick: bool = False
@@ -51,6 +53,8 @@ class Scale:
     image_methods: tuple[tuple[str, tuple[str, ...]], ...] = (("cifar-10", _CIFAR_METHODS),)
     timing_dims: tuple[int, ...] = (25_450, 98_666)
     timed_rounds: int = 3
+    once_epsilons: tuple[float, ...] = (1.0, 2.0, 3.0, 4.0, 6.0)
+    once_datasets: tuple[str, ...] = ("fashion-mnist", "cifar-10")
 
     def rounds_of(self, kind: str) -> int:
         """The rounds of a training."""
@@ -72,5 +76,7 @@ QUICK = Scale(
     image_methods=(("cifar-10", ("clean", "sstq-uniform", "frameunit")),),
     timing_dims=(25_450,),
     timed_rounds=1,
+    once_epsilons=(3.0,),
+    once_datasets=("fashion-mnist",),
 )
 """Two minutes on two cores; where it trains for fewer rounds, its accuracies say nothing about the paper's."""

@@ -1,0 +1,88 @@
+"""What a trusted server could learn: the classifier of `sstq.learning` from class sums with Gaussian noise, or none.
+
+The sums of e_label ⊗ u of unit features u change by at most 2 in norm if one person is replaced. Gaussian noise of
+σ = 2/μ, with the least σ for (ε, δ) by Balle and Wang (2018, Theorem 8), is added once to the sums of a cohort. The
+cohorts have no person in common, so everybody has (ε, δ).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sstq.aggregation import Estimate
+from sstq.learning import PrivateClassifier, Question
+from sstq.learning.course import Course
+from sstq.mechanisms import GroupUnit
+from sstq.mechanisms.groupunit.estimates import GroupEstimate
+
+__all__ = ["DELTA", "CentralClassifier", "ExactClassifier", "gaussian_sigma"]
+
+DELTA = 1e-6
+_SENSITIVITY = 2.0
+# Variance per number and person that stands for none.
+_NONE = 1e-9
+
+
+def gaussian_sigma(epsilon: float, delta: float) -> float:
+    """The least standard deviation of (ε, δ)-private Gaussian noise at sensitivity 1.
+
+    Examples:
+        >>> round(1 / gaussian_sigma(1.0, 1e-6), 4)
+        0.2367
+    """
+    from scipy.optimize import brentq
+    from scipy.special import log_ndtr
+
+    def excess(log_sigma: float) -> float:
+        sigma = math.exp(log_sigma)
+        first = float(log_ndtr(0.5 / sigma - epsilon * sigma))
+        second = epsilon + float(log_ndtr(-0.5 / sigma - epsilon * sigma))
+        return math.exp(first) - math.exp(second) - delta
+
+    return math.exp(brentq(excess, math.log(1e-3), math.log(1e6), xtol=1e-12))
+
+
+class _CentralCourse(Course):
+    """A server that sees everything, and adds noise once."""
+
+    delta = 0.0
+
+    def noise(self, mechanism: GroupUnit, people: int) -> float:
+        size = mechanism.groups * mechanism.dim
+        if not self.delta:
+            return size * _NONE / people
+        return float(size * (_SENSITIVITY * gaussian_sigma(self.epsilon, self.delta) / people) ** 2)
+
+
+class _GaussianCourse(_CentralCourse):
+    delta = DELTA
+
+
+class ExactClassifier(PrivateClassifier):
+    """`PrivateClassifier` from exact class sums: no privacy."""
+
+    _course_type = _CentralCourse
+
+    def _answers(self, question: Question, mapped: Any, y: Any, rng: Any) -> Estimate:
+        if question.kind != "classes" or not isinstance(question.mechanism, GroupUnit):
+            return super()._answers(question, mapped, y, rng)
+        count, groups = len(mapped), question.mechanism.groups
+        own = question.labels(y, count)
+        sums = np.zeros((groups, question.mechanism.dim))
+        np.add.at(sums, own, question.vectors(mapped))
+        noise = math.sqrt(self._course.noise(question.mechanism, count) / sums.size)
+        value = sums.ravel() / count + noise * rng.standard_normal(sums.size)
+        shares = np.bincount(own, minlength=groups) / count
+        return GroupEstimate(value, np.full(sums.size, noise), count, shares=shares, shares_stderr=np.zeros(groups))
+
+
+class CentralClassifier(ExactClassifier):
+    """`PrivateClassifier` with a trusted server: class sums with Gaussian noise, (ε, 1e-6)-private.
+
+    The shares of the classes are taken as they are: they are public in this comparison.
+    """
+
+    _course_type = _GaussianCourse

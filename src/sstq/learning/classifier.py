@@ -1,0 +1,255 @@
+"""PrivateClassifier: a linear classifier from one private message per person."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sstq.aggregation import Estimate
+from sstq.checks import check_argument, check_number
+from sstq.learning.course import Cohort, Course, LearningReport
+from sstq.learning.discriminant import softmax
+from sstq.learning.estimators import (
+    BaseEstimator,
+    ClassifierMixin,
+    check_classification_targets,
+    check_is_fitted,
+    generator_of,
+    validate_data,
+)
+from sstq.learning.features import FeatureMap, Floats, apply_features, unit_rows
+from sstq.learning.questions import Question, label_places, plain_label, refuse_zero_rows
+from sstq.messages.batch import Messages
+
+__all__ = ["LearningReport", "PrivateClassifier"]
+
+
+class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Learn classes from people who each send one ε-locally private message of features and label, once.
+
+    Public features of length 1 are centred, weighted and sent with the private label by `GroupUnit`. The people are
+    split at random: without public examples a first cohort sends features only, for the centre; a pilot cohort tells
+    how much the classes differ, from which the number of directions and their weights follow; all others send along
+    these. The classifier is a linear discriminant of the class sums of pilot and others, shrunk by their known noise,
+    with the covariance of the public examples. A last cohort says privately whether it is right about them.
+
+    `fit` is a simulation of all that. A deployment calls `question` and `learn` in turn: see docs/learning.md.
+
+    Args:
+        epsilon: ε of a person's only message, and so the person's total.
+        features: the public feature map: a callable, a fitted transformer, or None for examples that are features.
+            Ours are `Pixels` and `GradientHistograms`.
+        public: public examples without labels, as `X` of `fit`, for the centre, the directions and their covariance;
+            None without.
+        classes: all labels, which are public; None takes those of `fit`, in simulation.
+        shares: the shares of the classes, where they are public; None learns them.
+        max_features: the most directions; None for a fifth of the public examples, or all of the features without.
+        blocks: of `GroupUnit`; of least error unless given. 1 is FrameUnit on the ball.
+        pilot_people: the share of people in the pilot cohort.
+        centre_people: the share of people in the cohort for the centre, if there are no public examples.
+        check_people: the share of people who check the classifier; 0 for nobody, and then no accuracy is predicted.
+        random_state: None for the operating system's randomness; a seed makes a simulation reproducible.
+
+    Attributes:
+        classes_: the labels.
+        report_: a `LearningReport`.
+
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.integers(3, size=20_000)
+        >>> X = rng.standard_normal((20_000, 8)) + 3 * np.eye(8)[y]
+        >>> model = PrivateClassifier(epsilon=3.0, public=X[:500], random_state=0).fit(X[500:], y[500:])
+        >>> model.report_.epsilon, model.score(X, y) > 0.85
+        (3.0, True)
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 3.0,
+        *,
+        features: FeatureMap = None,
+        public: ArrayLike | None = None,
+        classes: Sequence[Any] | None = None,
+        shares: Sequence[float] | None = None,
+        max_features: int | None = None,
+        blocks: int | None = None,
+        pilot_people: float = 0.1,
+        centre_people: float = 0.15,
+        check_people: float = 0.05,
+        random_state: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.features = features
+        self.public = public
+        self.classes = classes
+        self.shares = shares
+        self.max_features = max_features
+        self.blocks = blocks
+        self.pilot_people = pilot_people
+        self.centre_people = centre_people
+        self.check_people = check_people
+        self.random_state = random_state
+
+    # --- both sides, in simulation
+
+    def fit(self, X: Any, y: Any) -> PrivateClassifier:
+        """Simulate devices and server: split the people, encode their messages, learn from these alone.
+
+        Args:
+            X: one example per person, as the feature map takes them.
+            y: their labels.
+        """
+        X, y = validate_data(self, X, y, allow_nd=True, dtype="numeric")
+        check_classification_targets(y)
+        sizes = self.cohort_sizes(len(X))
+        course = self._start(np.unique(y) if self.classes is None else self.classes)
+        # Checked for everybody before anybody answers.
+        mapped = apply_features(self.features, X)
+        refuse_zero_rows(mapped)
+        label_places(y, {plain_label(label): place for place, label in enumerate(course.classes)}, len(mapped))
+        rng = generator_of(self.random_state)
+        order = (rng or np.random.default_rng()).permutation(len(mapped))
+        for part in np.split(order, np.cumsum(list(sizes.values()))[:-1]):
+            # The features are computed already.
+            question = course.question(len(part), mapped.shape[1], _public_seed(rng), None)
+            course.take(self._answers(question, mapped[part], y[part], rng))
+        return self._fitted()
+
+    def _answers(
+        self, question: Question, mapped: Floats, y: NDArray[Any], rng: np.random.Generator | None
+    ) -> Estimate:
+        """What the server learns of a cohort; the lab has other ways to learn it, to compare with."""
+        aggregator = question.mechanism.aggregator()
+        aggregator.update(question.encode(mapped, y, rng))
+        return aggregator.mean()
+
+    def cohort_sizes(self, clients: int) -> dict[Cohort, int]:
+        """How many of so many people are in each cohort, in the order of the questions.
+
+        Examples:
+            >>> PrivateClassifier(public=[[0.0]]).cohort_sizes(59_000)
+            {'pilot': 5900, 'main': 50150, 'check': 2950}
+        """
+        clients = check_argument("clients", clients)
+        shares = {cohort: self._share_of(cohort) for cohort in self._order() if cohort != "main"}
+        sizes: dict[Cohort, int] = {cohort: max(1, round(share * clients)) for cohort, share in shares.items()}
+        left = clients - sum(sizes.values())
+        if left < 1:
+            raise ValueError(f"X must have at least {len(sizes) + 1} samples, one per cohort, got {clients} sample")
+        return {cohort: sizes.get(cohort, left) for cohort in self._order()}
+
+    def _share_of(self, cohort: Cohort) -> float:
+        name = f"{cohort}_people"
+        return float(check_number(name, getattr(self, name), 0.01, 0.5))
+
+    def _order(self) -> list[Cohort]:
+        """The cohorts, in the order of the questions."""
+        check_number("check_people", self.check_people, 0, 0.5)
+        first: list[Cohort] = ["centre"] if self.public is None else []
+        last: list[Cohort] = ["check"] if self.check_people else []
+        return [*first, "pilot", "main", *last]
+
+    # --- the server's side
+
+    def question(self, people: int) -> Question:
+        """The question for the next cohort, of so many people; publish its `to_json`.
+
+        Call `learn` with the messages of the cohort, then ask the next one, until `cohorts_left` is empty.
+        """
+        if self.classes is None:
+            raise ValueError("classes must be given, got None: the server does not see labels")
+        course = self._course if hasattr(self, "_course") else self._start(self.classes)
+        cosines = getattr(self.features, "cosines", None)
+        width = None if cosines is None else len(cosines()[1])
+        return course.question(people, width, _public_seed(generator_of(self.random_state)), self.features)
+
+    def learn(self, messages: Messages) -> PrivateClassifier:
+        """Take the messages of the cohort that was asked last; after the main cohort the classifier is ready."""
+        course: Course | None = getattr(self, "_course", None)
+        if course is None or course.asked is None:
+            raise ValueError("learn needs the messages of a question: call question first")
+        aggregator = course.asked.mechanism.aggregator()
+        aggregator.update(messages)
+        course.take(aggregator.mean())
+        return self._fitted()
+
+    @property
+    def cohorts_left(self) -> tuple[Cohort, ...]:
+        """The cohorts that are still to be asked, in a deployment."""
+        return tuple(self._course.cohorts if hasattr(self, "_course") else self._order())
+
+    def _start(self, classes: ArrayLike) -> Course:
+        labels = np.unique(np.asarray(classes))
+        if len(labels) < 2 or len(labels) != len(np.asarray(classes)):
+            raise ValueError(f"classes must be at least 2 different labels, got {len(labels)} class")
+        public = None if self.public is None else apply_features(self.features, self.public)
+        self._course = self._course_type(
+            epsilon=self.epsilon,
+            classes=labels.tolist(),
+            cohorts=self._order(),
+            features=self.features,
+            public=public,
+            shares=self._given_shares(len(labels)),
+            max_features=self.max_features,
+            blocks=self.blocks,
+            pilot_people=self._share_of("pilot"),
+        )
+        self.classes_ = labels
+        return self._course
+
+    _course_type = Course
+
+    def _given_shares(self, count: int) -> Floats | None:
+        if self.shares is None:
+            return None
+        shares = np.asarray(self.shares, dtype=np.float64)
+        if shares.shape != (count,) or not np.all(shares >= 0) or not math.isclose(shares.sum(), 1, rel_tol=1e-6):
+            raise ValueError(f"shares must be {count} numbers from 0 on with the sum 1, got {self.shares!r}")
+        return shares
+
+    def _fitted(self) -> PrivateClassifier:
+        if self._course.report is not None:
+            _, learned = self._course.learned
+            self.coef_, self.intercept_ = learned.coef, learned.intercept
+            self.report_ = self._course.report
+        return self
+
+    # --- use
+
+    def _scores(self, X: ArrayLike) -> Floats:
+        check_is_fitted(self, "report_")
+        if hasattr(self, "n_features_in_"):
+            X = validate_data(self, X, reset=False, allow_nd=True, dtype="numeric")
+        main, learned = self._course.learned
+        return learned.scores(main.unit_features(unit_rows(apply_features(self.features, X))))
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """The linear estimates of the classes' probabilities, (n, classes); for two classes their difference, (n,)."""
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The likeliest class of every example."""
+        places = self._scores(X).argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[places]
+        return labels
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """The probabilities of the classes, (n, classes), as sharp as the check cohort found the classifier right."""
+        scores = self._scores(X)
+        return softmax(self._course.sharpness * scores)
+
+    def report(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> LearningReport:
+        """What was learned; with labelled examples, which only a simulation has, with the true accuracy."""
+        check_is_fitted(self, "report_")
+        known: LearningReport = self.report_
+        return known if X is None else replace(known, true_accuracy=float(self.score(X, y)))
+
+
+def _public_seed(rng: np.random.Generator | None) -> int:
+    return int((rng or np.random.default_rng()).integers(2**63))

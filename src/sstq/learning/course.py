@@ -1,0 +1,227 @@
+"""The server's side of a classifier: a question for every cohort, and what its messages teach."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from sstq.aggregation import Estimate
+from sstq.checks import check_argument
+from sstq.learning.basis import Basis, fixed_basis, public_basis
+from sstq.learning.discriminant import ClassSums, Discriminant, pooled_sums
+from sstq.learning.features import FeatureMap, Floats
+from sstq.learning.questions import Question
+from sstq.learning.weights import energy_level, energy_profile, length_shares
+from sstq.mechanisms import FrameUnit, GroupUnit
+from sstq.mechanisms.groupunit.estimates import GroupEstimate
+
+__all__ = ["Cohort", "Course", "LearningReport"]
+
+Cohort = Literal["centre", "pilot", "main", "check"]
+
+# The directions at which the noise of a message is predicted; it hardly depends on them.
+_USUAL_DIRECTIONS = 32
+_SHARE_PEOPLE = 0.1
+
+
+@dataclass(frozen=True)
+class LearningReport:
+    """What was learned, from whom, and how good it should be.
+
+    Attributes:
+        epsilon: ε of every person in total, because each answers once.
+        people: who answered, by cohort.
+        message_bits: of a message, by cohort.
+        directions: how many features are sent, chosen from the pilot's class sums.
+        level: the energy of the classes in the first direction, as the pilot saw it; 1 is usual.
+        predicted_accuracy: as the check cohort answered, privately; nan if nobody was asked.
+        accuracy_stderr: its standard error.
+        true_accuracy: on examples with labels, where `report` was given some; that is simulation.
+    """
+
+    epsilon: float
+    people: dict[Cohort, int]
+    message_bits: dict[Cohort, int]
+    directions: int
+    level: float
+    predicted_accuracy: float = math.nan
+    accuracy_stderr: float = math.nan
+    true_accuracy: float = math.nan
+
+    def __str__(self) -> str:
+        parts = [f"total ε = {self.epsilon:g} per person"]
+        if not math.isnan(self.predicted_accuracy):
+            parts.append(f"accuracy {100 * self.predicted_accuracy:.1f} ± {100 * self.accuracy_stderr:.1f} % predicted")
+        if not math.isnan(self.true_accuracy):
+            parts.append(f"{100 * self.true_accuracy:.1f} % true")
+        people = ", ".join(f"{name} {count:,}" for name, count in self.people.items())
+        return ", ".join([*parts, f"{self.directions} directions"]) + f"; people: {people}"
+
+
+@dataclass(eq=False)
+class Course:
+    """The cohorts of a classifier, one after the other.
+
+    Attributes:
+        epsilon: of every message.
+        classes: the labels.
+        cohorts: those that are still to be asked.
+        features: the map that questions name.
+        public: features of public examples, (n, D); None without.
+        shares: of the classes where they are public; None to learn them.
+        max_features: the most directions.
+        blocks: of the mechanism.
+        pilot_people: the share of people in the pilot, which is asked along the directions for everybody.
+        asked: the question that waits for its answers.
+        main: the question of the main cohort: centre and directions of the classifier.
+        discriminant: the classifier, after the main cohort.
+        sharpness: of its probabilities, after the check.
+        report: after the main cohort.
+    """
+
+    epsilon: float
+    classes: list[Any]
+    cohorts: list[Cohort]
+    features: FeatureMap
+    public: Floats | None
+    shares: Floats | None
+    max_features: int | None
+    blocks: int | None
+    pilot_people: float
+    asked: Question | None = None
+    main: Question | None = None
+    discriminant: Discriminant | None = None
+    sharpness: float = 1.0
+    report: LearningReport | None = None
+    _people: dict[Cohort, int] = field(default_factory=dict)
+    _bits: dict[Cohort, int] = field(default_factory=dict)
+    _basis: Basis | None = None
+    _pilot: ClassSums | None = None
+    _level: float = 1.0
+    _length_shares: Floats = field(default_factory=lambda: np.empty(0))
+
+    def __post_init__(self) -> None:
+        check_argument("epsilon", self.epsilon)
+        if self.public is not None:
+            self._basis = public_basis(self.public, self.max_features)
+
+    def question(self, people: int, width: int | None, seed: int, features: FeatureMap) -> Question:
+        """The question for the next cohort.
+
+        Args:
+            people: of the cohort.
+            width: the number of features, which only the question about the centre needs.
+            seed: public, of the frames.
+            features: the map that the question names.
+        """
+        people = check_argument("people", people, of="clients")
+        if not self.cohorts:
+            raise ValueError("everything is learned: clone the classifier to ask again")
+        cohort = self.cohorts[0]
+        if cohort == "centre":
+            if width is None:
+                raise ValueError(
+                    "features must be GradientHistograms, or public be given: how many there are is unknown"
+                )
+            mechanism = FrameUnit(width, self.epsilon, clients=people, frame_seed=seed)
+            self.asked = Question("centre", mechanism, features=features)
+        elif cohort == "check":
+            self.asked = self._check_question(people, seed, features)
+        else:
+            self.asked = self._class_question(cohort, people, seed, features)
+        return self.asked
+
+    def _check_question(self, people: int, seed: int, features: FeatureMap) -> Question:
+        main, learned = self.learned
+        mechanism = FrameUnit(1, self.epsilon, clients=people, frame_seed=seed)
+        scores = (learned.coef, learned.intercept)
+        return Question("check", mechanism, main.directions, main.centre, features, self.classes, scores=scores)
+
+    def _class_question(self, cohort: Cohort, people: int, seed: int, features: FeatureMap) -> Question:
+        # The pilot is asked along the directions that all people would be asked along.
+        everybody = people if cohort == "main" else max(1, round(people / self.pilot_people))
+        usual = self._mechanism(_USUAL_DIRECTIONS, everybody, 0)
+        noise = len(self.classes) * self.noise(usual, everybody) / _USUAL_DIRECTIONS
+        basis = self.basis
+        shares = length_shares(energy_profile(len(basis.rows), basis.decay, self._level), noise)
+        self._length_shares = shares
+        directions = basis.rows[: len(shares)] * np.sqrt(shares)[:, None]
+        mechanism = self._mechanism(len(shares), people, seed)
+        return Question("classes", mechanism, directions, basis.centre, features, self.classes)
+
+    def _mechanism(self, dim: int, people: int, seed: int) -> GroupUnit:
+        return GroupUnit(
+            dim,
+            self.epsilon,
+            groups=len(self.classes),
+            blocks=self.blocks,
+            clients=people,
+            share_people=_SHARE_PEOPLE if self.shares is None else 0.0,
+            frame_seed=seed,
+        )
+
+    def noise(self, mechanism: GroupUnit, people: int) -> float:
+        """The expected squared error of class sums over the number of people; it is known beforehand."""
+        return mechanism.typical_error(people).total
+
+    @property
+    def basis(self) -> Basis:
+        """The directions, once they are known."""
+        if self._basis is None:
+            raise ValueError("the centre must be learned first")
+        return self._basis
+
+    @property
+    def learned(self) -> tuple[Question, Discriminant]:
+        """The main question and the classifier."""
+        if self.main is None or self.discriminant is None:
+            raise ValueError("the messages of the main cohort must be learned first")
+        return self.main, self.discriminant
+
+    def take(self, estimate: Estimate) -> None:
+        """Learn from the mean of the messages of the cohort that was asked."""
+        if self.asked is None:
+            raise ValueError("learn needs the messages of a question: call question first")
+        question, self.asked = self.asked, None
+        cohort = self.cohorts.pop(0)
+        self._people[cohort], self._bits[cohort] = estimate.count, question.mechanism.message_bits
+        if cohort == "centre":
+            self._basis = fixed_basis(self.features, estimate.value, self.max_features)
+        elif cohort == "pilot":
+            self._pilot = self._class_sums(question, cast(GroupEstimate, estimate))
+            self._level = self._level_of(self._pilot)
+        elif cohort == "main":
+            self._finish(question, self._class_sums(question, cast(GroupEstimate, estimate)))
+        else:
+            self._check(estimate)
+
+    def _class_sums(self, question: Question, estimate: GroupEstimate) -> ClassSums:
+        """The sums of a cohort in units of spread."""
+        weights = self.basis.weights(self._length_shares)
+        sums = estimate.value.reshape(len(self.classes), -1)
+        noise = self.noise(cast(GroupUnit, question.mechanism), estimate.count) / sums.size
+        known = estimate.simplex_shares() if self.shares is None else self.shares
+        return ClassSums(sums / weights, noise / weights**2, known, estimate.count)
+
+    def _level_of(self, found: ClassSums) -> float:
+        return energy_level(found.energies, found.energy_noise, len(self.classes), self.basis.decay)
+
+    def _finish(self, question: Question, own: ClassSums) -> None:
+        basis, shares = self.basis, self._length_shares
+        found = pooled_sums(self._pilot, own)
+        energies = energy_profile(len(shares), basis.decay, self._level_of(found))
+        self.main = question
+        self.discriminant = Discriminant.fit(found, basis.weights(shares), energies, basis.unit_examples(shares))
+        self.report = LearningReport(float(self.epsilon), self._people, self._bits, len(shares), self._level)
+
+    def _check(self, estimate: Estimate) -> None:
+        """Right is +1 and wrong is −1; probabilities are made as sharp as the classifier is accurate."""
+        if self.report is None:
+            raise ValueError("the messages of the main cohort must be learned first")
+        accuracy = min(max((1 + float(estimate.value[0])) / 2, 0.0), 1.0)
+        self.sharpness = self.learned[1].sharpness(accuracy)
+        stderr = float(estimate.stderr[0]) / 2
+        self.report = replace(self.report, predicted_accuracy=accuracy, accuracy_stderr=stderr)

@@ -1,0 +1,141 @@
+"""The linear discriminant of class sums with known noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ClassSums", "Discriminant", "pooled_sums", "softmax"]
+
+Floats = NDArray[np.float64]
+
+# Of the mean variance of a direction: public examples tell covariances to about this.
+_RIDGE = 0.1
+# A class with a smaller share than so much of an equal one counts as that large.
+_LEAST_SHARE = 0.1
+_DRAWS = 2000
+_SHARPNESS, _HALVINGS = (1e-3, 1e3), 50
+
+
+@dataclass(frozen=True)
+class ClassSums:
+    """Sums of unit spread by class, over the number of people, (groups, p), and their noise variance, (p,).
+
+    `sums` are in units of a direction's own spread, so that cohorts with different weights can be pooled.
+    """
+
+    sums: Floats
+    noise: Floats
+    shares: Floats
+    people: int
+
+    @property
+    def energies(self) -> Floats:
+        """The mean square of class means by direction, were all classes of one size; noise included."""
+        groups = len(self.sums)
+        energies: Floats = groups * np.sum(self.centred**2, axis=0)
+        return energies
+
+    @property
+    def energy_noise(self) -> Floats:
+        """What noise alone adds to `energies`, (p,)."""
+        groups = len(self.sums)
+        # The overall mean takes one of as many degrees of freedom as there are classes.
+        noise: Floats = groups * (groups - 1) * self.noise
+        return noise
+
+    @property
+    def centred(self) -> Floats:
+        """The sums around the mean of all people."""
+        centred: Floats = self.sums - self.shares[:, None] * self.sums.sum(axis=0)
+        return centred
+
+
+def pooled_sums(first: ClassSums | None, second: ClassSums) -> ClassSums:
+    """The least-variance mean of two cohorts, in the directions of the second one."""
+    if first is None:
+        return second
+    count = min(first.sums.shape[1], second.sums.shape[1])
+    one, two = np.zeros(len(second.noise)), 1 / second.noise
+    one[:count] = 1 / first.noise[:count]
+    padded = np.zeros_like(second.sums)
+    padded[:, :count] = first.sums[:, :count]
+    people = first.people + second.people
+    shares = (first.shares * first.people + second.shares * second.people) / people
+    return ClassSums((padded * one + second.sums * two) / (one + two), 1 / (one + two), shares, people)
+
+
+@dataclass(frozen=True)
+class Discriminant:
+    """Scores u·coefᵀ + intercept, the best linear estimates of the classes' probabilities.
+
+    With a public covariance S of the unit features u the coefficients of class k are (S + Λ)⁻¹·(m_k − π_k·m). Λ is
+    diagonal: the known noise over the energy of the direction shrinks what is mostly noise. Without one, S = I/p, and
+    half the squared length of the class mean is subtracted: the nearest class mean, which takes lengths into account.
+
+    Attributes:
+        coef: (groups, p).
+        intercept: (groups,).
+        examples: unit features, (n, p): the public examples, or stand-ins without any.
+    """
+
+    coef: Floats
+    intercept: Floats
+    examples: Floats
+
+    @classmethod
+    def fit(cls, found: ClassSums, weights: Floats, energies: Floats, public: Floats | None) -> Discriminant:
+        """From pooled sums.
+
+        Args:
+            found: class sums in units of spread.
+            weights: of the directions in the features that the discriminant will see, (p,).
+            energies: the energy of every direction, (p,).
+            public: unit features of public examples, (n, p); None without.
+        """
+        groups, size = found.sums.shape
+        centred = found.centred * weights
+        if public is None:
+            coef = size * centred
+            shares = np.maximum(found.shares, _LEAST_SHARE / groups)
+            intercept = found.shares - size / 2 * np.sum(centred**2, axis=1) / shares
+            return cls(coef, intercept, _normal_examples(found.shares, centred / shares[:, None]))
+        covariance = public.T @ public / len(public)
+        shrinkage = groups**2 * found.noise * weights**2 / energies
+        ridge = np.diag(shrinkage + _RIDGE * np.trace(covariance) / size)
+        coef = np.linalg.solve(covariance + ridge, centred.T).T.astype(np.float64)
+        return cls(coef, found.shares - coef @ public.mean(axis=0), public)
+
+    def scores(self, rows: Floats) -> Floats:
+        """The scores of unit features, (n, groups)."""
+        scores: Floats = rows @ self.coef.T + self.intercept
+        return scores
+
+    def sharpness(self, accuracy: float) -> float:
+        """The factor of the scores in the softmax at which the likeliest class is right so often, on average."""
+        scores, (low, high) = self.scores(self.examples), _SHARPNESS
+        for _ in range(_HALVINGS):
+            middle = math.sqrt(low * high)
+            if float(softmax(middle * scores).max(axis=1).mean()) < accuracy:
+                low = middle
+            else:
+                high = middle
+        return low
+
+
+def softmax(values: Floats) -> Floats:
+    """Rows of probabilities, without overflow."""
+    raised = np.exp(values - values.max(axis=1, keepdims=True))
+    probabilities: Floats = raised / raised.sum(axis=1, keepdims=True)
+    return probabilities
+
+
+def _normal_examples(shares: Floats, means: Floats) -> Floats:
+    """Stand-ins for public examples: normal around the class means, of length about 1."""
+    rng = np.random.default_rng(0)
+    groups = rng.choice(len(shares), _DRAWS, p=shares / shares.sum())
+    size = means.shape[1]
+    return means[groups] + rng.standard_normal((_DRAWS, size)) / math.sqrt(size)

@@ -1,0 +1,35 @@
+"""scikit-learn's base classes, where it is installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise ImportError("private estimators need scikit-learn 1.6 or later: pip install 'sstq[learning]'") from error
+
+__all__ = [
+    "BaseEstimator",
+    "ClassifierMixin",
+    "RegressorMixin",
+    "check_classification_targets",
+    "check_is_fitted",
+    "generator_of",
+    "validate_data",
+]
+
+
+def generator_of(random_state: Any) -> np.random.Generator | None:
+    """The generator of a `random_state`; None for None, which stands for the operating system's randomness."""
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(0, 2**31, size=4))
+    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
+        raise ValueError(f"random_state must be None, an integer from 0 on or a generator, got {random_state!r}")
+    return np.random.default_rng(int(random_state))

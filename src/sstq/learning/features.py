@@ -1,0 +1,211 @@
+"""Public feature maps: what a device computes from its example before anything private happens.
+
+A map of one's own is any callable of an array (n, …) that returns (n, D), or a fitted transformer. Ours have a JSON
+form, so that a published question is all that a device needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sstq.checks import check_number, check_option
+from sstq.chunks import row_chunks
+from sstq.messages.arrays import as_vectors
+
+__all__ = ["FeatureMap", "GradientHistograms", "Pixels", "apply_features", "features_from_dict", "features_to_dict"]
+
+Floats = NDArray[np.float64]
+FeatureMap = Any
+"""A callable, a fitted transformer, or None for examples that are features already."""
+
+_LARGEST_SIDE = 4096
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """The numbers of an example as they are, one feature each.
+
+    Examples:
+        >>> Pixels()(np.ones((2, 3, 3))).shape
+        (2, 9)
+    """
+
+    name: ClassVar[str] = "pixels"
+
+    def __call__(self, X: ArrayLike) -> NDArray[Any]:
+        """The examples as rows, (n, D)."""
+        values = as_vectors(X)
+        return values.reshape(len(values), -1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The description as JSON values."""
+        return {"name": self.name}
+
+
+@dataclass(frozen=True)
+class GradientHistograms:
+    """Histograms of oriented gradients in square cells, and the mean of every channel there; square roots of both.
+
+    Every pixel's gradient votes for the two nearest of `angles` directions modulo 180 degrees, with its length. Images
+    of 28 × 28 have (8 + 1)·7·7 = 441 features. Coloured images have the gradients of their grey version.
+
+    Args:
+        shape: rows and columns of an image, after the number of channels where there are several.
+        cell: the side of a cell in pixels; it must divide rows and columns.
+        angles: the directions of a histogram.
+
+    Examples:
+        >>> GradientHistograms((28, 28))(np.random.default_rng(0).random((5, 784))).shape
+        (5, 441)
+    """
+
+    name: ClassVar[str] = "gradients"
+    shape: Sequence[int]
+    cell: int = 4
+    angles: int = 8
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.shape, Sequence) or len(self.shape) not in (2, 3):
+            raise ValueError(f"shape must be (rows, columns) or (channels, rows, columns), got {self.shape!r}")
+        shape = tuple(check_number("shape", side, 1, _LARGEST_SIDE, integer=True) for side in self.shape)
+        cell = check_number("cell", self.cell, 1, min(shape[-2:]), integer=True)
+        check_number("angles", self.angles, 2, 64, integer=True)
+        if shape[-2] % cell or shape[-1] % cell:
+            raise ValueError(f"cell must divide rows and columns, got cell={cell} for images of {shape[-2:]}")
+        object.__setattr__(self, "shape", shape)
+
+    @property
+    def _channels(self) -> int:
+        return self.shape[0] if len(self.shape) == 3 else 1
+
+    @property
+    def _cells(self) -> tuple[int, int]:
+        return self.shape[-2] // self.cell, self.shape[-1] // self.cell
+
+    def __call__(self, X: ArrayLike) -> NDArray[np.float32]:
+        """The features of images with pixels of 0 or more, given as (n, …) with as many numbers as the shape has."""
+        values = as_vectors(X)
+        if values.ndim < 2 or math.prod(values.shape[1:]) != math.prod(self.shape):
+            got = f"an array of shape {values.shape}"
+            raise ValueError(f"X must have {math.prod(self.shape)} pixels per image of {self.shape}, got {got}")
+        rows, columns = self.shape[-2:]
+        images = values.reshape(len(values), self._channels, rows, columns)
+        found = np.empty((len(images), self.angles + self._channels, *self._cells), np.float32)
+        for part in row_chunks(len(images), 8 * math.prod(self.shape)):
+            found[part] = self._of(images[part].astype(np.float32))
+        return found.reshape(len(found), -1)
+
+    def _of(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+        if np.any(images < 0):
+            raise ValueError(f"X must be pixels of 0 or more, got {images.min():g}")
+        grey = images.mean(axis=1)
+        across, down = np.zeros_like(grey), np.zeros_like(grey)
+        across[:, :, 1:-1] = grey[:, :, 2:] - grey[:, :, :-2]
+        down[:, 1:-1] = grey[:, 2:] - grey[:, :-2]
+        length = np.hypot(across, down)
+        angle = np.arctan2(down, across) * np.float32(self.angles / np.pi) % self.angles
+        parts = []
+        for place in range(self.angles):
+            apart = np.abs(angle - np.float32(place))
+            near = np.maximum(1 - np.minimum(apart, self.angles - apart), 0)
+            parts.append(self._pooled(length * near))
+        brightness = [self._pooled(images[:, channel]) * (2 / self.cell**2) for channel in range(self._channels)]
+        return np.asarray(np.sqrt(np.stack(parts + brightness, axis=1)), np.float32)
+
+    def _pooled(self, planes: NDArray[np.float32]) -> NDArray[np.float32]:
+        rows, columns = self._cells
+        total = planes.reshape(len(planes), rows, self.cell, columns, self.cell).sum(axis=(2, 4))
+        return np.asarray(total, np.float32)
+
+    def cosines(self) -> tuple[Floats, Floats]:
+        """Fixed directions for features that nobody has seen: cosines over the cells and angles, low frequencies first.
+
+        Returns the orthonormal directions as rows, (D, D), and the frequency of each, (D,).
+        """
+        turns, order = _angle_waves(self.angles)
+        channels = np.zeros((self.angles + self._channels,) * 2)
+        channels[: self.angles, : self.angles] = turns
+        channels[self.angles :, self.angles :] = np.eye(self._channels)
+        rows, columns = (_cosine_waves(count) for count in self._cells)
+        directions = np.kron(channels, np.kron(rows, columns))
+        first = np.concatenate([order, np.zeros(self._channels)])
+        second = np.hypot(*np.ogrid[: self._cells[0], : self._cells[1]])
+        frequency = (first[:, None] + second.reshape(1, -1)).ravel()
+        ranks = np.argsort(frequency, kind="stable")
+        return directions[ranks], frequency[ranks]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The description as JSON values."""
+        return {"name": self.name, "shape": list(self.shape), "cell": self.cell, "angles": self.angles}
+
+
+_OURS: Mapping[str, Callable[..., Any]] = {"pixels": Pixels, "gradients": GradientHistograms}
+
+
+def features_to_dict(features: FeatureMap) -> dict[str, Any] | None:
+    """The description of one of our maps; None for a map that devices must bring themselves."""
+    return features.to_dict() if isinstance(features, Pixels | GradientHistograms) else None
+
+
+def features_from_dict(data: Any) -> FeatureMap:
+    """The map whose `features_to_dict` this is."""
+    if data is None:
+        return None
+    if not isinstance(data, dict):
+        raise ValueError(f"features must be an object or null, got {data!r}")
+    options = dict(data)
+    name = check_option("the name of features", options.pop("name", None), tuple(_OURS))
+    try:
+        return _OURS[name](**options)
+    except TypeError as error:
+        raise ValueError(f"features {name!r} are malformed: {error}") from error
+
+
+def apply_features(features: FeatureMap, X: ArrayLike) -> Floats:
+    """The features of examples, (n, D), checked; without a map the examples are features already."""
+    if features is None:
+        found = as_vectors(X)
+    elif hasattr(features, "transform"):
+        found = as_vectors(features.transform(X), "features")
+    elif callable(features):
+        found = as_vectors(features(X), "features")
+    else:
+        raise ValueError(f"features must be a callable, a fitted transformer or None, got {features!r}")
+    if found.ndim != 2:
+        raise ValueError(f"features must have shape (n, D), got {found.shape}")
+    bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
+    if len(bad):
+        raise ValueError(f"features must be finite, got nan or infinity in row {bad[0]}")
+    return found.astype(np.float64, copy=False)
+
+
+def unit_rows(values: Floats) -> Floats:
+    """Rows of length 1; rows of zeros stay."""
+    lengths = np.linalg.norm(values, axis=1, keepdims=True)
+    return values / np.where(lengths > 0, lengths, 1)
+
+
+def _cosine_waves(count: int) -> Floats:
+    """The orthonormal cosine transform (DCT-II) as rows."""
+    waves = np.cos(np.pi / count * np.outer(np.arange(count), np.arange(count) + 0.5)) * math.sqrt(2 / count)
+    waves[0] /= math.sqrt(2)
+    return waves
+
+
+def _angle_waves(count: int) -> tuple[Floats, Floats]:
+    """The orthonormal real Fourier transform as rows, because angles are a circle, and the frequencies."""
+    places = 2 * np.pi / count * np.arange(count)
+    rows, order = [np.full(count, 1 / math.sqrt(count))], [0]
+    for turn in range(1, (count + 1) // 2):
+        rows += [math.sqrt(2 / count) * wave(turn * places) for wave in (np.cos, np.sin)]
+        order += [turn, turn]
+    if count % 2 == 0:
+        rows.append(np.cos(count // 2 * places) / math.sqrt(count))
+        order.append(count // 2)
+    return np.array(rows), np.array(order, dtype=np.float64)

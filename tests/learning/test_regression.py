@@ -1,0 +1,75 @@
+"""PrivateRegression: coefficients within their noise, a deployment, scikit-learn's manners, and bad input."""
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import check_estimator
+
+from sstq.learning import PrivateRegression, encode
+
+TRUE = np.array([0.6, -0.4, 0.2])
+
+
+def people(count, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (count, 3)) / np.sqrt(3)
+    return X, X @ TRUE + 0.1 + 0.05 * rng.standard_normal(count)
+
+
+def test_coefficients_are_close(seed):
+    X, y = people(200_000, seed)
+    model = PrivateRegression(4.0, random_state=seed).fit(X, y)
+    # The noise per moment is about 0.005; over the spread 1/9 of a feature that is 0.05 per coefficient. Six of them.
+    np.testing.assert_allclose(model.coef_, TRUE, atol=0.3)
+    assert model.intercept_ == pytest.approx(0.1, abs=0.1)
+    assert model.score(X, y) > 0.5
+
+
+def test_units_do_not_matter():
+    X, y = people(20_000, 0)
+    one = PrivateRegression(4.0, random_state=3).fit(X, y)
+    two = PrivateRegression(4.0, x_bound=10, y_bound=100, random_state=3).fit(10 * X, 100 * y)
+    np.testing.assert_allclose(two.coef_, 10 * one.coef_)
+    assert two.intercept_ == pytest.approx(100 * one.intercept_)
+
+
+def test_a_deployment_learns_from_messages_alone(seed):
+    X, y = people(100_000, seed)
+    server = PrivateRegression(6.0)
+    question = server.question(len(X), 3)
+    raw = encode(X, y, question.to_json()).to_bytes()
+    server.learn(question.mechanism.messages_from_bytes(raw, len(X)))
+    assert server.score(X, y) > 0.5
+    with pytest.raises(ValueError, match="call question first"):
+        server.learn(None)
+
+
+def test_few_people_get_a_flat_answer_not_a_wild_one(seed):
+    X, y = people(50, seed)
+    model = PrivateRegression(0.5, random_state=seed).fit(X, y)
+    assert np.all(np.abs(model.predict(X)) < 5)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_it_is_an_estimator():
+    expected = {"check_regressors_train": "asks for a score of 0.5 from 200 people with features beyond the bound"}
+    results = check_estimator(PrivateRegression(20.0), expected_failed_checks=expected, on_fail=None, on_skip=None)
+    failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
+    assert not failed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"epsilon": 100}, "epsilon must be"), ({"x_bound": 0}, "x_bound must be"), ({"y_bound": -1}, "y_bound must be")],
+)
+def test_bad_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        PrivateRegression(**options).fit(*people(20, 0))
+
+
+def test_bad_targets_are_refused():
+    question = PrivateRegression(3.0).question(10, 3)
+    with pytest.raises(ValueError, match="y must be 2 numbers"):
+        question.encode(np.ones((2, 3)), [1.0])
+    with pytest.raises(ValueError, match="y must be finite"):
+        question.encode(np.ones((2, 3)), [1.0, np.inf])
