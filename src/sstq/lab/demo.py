@@ -1,9 +1,8 @@
-"""The demo: mean images of the ten digits, from one small private message a client.
+"""The demo: ten mean images and a classifier of handwritten digits, from one private message per person.
 
-The data are scikit-learn's 1,797 handwritten digits of 8×8 pixels. Pixels lie in [0, 1], so an image minus mid-grey has
-entries in [-1/2, 1/2] and norm at most √64/2 = 4. That bound is public and holds for every image, so nothing is
-clipped and nothing of the data is used to set it; without the shift the bound would be 8 and the error up to twice as
-large. The number of bits is also chosen without the data: the best for a typical vector.
+The data are scikit-learn's 1,797 images of 8×8 pixels. Every third is a test image, which nobody holds. The others are
+held by one person each, or by 100 people each: a simulated larger crowd. A person's digit and image are both secret.
+`PrivateClassifier` asks every person once, so ε of the message is the person's total. No image is public.
 """
 
 from __future__ import annotations
@@ -18,22 +17,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.aggregation import Estimate
 from sstq.files.atomic import atomic_file
-from sstq.mechanisms import SSTQ
-from sstq.mechanisms.structured import typical_vector
 from sstq.randomness.secret import RngLike
 
-__all__ = ["Demo", "DemoRow", "choose_mechanism", "load_images", "planned_clients", "run_demo", "save_results"]
+__all__ = ["Demo", "DemoRow", "load_images", "planned_people", "run_demo", "save_results"]
 
-DIM = 64
-CLASSES = 10
-MID_GREY = 0.5
-CLIP = 4.0
+Floats = NDArray[np.float64]
+Labelled = tuple[Floats, NDArray[np.int64]]
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 COPIES = (1, 100)
 IMAGES = 1797
-
-_BITS = (1, 2, 3, 4)
+_TEST_EVERY = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,64 +36,62 @@ class DemoRow:
     """One crowd at one ε.
 
     Attributes:
-        epsilon: ε of one message.
-        privacy_loss: what is spent of it, exactly, rounded up.
-        copies: the clients that hold each image.
-        clients: in all.
-        message_bits: of each of them.
+        epsilon: ε of a person in total: one message, once.
+        copies: the people who hold each image.
+        people: in all.
+        bits_per_person: the mean size of a message.
         bytes_sent: by all of them.
-        bytes_as_floats: what 64 single-precision numbers each would take.
-        predicted: the expected error of the ten means over their norm.
-        measured: the error that came out.
-        images: (10, 64), the estimates in the unit of pixels.
+        predicted_accuracy: what a twentieth of the people said, privately, of their own images.
+        predicted_stderr: its standard error.
+        accuracy: on the test images.
+        shares: the estimated shares of the digits, (10,), projected onto the simplex.
+        images: (10, 64), the estimated mean images of length-1 images; nan where a share is estimated as 0 or less.
     """
 
     epsilon: float
-    privacy_loss: float
     copies: int
-    clients: int
-    message_bits: int
+    people: int
+    bits_per_person: float
     bytes_sent: int
-    bytes_as_floats: int
-    predicted: float
-    measured: float
-    images: NDArray[np.float64]
+    predicted_accuracy: float
+    predicted_stderr: float
+    accuracy: float
+    shares: Floats
+    images: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """All of the demo: the true class means (10, 64), the estimates, and whether a seed replaced secret randomness."""
+    """All of the demo.
 
-    truth: NDArray[np.float64]
+    Attributes:
+        truth: the true mean images, (10, 64).
+        exact_accuracy: of the same classifier from exact class sums: no privacy.
+        tested: the number of test images.
+        rows: every crowd at every ε.
+        simulated: whether a seed replaced secret randomness.
+    """
+
+    truth: Floats
+    exact_accuracy: float
+    tested: int
     rows: tuple[DemoRow, ...]
     simulated: bool
 
 
-def load_images() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the images as (1797, 64) pixels in [0, 1], and their digits."""
+def load_images() -> Labelled:
+    """Return the images as (1797, 64) of length 1, as `PrivateClassifier` sees them, and their digits."""
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise ImportError("the demo needs scikit-learn: pip install 'sstq[demo]'") from error
     pixels, digits = load_digits(return_X_y=True)
-    return pixels / 16.0, digits
+    return pixels / np.linalg.norm(pixels, axis=1, keepdims=True), digits
 
 
-def choose_mechanism(epsilon: float) -> SSTQ:
-    """Return the flat mechanism for the images with the number of bits that suits a typical vector of norm clip best.
-
-    Examples:
-        >>> choose_mechanism(2.0).message_bits
-        10
-    """
-    typical = typical_vector(DIM, CLIP)
-    candidates = [SSTQ(dim=DIM, epsilon=epsilon, bits=bits, clip=CLIP) for bits in _BITS]
-    return min(candidates, key=lambda mechanism: mechanism.expected_mse(typical).total)
-
-
-def planned_clients(epsilons: Sequence[float] = EPSILONS, copies: Sequence[int] = COPIES) -> int:
-    """Return the number of clients that `run_demo` simulates."""
-    return IMAGES * len(epsilons) * sum(copies)
+def planned_people(epsilons: Sequence[float] = EPSILONS, copies: Sequence[int] = COPIES) -> int:
+    """Return the number of people whom `run_demo` simulates."""
+    return (IMAGES - len(range(0, IMAGES, _TEST_EVERY))) * len(epsilons) * sum(copies)
 
 
 def run_demo(
@@ -107,73 +100,83 @@ def run_demo(
     copies: Sequence[int] = COPIES,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Demo:
-    """Estimate the class means at every ε with every crowd.
+    """Learn mean images and a classifier at every ε with every crowd.
 
     Args:
         rng: None for the operating system's randomness, a seed or a Generator for the same result again.
-        epsilons: the values of ε.
-        copies: the crowds, as numbers of clients that hold each image.
-        advance: called with a number of clients whenever so many are done.
+        epsilons: the values of a person's total ε.
+        copies: the crowds, as numbers of people who hold each image.
+        advance: called with a number of people whenever so many have answered.
 
     """
-    pixels, digits = load_images()
-    groups = [pixels[digits == digit] for digit in range(CLASSES)]
-    truth = np.stack([group.mean(axis=0) for group in groups])
+    images, digits = load_images()
+    from sstq.lab.reproduction.central import ExactClassifier
+
+    tested = np.arange(IMAGES) % _TEST_EVERY == 0
+    held, test = (images[~tested], digits[~tested]), (images[tested], digits[tested])
     source = rng if rng is None else np.random.default_rng(rng)
+    exact = ExactClassifier(check_people=0, random_state=0).fit(*_crowd(held, max(copies)))
     rows = []
-    for epsilon in epsilons:
-        mechanism = choose_mechanism(epsilon)
-        for crowd in copies:
-            rows.append(_one_crowd(mechanism, groups, truth, crowd, source, advance))
-    return Demo(truth, tuple(rows), simulated=rng is not None)
+    for crowd in copies:
+        for epsilon in epsilons:
+            rows.append(_one_crowd(epsilon, crowd, held, test, source))
+            advance(rows[-1].people)
+    truth = np.stack([held[0][held[1] == digit].mean(axis=0) for digit in np.unique(digits)])
+    return Demo(truth, exact.score(*test), len(test[0]), tuple(rows), simulated=rng is not None)
 
 
-def _one_crowd(
-    mechanism: SSTQ,
-    groups: list[NDArray[np.float64]],
-    truth: NDArray[np.float64],
-    copies: int,
-    rng: np.random.Generator | None,
-    advance: Callable[[int], None],
-) -> DemoRow:
-    images = np.empty_like(truth)
-    predicted = 0.0
-    clients = bytes_sent = 0
-    for digit, group in enumerate(groups):
-        shifted = group - MID_GREY
-        held = np.repeat(shifted, copies, axis=0)
-        # The server gets these bytes and nothing else.
-        raw = mechanism.encode(held, rng).to_bytes()
-        aggregator = mechanism.aggregator()
-        aggregator.update(mechanism.messages_from_bytes(raw, len(held)))
-        images[digit] = aggregator.mean().value + MID_GREY
-        error = mechanism.expected_mse(shifted)
-        predicted += error.bias2 + error.variance / copies
-        clients += len(held)
-        bytes_sent += len(raw)
-        advance(len(held))
-    norm = float(np.linalg.norm(truth))
+def _crowd(held: Labelled, copies: int) -> Labelled:
+    return np.repeat(held[0], copies, axis=0), np.repeat(held[1], copies)
+
+
+def _one_crowd(epsilon: float, copies: int, held: Labelled, test: Labelled, rng: np.random.Generator | None) -> DemoRow:
+    from sstq.learning import PrivateClassifier
+
+    seen: dict[str, Estimate] = {}
+
+    class Watched(PrivateClassifier):
+        """Keeps what the server learns of a cohort; the main one is asked about classes last."""
+
+        def _answers(self, question: Any, *answers: Any) -> Estimate:
+            seen[question.kind] = super()._answers(question, *answers)
+            return seen[question.kind]
+
+    model = Watched(epsilon, random_state=rng).fit(*_crowd(held, copies))
+    report, classes = model.report(*test), seen["classes"]
+    people = sum(report.people.values())
+    bytes_sent = sum(-(-count * report.message_bits[cohort] // 8) for cohort, count in report.people.items())
     return DemoRow(
-        epsilon=mechanism.epsilon,
-        privacy_loss=mechanism.privacy_loss(),
+        epsilon=report.epsilon,
         copies=copies,
-        clients=clients,
-        message_bits=mechanism.message_bits,
+        people=people,
+        bits_per_person=sum(count * report.message_bits[cohort] for cohort, count in report.people.items()) / people,
         bytes_sent=bytes_sent,
-        bytes_as_floats=4 * DIM * clients,
-        predicted=math.sqrt(predicted) / norm,
-        measured=float(np.linalg.norm(images - truth)) / norm,
-        images=images,
+        predicted_accuracy=report.predicted_accuracy,
+        predicted_stderr=report.accuracy_stderr,
+        accuracy=report.true_accuracy,
+        shares=classes.simplex_shares(),
+        images=mean_images(seen["centre"], classes.means),
     )
+
+
+def mean_images(centre: Estimate, means: Floats) -> Floats:
+    """The mean image of every digit from the mean of all and the digit's mean direction (image − centre)/length.
+
+    Images u have length 1 and the mean c, so E‖u − ĉ‖² = 1 − ‖c‖² + ‖ĉ − c‖². Messages tell ‖ĉ − c‖² and, after the
+    same is taken off ‖ĉ‖², ‖c‖².
+    """
+    noise = float(np.sum(centre.stderr**2))
+    length = math.sqrt(max(1 - float(np.sum(centre.value**2)) + 2 * noise, 0))
+    return centre.value + length * means
 
 
 def save_results(demo: Demo, path: str | os.PathLike[str]) -> None:
     """Write the numbers of the table as JSON."""
     rows: list[dict[str, Any]] = []
     for row in demo.rows:
-        numbers = asdict(row)
+        numbers = asdict(row) | {"shares": row.shares.tolist()}
         del numbers["images"]
         rows.append(numbers)
-    document = {"clip": CLIP, "simulated": demo.simulated, "rows": rows}
+    document = {"simulated": demo.simulated, "exact_accuracy": demo.exact_accuracy, "tested": demo.tested, "rows": rows}
     with atomic_file(path) as file:
         file.write(json.dumps(document, indent=2).encode() + b"\n")

@@ -67,6 +67,9 @@ class ExactClassifier(PrivateClassifier):
     _course_type = _CentralCourse
 
     def _answers(self, question: Question, mapped: Any, y: Any, rng: Any) -> Estimate:
+        if question.kind == "centre" and not self._course_type.delta:
+            vectors = question.vectors(mapped)
+            return Estimate(vectors.mean(axis=0), np.zeros(vectors.shape[1]), len(vectors))
         if question.kind != "classes" or not isinstance(question.mechanism, GroupUnit):
             return super()._answers(question, mapped, y, rng)
         count, groups = len(mapped), question.mechanism.groups
