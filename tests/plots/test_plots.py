@@ -5,9 +5,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 from matplotlib.text import Text
+from sstq.lab.demo_training import METHODS
 
 from sstq import Estimate, GroupMean, plots
-from sstq.lab.demo_training import METHODS
 from sstq.lab.plots import draw_training
 from sstq.planning.comparison import compare, frontier, one_bit_error, optimal_error
 

@@ -132,7 +132,7 @@ def _crowd(held: Labelled, copies: int) -> Labelled:
 def _one_crowd(epsilon: float, copies: int, held: Labelled, test: Labelled, rng: np.random.Generator | None) -> DemoRow:
     from sstq.learning import PrivateClassifier
 
-    seen: dict[str, Estimate] = {}
+    seen: dict[str, Any] = {}
 
     class Watched(PrivateClassifier):
         """Keeps what the server learns of a cohort; the main one is asked about classes last."""
