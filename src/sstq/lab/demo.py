@@ -138,8 +138,9 @@ def _one_crowd(epsilon: float, copies: int, held: Labelled, test: Labelled, rng:
         """Keeps what the server learns of a cohort; the main one is asked about classes last."""
 
         def _answers(self, question: Any, *answers: Any) -> Estimate:
-            seen[question.kind] = super()._answers(question, *answers)
-            return seen[question.kind]
+            estimate = super()._answers(question, *answers)
+            seen[question.kind] = estimate
+            return estimate
 
     model = Watched(epsilon, random_state=rng).fit(*_crowd(held, copies))
     report, classes = model.report(*test), seen["classes"]
