@@ -11,12 +11,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from sstq.learning import PrivateClassifier, encode
 from sstq.learning.discriminant import ClassSums, pooled_sums
 
-# Noise of some hundred people is larger than what they have in common: no classifier at ε = 3 could pass these.
-NEEDS_MORE_PEOPLE = {
-    "check_classifiers_train": "asks for an accuracy of 83 % from 300 people",
-    "check_classifiers_classes": "asks for the right classes from 100 people",
-    "check_n_features_in_after_fitting": "",
-}
+DOES_NOT_APPLY = {"check_estimators_dtypes": "has an example that is zero, which has no direction to send"}
 
 
 def people(count, seed, classes=3, dim=8, apart=3.0):
@@ -119,7 +114,7 @@ def test_pooling_has_the_least_variance():
 @pytest.mark.filterwarnings("ignore")
 def test_it_is_an_estimator():
     results = check_estimator(
-        PrivateClassifier(20.0), expected_failed_checks=dict(NEEDS_MORE_PEOPLE), on_fail=None, on_skip=None
+        PrivateClassifier(20.0), expected_failed_checks=dict(DOES_NOT_APPLY), on_fail=None, on_skip=None
     )
     failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
     assert not failed
@@ -190,7 +185,7 @@ def test_a_refused_message_loses_nothing():
     server = PrivateClassifier(4.0, classes=[0, 1, 2], public=X[:500])
     question = server.question(200)
     other = PrivateClassifier(3.0, classes=[0, 1, 2], public=X[:500]).question(200)
-    with pytest.raises(ValueError, match="digest|mechanism"):
+    with pytest.raises(ValueError, match=r"digest|mechanism"):
         server.learn(other.encode(X[:200], y[:200]))
     server.learn(question.encode(X[:200], y[:200]))
     assert server.cohorts_left == ("main", "check")

@@ -52,10 +52,7 @@ def test_few_people_get_a_flat_answer_not_a_wild_one(seed):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_it_is_an_estimator():
-    expected = {"check_regressors_train": "asks for a score of 0.5 from 200 people with features beyond the bound"}
-    results = check_estimator(PrivateRegression(20.0), expected_failed_checks=expected, on_fail=None, on_skip=None)
-    failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
-    assert not failed
+    check_estimator(PrivateRegression(20.0), on_skip=None)
 
 
 @pytest.mark.parametrize(

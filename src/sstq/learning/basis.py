@@ -14,7 +14,7 @@ from sstq.learning.questions import refuse_zero_rows
 __all__ = ["Basis", "fixed_basis", "public_basis"]
 
 # How fast the energy of classes falls along directions: principal ones of public examples, fixed cosines, any others.
-_PRINCIPAL_DECAY, _COSINE_DECAY, _PLAIN_DECAY = 1.0, 0.5, 0.0
+_PRINCIPAL_DECAY, _COSINE_DECAY, _PLAIN_DECAY = 1.0, 0.35, 0.0
 # Features spread less at high frequencies, about as (1 + frequency)^−0.9.
 _COSINE_SPREAD = 0.9
 # So many public examples per direction tell its spread.

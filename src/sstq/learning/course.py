@@ -11,7 +11,7 @@ import numpy as np
 from sstq.aggregation import Estimate
 from sstq.checks import check_argument
 from sstq.learning.basis import Basis, fixed_basis, public_basis
-from sstq.learning.discriminant import ClassSums, Discriminant, pooled_sums
+from sstq.learning.discriminant import ClassSums, Discriminant, pooled_sums, shrunk_shares
 from sstq.learning.features import FeatureMap, Floats
 from sstq.learning.questions import Question
 from sstq.learning.weights import energy_level, energy_profile, length_shares
@@ -203,7 +203,7 @@ class Course:
         weights = self.basis.weights(self._length_shares)
         sums = estimate.value.reshape(len(self.classes), -1)
         noise = self.noise(cast(GroupUnit, question.mechanism), estimate.count) / sums.size
-        known = estimate.simplex_shares() if self.shares is None else self.shares
+        known = shrunk_shares(estimate) if self.shares is None else self.shares
         return ClassSums(sums / weights, noise / weights**2, known, estimate.count)
 
     def _level_of(self, found: ClassSums) -> float:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ClassSums", "Discriminant", "pooled_sums", "softmax"]
+from sstq.mechanisms.groupunit.estimates import GroupEstimate
+
+__all__ = ["ClassSums", "Discriminant", "pooled_sums", "shrunk_shares", "softmax"]
 
 Floats = NDArray[np.float64]
 
@@ -52,6 +54,21 @@ class ClassSums:
         """The sums around the mean of all people."""
         centred: Floats = self.sums - self.shares[:, None] * self.sums.sum(axis=0)
         return centred
+
+
+def shrunk_shares(estimate: GroupEstimate) -> Floats:
+    """The shares of the classes, drawn towards equal ones as far as they differ by noise, on the simplex.
+
+    Examples:
+        >>> shares, stderr = np.array([0.6, 0.4]), np.array([0.3, 0.3])
+        >>> shrunk_shares(GroupEstimate(np.zeros(2), np.ones(2), 9, shares=shares, shares_stderr=stderr))
+        array([0.5, 0.5])
+    """
+    equal = 1 / len(estimate.shares)
+    apart = estimate.shares - equal
+    spread, noise = float(np.sum(apart**2)), float(np.sum(estimate.shares_stderr**2))
+    kept = max(0.0, 1 - noise / spread) if spread else 0.0
+    return replace(estimate, shares=equal + kept * apart).simplex_shares()
 
 
 def pooled_sums(first: ClassSums | None, second: ClassSums) -> ClassSums:

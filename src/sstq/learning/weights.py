@@ -21,8 +21,8 @@ Floats = NDArray[np.float64]
 
 # Levels from 1/50 to 7: beyond, nothing would be learned, or no noise were worth a choice.
 _LEVELS = np.geomspace(0.02, 7.4, 238)
-# A level of 1 is expected, within a factor of about e^±½.
-_LOG_SPREAD = 0.5
+# A level of 1 is expected, within a factor of about e^±0.3.
+_LOG_SPREAD = 0.3
 
 
 def energy_profile(count: int, decay: float, level: float = 1.0) -> Floats:
