@@ -12,13 +12,14 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation import Estimate
 from sstq.files.atomic import atomic_file
+from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.randomness.secret import RngLike
 
 __all__ = ["Demo", "DemoRow", "load_images", "planned_people", "run_demo", "save_results"]
@@ -142,7 +143,7 @@ def _one_crowd(epsilon: float, copies: int, held: Labelled, test: Labelled, rng:
             return seen[question.kind]
 
     model = Watched(epsilon, random_state=rng).fit(*_crowd(held, copies))
-    report, classes = model.report(*test), seen["classes"]
+    report, classes = model.report(*test), cast(GroupEstimate, seen["classes"])
     people = sum(report.people.values())
     bytes_sent = sum(-(-count * report.message_bits[cohort] // 8) for cohort, count in report.people.items())
     return DemoRow(
