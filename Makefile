@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loads
 .PHONY: help demo quick test check format docs bench clean
 
 help:
-	@echo "make demo    private means and private federated training on images (tables and pictures)"
+	@echo "make demo    digits learned from one private message per person (a table and a picture)"
 	@echo "make quick   the tests that are not slow, without torch, Ray and Flower: after every edit"
 	@echo "make test    the whole test suite, doctests and README snippets included"
 	@echo "make check   formatting, lint, layers, types, tests and a strict build of the documentation"

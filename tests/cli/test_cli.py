@@ -818,23 +818,19 @@ def test_channel_options_are_checked(tmp_path, spec):
 
 
 def test_demo_writes_a_picture_and_prints_its_path_last(tmp_path, monkeypatch):
-    from sstq.lab import demo, demo_training, plots
+    from sstq.lab import demo
 
     quick = functools.partial(demo.run_demo, epsilons=(4.0,), copies=(1, 2))
     monkeypatch.setattr(demo, "run_demo", quick)
-    monkeypatch.setattr(demo_training, "run_training", functools.partial(demo_training.run_training, rounds=2))
-    titles = []
-    draw = plots.draw_training
-    monkeypatch.setattr(plots, "draw_training", lambda *what, title: titles.append(title) or draw(*what, title=title))
-    result = run("demo", "-o", tmp_path / "new" / "folder", "--seed", 1)
-    assert "total ε = 8 (4 per round)" in titles[0]
-    pictures = [tmp_path / "new" / "folder" / name for name in ("digits.png", "training.png")]
-    assert result.stdout.splitlines()[-2:] == [str(picture) for picture in pictures]
-    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
-    assert "FrameUnit\t13\t8\t" in result.stdout
-    assert len(json.loads((tmp_path / "new" / "folder" / "results.json").read_text())["rows"]) == 2
+    folder = tmp_path / "new" / "folder"
+    result = run("demo", "-o", folder, "--seed", 1)
+    assert result.stdout.splitlines()[-1] == str(folder / "digits.png")
+    assert (folder / "digits.png").read_bytes().startswith(b"\x89PNG")
+    assert len(json.loads((folder / "results.json").read_text())["rows"]) == 2
     assert "NOT PRIVATE" in result.stderr
-    assert "3,594" in result.stdout
+    assert "total ε\tpeople per image" in result.stdout
+    assert "2,396" in result.stdout
+    assert "--force" in run("demo", "-o", folder, "--seed", 1, code=2).stderr
 
 
 TRAINING = ("train", "--dataset", "regression", "--dim", 6, "--clients", 20, "--mechanism", "clean")

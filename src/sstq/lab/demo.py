@@ -1,8 +1,9 @@
 """The demo: ten mean images and a classifier of handwritten digits, from one private message per person.
 
-The data are scikit-learn's 1,797 images of 8×8 pixels. Every third is a test image, which nobody holds. The others are
-held by one person each, or by 100 people each: a simulated larger crowd. A person's digit and image are both secret.
-`PrivateClassifier` asks every person once, so ε of the message is the person's total. No image is public.
+The data are scikit-learn's 1,797 images of 8×8 pixels, split as `sstq.lab.datasets` does: the last 360 are test images,
+which nobody holds. The others are held by one person each, or by 100 people each: a simulated larger crowd. A person's
+digit and image are both secret. `PrivateClassifier` asks every person once, so ε of the message is the person's total.
+No image is public.
 """
 
 from __future__ import annotations
@@ -12,23 +13,23 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation import Estimate
 from sstq.files.atomic import atomic_file
+from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.randomness.secret import RngLike
 
-__all__ = ["Demo", "DemoRow", "load_images", "planned_people", "run_demo", "save_results"]
+__all__ = ["Demo", "DemoRow", "planned_people", "run_demo", "save_results"]
 
 Floats = NDArray[np.float64]
 Labelled = tuple[Floats, NDArray[np.int64]]
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 COPIES = (1, 100)
-IMAGES = 1797
-_TEST_EVERY = 3
+HELD = 1437
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,19 +80,9 @@ class Demo:
     simulated: bool
 
 
-def load_images() -> Labelled:
-    """Return the images as (1797, 64) of length 1, as `PrivateClassifier` sees them, and their digits."""
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ImportError("the demo needs scikit-learn: pip install 'sstq[demo]'") from error
-    pixels, digits = load_digits(return_X_y=True)
-    return pixels / np.linalg.norm(pixels, axis=1, keepdims=True), digits
-
-
 def planned_people(epsilons: Sequence[float] = EPSILONS, copies: Sequence[int] = COPIES) -> int:
     """Return the number of people whom `run_demo` simulates."""
-    return (IMAGES - len(range(0, IMAGES, _TEST_EVERY))) * len(epsilons) * sum(copies)
+    return HELD * len(epsilons) * sum(copies)
 
 
 def run_demo(
@@ -109,11 +100,14 @@ def run_demo(
         advance: called with a number of people whenever so many have answered.
 
     """
-    images, digits = load_images()
-    from sstq.lab.reproduction.central import ExactClassifier
+    from sstq.lab.datasets import load
 
-    tested = np.arange(IMAGES) % _TEST_EVERY == 0
-    held, test = (images[~tested], digits[~tested]), (images[tested], digits[tested])
+    digits = load("digits")
+    from sstq.lab.reproduction.central import ExactClassifier
+    from sstq.learning.features import unit_rows
+
+    held = unit_rows(digits.train_images.astype(np.float64)), digits.train_labels
+    test = unit_rows(digits.test_images.astype(np.float64)), digits.test_labels
     source = rng if rng is None else np.random.default_rng(rng)
     exact = ExactClassifier(check_people=0, random_state=0).fit(*_crowd(held, max(copies)))
     rows = []
@@ -121,7 +115,7 @@ def run_demo(
         for epsilon in epsilons:
             rows.append(_one_crowd(epsilon, crowd, held, test, source))
             advance(rows[-1].people)
-    truth = np.stack([held[0][held[1] == digit].mean(axis=0) for digit in np.unique(digits)])
+    truth = np.stack([held[0][held[1] == digit].mean(axis=0) for digit in range(10)])
     return Demo(truth, exact.score(*test), len(test[0]), tuple(rows), simulated=rng is not None)
 
 
@@ -143,7 +137,7 @@ def _one_crowd(epsilon: float, copies: int, held: Labelled, test: Labelled, rng:
             return estimate
 
     model = Watched(epsilon, random_state=rng).fit(*_crowd(held, copies))
-    report, classes = model.report(*test), seen["classes"]
+    report, classes = model.report(*test), cast(GroupEstimate, seen["classes"])
     people = sum(report.people.values())
     bytes_sent = sum(-(-count * report.message_bits[cohort] // 8) for cohort, count in report.people.items())
     return DemoRow(

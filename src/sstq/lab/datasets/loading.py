@@ -87,10 +87,12 @@ def load(name: str, folder: str | os.PathLike[str] | None = None, download: bool
 
 
 def _load_digits() -> Dataset:
-    from sstq.lab.demo import load_images
-
-    pixels, digits = load_images()
-    images, labels = pixels.astype(np.float32), digits.astype(np.int64)
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError("the digits need scikit-learn: pip install 'sstq[demo]'") from error
+    pixels, digits = load_digits(return_X_y=True)
+    images, labels = (pixels / 16).astype(np.float32), digits.astype(np.int64)
     train, test = slice(None, _DIGITS_FOR_TRAINING), slice(_DIGITS_FOR_TRAINING, None)
     classes = tuple(map(str, range(10)))
     return Dataset("digits", images[train], labels[train], images[test], labels[test], classes, (8, 8))
