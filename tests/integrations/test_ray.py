@@ -422,11 +422,11 @@ class MortalShard(Shard):
         file = super().open(dim)
 
         def halves(size):
-            rows = np.concatenate(list(file.read(size)))
-            yield rows[: len(rows) // 2]
+            rows = np.concatenate([piece[0] for piece in file.read(size)])
+            yield rows[: len(rows) // 2], None, None
             assert list(unfinished_folder(self.messages.parent).glob(f".*-{self.messages.name}.*"))
             die_once(self.vectors.with_suffix(".killed"))
-            yield rows[len(rows) // 2 :]
+            yield rows[len(rows) // 2 :], None, None
 
         return replace(file, read=halves)
 

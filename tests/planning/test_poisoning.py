@@ -15,7 +15,7 @@ from sstq.aggregation.strata import MESSAGES_A_STRATUM
 from sstq.mechanisms.structured import structured_vectors
 from sstq.planning.poisoning import poisoning_bound
 from sstq.randomness import streams
-from tests.contract.cases import CASES, build
+from tests.contract.cases import CASES, build, held
 
 Z = 6.0
 CLIP = 0.5
@@ -51,6 +51,8 @@ def random_messages(mechanism, count, rng):
     if mechanism.name == "sstq":
         columns[0] = rng.choice(np.flatnonzero(mechanism.channel.used), size=count).astype(columns[0].dtype)
     clients = np.arange(count, dtype=np.uint64) if mechanism.coin == "public" else None
+    if mechanism.name == "groupunit" and mechanism.share_codes is not None:
+        columns[0] %= mechanism.share_codes.codes
     return mechanism.messages_from_columns(tuple(columns), clients, simulated=True)
 
 
@@ -66,7 +68,7 @@ def test_no_valid_message_is_larger_than_the_bound(case, seed):
 def test_no_honest_expectation_is_larger_than_the_bound(case, seed):
     mechanism = build(case, clip=CLIP)
     x = np.concatenate(list(structured_vectors(mechanism.dim, np.random.default_rng(seed)).values()))
-    means, _ = mechanism._row_error(CLIP * np.concatenate([x, 5 * x]))
+    means, _ = mechanism._row_error(held(mechanism, CLIP * np.concatenate([x, 5 * x])))
     # A certified representation is exact to 1e-3 of clip.
     assert np.linalg.norm(means, axis=1).max() <= mechanism.largest_honest_mean() + 1e-3 * CLIP
 

@@ -26,8 +26,9 @@ def demo(
 
     1,797 images of 8×8 pixels ship with scikit-learn. The last 360, by other writers, are kept for testing. Each of
     the others is held by one person, who sends one message about image and digit, once: ε is the person's total. Then
-    100 people hold each image, to show what a larger crowd gains. The table compares the accuracy that a part of the people predict,
-    privately, with the accuracy on the test images. Needs the [demo] extra; takes about half a minute.
+    100 people hold each image, to show what a larger crowd gains. The table compares the accuracy that a part of
+    the people predict, privately, with the accuracy on the test images. Needs the [demo] extra; takes about half a
+    minute.
 
     Example: sstq demo --output demo
     """

@@ -45,6 +45,7 @@ MILLION, GIGA = 1e6, 1e9
 PEERS = (
     Variant("sstq", "sstq", {"bits": BITS}),
     Variant("frameunit", "frameunit", {}),
+    Variant("groupunit, 10 groups", "groupunit", {"groups": 10, "share_people": 0.0}),
     Variant("vqsgd", "vqsgd", {}),
     Variant("sqkr", "sqkr", {}),
     Variant("privunit", "privunit", {}),

