@@ -231,8 +231,8 @@ not a stand-in of their variance.
 
 FrameUnit on the ball treats label and features as one vector. PrivUnitG and the paper's SSTQ train a softmax regression
 along public directions, in cohorts that answer once; their rounds and rate are the best of four for the training people
-at a total ε of 3, so they were tuned less than GroupUnit was. The central Gaussian needs a trusted server: its guarantee is
-(ε, 1e-6). The last cohort's private answers predict the accuracy without any test data.
+at a total ε of 3, so they were tuned less than GroupUnit was. The central Gaussian needs a trusted server: its
+guarantee is (ε, 1e-6). The last cohort's private answers predict the accuracy without any test data.
 """
 
 
