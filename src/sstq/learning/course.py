@@ -25,6 +25,8 @@ Cohort = Literal["centre", "pilot", "main", "check"]
 # The directions at which the noise of a message is predicted; it hardly depends on them.
 _USUAL_DIRECTIONS = 32
 _SHARE_PEOPLE = 0.1
+# The late directions that were chosen are those with energy: shrinkage takes it to fall half as fast.
+_SHRINKAGE_DECAY = 0.5
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,7 @@ class Course:
             self._basis = fixed_basis(self.features, estimate.value, self.max_features)
         elif cohort == "pilot":
             self._pilot = self._class_sums(question, cast(GroupEstimate, estimate))
-            self._level = self._level_of(self._pilot)
+            self._level = self._level_of(self._pilot, self.basis.decay)
         elif cohort == "main":
             self._finish(question, self._class_sums(question, cast(GroupEstimate, estimate)))
         else:
@@ -206,13 +208,14 @@ class Course:
         known = shrunk_shares(estimate) if self.shares is None else self.shares
         return ClassSums(sums / weights, noise / weights**2, known, estimate.count)
 
-    def _level_of(self, found: ClassSums) -> float:
-        return energy_level(found.energies, found.energy_noise, len(self.classes), self.basis.decay)
+    def _level_of(self, found: ClassSums, decay: float) -> float:
+        return energy_level(found.energies, found.energy_noise, len(self.classes), decay)
 
     def _finish(self, question: Question, own: ClassSums) -> None:
         basis, shares = self.basis, self._length_shares
         found = pooled_sums(self._pilot, own)
-        energies = energy_profile(len(shares), basis.decay, self._level_of(found))
+        decay = _SHRINKAGE_DECAY * basis.decay
+        energies = energy_profile(len(shares), decay, self._level_of(found, decay))
         self.main = question
         self.discriminant = Discriminant.fit(found, basis.weights(shares), energies, basis.unit_examples(shares))
         self.report = LearningReport(float(self.epsilon), self._people, self._bits, len(shares), self._level)
