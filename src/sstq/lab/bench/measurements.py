@@ -170,7 +170,8 @@ def _a_client(peers: tuple[Variant, ...], count: int, seconds: list[Measured]) -
 
 def _encode(mechanism: Mechanism, x: NDArray[np.float32]) -> Messages:
     clients = np.arange(len(x)) if mechanism.coin == "public" else None
-    return mechanism.encode(x, clients=clients, groups=mechanism.groups_in_turn(len(x)))
+    # With groups, all of them together have as many numbers.
+    return mechanism.encode(x[:, : mechanism.dim], clients=clients, groups=mechanism.groups_in_turn(len(x)))
 
 
 def scaling(quick: bool) -> Iterator[Result | Remark]:
