@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 # Importing a module registers its benchmarks.
+import benchmarks.coverage
 import benchmarks.densities
 import benchmarks.flower
 import benchmarks.frames

@@ -39,8 +39,9 @@ def check_history(folder: Path, *, rounds: int, replies: int, refusals: int, acc
     check("no array and no metric left a node", in_clear == 0, f"{in_clear} bytes")
     largest = max(each["config"] for each in private)
     check("what a reply holds is less than 100 bytes", largest < 100, f"{largest} bytes")
-    reached = history["model"][str(rounds)]["accuracy"]
-    check(f"the model's accuracy is above {accuracy:.0%}", reached > accuracy, reached)
+    last = history["model"][str(rounds)]
+    beside = f"at a total ε of {last['total-epsilon']:g} per node"
+    check(f"the model's accuracy is above {accuracy:.0%} {beside}", last["accuracy"] > accuracy, last["accuracy"])
 
 
 def check_ledger(name: str, path: Path, due: float) -> None:

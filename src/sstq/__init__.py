@@ -12,6 +12,7 @@ from sstq._version import __version__ as __version__
 if TYPE_CHECKING:
     from sstq.aggregation import Aggregator as Aggregator
     from sstq.aggregation import Estimate as Estimate
+    from sstq.aggregation import pool as pool
     from sstq.frames.tight import FourierFrame as FourierFrame
     from sstq.frames.tight import HadamardFrame as HadamardFrame
     from sstq.frames.tight import OrthogonalFrame as OrthogonalFrame
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from sstq.planning import Plan as Plan
     from sstq.planning import plan as plan
     from sstq.randomness.streams import mix_seed as mix_seed
+    from sstq.runs.groups import GroupedAggregator as GroupedAggregator
+    from sstq.runs.groups import GroupMean as GroupMean
     from sstq.scalar.codebooks import Codebook as Codebook
     from sstq.scalar.densities import Density as Density
 
@@ -62,7 +65,9 @@ _HOMES = {
     "FrameBiasWarning": "sstq.mechanisms.frameunit.bias",
     "FrameUnit": "sstq.mechanisms",
     "GroupEstimate": "sstq.mechanisms.groupunit.estimates",
+    "GroupMean": "sstq.runs.groups",
     "GroupUnit": "sstq.mechanisms",
+    "GroupedAggregator": "sstq.runs.groups",
     "HadamardFrame": "sstq.frames.tight",
     "L2CSGM": "sstq.mechanisms",
     "LocalReport": "sstq.mechanisms",
@@ -85,6 +90,7 @@ _HOMES = {
     "mechanism": "sstq.mechanisms",
     "mix_seed": "sstq.randomness.streams",
     "plan": "sstq.planning",
+    "pool": "sstq.aggregation",
     "read_messages": "sstq.messages.files",
     "register": "sstq.mechanisms",
     "write_messages": "sstq.messages.files",

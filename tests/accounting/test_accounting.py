@@ -485,8 +485,18 @@ def test_account_of_a_shuffled_crowd_warns():
     assert "public coin" in result.stderr
 
 
+def test_a_client_of_a_cohort_pays_for_its_own_answers():
+    result = run("--epsilon", 2, "--rounds", 60, "--participation", 3)
+    assert result.exit_code == 0
+    assert "epsilon of 3 rounds" in result.stdout
+    assert result.stdout.splitlines()[1].split("\t") == ["basic", "0", "6"]
+    assert "each client answers in 3 of 60 rounds" in result.stderr
+    once = run("--rounds", 60, "--total-epsilon", 8, "--participation", "once")
+    assert once.stdout.splitlines()[1].split("\t")[-1] == "8"
+
+
 def test_account_of_secret_participation_warns():
-    result = run("--epsilon", 1, "--rounds", 10, "--participation", 0.1)
+    result = run("--epsilon", 1, "--rounds", 10, "--probability", 0.1)
     assert float(table(result)["basic"]["epsilon of 10 rounds"]) == pytest.approx(
         10 * subsampled_epsilon(1.0, 0.1), rel=1e-5
     )
@@ -523,7 +533,9 @@ def test_account_shows_a_ledger(tmp_path):
         (["--epsilon", 1], "two of --epsilon, --rounds and --total-epsilon"),
         (["--epsilon", 1, "--rounds", 2, "--shuffled"], "--shuffled and --clients go together"),
         (["--epsilon", 1, "--rounds", 2, "--clients", 9], "--shuffled and --clients go together"),
-        (["--rounds", 2, "--total-epsilon", 1, "--participation", 0.5], "--participation needs --epsilon"),
+        (["--rounds", 2, "--total-epsilon", 1, "--probability", 0.5], "--probability needs --epsilon"),
+        (["--epsilon", 2, "--rounds", 2, "--participation", 3], "--participation must be at most the 2 of --rounds"),
+        (["--epsilon", 2, "--total-epsilon", 9, "--participation", 3], "--participation needs --rounds"),
         (["--ledger", "x", "--epsilon", 1], "--ledger stands alone"),
     ],
 )

@@ -322,7 +322,7 @@ def test_what_an_aggregate_advises_can_be_pasted(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("default::sstq.FrameBiasWarning")
 def test_a_plan_prints_no_raw_warning():
-    result = run("plan", "--dim", 784, "--clients", 1000, "--epsilon", 0.4)
+    result = run("plan", "--dim", 784, "--clients", 1000, "--epsilon", 0.4, code=1)
     assert "Warning" not in result.stderr
     assert "bias exceeds" not in result.stderr
 
@@ -588,8 +588,8 @@ def test_the_whole_way_as_a_user_goes_it(tmp_path, vectors, vectors_file):
 
 
 def test_encode_reads_a_file_once_and_aggregate_runs_no_client_code(tmp_path, spec, vectors_file, monkeypatch):
-    chunks, read = vector_files.VectorFile.chunks, []
-    monkeypatch.setattr(vector_files.VectorFile, "chunks", lambda file: read.append(file.name) or chunks(file))
+    pieces, read = vector_files.VectorFile.pieces, []
+    monkeypatch.setattr(vector_files.VectorFile, "pieces", lambda file: read.append(file.name) or pieces(file))
     run("encode", vectors_file, "-m", spec, "-o", tmp_path / "m.sstq")
     assert read == [str(vectors_file)]
     for name in ("encode", "encode_files", "expected_mse", "typical_error", "_encode_rows"):
@@ -827,7 +827,7 @@ def test_demo_writes_a_picture_and_prints_its_path_last(tmp_path, monkeypatch):
     draw = plots.draw_training
     monkeypatch.setattr(plots, "draw_training", lambda *what, title: titles.append(title) or draw(*what, title=title))
     result = run("demo", "-o", tmp_path / "new" / "folder", "--seed", 1)
-    assert "ε = 4 per round, 8 in total" in titles[0]
+    assert "total ε = 8 (4 per round)" in titles[0]
     pictures = [tmp_path / "new" / "folder" / name for name in ("digits.png", "training.png")]
     assert result.stdout.splitlines()[-2:] == [str(picture) for picture in pictures]
     assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
@@ -982,7 +982,7 @@ def test_messages_without_privacy_are_called_so(tmp_path):
             "--target-error 0.001 of clip is",
         ),
         (("plan", "--dim", 9, "--epsilon", 1, "--clients", 9, "--coin", "pubic"), "did you mean 'public'?"),
-        (("account", "--epsilon", 1, "--rounds", 9, "--participation", 2), "--participation must be"),
+        (("account", "--epsilon", 1, "--rounds", 9, "--probability", 2), "--probability must be"),
         (("account", "--epsilon", 1, "--rounds", 9, "--total-epsilon", -1), "--total-epsilon must be"),
         (("clip", "spec", "--lowest", 2, "--highest", 1), "--highest must be"),
         (("data", "fetch", "cifar10"), "did you mean 'cifar-10'?"),

@@ -62,6 +62,52 @@ def test_what_was_charged_counts_also_when_nothing_is_left(tmp_path):
     assert last_epsilon(tmp_path / "rounds.csv") == 9.0
 
 
+COHORTS = (*TRAINING, "--participation", "once", "--budget", 3)
+
+
+def test_cohorts_go_on_after_a_kill_and_nobody_pays_twice(tmp_path):
+    killed = run(*COHORTS, "-o", tmp_path, prelude=KILLED)
+    assert killed.returncode == -signal.SIGKILL
+    folder = tmp_path / "frameunit" / "ledgers"
+    assert [Ledger(path).spent for path in folder.glob("*.jsonl")] == [3.0] * 15  # three cohorts of five have paid
+    # Without --budget as well: what was charged is not forgotten.
+    done = run(*COHORTS[:-2], "-o", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [Ledger(path).spent for path in folder.glob("*.jsonl")] == [3.0] * 20
+    assert total_epsilon(done) == [3.0]
+    with (tmp_path / "rounds.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    # The answers of the third cohort are lost: they were paid for and never arrived.
+    assert [row["clients"] for row in rows] == ["0", "5", "5", "0", "5"]
+    assert {row["epsilon"] for row in rows[1:]} == {"3.0"}
+
+
+def test_the_total_of_a_client_is_in_table_and_title(tmp_path):
+    prelude = "import sstq.lab.plots as p; p.draw_training = lambda *_, title, **__: print(title, file=sys.stderr)"
+    done = run(*TRAINING, "--participation", 2, "--adaptive-clip", 0.5, "-o", tmp_path, prelude=prelude)
+    assert done.returncode == 0, done.stderr
+    assert total_epsilon(done) == [6.0]
+    assert "20 clients in cohorts of 10, each answers 2 times, d = 6" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--participation", "often"), "--participation must be 'once' or an integer"),
+        (("--participation", 5), "--participation must be an integer in [1, 4], got 5"),
+        (("--clip-epsilon", 1), "--clip-epsilon needs --adaptive-clip"),
+        (("--adaptive-clip", 2), "--adaptive-clip must be a number in [0, 1], got 2"),
+        (("--adaptive-clip", 0.5, "--clip-epsilon", 3), "--clip-epsilon must be less than --epsilon 3"),
+        (("--participation", "once", "--budget", 2), "--budget must be at least"),
+    ],
+)
+def test_wrong_cohorts_are_refused_before_anything_is_written(tmp_path, options, message):
+    done = run(*TRAINING, *options, "-o", tmp_path / "run")
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_budget_counts_from_the_first_round(tmp_path):
     run(*TRAINING, "-o", tmp_path)
     refused = run(*TRAINING, "--budget", 30, "-o", tmp_path)

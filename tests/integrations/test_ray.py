@@ -21,6 +21,7 @@ from sstq.integrations.ray.connection import _connect, _start
 from sstq.integrations.ray.tasks import results_of
 from sstq.lab.training import HiddenLayer, Problem, Server, iid_partition, regression_problem, train
 from sstq.lab.training.ray import RayRounds
+from sstq.runs.adaptive_clip import AdaptiveClip
 from sstq.runs.shards import Shard, encode_shard, plan_shards, unfinished_folder
 
 DIM = 12
@@ -481,6 +482,14 @@ def test_training_has_the_bits_of_one_process(name, options):
     problem = network()
     mechanism = sstq.mechanism(name, dim=problem.model.dim, clip=0.5, **options)
     assert trained(problem, mechanism, RayRounds()) == trained(problem, mechanism, None)
+
+
+def test_training_in_cohorts_has_the_bits_of_one_process():
+    """Cohorts of 300 are two groups; the bits about norms are drawn group by group as well."""
+    problem = network()
+    mechanism = sstq.mechanism("frameunit", dim=problem.model.dim, clip=0.5, epsilon=4.0)
+    options = {"rounds": 4, "participation": 2, "adaptive_clip": AdaptiveClip(epsilon=1.0)}
+    assert trained(problem, mechanism, RayRounds(), **options) == trained(problem, mechanism, None, **options)
 
 
 def test_secret_noise_differs_and_all_else_does_not():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import sstq
 from sstq import kernels
 from sstq.mechanisms import FrameUnit
+from sstq.mechanisms.frameunit.alignment import _length_scatter
 from sstq.mechanisms.frameunit.bias import BIAS_SHARE, FRAMES_MAX
 from sstq.mechanisms.structured import typical_vector
 from sstq.planning import plan
@@ -118,6 +119,21 @@ def test_the_closed_form_is_the_average_of_the_exact_errors(dim, frames, epsilon
     typical = mechanism.typical_error(clients=50)
     assert np.mean([error.variance for error in errors]) == pytest.approx(typical.variance, rel=0.02)
     assert np.mean([error.bias2 for error in errors]) == pytest.approx(typical.bias2, rel=0.1)
+
+
+@pytest.mark.parametrize(("size", "inside"), [(256, 1), (256, 2), (256, 63), (256, 256), (1024, 5)])
+def test_the_scatter_of_the_part_along_the_vector(size, inside, seed):
+    """Of 10,000 directions; its standard error is below 2 %, so that 14 % fail falsely below 1e-9."""
+    g = np.abs(np.random.default_rng(seed).standard_normal((10_000, size)))
+    lengths = np.sort(g, axis=1)[:, -inside:].sum(axis=1) / np.linalg.norm(g, axis=1)
+    assert _length_scatter(size, inside) == pytest.approx(np.var(lengths) / np.mean(lengths) ** 2, rel=0.14)
+
+
+def test_one_dimension_has_a_bias_too():
+    """All of it is along the vector. The mean of 300 frames scatters by 8 %."""
+    mechanism = FrameUnit(1, 8.0)
+    exact = np.mean([mechanism.with_seed(seed).expected_mse(np.ones(1)).bias2 for seed in range(300)])
+    assert mechanism.typical_error().bias2 == pytest.approx(exact, rel=0.4)
 
 
 def test_the_variance_of_many_frames_against_all_of_them(monkeypatch):

@@ -202,11 +202,14 @@ def test_parts_of_a_seeded_run_are_the_run_for_every_mechanism(case, seed):
     mechanism, rng = build(case), np.random.default_rng(seed)
     x = np.random.default_rng(seed + 1).standard_normal((12, DIM))
     clients = np.arange(12) if mechanism.coin == "public" else None
-    whole = mechanism.encode(x, np.random.default_rng(seed), clients=clients)
+    groups = None if mechanism.groups is None else np.arange(12) % mechanism.groups
+    whole = mechanism.encode(x, np.random.default_rng(seed), clients=clients, groups=groups)
     parts = []
     for part in (slice(7, 12), slice(0, 1), slice(1, 7)):
+        beside = {"clients": clients, "groups": groups}
+        some = {name: None if values is None else values[part] for name, values in beside.items()}
         with stream_part(rng, mechanism, part.start, part.stop - part.start) as own:
-            parts.append(mechanism.encode(x[part], own, clients=None if clients is None else clients[part]))
+            parts.append(mechanism.encode(x[part], own, **some))
     last, first, middle = parts
     for column, *pieces in zip(whole.columns, first.columns, middle.columns, last.columns, strict=True):
         np.testing.assert_array_equal(np.concatenate(pieces), column)

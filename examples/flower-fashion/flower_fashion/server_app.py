@@ -35,12 +35,22 @@ def _train(grid: Grid, config: Mapping[str, Any]) -> None:
 
     def evaluate(_: int, arrays: ArrayRecord) -> MetricRecord:
         found = network.evaluate(arrays, test)
-        return MetricRecord({"loss": found.loss, "accuracy": found.accuracy or 0.0})
+        spent = strategy.privacy_spent()
+        # What it cost the node that answered most stands beside every accuracy.
+        cost = {"total-epsilon": spent.epsilon, "total-delta": spent.delta}
+        return MetricRecord({"loss": found.loss, "accuracy": found.accuracy or 0.0, **cost})
 
-    # All nodes take part in every round; none is asked for an evaluation of its own.
-    inner = FedAvg(fraction_evaluate=0.0, min_available_nodes=int(config["min-nodes"]))
+    # All nodes take part in every round, or cohorts take turns; none is asked for an evaluation of its own.
+    cohort = int(config["cohort"]) or None
+    nodes = int(config["min-nodes"]) if cohort is None else cohort
+    inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=min(nodes, 2), min_available_nodes=nodes)
     strategy = WatchedStrategy(
-        inner, str(config["mechanism"]), epsilon=float(config["epsilon"]), clip=float(config["clip"])
+        inner,
+        str(config["mechanism"]),
+        epsilon=float(config["epsilon"]),
+        clip=float(config["clip"]),
+        participation=None if cohort is None else "once",
+        cohort=cohort,
     )
     result = strategy.start(
         grid=grid,

@@ -228,12 +228,18 @@ class RunExpenses:
 
     A run, with a random name, begins whenever a training is started or resumed from a saved state. A round repeated
     after a crash makes a second message about the same data; under its new name it is charged again.
+
+    Args:
+        mechanism: of the messages.
+        epsilon: of one answer, where more than the message leaves in it; the mechanism's price unless given.
     """
 
-    def __init__(self, mechanism: Mechanism) -> None:
+    def __init__(self, mechanism: Mechanism, epsilon: float | None = None) -> None:
         self._mechanism = mechanism
+        self._epsilon = epsilon
         self._run = secrets.token_hex(8)
 
     def charge(self, ledger: Ledger, number: int) -> Entry:
         """Pay for a message of a round, as `Ledger.spend` does; when this returns, the message may leave."""
-        return ledger.spend(ledger_price(self._mechanism), f"run {self._run} round {number}")
+        epsilon = ledger_price(self._mechanism)
+        return ledger.spend(epsilon if self._epsilon is None else self._epsilon, f"run {self._run} round {number}")

@@ -4,6 +4,7 @@ from sstq.aggregation.base import Aggregator, StateInfo, describe_state
 from sstq.aggregation.estimates import Estimate, Region
 from sstq.aggregation.frame_sums import FamilyAggregator
 from sstq.aggregation.noisy_sums import NoisyAggregator
+from sstq.aggregation.pooling import pool
 from sstq.aggregation.strata import StratifiedAggregator
 from sstq.aggregation.sums import BoundedAggregator, FrameAggregator, VectorAggregator
 
@@ -19,4 +20,5 @@ __all__ = [
     "StratifiedAggregator",
     "VectorAggregator",
     "describe_state",
+    "pool",
 ]

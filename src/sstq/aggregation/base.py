@@ -109,7 +109,7 @@ class Aggregator(ABC, Generic[Owner]):
         if info.count * info.message_bits < self._state.nbytes:
             # So few messages take less memory than sums of their own.
             held = list(batches)
-            _refuse_changed(path, before)
+            refuse_changed(path, before)
             if held:
                 self.update(Messages.concatenate(held))
             self._sources.add(info.file_id)
@@ -117,7 +117,7 @@ class Aggregator(ABC, Generic[Owner]):
             part = type(self)(self._mechanism)
             for messages in batches:
                 part.update(messages)
-            _refuse_changed(path, before)
+            refuse_changed(path, before)
             part._sources = {info.file_id}
             self.merge(part)
         return True
@@ -171,12 +171,16 @@ class Aggregator(ABC, Generic[Owner]):
         loaded = cls(mechanism)
         loaded._refuse_foreign(info.digest, f"{os.fspath(path)} is")
         try:
-            loaded._check_state(state, info.count)
+            loaded._restore(state, info.count, info.simulated)
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)} is damaged: {error}") from error
-        loaded._state, loaded._sources = state, sources
-        loaded._count, loaded._simulated = info.count, info.simulated
+        loaded._sources = sources
         return loaded
+
+    def _restore(self, state: NDArray[np.int64], count: int, simulated: bool) -> None:
+        """Take over sums that were saved, of so many messages; ValueError if they cannot be this aggregator's."""
+        self._check_state(state, count)
+        self._state, self._count, self._simulated = state, count, simulated
 
     def _check_state(self, state: NDArray[np.int64], count: int) -> None:  # noqa: ARG002 (those that count rows use it)
         """Refuse sums (ValueError) that cannot be those of this aggregator."""
@@ -197,7 +201,8 @@ def describe_state(path: str | os.PathLike[str]) -> StateInfo:
     return _read_state(path)[0]
 
 
-def _refuse_changed(path: str | os.PathLike[str], before: os.stat_result) -> None:
+def refuse_changed(path: str | os.PathLike[str], before: os.stat_result) -> None:
+    """Refuse a file (ValueError) that is not the one that it was before it was read."""
     after = os.stat(path)
     same = os.path.samestat(after, before) and after.st_size == before.st_size
     if not same or after.st_mtime_ns != before.st_mtime_ns:

@@ -30,13 +30,16 @@ class Estimate:
             leave. The bias of a biased decoder is not in it, nor is what clipping cut off. nan for a single message.
         count: the number of messages.
         simulated: whether any of them came from a seed.
-        estimator: "mean" of the messages' estimates, or "strata" (see `sstq.aggregation.strata`).
+        estimator: "mean" of the messages' estimates, "strata" (see `sstq.aggregation.strata`), or "pool".
         note: what should be known of this estimate, in a sentence; empty if there is nothing.
         frame_bias: the norm of the bias that frames leave, for clients that all hold one vector of norm clip, as far as
             the scatter of the messages does not show it. It is in `stderr`, spread evenly over the coordinates: the
             noise alone is √(stderr² − frame_bias²/d).
         terms: how many independent terms `stderr` comes from: frames, if their scatter is taken; 0 for the messages.
         directions: in how many directions the noise is spread; None if as in independent coordinates.
+        bias_directions: in how many directions the frames' bias is spread.
+        frames: which public frames leave a bias; estimates on the same frames err alike. Empty if none do.
+        whole_bias: the norm of the bias of those frames, also where the scatter of the messages shows it.
     """
 
     value: NDArray[np.float64]
@@ -48,6 +51,9 @@ class Estimate:
     frame_bias: float = 0.0
     terms: int = 0
     directions: float | None = None
+    bias_directions: int = 1
+    frames: str = ""
+    whole_bias: float = 0.0
 
     def __repr__(self) -> str:
         size, error = (float(np.linalg.norm(vector)) for vector in (self.value, self.stderr))
@@ -56,11 +62,16 @@ class Estimate:
     def region(self, level: float = 0.95) -> Region:
         """Where the mean of the (clipped) vectors lies with that probability: `radius` in norm, `half_width` each.
 
-        Both are simultaneous, and both contain the bias that frames leave. They assume that the mean is normal, as it
-        is for many messages, and that a biased decoder and clipping add nothing. The box is Šidák's: each coordinate
-        has Student's quantile of level^(1/d), however the coordinates depend on each other. The ball has the quantile
-        of a sum of squares with the effective number of directions as its degrees of freedom (Satterthwaite), plus that
-        of the frames' bias, which is random over frame seeds.
+        Both are simultaneous, and both contain the bias that frames leave: the probability is over messages and frame
+        seeds. They assume that noise and bias are normal, as they are for many messages, and that a biased decoder and
+        clipping add nothing. The people are taken as drawn from a population, whose mean the region holds; it holds
+        the mean of the very people who answered at least as often.
+
+        The box is Šidák's: each coordinate has Student's quantile of level^(1/d), however the coordinates depend on
+        each other. The ball has the quantile of a sum of squares with the effective number of directions, (tr Σ)²/tr Σ²
+        of the covariance Σ of noise and bias together (Satterthwaite), over a variance that is estimated (Fisher's F).
+        What frames leave is orthogonal to the mean but for a small part: it has d − 1 directions (for GroupUnit, those
+        of one block).
 
         Examples:
             >>> found = Estimate(np.zeros(100), np.full(100, 0.1), count=1000).region(0.95)
@@ -69,17 +80,36 @@ class Estimate:
         """
         if not isinstance(level, (float, np.floating)) or not 0 < level < 1:
             raise ValueError(f"level must be a number between 0 and 1, both excluded, got {level!r}")
-        from scipy.special import gammaincinv, stdtrit
+        from scipy.special import fdtri, stdtrit
 
-        def reach(degrees: float) -> float:
-            """The quantile of the length of a normal vector of so many directions, over its root mean square."""
-            return math.sqrt(2 * float(gammaincinv(degrees / 2, level)) / degrees)
+        terms = self.terms or self.count
+        if terms < 2:
+            return Region(float(level), math.nan, np.full(len(self.value), math.nan))
+        dim, bias2, noise2 = len(self.value), self.frame_bias**2, self.noise2
+        tail = -math.expm1(math.log(level) / dim) / 2
+        half_width = -float(stdtrit(terms - 1, tail)) * np.sqrt(noise2 + bias2 / self.bias_directions)
+        total = float(np.sum(noise2)) + bias2
+        degrees = with_bias(dim, total - bias2, self.noise_directions, bias2, self.bias_directions)
+        reach = float(fdtri(degrees, degrees * (terms - 1), level))
+        return Region(float(level), math.sqrt(total * reach), half_width)
 
-        stderr, terms = self.stderr, self.terms or self.count
-        total, fourth = float(np.sum(stderr**2)), float(np.sum(stderr**4))
+    @property
+    def noise2(self) -> NDArray[np.float64]:
+        """The variance of each coordinate without the bias that frames leave, (d,)."""
+        return np.maximum(self.stderr**2 - self.frame_bias**2 / len(self.stderr), 0.0)
+
+    @property
+    def noise_directions(self) -> float:
+        """In how many directions the noise is spread, (tr Σ)²/tr Σ² of its covariance Σ, at most."""
+        total, fourth = float(np.sum(self.noise2)), float(np.sum(self.noise2**2))
         spread = total**2 / fourth if fourth else 1.0
-        noise = math.sqrt(max(total - self.frame_bias**2, 0.0)) if terms > 1 else math.nan
-        degrees = spread if self.directions is None else max(1.0, min(spread, self.directions))
-        radius = noise * reach(degrees) + self.frame_bias * reach(spread)
-        tail = -math.expm1(math.log(level) / len(stderr)) / 2
-        return Region(float(level), radius, -float(stdtrit(max(terms - 1, 1), tail)) * stderr)
+        return spread if self.directions is None else max(1.0, min(spread, self.directions))
+
+
+def with_bias(dim: int, noise2: float, directions: float, bias2: float, bias_directions: float) -> float:
+    """In how many directions noise and the bias that frames leave are spread together, from their total squares.
+
+    The noise is taken as even over the directions of the bias: tr(Σ·Σ') = tr Σ·tr Σ'/d.
+    """
+    squares = noise2**2 / directions + 2 * noise2 * bias2 / dim + bias2**2 / bias_directions
+    return (noise2 + bias2) ** 2 / squares if squares else 1.0

@@ -14,7 +14,7 @@ from sstq.messages.batch import Messages
 # From so many frames on, the standard error comes from the scatter of the frames' means.
 _FEW_FRAMES = 32
 # New messages are sorted into the state when there are this many of them, or as many as the state has rows.
-_PENDING_ROWS = 1 << 20
+_PENDING = 1 << 20
 
 
 class FamilyAggregator(Aggregator[Any]):
@@ -27,35 +27,44 @@ class FamilyAggregator(Aggregator[Any]):
     """
 
     def _empty_state(self) -> NDArray[np.int64]:
+        # New messages as 2·number + sign, and other aggregators' rows.
         self._pending: list[NDArray[np.int64]] = []
+        self._merged: list[NDArray[np.int64]] = []
         return np.zeros((0, 3), dtype=np.int64)
 
     def _add(self, messages: Messages) -> None:
         frame, index, code = self._mechanism.frames_indices_and_codes(messages)
         key = frame.astype(np.int64) * self._rows_of_frame + index.astype(np.int64)
-        self._add_rows(np.stack([key, code == 0, code == 1], axis=1).astype(np.int64))
+        sent = 2 * key + code
+        # Batches double from the last to the first, so that there are few of them, however small they come.
+        while self._pending and len(self._pending[-1]) <= 2 * len(sent):
+            sent = np.concatenate([self._pending.pop(), sent])
+        self._pending.append(sent)
+        self._settle_if_many()
 
     @property
     def _rows_of_frame(self) -> int:
         return int(self._mechanism.blocks * self._mechanism.family.base.size)
 
-    def _add_rows(self, rows: NDArray[np.int64]) -> None:
-        rows = _condensed(rows)
-        # Batches double from the last to the first, so that there are few of them, however small they come.
-        while self._pending and len(self._pending[-1]) <= 2 * len(rows):
-            rows = _condensed(np.concatenate([self._pending.pop(), rows]))
-        self._pending.append(rows)
-        if sum(map(len, self._pending)) >= max(_PENDING_ROWS, len(self._state)):
+    def _settle_if_many(self) -> None:
+        if sum(map(len, self._pending + self._merged)) >= max(_PENDING, len(self._state)):
             self._settle()
 
     def _settle(self) -> None:
-        """Sort what is pending into the state."""
+        """Sort what is new into the state."""
         if self._pending:
-            self._state = _condensed(np.concatenate([self._state, *self._pending]))
-            self._pending = []
+            sent, times = np.unique(np.concatenate(self._pending), return_counts=True)
+            rows = np.zeros((len(sent), 3), dtype=np.int64)
+            rows[:, 0] = sent >> 1
+            rows[np.arange(len(sent)), 1 + (sent & 1)] = times
+            self._merged.append(rows)
+        if self._merged:
+            self._state = _condensed(np.concatenate([self._state, *self._merged]))
+            self._pending, self._merged = [], []
 
     def _merge_state(self, other: Aggregator[Any]) -> None:
-        self._add_rows(other._state)
+        self._merged.append(other._state)
+        self._settle_if_many()
 
     def _check_state(self, state: NDArray[np.int64], count: int) -> None:
         if state.shape[1] != 3:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation.estimates import Estimate
-from sstq.aggregation.sums import FrameAggregator
+from sstq.aggregation.sums import FrameAggregator, trace_of_square
 from sstq.frames.tight import Frame
 from sstq.messages.batch import MessageReader
 
@@ -64,9 +64,11 @@ class StratifiedAggregator(FrameAggregator):
         pairs = np.maximum(counts * (counts - 1), 1) * several
         variances = means**2 - (totals**2 - squares) * (counts > 1) / pairs
         value = np.asarray(frame.synthesize(means[None] * scale)[0], dtype=np.float64)
-        power = frame.column_power(variances) * (frame.dim / frame.size) ** 2
-        stderr = np.sqrt(np.maximum(power, 0.0)) * scale
-        return Estimate(value, stderr, self._count, self._simulated, estimator="strata")
+        variances *= (frame.dim / frame.size * scale) ** 2
+        stderr = np.sqrt(np.maximum(frame.column_power(variances), 0.0))
+        square = trace_of_square(frame, variances, np.zeros(frame.dim))
+        directions = max(1.0, float(np.sum(stderr**2)) ** 2 / square) if square else 1.0
+        return Estimate(value, stderr, self._count, self._simulated, estimator="strata", directions=directions)
 
 
 class StratifiedVariance:

@@ -4,6 +4,7 @@ A number that needs more than 63 bits is kept in two limbs, high·2^30 + low, ea
 """
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,11 +13,15 @@ from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.aggregation.base import Aggregator
+from sstq.aggregation.estimates import Estimate
+from sstq.frames.tight import Frame
 from sstq.kernels import LIMB_BITS
 from sstq.messages.batch import Messages
 
 # Decoded numbers at a time: enough for the calls not to matter, few enough for the second-level cache.
 _NUMBERS_AT_A_TIME = 1 << 18
+# Up to so many dimensions the square of a covariance is known exactly.
+_AXES = 64
 
 
 class FrameAggregator(Aggregator[Any]):
@@ -59,6 +64,42 @@ class FrameAggregator(Aggregator[Any]):
         power = frame.column_power(self._coordinate_squares())
         power *= (frame.dim * scale) ** 2 / self._count
         return value, power
+
+    def mean(self) -> Estimate:
+        """The mean so far and its standard error."""
+        estimate = super().mean()
+        return estimate if self._count == 1 else replace(estimate, directions=self._directions(estimate))
+
+    def _directions(self, estimate: Estimate) -> float:
+        """(tr Σ)²/tr Σ² of the covariance Σ of one message: coordinates that are large by themselves make it less.
+
+        A message squared with itself tells nothing of Σ²; with all those of a coordinate taken as equally large,
+        these terms are known and left out.
+        """
+        frame, count = self._mechanism.frame, self._count
+        squares = self._coordinate_squares()
+        squares *= (frame.dim * self._mechanism.decoding_scale) ** 2 / count
+        with_itself = float(np.sum(squares**2 / np.maximum(self._state[:, 0], 1)))
+        square = (trace_of_square(frame, squares, estimate.value) - with_itself) * count / (count - 1)
+        total = count * float(np.sum(estimate.stderr**2))
+        return total**2 / square if square > total**2 / frame.dim else float(frame.dim)
+
+
+def trace_of_square(frame: Frame, weights: NDArray[np.float64], mean: NDArray[np.float64]) -> float:
+    """The trace of (M − mean·meanᵀ)² with M = Σ_j weights_j·u_j·u_jᵀ.
+
+    That of M² is E‖M·z‖² over random signs z, or the sum over all axes z if those are few. There are as many signs as
+    make it right to about 2 % in any dimension, unless a few weights are all that matter.
+    """
+    dim = frame.dim
+    if dim <= _AXES:
+        probes, repeats = np.eye(dim), 1
+    else:
+        repeats = max(1, _AXES**2 // dim)
+        probes = np.random.default_rng(0).choice([-1.0, 1.0], size=(repeats, dim))
+    images = frame.synthesize(frame.analyze(probes) * weights) * frame.redundancy
+    along = float(weights @ frame.analyze(mean[None])[0] ** 2)
+    return float(np.sum(images**2)) / repeats - 2 * along + float(mean @ mean) ** 2
 
 
 class VectorAggregator(Aggregator[Any]):

@@ -101,7 +101,8 @@ Mean estimation of high-dimensional vectors under pure local differential privac
 Clients and server share a mechanism (sstq spec). Clients turn vectors into private messages (sstq encode), and the
 server turns messages into the mean and its error (sstq aggregate).
 
-Exit codes: 0 success, 1 an error in the data, 2 wrong usage, such as an option or a missing file, 130 interrupted.
+Exit codes: 0 success, 1 an error in the data or an infeasible plan, 2 wrong usage, such as an option or a missing file,
+130 interrupted.
 """
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sstq.cli.numbers import safe_figure
+from sstq.cli.numbers import as_participation, safe_figure
 from sstq.cli.terminal import note, show_facts, show_table, warn
 from sstq.cli.usage import WrongUsage, check_usage
 
@@ -29,6 +29,10 @@ def account(
         bool, typer.Option("--shuffled", help="A trusted shuffler mixes the messages of each round; needs --clients.")
     ] = False,
     participation: Annotated[
+        str | None,
+        typer.Option(metavar="once|K", help="Each client answers in so many of the --rounds only, in cohorts."),
+    ] = None,
+    probability: Annotated[
         float | None,
         typer.Option(help="q: clients take part with this secret probability and otherwise send a message of zero."),
     ] = None,
@@ -41,10 +45,12 @@ def account(
 
     Example: sstq account --epsilon 0.1 --rounds 100 --delta 1e-6 --total-epsilon 8
 
+    Example: sstq account --epsilon 8 --rounds 60 --participation once
+
     Example: sstq account --ledger client.ledger
     """
     if ledger is not None:
-        others = (epsilon, rounds, total_epsilon, clients, participation)
+        others = (epsilon, rounds, total_epsilon, clients, participation, probability)
         if any(value is not None for value in others) or delta or shuffled:
             raise WrongUsage("--ledger stands alone: a ledger has its own terms")
         _show_ledger(ledger)
@@ -53,18 +59,33 @@ def account(
         raise WrongUsage("two of --epsilon, --rounds and --total-epsilon are needed, or --ledger")
     if shuffled != (clients is not None):
         raise WrongUsage("--shuffled and --clients go together: unless they are shuffled, other clients hide nobody")
-    with check_usage(probability="--participation"):
+    with check_usage():
         if participation is not None:
-            epsilon = _subsampled(epsilon, participation)
+            rounds = _answers(rounds, participation)
+        if probability is not None:
+            epsilon = _subsampled(epsilon, probability)
         _show_methods(epsilon, rounds, delta, total_epsilon, clients)
 
 
-def _subsampled(epsilon: float | None, participation: float) -> float:
+def _answers(rounds: int | None, participation: str) -> int:
+    """Return the rounds that a client pays for: those that it answers."""
+    if rounds is None:
+        raise WrongUsage("--participation needs --rounds, of which each client answers in so many")
+    from sstq.runs.cohorts import answers_of
+
+    answers = answers_of(as_participation(participation))
+    if answers > rounds:
+        raise WrongUsage(f"--participation must be at most the {rounds} of --rounds, got {participation}")
+    note(f"each client answers in {answers} of {rounds} rounds, and pays for these: the totals are a person's")
+    return answers
+
+
+def _subsampled(epsilon: float | None, probability: float) -> float:
     from sstq.accounting import subsampled_epsilon
 
     if epsilon is None:
-        raise WrongUsage("--participation needs --epsilon, which it lowers")
-    amplified = subsampled_epsilon(epsilon, participation)
+        raise WrongUsage("--probability needs --epsilon, which it lowers")
+    amplified = subsampled_epsilon(epsilon, probability)
     warn(
         f"ε = {epsilon:g} counts as {safe_figure(amplified)} a round only if nobody can tell who takes part: "
         "clients that do not must send a message all the same"
@@ -79,7 +100,7 @@ def _show_methods(
 
     columns, rows = ["method", "delta"], []
     if epsilon is not None and rounds is not None:
-        columns.append(f"epsilon of {rounds} rounds")
+        columns.append(f"epsilon of {rounds} round{'' if rounds == 1 else 's'}")
     if epsilon is not None and total_epsilon is not None:
         columns.append(f"rounds within {total_epsilon:g}")
     if rounds is not None and total_epsilon is not None:

@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import ForceOption, MechanismOption, check_output, read_mechanism, warn_of_seed
+from sstq.cli import groups, private_groups
+from sstq.cli.common import (
+    ForceOption,
+    MechanismOption,
+    check_output,
+    read_mechanism,
+    summarize_mechanism,
+    warn_of_seed,
+)
 from sstq.cli.engines import AddressOption, EngineOption, engine
-from sstq.cli.numbers import safe_figure
+from sstq.cli.numbers import check_outputs, safe_figure
+from sstq.cli.private_groups import GroupNamesOption, read_group_names
 from sstq.cli.terminal import complain, note, progress, show_facts, warn
+from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
-    from sstq import Aggregator, Estimate, Mechanism
+    from sstq import Aggregator, Estimate, GroupedAggregator, Mechanism
 
 __all__ = ["aggregate"]
 
@@ -29,11 +39,19 @@ def aggregate(
     ],
     mechanism: MechanismOption,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The folder for mean.npy, stderr.npy and summary.json.")
+        Path,
+        typer.Option(
+            "--output", "-o", help="The folder for mean.npy (means.npy and groups.csv), stderr.npy and summary.json."
+        ),
     ],
     state: Annotated[
         Path | None, typer.Option(help="Where progress is kept. [dim]\\[default: state.npz in the output folder][/dim]")
     ] = None,
+    overall: Annotated[
+        bool, typer.Option("--overall", help="Give one mean of all messages, whatever public labels they have.")
+    ] = False,
+    group_names: GroupNamesOption = None,
+    png: Annotated[Path | None, typer.Option(help="Draw the means of groups (.png, .svg or .pdf).")] = None,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Go on without files that are refused; the exit code is still 1.")
     ] = False,
@@ -54,22 +72,74 @@ def aggregate(
     noise is added once and for all, running the command again gives the same mean, and more files are refused; the
     measured error norm is then a bound from public numbers.
 
+    Messages with public labels (sstq encode --by) give one mean per group: means.npy and stderr.npy have one row for
+    each line of groups.csv, which has the group's clients, the norm of its mean, the error, and a mark. A group is
+    marked "too few" if it has fewer than 30 clients, and "within error" unless its mean is longer than both the radius
+    of its 95 % region and √2 times its error. It is listed all the same. Messages with a private group (GroupUnit) give
+    shares, sums and means of every group in groups.npz, and a line for each in groups.csv.
+
     Example: sstq aggregate day1.sstq day2.sstq --mechanism mechanism.json --output result
     """
-    import warnings
-
-    from sstq import FrameBiasWarning
+    from sstq.aggregation import Aggregator
 
     shared = read_mechanism(mechanism)
+    check_outputs(None, None, png, force)
     output.mkdir(parents=True, exist_ok=True)
     state_path = output / "state.npz" if state is None else state
     check_output(state_path, True, "--state")
     resumed = state_path.exists()
-    for name in _RESULTS:
+    grouped = not overall and _labelled(messages, state_path if resumed else None)
+    if overall and resumed and groups.is_grouped_state(state_path):
+        raise WrongUsage(f"--overall: {state_path} holds one mean per group; choose another --output or --state")
+    if grouped and engine_name == "ray":
+        raise WrongUsage("--engine ray gives one mean: pass --overall, or aggregate groups with --engine local")
+    if png is not None and not grouped:
+        raise WrongUsage("--png draws the means of groups; these messages have no public labels (sstq encode --by)")
+    names = read_group_names(group_names, shared)
+    if png is not None:
+        groups.require_pictures()
+    single = _RESULTS if shared.groups is None else (*_RESULTS, *private_groups.RESULTS)
+    for name in groups.RESULTS if grouped else single:
         check_output(output / name, force or resumed)
-    aggregator = shared.load_aggregator(state_path) if resumed else shared.aggregator()
+    aggregator: Aggregator[Any] | GroupedAggregator
+    if grouped:
+        aggregator = groups.start(shared, state_path if resumed else None)
+    else:
+        aggregator = shared.load_aggregator(state_path) if resumed else shared.aggregator()
     with engine(engine_name, address) as in_ray:
-        bad = _add_files(aggregator, messages, state_path, skip_bad, in_ray)
+        bad = _add_files(aggregator, messages, state_path, skip_bad, in_ray, overall)
+    if isinstance(aggregator, Aggregator):
+        _report(shared, aggregator, output, state_path, names)
+    else:
+        groups.report(shared, aggregator, output, png)
+    if bad:
+        complain(f"{len(bad)} of {len(messages)} files were refused and are not in the mean:")
+        for error in bad:
+            complain(error)
+        raise typer.Exit(1)
+
+
+def _labelled(paths: list[Path], state: Path | None) -> bool:
+    """Return whether there is one mean per group: as the state has it, else as the first whole file has it."""
+    from sstq.messages.files import describe_messages
+
+    if state is not None:
+        return groups.is_grouped_state(state)
+    for path in paths:
+        try:
+            return describe_messages(path).label_column is not None
+        except (ValueError, OSError):
+            continue  # it is refused, with its reason, when its turn comes
+    return False
+
+
+def _report(
+    shared: Mechanism, aggregator: Aggregator[Any], output: Path, state_path: Path, names: list[str] | None
+) -> None:
+    """Write the mean and its summary, and print what is in it."""
+    import warnings
+
+    from sstq import FrameBiasWarning, GroupEstimate
 
     with warnings.catch_warnings():
         # Its text is in the estimate's note, which is shown below in our own way.
@@ -82,28 +152,30 @@ def aggregate(
     _write_results(output, estimate, summary)
     privacy = {name: safe_figure(summary[name]) for name in ("epsilon", "privacy_loss") if summary[name] is not None}
     show_facts(str(output), [(name.replace("_", " "), value) for name, value in (summary | privacy).items()])
+    if isinstance(estimate, GroupEstimate):
+        private_groups.report(estimate, output, names)
     if estimate.note:
         warn(estimate.note)
         same = f"--name {shared.name} --dim {shared.dim} --epsilon {shared.epsilon!r} --clip {shared.clip!r}"
         note(f"for the next round: sstq spec {same} --clients {estimate.count} --output next.json")
     if estimate.simulated:
         warn_of_seed("some of these messages were simulated from a seed")
-    if bad:
-        complain(f"{len(bad)} of {len(messages)} files were refused and are not in the mean:")
-        for error in bad:
-            complain(error)
-        raise typer.Exit(1)
 
 
 def _add_files(
-    aggregator: Aggregator[Any], paths: list[Path], state: Path, skip_bad: bool, in_ray: bool
+    aggregator: Aggregator[Any] | GroupedAggregator,
+    paths: list[Path],
+    state: Path,
+    skip_bad: bool,
+    in_ray: bool,
+    overall: bool,
 ) -> list[Exception]:
     """Add the files, saving the state after each; returns the refusals, or raises the first one."""
     refusals: dict[int, Exception] = {}
     repeated = 0
     sizes = [path.stat().st_size if path.is_file() else 0 for path in paths]
     with progress("Aggregating", sum(sizes)) as advance:
-        for number, added in _outcomes(aggregator, paths, skip_bad, in_ray):
+        for number, added in _outcomes(aggregator, paths, skip_bad, in_ray, overall):
             if isinstance(added, Exception):
                 refusals[number] = added
                 continue
@@ -117,21 +189,34 @@ def _add_files(
 
 
 def _outcomes(
-    aggregator: Aggregator[Any], paths: list[Path], skip_bad: bool, in_ray: bool
+    aggregator: Aggregator[Any] | GroupedAggregator, paths: list[Path], skip_bad: bool, in_ray: bool, overall: bool
 ) -> Iterator[tuple[int, bool | ValueError | OSError]]:
     """Yield the number of each path and whether its file was added, or why it was refused."""
-    if in_ray:
+    from sstq.aggregation import Aggregator
+
+    if in_ray and isinstance(aggregator, Aggregator):
         from sstq.integrations.ray import add_files
 
         yield from add_files(aggregator, paths, skip_bad=skip_bad)
         return
     for number, path in enumerate(paths):
         try:
+            if isinstance(aggregator, Aggregator) and not overall:
+                _refuse_labels(path)
             yield number, aggregator.update_from_file(path)
         except (ValueError, OSError) as error:
             if not skip_bad:
                 raise
             yield number, error
+
+
+def _refuse_labels(path: Path) -> None:
+    """Refuse a file with labels (ValueError) where the others, or the state, have none."""
+    from sstq.messages.files import describe_messages
+
+    if column := describe_messages(path).label_column:
+        remedy = "pass --overall for one mean of all, or another --output for one per group"
+        raise ValueError(f"{path} has public labels by {column!r}, which the other messages do not have; {remedy}")
 
 
 def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
@@ -142,13 +227,7 @@ def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
     return {
         "count": estimate.count,
         "estimator": estimate.estimator,
-        "message_bits": mechanism.message_bits,
-        "bits_received": estimate.count * mechanism.message_bits,
-        "epsilon": mechanism.epsilon if math.isfinite(mechanism.epsilon) else None,
-        "delta": mechanism.delta,
-        "privacy_loss": mechanism.privacy_loss() if math.isfinite(mechanism.epsilon) else None,
-        "trust": mechanism.trust,
-        "unbiased": mechanism.unbiased,
+        **summarize_mechanism(mechanism, estimate.count),
         "mean_norm": float(np.linalg.norm(estimate.value)),
         "measured_error_norm": measured if math.isfinite(measured) else None,
         "note": estimate.note,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +23,7 @@ __all__ = [
     "privacy_of",
     "randomness_of",
     "read_mechanism",
+    "summarize_mechanism",
     "warn_of_seed",
 ]
 
@@ -84,6 +85,20 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> list
         facts.append(("clients for an error of 10 %", _clients_for_a_tenth(mechanism, error)))
     facts.append(("digest", mechanism.digest()))
     return facts
+
+
+def summarize_mechanism(mechanism: Mechanism, count: int) -> dict[str, Any]:
+    """Return what the summary of a result says of the mechanism, and of what so many messages cost."""
+    private = math.isfinite(mechanism.epsilon)
+    return {
+        "message_bits": mechanism.message_bits,
+        "bits_received": count * mechanism.message_bits,
+        "epsilon": mechanism.epsilon if private else None,
+        "delta": mechanism.delta,
+        "privacy_loss": mechanism.privacy_loss() if private else None,
+        "trust": mechanism.trust,
+        "unbiased": mechanism.unbiased,
+    }
 
 
 def _unbiased_in_words(mechanism: Mechanism) -> str:

@@ -95,7 +95,7 @@ def _train(output: Path, seed: int | None) -> None:
     with progress("Rounds", len(METHODS) * (ROUNDS + 1)) as advance:
         histories = run_training(seed, advance=advance)
     total = max(rows[-1]["epsilon"] for rows in histories.values() if math.isfinite(rows[-1]["epsilon"]))
-    title = f"A network learns the digits: 100 clients, ε = {EPSILON:g} per round, {total:g} in total"
+    title = f"A network learns the digits: 100 clients, total ε = {total:g} ({EPSILON:g} per round)"
     draw_training(histories, output / "training.png", title=title)
     show_table(
         f"A network after {ROUNDS} rounds of private training",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sstq.cli.common import MechanismOption, check_output, privacy_of, read_mechanism, warn_of_seed
 from sstq.cli.engines import AddressOption, EngineOption, engine
+from sstq.cli.private_groups import GroupNamesOption, read_group_names
 from sstq.cli.terminal import note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage, check_usage
 
@@ -39,6 +40,23 @@ def encode(
     ],
     key: Annotated[str | None, typer.Option(help="Which array of the .npz files.")] = None,
     column: Annotated[str | None, typer.Option(help="Which list column of the Parquet files.")] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="PUBLIC groups: keep this column of the Parquet or CSV files in clear beside the messages, for one "
+            "mean per group. The server sees it.",
+        ),
+    ] = None,
+    private_group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN|FILE.npy",
+            help="PRIVATE groups, for GroupUnit: encode this column, or an .npy of one integer per vector, together "
+            "with the vector. Nobody sees it.",
+        ),
+    ] = None,
+    group_names: GroupNamesOption = None,
     clients: Annotated[
         Path | None,
         typer.Option(help="Behind a public coin: an .npy of distinct non-negative integers, one for each vector."),
@@ -72,6 +90,11 @@ def encode(
     not encoded again, so that an interrupted run can be repeated without sending two messages about one vector. With
     --seed the messages are the same as those of one file for all; a folder takes one seed and one list of files then.
 
+    With --by country the label of each person's group stands in clear beside the private message, and `sstq aggregate`
+    gives one mean per group. Only the vectors are private then: use it for what the server may know of everybody. With
+    --private-group diagnosis the group is as secret as the vector. That takes a mechanism made for it (sstq spec --name
+    groupunit --set groups=10), and more people for the same error.
+
     Example: sstq encode embeddings.npy --mechanism mechanism.json --output messages.sstq
     """
     import numpy as np
@@ -82,18 +105,27 @@ def encode(
     shared = read_mechanism(mechanism)
     with check_usage():
         refuse_repeated(vectors)
+    if by is not None and shared.trust == "aggregator":
+        raise WrongUsage(f"--by needs a mechanism whose messages are private one by one, which {shared.name} is not")
+    secret = _private_groups(shared, private_group)
+    in_column = secret if isinstance(secret, str) else None
+    if isinstance(secret, Path) and shards is not None:
+        raise WrongUsage("--private-group must be a column with --shards: an .npy is for one message file")
+    names = read_group_names(group_names, shared)
+    reading = {"key": key, "column": column, "by": by, "group": in_column, "group_names": names}
     rng = None if seed is None else np.random.default_rng(seed)
     local = LocalReport() if report else None
     if shards is None:
         if engine_name == "ray":
             raise WrongUsage("--engine ray needs --shards: every task writes a file of its own")
         with engine(engine_name, address):
-            total = _to_one_file(shared, mechanism, vectors, output, key, column, clients, rng, local, force)
+            groups = secret if isinstance(secret, Path) else None
+            total = _to_one_file(shared, mechanism, vectors, output, reading, groups, clients, rng, local, force)
         size = output.stat().st_size
     else:
         if force:
             raise WrongUsage("--force is for one message file; with --shards those that are there stay as they are")
-        planned = _plan(shared, vectors, output, shards, key, column)
+        planned = _plan(shared, vectors, output, shards, reading)
         with engine(engine_name, address) as in_ray:
             total = _to_shards(shared, planned, output, clients, seed, rng, local, in_ray)
         size = sum(shard.messages.stat().st_size for shard in planned)
@@ -105,8 +137,11 @@ def encode(
             ("file bytes", size),
             ("digest", shared.digest()),
             ("private", privacy_of(shared, simulated=seed is not None)),
+            ("public labels", by),
         ],
     )
+    if by is not None:
+        note(f"the column {by!r} is in clear beside the messages: whoever has the file sees each message's group")
     if local is not None:
         note(
             f"local report: {local.vectors} vectors, {local.clipped} longer than clip, "
@@ -123,8 +158,8 @@ def _to_one_file(
     mechanism_path: Path,
     vectors: list[Path],
     output: Path,
-    key: str | None,
-    column: str | None,
+    reading: dict[str, Any],
+    groups: Path | None,
     clients: Path | None,
     rng: np.random.Generator | None,
     local: LocalReport | None,
@@ -137,25 +172,30 @@ def _to_one_file(
     if any(output.exists() and output.samefile(path) for path in (mechanism_path, *vectors)):
         raise WrongUsage(f"--output {output} is also read from; choose another name")
     check_output(output, force)
-    files = [open_vectors(path, mechanism.dim, key, column) for path in vectors]
+    files = [open_vectors(path, mechanism.dim, **reading) for path in vectors]
     total = sum(file.count for file in files)
     if not total:
         raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
     identifiers = _client_identifiers(mechanism, clients, total)
+    numbers = None if groups is None else _group_numbers(groups, total)
+    named: dict[str, Any] = {"clients": identifiers, "groups": numbers}
     with progress("Encoding", total) as advance:
-        batches = mechanism.encode_files(files, rng, clients=identifiers, report=local, advance=advance)
-        return write_messages(output, batches)
+        return write_messages(output, mechanism.encode_files(files, rng, **named, report=local, advance=advance))
 
 
 def _plan(
-    mechanism: Mechanism, vectors: list[Path], output: Path, kind: str, key: str | None, column: str | None
+    mechanism: Mechanism,
+    vectors: list[Path],
+    output: Path,
+    kind: str,
+    reading: dict[str, Any],
 ) -> list[Shard]:
     from sstq.checks import check_option
     from sstq.runs.shards import FORMATS, plan_shards
 
     with check_usage():
         check_option("--shards", kind, FORMATS)
-    return plan_shards(vectors, output, mechanism.dim, kind=kind, key=key, column=column)
+    return plan_shards(vectors, output, mechanism.dim, kind=kind, **reading)
 
 
 def _to_shards(
@@ -218,9 +258,40 @@ def _reports(
         yield encode_shard(shard, mechanism, rng, clients=ids)
 
 
+def _private_groups(mechanism: Mechanism, given: str | None) -> str | Path | None:
+    """Return the column or the .npy of the private groups; it must be there exactly when the mechanism has some."""
+    if mechanism.groups is not None and given is None:
+        raise WrongUsage(f"--private-group is required: {mechanism.name} encodes a group with every vector")
+    if mechanism.groups is None and given is not None:
+        remedy = f"sstq spec --name groupunit --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --set groups=10"
+        raise WrongUsage(f"--private-group needs GroupUnit ({remedy}); {mechanism.name} has no private groups")
+    return Path(given) if given is not None and given.endswith(".npy") else given
+
+
+def _group_numbers(path: Path, total: int) -> NDArray[np.int64]:
+    """Read one integer per vector; whether there are such groups is for the mechanism to say."""
+    import numpy as np
+
+    numbers = _read_numbers(path)
+    if numbers.shape != (total,) or numbers.dtype.kind not in "iu":
+        found = f"shape {numbers.shape} and dtype {numbers.dtype}"
+        raise ValueError(f"{path}: --private-group must be {total} integers, one for each vector, got {found}")
+    return numbers.astype(np.int64)
+
+
+def _read_numbers(path: Path) -> NDArray[Any]:
+    from sstq.files.npy import DAMAGED_ARCHIVE, read_npy
+
+    try:
+        return read_npy(path)
+    except (FileNotFoundError, PermissionError):
+        raise
+    except DAMAGED_ARCHIVE as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
 def _client_identifiers(mechanism: Mechanism, path: Path | None, total: int) -> NDArray[np.uint64] | None:
     """Read the clients' identifiers; they must be there exactly when the coin is public."""
-    from sstq.files.npy import DAMAGED_ARCHIVE, read_npy
     from sstq.messages.batch import client_ids
 
     if mechanism.coin == "private":
@@ -229,9 +300,8 @@ def _client_identifiers(mechanism: Mechanism, path: Path | None, total: int) -> 
         return None
     if path is None:
         raise WrongUsage("--clients is required: behind a public coin both sides name the clients")
+    numbers = _read_numbers(path)
     try:
-        return client_ids(read_npy(path), total)
-    except (FileNotFoundError, PermissionError):
-        raise
-    except DAMAGED_ARCHIVE as error:
+        return client_ids(numbers, total)
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from error

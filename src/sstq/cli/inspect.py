@@ -81,6 +81,7 @@ def _inspect_messages(path: Path, shared: Mechanism | None) -> tuple[Facts, str]
         ("bits per message", info.message_bits),
         ("file bytes", os.path.getsize(path)),
         ("client identifiers", "yes" if info.with_clients else "no"),
+        ("public labels", info.label_column),
         ("randomness", randomness_of(info.simulated)),
         ("checksums", "verified"),
         ("digest", info.digest),
@@ -90,7 +91,10 @@ def _inspect_messages(path: Path, shared: Mechanism | None) -> tuple[Facts, str]
 
 def _inspect_state(path: Path, shared: Mechanism | None) -> tuple[Facts, str]:
     from sstq.aggregation import describe_state
+    from sstq.runs.group_states import is_grouped_state
 
+    if is_grouped_state(path):
+        return _inspect_groups(path, shared)
     info = describe_state(path)
     if shared is not None and info.digest == shared.digest():
         shared.load_aggregator(path)  # refuses a state that this mechanism cannot have
@@ -99,6 +103,25 @@ def _inspect_state(path: Path, shared: Mechanism | None) -> tuple[Facts, str]:
         ("messages", info.count),
         ("files", info.files),
         ("rows", info.rows),
+        ("randomness", randomness_of(info.simulated)),
+        ("digest", info.digest),
+    ]
+    return facts, info.digest
+
+
+def _inspect_groups(path: Path, shared: Mechanism | None) -> tuple[Facts, str]:
+    from sstq.runs.group_states import describe_groups
+    from sstq.runs.groups import GroupedAggregator
+
+    info = describe_groups(path)
+    if shared is not None and info.digest == shared.digest():
+        GroupedAggregator.load(path, shared)  # refuses a state that this mechanism cannot have
+    facts: Facts = [
+        ("kind", f"state of groups, version {info.version}"),
+        ("public labels", info.column),
+        ("groups", info.groups),
+        ("messages", info.count),
+        ("files", info.files),
         ("randomness", randomness_of(info.simulated)),
         ("digest", info.digest),
     ]
@@ -121,15 +144,20 @@ class _AnyMessages:
         import pyarrow as pa
         from pyarrow.parquet import read_schema
 
+        from sstq.messages.parquet import LABEL
+
+        beside = {"client"} if self.info.label_column is None else {"client", LABEL}
         fields: list[Field] = []
         for column in read_schema(self.path):
+            if column.name in beside:
+                continue
             several = pa.types.is_fixed_size_list(column.type)
             entry, count = (column.type.value_type, column.type.list_size) if several else (column.type, 1)
             if pa.types.is_floating(entry):
                 fields.append(FloatField(column.name, count=count))
             else:
                 fields.append(Field(column.name, entry.bit_width, 1 << entry.bit_width, count))
-        return Layout(tuple(field for field in fields if field.name != "client"))
+        return Layout(tuple(fields))
 
     def digest(self) -> str:
         return self.info.digest

@@ -1,4 +1,4 @@
-"""The model that `sstq train` trains on images: the paper's network, or a PyTorch module of the user's own."""
+"""The model that `sstq train` trains on images: the paper's network, a linear one, or a PyTorch module."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["PAPER_MODEL", "image_problem_with"]
 
 PAPER_MODEL = "hidden-layer"
+LOGISTIC = "logistic"
 
 
 def image_problem_with(
@@ -26,8 +27,8 @@ def image_problem_with(
     """Return the learning problem of a data set and the text of ``--model``.
 
     Args:
-        model: "hidden-layer", or MODULE:FUNCTION, a function of an image's shape (channels, rows, columns) and the
-            number of classes that returns a PyTorch module. The working folder is looked in first.
+        model: "hidden-layer", "logistic", or MODULE:FUNCTION, a function of an image's shape (channels, rows, columns)
+            and the number of classes that returns a PyTorch module. The working folder is looked in first.
         dataset: from `sstq.lab.datasets.load`.
         clients: as for `image_problem`.
         seed: as for `image_problem`.
@@ -44,6 +45,11 @@ def image_problem_with(
 
     if model == PAPER_MODEL:
         return image_problem(dataset, clients, seed, alpha=alpha, **options)
+    if model == LOGISTIC:
+        from sstq.lab.training import Logistic
+
+        linear = Logistic(dataset.train_images.shape[1], len(dataset.classes))
+        return image_problem(dataset, clients, seed, alpha=alpha, model=linear, **options)
     from sstq.lab.training import TorchModel
 
     build = _function(model)
@@ -59,7 +65,7 @@ def _function(text: str) -> Any:
     """Return the function of MODULE:FUNCTION."""
     module_name, separator, name = text.partition(":")
     if not (separator and module_name and name):
-        raise WrongUsage(f"--model must be {PAPER_MODEL} or MODULE:FUNCTION, got {text!r}")
+        raise WrongUsage(f"--model must be {PAPER_MODEL}, {LOGISTIC} or MODULE:FUNCTION, got {text!r}")
     with _working_folder_first():
         module = importlib.import_module(module_name)
     function = getattr(module, name, None)

@@ -13,16 +13,19 @@ from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
     from sstq import Unbiased
+    from sstq.runs.cohorts import Participation
 
 __all__ = [
     "CsvOption",
     "JsonOption",
     "PngOption",
+    "as_participation",
     "check_outputs",
     "error_figure",
     "figure",
     "safe_figure",
     "unbiased_cell",
+    "write_json",
     "write_numbers",
 ]
 
@@ -32,6 +35,13 @@ _PICTURES = (".png", ".svg", ".pdf")
 CsvOption = Annotated[Path | None, typer.Option(help="Write the numbers as CSV.")]
 JsonOption = Annotated[Path | None, typer.Option(help="Write the numbers as JSON.")]
 PngOption = Annotated[Path | None, typer.Option(help="Draw errors and bits (.png, .svg or .pdf).")]
+
+
+def as_participation(text: str | None) -> Participation | None:
+    """Return what was typed for --participation as the library takes it: "once", or a number."""
+    from sstq.runs.cohorts import answers_of
+
+    return None if text is None else answers_of(int(text) if text.isdecimal() else text)
 
 
 def check_outputs(csv: Path | None, json: Path | None, png: Path | None, force: bool) -> None:
@@ -76,14 +86,15 @@ def write_numbers(
         write_csv(csv, list(rows[0]), rows)
         note(f"wrote {csv}")
     if json is not None:
-        _write_json(json, head | {name: rows})
-        note(f"wrote {json}")
+        write_json(json, head | {name: rows})
 
 
-def _write_json(path: Path, document: dict[str, Any]) -> None:
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Write a document as JSON, whole or not at all."""
     import json
 
     from sstq.files.atomic import atomic_file
 
     with atomic_file(path) as file:
         file.write(json.dumps(document, indent=2, allow_nan=False).encode() + b"\n")
+    note(f"wrote {path}")

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import typer
 
 from sstq.cli.common import ForceOption, check_output
-from sstq.cli.numbers import figure
+from sstq.cli.numbers import JsonOption, as_participation, figure, safe_figure, write_json
+from sstq.cli.plan_classifier import plan_classifier
 from sstq.cli.terminal import note, show_facts
-from sstq.cli.usage import check_usage
+from sstq.cli.usage import WrongUsage, check_usage
+from sstq.cli.verdicts import refuse_infeasible, show_remedies, verdict_numbers
 
 if TYPE_CHECKING:
-    from sstq.planning import Plan, Times
+    from sstq.planning import Plan, Times, Verdict
 
 __all__ = ["plan"]
 
 # A longer JSON is written with --output, not shown.
 _SPEC_SHOWN = 1000
+_NOT_THE_TASK = ("learn", "output", "json", "force")
 
 
 def plan(
-    dim: Annotated[int, typer.Option(help="d, the length of the vectors.")],
+    dim: Annotated[int | None, typer.Option(help="d, the length of the vectors.")] = None,
     clients: Annotated[int | None, typer.Option(help="n, the clients of a round.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="ε that one message may spend.")] = None,
     bits: Annotated[int | None, typer.Option(help="The most bits of a message.")] = None,
@@ -47,9 +52,23 @@ def plan(
     alike: Annotated[
         float | None, typer.Option(help="The cosine of clients' vectors with their common direction, if it is known.")
     ] = None,
+    participation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="once|K",
+            help="Let each person answer in so many rounds only: --clients are all people, --rounds all rounds.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the mechanism's JSON, for sstq encode.")
     ] = None,
+    json: JsonOption = None,
+    learn: Annotated[
+        bool,
+        typer.Option("--learn", help="Plan a classifier: --classes, --features, --clients and --epsilon in total."),
+    ] = False,
+    classes: Annotated[int | None, typer.Option(help="The number of classes, with --learn.")] = None,
+    features: Annotated[int | None, typer.Option(help="The number of features, with --learn.")] = None,
     force: ForceOption = False,
 ) -> None:
     """Choose a mechanism and its parameters, say what they cost, and solve for what is left out.
@@ -59,16 +78,32 @@ def plan(
 
     Predictions are for clients that all hold one typical vector of norm clip.
 
+    The verdict is "feasible" if the mean of all rounds is at least as long as its error (signal-to-noise 1), or if
+    its error is the --target-error. Otherwise the exit code is 1, no mechanism is written, and the commands that
+    would be feasible are shown.
+
     Example: sstq plan --dim 25450 --clients 100000 --epsilon 3 --bits 20
 
     Example: sstq plan --dim 25450 --epsilon 3 --target-error 0.05
 
     Example: sstq plan --dim 25450 --clients 100000 --rounds 100 --total-epsilon 8 --delta 1e-6 --output spec.json
+
+    Example: sstq plan --dim 7850 --clients 6000 --rounds 60 --participation once --total-epsilon 8
+
+    Example: sstq plan --learn --classes 10 --features 441 --clients 59000 --epsilon 3
     """
     from sstq import planning as planner
     from sstq.files.atomic import atomic_file
 
     check_output(output, force)
+    check_output(json, force, "--json")
+    if learn:
+        plan_classifier(_given_options(), output, json)
+        return
+    if classes is not None or features is not None:
+        raise WrongUsage("--classes and --features are for a classifier: pass --learn")
+    if dim is None:
+        raise WrongUsage("--dim is needed; or --learn, to plan a classifier")
     with check_usage():
         found = planner.plan(
             dim,
@@ -84,35 +119,54 @@ def plan(
             trust=trust,
             server=server,
             alike=alike,
+            participation=as_participation(participation),
         )
-    spec = found.spec()
-    show_facts("Plan", _facts(found, found.times(), spec))
+    spec, verdict = found.spec(), found.verdict()
+    show_facts("Plan", _facts(found, verdict, found.times(), spec))
+    show_remedies(verdict)
+    if json is not None:
+        write_json(json, _numbers(found, verdict))
+    refuse_infeasible(verdict, f"--target-error {safe_figure(found.relative_error)} accepts this error")
     if output is not None:
         with atomic_file(output) as file:
             file.write(spec.encode() + b"\n")
         note(f"wrote {output}")
 
 
-def _facts(found: Plan, times: Times, spec: str) -> list[tuple[str, object]]:
+def _given_options() -> dict[str, Any]:
+    """Return the options of the task that were typed."""
+    context = click.get_current_context()
+    typed = {name: value for name, value in context.params.items() if name not in _NOT_THE_TASK}
+    defaults = {parameter.name: parameter.default for parameter in context.command.params}
+    return {name: value for name, value in typed.items() if value != defaults[name]}
+
+
+def _facts(found: Plan, verdict: Verdict, times: Times, spec: str) -> list[tuple[str, object]]:
+    from sstq.planning.cohorts import cohort_facts
+
     how = "measured here" if times.measured else "estimated"
+    # The total is a person's: over the rounds that it answers.
+    total = "epsilon of all rounds" if found.cohorts is None else "total epsilon of a person"
     facts: list[tuple[str, object]] = [
+        ("verdict", str(verdict)),
         ("mechanism", found.label),
         ("solved for", found.solved_for),
         ("epsilon", f"{found.epsilon!r}"),
-        ("clients", found.clients),
+        ("clients" if found.cohorts is None else "clients of a round", found.clients),
         ("bits per message", found.bits),
         ("coin", found.coin),
         ("error of the mean", _both(found.error, found.clip)),
         ("bias", _both(found.bias, found.clip)),
         ("standard deviation", _both(found.standard_deviation, found.clip)),
-        ("rounds", found.rounds),
+        ("rounds" if found.cohorts is None else "answers per person", found.rounds),
         ("bytes in all", found.total_bytes),
         ("encode", f"{figure(1e3 * times.encode)} ms per client ({how})"),
         ("decode", f"{figure(times.decode)} s per round ({how})"),
-        ("epsilon of all rounds, sum", f"{found.total_epsilon_basic:.10g}"),
+        (f"{total}, sum", f"{found.total_epsilon_basic:.10g}"),
     ]
     if found.total_epsilon_optimal is not None:
-        facts.append((f"epsilon of all rounds, delta {found.delta:g}", f"{found.total_epsilon_optimal:.10g}"))
+        facts.append((f"{total}, delta {found.delta:g}", f"{found.total_epsilon_optimal:.10g}"))
+    facts += cohort_facts(found)
     facts.append(("why", found.explanation))
     for other in found.alternatives:
         needs = f" (needs {other.needs})" if other.needs else ""
@@ -126,3 +180,24 @@ def _facts(found: Plan, times: Times, spec: str) -> list[tuple[str, object]]:
 
 def _both(length: float, clip: float) -> str:
     return f"{figure(length)} ({figure(length / clip)} of clip)"
+
+
+def _numbers(found: Plan, verdict: Verdict) -> dict[str, Any]:
+    names = (
+        "dim",
+        "clients",
+        "epsilon",
+        "clip",
+        "rounds",
+        "delta",
+        "solved_for",
+        "label",
+        "bits",
+        "coin",
+        "error",
+        "bias",
+    )
+    more = ("standard_deviation", "total_bytes", "total_epsilon_basic", "total_epsilon_optimal", "explanation")
+    numbers = {name: getattr(found, name) for name in (*names, *more)}
+    alternatives = [asdict(other) for other in found.alternatives]
+    return {**verdict_numbers(verdict), **numbers, "alternatives": alternatives, "python": found.python()}

@@ -10,7 +10,7 @@ import typer
 from sstq.cli.common import ForceOption, check_output, describe_mechanism
 from sstq.cli.settings import parse_settings
 from sstq.cli.solving import solving_shown
-from sstq.cli.terminal import note, show_facts
+from sstq.cli.terminal import note, show_facts, warn
 from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
@@ -161,6 +161,9 @@ def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float, 
     crowd = f"{found.clients:,} clients"
     assumed = f"{crowd}, which an error of 10 % needs (--clients says how many there are)" if clients is None else crowd
     note(f"no --name: chose {found.label}, the least error for {assumed}")
+    if not found.feasible:
+        asked = f"sstq plan --dim {dim} --clients {found.clients} --epsilon {epsilon:g}"
+        warn(f"the mean's error is {found.relative_error:.3g} of clip: `{asked}` says what would be feasible")
     built = found.build()
     return built if frame_seed is None else built.with_seed(frame_seed)
 

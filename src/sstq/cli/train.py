@@ -13,13 +13,15 @@ import typer
 from sstq.cli.common import ForceOption, check_output
 from sstq.cli.engines import AddressOption, EngineOption, engine
 from sstq.cli.models import PAPER_MODEL, image_problem_with
+from sstq.cli.numbers import as_participation
 from sstq.cli.settings import parse_settings
 from sstq.cli.terminal import live_line, note, show_table, warn
 from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
     from sstq import Mechanism
-    from sstq.lab.training import Problem, Settings
+    from sstq.accounting import Ledger
+    from sstq.lab.training import AdaptiveClip, Cohorts, PersonLedgers, Problem, Settings
     from sstq.lab.training.rounds import RoundEngine
 
 __all__ = ["train"]
@@ -30,9 +32,12 @@ _COLUMNS = (
     "loss",
     "train_loss",
     "accuracy",
+    "clients",
+    "answers",
     "bits",
     "epsilon",
     "delta",
+    "clip",
     "mean_norm",
     "seconds",
 )
@@ -45,9 +50,9 @@ def train(
     model: Annotated[
         str,
         typer.Option(
-            metavar="hidden-layer|MODULE:FUNCTION",
-            help="What learns images: the paper's network, or the PyTorch module that a function of the image's shape "
-            "(channels, rows, columns) and the number of classes returns.",
+            metavar="hidden-layer|logistic|MODULE:FUNCTION",
+            help="What learns images: the paper's network, logistic regression, or the PyTorch module that a function "
+            "of the image's shape (channels, rows, columns) and the number of classes returns.",
         ),
     ] = PAPER_MODEL,
     mechanism: Annotated[
@@ -57,11 +62,30 @@ def train(
             help="How gradients are sent; repeat it to compare several. [dim]\\[default: frameunit][/dim]",
         ),
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="ε of one message, so of one round for a client.")] = 3.0,
+    epsilon: Annotated[float, typer.Option(help="ε of one answer; a client's total is this times its answers.")] = 3.0,
     rounds: Annotated[int | None, typer.Option(help="How many rounds. [dim]\\[default: 100][/dim]")] = None,
     clients: Annotated[int | None, typer.Option(help="How many clients hold the examples.")] = None,
+    participation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="once|K",
+            help="Let each client answer in so many rounds only, in cohorts that take turns. "
+            "[dim]\\[default: every round][/dim]",
+        ),
+    ] = None,
     batch: Annotated[int | None, typer.Option(help="Examples of a client's gradient.")] = None,
     clip: Annotated[float | None, typer.Option(help="Gradients longer than this are scaled down to it.")] = None,
+    adaptive_clip: Annotated[
+        float | None,
+        typer.Option(
+            metavar="QUANTILE",
+            help="Move the clip towards this quantile of the norms (0.5: the median), by one private bit per answer.",
+        ),
+    ] = None,
+    clip_epsilon: Annotated[
+        float | None,
+        typer.Option(help="What the bit takes of --epsilon. [dim]\\[default: a tenth][/dim]"),
+    ] = None,
     rate: Annotated[float | None, typer.Option(help="The server's learning rate.")] = None,
     momentum: Annotated[float, typer.Option(help="The server's momentum.")] = 0.0,
     decay: Annotated[float, typer.Option(help="The rate of round t is rate/(1 + decay·t).")] = 0.0,
@@ -78,7 +102,10 @@ def train(
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(help="Stop before a client's total ε exceeds this; kept in a ledger, which binds later runs."),
+        typer.Option(
+            help="Stop before a client's total ε exceeds this; kept in a ledger (one per client with --participation), "
+            "which binds later runs."
+        ),
     ] = None,
     data: Annotated[Path | None, typer.Option(help="A folder with the data set, instead of the cache.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for results and checkpoints.")] = Path(
@@ -90,14 +117,17 @@ def train(
 ) -> None:
     """Train a model on examples that are spread over clients, each gradient sent as one private message.
 
-    The model is the paper's network with one hidden layer of 32 units, any PyTorch module (--model), or a linear
-    regression. Settings that are not given are the paper's for that data set. All mechanisms see the same examples in
-    the same order. A run that was interrupted goes on when the same command is run again; with --budget a round that
-    is done again is charged again. With --engine ray groups of 256 clients are computed in tasks; with --noise-seed, on
-    processors of one kind and with as many BLAS threads, the result is the same, to the last bit, as without. Writes
-    rounds.csv, training.png and, for each mechanism, its JSON and a checkpoint with the model.
+    The model is the paper's network with one hidden layer of 32 units, a logistic regression or any PyTorch module
+    (--model), or a linear regression. With --participation once each client answers in one round only, so that
+    --epsilon is its total. Settings that are not given are the paper's for that data set. All mechanisms see the same
+    examples in the same order. A run that was interrupted goes on when the same command is run again; with --budget a
+    round that is done again is charged again. With --engine ray groups of 256 clients are computed in tasks; with
+    --noise-seed, on processors of one kind and with as many BLAS threads, the result is the same, to the last bit, as
+    without. Writes rounds.csv, training.png and, for each mechanism, its JSON and a checkpoint with the model.
 
     Example: sstq train --dataset digits --mechanism clean --mechanism frameunit --mechanism sstq:bits=2 --epsilon 4
+
+    Example: sstq train --model logistic --clients 700 --batch 2 --rounds 35 --participation once --epsilon 8 --rate 1
     """
     from sstq.lab.plots import draw_training
     from sstq.lab.training import Server, settings_for
@@ -109,9 +139,12 @@ def train(
         settings = settings_for(dataset, changes)
         server = Server(settings.rate, settings.norm_cap, momentum, decay)
         problem = _problem(dataset, model, settings, dim, alpha, seed, data)
-        runs = {text: _build(text, problem, epsilon, settings) for text in mechanism or ["frameunit"]}
+        cohorts = _cohorts(participation, settings)
+        adaptive = _adaptive(adaptive_clip, clip_epsilon, epsilon)
+        left = epsilon if adaptive is None else adaptive.left_for_vectors(epsilon)
+        runs = {text: _build(text, problem, left, settings, cohorts) for text in mechanism or ["frameunit"]}
         if budget is not None:
-            _check_budgeted(runs.values())
+            _check_budgeted(runs.values(), budget, cohorts, adaptive)
     output.mkdir(parents=True, exist_ok=True)
     # Results may be replaced by those of at least the same mechanisms, which go on from their checkpoints.
     before = {path.parent.name for path in output.glob("*/checkpoint.npz")}
@@ -132,21 +165,33 @@ def train(
                 budget,
                 output / _folder_name(label),
                 rounds_engine,
+                cohorts,
+                adaptive,
             )
             for label, built in runs.items()
         }
     _write_rounds([row for rows in histories.values() for row in rows], output / "rounds.csv")
     show_table(
-        f"After {settings.rounds} rounds on {dataset}: {problem.clients} clients, d = {problem.model.dim:,}",
-        ["mechanism", "rounds", "bits per round", "total ε", "total δ", "loss", "accuracy", "seconds per round"],
+        f"After {settings.rounds} rounds on {dataset}: {_crowd(problem, cohorts)}, d = {problem.model.dim:,}",
+        [
+            "mechanism",
+            "rounds",
+            "answers per client",
+            "bits per answer",
+            "total ε",
+            "total δ",
+            "loss",
+            "accuracy",
+            "seconds per round",
+        ],
         [_last(label, rows) for label, rows in histories.items()],
-        caption="total ε and δ: of a client over all rounds, by plain addition. loss: the squared distance for a "
-        "regression.",
+        caption="total ε and δ: of the client that answered most, over all its answers, by plain addition. loss: the "
+        "squared distance for a regression.",
     )
     if noise_seed is not None:
         warn("NOT PRIVATE: --noise-seed replaced secret randomness, which is for reproducible runs only")
     note(f"wrote {output / 'rounds.csv'}")
-    title = f"{problem.name}: {problem.clients} clients, ε = {epsilon:g} per round, d = {problem.model.dim:,}"
+    title = f"{problem.name}: {_crowd(problem, cohorts)}, d = {problem.model.dim:,}"
     draw_training(histories, output / "training.png", title=title)
     typer.echo(output / "training.png")
 
@@ -167,22 +212,60 @@ def _problem(
     return image_problem_with(model, load(dataset, folder=folder), settings.clients, seed, alpha=alpha)
 
 
-def _build(text: str, problem: Problem, epsilon: float, settings: Settings) -> Mechanism:
-    """Return the mechanism of NAME:ARGUMENT=VALUE,…; ε and the number of clients are for those that take them."""
+def _cohorts(participation: str | None, settings: Settings) -> Cohorts | None:
+    """Return the schedule of ``--participation``: "once", or a number."""
+    from sstq.runs.cohorts import Cohorts, answers_of
+
+    answers = as_participation(participation)
+    return None if answers is None else Cohorts(settings.clients, settings.rounds, answers_of(answers))
+
+
+def _adaptive(quantile: float | None, clip_epsilon: float | None, epsilon: float) -> AdaptiveClip | None:
+    from sstq.checks import check_number
+    from sstq.runs.adaptive_clip import AdaptiveClip
+
+    if quantile is None:
+        if clip_epsilon is not None:
+            raise ValueError("--clip-epsilon needs --adaptive-clip, the quantile of the norms")
+        return None
+    check_number("adaptive_clip", quantile, 0, 1)
+    return AdaptiveClip(quantile, epsilon / 10 if clip_epsilon is None else clip_epsilon)
+
+
+def _crowd(problem: Problem, cohorts: Cohorts | None) -> str:
+    """Return who takes part, in words."""
+    if cohorts is None:
+        return f"{problem.clients:,} clients, all in every round"
+    often = "once" if cohorts.answers == 1 else f"{cohorts.answers} times"
+    return f"{problem.clients:,} clients in cohorts of {cohorts.size:,}, each answers {often}"
+
+
+def _build(text: str, problem: Problem, epsilon: float, settings: Settings, cohorts: Cohorts | None) -> Mechanism:
+    """Return the mechanism of NAME:ARGUMENT=VALUE,…; ε and the number of clients are for those that take them.
+
+    Few rounds with much ε each leave frames little time to average out: a cohort has as many as it needs.
+    """
     from sstq.planning.comparison import Variant
 
     name, _, arguments = text.partition(":")
     given = parse_settings(arguments.split(",") if arguments else [], {"dim", "clip", "epsilon"})
     with check_usage():
-        return Variant(text, name, given).build(problem.model.dim, epsilon, problem.clients, settings.clip)
+        variant, clients = Variant(text, name, given), problem.clients if cohorts is None else cohorts.size
+        return variant.build(problem.model.dim, epsilon, clients, settings.clip, one_round=cohorts is not None)
 
 
-def _check_budgeted(mechanisms: Iterable[Mechanism]) -> None:
-    """Refuse mechanisms that no ledger can hold before any of them is trained."""
+def _check_budgeted(
+    mechanisms: Iterable[Mechanism], budget: float, cohorts: Cohorts | None, adaptive: AdaptiveClip | None
+) -> None:
+    """Refuse mechanisms that no ledger can hold, and cohorts of which nobody can answer, before anything is trained."""
     from sstq.accounting import ledger_price
+    from sstq.runs.adaptive_clip import answer_price
 
     for mechanism in mechanisms:
         ledger_price(mechanism)
+        epsilon = answer_price(mechanism, adaptive)
+        if cohorts is not None and mechanism.trust != "none" and budget < epsilon:
+            raise ValueError(f"budget must be at least the ε of one answer, {epsilon!r}, got {budget!r}")
 
 
 def _rounds_in_ray() -> RoundEngine:
@@ -206,9 +289,11 @@ def _run(
     budget: float | None,
     folder: Path,
     rounds_engine: RoundEngine | None,
+    cohorts: Cohorts | None,
+    adaptive: AdaptiveClip | None,
 ) -> list[dict[str, Any]]:
     """Train with one mechanism, showing every round; rounds of an earlier run that was cut short come first."""
-    from sstq.accounting import Ledger, LedgerError
+    from sstq.accounting import LedgerError
     from sstq.files.atomic import atomic_file
     from sstq.lab.plots.training import privacy_in_words
     from sstq.lab.training import train as rounds_of
@@ -216,15 +301,8 @@ def _run(
     folder.mkdir(exist_ok=True)
     with atomic_file(folder / "mechanism.json") as file:
         file.write(mechanism.to_json().encode() + b"\n")
-    # A baseline without privacy has no budget to keep. A budget that an earlier run began binds this one as well.
-    account = folder / "ledger.jsonl"
-    budgeted = account.exists() or (budget is not None and mechanism.trust != "none")
     checkpoint = folder / "checkpoint.npz"
-    if budgeted and checkpoint.exists() and not account.exists():
-        raise ValueError(
-            f"--budget must count from the first round, got {folder} with rounds of no budget: choose another --output"
-        )
-    ledger = Ledger(account, epsilon=budget) if budgeted else None
+    ledger = _ledger(folder, budget if mechanism.trust != "none" else None, checkpoint, cohorts)
     rows = _read_rounds(folder / "rounds.csv")
     start = time.perf_counter()
     with live_line(label, settings.rounds) as show:
@@ -237,12 +315,17 @@ def _run(
                 batch=settings.batch,
                 seed=seed,
                 private_seed=noise_seed,
+                participation=None if cohorts is None else cohorts.answers,
+                adaptive_clip=adaptive,
                 ledger=ledger,
                 checkpoint=checkpoint,
                 engine=rounds_engine,
             ):
                 row = {name: getattr(report, name) for name in _COLUMNS[1:-1]} | {"mechanism": label}
                 row["seconds"] = time.perf_counter() - start
+                if rows and report.number == rows[-1]["number"]:
+                    # A run that goes on begins with the last round again, of which it knows less than the run before.
+                    row = rows[-1] | {"epsilon": row["epsilon"]}
                 rows = [earlier for earlier in rows if earlier["number"] < report.number] + [row]
                 _write_rounds(rows, folder / "rounds.csv")
                 quality = f"round {report.number} of {settings.rounds}, loss {report.loss:.4g}"
@@ -253,12 +336,30 @@ def _run(
     return rows
 
 
+def _ledger(
+    folder: Path, budget: float | None, checkpoint: Path, cohorts: Cohorts | None
+) -> Ledger | PersonLedgers | None:
+    """Return what keeps the budget, if there is one. A budget that an earlier run began binds this one as well."""
+    from sstq.accounting import Ledger
+    from sstq.lab.training import PersonLedgers
+
+    account = folder / ("ledger.jsonl" if cohorts is None else "ledgers")
+    if budget is None and not account.exists():
+        return None
+    if checkpoint.exists() and not account.exists():
+        raise ValueError(
+            f"--budget must count from the first round, got {folder} with rounds of no budget: choose another --output"
+        )
+    return Ledger(account, epsilon=budget) if cohorts is None else PersonLedgers(account, budget)
+
+
 def _last(label: str, rows: list[dict[str, Any]]) -> list[object]:
     last, count = rows[-1], max(rows[-1]["number"], 1)
     return [
         label,
         last["number"],
-        f"{last['bits'] // count:,}",
+        last["answers"],
+        f"{last['bits'] // max(last['answers'], 1):,}",
         f"{last['epsilon']:g}",
         f"{last['delta']:g}",
         f"{last['loss']:.4g}",
@@ -282,5 +383,5 @@ def _read_rounds(path: Path) -> list[dict[str, Any]]:
 
 def _typed(row: dict[str, str]) -> dict[str, Any]:
     numbers: dict[str, Any] = {name: float(row[name]) if row.get(name) else None for name in _COLUMNS[1:]}
-    numbers["number"], numbers["bits"] = int(row["number"]), int(row["bits"])
-    return numbers | {"mechanism": row["mechanism"]}
+    whole = {name: int(row[name]) for name in ("number", "clients", "answers", "bits")}
+    return numbers | whole | {"mechanism": row["mechanism"]}

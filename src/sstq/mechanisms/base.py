@@ -4,7 +4,7 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -229,12 +229,21 @@ class Mechanism(Agreement):
         report: LocalReport | None = None,
         advance: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Messages]:
-        """Yield the messages of files, a bounded piece at a time; `advance` gets the size of each piece."""
+        """Yield the messages of files, a bounded piece at a time; `advance` gets the size of each piece.
+
+        Files that were opened with a column of public labels give those beside the messages; files with a column of
+        private groups take the place of `groups`.
+        """
         source, start = bit_source(rng), 0
         for file in files:
-            for rows in file.chunks():
+            first = start
+            for rows, labels, secret in file.pieces():
                 ids, own = (None if of is None else of[start : start + len(rows)] for of in (clients, groups))
-                yield self._encode_checked(self._held(rows, own), source, ids, report)
+                try:
+                    held = self._held(rows, own if secret is None else secret)
+                except ValueError as error:
+                    raise ValueError(f"{file.name}, from row {start - first} on: {error}") from error
+                yield replace(self._encode_checked(held, source, ids, report), labels=labels)
                 start += len(rows)
                 advance(len(rows))
 

@@ -7,6 +7,7 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sstq.messages.labels import Labels
 from sstq.messages.layouts import Column, Layout
 
 
@@ -21,6 +22,7 @@ class Messages:
         clients: the identifiers behind a public coin (None with a private one); they are not part of a message.
         simulated: whether a seed stood in for the operating system's randomness: then nothing is private.
         in_clear: whether the mechanism is not locally private; files of such messages are for their owner's eyes only.
+        labels: public labels, such as a country, that stand in clear beside the messages; None without.
     """
 
     layout: Layout
@@ -29,6 +31,7 @@ class Messages:
     clients: NDArray[np.uint64] | None = None
     simulated: bool = False
     in_clear: bool = False
+    labels: Labels | None = None
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -37,7 +40,15 @@ class Messages:
         if not isinstance(part, slice):
             raise TypeError(f"messages are taken by slices such as messages[i : i + 1], got {type(part).__name__}")
         clients = None if self.clients is None else np.ascontiguousarray(self.clients[part])
-        return replace(self, columns=tuple(np.ascontiguousarray(c[part]) for c in self.columns), clients=clients)
+        labels = None if self.labels is None else self.labels[part]
+        columns = tuple(np.ascontiguousarray(column[part]) for column in self.columns)
+        return replace(self, columns=columns, clients=clients, labels=labels)
+
+    def sorted_by(self, order: NDArray[np.int64]) -> Self:
+        """The messages in another order, a permutation of their places."""
+        clients = None if self.clients is None else self.clients[order]
+        labels = None if self.labels is None else self.labels[order]
+        return replace(self, columns=tuple(column[order] for column in self.columns), clients=clients, labels=labels)
 
     @staticmethod
     def concatenate(batches: Sequence["Messages"]) -> "Messages":
@@ -52,11 +63,21 @@ class Messages:
         columns = tuple(np.concatenate(parts) for parts in zip(*(batch.columns for batch in batches), strict=True))
         identified = [batch.clients for batch in batches if batch.clients is not None]
         clients = None if first.clients is None else np.concatenate(identified)
-        return replace(first, columns=columns, clients=clients, simulated=any(batch.simulated for batch in batches))
+        labelled = [batch.labels for batch in batches if batch.labels is not None]
+        if labelled and len(labelled) < len(batches):
+            raise ValueError("messages with labels and without cannot be joined")
+        labels = Labels.concatenate(labelled) if labelled else None
+        simulated = any(batch.simulated for batch in batches)
+        return replace(first, columns=columns, clients=clients, simulated=simulated, labels=labels)
 
     def __repr__(self) -> str:
         mark = ", simulated" if self.simulated else ""
         return f"<{len(self)} messages of {self.layout.message_bits} bits for {self.digest[:12]}{mark}>"
+
+    @property
+    def label_column(self) -> str | None:
+        """What the labels are of, such as "country"; None without labels."""
+        return None if self.labels is None else self.labels.column
 
     def column(self, name: str) -> Column:
         """The values of one field, such as "code"."""

@@ -83,6 +83,8 @@ def _blocks(first: Messages, others: Iterable[Messages]) -> Iterator[Messages]:
     for batch in chain([first], others):
         if (batch.digest, batch.simulated) != (first.digest, first.simulated):
             raise ValueError("a file holds messages of one mechanism, either simulated or not")
+        if batch.label_column != first.label_column:
+            raise ValueError("a file holds messages with labels of one column, or all without")
         while length + len(batch) >= size:
             head, batch = batch[: size - length], batch[size - length :]
             yield Messages.concatenate([*held, head])

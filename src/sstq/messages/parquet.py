@@ -1,8 +1,8 @@
 """Parquet files of messages, for tools that read tables: one column per field, and the client behind a public coin.
 
-A field of several numbers is a column of fixed-size lists. The file's metadata hold the mechanism's digest, whether the
-messages are simulated, the file's random identifier, and a CRC-32 of each column and of all this; pages carry Parquet's
-own checksums.
+A field of several numbers is a column of fixed-size lists; public labels are a column of text. The file's metadata hold
+the mechanism's digest, whether the messages are simulated, the file's random identifier, what the labels are of, and a
+CRC-32 of each column and of all this; pages carry Parquet's own checksums.
 """
 
 import os
@@ -10,16 +10,19 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from typing import Any, BinaryIO
 
 from sstq.messages.batch import MessageReader, Messages
 from sstq.messages.framed import MessageFileInfo, block_messages
+from sstq.messages.labels import Labels, check_arrow_type
 from sstq.messages.layouts import Column, Field, FloatField
 
 VERSION = 1
 _KEYS = (b"sstq.version", b"sstq.digest", b"sstq.bits", b"sstq.simulated", b"sstq.file")
-_CHECKSUMS = b"sstq.checksums"
+_LABELLED, _CHECKSUMS = b"sstq.labels", b"sstq.checksums"
+LABEL = "label"
 _CLIENT = Field("client", 64, 1 << 64)
 
 
@@ -50,8 +53,11 @@ def write(file: BinaryIO, blocks: Iterable[Messages]) -> int:
     iterator = iter(blocks)
     first = next(iterator)
     width = first.layout.message_bits
-    stated = (str(VERSION), first.digest, str(width), str(int(first.simulated)), os.urandom(16).hex())
-    schema = _as_table(pyarrow, first).schema.with_metadata(dict(zip(_KEYS, stated, strict=True)))
+    stated: tuple[str, ...] = (str(VERSION), first.digest, str(width), str(int(first.simulated)), os.urandom(16).hex())
+    if first.label_column is not None:
+        stated = (*stated, first.label_column)
+    metadata = dict(zip((*_KEYS, _LABELLED), stated, strict=False))
+    schema = _as_table(pyarrow, first).schema.with_metadata(metadata)
     checksums = _first_checksums(stated, len(schema))
     count = 0
     with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer:
@@ -74,15 +80,17 @@ def describe(file: BinaryIO) -> MessageFileInfo:
         raise ValueError(f"{file.name} has version {version} of this format, this library reads version {VERSION}")
     if not re.fullmatch("[1-9][0-9]{0,9}", bits) or simulated not in ("0", "1"):
         raise ValueError(f"{file.name} has impossible metadata: {bits!r} bits, simulated {simulated!r}")
+    column = metadata[_LABELLED].decode(errors="replace") if _LABELLED in metadata else None
     width, flags = int(bits), (simulated == "1", _CLIENT.name in names)
-    return MessageFileInfo("parquet", VERSION, digest, count, width, *flags, block_messages(width), file_id)
+    return MessageFileInfo("parquet", VERSION, digest, count, width, *flags, block_messages(width), file_id, column)
 
 
 def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Iterator[Messages]:
     """The messages, a block at a time; ValueError for damage, missing columns and values out of range."""
     layout = mechanism.layout
     fields = [*layout.fields, _CLIENT] if info.with_clients else [*layout.fields]
-    wanted = [field.name for field in fields]
+    labelled = [] if info.label_column is None else [LABEL]
+    wanted = [field.name for field in fields] + labelled
     with open_parquet(file) as table:
         schema = table.schema_arrow
         missing = set(wanted) - set(schema.names)
@@ -91,14 +99,20 @@ def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Ite
         # Before anything is read: a batch of longer lists, or of texts, might not fit the memory.
         for field in fields:
             _check_type(schema.field(field.name).type, field, file.name)
+        for name in labelled:
+            check_arrow_type(schema.field(name).type, name, file.name)
         stated = (table.metadata.metadata or {}).get(_CHECKSUMS)
-        checksums = _first_checksums([schema.metadata[key].decode() for key in _KEYS], len(fields))
+        described = [schema.metadata[key].decode() for key in (*_KEYS, _LABELLED) if key in schema.metadata]
+        checksums = _first_checksums(described, len(wanted))
         row = 0
         # By the width that the fields really have, whatever the file says of it.
         for batch in table.iter_batches(batch_size=block_messages(layout.message_bits), columns=wanted):
             columns = tuple(_values(batch.column(field.name), field, row, file.name) for field in fields)
             clients = columns[-1] if info.with_clients else None
             messages = mechanism.messages_from_columns(columns[: len(layout.fields)], clients, info.simulated)
+            if info.label_column is not None:
+                labels = Labels.of_arrow(batch.column(LABEL), LABEL, file.name, row)
+                messages = replace(messages, labels=replace(labels, column=info.label_column))
             checksums = _checksums(messages, checksums)
             row += batch.num_rows
             yield messages
@@ -117,6 +131,9 @@ def _as_table(pyarrow: Any, messages: Messages) -> Any:
     for field, array in zip([*messages.layout.fields, _CLIENT], _arrays(messages), strict=False):
         flat = pyarrow.array(array.ravel())
         columns[field.name] = flat if array.ndim == 1 else pyarrow.FixedSizeListArray.from_arrays(flat, field.count)
+    if messages.labels is not None:
+        codes, names = messages.labels.codes.astype("i4"), pyarrow.array(messages.labels.names, pyarrow.string())
+        columns[LABEL] = pyarrow.DictionaryArray.from_arrays(codes, names)
     return pyarrow.table(columns)
 
 
@@ -125,7 +142,10 @@ def _first_checksums(stated: Sequence[str], columns: int) -> list[int]:
 
 
 def _checksums(messages: Messages, before: list[int]) -> list[int]:
-    return [zlib.crc32(array.tobytes(), crc) for array, crc in zip(_arrays(messages), before, strict=True)]
+    raw = [array.tobytes() for array in _arrays(messages)]
+    if messages.labels is not None:
+        raw.append(messages.labels.to_bytes())
+    return [zlib.crc32(data, crc) for data, crc in zip(raw, before, strict=True)]
 
 
 def _as_text(checksums: list[int]) -> bytes:

@@ -7,26 +7,41 @@ here, with the name of the file and the number of the row: what is not a number 
 import csv
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.checks import did_you_mean
 from sstq.files import npy
 from sstq.messages import arrays
+from sstq.messages.labels import Labels, check_arrow_type, check_name
 from sstq.messages.parquet import import_pyarrow, open_parquet
 
 # Rows are read this many numbers at a time, so that memory grows neither with the clients nor with the files.
 _NUMBERS_AT_A_TIME = 1 << 21
 # An array in Fortran order has to be unpacked as a whole: so many bytes, or so many times the compressed ones, at most.
 _WHOLE_BYTES, _WHOLE_RATIO = 1 << 26, 16
+_NPY = b"\x93NUMPY"
+_UNKNOWN = "is not a .npy, .npz, Parquet or CSV file of vectors"
 
 Chunks = Iterator[NDArray[Any]]
+Read = Iterator[tuple[NDArray[Any], Sequence[Labels]]]
+CsvLines = Iterator[tuple[int, list[str], list[str]]]
+
+
+class Piece(NamedTuple):
+    """Some vectors of a file, (rows, dim), with the public labels and the private groups of their owners."""
+
+    rows: NDArray[Any]
+    labels: Labels | None = None
+    groups: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -36,30 +51,50 @@ class VectorFile:
     name: str
     dim: int
     count: int
-    read: Callable[[int], Chunks]
-    """Yields numbers of any kind, that many rows at a time, not yet checked to be exact and finite."""
+    read: Callable[[int], Read]
+    """Yields numbers of any kind, so many rows at a time, not yet checked to be exact and finite; and columns."""
+    by: str | None = None
+    """The column of public labels."""
+    group: str | None = None
+    """The column of private groups."""
+    group_names: Sequence[str] | None = None
+    """What the groups are called there, in the order of their numbers; None if the numbers themselves are there."""
 
     def chunks(self) -> Chunks:
+        """Yield the vectors of `pieces` alone."""
+        return (piece.rows for piece in self.pieces())
+
+    def pieces(self) -> Iterator[Piece]:
         """Yield the vectors in order, as (rows, dim) arrays of finite float32 or float64; it can be called again.
+
+        With each come the labels and the groups of its rows, or None if the file was opened without.
 
         Raises ValueError, with the row, for a number that is not finite and for a file that is damaged.
         """
         row = 0
-        for read in self.read(max(1, _NUMBERS_AT_A_TIME // self.dim)):
+        for read, beside in self.read(max(1, _NUMBERS_AT_A_TIME // self.dim)):
             rows = arrays.as_floats(read, f"{self.name}: vectors", row)
             finite = np.isfinite(rows)
             if not finite.all():
                 at, column = np.argwhere(~finite)[0]
                 place = f"row {row + at}, column {column}"
                 raise ValueError(f"{self.name}: {rows[at, column]} in {place}; it must be finite")
+            labels = None if self.by is None else beside[0]
+            secret = None if self.group is None else beside[-1].numbers(self.group_names, self.name, row)
             row += len(rows)
-            yield rows
+            yield Piece(rows, labels, secret)
         if row != self.count:
             raise ValueError(f"{self.name}: {self.count} vectors announced, {row} found")
 
 
 def open_vectors(
-    path: str | os.PathLike[str], dim: int, key: str | None = None, column: str | None = None
+    path: str | os.PathLike[str],
+    dim: int,
+    key: str | None = None,
+    column: str | None = None,
+    by: str | None = None,
+    group: str | None = None,
+    group_names: Sequence[str] | None = None,
 ) -> VectorFile:
     """Open the vectors of a .npy, .npz, Parquet or CSV file (one vector per line, with or without a header).
 
@@ -69,6 +104,9 @@ def open_vectors(
         key: which array of an .npz; needed only if it holds several.
         column: which list column of a Parquet file; without it the file must have exactly one column of lists, exactly
             `dim` columns of floats, or only `dim` columns, all of numbers.
+        by: which column of a Parquet file, or of a CSV file with a header, holds public labels.
+        group: which such column holds private groups, as integers from 0 on or by their names.
+        group_names: the names of the private groups, in the order of their numbers.
 
     Raises ValueError if the file cannot hold such vectors, and ImportError if it is Parquet without the [data] extra.
     """
@@ -80,11 +118,17 @@ def open_vectors(
         raise ValueError(f"{name}: a key names an array of an .npz file, which this is not (key {key!r})")
     if column is not None and not parquet:
         raise ValueError(f"{name}: a column is part of a Parquet file, which this is not (column {column!r})")
-    if start == b"\x93NUMPY":
+    beside = [named for named in (by, group) if named is not None]
+    if beside and (zipped or start == _NPY):
+        raise ValueError(f"{name} has no column {beside[0]!r}: Parquet files and CSV files with a header have columns")
+    if len(set(beside)) < len(beside):
+        raise ValueError(f"{name}: column {by!r} cannot be public labels and private groups at once")
+    if start == _NPY:
         return _open_npy(name, dim)
     if zipped:
         return _open_npz(name, dim, key)
-    return _open_parquet(name, dim, column) if parquet else _open_csv(name, dim)
+    opened = _open_parquet(name, dim, column, beside) if parquet else _open_csv(name, dim, beside)
+    return replace(opened, by=by, group=group, group_names=group_names)
 
 
 def refuse_repeated(paths: Iterable[Path]) -> None:
@@ -103,11 +147,11 @@ def _open_npy(name: str, dim: int) -> VectorFile:
         shape, _, dtype = npy.read_header(file)
     count = _check_array(name, shape, dtype, dim)
 
-    def read(size: int) -> Chunks:
+    def read(size: int) -> Read:
         if count:
             with _numpy_errors(name):
                 rows = np.load(name, mmap_mode="r", allow_pickle=False).reshape(count, dim)
-            yield from (np.asarray(rows[start : start + size]) for start in range(0, count, size))
+            yield from ((np.asarray(rows[start : start + size]), ()) for start in range(0, count, size))
 
     return VectorFile(name, dim, count, read)
 
@@ -130,11 +174,11 @@ def _open_npz(name: str, dim: int, key: str | None) -> VectorFile:
         raise ValueError(f"{name}: {problem}; {remedy}")
     count = _check_array(f"{name}[{chosen}]", shape, dtype, dim)
 
-    def read(size: int) -> Chunks:
+    def read(size: int) -> Read:
         with _numpy_errors(name), zipfile.ZipFile(name) as archive, archive.open(f"{chosen}.npy") as file:
             if fortran:  # its rows are spread over the whole array
                 rows = npy.read_array(file, packed.file_size).reshape(count, dim)
-                yield from (rows[start : start + size] for start in range(0, count, size))
+                yield from ((rows[start : start + size], ()) for start in range(0, count, size))
                 return
             npy.read_header(file)
             row_bytes = dim * dtype.itemsize
@@ -143,7 +187,7 @@ def _open_npz(name: str, dim: int, key: str | None) -> VectorFile:
                 raw = file.read(wanted * row_bytes)
                 if len(raw) < wanted * row_bytes:
                     raise ValueError(f"the array ends in row {start + len(raw) // row_bytes} of {count}")
-                yield np.frombuffer(raw, dtype=dtype).reshape(wanted, dim)
+                yield np.frombuffer(raw, dtype=dtype).reshape(wanted, dim), ()
             # The archive's checksum is compared when the end has been reached, and not before.
             if file.read(1):
                 raise ValueError("the array is longer than its header says")
@@ -151,24 +195,33 @@ def _open_npz(name: str, dim: int, key: str | None) -> VectorFile:
     return VectorFile(name, dim, count, read)
 
 
-def _open_parquet(name: str, dim: int, column: str | None) -> VectorFile:
+def _open_parquet(name: str, dim: int, column: str | None, beside: list[str]) -> VectorFile:
     """A Parquet file with a column of lists, or with one column per coordinate."""
     with open(name, "rb") as file, open_parquet(file) as table:
         count = int(table.metadata.num_rows)
-        columns = _choose_columns(name, table.schema_arrow, dim, column)
+        schema = table.schema_arrow
+        columns = _choose_columns(name, schema, dim, column, beside)
 
-    def read(size: int) -> Chunks:
+    def read(size: int) -> Read:
         row = 0
         with open(name, "rb") as file, open_parquet(file) as table:
-            for batch in table.iter_batches(batch_size=size, columns=columns):
-                yield arrays.arrow_vectors([batch.column(held) for held in columns], dim, f"{name}: vectors", row)
+            for batch in table.iter_batches(batch_size=size, columns=[*columns, *beside]):
+                labels = [Labels.of_arrow(batch.column(named), named, name, row) for named in beside]
+                held = [batch.column(column) for column in columns]
+                yield arrays.arrow_vectors(held, dim, f"{name}: vectors", row), labels
                 row += batch.num_rows
 
     return VectorFile(name, dim, count, read)
 
 
-def _choose_columns(name: str, schema: Any, dim: int, column: str | None) -> list[str]:
-    """The column of lists to read, or the columns of coordinates."""
+def _choose_columns(name: str, schema: Any, dim: int, column: str | None, beside: list[str]) -> list[str]:
+    """The column of lists to read, or the columns of coordinates; not those beside them."""
+    _check_columns_beside(name, beside, schema.names)
+    if column in beside:
+        raise ValueError(f"{name}: column {column!r} cannot hold both the vectors and the groups")
+    for named in beside:
+        check_arrow_type(schema.field(named).type, named, name)
+        schema = schema.remove(schema.names.index(named))
     lists = [field.name for field in schema if arrays.is_arrow_list(field.type)]
     if column is not None:
         if column not in schema.names:
@@ -191,38 +244,74 @@ def _choose_columns(name: str, schema: Any, dim: int, column: str | None) -> lis
     )
 
 
-def _open_csv(name: str, dim: int) -> VectorFile:
-    """A CSV file, one vector per line; a first line without any number is a header."""
+def _check_columns_beside(name: str, beside: list[str], columns: list[str]) -> None:
+    """Refuse a column beside the vectors (ValueError) that is not there exactly once."""
+    for named in beside:
+        if named not in columns:
+            close = did_you_mean(named, columns)
+            raise ValueError(f"{name} has no column {named!r}; it has {_shorten(columns)}{close}")
+        if columns.count(named) > 1:
+            raise ValueError(f"{name} has {columns.count(named)} columns {named!r}; give them different names")
 
-    def read(size: int) -> Chunks:
-        lines = _csv_lines(name, dim)
+
+def _open_csv(name: str, dim: int, beside: list[str]) -> VectorFile:
+    """A CSV file, one vector per line; a first line without any number is a header."""
+    line_of = partial(_labelled_lines, beside=beside) if beside else _csv_lines
+
+    def read(size: int) -> Read:
+        lines = line_of(name, dim)
         while part := list(islice(lines, size)):
-            rows = [[_number(field) for field in fields] for _, fields in part]
-            for (line, fields), row in zip(part, rows, strict=True):
+            rows = [[_number(field) for field in fields] for _, fields, _ in part]
+            for (line, fields, _), row in zip(part, rows, strict=True):
                 if None in row:
                     what = repr(fields[row.index(None)][:20])
                     raise ValueError(f"{name}: vectors must be numbers, got {what} in line {line}; fill or drop it")
-            yield np.array(rows, dtype=np.float64)
+            labels = [Labels.of([own[at] for *_, own in part], named) for at, named in enumerate(beside)]
+            yield np.array(rows, dtype=np.float64), labels
 
-    return VectorFile(name, dim, sum(1 for _ in _csv_lines(name, dim)), read)
+    return VectorFile(name, dim, sum(1 for _ in line_of(name, dim)), read)
 
 
-def _csv_lines(name: str, dim: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the fields of each vector, with the number of their line."""
+def _labelled_lines(name: str, dim: int, beside: list[str]) -> CsvLines:
+    """Yield the fields of each vector, with the number of their line and the columns beside; the first is a header."""
+    records = _csv_records(name)
+    _, header = next(records, (1, []))
+    _check_columns_beside(name, beside, header)
+    if len(header) != dim + len(beside):
+        extra = ", ".join(beside)
+        raise ValueError(f"{name} must have {dim} columns of numbers beside {extra}, got {len(header)} columns in all")
+    places = [header.index(named) for named in beside]
+    for line, fields in records:
+        if len(fields) != len(header):
+            raise ValueError(f"{name}: line {line} has {len(fields)} values, its header has {len(header)}")
+        labels = [fields[place] for place in places]
+        for named, label in zip(beside, labels, strict=True):
+            check_name(label, f"{name}: column {named!r}", f"line {line}")
+        yield line, [field for place, field in enumerate(fields) if place not in places], labels
+
+
+def _csv_lines(name: str, dim: int) -> CsvLines:
+    """Yield the fields of each vector, with the number of their line and no label."""
+    for line, fields in _csv_records(name):
+        if len(fields) != dim:
+            raise ValueError(f"{name} {_UNKNOWN}: line {line} has {len(fields)} values, vectors have {dim}")
+        if line == 1 and any(fields) and all(_number(field) is None for field in fields):
+            continue
+        if line == 1 and dim > 2 and fields == [str(place) for place in range(dim)]:
+            problem = "line 1 may be a header or a vector, 0,1,2,…; give the columns names"
+            raise ValueError(f"{name} {_UNKNOWN}: {problem}")
+        yield line, fields, []
+
+
+def _csv_records(name: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the fields of each line that is not empty, with its number."""
     try:
         with open(name, encoding="utf-8-sig", newline="") as file:
             lines = csv.reader(file, strict=True)
             for fields in filter(None, lines):
-                line = lines.line_num
-                if len(fields) != dim:
-                    raise ValueError(f"line {line} has {len(fields)} values, vectors have {dim}")
-                if line == 1 and any(fields) and all(_number(field) is None for field in fields):
-                    continue
-                if line == 1 and dim > 2 and fields == [str(place) for place in range(dim)]:
-                    raise ValueError("line 1 may be a header or a vector, 0,1,2,…; give the columns names")
-                yield line, fields
-    except (ValueError, csv.Error) as error:
-        raise ValueError(f"{name} is not a .npy, .npz, Parquet or CSV file of vectors: {error}") from error
+                yield lines.line_num, fields
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{name} {_UNKNOWN}: {error}") from error
 
 
 def _number(text: str) -> float | None:

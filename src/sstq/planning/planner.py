@@ -13,9 +13,12 @@ from sstq.checks import check_argument, check_number, check_option
 from sstq.mechanisms import Mechanism, mechanism
 from sstq.mechanisms.frameunit.bias import BIAS_SHARE
 from sstq.planning import solving
+from sstq.planning.cohorts import cohorts_for
 from sstq.planning.comparison import Times, time_mechanism
 from sstq.planning.offers import Offer, Terms, most_rrsc_bits, rrsc
 from sstq.planning.tuning import Strata
+from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, Remedy, Task, Verdict
+from sstq.runs.cohorts import Cohorts, Participation, answers_of
 
 _SLACK = 0.02  # the share of the squared error that is given up for a shorter message
 _RRSC_BITS = 8  # up to which RRSC is mentioned; beyond them it is hardly better than FrameUnit
@@ -50,6 +53,8 @@ class Plan:
         total_epsilon_optimal: the same for δ, by optimal composition; None without δ.
         explanation: why this mechanism, and what to mind.
         alternatives: the other mechanisms that are allowed, the least error first; then what a public coin has.
+        wish: the arguments of `plan` that were given; `terms` are those of them that the mechanisms are weighed by.
+        cohorts: the schedule, where people take turns; then `clients` is a cohort, and `rounds` the answers per person.
     """
 
     dim: int
@@ -70,10 +75,14 @@ class Plan:
     total_epsilon_optimal: float | None
     explanation: str
     alternatives: tuple[Alternative, ...]
+    wish: Mapping[str, Any]
+    terms: Terms
+    cohorts: Cohorts | None = None
 
     def __repr__(self) -> str:
         crowd = f"{self.clients:,} clients of dimension {self.dim:,} at ε = {self.epsilon:g}"
-        return f"<Plan for {crowd}: {self.label}, {self.bits} bits, error {self.relative_error:.3g} of clip>"
+        error = f"error {self.relative_error:.3g} of clip{'' if self.feasible else ', infeasible'}"
+        return f"<Plan for {crowd}: {self.label}, {self.bits} bits, {error}>"
 
     @property
     def error(self) -> float:
@@ -86,9 +95,40 @@ class Plan:
         return self.error / self.clip
 
     @property
+    def signal_to_noise(self) -> float:
+        """The length of the clients' mean over its error, of all rounds together: √rounds · clip / error.
+
+        In cohorts these are the rounds of the whole training, each with its cohort's error.
+        The mean is as long as clip if all clients hold one vector, and `alike` times that if they were said to differ.
+        It is the most that can be hoped for: where clients differ, or vectors are shorter than clip, there is less.
+        """
+        return math.sqrt(self._all_rounds) * self._agreement / self.relative_error
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the signal-to-noise ratio is at least 1; a `target_error` that was asked for is feasible, too."""
+        return "target_error" in self.wish or self.signal_to_noise >= LEAST_SIGNAL_TO_NOISE
+
+    def verdict(self) -> Verdict:
+        """Whether the task can work, in one line; if it cannot, with what would have to change.
+
+        Examples:
+            >>> print(plan(dim=300, clients=1000, epsilon=3.0).verdict())
+            feasible: signal-to-noise 2.08, the mean has an error of 0.481 × clip
+            >>> refused = plan(dim=300, clients=100, epsilon=3.0, coin="public").verdict()
+            >>> print(refused)  # doctest: +NORMALIZE_WHITESPACE
+            infeasible: signal-to-noise 0.664, the mean has an error of 1.51 × clip; only with 2.28 times the people, a
+            total ε of 4.69 or at most 132 dimensions
+            >>> print(refused.remedies[0].commands[0])
+            sstq plan --dim 300 --clients 228 --epsilon 3 --coin public
+        """
+        return Verdict(self.feasible, self.signal_to_noise, self._reason(), () if self.feasible else self._remedies())
+
+    @property
     def total_bytes(self) -> int:
         """All messages of all clients in all rounds; identifiers, which a public coin needs, are not counted."""
-        return -(-self.clients * self.bits // 8) * self.rounds
+        people = self.clients if self.cohorts is None else self.cohorts.people
+        return -(-people * self.bits // 8) * self.rounds
 
     def build(self) -> Mechanism:
         """The mechanism itself, with frame seed 0."""
@@ -106,6 +146,32 @@ class Plan:
     def times(self) -> Times:
         """How long encoding and decoding take on this machine, measured within about a second where possible."""
         return time_mechanism(self.build(), self.clients)
+
+    @property
+    def _all_rounds(self) -> int:
+        return self.rounds if self.cohorts is None else self.cohorts.rounds
+
+    @property
+    def _agreement(self) -> float:
+        return 1.0 if self.terms.alike is None else self.terms.alike
+
+    def _reason(self) -> str:
+        error = f"{self.relative_error:.3g} × clip"
+        if self._all_rounds == 1:
+            return f"signal-to-noise {self.signal_to_noise:.3g}, the mean has an error of {error}"
+        return (
+            f"signal-to-noise {self.signal_to_noise:.3g} over {self._all_rounds} rounds with an error of {error} each"
+        )
+
+    def _remedies(self) -> tuple[Remedy, ...]:
+        terms, signal2 = self.terms, self._all_rounds * self._agreement**2
+
+        def works(dim: int, clients: int, epsilon: float) -> bool:
+            noise2 = solving.weigh(replace(terms, dim=dim), epsilon, clients)[0].mse
+            return signal2 >= LEAST_SIGNAL_TO_NOISE**2 * noise2
+
+        rounds = {"rounds": self._all_rounds} if self._all_rounds > 1 else {}
+        return Task("sstq plan", {**self.wish, **rounds}, "dim", works).remedies()
 
     def _all_arguments(self) -> dict[str, Any]:
         return {"dim": self.dim, "epsilon": self.epsilon, "clip": self.clip, **self.arguments}
@@ -126,6 +192,7 @@ def plan(
     trust: str = "local",
     server: str = "fast",
     alike: float | None = None,
+    participation: Participation | None = None,
 ) -> Plan:
     """Choose a mechanism and its parameters, and solve for what is left out of ε, clients, error and bits.
 
@@ -149,9 +216,12 @@ def plan(
         server: "fast" (default) for O(1) work per message and one transform per frame; "any" also considers RRSC.
         alike: the cosine of each client's vector with their common direction, 0 to 1, if it is known; then strata are
             counted on.
+        participation: in how many of the rounds each person answers, "once" or a number. Then `clients` are all people,
+            who take turns in cohorts, `rounds` is the length of the training, and the total is for a person's answers.
 
     Returns:
-        The plan. ValueError for what is impossible, with the closest that is possible.
+        The plan; its `feasible` and `verdict()` say whether the task can work. ValueError for what is impossible, with
+        the closest that is possible.
 
     Examples:
         >>> found = plan(dim=25_450, clients=100_000, epsilon=3.0, bits=20)
@@ -163,6 +233,9 @@ def plan(
         77412
         >>> plan(dim=25_450, clients=100_000, target_error=0.5).epsilon
         2.63969
+        >>> found = plan(dim=7_850, clients=6_000, rounds=60, total_epsilon=8.0, participation="once")
+        >>> found.clients, found.epsilon, found.total_epsilon_basic, round(found.relative_error, 2)
+        (100, 8.0, 8.0, 3.27)
     """
     clip = check_number("clip", clip, 1e-100, 1e100)
     clients = _optional("clients", clients, 1, solving.CLIENTS_MAX, integer=True)
@@ -171,6 +244,14 @@ def plan(
     rounds = None if rounds is None else check_argument("rounds", rounds)
     total_epsilon = None if total_epsilon is None else check_argument("total_epsilon", total_epsilon)
     delta = check_delta(delta)
+    people, cohorts, training = clients, None, rounds
+    if participation is not None:
+        rounds = answers_of(participation)
+        if training is None:
+            raise ValueError("rounds must be given with participation: the rounds of the whole training")
+        cohorts = cohorts_for(1, training, rounds) if clients is None else Cohorts(clients, training, rounds)
+        # The smallest cohort, since sizes may differ by one.
+        clients = None if clients is None else clients * rounds // training
     if trust != "local":
         instead = "`sstq compare` also has mechanisms with a trusted aggregator"
         raise ValueError(f"trust must be 'local', got {trust!r}: every message is private by itself; {instead}")
@@ -182,9 +263,26 @@ def plan(
         alike=_optional("alike", alike, 0, 1),
         slack=_SLACK,
     )
+    wish = _given(
+        dim=terms.dim,
+        clients=people,
+        epsilon=epsilon,
+        bits=terms.bits,
+        target_error=target_error,
+        rounds=training,
+        total_epsilon=total_epsilon,
+        delta=delta or None,
+        clip=None if clip == 1.0 else clip,
+        coin=None if coin == "private" else terms.coin,
+        server=None if server == "fast" else terms.server,
+        alike=terms.alike,
+        participation=participation,
+    )
     allowed = solving.allowed_epsilon(epsilon, rounds, total_epsilon, delta)
     solved_for, allowed, clients, found = _solve(terms, allowed, clients, target_error)
     best, spent, shortest = found[0], found[0].mechanism.epsilon, solved_for == "bits"
+    if cohorts is not None and solved_for == "clients":
+        cohorts = cohorts_for(clients, cohorts.rounds, cohorts.answers)
     rounds = solving.allowed_rounds(spent, rounds, total_epsilon, delta)
     # A total that was given is known to suffice.
     optimal = min(compose(spent, rounds, delta), total_epsilon or math.inf) if delta else None
@@ -210,7 +308,14 @@ def plan(
         total_epsilon_optimal=optimal,
         explanation=f"{_reason(terms, found, shortest)} {_price(terms, allowed, clients, best, shortest)}",
         alternatives=tuple(Alternative(o.label, o.bits, clip * math.sqrt(o.mse), needs) for o, needs in others),
+        wish=wish,
+        terms=terms,
+        cohorts=cohorts,
     )
+
+
+def _given(**arguments: Any) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _optional(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:
@@ -280,7 +385,7 @@ def _price_of_frames(terms: Terms, epsilon: float, clients: int, best: Offer, sh
     if frames > 1 and frames * _MANY_FRAMES > clients:
         return f"{frames} frames hold the bias at {bias}; the server does up to one transform per message."
     spread = "One frame holds" if frames == 1 else f"{frames} frames hold"
-    return f"{spread} the bias at {bias}, little beside the noise; {_FRESH}."
+    return f"{spread} the bias at {bias}; {_FRESH}."
 
 
 def _of_clip(square: float) -> str:

@@ -1,6 +1,7 @@
-"""Pictures of channels, of mechanisms side by side and of error against bits. Needs the [plots] extra."""
+"""Pictures of channels, of groups, of mechanisms side by side and of error against bits. Needs the [plots] extra."""
 
 from sstq.plots.channel import draw_channel
 from sstq.plots.comparison import draw_comparison, draw_frontier
+from sstq.plots.groups import draw_groups
 
-__all__ = ["draw_channel", "draw_comparison", "draw_frontier"]
+__all__ = ["draw_channel", "draw_comparison", "draw_frontier", "draw_groups"]

@@ -1,1 +1,1 @@
-"""Whole runs in parts: rounds, shards, and the kernels compiled beforehand."""
+"""Whole runs in parts: rounds, shards, public groups, and the kernels compiled beforehand."""

@@ -39,7 +39,8 @@ class Shard:
     """A file of vectors and the message file that is made of it.
 
     Its vectors are number `first` to `first + count - 1` of those of all shards, which is their place in a seeded
-    stream; `key` is an array of an .npz, `column` a list column of a Parquet file.
+    stream; `key` is an array of an .npz, `column` a list column of a Parquet file, `by` a column of public labels,
+    and `group` one of private groups, of these names if they are not integers.
     """
 
     vectors: Path
@@ -48,10 +49,13 @@ class Shard:
     count: int
     key: str | None = None
     column: str | None = None
+    by: str | None = None
+    group: str | None = None
+    group_names: Sequence[str] | None = None
 
     def open(self, dim: int) -> VectorFile:
         """The vectors; ValueError if they are not as many as when the shards were planned."""
-        file = open_vectors(self.vectors, dim, self.key, self.column)
+        file = open_vectors(self.vectors, dim, self.key, self.column, self.by, self.group, self.group_names)
         if file.count != self.count:
             raise ValueError(f"{self.vectors} had {self.count} vectors, and has {file.count} now")
         return file
@@ -65,6 +69,9 @@ def plan_shards(
     kind: str = "sstq",
     key: str | None = None,
     column: str | None = None,
+    by: str | None = None,
+    group: str | None = None,
+    group_names: Sequence[str] | None = None,
 ) -> list[Shard]:
     """The shards of files of vectors: NAME.npy becomes NAME.sstq (or NAME.parquet) in the folder.
 
@@ -75,6 +82,9 @@ def plan_shards(
         kind: of the message files, "sstq" or "parquet".
         key: which array of .npz files.
         column: which list column of Parquet files.
+        by: which column holds public labels.
+        group: which column holds private groups.
+        group_names: the names of the private groups, in the order of their numbers.
 
     Examples:
         >>> import tempfile
@@ -93,10 +103,10 @@ def plan_shards(
         messages = folder / f"{path.stem}.{kind}"
         if other := shards.get(messages):
             raise ValueError(f"{other.vectors} and {path} would both be written to {messages}: use different names")
-        count = open_vectors(path, dim, key, column).count
+        count = open_vectors(path, dim, key, column, by, group, group_names).count
         if not count:
             raise ValueError(f"there are no vectors in {path}")
-        shards[messages] = Shard(path, messages, first, count, key, column)
+        shards[messages] = Shard(path, messages, first, count, key, column, by, group, group_names)
         first += count
     for messages in shards:
         if any(messages.exists() and messages.samefile(path) for path in vectors):
@@ -151,8 +161,11 @@ def encode_shard(
     """
     if shard.messages.exists():
         found = describe_messages(shard.messages)
-        if (found.digest, found.count, found.simulated) != (mechanism.digest(), shard.count, rng is not None):
-            expected = f"the messages of {shard.vectors} with this mechanism{'' if rng is None else ' and a seed'}"
+        same = (found.digest, found.count) == (mechanism.digest(), shard.count)
+        if not same or (found.simulated, found.label_column) != (rng is not None, shard.by):
+            beside = "" if shard.by is None else f" and labels by {shard.by}"
+            seeded = "" if rng is None else " and a seed"
+            expected = f"the messages of {shard.vectors} with this mechanism{beside}{seeded}"
             raise ValueError(f"{shard.messages} is there, but not as {expected}; choose another folder")
         return None
     file = shard.open(mechanism.dim)

@@ -2,7 +2,8 @@ import pytest
 from flwr.app import ConfigRecord, RecordDict
 
 import sstq
-from sstq.integrations.flower.wire import RECORD, Answer, Request, price
+from sstq.accounting import price
+from sstq.integrations.flower.wire import RECORD, Answer, Request
 from tests.contract.cases import reread
 
 from .apps import NAMES, frameunit

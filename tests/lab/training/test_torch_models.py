@@ -366,7 +366,7 @@ def test_a_model_of_the_users_own_folder_is_found(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match="own_networks has no function"):
             image_problem_with(text, digits, 50, 0)
     for text in ("mlp", ":linear", "own_networks:"):
-        with pytest.raises(ValueError, match="--model must be hidden-layer or MODULE:FUNCTION"):
+        with pytest.raises(ValueError, match="--model must be hidden-layer, logistic or MODULE:FUNCTION"):
             image_problem_with(text, digits, 50, 0)
     with pytest.raises(ImportError, match="no_such_networks"):
         image_problem_with("no_such_networks:linear", digits, 50, 0)

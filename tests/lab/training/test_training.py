@@ -214,7 +214,7 @@ def test_checksums_of_data_are_for_checkpoints_only(monkeypatch):
 
 def test_a_checkpoint_of_an_older_format_is_refused(tmp_path):
     np.savez(tmp_path / "old.npz", format="sstq-training-1", identity="blobs 51")
-    with pytest.raises(ValueError, match="format is sstq-training-1, expected sstq-training-2"):
+    with pytest.raises(ValueError, match="format is sstq-training-1, expected sstq-training-3"):
         run(blobs(), clean(blobs()), checkpoint=tmp_path / "old.npz")
 
 

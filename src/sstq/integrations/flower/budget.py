@@ -21,8 +21,9 @@ from sstq.accounting import Ledger, LedgerDamaged, LedgerError
 from sstq.accounting.bounds import round_up
 from sstq.accounting.ledger_file import check_round_id
 from sstq.checks import check_argument, check_number, check_option
-from sstq.integrations.flower.wire import TOO_MUCH, price
+from sstq.integrations.flower.wire import TOO_MUCH
 from sstq.mechanisms import Mechanism
+from sstq.runs.adaptive_clip import AdaptiveClip, answer_price
 
 __all__ = ["Limits", "NodeBudget", "size_limits"]
 
@@ -106,7 +107,7 @@ class NodeBudget:
             raise ValueError("sstq-node must be 1 to 64 letters, digits, dots, dashes and underscores")
         self.path = folder / f"{name}.ledger"
 
-    def permit(self, mechanism: Mechanism, round_id: str) -> None:
+    def permit(self, mechanism: Mechanism, round_id: str, adaptive: AdaptiveClip | None = None) -> None:
         """Say before the training whether its message could leave; ValueError if not. Nothing is spent."""
         if _TRUST.index(mechanism.trust) > _TRUST.index(self._trust):
             raise ValueError(
@@ -125,7 +126,7 @@ class NodeBudget:
                 f"delta = {mechanism.delta!r} is more than this node allows for one message, {self._max_delta!r} "
                 "(sstq-max-delta)"
             )
-        epsilon = price(mechanism)
+        epsilon = answer_price(mechanism, adaptive)
         if epsilon > self.max_epsilon:
             raise ValueError(
                 f"{TOO_MUCH}{epsilon!r} is more than this node allows for one message, {self.max_epsilon!r}"
@@ -138,8 +139,8 @@ class NodeBudget:
             if not within or not ledger.rounds_left(epsilon):
                 raise ValueError(_exhausted(epsilon))
 
-    def charge(self, mechanism: Mechanism, round_id: str) -> None:
-        """Spend a message's ε; when this returns it is on the disk, and the message may leave.
+    def charge(self, mechanism: Mechanism, round_id: str, adaptive: AdaptiveClip | None = None) -> None:
+        """Spend an answer's ε, that of its bit included; when this returns it is on the disk, and the answer may leave.
 
         Raises:
             ValueError: it may not. Nothing was spent, unless the total is smaller than the ledger's own and another
@@ -148,7 +149,7 @@ class NodeBudget:
         if mechanism.trust == "none":
             log(WARNING, "SstqMod: %s sends data without privacy, as sstq-trust allows", mechanism.name)
             return
-        epsilon = price(mechanism)
+        epsilon = answer_price(mechanism, adaptive)
         with _public_reasons():
             ledger = self._open(mechanism)
             ledger.spend(epsilon, round_id)

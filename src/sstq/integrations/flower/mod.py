@@ -41,7 +41,8 @@ class SstqMod:
     4. ε is charged to the ledger, on the disk. This can still refuse, if others have spent the rest meanwhile. Then the
        update is encoded with the operating system's randomness. A node that crashes in between has spent. A request
        that was charged is never answered again.
-    5. A new reply is made of the message's bytes, the mechanism's digest and the round's number. Metrics, sample counts
+    5. A new reply is made of the message's bytes, the mechanism's digest and the round's number; and of one private bit
+       about the update's norm, where the server asks for it (ε is charged for both together). Metrics, sample counts
        and arrays stay, but for metrics that are shared by name, in clear.
 
     Messages that are not for training pass untouched: their replies leave in clear, and the log warns of it. What the
@@ -49,8 +50,9 @@ class SstqMod:
     `sstq.integrations.flower.budget.NodeBudget`.
 
     Args:
-        max_epsilon: the greatest ε of one message.
-        total_epsilon: the greatest ε of all messages of a node together.
+        max_epsilon: the greatest ε of one answer.
+        total_epsilon: the greatest ε of all answers of a node together: at twice the same ε it refuses the second, if
+            this is less than both.
         ledger: the folder of the ledgers, one file per node. An app's own folder is an app's own budget: another app,
             or this one with another folder, begins anew. A relative folder is taken from where the process is now.
         share_metrics: names of the metrics of the training that are sent as they are, without any privacy. A failed
@@ -93,7 +95,7 @@ class SstqMod:
             clients = request.clients(message.metadata.dst_node_id)
             budget = NodeBudget(self._limits, context.node_config, context.node_id, context.run_config)
             round_id = _round_id(message, request)
-            budget.permit(request.mechanism, round_id)
+            budget.permit(request.mechanism, round_id, request.adaptive)
         except ValueError as error:
             return _refuse(message, context, error)
         if request.evaluates:
@@ -101,11 +103,12 @@ class SstqMod:
 
         try:
             update, shared = _train(message, context, call_next, sent, self._share_metrics)
-            budget.charge(request.mechanism, round_id)
+            budget.charge(request.mechanism, round_id, request.adaptive)
             payload = _encode(request.mechanism, update, clients, context)
+            within = _within(request, update)
         except ValueError as error:
             return _refuse(message, context, error)
-        answer = Answer(payload, request.mechanism.digest(), request.number)
+        answer = Answer(payload, request.mechanism.digest(), request.number, within)
         content = RecordDict({RECORD: answer.to_record()})
         if shared:
             content[METRICS] = MetricRecord(shared)
@@ -188,6 +191,13 @@ def _encode(mechanism: Mechanism, update: NDArray[np.float64], clients: list[int
                 _count(context, field.name, getattr(report, field.name))
         return payload
     raise ValueError("no update can be encoded; the node's operator finds the reason in the log")
+
+
+def _within(request: Request, update: NDArray[np.float64]) -> int | None:
+    """The private bit that the server asks for, if it does."""
+    if request.adaptive is None:
+        return None
+    return int(request.adaptive.bits(np.array([np.linalg.norm(update)]), request.mechanism.clip)[0])
 
 
 def _shared(reply: Message, names: Sequence[str]) -> dict[str, MetricRecordValues]:

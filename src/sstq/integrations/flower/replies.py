@@ -29,6 +29,7 @@ class SortedReplies:
 
     Attributes:
         messages: the messages that count, one a node, in the order of their nodes' numbers.
+        within: how many of their private bits are 1, where the clip is adaptive.
         bytes: of their payloads.
         dropped: how many replies did not count, by reason.
         metrics: the unweighted means of the metrics that the nodes share, over those that share finite numbers.
@@ -37,6 +38,7 @@ class SortedReplies:
     """
 
     messages: list[Messages] = field(default_factory=list)
+    within: int = 0
     bytes: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     metrics: dict[str, MetricRecordValues] = field(default_factory=dict)
@@ -58,6 +60,7 @@ def sort_replies(replies: Iterable[Message], request: Request, asked: Mapping[st
     """
     result = SortedReplies()
     taken: dict[int, tuple[Messages, MetricRecord | None]] = {}
+    bits: dict[int, int] = {}
     silent, answered = set(asked), dict[str, int]()
     errors: Counter[tuple[str, str]] = Counter()
     for reply in replies:
@@ -85,11 +88,12 @@ def sort_replies(replies: Iterable[Message], request: Request, asked: Mapping[st
         except _Dropped as verdict:
             result.dropped[str(verdict)] += 1
         else:
-            taken[node] = messages, metrics
+            taken[node], bits[node] = (messages, metrics), answer.within or 0
     for (kind, reason), times in errors.most_common(5):
         log(INFO, "\t> SstqStrategy: %s %s: %s", times, kind, reason)
     # Whatever the order of arrival, the same replies give the same bits.
     result.messages = [taken[node][0] for node in sorted(taken)]
+    result.within = sum(bits.values())
     result.bytes = len(result.messages) * -(-request.mechanism.message_bits // 8)
     result.dropped["missing"] = len(silent)
     result.metrics = _mean_metrics([record for _, (_, record) in sorted(taken.items()) if record is not None])
@@ -112,7 +116,7 @@ def _answer(reply: Message, request: Request) -> tuple[Answer, MetricRecord | No
 
 
 def _messages(answer: Answer, request: Request, node: int) -> Messages:
-    if answer.digest != request.mechanism.digest():
+    if answer.digest != request.mechanism.digest() or (answer.within is None) != (request.adaptive is None):
         raise _Dropped("malformed")
     try:
         return request.mechanism.messages_from_bytes(answer.payload, 1, clients=request.clients(node))

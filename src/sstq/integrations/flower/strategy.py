@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from logging import INFO, WARNING
 from math import isfinite, nan, sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,17 @@ from flwr.supercore import log
 
 from sstq.accounting.bounds import round_up
 from sstq.aggregation import Estimate
-from sstq.checks import check_number
+from sstq.checks import check_argument, check_number
+from sstq.integrations.flower.cohort import CohortGrid, Turns
 from sstq.integrations.flower.prediction import made_for, outlook, predicted_error
 from sstq.integrations.flower.replies import DROPPED, SortedReplies, sort_replies
+from sstq.integrations.flower.state import ServerState
 from sstq.integrations.flower.vectors import PrivateArrays, private_names, sole_arrays
-from sstq.integrations.flower.wire import METRICS, RECORD, Request, price
+from sstq.integrations.flower.wire import METRICS, RECORD, Request
 from sstq.mechanisms import Mechanism, mechanism, mechanism_class
 from sstq.messages.batch import Messages
+from sstq.runs.adaptive_clip import AdaptiveClip, answer_price
+from sstq.runs.cohorts import Participation
 from sstq.runs.rounds import mean_of_round, round_mechanism
 
 __all__ = ["SstqStrategy"]
@@ -58,6 +63,10 @@ class SstqStrategy(Strategy):
     inner strategy as they were, and so does one after which the model would not be finite in its own dtype (float16,
     say); both are logged. Evaluation is the inner strategy's own, and not private: a warning at the start says so.
 
+    With `participation` nodes take turns in cohorts, and none is asked more often than that; so ε times `participation`
+    is the total of a person. The inner strategy samples among the cohort of the round (all of it with
+    ``fraction_train=1.0``). When too few nodes are left, nothing more is asked.
+
     When every node has refused because ε is more than it can spend, nothing more is asked: the rounds that remain pass
     without a message, so that `start` returns the model as it is.
 
@@ -66,22 +75,28 @@ class SstqStrategy(Strategy):
     ``sstq-predicted-error``, the expected distance (root of the mean square) of the mean update from the true one if
     all clients held the same update of norm `clip`; ``sstq-measured-error``, the same from the scatter of the messages,
     with the bias that frames leave, but not that of a mean that is divided by more clients than answered (CSGM);
-    ``sstq-epsilon`` and ``sstq-delta``, what one answer costs a client; and over all rounds so far
-    ``sstq-epsilon-answered``, what the client has spent whose answers arrived most often, and ``sstq-epsilon-asked``,
-    what the one was asked for that was asked most often. The truth for each client is in its ledger, between the two:
-    refusals cost nothing, and answers that were lost cost as much as others. An error that cannot be known, without a
-    mean or from one reply, is nan. Other names are metrics that clients share: names and values are the clients' own.
+    ``sstq-clip``, the clip of the round; ``sstq-epsilon`` and ``sstq-delta``, what one answer costs a client; and
+    over all rounds so far ``sstq-epsilon-answered``, what the client has spent whose answers arrived most often, and
+    ``sstq-epsilon-asked``, what the one was asked for that was asked most often. The truth for each client is in
+    its ledger, between the two: refusals cost nothing, and answers that were lost cost as much as others. An error that
+    cannot be known, without a mean or from one reply, is nan. Other names are metrics that clients share: names and
+    values are the clients' own.
 
     Args:
         strategy: one that averages arrays. Those that compare clients with each other have only the mean to look at.
         mechanism: its name, one of `sstq.mechanisms`.
-        epsilon: ε of one message; None for mechanisms without privacy, which take none.
-        clip: updates longer than this are scaled down to it.
+        epsilon: ε of one answer; None for mechanisms without privacy, which take none.
+        clip: updates longer than this are scaled down to it; of the first round, if the clip is adaptive.
         frame_seed: of the frames of all rounds, for a run to be repeated; drawn at random unless given.
         frozen: names of arrays, or patterns such as ``"backbone.*"``, that are not trained. Clients may leave them out
             of what they return.
         min_replies: with fewer valid replies a round is not applied, since the noise of so few would spoil the model;
             half of the nodes that were asked unless given.
+        participation: how often each node is asked, "once" or a number; as the inner strategy samples unless given.
+        cohort: the nodes of a round; needed with `participation`.
+        adaptive_clip: moves the clip by one private bit per answer, whose ε is taken out of `epsilon`.
+        state: a file that remembers who was asked, the number of rounds, the seed and the clip, written before messages
+            leave. A server that was killed goes on with it; the model is the app's own to save.
         arguments: of the mechanism, but for `dim`, which is the model's.
 
     Examples:
@@ -99,6 +114,10 @@ class SstqStrategy(Strategy):
         frame_seed: int | None = None,
         frozen: Sequence[str] = (),
         min_replies: int | None = None,
+        participation: Participation | None = None,
+        cohort: int | None = None,
+        adaptive_clip: AdaptiveClip | None = None,
+        state: str | Path | None = None,
         **arguments: Any,
     ) -> None:
         if "dim" in arguments:
@@ -106,25 +125,31 @@ class SstqStrategy(Strategy):
         if isinstance(frozen, str):
             raise ValueError(f"frozen must be a sequence of names, got {frozen!r}")
         self.strategy = strategy
-        self.frame_seed = (
-            secrets.randbits(64)
-            if frame_seed is None
-            else check_number("frame_seed", frame_seed, 0, 2**64 - 1, integer=True)
-        )
+        if participation is None and cohort is not None:
+            raise ValueError(f"participation must be given with cohort, got cohort = {cohort}")
+        self._turns = None if participation is None else Turns(participation, cohort, strategy)
+        self._adaptive = adaptive_clip
+        seed = None if frame_seed is None else check_argument("frame_seed", frame_seed)
+        path = None if state is None else Path(state)
+        self._state = ServerState.open(path, seed, secrets.randbits(64), check_argument("clip", clip))
         self._name = mechanism
         mechanism_class(mechanism)  # refuses an unknown name now, not in the first round
+        if epsilon is not None and adaptive_clip is not None:
+            epsilon = adaptive_clip.left_for_vectors(epsilon)
         self._arguments = arguments | {"clip": clip} | ({} if epsilon is None else {"epsilon": epsilon})
         self._frozen = tuple(frozen)
         self._min_replies = (
             None if min_replies is None else check_number("min_replies", min_replies, 1, 10**9, integer=True)
         )
         self._mechanism: Mechanism | None = None
-        self._rounds = 0
         self._round: _Round | None = None
-        self._asked: Counter[int] = Counter()
-        self._answered: Counter[int] = Counter()
         self._unable: set[int] = set()
         self._halted = False
+
+    @property
+    def frame_seed(self) -> int:
+        """Of the frames and cohorts of all rounds."""
+        return self._state.frame_seed
 
     def privacy_spent(self) -> PrivacySpent:
         """What the client has spent whose answers arrived most often; answers that were lost are in its ledger alone.
@@ -134,9 +159,9 @@ class SstqStrategy(Strategy):
             >>> SstqStrategy(FedAvg(), epsilon=4.0, clip=0.5).privacy_spent().epsilon
             0.0
         """
-        answers = max(self._answered.values(), default=0)
+        answers = max(self._state.answered.values(), default=0)
         delta = answers * self._mechanism.delta if self._mechanism else 0.0
-        return PrivacySpent(self._epsilon(self._answered), delta, answers, "local-basic-composition")
+        return PrivacySpent(self._epsilon(self._state.answered), delta, answers, "local-basic-composition")
 
     @property
     def _evaluates(self) -> bool:
@@ -158,18 +183,19 @@ class SstqStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """The inner strategy's requests, each with the mechanism of this round; none if no node can spend any more."""
-        nodes = set(grid.get_node_ids()) if self._unable else set()
-        halted = bool(nodes) and nodes <= self._unable
-        if halted and not self._halted:
-            log(WARNING, "SstqStrategy: epsilon is more than any node can spend: nothing more is asked from now on")
-        self._halted = halted
-        if halted:
+        why = self._why_to_halt(grid)
+        if why and not self._halted:
+            log(WARNING, "SstqStrategy: %s: nothing more is asked from now on", why)
+        self._halted = bool(why)
+        if why:
             return []
         names = private_names(arrays, self._frozen)
         private = PrivateArrays.of(arrays, names)
-        self._rounds += 1
-        request = Request(self._mechanism_of_round(private.dim), self._rounds, names, self._evaluates)
-        messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        self._state.rounds += 1
+        used = self._mechanism_of_round(private.dim)
+        request = Request(used, self._state.rounds, names, self._evaluates, self._adaptive)
+        seen = grid if self._turns is None else CohortGrid(grid, self._turns, self._state.asked, self.frame_seed)
+        messages = list(self.strategy.configure_train(server_round, arrays, config, seen))
         record = request.to_record()
         for message in messages:
             sent = sole_arrays(message.content, "a request of the inner strategy")
@@ -182,9 +208,10 @@ class SstqStrategy(Strategy):
             raise ValueError(f"{self._name} is for clients = {most} a round, but {len(asked)} nodes were chosen")
         if 0 < len(asked) < self._needed(len(asked)):
             raise ValueError(f"min_replies must be at most the nodes of a round, {len(asked)}, got {self._min_replies}")
-        if asked and not self._asked:
+        if asked and not self._state.asked:
             log(INFO, "SstqStrategy: %s", outlook(request.mechanism, len(asked)))
-        self._asked.update(asked)
+        self._state.asked.update(asked)
+        self._state.save()
         self._round = _Round(request, arrays, private, tuple(message.metadata for message in messages))
         return messages
 
@@ -198,9 +225,12 @@ class SstqStrategy(Strategy):
             raise ValueError("aggregate_train needs the round that configure_train begins")
         this, self._round = self._round, None
         result = sort_replies(replies, this.request, {sent.message_id: sent.dst_node_id for sent in this.sent})
-        self._answered += result.answered
+        self._state.answered += result.answered
         self._unable = (self._unable | result.unable) - set(result.answered)
         count, needed = len(result.messages), self._needed(len(this.sent))
+        if self._adaptive is not None:
+            self._state.clip = self._adaptive.next_clip(self._state.clip, result.within, count)
+        self._state.save()
         if count < needed:
             log(
                 WARNING,
@@ -230,6 +260,15 @@ class SstqStrategy(Strategy):
         """As the inner strategy does."""
         return self.strategy.aggregate_evaluate(server_round, replies)
 
+    def _why_to_halt(self, grid: Grid) -> str:
+        """Why nothing more can be asked; empty if something can."""
+        nodes = set(grid.get_node_ids()) if self._unable or self._turns else set()
+        if nodes and nodes <= self._unable:
+            return "epsilon is more than any node can spend"
+        if self._turns and self._turns.are_over(nodes, self._state.asked, self.frame_seed):
+            return "too few nodes are left that were not asked as often as participation allows"
+        return ""
+
     def _needed(self, asked: int) -> int:
         """The valid replies that a round takes."""
         return max(1, (asked + 1) // 2) if self._min_replies is None else self._min_replies
@@ -238,13 +277,14 @@ class SstqStrategy(Strategy):
         """The ε of so many messages to or from each node, for the node with the most."""
         if self._mechanism is None or not messages:
             return 0.0
-        epsilon = price(self._mechanism)
+        epsilon = answer_price(self._mechanism, self._adaptive)
         return round_up(max(messages.values()) * Fraction(epsilon)) if isfinite(epsilon) else epsilon
 
     def _mechanism_of_round(self, dim: int) -> Mechanism:
         if self._mechanism is None or self._mechanism.dim != dim:
             self._mechanism = mechanism(self._name, dim=dim, **self._arguments)
-        return round_mechanism(self._mechanism, self.frame_seed, self._rounds)
+        used = round_mechanism(self._mechanism, self.frame_seed, self._state.rounds)
+        return used if self._adaptive is None else used.replace(clip=self._state.clip)
 
     def _synthetic_reply(self, model: ArrayRecord, result: SortedReplies) -> Message:
         """One reply with the mean, of weight 1, as if a single client had sent it."""
@@ -269,10 +309,11 @@ class SstqStrategy(Strategy):
             **{f"sstq-{reason}": result.dropped[reason] for reason in DROPPED},
             "sstq-predicted-error": predicted,
             "sstq-measured-error": measured,
-            "sstq-epsilon": price(used),
+            "sstq-clip": used.clip,
+            "sstq-epsilon": answer_price(used, self._adaptive),
             "sstq-delta": used.delta,
-            "sstq-epsilon-asked": self._epsilon(self._asked),
-            "sstq-epsilon-answered": self._epsilon(self._answered),
+            "sstq-epsilon-asked": self._epsilon(self._state.asked),
+            "sstq-epsilon-answered": self._epsilon(self._state.answered),
         }
 
 

@@ -1,8 +1,9 @@
 """What goes over the wire: the server's request for a private message, and the answer that carries it.
 
 Both are a ConfigRecord called "sstq" in a Flower message. The request stands beside the model and holds the mechanism
-as JSON, its digest, the number of the round and the names of the arrays that make up the vector. The answer is alone
-(but for metrics that the app shares by name) and holds the message's bytes, the digest and the number of the round.
+as JSON, its digest, the number of the round, the names of the arrays that make up the vector and, where the clip is
+adaptive, the ε of one bit. The answer is alone (but for metrics that the app shares by name) and holds the message's
+bytes, the digest, the number of the round and the bit that was asked for.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from functools import lru_cache
 
 from flwr.app import ConfigRecord, RecordDict
 
-from sstq.accounting import price
 from sstq.mechanisms import Mechanism, from_json
+from sstq.runs.adaptive_clip import AdaptiveClip, answer_price
 from sstq.runs.rounds import client_identifier
 
-__all__ = ["METRICS", "RECORD", "TOO_MUCH", "Answer", "Request", "price"]
+__all__ = ["METRICS", "RECORD", "TOO_MUCH", "Answer", "Request"]
 
 RECORD = "sstq"
 METRICS = "metrics"
 TOO_MUCH = "epsilon = "
 """How a refusal begins when ε is more than the node can spend, on one answer or in total: it will refuse again."""
+
+_CLIP_EPSILON = "clip-epsilon"
 
 # Many nodes of one process get the same mechanism, which is immutable and costly to check.
 _mechanism = lru_cache(maxsize=4)(from_json)
@@ -36,12 +39,20 @@ class Request:
         number: of the round, counted by the server.
         names: of the arrays whose update is encoded, in order.
         evaluates: whether the server also asks for evaluations, which leave in clear. Only a warning depends on it.
+        adaptive: asks for a private bit beside the message, whether the update was within the clip. Only its ε goes
+            over the wire: what the server does with the bits is its own affair.
     """
 
     mechanism: Mechanism
     number: int
     names: tuple[str, ...]
     evaluates: bool = False
+    adaptive: AdaptiveClip | None = None
+
+    @property
+    def price(self) -> float:
+        """The ε of one answer."""
+        return answer_price(self.mechanism, self.adaptive)
 
     def clients(self, node: int) -> list[int] | None:
         """What names this node's message behind a public coin, as both sides know it; None where the coin is private.
@@ -54,7 +65,7 @@ class Request:
 
     def to_record(self) -> ConfigRecord:
         """The request as a record."""
-        return ConfigRecord(
+        record = ConfigRecord(
             {
                 "mechanism": self.mechanism.to_json(),
                 "digest": self.mechanism.digest(),
@@ -63,6 +74,9 @@ class Request:
                 "evaluates": self.evaluates,
             }
         )
+        if self.adaptive is not None:
+            record[_CLIP_EPSILON] = self.adaptive.epsilon
+        return record
 
     @classmethod
     def from_content(
@@ -93,7 +107,10 @@ class Request:
             raise ValueError(f"the number of the round must be a non-negative integer, got {number!r}")
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise ValueError("the request must name the arrays whose update it wants")
-        return cls(mechanism, number, tuple(str(name) for name in names), bool(record.get("evaluates", False)))
+        adaptive = AdaptiveClip(epsilon=record[_CLIP_EPSILON]) if _CLIP_EPSILON in record else None  # type: ignore[arg-type]
+        return cls(
+            mechanism, number, tuple(str(name) for name in names), bool(record.get("evaluates", False)), adaptive
+        )
 
 
 @dataclass(frozen=True)
@@ -104,24 +121,32 @@ class Answer:
         payload: the bytes of one message.
         digest: of its mechanism.
         number: of the round.
+        within: the private bit, 1 if the update was within the clip; None if it was not asked for.
     """
 
     payload: bytes
     digest: str
     number: int
+    within: int | None = None
 
     def to_record(self) -> ConfigRecord:
         """The answer as a record."""
-        return ConfigRecord(
+        record = ConfigRecord(
             {"message": self.payload, "digest": bytes.fromhex(self.digest), "round": self.number},
         )
+        if self.within is not None:
+            record["within"] = self.within
+        return record
 
     @classmethod
     def from_record(cls, record: ConfigRecord) -> Answer:
         """The answer of a record; ValueError unless it has the fields of one and no others."""
-        if set(record) != {"message", "digest", "round"}:
+        if set(record) - {"within"} != {"message", "digest", "round"}:
             raise ValueError(f"an answer has the fields message, digest and round, got {', '.join(record)}")
         payload, digest, number = record["message"], record["digest"], record["round"]
         if not isinstance(payload, bytes) or not isinstance(digest, bytes) or type(number) is not int:
             raise ValueError("the fields of an answer must be bytes, bytes and an integer")
-        return cls(payload, digest.hex(), number)
+        within = record.get("within")
+        if within is not None and (type(within) is not int or within not in (0, 1)):
+            raise ValueError(f"the bit of an answer must be 0 or 1, got {within!r}")
+        return cls(payload, digest.hex(), number, within)

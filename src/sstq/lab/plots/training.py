@@ -20,8 +20,8 @@ def draw_training(
     """Draw every mechanism's rounds to a .png, .svg or .pdf.
 
     Args:
-        histories: by label, the rounds: mappings with number, loss, accuracy (or None), bits and epsilon, and with
-            delta where it is not 0.
+        histories: by label, the rounds: mappings with number, loss, accuracy (or None), bits and epsilon, with delta
+            where it is not 0, and with answers where they are fewer than the rounds.
         path: the file.
         title: above all.
     """
@@ -38,8 +38,8 @@ def draw_training(
         ends.plot(shown[-1:], [place], "o", color=colour, markersize=8)
         colours.append(colour)
         ends.annotate(f"{shown[-1]:.3g}", (shown[-1], place), (9, 0), textcoords="offset points", va="center")
-        bits = rows[-1]["bits"] // max(rows[-1]["number"], 1)
-        names.append(f"{label}\n{bits:,} bits per round, {privacy_in_words(rows[-1])}")
+        bits = rows[-1]["bits"] // max(rows[-1].get("answers", rows[-1]["number"]), 1)
+        names.append(f"{label}\n{bits:,} bits per answer, {privacy_in_words(rows[-1])}")
     what = "test accuracy, per cent" if measure == "accuracy" else "squared distance from the truth"
     curves.set_xlabel("round")
     curves.set_ylabel(what)

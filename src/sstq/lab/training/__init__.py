@@ -5,12 +5,15 @@ problem ──▶ gradients of all clients ──▶ encode ──▶ mean ─�
 
 from typing import TYPE_CHECKING, Any
 
-from sstq.lab.training.models import Evaluation, HiddenLayer, LeastSquares, Model
+from sstq.lab.training.expenses import PersonLedgers
+from sstq.lab.training.models import Evaluation, HiddenLayer, LeastSquares, Logistic, Model
 from sstq.lab.training.partitions import dirichlet_partition, iid_partition
 from sstq.lab.training.problems import Problem, image_problem, regression_problem
-from sstq.lab.training.rounds import Round, RoundEngine, RoundTask, private_mean, train
+from sstq.lab.training.rounds import Round, RoundEngine, RoundResult, RoundTask, private_mean, train
 from sstq.lab.training.server import Server
 from sstq.lab.training.settings import SETTINGS, Settings, settings_for
+from sstq.runs.adaptive_clip import AdaptiveClip
+from sstq.runs.cohorts import Cohorts
 
 if TYPE_CHECKING:
     from sstq.lab.training.torch_models import TorchModel as TorchModel
@@ -18,13 +21,18 @@ if TYPE_CHECKING:
 # Without TorchModel, so that a star import needs no PyTorch.
 __all__ = [
     "SETTINGS",
+    "AdaptiveClip",
+    "Cohorts",
     "Evaluation",
     "HiddenLayer",
     "LeastSquares",
+    "Logistic",
     "Model",
+    "PersonLedgers",
     "Problem",
     "Round",
     "RoundEngine",
+    "RoundResult",
     "RoundTask",
     "Server",
     "Settings",

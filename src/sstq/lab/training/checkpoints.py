@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import dataclass
 
@@ -15,16 +16,17 @@ from sstq.files.strict_json import read_json
 
 __all__ = ["State", "load_state", "save_state"]
 
-_FORMAT = "sstq-training-2"
+_FORMAT = "sstq-training-3"
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """After so many rounds: the model, the server's velocity, and what is being trained, by the names of its parts."""
+    """After so many rounds: the model, the server's velocity, the clip of the next round, and what is being trained."""
 
     round_number: int
     parameters: NDArray[np.float32]
     velocity: NDArray[np.float64]
+    clip: float
     identity: dict[str, str]
 
 
@@ -38,6 +40,7 @@ def save_state(state: State, path: str | os.PathLike[str]) -> None:
             round_number=np.array(state.round_number),
             parameters=state.parameters,
             velocity=state.velocity,
+            clip=np.array(state.clip),
         )
 
 
@@ -49,8 +52,8 @@ def load_state(path: str | os.PathLike[str], dim: int, identity: dict[str, str])
         if str(stored["format"]) != _FORMAT:
             raise ValueError(f"its format is {stored['format']}, expected {_FORMAT}")
         found, number = dict(read_json(str(stored["identity"]))), int(stored["round_number"])
-        parameters, velocity = stored["parameters"], stored["velocity"]
-        is_state = parameters.shape == velocity.shape == (dim,) and number >= 0
+        parameters, velocity, clip = stored["parameters"], stored["velocity"], float(stored["clip"])
+        is_state = parameters.shape == velocity.shape == (dim,) and number >= 0 and 0 < clip < math.inf
     except DAMAGED_ARCHIVE as error:
         raise ValueError(f"{name} is damaged or not a checkpoint: {error}") from error
     differing = [part for part in identity if found.get(part) != identity[part]]
@@ -58,4 +61,4 @@ def load_state(path: str | os.PathLike[str], dim: int, identity: dict[str, str])
         raise ValueError(f"{name} is a checkpoint of another training, which differs in {', '.join(differing)}")
     if not is_state:
         raise ValueError(f"{name} is not a checkpoint of this model")
-    return State(number, parameters.astype(np.float32), velocity.astype(np.float64), identity)
+    return State(number, parameters.astype(np.float32), velocity.astype(np.float64), clip, identity)

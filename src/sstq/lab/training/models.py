@@ -1,10 +1,11 @@
-"""Models whose gradients for all clients come from a few matrix products: the paper's two, in NumPy.
+"""Models whose gradients for all clients come from a few matrix products, in NumPy: the paper's two, and a linear one.
 
 A model is its flat vector of parameters, because that is what a client privatises.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from sstq.checks import check_option
 from sstq.lab.training.identity import checksum
 
-__all__ = ["Evaluation", "HiddenLayer", "LeastSquares", "Model"]
+__all__ = ["Evaluation", "HiddenLayer", "LeastSquares", "Logistic", "Model"]
 
 Floats = NDArray[np.float32]
 
@@ -127,13 +128,7 @@ class HiddenLayer:
 
     def evaluate(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Evaluation:
         """The mean cross-entropy and the share of right labels."""
-        loss = right = 0.0
-        for start in range(0, len(x), _EVALUATED_AT_A_TIME):
-            part = slice(start, start + _EVALUATED_AT_A_TIME)
-            _, probabilities, losses = self._forward(parameters, x[part], y[part])
-            loss += float(losses.sum(dtype=np.float64))
-            right += float(np.count_nonzero(probabilities.argmax(axis=1) == y[part]))
-        return Evaluation(loss / len(x), right / len(x))
+        return _evaluate_in_parts(lambda rows, labels: self._forward(parameters, rows, labels)[1:], x, y)
 
     def _he_start(self, rng: np.random.Generator) -> Floats:
         first = rng.standard_normal(self.inputs * self.hidden) * (2 / self.inputs) ** 0.5
@@ -149,13 +144,80 @@ class HiddenLayer:
         """The hidden units, the probabilities of the classes, and the cross-entropy of each example."""
         first, first_bias, second, second_bias = self._layers(parameters)
         active = np.maximum(x @ first + first_bias, 0)
-        logits = active @ second + second_bias
-        logits -= logits.max(axis=1, keepdims=True)
-        probabilities = np.exp(logits)
-        totals = probabilities.sum(axis=1)
-        losses = np.log(totals) - logits[np.arange(len(x)), y]
-        probabilities /= totals[:, None]
-        return active, probabilities, losses
+        return active, *_softmax(active @ second + second_bias, y)
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """Logistic regression with a softmax over the classes: far fewer parameters than a network, so far less noise.
+
+    Parameters are the weights (inputs × classes), then the biases; all start at zero.
+
+    Args:
+        inputs: the numbers of an example.
+        classes: the labels.
+
+    Examples:
+        >>> Logistic(inputs=784).dim
+        7850
+    """
+
+    inputs: int
+    classes: int = 10
+
+    @property
+    def dim(self) -> int:
+        """d, the number of parameters."""
+        return (self.inputs + 1) * self.classes
+
+    @property
+    def description(self) -> str:
+        """All arguments."""
+        return f"Logistic({self.inputs}, {self.classes})"
+
+    def initial(self, seed: int) -> Floats:  # noqa: ARG002 (the start is the same for all)
+        """Zero."""
+        return np.zeros(self.dim, dtype=np.float32)
+
+    def gradients(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Floats:
+        """The gradient of each client's mean cross-entropy, (clients, d)."""
+        clients, batch, _ = x.shape
+        signal, _ = self._forward(parameters, x.reshape(-1, self.inputs), y.reshape(-1))
+        signal[np.arange(len(signal)), y.reshape(-1)] -= 1
+        signal = signal.reshape(clients, batch, self.classes) / np.float32(batch)
+        weights = np.matmul(x.transpose(0, 2, 1), signal)
+        return np.concatenate([weights.reshape(clients, -1), signal.sum(axis=1)], axis=1)
+
+    def evaluate(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Evaluation:
+        """The mean cross-entropy and the share of right labels."""
+        return _evaluate_in_parts(lambda rows, labels: self._forward(parameters, rows, labels), x, y)
+
+    def _forward(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> tuple[Floats, Floats]:
+        weights, biases = np.split(parameters, [self.inputs * self.classes])
+        return _softmax(x @ weights.reshape(-1, self.classes) + biases, y)
+
+
+def _softmax(logits: Floats, y: NDArray[Any]) -> tuple[Floats, Floats]:
+    """The probabilities of the classes, and the cross-entropy of each example."""
+    logits = logits - logits.max(axis=1, keepdims=True)
+    probabilities = np.exp(logits)
+    totals = probabilities.sum(axis=1)
+    losses = np.log(totals) - logits[np.arange(len(logits)), y]
+    probabilities /= totals[:, None]
+    return probabilities, losses
+
+
+def _evaluate_in_parts(
+    forward: Callable[[Floats, NDArray[Any]], tuple[Floats, Floats]], x: Floats, y: NDArray[Any]
+) -> Evaluation:
+    """The mean cross-entropy and the share of right labels."""
+    loss = right = 0.0
+    for start in range(0, len(x), _EVALUATED_AT_A_TIME):
+        part = slice(start, start + _EVALUATED_AT_A_TIME)
+        probabilities, losses = forward(x[part], y[part])
+        loss += float(losses.sum(dtype=np.float64))
+        right += float(np.count_nonzero(probabilities.argmax(axis=1) == y[part]))
+    return Evaluation(loss / len(x), right / len(x))
 
 
 @dataclass(frozen=True, eq=False)

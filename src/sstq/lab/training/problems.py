@@ -42,19 +42,24 @@ class Problem:
         """How many hold examples."""
         return len(self.parts)
 
-    def batches(self, batch: int, seed: int, round_number: int) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        """A batch of each client's own examples, (clients, batch, …) and (clients, batch)."""
-        chosen = self.chosen(batch, seed, round_number)
+    def batches(
+        self, batch: int, seed: int, round_number: int, members: NDArray[np.int64] | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[Any]]:
+        """A batch of each client's own examples, (clients, batch, …) and (clients, batch), for all or some clients."""
+        chosen = self.chosen(batch, seed, round_number, members)
         return self.x[chosen], self.y[chosen]
 
-    def chosen(self, batch: int, seed: int, round_number: int) -> NDArray[np.int64]:
+    def chosen(
+        self, batch: int, seed: int, round_number: int, members: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
         """The numbers of the examples of a round's batches, (clients, batch).
 
-        They are a function of the seed and the round alone, so that all mechanisms see the same examples. A client with
-        fewer examples than that draws with replacement.
+        They are a function of the seed, the round and its members (all clients unless given), so that all mechanisms
+        see the same examples. A client with fewer examples than that draws with replacement.
         """
         rng = np.random.default_rng([seed, 3, round_number])
-        return np.stack([part[rng.choice(len(part), batch, replace=len(part) < batch)] for part in self.parts])
+        parts = self.parts if members is None else [self.parts[member] for member in members]
+        return np.stack([part[rng.choice(len(part), batch, replace=len(part) < batch)] for part in parts])
 
 
 def image_problem(

@@ -15,7 +15,8 @@ from sstq.kernels.threads import core_count
 from sstq.lab.training.groups import client_groups, mean_of_groups, round_identities
 from sstq.lab.training.models import Model
 from sstq.lab.training.problems import Problem
-from sstq.lab.training.rounds import RoundTask, batch_loss
+from sstq.lab.training.rounds import RoundResult, RoundTask, batch_loss, count_within
+from sstq.runs.adaptive_clip import AdaptiveClip
 from sstq.runs.rounds import mean_of_round
 from sstq.runs.shards import stream_part
 
@@ -44,25 +45,27 @@ class RayRounds:
         self._problem: Problem | None = None
         self._examples: Any = None
 
-    def __call__(self, task: RoundTask) -> tuple[NDArray[np.float64], float]:
-        """The mean gradient as the server learns it, and the mean loss of the round's batches."""
+    def __call__(self, task: RoundTask) -> RoundResult:
+        """What the round gave."""
         ray = import_ray()
         problem, mechanism = task.problem, task.mechanism
         if problem is not self._problem:
             self._problem, self._examples = problem, ray.put((problem.model, problem.x, problem.y))
-        parameters = ray.put(task.parameters)
-        shared = (self._examples, parameters, mechanism.to_json(), problem.clients, task.number, task.rng)
-        chosen = problem.chosen(task.batch, task.seed, task.number)
-        calls = ((chosen[group], group.start, *shared) for group in client_groups(problem.clients))
+        parameters, clients = ray.put(task.parameters), len(task.members)
+        common = (clients, task.number, task.private_seed, task.rng, task.adaptive)
+        shared = (self._examples, parameters, mechanism.to_json(), *common)
+        chosen = problem.chosen(task.batch, task.seed, task.number, task.members)
+        calls = ((chosen[group], group.start, *shared) for group in client_groups(clients))
         total = mechanism.aggregator()
-        losses = []
+        losses, within = [], 0
         for result in results_of(_contribution, calls, _blas_threads()):
             if isinstance(result, Exception):
                 raise result
-            held, loss = result
+            held, loss, ones = result
+            within += ones
             total.merge(as_aggregator(held, type(total), mechanism))
             losses.append(loss)
-        return mean_of_round(total).value, mean_of_groups(losses, problem.clients)
+        return RoundResult(mean_of_round(total).value, mean_of_groups(losses, clients), within)
 
 
 def _blas_threads() -> dict[str, str]:
@@ -79,9 +82,11 @@ def _contribution(
     json: str,
     clients: int,
     round_number: int,
+    private_seed: int | None,
     rng: np.random.Generator | None,
-) -> tuple[dict[str, Any], float]:
-    """What a group of clients adds to a round: its aggregated messages, and the mean loss of its batches."""
+    adaptive: AdaptiveClip | None,
+) -> tuple[dict[str, Any], float, int]:
+    """What a group of clients adds to a round: its aggregated messages, the mean loss of its batches, and its bits."""
     model, all_x, all_y = examples
     x, y = all_x[chosen], all_y[chosen]
     # What comes out of Ray's memory cannot be written to, which some libraries warn of; a copy can.
@@ -94,4 +99,5 @@ def _contribution(
     with stream_part(rng, mechanism, first, len(chosen)) as part:
         ids = None if identities is None else identities[group]
         aggregator.update(mechanism.encode(gradients, rng=part, clients=ids))
-    return without_mechanism(aggregator), batch_loss(model, parameters, x, y)
+    within = count_within(adaptive, mechanism, gradients, private_seed, round_number, first)
+    return without_mechanism(aggregator), batch_loss(model, parameters, x, y), within

@@ -1,32 +1,36 @@
-"""The federated loop: gradients of all clients, one private message each, a mean, a step, again.
+"""The federated loop: gradients of a round's clients, one private message each, a mean, a step, again.
 
 Everything that is not private noise is a function of the seed: partition, start, batches. So two mechanisms with one
-seed see the same examples in the same order, and differ by their noise alone.
+seed see the same examples in the same order, and differ by their noise alone. So is who answers in which round.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.accounting import Ledger, RunExpenses, compose, ledger_price, price
+from sstq.accounting import Ledger, RunExpenses, ledger_price
 from sstq.checks import check_number
 from sstq.lab.training.checkpoints import State, load_state, save_state
+from sstq.lab.training.expenses import PersonLedgers, charged
 from sstq.lab.training.groups import client_groups, mean_of_groups, round_identities
 from sstq.lab.training.identity import facts_of_problem
 from sstq.lab.training.models import Model
 from sstq.lab.training.problems import Problem
 from sstq.lab.training.server import Server
 from sstq.mechanisms import Mechanism
+from sstq.runs.adaptive_clip import AdaptiveClip, answer_price
+from sstq.runs.cohorts import Cohorts, Participation, answers_of
 from sstq.runs.rounds import mean_of_round, round_mechanism
 
-__all__ = ["Round", "RoundEngine", "RoundTask", "batch_loss", "private_mean", "train"]
+__all__ = ["Round", "RoundEngine", "RoundResult", "RoundTask", "batch_loss", "count_within", "private_mean", "train"]
 
 Estimator = Callable[[Mechanism, NDArray[np.float32], int, np.random.Generator | None], NDArray[np.float64]]
 
@@ -37,12 +41,14 @@ class RoundTask:
 
     Attributes:
         problem: the model, and who holds which examples.
-        mechanism: of this round, its frame included.
+        mechanism: of this round, its frame and clip included.
         parameters: of the model, before the step.
         batch: the examples of a client's gradient.
         seed: of the batches.
         number: of the round.
-        rng: of the privacy noise, for simulation; None for the operating system's randomness.
+        members: the clients that answer, ascending.
+        private_seed: of the privacy noise, for simulation; None for the operating system's randomness.
+        adaptive: what asks for a bit about the norm, where the clip is adaptive.
     """
 
     problem: Problem
@@ -51,11 +57,32 @@ class RoundTask:
     batch: int
     seed: int
     number: int
-    rng: np.random.Generator | None
+    members: NDArray[np.int64]
+    private_seed: int | None
+    adaptive: AdaptiveClip | None = None
+
+    @property
+    def rng(self) -> np.random.Generator | None:
+        """Of the messages' noise; None for the operating system's randomness."""
+        return None if self.private_seed is None else np.random.default_rng([self.private_seed, self.number])
 
 
-# What computes a round: the mean gradient as the server learns it, and the mean loss of the round's batches.
-RoundEngine = Callable[[RoundTask], tuple[NDArray[np.float64], float]]
+class RoundResult(NamedTuple):
+    """What a round gave.
+
+    Attributes:
+        mean: the mean gradient as the server learns it.
+        loss: the mean loss of the round's batches.
+        within: how many bits said that the norm was within the clip; 0 where none were asked for.
+    """
+
+    mean: NDArray[np.float64]
+    loss: float
+    within: int = 0
+
+
+# What computes a round.
+RoundEngine = Callable[[RoundTask], RoundResult]
 
 
 @dataclass(frozen=True)
@@ -67,9 +94,12 @@ class Round:
         loss: on the test examples, after the step (the squared distance from the truth for a regression).
         train_loss: the mean loss of the round's batches before the step; nan for round 0.
         accuracy: on the test examples; None for a regression.
-        bits: that each client has sent so far.
-        epsilon: that each client has spent so far, by plain addition: what the ledger has charged, where there is one.
+        clients: that answered in this round.
+        answers: so far, of the client that has given most: all rounds, unless cohorts take turns.
+        bits: that this client has sent so far.
+        epsilon: that this client has spent so far, by plain addition: what a ledger has charged, where there is one.
         delta: that goes with it, by plain addition.
+        clip: of the round.
         mean_norm: the norm of the estimated mean gradient, before the server's cap.
         parameters: the model after the step.
     """
@@ -78,9 +108,12 @@ class Round:
     loss: float
     train_loss: float
     accuracy: float | None
+    clients: int
+    answers: int
     bits: int
     epsilon: float
     delta: float
+    clip: float
     mean_norm: float
     parameters: NDArray[np.float32]
 
@@ -95,7 +128,9 @@ def train(
     seed: int = 0,
     private_seed: int | None = None,
     fresh_frames: bool = True,
-    ledger: Ledger | None = None,
+    participation: Participation | None = None,
+    adaptive_clip: AdaptiveClip | None = None,
+    ledger: Ledger | PersonLedgers | None = None,
     checkpoint: str | Path | None = None,
     estimate: Estimator | None = None,
     engine: RoundEngine | None = None,
@@ -104,20 +139,27 @@ def train(
 
     Args:
         problem: the model, and who holds which examples.
-        mechanism: for vectors of the model's dimension; its clip is the clients' gradient clip.
+        mechanism: for vectors of the model's dimension; its clip is the clients' gradient clip, that of the first round
+            if the clip is adaptive.
         server: what is done with the mean.
         rounds: how many.
         batch: the examples of a client's gradient.
         seed: of the start, the batches and the frames.
         private_seed: of the privacy noise, for simulation; the operating system's randomness unless given.
         fresh_frames: whether every round has its own frame, where the mechanism has one.
-        ledger: where a client's ε is charged before anything is sent; a round that it refuses ends the training. A
-            round that is done again after a crash is charged again. A ledger that lacks rounds of the checkpoint is
-            refused (ValueError). For mechanisms with δ = 0, since it adds up pure ε.
+        participation: in how many of the rounds each client answers, "once" or a number: `Cohorts` of clients take
+            turns, by the seed alone. All clients answer in every round unless given.
+        adaptive_clip: moves the clip by one more private bit per answer, whose ε adds to the mechanism's.
+        ledger: where ε is charged before anything is sent. A `Ledger` stands for all clients alike: a round that it
+            refuses ends the training. With `participation` it is `PersonLedgers`: who cannot pay does not answer, and a
+            round that nobody answers leaves the model as it was. A round that is done again after a crash is charged
+            again. A ledger that lacks rounds of the checkpoint is refused (ValueError). For mechanisms with δ = 0,
+            since it adds up pure ε.
         checkpoint: a file to which the state is saved after every round; if it is there already, training goes on
             from it, or is refused (ValueError) unless these are the same: `mechanism`, `server`, `batch`, `seed`,
-            `private_seed` or its absence, `fresh_frames`, the name of `estimate`, and of the problem its name, the
-            checksums of `x`, `y` and `parts`, and the description of the model (see `Model`).
+            `private_seed` or its absence, `fresh_frames`, `participation` (and with it `rounds`), `adaptive_clip`, the
+            name of `estimate`, and of the problem its name, the checksums of `x`, `y` and `parts`, and the description
+            of the model (see `Model`).
         estimate: instead of `private_mean`, what makes the mean of a round; it need not be private.
         engine: what computes the rounds, with the same result as this process (see `sstq.integrations.ray`).
 
@@ -131,31 +173,48 @@ def train(
         True
     """
     _check(problem, mechanism, rounds, batch)
+    cohorts = None if participation is None else Cohorts(problem.clients, rounds, answers_of(participation))
     if ledger is not None:
         ledger_price(mechanism)
+        if isinstance(ledger, PersonLedgers) != (cohorts is not None):
+            raise ValueError("ledger must be PersonLedgers with participation, and a Ledger for all clients without")
     if engine is not None and estimate is not None:
         raise ValueError("estimate is for rounds in this process: give it or an engine, not both")
     identity: dict[str, str] = {}
     if checkpoint is not None:
         identity = _identity(problem, mechanism, server, batch, seed, private_seed, fresh_frames, estimate)
-    state = _start(problem, identity, seed, checkpoint)
-    expenses = RunExpenses(mechanism)
+        identity |= {"participation": str(cohorts), "adaptive_clip": str(adaptive_clip)}
+    state = _start(problem, mechanism, identity, seed, checkpoint)
+    meter = _Meter(mechanism, adaptive_clip, cohorts, ledger)
+    meter.check(state.round_number, seed)
     compute = engine or partial(_compute_here, estimate or private_mean)
-    if ledger is not None:
-        _check_ledger(ledger, mechanism, state.round_number)
-    yield _report(problem, mechanism, ledger, state, float("nan"), float("nan"))
+    yield _report(problem, meter, state, 0, state.clip)
     while state.round_number < rounds:
         number = state.round_number + 1
-        if ledger is not None:
-            expenses.charge(ledger, number)
-        this_round = round_mechanism(mechanism, seed, number) if fresh_frames else mechanism
-        rng = None if private_seed is None else np.random.default_rng([private_seed, number])
-        mean, train_loss = compute(RoundTask(problem, this_round, state.parameters, batch, seed, number, rng))
-        parameters, velocity = server.step(state.parameters, mean, state.velocity, number - 1)
-        state = State(number, parameters, velocity, state.identity)
+        members = meter.pay(problem.clients, number, seed)
+        result = None
+        if len(members):
+            this_round = round_mechanism(mechanism, seed, number) if fresh_frames else mechanism
+            this_round = this_round.replace(clip=state.clip) if adaptive_clip else this_round
+            result = compute(
+                RoundTask(
+                    problem, this_round, state.parameters, batch, seed, number, members, private_seed, adaptive_clip
+                )
+            )
+        after = state if result is None else _stepped(state, server, result)
+        if adaptive_clip is not None and result is not None:
+            private = mechanism.trust != "none"
+            after = replace(after, clip=adaptive_clip.next_clip(state.clip, result.within, len(members), private))
+        after = replace(after, round_number=number)
         if checkpoint is not None:
-            save_state(state, checkpoint)
-        yield _report(problem, mechanism, ledger, state, train_loss, float(np.linalg.norm(mean)))
+            save_state(after, checkpoint)
+        yield _report(problem, meter, after, len(members), state.clip, result)
+        state = after
+
+
+def _stepped(state: State, server: Server, result: RoundResult) -> State:
+    parameters, velocity = server.step(state.parameters, result.mean, state.velocity, state.round_number)
+    return replace(state, parameters=parameters, velocity=velocity)
 
 
 def private_mean(
@@ -171,15 +230,36 @@ def private_mean(
     return mean_of_round(aggregator).value
 
 
-def _compute_here(estimate: Estimator, task: RoundTask) -> tuple[NDArray[np.float64], float]:
+def _compute_here(estimate: Estimator, task: RoundTask) -> RoundResult:
     """The `RoundEngine` of this process."""
-    model, parameters, clients = task.problem.model, task.parameters, task.problem.clients
-    x, y = task.problem.batches(task.batch, task.seed, task.number)
+    model, parameters, clients = task.problem.model, task.parameters, len(task.members)
+    x, y = task.problem.batches(task.batch, task.seed, task.number, task.members)
     groups = list(client_groups(clients))
     gradients = np.concatenate([model.gradients(parameters, x[group], y[group]) for group in groups])
     mean = estimate(task.mechanism, gradients, task.number, task.rng)
     losses = [batch_loss(model, parameters, x[group], y[group]) for group in groups]
-    return mean, mean_of_groups(losses, clients)
+    asked = partial(count_within, task.adaptive, task.mechanism)
+    within = sum(asked(gradients[group], task.private_seed, task.number, group.start) for group in groups)
+    return RoundResult(mean, mean_of_groups(losses, clients), within)
+
+
+def count_within(
+    adaptive: AdaptiveClip | None,
+    mechanism: Mechanism,
+    gradients: NDArray[np.float32],
+    private_seed: int | None,
+    number: int,
+    first: int,
+) -> int:
+    """How many of a group of clients, which begins with the first, say that their norm is within the clip."""
+    if adaptive is None:
+        return 0
+    norms = np.linalg.norm(gradients.astype(np.float64), axis=1)
+    if mechanism.trust == "none":
+        return int(np.count_nonzero(norms <= mechanism.clip))
+    # A zero at the end would give the stream of the messages.
+    rng = None if private_seed is None else np.random.default_rng([private_seed, number, 1 + first])
+    return int(adaptive.bits(norms, mechanism.clip, rng).sum())
 
 
 def batch_loss(model: Model, parameters: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[Any]) -> float:
@@ -217,51 +297,74 @@ def _identity(
     }
 
 
-def _start(problem: Problem, identity: dict[str, str], seed: int, checkpoint: str | Path | None) -> State:
+def _start(
+    problem: Problem, mechanism: Mechanism, identity: dict[str, str], seed: int, checkpoint: str | Path | None
+) -> State:
     if checkpoint is not None and Path(checkpoint).exists():
         return load_state(checkpoint, problem.model.dim, identity)
     parameters = problem.model.initial(seed)
-    return State(0, parameters, np.zeros(problem.model.dim), identity)
+    return State(0, parameters, np.zeros(problem.model.dim), mechanism.clip, identity)
 
 
-def _check_ledger(ledger: Ledger, mechanism: Mechanism, rounds: int) -> None:
-    """Refuse a budget that would begin anew in the middle of a training."""
-    done = _counted(mechanism, rounds)
-    if _charged(ledger) < done:
-        raise ValueError(
-            f"ledger must hold the {rounds} rounds of the checkpoint (ε = {done:g}), got {ledger.path} with "
-            f"ε = {_charged(ledger):g}: go on with the ledger that this training began with, or start a new training"
-        )
+class _Meter:
+    """What answers cost, and who pays for them."""
 
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        adaptive: AdaptiveClip | None,
+        cohorts: Cohorts | None,
+        ledger: Ledger | PersonLedgers | None,
+    ) -> None:
+        self._epsilon, self._delta = answer_price(mechanism, adaptive), mechanism.delta
+        self._bits = mechanism.message_bits + (adaptive is not None)
+        self._cohorts, self._ledger = cohorts, ledger
+        self._expenses = RunExpenses(mechanism, self._epsilon)
 
-def _charged(ledger: Ledger) -> float:
-    """All that was ever charged; a round that was cut short and done again is there twice."""
-    entries = ledger.entries
-    return compose([entry.epsilon for entry in entries]) if entries else 0.0
+    def check(self, rounds: int, seed: int) -> None:
+        """Refuse a budget that would begin anew in the middle of a training."""
+        if isinstance(self._ledger, PersonLedgers) and self._cohorts is not None:
+            self._ledger.check(self._cohorts.answered(seed, rounds), rounds)
+        if isinstance(self._ledger, Ledger) and charged(self._ledger) < self._counted(rounds):
+            raise ValueError(
+                f"ledger must hold the {rounds} rounds of the checkpoint (ε = {self._counted(rounds):g}), got "
+                f"{self._ledger.path} with ε = {charged(self._ledger):g}: go on with the ledger that this training "
+                "began with, or start a new training"
+            )
 
+    def pay(self, clients: int, number: int, seed: int) -> NDArray[np.int64]:
+        """The clients that answer in a round, who have paid for it where there is a ledger."""
+        members = np.arange(clients) if self._cohorts is None else self._cohorts.members(seed, number)
+        if isinstance(self._ledger, PersonLedgers):
+            return self._ledger.charge(members, self._expenses, number)
+        if self._ledger is not None:
+            self._expenses.charge(self._ledger, number)
+        return members
 
-def _counted(mechanism: Mechanism, rounds: int) -> float:
-    return rounds * price(mechanism) if rounds else 0.0
+    def spent(self, rounds: int) -> dict[str, Any]:
+        """What the client with the most answers has given and spent after so many rounds."""
+        answers = rounds if self._cohorts is None else self._cohorts.answers_after(rounds)
+        epsilon = self._counted(answers)
+        if self._ledger is not None:
+            epsilon = self._ledger.most if isinstance(self._ledger, PersonLedgers) else charged(self._ledger)
+        return {"answers": answers, "bits": answers * self._bits, "epsilon": epsilon, "delta": answers * self._delta}
+
+    def _counted(self, answers: int) -> float:
+        return answers * self._epsilon if answers else 0.0
 
 
 def _report(
-    problem: Problem,
-    mechanism: Mechanism,
-    ledger: Ledger | None,
-    state: State,
-    train_loss: float,
-    mean_norm: float,
+    problem: Problem, meter: _Meter, state: State, clients: int, clip: float, result: RoundResult | None = None
 ) -> Round:
     evaluation = problem.model.evaluate(state.parameters, problem.test_x, problem.test_y)
-    number = state.round_number
     return Round(
-        number,
-        evaluation.loss,
-        train_loss,
-        evaluation.accuracy,
-        number * mechanism.message_bits,
-        _counted(mechanism, number) if ledger is None else _charged(ledger),
-        number * mechanism.delta,
-        mean_norm,
-        state.parameters,
+        number=state.round_number,
+        loss=evaluation.loss,
+        train_loss=nan if result is None else result.loss,
+        accuracy=evaluation.accuracy,
+        clients=clients,
+        clip=clip,
+        mean_norm=nan if result is None else float(np.linalg.norm(result.mean)),
+        parameters=state.parameters,
+        **meter.spent(state.round_number),
     )

@@ -36,8 +36,8 @@ def top_half_normals(size: int, counts: Ints) -> Floats:
     return np.asarray(size * math.sqrt(2 / math.pi) * np.where(counts == size, 1.0, _mean_height(size, counts, 0)))
 
 
-def _mean_height(size: int, counts: Ints, power: int) -> Floats:
-    """E[y^power·e^(−y²/2)] at y = Q⁻¹(q) over q ~ Beta(k, N − k), for each k (at most N − 1)."""
+def _mean_height(size: int, counts: Ints, power: int, height: int = 1) -> Floats:
+    """E[y^power·e^(−height·y²/2)] at y = Q⁻¹(q) over q ~ Beta(k, N − k), for each k (at most N − 1)."""
     from scipy.special import ndtri
 
     within = np.minimum(counts, size - 1).astype(np.float64)[:, None]
@@ -47,7 +47,7 @@ def _mean_height(size: int, counts: Ints, power: int) -> Floats:
     growth = share * np.expm1(logits)
     weights = np.exp(within * logits - size * np.log1p(growth))
     y = -ndtri(share * np.exp(logits) / (1 + growth) / 2)
-    return np.asarray(np.sum(weights * y**power * np.exp(-(y**2) / 2), axis=1) / np.sum(weights, axis=1))
+    return np.asarray(np.sum(weights * y**power * np.exp(-height * y**2 / 2), axis=1) / np.sum(weights, axis=1))
 
 
 def _top_half_normal_squares(size: int, count: int) -> float:
@@ -85,6 +85,21 @@ def inside_by_rank(taking_part: int, inside: int, size: int) -> Floats:
     beaten = np.cumsum(at)
     # The last sum is 1 but for rounding.
     return np.asarray(np.clip(1 - beaten / beaten[-1], 0.0, 1.0))
+
+
+def _length_scatter(size: int, inside: int) -> float:
+    """Var[A]/E[A]² of the sum A of the k largest coordinates, in absolute value, of a uniform direction of R^N.
+
+    Where rows take part by a public coin, their w_j fall off with the rank instead of ending at rank k; then this is
+    near the truth. With S the sum of the k largest |g_i|, E[S²] has the squares of single terms and the products of
+    pairs: N·(N − 1)·E[4φ(Q⁻¹(q))²] with q ~ Beta(k − 1, N − k), as in `top_half_normals`.
+    """
+    total = float(top_half_normals(size, np.array([inside]))[0])
+    pairs = 0.0 if inside == 1 else 1.0
+    if 1 < inside < size:
+        pairs = float(_mean_height(size - 1, np.array([inside - 1]), 0, height=2)[0])
+    second = _top_half_normal_squares(size, inside) + size * (size - 1) * 2 / math.pi * pairs
+    return max(second / size * (mean_chi(size) / total) ** 2 - 1, 0.0)
 
 
 @dataclass(frozen=True)
@@ -145,18 +160,23 @@ class RowDraw:
 
     @cached_property
     def frame_bias2(self) -> float:
-        """The squared bias b² of one frame for a unit vector, on average over frames, up to terms of order 1/d.
+        """The squared bias b² of one frame for a unit vector, on average over frames.
 
-        For one frame the mean is Uᵀv over a constant, v_j = ±w_j by the sign and rank of c_j. Its part along c is what
-        reconstructs x. The rest, of squared norm ‖w‖² − A² with A = E⟨v, c⟩/‖c‖, is a random direction of the N − 1
-        others, of which the frame keeps d − 1: bias² = (‖w‖²/A² − 1)·(d − 1)/(N − 1), about 0.49·d/N at ε = 3. With few
-        public rows it takes seconds for ten million dimensions.
+        For one frame the mean is Uᵀv over a constant, v_j = ±w_j by the sign and rank of c_j. Its part along c, of
+        length A = ⟨v, c⟩/‖c‖, reconstructs x, too long or too short by A/E[A] − 1. The rest, of squared norm ‖w‖² − A²,
+        is a random direction of the N − 1 others, of which the frame keeps d − 1:
+
+            bias² = E[‖w‖² − A²]/E[A]²·(d − 1)/(N − 1) + Var[A]/E[A]²,
+
+        about 0.49·d/N at ε = 3. The second term is at most a sixth of one of the d − 1 coordinates of the first. With
+        few public rows it takes seconds for ten million dimensions.
         """
         if self.size == 1:
             return 0.0
         squares = self.choice.inside if self.rows == self.size else float(np.sum(self.inside_by_rank**2))
         along = self.size / self.rows * self._top / mean_chi(self.size)
-        return max((squares / along**2 - 1) * (self.dim - 1) / (self.size - 1), 0.0)
+        scatter = _length_scatter(self.size, self.choice.inside * self.size // self.rows)
+        return max((squares / along**2 - 1 - scatter) * (self.dim - 1) / (self.size - 1), 0.0) + scatter
 
     @cached_property
     def inside_by_rank(self) -> Floats:

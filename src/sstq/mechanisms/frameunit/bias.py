@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sstq.aggregation import Estimate, FamilyAggregator, FrameAggregator
+from sstq.aggregation.estimates import with_bias
 from sstq.mechanisms.base import ExpectedError, Ints
 
 BIAS_SHARE = 0.2
@@ -54,7 +55,7 @@ class FrameUnitAggregator(FrameAggregator):
 
     def mean(self) -> Estimate:
         """The mean so far and its standard error."""
-        return _with_frames(super().mean(), self._mechanism, self._state[:, 0])
+        return _with_frames(super().mean(), self._mechanism)
 
 
 class FrameUnitFamilyAggregator(FamilyAggregator):
@@ -62,29 +63,54 @@ class FrameUnitFamilyAggregator(FamilyAggregator):
 
     def mean(self) -> Estimate:
         """The mean so far and its standard error."""
-        return _with_frames(super().mean(), self._mechanism, self._state[:, 1] + self._state[:, 2])
+        estimate, mechanism, sent = super().mean(), self._mechanism, self._state[:, 1] + self._state[:, 2]
+        if estimate.count == 1:
+            return _with_frames(estimate, mechanism)
+        # The scatter of frames' means, where the standard errors come from that, has their bias in it.
+        total = float(np.sum(estimate.stderr**2))
+        bias2 = min(mechanism.typical_error(estimate.count).bias2, total) if estimate.terms else 0.0
+        product2 = _squared_product(mechanism, self._state[:, 0], sent, estimate.count)
+        power = estimate.count * (total - bias2) / mechanism.gain**2
+        noise = max(1.0, power**2 / product2) if product2 else 1.0
+        directions = with_bias(len(estimate.value), total - bias2, noise, bias2, max(mechanism.frame.dim - 1, 1))
+        return _with_frames(replace(estimate, directions=directions), mechanism)
 
 
-def _with_frames(estimate: Estimate, mechanism: Any, sent: Ints) -> Estimate:
-    """The estimate with the bias that the frames leave, from the noise alone and how often each row was sent.
-
-    One message has covariance gain²·Σ p_j·u_j·u_jᵀ less the square of its mean. Two rows have a squared product of
-    1/d, so the trace of its square is at most gain⁴·(Σ p_j² + 1/d); pairs of messages with one row estimate Σ p_j².
-    """
-    count, dim = estimate.count, len(estimate.value)
-    note = mechanism.note(count)
+def _with_frames(estimate: Estimate, mechanism: Any) -> Estimate:
+    """The estimate with the bias that the frames leave, as far as it is not in the standard errors already."""
+    note = mechanism.note(estimate.count)
     if note:
         warnings.warn(note, FrameBiasWarning, stacklevel=3)
-    if count == 1:
-        return replace(estimate, note=note)
-    power = count * float(np.sum(estimate.stderr**2)) / mechanism.gain**2
-    same_row = (float(np.sum(sent.astype(np.float64) ** 2)) - count) / (count * (count - 1))
-    # The scatter of frames' means, where the standard errors come from that, has their bias in it.
-    bias2 = 0.0 if estimate.terms else mechanism.typical_error(count).bias2
-    return replace(
+    bias2, frame = mechanism.typical_error(estimate.count).bias2, mechanism.frame
+    # Families of one seed have their first frames in common, but not the single frame of that seed.
+    frames = f"{frame.size} rows, {frame.rounds} mixings, seed {frame.seed}{', alone' * (mechanism.frames == 1)}"
+    estimate = replace(
         estimate,
-        stderr=np.sqrt(estimate.stderr**2 + bias2 / dim),
         note=note,
-        frame_bias=math.sqrt(bias2),
-        directions=max(1.0, power**2 / (same_row + 1 / dim)),
+        # The worst case is that of people who are all alike: the bias is in one frame, orthogonal to their vector.
+        bias_directions=max(frame.dim - 1, 1),
+        frames=frames,
+        whole_bias=math.sqrt(bias2),
     )
+    if estimate.count == 1 or estimate.terms:
+        return estimate
+    stderr = np.sqrt(estimate.stderr**2 + bias2 / len(estimate.stderr))
+    return replace(estimate, stderr=stderr, frame_bias=math.sqrt(bias2))
+
+
+def _squared_product(mechanism: Any, rows: Ints, sent: Ints, count: int) -> float:
+    """The mean of ⟨u, u'⟩² over pairs of messages ±gain·u: tr Σ²/gain⁴ of the covariance Σ of one, its mean aside.
+
+    It is 1 for one and the same row; (N/d − 1)/(N − 1) for two rows of a frame, as the frame is tight; 1/d for rows of
+    different frames; and 0 for different blocks. How often each kind of pair occurs, the messages tell.
+    """
+    size, dim, frames = mechanism.frame.size, mechanism.frame.dim, mechanism.vector_frames
+    last = np.searchsorted(rows, frames * mechanism.blocks * size)
+    block = rows[:last] // size % mechanism.blocks
+    numbers = sent[:last].astype(np.float64)
+    in_block = np.bincount(block, weights=numbers, minlength=mechanism.blocks)
+    pairs = count * (count - 1)
+    same_row = (float(np.sum(numbers**2)) - float(np.sum(numbers))) / pairs
+    same_block = (float(np.sum(in_block**2)) - float(np.sum(in_block))) / pairs
+    product2 = (size / dim - 1) / max(size - 1, 1) / frames + (1 - 1 / frames) / dim
+    return float(same_row + (same_block - same_row) * product2)

@@ -1,0 +1,192 @@
+"""How often the regions of estimates hold the mean, over many simulated rounds.
+
+People are drawn from a population of a few vectors, so that all messages of a round are independent draws from one law.
+How often each message occurs is then one multinomial draw: a round of a million people takes a millisecond.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import sstq
+from benchmarks.harness import Result, benchmark
+from sstq.aggregation import Aggregator, Estimate
+from sstq.frames.kashin import represent
+from sstq.mechanisms.structured import typical_vector
+from sstq.scalar.codebooks import interpolation
+
+ROUNDS, LEVEL = 10_000, 0.95
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Population:
+    """Vectors (K, d) of norm at most 1, all equally frequent, with a group each for mechanisms that take groups."""
+
+    vectors: Floats
+    groups: NDArray[np.int64] | None = None
+
+    def estimand(self, mechanism: Any) -> Floats:
+        """What the regions should hold."""
+        if self.groups is None:
+            return np.asarray(self.vectors.mean(axis=0))
+        sums = np.zeros((mechanism.groups, mechanism.dim))
+        np.add.at(sums, self.groups, self.vectors)
+        return sums.ravel() / len(self.vectors)
+
+
+def population(kind: str, dim: int, groups: int | None = None) -> Population:
+    """Vectors that are all "alike", "spike" (alike, one coordinate), "short", "different", or of mean "zero"."""
+    x, rng = typical_vector(dim), np.random.default_rng(1)
+    kinds = {
+        "alike": lambda: x[None],
+        "spike": lambda: np.eye(1, dim),
+        "short": lambda: 0.3 * x[None],
+        "zero": lambda: np.stack([x, -x]),
+        "different": lambda: rng.standard_normal((20, dim)) + 0.5,
+    }
+    vectors = kinds[kind]()
+    if kind == "different":
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    if groups is None:
+        return Population(vectors)
+    labels = np.arange(len(vectors)) * groups // len(vectors)
+    return Population(vectors, labels)
+
+
+def sstq_law(mechanism: sstq.SSTQ, vectors: Floats) -> Floats:
+    """The probability of every coordinate and code, (N, M), for one of these vectors at random."""
+    coordinates, _ = represent(mechanism.frame, mechanism.kashin, vectors.astype(np.float32) / mechanism.clip)
+    lower, weight = interpolation(mechanism.codebook.values, coordinates.astype(np.float64))
+    upper = np.minimum(lower + 1, len(mechanism.codebook.values) - 1)
+    codes = mechanism.channel.matrix / 2.0**62
+    law = np.mean(codes[lower] + weight[:, :, None] * (codes[upper] - codes[lower]), axis=0)
+    return np.asarray(law / law.sum())
+
+
+def frameunit_law(mechanism: sstq.FrameUnit, vectors: Floats) -> Floats:
+    """The probability of every row of a single frame with either sign, (N, 2), for one of these vectors at random."""
+    own, other = mechanism.choice.probabilities
+    law = np.full((mechanism.frame.size, 2), other)
+    inside = mechanism.choice.inside
+    for vector in vectors:
+        scores = mechanism.frame.analyze(vector[None])[0]
+        rows = np.argsort(-np.abs(scores), kind="stable")[:inside]
+        kept = (1 + np.linalg.norm(vector) / mechanism.clip) / 2
+        for sign, chance in ((0, kept), (1, 1 - kept)):
+            law[rows, (scores[rows] < 0) ^ sign] += (own - other) * chance / len(vectors)
+    return law / law.sum()
+
+
+def from_counts(mechanism: Any, law: Floats, clients: int, rng: np.random.Generator) -> Aggregator[Any]:
+    """The aggregator of so many messages from the law of coordinates (or rows) and codes."""
+    counts = rng.multinomial(clients, law.ravel()).reshape(law.shape)
+    aggregator = mechanism.aggregator()
+    aggregator._state[:, 0] = counts.sum(axis=1)
+    aggregator._state[:, 1:] = counts @ aggregator._table
+    aggregator._count = clients
+    return aggregator
+
+
+def from_messages(mechanism: Any, people: Population, clients: int, rng: np.random.Generator) -> Aggregator[Any]:
+    """The same by encoding everybody, for every other mechanism."""
+    who = rng.integers(len(people.vectors), size=clients)
+    groups = {} if people.groups is None else {"groups": people.groups[who]}
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.encode(people.vectors[who], rng=rng, **groups))
+    return aggregator
+
+
+def estimates(mechanism: Any, people: Population, clients: int, rng: np.random.Generator) -> Iterator[Estimate]:
+    """The estimates of rounds without end, with fresh frames where frames leave a bias."""
+    if isinstance(mechanism, sstq.SSTQ):
+        law = sstq_law(mechanism, people.vectors)
+        while True:
+            yield from_counts(mechanism, law, clients, rng).mean()
+    while True:
+        fresh = mechanism.with_seed(int(rng.integers(1 << 62)))
+        if isinstance(mechanism, sstq.FrameUnit) and mechanism.frames == 1:
+            yield from_counts(fresh, frameunit_law(fresh, people.vectors), clients, rng).mean()
+        else:
+            yield from_messages(fresh, people, clients, rng).mean()
+
+
+def held(found: Iterator[Estimate], truth: Floats, rounds: int, level: float = LEVEL) -> tuple[int, int]:
+    """In how many rounds the ball and the box hold the truth."""
+    balls = boxes = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sstq.FrameBiasWarning)
+        for _, estimate in zip(range(rounds), found, strict=False):
+            region, error = estimate.region(level), estimate.value - truth
+            balls += bool(np.linalg.norm(error) <= region.radius)
+            boxes += bool(np.all(np.abs(error) <= region.half_width))
+    return balls, boxes
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rounds of so many clients with one mechanism."""
+
+    name: str
+    dim: int
+    epsilon: float
+    clients: int
+    kind: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def mechanism(self) -> Any:
+        """The mechanism of this case."""
+        return sstq.mechanism(self.name, dim=self.dim, epsilon=self.epsilon, **self.options)
+
+    def people(self) -> Population:
+        """Whom its messages are from."""
+        return population(self.kind, self.dim, self.options.get("groups"))
+
+    def held(self, rounds: int, seed: int, level: float = LEVEL) -> tuple[int, int]:
+        """In how many rounds the ball and the box hold the mean."""
+        mechanism, people = self.mechanism(), self.people()
+        found = estimates(mechanism, people, self.clients, np.random.default_rng(seed))
+        return held(found, people.estimand(mechanism), rounds, level)
+
+    def __str__(self) -> str:
+        options = "".join(f", {name} = {value}" for name, value in self.options.items())
+        return f"{self.name}{options}, d = {self.dim}, ε = {self.epsilon:g}, n = {self.clients:,}, {self.kind}"
+
+
+CASES = [
+    Case("sstq", 2, 3.0, 100, "alike"),
+    Case("sstq", 40, 0.5, 10_000, "zero"),
+    Case("sstq", 40, 12.0, 1_000_000, "different"),
+    Case("sstq", 1000, 3.0, 1000, "short"),
+    Case("sstq", 300, 3.0, 1_000_000, "alike"),
+    Case("frameunit", 2, 0.5, 100, "alike"),
+    Case("frameunit", 2, 12.0, 10_000, "spike"),
+    Case("frameunit", 4, 12.0, 1_000_000, "alike"),
+    Case("frameunit", 4, 3.0, 10_000, "zero"),
+    Case("frameunit", 100, 0.5, 100, "different"),
+    Case("frameunit", 250, 3.0, 10_000, "alike"),
+    Case("frameunit", 100, 3.0, 10_000, "short"),
+    Case("frameunit", 1000, 0.5, 100, "alike"),
+    Case("frameunit", 4, 12.0, 300, "alike", {"frames": 4}),
+    Case("frameunit", 4, 12.0, 300, "spike", {"frames": 64}),
+    Case("frameunit", 100, 3.0, 300, "alike", {"frames": 64}),
+    Case("frameunit", 100, 3.0, 300, "different", {"frames": 4096}),
+    Case("groupunit", 4, 3.0, 300, "alike", {"groups": 4, "frames": 1}),
+    Case("groupunit", 4, 3.0, 300, "different", {"groups": 4, "frames": 512}),
+    Case("groupunit", 10, 1.0, 300, "different", {"groups": 10, "frames": 512}),
+]
+
+
+@benchmark
+def coverage() -> Iterator[Result]:
+    """Rounds of 10,000 whose 95 % regions hold the mean, ball and box: at least 94 %."""
+    for number, case in enumerate(CASES):
+        error = case.mechanism().typical_error(case.clients)
+        note = f"bias over noise {(error.bias2 / error.variance) ** 0.5:.2g}, if all are alike"
+        for kind, count in zip(("ball", "box"), case.held(ROUNDS, seed=number), strict=True):
+            yield Result(f"{case}: {kind}", 100 * count / ROUNDS, "%", note, target=94)

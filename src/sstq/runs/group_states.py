@@ -1,0 +1,97 @@
+"""The saved state of public groups: what its file holds, checked before anything is made of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.aggregation.base import MOST_MESSAGES
+from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
+from sstq.files.strict_json import read_json
+from sstq.messages.labels import check_name
+
+FORMAT, VERSION = "sstq-groups", 1
+_NAMES = {"format", "version", "digest", "column", "sources", "labels", "counts", "simulated", "rows", "sums"}
+
+
+@dataclass(frozen=True)
+class GroupsInfo:
+    """What the file of a saved `GroupedAggregator` says of itself."""
+
+    version: int
+    digest: str
+    column: str
+    groups: int
+    count: int
+    files: int
+    simulated: bool
+
+
+def describe_groups(path: str | os.PathLike[str]) -> GroupsInfo:
+    """What the saved state of groups says of itself; ValueError if the file is damaged or something else."""
+    return read_groups(path)[0]
+
+
+def is_grouped_state(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is the saved state of groups, as far as its format says; False for whatever else it is."""
+    try:
+        return str(read_archive(path)["format"]) == FORMAT
+    except FileNotFoundError:
+        raise
+    except DAMAGED_ARCHIVE:
+        return False
+
+
+def read_groups(path: str | os.PathLike[str]) -> tuple[GroupsInfo, list[str], dict[str, NDArray[Any]]]:
+    """What a saved state says of itself, its labels, and all of its arrays, as far as no mechanism is needed."""
+    name = os.fspath(path)
+    try:
+        stored = read_archive(path)
+        if str(stored["format"]) != FORMAT or not set(stored) >= _NAMES:
+            raise ValueError("it holds other arrays")
+        version = stored["version"].item()
+        if version != VERSION:
+            raise ValueError(f"it has version {version} of the format, this library reads version {VERSION}")
+        column, labels = (read_json(stored[key].tobytes()) for key in ("column", "labels"))
+        if labels != in_order({check_name(label, "labels", "the state") for label in labels}):
+            raise ValueError("its labels are not in their order")
+        _check_arrays(stored, len(labels))
+    except FileNotFoundError:
+        raise
+    except DAMAGED_ARCHIVE as error:
+        raise ValueError(f"{name} is damaged or not a state of groups: {error}") from error
+    total, files, simulated = int(stored["counts"].sum()), stored["sources"].size, bool(stored["simulated"].any())
+    return GroupsInfo(version, str(stored["digest"]), str(column), len(labels), total, files, simulated), labels, stored
+
+
+def _check_arrays(stored: dict[str, NDArray[Any]], groups: int) -> None:
+    """Refuse arrays (ValueError) that are not those of so many groups."""
+    counts, rows, sums, simulated, sources = (stored[key] for key in ("counts", "rows", "sums", "simulated", "sources"))
+    shapes = counts.shape == rows.shape == simulated.shape == (groups,) and sums.ndim == 2 and sources.ndim == 1
+    kinds = counts.dtype == rows.dtype == sums.dtype == np.int64 and simulated.dtype == bool
+    if not (shapes and kinds) or sources.dtype.kind != "U":
+        raise ValueError("its arrays have other shapes or types")
+    # Each at most 2^32 first, so that no sum can wrap around.
+    if np.any(counts < 1) or np.any(counts > MOST_MESSAGES) or np.any(rows < 0) or np.any(rows > len(sums)):
+        raise ValueError("its groups have impossible numbers of messages or rows")
+
+
+def in_order(labels: Iterable[str]) -> list[str]:
+    """The labels sorted: decimal numbers by their size, then text.
+
+    Examples:
+        >>> in_order({"b", "10", "9", "a"})
+        ['9', '10', 'a', 'b']
+    """
+    return sorted(labels, key=lambda label: (not label.isdecimal(), len(label) if label.isdecimal() else 0, label))
+
+
+def as_json(value: Any) -> NDArray[np.uint8]:
+    """The UTF-8 of a value's JSON: arrays of text would lose null characters at the end."""
+    return np.frombuffer(json.dumps(value, ensure_ascii=False).encode(), dtype=np.uint8)

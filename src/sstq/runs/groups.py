@@ -1,0 +1,362 @@
+"""One mean per public group, such as a country that the server may know, in one pass over the messages.
+
+The label of a message stands beside it in clear (`sstq.messages.labels`); only the vector is private. A secret group
+needs a mechanism of its own, which sends the group and the vector in one message.
+
+The sums of a group are those of an ordinary `Aggregator`. A small group is kept as its messages until they would take
+more memory than the sums, so that ten thousand small groups take about as much memory as their messages.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sstq.aggregation import Aggregator, Estimate, FrameAggregator
+from sstq.aggregation.base import MOST_MESSAGES, refuse_changed
+from sstq.files.atomic import atomic_file
+from sstq.mechanisms import Mechanism
+from sstq.mechanisms.frameunit.bias import FrameBiasWarning
+from sstq.messages.batch import Messages
+from sstq.messages.files import describe_messages, read_messages
+from sstq.messages.labels import Labels
+from sstq.runs.group_states import FORMAT, VERSION, as_json, in_order, read_groups
+
+FEW = 30
+"""A group of fewer messages is marked: their scatter says little about their error (two equal ones would have none)."""
+
+
+@dataclass(frozen=True)
+class GroupMean:
+    """The mean of one public group, and a mark if it does not stand out from its error.
+
+    Attributes:
+        label: of the group.
+        estimate: the mean, its standard errors and the number of messages.
+        radius: of the ball around the mean that holds the true mean with probability `level` (`Estimate.region`); nan
+            for a single message.
+        level: of the ball.
+    """
+
+    label: str
+    estimate: Estimate
+    radius: float
+    level: float
+
+    @property
+    def norm(self) -> float:
+        """The Euclidean norm of the mean; noise makes it longer: about √(true norm² + error²)."""
+        return float(np.linalg.norm(self.estimate.value))
+
+    @property
+    def error(self) -> float:
+        """The norm of the standard errors; nan for a single message."""
+        return float(np.linalg.norm(self.estimate.stderr))
+
+    @property
+    def mark(self) -> str:
+        """The warning beside the group: "too few", "within error" or nothing.
+
+        "too few": fewer than 30 messages, whose scatter says little about their error. "within error": the norm is at
+        most the radius, so that zero is in the region, or at most √2 times the error, so that the true mean is, as far
+        as can be told, shorter than its error. Of groups whose true mean is zero, about one in twenty has no mark at a
+        level of 0.95, and fewer in many dimensions.
+        """
+        if self.estimate.count < FEW:
+            return "too few"
+        return "within error" if self.norm <= max(self.radius, math.sqrt(2) * self.error) else ""
+
+
+@dataclass
+class _Group:
+    """The messages of a group while they are few, its sums from then on."""
+
+    count: int = 0
+    held: list[Messages] = field(default_factory=list)
+    sums: Aggregator[Any] | None = None
+
+    def hold(self, messages: Messages) -> None:
+        # Batches double from the last to the first, so that there are few of them, however small they come.
+        while self.held and len(self.held[-1]) <= 2 * len(messages):
+            messages = Messages.concatenate([self.held.pop(), messages])
+        self.held.append(messages)
+
+
+class GroupedAggregator:
+    """An exact sum of the messages of every public group: one `Aggregator` per label.
+
+    Labels are text; integers and booleans become text. The result does not depend on the order of the messages or on
+    how they are spread over files and aggregators, to the last bit.
+
+    Examples:
+        >>> import sstq
+        >>> mechanism = sstq.FrameUnit(dim=4, epsilon=4.0)
+        >>> X = np.repeat([[0.5, 0.5, 0.5, 0.5], [0.0, 0.0, 0.0, -1.0]], [3000, 3000], axis=0)
+        >>> groups = GroupedAggregator(mechanism, column="country")
+        >>> groups.update(mechanism.encode(X, rng=1), np.repeat(["DE", "FR"], 3000))
+        >>> groups
+        <GroupedAggregator by country of FrameUnit(dim=4, epsilon=4.0): 2 groups, 6,000 messages>
+        >>> groups.means()["FR"].estimate.value.round(1).tolist()[-1], groups.mean("DE").mark
+        (-1.0, '')
+    """
+
+    def __init__(self, mechanism: Mechanism, column: str | None = None) -> None:
+        """Make an empty one; `column` says what the labels are of, and is that of the first messages if not given."""
+        if mechanism.trust == "aggregator":
+            problem = f"{mechanism.name} adds noise once for all clients of a round, not for each group"
+            raise ValueError(f"mechanism must be private for each message; {problem}")
+        self._mechanism = mechanism
+        self.digest = mechanism.digest()
+        """The fingerprint of the mechanism whose messages are added."""
+        self.column = column
+        """What the labels are of, such as "country"; None until it is known."""
+        self._empty = mechanism.aggregator()
+        self._groups: dict[str, _Group] = {}
+        self._sources: set[str] = set()
+
+    def __repr__(self) -> str:
+        by = "" if self.column is None else f" by {self.column}"
+        return f"<GroupedAggregator{by} of {self._mechanism!r}: {len(self._groups):,} groups, {self.count:,} messages>"
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the groups that have messages, sorted: numbers by their size, then text."""
+        return in_order(self._groups)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of messages of each group."""
+        return {label: self._groups[label].count for label in self.labels}
+
+    @property
+    def count(self) -> int:
+        """The number of messages of all groups."""
+        return sum(group.count for group in self._groups.values())
+
+    def update(self, messages: Messages, labels: ArrayLike | None = None) -> None:
+        """Add a batch, with the labels that it carries or with these. A batch that is refused changes nothing.
+
+        Args:
+            messages: of the mechanism.
+            labels: one for each message: text, integers or booleans. Not with messages that carry labels.
+        """
+        if messages.labels is not None and labels is not None:
+            raise ValueError("labels must not be given with messages that carry labels of their own")
+        given = messages.labels if labels is None else Labels.of(labels, self.column or "group")
+        if given is None:
+            raise ValueError("labels are required: these messages carry none; encode with --by, or pass labels")
+        if len(given) != len(messages):
+            raise ValueError(f"labels must be {len(messages)}, one for each message, got {len(given)}")
+        self._empty._refuse_foreign(messages.digest, "messages are")
+        self._refuse_column(given.column, "messages have")
+        self._refuse_overflow(len(messages))
+        if not len(messages):
+            return
+        # Sums of vectors can refuse a message; they do so before anything is added.
+        part = self._part()
+        order = np.argsort(given.codes, kind="stable")
+        # Without the table of names, which is that of all groups.
+        ordered, codes = replace(messages, labels=None).sorted_by(order), given.codes[order]
+        starts = np.flatnonzero(np.diff(codes, prepend=np.int64(-1)))
+        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(codes)], strict=True):
+            part._add(given.names[codes[start]], ordered[start:stop])
+        self._take(part)
+        self.column = given.column
+
+    def update_from_file(self, path: str | os.PathLike[str]) -> bool:
+        """Add all messages of a file that has labels, or nothing if it is refused; returns whether it was added.
+
+        Files already counted are skipped, whatever their names: each carries a random identifier.
+        """
+        before = os.stat(path)
+        info = describe_messages(path)
+        if info.file_id in self._sources:
+            return False
+        if info.label_column is None:
+            remedy = f"encode it with --by {self.column or 'COLUMN'}"
+            raise ValueError(f"{os.fspath(path)} has no labels, so its messages belong to no group; {remedy}")
+        self._refuse_column(info.label_column, f"{os.fspath(path)} has")
+        part = self._part()
+        for messages in read_messages(path, self._mechanism):
+            part.update(messages)
+        refuse_changed(path, before)
+        part._sources = {info.file_id}
+        self.merge(part)
+        return True
+
+    def merge(self, other: GroupedAggregator) -> None:
+        """Add what another one of the same mechanism and column holds; the result is that of one pass over both.
+
+        Two that hold the same file are refused: its messages would count twice.
+        """
+        if other is self:
+            raise ValueError("an aggregator cannot be merged with itself: its messages would count twice")
+        self._empty._refuse_foreign(other.digest, "the other aggregator is")
+        self._refuse_column(other.column, "the other aggregator has")
+        self._refuse_overflow(other.count)
+        if self._sources & other._sources:
+            raise ValueError("both aggregators hold the same message file: its messages would count twice")
+        self._take(other)
+        self._sources |= other._sources
+        self.column = other.column or self.column
+
+    def mean(self, label: str | int, level: float = 0.95) -> GroupMean:
+        """The mean of one group, with its error and its mark."""
+        group = self._groups.get(str(label))
+        if group is None:
+            raise ValueError(f"there is no group {str(label)!r}; see `labels`")
+        with warnings.catch_warnings():
+            # Its text is in the estimate's note.
+            warnings.simplefilter("ignore", FrameBiasWarning)
+            estimate = self._sums(group).mean()
+        return GroupMean(str(label), estimate, estimate.region(level).radius, level)
+
+    def means(self, level: float = 0.95) -> dict[str, GroupMean]:
+        """The means of all groups by their labels, which are sorted."""
+        return {label: self.mean(label, level) for label in self.labels}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state to a file, which is there whole or not at all (an .npz; the name is taken as it is)."""
+        groups = [self._groups[label] for label in self.labels]
+        summed = [group.sums for group in groups if group.sums is not None]
+        for sums in summed:
+            sums._settle()
+        states = [sums._state for sums in summed]
+        held = [_sorted(Messages.concatenate(group.held)) for group in groups if group.sums is None]
+        kept = Messages.concatenate(held) if held else self._no_messages()
+        columns: dict[str, Any] = {f"held{number}": column for number, column in enumerate(kept.columns)}
+        if kept.clients is not None:
+            columns["clients"] = kept.clients
+        simulated = [any(part.simulated for part in group.held) or _simulated(group.sums) for group in groups]
+        head: dict[str, Any] = {"format": FORMAT, "version": VERSION, "digest": self.digest}
+        private = self._mechanism.trust != "local"
+        with atomic_file(path, private=private) as file:
+            np.savez(
+                file,
+                **head,
+                column=as_json(self.column or "group"),
+                sources=np.array(sorted(self._sources), dtype="U64"),
+                labels=as_json(self.labels),
+                counts=np.array([group.count for group in groups], dtype=np.int64),
+                simulated=np.array(simulated, dtype=bool),
+                rows=np.array([0 if group.sums is None else len(group.sums._state) for group in groups], np.int64),
+                sums=np.concatenate([self._empty._state[:0], *states]),
+                **columns,
+            )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], mechanism: Mechanism) -> GroupedAggregator:
+        """The aggregator that `save` wrote, for the same mechanism; ValueError for anything else."""
+        info, labels, stored = read_groups(path)
+        loaded = cls(mechanism, info.column)
+        loaded._empty._refuse_foreign(info.digest, f"{os.fspath(path)} is")
+        try:
+            loaded._restore(labels, stored)
+        except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
+            raise ValueError(f"{os.fspath(path)} is damaged: {error}") from error
+        loaded._sources = set(stored["sources"].tolist())
+        return loaded
+
+    def _restore(self, labels: list[str], stored: dict[str, NDArray[Any]]) -> None:
+        counts, rows, simulated = (stored[key].tolist() for key in ("counts", "rows", "simulated"))
+        small = [self._is_small(count) for count in counts]
+        total = sum(count for count, is_small in zip(counts, small, strict=True) if is_small)
+        columns = tuple(stored[f"held{number}"] for number in range(len(self._mechanism.layout.fields)))
+        for part, column in zip(self._mechanism.layout.fields, columns, strict=True):
+            if column.shape != part.shape(total) or column.dtype != part.dtype:
+                raise ValueError(f"it has {part.name} of shape {column.shape}, expected {part.shape(total)}")
+            part.check(column.reshape(total, part.count))
+        self._mechanism._check_columns(columns)
+        clients = stored["clients"] if self._mechanism.coin == "public" else None
+        if clients is not None and (clients.shape != (total,) or clients.dtype != np.uint64):
+            raise ValueError(f"it has clients of shape {clients.shape}, expected {(total,)}")
+        # Identifiers may repeat: they are distinct in each batch, not in all of them.
+        messages = self._mechanism._messages(columns, clients, False)
+        first_message = first_row = 0
+        for label, count, height, seeded, is_small in zip(labels, counts, rows, simulated, small, strict=True):
+            group = self._groups[label] = _Group(count)
+            if is_small:
+                part_of = messages[first_message : first_message + count]
+                group.held = [replace(part_of, simulated=seeded)]
+                first_message += count
+            else:
+                group.sums = self._mechanism.aggregator()
+                group.sums._restore(stored["sums"][first_row : first_row + height].copy(), count, seeded)
+                first_row += height
+        if first_row != len(stored["sums"]):
+            raise ValueError("its sums are of another number of rows")
+
+    def _part(self) -> GroupedAggregator:
+        """An empty one of the same mechanism and column."""
+        part = copy.copy(self)
+        part._groups, part._sources = {}, set()
+        return part
+
+    def _is_small(self, count: int) -> bool:
+        """Whether so many messages take less memory than sums of their own, so that they are kept as they are."""
+        in_frame = isinstance(self._empty, FrameAggregator)  # others take no more memory, or may refuse a message
+        return in_frame and count * self._mechanism.message_bits < self._empty._state.nbytes
+
+    def _add(self, label: str, messages: Messages) -> None:
+        """Add messages of one group."""
+        group = self._groups.setdefault(label, _Group())
+        if self._is_small(group.count + len(messages)):
+            group.hold(messages)
+        else:
+            group.sums = self._sums(group)
+            group.held = []
+            group.sums.update(messages)
+        group.count += len(messages)
+
+    def _sums(self, group: _Group) -> Aggregator[Any]:
+        """The sums of a group; its own, or of the messages that it holds."""
+        if group.sums is not None:
+            return group.sums
+        sums = self._mechanism.aggregator()
+        for messages in group.held:
+            sums.update(messages)
+        return sums
+
+    def _take(self, other: GroupedAggregator) -> None:
+        """Add the groups of another one, which stays as it is."""
+        for label, theirs in other._groups.items():
+            if theirs.sums is None:
+                for messages in theirs.held:
+                    self._add(label, messages)
+                continue
+            ours = self._groups.setdefault(label, _Group())
+            ours.sums = self._sums(ours)
+            ours.held = []
+            ours.sums.merge(theirs.sums)
+            ours.count += theirs.count
+
+    def _no_messages(self) -> Messages:
+        public = self._mechanism.coin == "public"
+        clients = np.zeros(0, dtype=np.uint64) if public else None
+        return self._mechanism._messages(self._mechanism.layout.empty(), clients, False)
+
+    def _refuse_column(self, column: str | None, what: str) -> None:
+        if column is not None and self.column is not None and column != self.column:
+            raise ValueError(f"{what} labels of {column!r}, expected those of {self.column!r}")
+
+    def _refuse_overflow(self, added: int) -> None:
+        if self.count + added > MOST_MESSAGES:
+            raise ValueError(f"an aggregator holds at most 2^32 messages, got {self.count} and {added} more")
+
+
+def _simulated(sums: Aggregator[Any] | None) -> bool:
+    return sums is not None and sums._simulated
+
+
+def _sorted(messages: Messages) -> Messages:
+    """Messages in the order of their values, so that a saved state depends on the messages alone."""
+    keys = [*messages.columns] if messages.clients is None else [*messages.columns, messages.clients]
+    flat = [entry for column in keys for entry in column.reshape(len(messages), -1).T]
+    return messages.sorted_by(np.lexsort(flat))

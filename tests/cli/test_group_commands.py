@@ -1,0 +1,271 @@
+"""`sstq encode --by` and `--private-group`, and what `sstq aggregate` makes of such messages."""
+
+import csv
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sstq
+from sstq.files.npy import read_archive
+from sstq.messages.files import describe_messages
+
+from .test_cli import facts, run
+
+DIM = 4
+COUNTRIES = ["DE", "a/b", "x\ty", "ZW"]
+SIZES = [3000, 1000, 500, 3]
+DIAGNOSES = ["cold", "flu", "none"]
+
+
+@pytest.fixture
+def people():
+    rng = np.random.default_rng(5)
+    n = sum(SIZES)
+    x = np.zeros((n, DIM))
+    diagnosis = rng.choice(3, n)
+    x[np.arange(n), diagnosis] = 0.9
+    order = rng.permutation(n)
+    return x[order], np.repeat(COUNTRIES, SIZES)[order], diagnosis[order]
+
+
+@pytest.fixture
+def files(tmp_path, people):
+    """The first half in a CSV file, the second in Parquet."""
+    x, countries, diagnosis = people
+    half = len(x) // 2
+    with open(tmp_path / "one.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["country", *(f"x{k}" for k in range(DIM))])
+        writer.writerows([country, *row] for country, row in zip(countries[:half], x[:half], strict=True))
+    names = [DIAGNOSES[group] for group in diagnosis]
+    pq.write_table(pa.table({"country": countries[half:], "x": list(x[half:])}), tmp_path / "two.parquet")
+    pq.write_table(
+        pa.table({"country": countries, "diagnosis": names, "number": diagnosis, "x": list(x)}),
+        tmp_path / "all.parquet",
+    )
+    return tmp_path
+
+
+def written(folder, mechanism):
+    path = folder / "mechanism.json"
+    path.write_text(mechanism.to_json())
+    return path
+
+
+@pytest.fixture
+def spec(files):
+    return written(files, sstq.FrameUnit(DIM, 4.0, frames=256))
+
+
+@pytest.fixture
+def private(files):
+    return written(files, sstq.GroupUnit(DIM, 4.0, groups=3, clients=sum(SIZES)))
+
+
+def lines(result):
+    """The tab-separated lines of the table, by their first cell."""
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    return {row[0]: row[1:] for row in rows}
+
+
+def listed(folder):
+    with open(folder / "groups.csv", newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+# --- public groups ---
+
+
+@pytest.mark.parametrize("suffix", ["sstq", "parquet"])
+def test_one_mean_per_public_group(files, spec, suffix, people):
+    out = files / "out"
+    messages = [files / f"one.{suffix}", files / f"two-messages.{suffix}"]
+    for vectors, path in zip((files / "one.csv", files / "two.parquet"), messages, strict=True):
+        result = run("encode", vectors, "--by", "country", "--mechanism", spec, "--output", path)
+        assert facts(result)["public labels"] == "country"
+        assert "in clear" in result.stderr
+    table = lines(run("aggregate", *messages, "--mechanism", spec, "--output", out))
+    assert [*table] == ["country", "DE", "ZW", "a/b", "x\\ty"]  # the order is that of the labels, not of the escapes
+    assert [table[name][0] for name in ("DE", "a/b", "x\\ty", "ZW")] == [str(size) for size in SIZES]
+    assert table["ZW"][-1] == "too few"
+    assert table["DE"][-1] == ""
+    means, errors, rows = np.load(out / "means.npy"), np.load(out / "stderr.npy"), listed(out)
+    assert means.shape == errors.shape == (4, DIM)
+    assert [row["label"] for row in rows] == ["DE", "ZW", "a/b", "x\ty"]
+    x, countries, _ = people
+    for row, mean, error in zip(rows, means, errors, strict=True):
+        assert float(row["norm"]) == pytest.approx(np.linalg.norm(mean))
+        assert float(row["error"]) == pytest.approx(np.linalg.norm(error))
+        if int(row["clients"]) > 100:  # false failures: below 1e-9 for 12 numbers, by seven standard errors
+            assert np.all(np.abs(mean - x[countries == row["label"]].mean(axis=0)) < 7 * error)
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["count"], summary["groups"], summary["column"], summary["epsilon"]) == (4503, 4, "country", 4.0)
+    assert summary["marked"] == sum(bool(row["mark"]) for row in rows)
+    state = facts(run("inspect", out / "state.npz", "--mechanism", spec))
+    assert (state["groups"], state["public labels"], state["files"]) == ("4", "country", "2")
+    assert facts(run("inspect", messages[0], "--mechanism", spec))["public labels"] == "country"
+    assert facts(run("inspect", messages[0]))["checksums"] == "verified"
+
+
+def test_files_of_groups_are_counted_once_and_resumed(files, spec):
+    for name, vectors in (("one", "one.csv"), ("two", "two.parquet")):
+        run("encode", files / vectors, "--by", "country", "-m", spec, "-o", files / f"{name}.sstq")
+    run("aggregate", files / "one.sstq", files / "two.sstq", "-m", spec, "-o", files / "once")
+    run("aggregate", files / "one.sstq", "-m", spec, "-o", files / "twice")
+    again = run("aggregate", files / "two.sstq", files / "one.sstq", "-m", spec, "-o", files / "twice")
+    assert "1 of 2 files were in already" in again.stderr
+    for name in ("means.npy", "stderr.npy", "groups.csv", "state.npz"):
+        assert (files / "once" / name).read_bytes() == (files / "twice" / name).read_bytes()
+    (files / "twice" / "state.npz").unlink()
+    refused = run("aggregate", files / "one.sstq", "-m", spec, "-o", files / "twice", code=2)
+    assert "means.npy exists already; pass --force" in refused.stderr
+
+
+def test_labels_and_their_absence_do_not_mix(files, spec):
+    labelled, plain, town = files / "labelled.sstq", files / "plain.sstq", files / "town.sstq"
+    run("encode", files / "two.parquet", "--by", "country", "-m", spec, "-o", labelled)
+    run("encode", files / "two.parquet", "-m", spec, "-o", plain)
+    table = pq.read_table(files / "two.parquet").rename_columns(["town", "x"])
+    pq.write_table(table, files / "town.parquet")
+    run("encode", files / "town.parquet", "--by", "town", "-m", spec, "-o", town)
+    groups, mean = files / "groups", files / "mean"
+    run("aggregate", labelled, "-m", spec, "-o", groups)
+    assert "has no labels" in run("aggregate", plain, "-m", spec, "-o", groups, code=1).stderr
+    assert "has labels of 'town'" in run("aggregate", town, "-m", spec, "-o", groups, code=1).stderr
+    run("aggregate", plain, "-m", spec, "-o", mean)
+    refused = run("aggregate", labelled, "-m", spec, "-o", mean, code=1)
+    assert "has public labels by 'country'" in refused.stderr
+    assert facts(run("aggregate", labelled, "-m", spec, "-o", mean, "--overall"))["count"] == "4504"
+    assert facts(run("aggregate", labelled, "-m", spec, "-o", files / "all", "--overall"))["count"] == "2252"
+    there = run("aggregate", plain, "-m", spec, "-o", groups, "--overall", code=2)
+    assert "holds one mean per group; choose another --output" in there.stderr
+    skipped = run("aggregate", plain, labelled, "-m", spec, "-o", groups, "--skip-bad", code=1)
+    assert "1 of 2 files were refused" in skipped.stderr
+    assert "DE" in skipped.stdout
+
+
+def test_shards_keep_their_labels(files, spec):
+    shards = files / "shards"
+    arguments = ("encode", files / "one.csv", files / "two.parquet", "-m", spec, "-o", shards, "--shards", "sstq")
+    run(*arguments, "--by", "country")
+    assert describe_messages(shards / "one.sstq").label_column == "country"
+    assert "2 of 2 message files were there already" in run(*arguments, "--by", "country").stderr
+    table = lines(run("aggregate", shards / "one.sstq", shards / "two.sstq", "-m", spec, "-o", files / "out"))
+    assert table["DE"][0] == "3000"
+    plain = run("encode", files / "all.parquet", "-m", spec, "-o", shards, "--shards", "sstq", code=0)
+    assert facts(plain)["messages"] == "4503"
+    other = ("encode", files / "all.parquet", "--by", "country", "-m", spec, "-o", shards, "--shards", "sstq")
+    assert "labels by country" in run(*other, code=1).stderr
+
+
+def test_wrong_columns_leave_no_file(files, spec):
+    for vectors in ("one.csv", "two.parquet"):
+        wrong = run("encode", files / vectors, "--by", "contry", "-m", spec, "-o", files / "x.sstq", code=1)
+        assert "did you mean 'country'?" in wrong.stderr
+    (files / "null.csv").write_text("country,a,b,c,d\nDE,0,0,0,0\n,0,0,0,0\n")
+    null = run("encode", files / "null.csv", "--by", "country", "-m", spec, "-o", files / "x.sstq", code=1)
+    assert "must not have empty labels, got one in line 3; fill or drop it first" in null.stderr
+    (files / "nan.csv").write_text("country,a,b,c,d\nDE,0,0,0,0\nFR,0,nan,0,0\n")
+    nan = run("encode", files / "nan.csv", "--by", "country", "-m", spec, "-o", files / "x.sstq", code=1)
+    assert "nan in row 1" in nan.stderr
+    central = written(files, sstq.CSGM(DIM, 1.0, clients=10))
+    refused = run("encode", files / "two.parquet", "--by", "country", "-m", central, "-o", files / "x.sstq", code=2)
+    assert "--by needs a mechanism whose messages are private one by one" in refused.stderr
+    assert not (files / "x.sstq").exists()
+
+
+def test_public_coins_have_groups_too(files, people):
+    spec = written(files, sstq.SSTQ(DIM, 4.0, bits=2, coin="public"))
+    np.save(files / "ids.npy", np.arange(sum(SIZES)))
+    arguments = ("--by", "country", "-m", spec, "--clients", files / "ids.npy", "-o", files / "x.sstq")
+    run("encode", files / "all.parquet", *arguments, "--column", "x")
+    table = lines(run("aggregate", files / "x.sstq", "-m", spec, "-o", files / "out"))
+    assert table["a/b"][0] == "1000"
+
+
+def test_groups_are_drawn(files, spec):
+    run("encode", files / "two.parquet", "--by", "country", "-m", spec, "-o", files / "x.sstq")
+    run("aggregate", files / "x.sstq", "-m", spec, "-o", files / "out", "--png", files / "groups.png")
+    assert (files / "groups.png").read_bytes().startswith(b"\x89PNG")
+    run("encode", files / "two.parquet", "-m", spec, "-o", files / "y.sstq")
+    plain = ("aggregate", files / "y.sstq", "-m", spec, "-o", files / "other")
+    assert "have no public labels" in run(*plain, "--png", files / "y.png", code=2).stderr
+    ray = run("aggregate", files / "x.sstq", "-m", spec, "-o", files / "third", "--engine", "ray", code=2)
+    assert "--engine ray gives one mean: pass --overall" in ray.stderr
+
+
+# --- private groups ---
+
+
+def test_private_groups_from_a_column_and_from_an_array(files, private, people):
+    x, _, diagnosis = people
+    (files / "names.txt").write_text("\n".join(DIAGNOSES))
+    np.save(files / "x.npy", x)
+    np.save(files / "diagnosis.npy", diagnosis)
+    named = ("--private-group", "diagnosis", "--group-names", files / "names.txt", "--column", "x")
+    run("encode", files / "all.parquet", *named, "-m", private, "-o", files / "named.sstq", "--seed", 1)
+    numbers = ("--private-group", "number", "--column", "x")
+    run("encode", files / "all.parquet", *numbers, "-m", private, "-o", files / "numbered.sstq", "--seed", 1)
+    array = ("--private-group", files / "diagnosis.npy")
+    run("encode", files / "x.npy", *array, "-m", private, "-o", files / "array.sstq", "--seed", 1)
+    mechanism = sstq.from_json(private.read_text())
+    (first,), *others = (
+        list(sstq.read_messages(files / f"{name}.sstq", mechanism)) for name in ("named", "numbered", "array")
+    )
+    assert all(other.to_bytes() == first.to_bytes() for (other,) in others)
+    assert first.labels is None
+    # Nothing of the groups is in the file but the messages.
+    assert len((files / "named.sstq").read_bytes()) == len((files / "array.sstq").read_bytes())
+
+    out = files / "out"
+    arguments = ("aggregate", files / "named.sstq", "-m", private, "-o", out, "--group-names", files / "names.txt")
+    table = lines(run(*arguments))
+    assert set(DIAGNOSES) <= set(table)
+    arrays = read_archive(out / "groups.npz")
+    for number, row in enumerate(listed(out)):
+        own = x[diagnosis == number]
+        assert row["group"] == DIAGNOSES[number]
+        # False failures: below 1e-9 for 15 numbers, by seven standard errors.
+        assert abs(float(row["share"]) - len(own) / len(x)) < 7 * float(row["share_stderr"])
+        assert np.all(np.abs(arrays["means"][number] - own.mean(axis=0)) < 7 * arrays["means_stderr"][number])
+        assert np.all(np.abs(arrays["sums"][number] - own.sum(axis=0)) < 7 * arrays["sums_stderr"][number])
+    assert json.loads((out / "summary.json").read_text())["epsilon"] == 4.0
+
+
+def test_public_and_private_groups_together(files, private):
+    both = ("--by", "country", "--private-group", "number", "--column", "x")
+    run("encode", files / "all.parquet", *both, "-m", private, "-o", files / "x.sstq")
+    run("aggregate", files / "x.sstq", "-m", private, "-o", files / "out")
+    assert np.load(files / "out" / "means.npy").shape == (4, 3 * DIM)
+    shards = ("encode", files / "all.parquet", *both, "-m", private, "-o", files / "shards", "--shards", "sstq")
+    assert facts(run(*shards))["messages"] == "4503"
+
+
+def test_private_groups_are_required_where_there_are_some_and_refused_elsewhere(files, private):
+    out = ("-o", files / "x.sstq")
+    everybody = ("encode", files / "all.parquet", "--column", "x", *out, "-m")
+    assert "--private-group is required" in run(*everybody, private, code=2).stderr
+    both = run(*everybody, private, "--private-group", "number", "--by", "number", code=1)
+    assert "cannot be public labels and private groups at once" in both.stderr
+    text = run(*everybody, private, "--private-group", "diagnosis", code=1)
+    assert "must hold integers from 0 on" in text.stderr
+    assert "--group-names" in text.stderr
+    (files / "names.txt").write_text("cold\nflu\n")
+    named = ("--private-group", "diagnosis", "--group-names", files / "names.txt")
+    assert "must have 3 different names" in run(*everybody, private, *named, code=1).stderr
+    (files / "names.txt").write_text("cold\nflew\nnone\n")
+    assert "got 'flu' in row" in run(*everybody, private, *named, code=1).stderr
+    np.save(files / "few.npy", np.zeros(3, int))
+    assert "must be 4503 integers" in run(*everybody, private, "--private-group", files / "few.npy", code=1).stderr
+    np.save(files / "wrong.npy", np.full(sum(SIZES), 3))
+    beyond = run(*everybody, private, "--private-group", files / "wrong.npy", code=1)
+    assert "from row 0 on: groups must be from 0 to 2, got 3" in beyond.stderr
+    array = ("--private-group", files / "wrong.npy", "--shards", "sstq")
+    assert "must be a column with --shards" in run(*everybody, private, *array, code=2).stderr
+    plain = written(files, sstq.FrameUnit(DIM, 4.0))
+    assert "needs GroupUnit" in run(*everybody, plain, "--private-group", "number", code=2).stderr
+    assert "is for private groups" in run(*everybody, plain, "--group-names", files / "names.txt", code=2).stderr
+    assert not (files / "x.sstq").exists()

@@ -1,0 +1,173 @@
+"""Nodes that answer so many times, a clip that follows their norms, and a server that is killed."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord
+from flwr.serverapp.strategy import FedAvg
+
+from sstq.accounting import Ledger
+from sstq.integrations.flower import LocalGrid, SstqStrategy
+from sstq.integrations.flower.wire import RECORD, Request
+from sstq.runs.adaptive_clip import AdaptiveClip
+
+from .apps import app_with, frameunit, model, request_message, train_to, vector
+from .test_training import loss, regression, start
+
+UPDATE = np.array([0.3, -0.1, 0.2, 0.4, -0.5, 0.6])
+INNER = {"fraction_evaluate": 0.0}
+
+
+def limits(folder, total=8.0):
+    return {"max_epsilon": 8.0, "total_epsilon": total, "ledger": folder}
+
+
+def cohorts_of(used, grid, rounds):
+    """The nodes that are asked in each round, without waiting for answers."""
+    return [
+        [message.metadata.dst_node_id for message in used.configure_train(number, model(), ConfigRecord(), grid)]
+        for number in range(1, rounds + 1)
+    ]
+
+
+def test_nodes_that_answer_once_have_spent_their_total_and_no_more(ledgers):
+    # 120 answers of ε = 8 in cohorts of 40: the error of a round is that of `test_training`.
+    grid = LocalGrid(app_with(regression, **limits(ledgers)), 120)
+    used = SstqStrategy(FedAvg(**INNER), "sstq", epsilon=8.0, clip=0.45, participation="once", cohort=40)
+    result = used.start(grid, start(), num_rounds=5)
+    replies = [metrics["sstq-replies"] for metrics in result.train_metrics_clientapp.values()]
+    assert replies == [40, 40, 40]  # then nobody is left to be asked
+    assert [Ledger(path).spent for path in ledgers.glob("*.ledger")] == [8.0] * 120
+    assert used.privacy_spent().epsilon == 8.0
+    # It was 1; the error of a round's mean, 0.3, would have to be three times what is expected in all 16 directions.
+    assert loss(result) < 1
+
+
+@pytest.mark.parametrize("participation", ["once", 2, 3])
+def test_nobody_is_asked_more_often_than_promised(ledgers, participation):
+    grid = LocalGrid(app_with(train_to(UPDATE), **limits(ledgers)), 20)
+    used = SstqStrategy(FedAvg(**INNER), epsilon=2.0, clip=1.0, participation=participation, cohort=8)
+    answers = 1 if participation == "once" else participation
+    asked = Counter(node for cohort in cohorts_of(used, grid, 12) for node in cohort)
+    assert set(asked.values()) == {answers}
+    assert len(asked) == 20
+
+
+def test_cohorts_are_a_function_of_the_seed(ledgers):
+    grid = LocalGrid(app_with(train_to(UPDATE), **limits(ledgers)), 20)
+
+    def chosen(seed):
+        arguments = {"participation": "once", "cohort": 8, "frame_seed": seed}
+        return [
+            sorted(c) for c in cohorts_of(SstqStrategy(FedAvg(**INNER), epsilon=2.0, clip=1.0, **arguments), grid, 3)
+        ]
+
+    assert chosen(1) == chosen(1) != chosen(2)
+    assert [len(cohort) for cohort in chosen(1)] == [8, 8, 4]
+
+
+def test_a_server_that_was_killed_asks_nobody_twice(ledgers):
+    grid = LocalGrid(app_with(train_to(UPDATE), **limits(ledgers)), 20)
+    arguments = {"epsilon": 2.0, "clip": 1.0, "participation": "once", "cohort": 8, "state": ledgers / "state.json"}
+    before = SstqStrategy(FedAvg(**INNER), **arguments)
+    # It dies after the messages of its second round have left.
+    first = cohorts_of(before, grid, 2)
+    after = SstqStrategy(FedAvg(**INNER), **arguments)
+    assert after.frame_seed == before.frame_seed
+    messages = list(after.configure_train(1, model(), ConfigRecord(), grid))
+    rest = [message.metadata.dst_node_id for message in messages]
+    assert sorted(first[0] + first[1] + rest) == list(range(2, 22))
+    assert Request.from_content(messages[0].content).number == 3  # so its frame is a fresh one
+    with pytest.raises(ValueError, match="frame_seed must be"):
+        SstqStrategy(FedAvg(**INNER), **arguments, frame_seed=(before.frame_seed + 1) % 2**64)
+    (ledgers / "state.json").write_text("{}")
+    with pytest.raises(ValueError, match="damaged or not the state"):
+        SstqStrategy(FedAvg(**INNER), **arguments)
+
+
+def test_a_node_that_is_asked_too_often_refuses(ledgers):
+    """A server that has forgotten whom it asked, or never cared, gets refusals and the nodes spend nothing."""
+    grid = LocalGrid(app_with(train_to(UPDATE), **limits(ledgers)), 6)
+    for number, answered in ((1, 6), (2, 0)):
+        used = SstqStrategy(FedAvg(**INNER), epsilon=8.0, clip=1.0, participation="once", cohort=6)
+        metrics = used.start(grid, model(), num_rounds=1).train_metrics_clientapp[1]
+        assert metrics["sstq-replies"] == answered, number
+        assert metrics["sstq-refused"] == 6 - answered
+    assert [Ledger(path).spent for path in ledgers.glob("*.ledger")] == [8.0] * 6
+
+
+def test_the_clip_goes_to_the_norms_and_its_bit_is_charged(ledgers):
+    """All updates have one norm, 0.954; the clip starts at a twentieth of it and must come within 40 %.
+
+    With 60 bits at ε = 2 per round the share has a standard error of at most 0.085, so once the clip is on the wrong
+    side of the norm, a step in the wrong direction takes 0.5/0.085 = 5.9 standard errors (2e-9); over 60 rounds this
+    fails less than once in 5e6 runs. A step is at most e^0.1.
+    """
+    norm = float(np.linalg.norm(UPDATE))
+    grid = LocalGrid(app_with(train_from(UPDATE), max_epsilon=8.0, total_epsilon=1000.0, ledger=ledgers), 60)
+    adaptive = AdaptiveClip(quantile=0.5, epsilon=2.0)
+    used = SstqStrategy(FedAvg(**INNER), epsilon=8.0, clip=norm / 20, adaptive_clip=adaptive)
+    rounds = 45
+    result = used.start(grid, model(), num_rounds=rounds)
+    clips = [metrics["sstq-clip"] for metrics in result.train_metrics_clientapp.values()]
+    assert clips[0] == norm / 20
+    assert norm / 1.4 < clips[-1] < 1.4 * norm
+    # The vector's message has what the bit leaves of ε.
+    assert {metrics["sstq-epsilon"] for metrics in result.train_metrics_clientapp.values()} == {8.0}
+    assert {Ledger(path).spent for path in ledgers.glob("*.ledger")} == {8.0 * rounds}
+
+
+def train_from(update):
+    """A training function that always moves by this update."""
+
+    def train(message, context):
+        return train_to(vector(message.content["arrays"]) + update)(message, context)
+
+    return train
+
+
+def test_an_answer_without_the_bit_or_with_one_too_many_does_not_count(ledgers):
+    for drops in (True, False):
+
+        def spoil(reply, drops=drops):
+            record = reply.content[RECORD]
+            if drops:
+                del record["within"]
+            else:
+                record["within"] = 1
+            return [reply]
+
+        spoilt = LocalGrid(app_with(train_to(UPDATE), **limits(ledgers, 800.0)), 4, wire=spoil)
+        adaptive = AdaptiveClip(epsilon=0.5) if drops else None
+        used = SstqStrategy(FedAvg(**INNER), epsilon=2.0, clip=1.0, adaptive_clip=adaptive)
+        metrics = used.start(spoilt, model(), num_rounds=1).train_metrics_clientapp[1]
+        assert metrics["sstq-malformed"] == 4
+
+
+def test_a_request_for_a_bit_survives_the_wire():
+    message = request_message(frameunit())
+    record = Request(frameunit(), 3, ("w",), adaptive=AdaptiveClip(epsilon=0.25)).to_record()
+    message.content[RECORD] = record
+    read = Request.from_content(message.content)
+    assert read.adaptive == AdaptiveClip(epsilon=0.25)
+    assert read.price == 2.25
+    record["clip-epsilon"] = -1.0
+    with pytest.raises(ValueError, match="clip_epsilon must be"):
+        Request.from_content(message.content)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"participation": "once"}, "cohort must be given"),
+        ({"cohort": 5}, "participation must be given"),
+        ({"participation": "often", "cohort": 5}, "participation must be 'once' or an integer"),
+        ({"participation": 0, "cohort": 5}, "participation must be 'once' or an integer"),
+        ({"participation": 1, "cohort": 1}, "min_train_nodes of the inner strategy must be at most cohort = 1, got 2"),
+        ({"adaptive_clip": AdaptiveClip(epsilon=2.0)}, "clip_epsilon must be less than epsilon = 2"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SstqStrategy(FedAvg(**INNER), epsilon=2.0, clip=1.0, **arguments)

@@ -1,0 +1,175 @@
+import json
+import math
+import shlex
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.optimize import minimize_scalar
+from typer.testing import CliRunner
+
+import sstq
+from sstq.cli import app
+from sstq.planning import plan_classifier
+
+FASHION = {"classes": 10, "features": 441, "clients": 59_000, "epsilon": 3.0}
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, ["plan", "--learn", *map(str, arguments)])
+    assert result.exit_code == code, result.output + result.stderr
+    return result
+
+
+def options(arguments):
+    return [word for name, value in arguments.items() for word in (f"--{name}", value)]
+
+
+def facts(result):
+    return dict(line.split("\t", 1) for line in result.stdout.splitlines())
+
+
+def second_moment(epsilon, blocks):
+    """Of one message over the dimension of a block, for the best share f of rows inside: 1/m²."""
+
+    def loss(share):
+        kappa = share / blocks
+        mass = math.expm1(epsilon) * kappa / (kappa * math.exp(epsilon) + 1 - kappa)
+        return (mass * stats.norm.pdf(stats.norm.isf(share)) / share) ** -2
+
+    return minimize_scalar(loss, bounds=(1e-6, 0.5), method="bounded", options={"xatol": 1e-9}).fun
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 2.0, 3.0, 4.0, 6.0])
+@pytest.mark.parametrize("classes", [10, 100])
+def test_the_noise_is_that_of_the_closed_form(classes, epsilon):
+    found = plan_classifier(classes, 64, 59_000, epsilon)
+    blocks = found.mechanism.blocks
+    # A tenth of the people send their class only, where a block has several.
+    people = 59_000 * (1.0 if blocks == classes else 0.9)
+    moment = (-(-classes // blocks)) * 64 * second_moment(epsilon, blocks) / people
+    # Frames leave up to a fifth of the error as bias, which is 4 % of its square.
+    assert found.noise**2 * 64 / classes == pytest.approx(moment, rel=0.08)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("classes", "epsilon"), [(4, 4.0), (5, 1.0)])
+def test_class_means_have_the_predicted_noise(classes, epsilon, seed):
+    # A squared error is a sum of classes·features ≥ 64 squares; the mean of 30 is as good as a χ² of half as many
+    # degrees of freedom, as frames and shares tie them together. False-failure rate below 1e-6 for each.
+    found = plan_classifier(classes, 16, 4000, epsilon)
+    rng, repeats = np.random.default_rng(seed), 30
+    ratios = np.empty(repeats)
+    labels = np.arange(4000) % classes
+    for number in range(repeats):
+        ours = found.mechanism.with_seed(int(rng.integers(2**63)))
+        centers = rng.standard_normal((classes, 16))
+        centers /= np.linalg.norm(centers, axis=1, keepdims=True)
+        aggregator = ours.aggregator()
+        aggregator.update(ours.encode(centers[labels], rng=rng, groups=labels))
+        means = aggregator.mean().sums * (classes / 4000)  # the shares are known here
+        ratios[number] = np.mean((means - centers) ** 2) / found.noise**2
+    freedom = repeats * classes * 16 / 2
+    low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], freedom) / freedom
+    assert 0.95 * low < ratios.mean() < 1.05 * high  # the prediction itself is good to 5 % in so few dimensions
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0, 6.0])
+def test_the_usual_features_are_those_of_water_filling(epsilon):
+    found = plan_classifier(**{**FASHION, "epsilon": epsilon})
+    needs = found.noise**2 * np.arange(1, 442)
+    # The water level at which the shares of the first p directions sum to 1.
+    levels = (1 + np.cumsum(needs)) / np.arange(1, 442)
+    assert found.usual_features == np.flatnonzero(needs < levels)[-1] + 1
+    assert plan_classifier(**{**FASHION, "epsilon": epsilon, "features": 2}).usual_features == 2
+
+
+def test_as_many_features_as_the_noise_allows_are_feasible():
+    found = plan_classifier(**FASHION)
+    assert found.most_features == math.floor(1 / found.noise**2)
+    assert found.signal_to_noise == pytest.approx(math.sqrt(1 / 441) / found.noise)
+    assert "total ε = 3" in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"classes": 1}, "classes must be"),
+        ({"features": 0}, "features must be"),
+        ({"clients": 0}, "clients must be"),
+        ({"epsilon": 0.0}, "epsilon must be"),
+        ({"classes": 1000, "features": 2**20, "epsilon": 1.0}, "must be at most 2"),
+    ],
+)
+def test_impossible_classifiers_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        plan_classifier(**{**FASHION, **changes})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{"epsilon": 1.0}, {"clients": 500}, {"classes": 100, "features": 2000}])
+def test_every_command_of_a_remedy_is_feasible(changes):
+    verdict = plan_classifier(**{**FASHION, **changes}).verdict()
+    assert not verdict.feasible
+    assert len(verdict.remedies) >= 3
+    for remedy in verdict.remedies:
+        assert plan_classifier(**remedy.arguments).feasible
+        typed, *_ = remedy.commands
+        assert typed.startswith("sstq plan --learn ")
+        assert facts(run(*shlex.split(typed)[3:]))["verdict"].startswith("feasible: ")
+
+
+def test_the_line_of_python_learns():
+    pytest.importorskip("sstq.learning")
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=5000)
+    X = rng.standard_normal((5000, 8)) + 3 * np.eye(8)[y]
+    line = plan_classifier(3, 8, 5000, 4.0).python()
+    model = eval(line, {"sstq": sstq, "X": X, "y": y, "public": X[:200]})  # noqa: S307
+    assert len(model.predict(X[:5])) == 5
+
+
+# --- the command ---
+
+
+def test_the_command_plans_a_classifier(tmp_path):
+    spec, numbers = tmp_path / "spec.json", tmp_path / "plan.json"
+    shown = facts(run(*options(FASHION), "--output", spec, "--json", numbers))
+    found = plan_classifier(**FASHION)
+    assert shown["verdict"] == str(found.verdict())
+    assert shown["total epsilon of a person"] == "3: one message, once"
+    assert shown["bits per message"] == str(found.mechanism.message_bits)
+    assert shown["bytes in all"] == str(found.total_bytes)
+    assert sstq.from_json(spec.read_text()) == found.mechanism
+    assert eval(shown["mechanism in python"], {"sstq": sstq}) == found.mechanism  # noqa: S307
+    written = json.loads(numbers.read_text())
+    assert written["feasible"] is True
+    assert (written["noise"], written["usual_features"]) == (found.noise, found.usual_features)
+    assert shown["features worth their noise"].startswith(f"about {found.usual_features} if ")
+
+
+def test_the_command_refuses_a_classifier(tmp_path):
+    spec = tmp_path / "spec.json"
+    result = run(*options({**FASHION, "clients": 5000}), "--output", spec, code=1)
+    assert "error: infeasible: signal-to-noise " in result.stderr
+    assert "sstq plan --learn --classes 10 " in facts(result)["with more people"]
+    assert not spec.exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (("--classes", 10), "--learn needs --features, --clients, --epsilon"),
+        ((*options(FASHION), "--dim", 9, "--rounds", 2), "--learn does not take --dim, --rounds"),
+        ((*options(FASHION), "--coin", "public"), "--learn does not take --coin"),
+        (options({**FASHION, "classes": 1}), "--classes must be"),
+    ],
+)
+def test_mistakes_are_one_line(typed, message):
+    assert message in run(*typed, code=2).stderr
+
+
+def test_classes_without_learn_are_a_mistake():
+    result = CliRunner().invoke(app, ["plan", "--dim", "9", "--clients", "9", "--epsilon", "3", "--classes", "2"])
+    assert result.exit_code == 2
+    assert "pass --learn" in result.stderr

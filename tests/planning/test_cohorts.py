@@ -1,0 +1,59 @@
+"""Plans for people who take turns."""
+
+import math
+
+import pytest
+
+import sstq
+from sstq.planning.cohorts import answer_variance, cohort_facts, cohorts_for, gain_of_one_answer
+
+
+def test_one_answer_is_six_times_as_efficient_as_eight():
+    """Variance over d of 0.131 at ε = 8 against 6.33/8 at ε = 1."""
+    assert answer_variance(7850, 8.0) == pytest.approx(0.131, abs=5e-4)
+    assert answer_variance(7850, 1.0) == pytest.approx(6.33, abs=5e-3)
+    assert gain_of_one_answer(7850, 8.0, 8) == pytest.approx(6.33 / 8 / 0.131, rel=0.01)
+    assert gain_of_one_answer(7850, 8.0, 1) == 1.0
+
+
+def test_a_plan_in_cohorts_is_the_plan_of_a_cohort():
+    whole = sstq.plan(7850, clients=6000, rounds=60, total_epsilon=8.0, participation="once")
+    round_alone = sstq.plan(7850, clients=100, epsilon=8.0)
+    assert (whole.clients, whole.rounds, whole.epsilon, whole.total_epsilon_basic) == (100, 1, 8.0, 8.0)
+    assert whole.error == round_alone.error
+    assert whole.total_bytes == math.ceil(6000 * whole.bits / 8)
+    assert whole.cohorts == cohorts_for(100, 60, 1)
+    assert round_alone.cohorts is None
+    assert cohort_facts(round_alone) == []
+
+
+def test_several_answers_share_the_total():
+    found = sstq.plan(7850, clients=6000, rounds=60, total_epsilon=8.0, participation=4)
+    assert (found.clients, found.epsilon, found.total_epsilon_basic) == (400, 2.0, 8.0)
+    facts = dict(cohort_facts(found))
+    assert facts["people"] == "6,000; 60 rounds of 400; each person answers 4 times"
+    assert facts["one answer or many"].endswith("than these 4 together: pass --participation once")
+
+
+def test_the_people_that_an_error_takes_are_solved_for():
+    found = sstq.plan(7850, rounds=60, total_epsilon=8.0, target_error=3.0, participation=2)
+    assert found.relative_error <= 3.0
+    people = found.cohorts.people
+    assert people * 2 // 60 == found.clients
+    again = sstq.plan(7850, clients=people, rounds=60, total_epsilon=8.0, participation=2)
+    assert again.error == found.error
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"participation": "once"}, "rounds must be given with participation"),
+        ({"participation": 3, "rounds": 2}, r"participation must be an integer in \[1, 2\], got 3"),
+        ({"participation": "often", "rounds": 2}, "participation must be 'once' or"),
+        ({"participation": 1, "rounds": 101}, "rounds must be at most 100, one for each answer of 100 people"),
+        ({"participation": 2, "rounds": 10, "total_epsilon": 5.0}, "is 8 together, above total_epsilon = 5"),
+    ],
+)
+def test_impossible_cohorts_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        sstq.plan(50, clients=100, epsilon=4.0, **options)

@@ -1,0 +1,242 @@
+"""One mean per public group: the same as one aggregator for each, whatever the order, the files and the groups."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import sstq
+from sstq.files.npy import read_archive
+from sstq.messages.batch import Messages
+from sstq.messages.labels import Labels
+from sstq.runs.group_states import describe_groups, is_grouped_state
+from sstq.runs.groups import FEW, GroupedAggregator
+
+DIM = 6
+MECHANISMS = [
+    sstq.FrameUnit(DIM, 4.0, frames=64),
+    sstq.FrameUnit(DIM, 4.0, frames=1),
+    sstq.SSTQ(DIM, 4.0, bits=2),
+    sstq.SSTQ(DIM, 4.0, bits=2, coin="public"),
+    sstq.PrivUnit(DIM, 4.0),
+    sstq.GroupUnit(DIM, 4.0, groups=3, frames=16),
+    sstq.Clean(DIM),
+]
+# Groups of 1 to 1024 people: small ones are kept as messages, large ones as sums.
+LABELS = np.repeat([f"group {k:02}" for k in range(11)], 2 ** np.arange(11))
+ALL = len(LABELS)
+
+pytestmark = pytest.mark.filterwarnings("ignore::sstq.FrameBiasWarning")
+
+
+def encoded(mechanism, seed, n=ALL):
+    rng = np.random.default_rng(seed)
+    options = {"clients": np.arange(n)} if mechanism.coin == "public" else {}
+    if isinstance(mechanism, sstq.GroupUnit):
+        options["groups"] = rng.integers(3, size=n)
+    return mechanism.encode(rng.normal(size=(n, DIM)) / 4, rng=seed, **options)
+
+
+def with_labels(messages, labels, column="country"):
+    return Messages(**{**vars(messages), "labels": Labels.of(labels, column)})
+
+
+def saved(groups, path):
+    groups.save(path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
+def test_every_group_is_an_aggregator_of_its_own(mechanism, seed):
+    messages = encoded(mechanism, seed)
+    shuffled = np.random.default_rng(seed).permutation(ALL)
+    groups = GroupedAggregator(mechanism)
+    groups.update(messages.sorted_by(shuffled), LABELS[shuffled])
+    assert groups.counts == {f"group {k:02}": 2**k for k in range(11)}
+    for label, found in groups.means().items():
+        alone = mechanism.aggregator()
+        alone.update(messages.sorted_by(np.flatnonzero(label == LABELS)))
+        expected = alone.mean()
+        assert np.array_equal(found.estimate.value, expected.value)
+        assert np.array_equal(found.estimate.stderr, expected.stderr, equal_nan=True)
+        assert (found.estimate.count, found.estimate.simulated) == (expected.count, True)
+        assert found.radius == expected.region(0.95).radius or found.estimate.count == 1
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
+def test_the_state_depends_on_the_messages_alone(tmp_path, mechanism, seed):
+    messages = encoded(mechanism, seed)
+    whole = GroupedAggregator(mechanism)
+    whole.update(messages, LABELS)
+    order = np.random.default_rng(seed).permutation(ALL)
+    parts = [GroupedAggregator(mechanism) for _ in range(3)]
+    for number, some in enumerate(np.array_split(order, 20)):
+        parts[number % 3].update(messages.sorted_by(some), LABELS[some])
+    for other in parts[1:]:
+        parts[0].merge(other)
+    raw = saved(whole, tmp_path / "whole")
+    assert saved(parts[0], tmp_path / "parts") == raw
+    loaded = GroupedAggregator.load(tmp_path / "whole", mechanism)
+    assert saved(loaded, tmp_path / "again") == raw
+    # A state that was loaded goes on as if it had never been saved.
+    loaded.update(messages, LABELS)
+    whole.update(messages, LABELS)
+    assert saved(loaded, tmp_path / "loaded") == saved(whole, tmp_path / "twice")
+    info = describe_groups(tmp_path / "whole")
+    assert (info.groups, info.count, info.column, info.simulated) == (11, ALL, "group", True)
+
+
+def test_files_count_once(tmp_path, seed):
+    mechanism = MECHANISMS[0]
+    messages = with_labels(encoded(mechanism, seed), LABELS)
+    sstq.write_messages(tmp_path / "a.sstq", messages[:500])
+    sstq.write_messages(tmp_path / "b.parquet", messages[500:])
+    groups = GroupedAggregator(mechanism)
+    assert groups.update_from_file(tmp_path / "a.sstq")
+    assert not groups.update_from_file(tmp_path / "a.sstq")
+    groups.save(tmp_path / "state")
+    groups = GroupedAggregator.load(tmp_path / "state", mechanism)
+    assert not groups.update_from_file(tmp_path / "a.sstq")
+    other = GroupedAggregator(mechanism)
+    other.update_from_file(tmp_path / "a.sstq")
+    with pytest.raises(ValueError, match="both aggregators hold the same message file"):
+        groups.merge(other)
+    with pytest.raises(ValueError, match="cannot be merged with itself"):
+        groups.merge(groups)
+    assert groups.update_from_file(tmp_path / "b.parquet")
+    once = GroupedAggregator(mechanism)
+    once.update(messages)
+    assert all(np.array_equal(groups.mean(g).estimate.value, once.mean(g).estimate.value) for g in once.labels)
+    assert groups.column == once.column == "country"
+
+
+def test_what_does_not_belong_is_refused_and_changes_nothing(tmp_path, seed):
+    mechanism = MECHANISMS[0]
+    messages = encoded(mechanism, seed)
+    groups = GroupedAggregator(mechanism, column="country")
+    groups.update(messages, LABELS)
+    before = saved(groups, tmp_path / "before")
+    sstq.write_messages(tmp_path / "plain.sstq", messages)
+    sstq.write_messages(tmp_path / "town.sstq", with_labels(messages, LABELS, "town"))
+    whole = tmp_path / "cut.sstq"
+    sstq.write_messages(whole, with_labels(messages, LABELS))
+    whole.write_bytes(whole.read_bytes()[:-1])
+    other = mechanism.replace(epsilon=5.0)
+    refusals = [
+        (lambda: groups.update(messages), "these messages carry none"),
+        (lambda: groups.update(messages, LABELS[1:]), f"labels must be {ALL}, one for each message, got"),
+        (lambda: groups.update(messages, [None] * ALL), "must not be null"),
+        (lambda: groups.update(with_labels(messages, LABELS), LABELS), "carry labels of their own"),
+        (lambda: groups.update(with_labels(messages, LABELS, "town")), "labels of 'town', expected those of 'country'"),
+        (lambda: groups.update(encoded(other, seed), LABELS), "messages are of another mechanism"),
+        (lambda: groups.merge(GroupedAggregator(other)), "the other aggregator is of another mechanism"),
+        (lambda: groups.merge(GroupedAggregator(mechanism, "town")), "labels of 'town', expected those of 'country'"),
+        (lambda: groups.update_from_file(tmp_path / "plain.sstq"), "has no labels.*encode it with --by country"),
+        (lambda: groups.update_from_file(tmp_path / "town.sstq"), r"town\.sstq has labels of 'town'"),
+        (lambda: groups.update_from_file(whole), "truncated or damaged"),
+        (lambda: groups.mean("nobody"), "there is no group 'nobody'"),
+    ]
+    for refused, message in refusals:
+        with pytest.raises(ValueError, match=message):
+            refused()
+        assert saved(groups, tmp_path / "after") == before
+
+
+def test_noise_for_a_whole_round_has_no_groups():
+    with pytest.raises(ValueError, match="csgm adds noise once for all clients of a round, not for each group"):
+        GroupedAggregator(sstq.CSGM(DIM, 1.0, clients=100))
+
+
+def test_no_vector_beyond_reach_is_half_added(tmp_path, seed):
+    mechanism = sstq.PrivUnitG(DIM, 4.0)
+    groups = GroupedAggregator(mechanism)
+    groups.update(encoded(mechanism, seed), LABELS)
+    before = saved(groups, tmp_path / "before")
+    impossible = mechanism._messages((np.full((2, DIM), 1e30, np.float32),), None, False)
+    with pytest.raises(ValueError, match="no honest client sends it"):
+        groups.update(Messages.concatenate([encoded(mechanism, seed, 5), impossible]), list("abcdexy"))
+    assert saved(groups, tmp_path / "after") == before
+
+
+def test_damaged_states_are_refused(tmp_path, seed):
+    mechanism = MECHANISMS[1]
+    groups = GroupedAggregator(mechanism)
+    groups.update(encoded(mechanism, seed), LABELS)
+    path = tmp_path / "state.npz"
+    groups.save(path)
+    stored = read_archive(path)
+    assert is_grouped_state(path)
+
+    def refused(message, **changed):
+        np.savez(path, **{name: array for name, array in (stored | changed).items() if array is not None})
+        with pytest.raises(ValueError, match=message):
+            GroupedAggregator.load(path, mechanism)
+
+    refused("is damaged or not a state of groups", labels=None)
+    refused("is damaged or not a state of groups", counts=-stored["counts"])
+    refused("is damaged or not a state of groups", labels=stored["labels"][::-1].copy())
+    refused("version 2 of the format, this library reads version 1", version=2)
+    refused("is damaged", counts=stored["counts"] + 1)
+    refused("is damaged", sums=stored["sums"][1:])
+    refused("is damaged", held0=stored["held0"][1:])
+    refused("is damaged", held0=np.full_like(stored["held0"], 60_000))
+    refused("is of another mechanism", digest="0" * 64)
+    mechanism.aggregator().save(path)
+    assert not is_grouped_state(path)
+    with pytest.raises(ValueError, match="not a state of groups"):
+        describe_groups(path)
+    path.write_bytes(b"PK")
+    assert not is_grouped_state(path)
+
+
+# --- marks ---
+
+
+@pytest.mark.parametrize("mechanism", [sstq.FrameUnit(4, 3.0, frames=64), sstq.SSTQ(4, 3.0, bits=2)], ids=repr)
+def test_about_one_group_in_twenty_without_a_mean_has_no_mark(mechanism, seed):
+    """False failures: 1e-7, with a chance of 7 % per group, of which 5 % are nominal and 2 % for 100 messages."""
+    total, people = 300, 100
+    groups = GroupedAggregator(mechanism)
+    groups.update(mechanism.encode(np.zeros((total * people, 4)), rng=seed), np.repeat(np.arange(total), people))
+    unmarked = sum(not group.mark for group in groups.means().values())
+    assert unmarked <= binom.isf(1e-7, total, 0.07)
+
+
+def test_marks(seed):
+    """At ε = 8 the error of 10,000 people is 2 % of clip: no mark fails by chance."""
+    mechanism = sstq.FrameUnit(4, 8.0, frames=1024)
+    x = np.repeat([[0.9, 0, 0, 0], [0, 0, 0, 0], [0.9, 0, 0, 0]], [10_000, 10_000, FEW - 1], axis=0)
+    groups = GroupedAggregator(mechanism)
+    groups.update(mechanism.encode(x, rng=seed), np.repeat(["large", "zero", "few"], [10_000, 10_000, FEW - 1]))
+    assert groups.mean("large").mark == ""
+    assert groups.mean("few").mark == "too few"
+    # Zero in the region fails by chance once in a million at this level.
+    assert groups.mean("zero", level=1 - 1e-6).mark == "within error"
+
+
+def test_numbers_are_in_their_order(tmp_path, seed):
+    mechanism = MECHANISMS[0]
+    groups = GroupedAggregator(mechanism)
+    groups.update(encoded(mechanism, seed, 6), ["b", 10, 9, "a", 100, "-1"])
+    assert groups.labels == [*groups.means()] == ["9", "10", "100", "-1", "a", "b"]
+    groups.save(tmp_path / "state")
+    assert GroupedAggregator.load(tmp_path / "state", mechanism).labels == groups.labels
+
+
+def test_a_single_message_has_a_mark_and_no_error(seed):
+    mechanism = MECHANISMS[0]
+    groups = GroupedAggregator(mechanism)
+    groups.update(encoded(mechanism, seed, 1), [5])
+    found = groups.mean(5)
+    assert (found.label, found.mark) == ("5", "too few")
+    assert np.isnan(found.error)
+    assert np.isnan(found.radius)
+
+
+def test_ten_thousand_groups_take_the_memory_of_their_messages(seed):
+    mechanism = sstq.SSTQ(1000, 4.0, bits=2)  # whose sums take 128 KB
+    groups = GroupedAggregator(mechanism)
+    messages = mechanism.encode(np.zeros((200, 1000)), rng=seed)
+    for _ in range(100):
+        groups.update(messages, np.random.default_rng(seed).integers(10_000, size=200))
+    assert all(group.sums is None for group in groups._groups.values())
+    assert groups.count == 20_000
