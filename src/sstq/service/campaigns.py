@@ -38,7 +38,7 @@ MOST_ROWS = 1 << 30
 """The most rows of all frames and blocks of a campaign: a row that was sent takes 24 bytes of the state."""
 
 MOST_DENSE_ROWS = 1 << 21
-"""The most rows of a single frame: its sums are kept in one piece of 32 bytes per row, at most 64 MB."""
+"""The most rows of a single frame: folding uploads takes 32 bytes per row of memory, at most 64 MB."""
 
 _FORMAT, _VERSION = "sstq-campaign", 1
 NAME_PATTERN = r"[a-z0-9-]{1,64}"
@@ -135,10 +135,9 @@ class Campaign:
             self.mechanism.aggregator().update(messages)
         return messages
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON values, those that have no value left out."""
-        values = {own.name: getattr(self, own.name) for own in fields(self)}
-        values["mechanism"] = read_json(self.mechanism.to_json())
+    def terms(self) -> dict[str, Any]:
+        """All fields but the name and the mechanism as JSON values, those that have no value left out."""
+        values = {own.name: getattr(self, own.name) for own in fields(self) if own.name not in ("name", "mechanism")}
         for name in ("opens", "closes"):
             values[name] = values[name] and _written(values[name])
         for name in ("labels", "group_labels", "image_shape"):
@@ -146,26 +145,36 @@ class Campaign:
         return {name: value for name, value in values.items() if value not in (None, [])}
 
     @classmethod
+    def from_terms(cls, name: Any, mechanism: Mechanism, terms: Mapping[str, Any]) -> Campaign:
+        """The campaign of a name, a mechanism and what `terms` returns; ValueError for anything else."""
+        values = dict(terms)
+        for field in ("labels", "group_labels", "image_shape"):
+            values[field] = _read_list(field, values.get(field))
+        for field in ("opens", "closes"):
+            values[field] = _read_time(field, values.get(field))
+        return cls(name, mechanism, **values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON values, those that have no value left out."""
+        return {"name": self.name, "mechanism": read_json(self.mechanism.to_json())} | self.terms()
+
+    @classmethod
     def from_dict(cls, data: Any) -> Campaign:
         """The campaign of JSON values, `name` and `mechanism` at least; ValueError for anything else."""
         if not isinstance(data, dict):
             raise ValueError(f"a campaign must be a JSON object, got {_short(data)}")
         known = [own.name for own in fields(cls)]
-        for name in data:
-            if name not in known:
-                raise ValueError(f"a campaign has no field {_short(name)}{did_you_mean(name, known)}")
-        for name in ("name", "mechanism"):
-            if name not in data:
-                raise ValueError(f"a campaign needs the field {name!r}")
-        values = dict(data)
-        if not isinstance(values["mechanism"], dict):
+        for field in data:
+            if field not in known:
+                raise ValueError(f"a campaign has no field {_short(field)}{did_you_mean(field, known)}")
+        for field in ("name", "mechanism"):
+            if field not in data:
+                raise ValueError(f"a campaign needs the field {field!r}")
+        terms = dict(data)
+        name, mechanism = terms.pop("name"), terms.pop("mechanism")
+        if not isinstance(mechanism, dict):
             raise ValueError("mechanism must be the object that `sstq spec` writes, not a text or a name")
-        values["mechanism"] = from_json(_canonical(values["mechanism"]).decode())
-        for name in ("labels", "group_labels", "image_shape"):
-            values[name] = _read_list(name, values.get(name, []))
-        for name in ("opens", "closes"):
-            values[name] = _read_time(name, values.get(name))
-        return cls(**values)
+        return cls.from_terms(name, from_json(_canonical(mechanism).decode()), terms)
 
     def to_json(self) -> str:
         """What `from_json` reads, in canonical form."""
@@ -229,8 +238,8 @@ def _check_mechanism(mechanism: Any) -> None:
         )
     if rows > MOST_DENSE_ROWS and not isinstance(mechanism.aggregator(), FamilyAggregator):
         raise ValueError(
-            f"mechanism must have at most 2^21 rows in a single frame, got {size}: its sums are kept in one piece of "
-            f"32 bytes per row, here {32 * rows / 1e6:,.0f} MB instead of 64 MB at most; choose fewer dimensions"
+            f"mechanism must have at most 2^21 rows in a single frame, got {size}: to fold uploads takes "
+            f"32 bytes per row of memory, here {32 * rows / 1e6:,.0f} MB instead of 64 MB; choose fewer dimensions"
         )
 
 
@@ -280,6 +289,8 @@ def _read_time(name: str, value: Any) -> datetime | None:
 
 
 def _read_list(name: str, value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
     if not isinstance(value, list):
         raise ValueError(f"{name} must be a list, got {_short(value)}")
     return tuple(value)
