@@ -56,6 +56,9 @@ class Aggregator(ABC, Generic[Owner]):
     private_file: ClassVar[bool] = False
     """Whether a saved state is for its owner's eyes only; the sums of local mechanisms may be seen by anybody."""
 
+    sparse: ClassVar[bool] = False
+    """Whether the state has a row for each number that occurred, which is its first column; others have all rows."""
+
     def __init__(self, mechanism: Owner) -> None:
         self._mechanism = mechanism
         self.digest = mechanism.digest()
@@ -155,6 +158,23 @@ class Aggregator(ABC, Generic[Owner]):
         stderr = np.sqrt(np.maximum(second_moment, 0.0, out=second_moment), out=second_moment)
         stderr /= (self._count - 1) ** 0.5 or np.nan
         return Estimate(value, stderr, self._count, self._simulated)
+
+    @property
+    def numbers(self) -> int:
+        """How many rows a state can have."""
+        return len(self._state)
+
+    def sums(self) -> NDArray[np.int64]:
+        """The integers of the state, not to be changed; they depend on the messages alone, not on their order."""
+        self._settle()
+        return self._state
+
+    @classmethod
+    def from_sums(cls, mechanism: Owner, sums: NDArray[np.int64], count: int) -> Self:
+        """The aggregator that has these sums of so many messages; ValueError if they cannot be its own."""
+        made = cls(mechanism)
+        made._restore(sums, count, simulated=False)
+        return made
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a file, which is there whole or not at all (an .npz; the name is taken as it is)."""

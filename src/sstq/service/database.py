@@ -49,7 +49,7 @@ receipts = _table(
     "receipts",
     _campaign(),
     sa.Column("key", sa.LargeBinary, primary_key=True),
-    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("messages", sa.BigInteger, nullable=False),
 )
 
 # Uploads that are not folded yet.
@@ -57,7 +57,7 @@ uploads = _table(
     "uploads",
     _campaign(),
     sa.Column("key", sa.LargeBinary, primary_key=True),
-    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("messages", sa.BigInteger, nullable=False),
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 

@@ -4,11 +4,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import sqlalchemy as sa
 
+from sstq.aggregation import Aggregator
 from sstq.mechanisms import Mechanism, from_json
 from sstq.service import database as tables
+from sstq.service import folding
 from sstq.service.database import Database
 
 KEY_BYTES = 16
@@ -208,12 +211,31 @@ class Store:
         """
         return self.database.write(lambda connection: _receive(connection, batch))
 
+    def fold(self, name: str) -> int:
+        """Fold some uploads of a campaign, then merge what is alike; returns how many messages were folded."""
+        mechanism = self._named(name).mechanism
+        folded = folding.fold(self.database, name, mechanism, current_hour())
+        while folding.merge(self.database, name, mechanism):
+            pass
+        return folded
+
+    def state(self, name: str) -> Aggregator[Any]:
+        """The sums of all folded messages of a campaign."""
+        mechanism = self._named(name).mechanism
+        return self.database.read(lambda connection: folding.state(connection, name, mechanism))
+
+    def _named(self, name: str) -> StoredCampaign:
+        found = self.campaign(name)
+        if found is None:
+            raise ValueError(f"name must be that of a campaign, got {name!r}")
+        return found
+
     def counts(self, name: str) -> Counts:
         """How many messages a campaign has."""
 
         def work(connection: sa.Connection) -> Counts:
             issued = connection.execute(_campaign_query(name)).one().issued
-            waiting, folded = (_total(connection, table, name) for table in ("uploads", "pieces"))
+            waiting, folded = (_total(connection, table, name) for table in (tables.uploads, tables.pieces))
             unspent = connection.execute(
                 sa.select(sa.func.count()).select_from(tables.tokens).where(tables.tokens.c.campaign == name)
             ).scalar_one()
@@ -231,9 +253,8 @@ def _campaign_query(name: str) -> sa.Select[tuple[object, ...]]:
     return sa.select(tables.campaigns).where(tables.campaigns.c.name == name)
 
 
-def _total(connection: sa.Connection, table: str, name: str) -> int:
-    column = tables.uploads.c.count if table == "uploads" else tables.pieces.c.messages
-    query = sa.select(sa.func.coalesce(sa.func.sum(column), 0)).where(column.table.c.campaign == name)
+def _total(connection: sa.Connection, table: sa.Table, name: str) -> int:
+    query = sa.select(sa.func.coalesce(sa.func.sum(table.c.messages), 0)).where(table.c.campaign == name)
     return int(connection.execute(query).scalar_one())
 
 
@@ -271,7 +292,7 @@ def _receive(connection: sa.Connection, batch: Sequence[Upload]) -> list[Receipt
 def _known_keys(connection: sa.Connection, names: list[str], keys: list[bytes]) -> dict[tuple[str, bytes], int]:
     table = tables.receipts
     query = sa.select(table).where(table.c.campaign.in_(names), table.c.key.in_(keys))
-    return {(row.campaign, bytes(row.key)): row.count for row in connection.execute(query)}
+    return {(row.campaign, bytes(row.key)): row.messages for row in connection.execute(query)}
 
 
 def _spend_tokens(
@@ -305,6 +326,6 @@ def _spend_tokens(
 def _insert(connection: sa.Connection, fresh: list[Upload]) -> None:
     if not fresh:
         return
-    rows = [{"campaign": u.campaign, "key": u.key, "count": u.count, "body": u.body} for u in fresh]
+    rows = [{"campaign": u.campaign, "key": u.key, "messages": u.count, "body": u.body} for u in fresh]
     connection.execute(tables.receipts.insert(), [{name: row[name] for name in row if name != "body"} for row in rows])
     connection.execute(tables.uploads.insert(), rows)
