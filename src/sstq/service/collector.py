@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import rfc8785
 
-from sstq.service.campaigns import Campaign
+from sstq.service.campaigns import NAME_PATTERN, Campaign
 from sstq.service.inbox import Inbox
 from sstq.service.metrics import Metrics
 from sstq.service.security import AddressLimits, Problem, is_token, new_token, token_hash, unauthorized
@@ -76,7 +77,8 @@ class Collector:
         """The campaign of that name; a refusal if there is none."""
         found = self._entries.get(name)
         if found is None:
-            stored = await asyncio.to_thread(self.store.campaign, name) if len(name) <= 64 else None
+            named = re.fullmatch(NAME_PATTERN, name)
+            stored = await asyncio.to_thread(self.store.campaign, name) if named else None
             if stored is None:
                 raise unknown_campaign()
             found = self._entries[name] = self._entry(stored)

@@ -1,7 +1,7 @@
 """HTTP connections that cannot be held open for nothing: uvicorn's protocol with deadlines and a bound on headers.
 
 uvicorn waits for ever for the end of a request's headers and for a client to read its answer, and takes headers of any
-length. The bodies of requests have their own deadline (`sstq.service.security.read_body`).
+length. The bodies of requests have their own deadline (`sstq.service.security.RequestBody`).
 """
 
 from __future__ import annotations

@@ -20,14 +20,15 @@ __all__ = [
     "AddressLimits",
     "ClientGone",
     "Problem",
+    "RequestBody",
     "SecurityHeaders",
     "bearer_token",
-    "drain",
+    "content_type",
     "is_token",
     "new_token",
     "problem_response",
-    "read_body",
     "token_hash",
+    "unauthorized",
 ]
 
 CONTENT_POLICY = (
@@ -144,44 +145,53 @@ def _network(address: str) -> str:
         return address
 
 
-async def read_body(receive: Receive, most: int, too_large: Problem) -> bytes:
-    """The body of a request, refused as soon as it is longer than `most` bytes or slower than anybody's line."""
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(_BODY_SECONDS + most / _SLOWEST_BYTES_PER_SECOND):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientGone
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > most:
-                    raise too_large
-                if not message.get("more_body", False):
-                    return parts[0] if len(parts) == 1 else b"".join(parts)
-    except TimeoutError as error:
-        raise Problem(408, "The body of the request came too slowly.", {"Connection": "close"}) from error
+class RequestBody:
+    """The body of a request, read within bounds of size and time."""
 
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._complete = False
 
-async def drain(receive: Receive) -> bool:
-    """Read what is left of a refused request, within bounds; returns whether all of it is read.
+    async def _next(self) -> bytes:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        self._complete = not message.get("more_body", False)
+        part: bytes = message.get("body", b"")
+        return part
 
-    Where it is not, the answer must close the connection. A client that still sends might otherwise not see it.
-    """
-    size = 0
-    try:
-        async with asyncio.timeout(_DRAIN_SECONDS):
-            while size <= _DRAINED_BYTES:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    return False
-                size += len(message.get("body", b""))
-                if not message.get("more_body", False):
-                    return True
-    except TimeoutError:
-        pass
-    return False
+    async def read(self, most: int, too_large: Problem) -> bytes:
+        """All of it; refused as soon as it is longer than `most` bytes, or when it takes too long."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(_BODY_SECONDS + most / _SLOWEST_BYTES_PER_SECOND):
+                while not self._complete:
+                    parts.append(await self._next())
+                    size += len(parts[-1])
+                    if size > most:
+                        raise too_large
+        except TimeoutError as error:
+            raise Problem(408, "The body of the request came too slowly.") from error
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def refuse(self, problem: Problem) -> Response:
+        """The answer that refuses the request.
+
+        What is left of the body is read first, within bounds: a client that still sends might not see the answer
+        otherwise. If there is more, the connection is closed.
+        """
+        response = problem_response(problem)
+        size = 0
+        try:
+            async with asyncio.timeout(0 if problem.status == 408 else _DRAIN_SECONDS):
+                while not self._complete and size <= _DRAINED_BYTES:
+                    size += len(await self._next())
+        except (TimeoutError, ClientGone):
+            pass
+        if not self._complete:
+            response.headers["Connection"] = "close"
+        return response
 
 
 class SecurityHeaders:

@@ -18,12 +18,10 @@ from sstq.service.inbox import InboxFull
 from sstq.service.security import (
     ClientGone,
     Problem,
+    RequestBody,
     bearer_token,
     content_type,
-    drain,
     is_token,
-    problem_response,
-    read_body,
     token_hash,
     unauthorized,
 )
@@ -39,10 +37,8 @@ ALLOW_ANY_ORIGIN = {
 """For answers that pages of any origin may read. No cookie is ever looked at, so there is nothing to ride on."""
 
 _PREFLIGHT = ALLOW_ANY_ORIGIN | {
-    "Access-Control-Allow-Methods": "GET, POST",
-    "Access-Control-Allow-Headers": (
-        "authorization, content-type, idempotency-key, if-none-match, sstq-count, sstq-digest"
-    ),
+    "Access-Control-Allow-Methods": "POST",
+    "Access-Control-Allow-Headers": "authorization, content-type, idempotency-key, sstq-count, sstq-digest",
     "Access-Control-Max-Age": "86400",
     "Cache-Control": "max-age=86400",
 }
@@ -56,11 +52,11 @@ _MOST_BYTES_BEING_READ = 1 << 28
 _CHECKED_AT_ONCE = 1 << 15
 
 _REFUSALS = {
-    Refusal.UNKNOWN: unknown_campaign(),
-    Refusal.CLOSED: Problem(410, "The campaign is closed."),
-    Refusal.SPENT: Problem(403, "The token is unknown or was used before."),
-    Refusal.KEY: Problem(
-        422, "The Idempotency-Key was used before with another number of messages; choose a random key per upload."
+    Refusal.CLOSED: (410, "The campaign is closed."),
+    Refusal.SPENT: (403, "The token is unknown or was used before."),
+    Refusal.KEY: (
+        422,
+        "The Idempotency-Key was used before with another number of messages; choose a random key per upload.",
     ),
 }
 
@@ -74,26 +70,27 @@ class Uploads:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         entry: Entry | None = None
+        body = RequestBody(receive)
         try:
             entry = await self._collector.entry(scope["path_params"]["name"])
             if scope["method"] == "OPTIONS":
                 response = Response(status_code=204, headers=_PREFLIGHT if entry.from_anywhere else None)
             else:
-                count = await self._take(entry, scope, receive)
+                count = await self._take(entry, scope, body)
                 response = Response(b'{"count":%d}' % count, media_type="application/json")
         except ClientGone:
             return
         except Problem as problem:
-            response = await refusal(problem, receive)
+            response = await body.refuse(problem)
         except DatabaseUnavailable:
-            response = await refusal(database_gone(), receive)
+            response = await body.refuse(database_gone())
         if scope["method"] == "POST":
             self._collector.metrics.uploads[entry.campaign.name if entry else "", response.status_code] += 1
         if entry is not None and entry.from_anywhere:
             response.headers.update(ALLOW_ANY_ORIGIN)
         await response(scope, receive, send)
 
-    async def _take(self, entry: Entry, scope: Scope, receive: Receive) -> int:
+    async def _take(self, entry: Entry, scope: Scope, body: RequestBody) -> int:
         """Read, check and store an upload; returns how many messages it has once they are durable."""
         campaign, headers = entry.campaign, _headers(scope)
         key, count = _key(headers), _count(headers, campaign)
@@ -103,25 +100,26 @@ class Uploads:
         if status == "scheduled":
             raise Problem(425, f"The campaign opens at {campaign.terms()['opens']}.")
         token = self._token(entry, headers, scope)
-        body = await self._body(receive, campaign, count, size)
+        raw = await self._read(body, campaign, count, size)
         try:
             if size <= _CHECKED_AT_ONCE:
-                campaign.check(body, count)
+                campaign.check(raw, count)
             else:
-                await asyncio.to_thread(campaign.check, body, count)
+                await asyncio.to_thread(campaign.check, raw, count)
         except ValueError as error:
             raise Problem(422, f"The messages are malformed: {error}.") from error
         # Even after the end: a retry of what arrived in time gets its answer.
         late = status == "closed" or entry.stored.closed
         try:
-            answer = await self._collector.inbox.submit(Upload(campaign.name, key, count, body, token, late))
+            answer = await self._collector.inbox.submit(Upload(campaign.name, key, count, raw, token, late))
         except InboxFull as error:
             raise Problem(503, "Too many uploads wait to be stored; try again.", {"Retry-After": "1"}) from error
         if isinstance(answer, Receipt):
             return answer.count
         if answer in (Refusal.UNKNOWN, Refusal.CLOSED):
+            # Another process may have deleted or closed it.
             self._collector.forget(campaign.name)
-        raise _REFUSALS[answer]
+        raise unknown_campaign() if answer is Refusal.UNKNOWN else Problem(*_REFUSALS[answer])
 
     def _token(self, entry: Entry, headers: Mapping[str, str], scope: Scope) -> bytes | None:
         """The hash of the single-use token, where it takes one; a refusal where the sender may not send."""
@@ -142,26 +140,18 @@ class Uploads:
             raise Problem(403, "The token is not the campaign's token for senders.")
         return None
 
-    async def _body(self, receive: Receive, campaign: Campaign, count: int, size: int) -> bytes:
+    async def _read(self, body: RequestBody, campaign: Campaign, count: int, size: int) -> bytes:
         collector = self._collector
         if collector.bytes_being_read + size > _MOST_BYTES_BEING_READ:
             raise Problem(503, "Too many uploads arrive at once; try again.", {"Retry-After": "1"})
         collector.bytes_being_read += size
         try:
-            body = await read_body(receive, size, _wrong_size(campaign, count, size, "more"))
+            raw = await body.read(size, _wrong_size(campaign, count, size, "more"))
         finally:
             collector.bytes_being_read -= size
-        if len(body) != size:
-            raise _wrong_size(campaign, count, size, str(len(body)))
-        return body
-
-
-async def refusal(problem: Problem, receive: Receive) -> Response:
-    """The answer to a request whose body may not have been read."""
-    response = problem_response(problem)
-    if not await drain(receive):
-        response.headers["Connection"] = "close"
-    return response
+        if len(raw) != size:
+            raise _wrong_size(campaign, count, size, str(len(raw)))
+        return raw
 
 
 def database_gone() -> Problem:
@@ -212,6 +202,8 @@ def _size(headers: Mapping[str, str], campaign: Campaign, count: int) -> int:
     """How many bytes so many messages take; a refusal if the request says that it has another number."""
     size = -(-count * campaign.mechanism.message_bits // 8)
     stated = headers.get("content-length")
+    if stated is not None and not re.fullmatch("[0-9]{1,18}", stated):
+        raise Problem(400, "The header Content-Length must be a number of bytes.")
     if stated is not None and int(stated) > campaign.largest_upload:
         raise Problem(413, f"An upload to this campaign has at most {campaign.largest_upload} bytes, got {stated}.")
     if stated is not None and int(stated) != size:
