@@ -3,7 +3,7 @@
 import itertools
 import subprocess
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -49,7 +49,5 @@ def running_postgres():
         try:
             yield server
         finally:
-            try:
+            with suppress(subprocess.CalledProcessError):  # a test left it stopped
                 server.stop()
-            except subprocess.CalledProcessError:
-                pass  # a test left it stopped
