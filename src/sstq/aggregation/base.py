@@ -5,6 +5,7 @@ The state is an array of integers, which add up to the same bits in any order an
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -178,11 +179,8 @@ class Aggregator(ABC, Generic[Owner]):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a file, which is there whole or not at all (an .npz; the name is taken as it is)."""
-        self._settle()
-        with atomic_file(path, private=self.private_file) as file:
-            kind: dict[str, Any] = {"format": _STATE_FORMAT, "version": _STATE_VERSION, "digest": self.digest}
-            sources = np.array(sorted(self._sources), dtype="U64")
-            np.savez(file, **kind, count=self._count, simulated=self._simulated, sources=sources, state=self._state)
+        kind = (self.digest, self._count, self._simulated, self._sources)
+        write_state(path, self.sums(), *kind, private=self.private_file)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], mechanism: Owner) -> Self:
@@ -214,6 +212,23 @@ class Aggregator(ABC, Generic[Owner]):
     def _refuse_overflow(self, added: int) -> None:
         if self._count + added > MOST_MESSAGES:
             raise ValueError(f"an aggregator holds at most 2^32 messages, got {self._count} and {added} more")
+
+
+def write_state(
+    path: str | os.PathLike[str],
+    sums: NDArray[np.int64],
+    digest: str,
+    count: int,
+    simulated: bool = False,
+    sources: Iterable[str] = (),
+    *,
+    private: bool = False,
+) -> None:
+    """Write sums as `Aggregator.save` does; they may be a memory map, which is read a small part at a time."""
+    kind: dict[str, Any] = {"format": _STATE_FORMAT, "version": _STATE_VERSION, "digest": digest}
+    files = np.array(sorted(sources), dtype="U64")
+    with atomic_file(path, private=private) as file:
+        np.savez(file, **kind, count=count, simulated=simulated, sources=files, state=sums)
 
 
 def describe_state(path: str | os.PathLike[str]) -> StateInfo:

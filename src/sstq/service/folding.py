@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from sstq.aggregation import Aggregator
 from sstq.mechanisms import Mechanism
 from sstq.messages.batch import Messages
 from sstq.service import pieces as parts
-from sstq.service.database import Database, arrivals, pieces, uploads
+from sstq.service.database import Database, arrivals, campaigns, pieces, uploads
 from sstq.service.pieces import Piece
 
 # What is unpacked at a time; several of these go into one piece where states are large.
@@ -43,6 +42,7 @@ def fold(database: Database, name: str, mechanism: Mechanism, hour: int, most_by
     """Fold some of the uploads of a campaign into a partial state; returns the number of messages, 0 if none wait."""
 
     def take(connection: sa.Connection) -> _Step:
+        _hold(connection, name)
         aggregator = mechanism.aggregator()
         enough = max(_TAKEN_BYTES, aggregator.sums().nbytes // _STATE_SHARE)
         keys: list[bytes] = []
@@ -74,6 +74,7 @@ def merge(database: Database, name: str, mechanism: Mechanism, most_bytes: int =
     form = parts.form_of(mechanism.aggregator())
 
     def take(connection: sa.Connection) -> _Step:
+        _hold(connection, name)
         table = pieces.c
         alike = sa.select(table.first, table.width, table.level).where(table.campaign == name)
         alike = alike.group_by(table.first, table.width, table.level).having(sa.func.count() > 1)
@@ -89,7 +90,7 @@ def merge(database: Database, name: str, mechanism: Mechanism, most_bytes: int =
         rows = connection.execute(both.limit(2).with_for_update(skip_locked=True)).all()
         if len(rows) < 2:
             return _Step([], [], 0)
-        one, other = (_piece(row) for row in rows)
+        one, other = (Piece(row.first, row.width, row.level, row.messages, row.sums) for row in rows)
         made = parts.added(form, one, other, most_bytes)
         return _Step([bytes(row.identity) for row in rows], made, len(rows))
 
@@ -97,39 +98,6 @@ def merge(database: Database, name: str, mechanism: Mechanism, most_bytes: int =
         _replace(connection, name, pieces, pieces.c.identity, step)
 
     return _exchange(database, take, put)
-
-
-def state(connection: sa.Connection, name: str, mechanism: Mechanism) -> Aggregator[Any]:
-    """The sum of all partial states of a campaign, as one aggregator."""
-    total = mechanism.aggregator()
-    if not total.sparse:
-        return _dense_state(connection, name, mechanism)
-    for piece in _all_pieces(connection, name):
-        sums = parts.form_of(total).decode(piece.sums, piece.first)
-        total.merge(type(total).from_sums(mechanism, sums, piece.messages))
-    return total
-
-
-def _dense_state(connection: sa.Connection, name: str, mechanism: Mechanism) -> Aggregator[Any]:
-    empty = mechanism.aggregator()
-    form, sums, count = parts.form_of(empty), empty.sums().copy(), 0
-    for piece in _all_pieces(connection, name):
-        rows = form.decode(piece.sums, piece.first)
-        sums[piece.first : piece.first + len(rows)] += rows
-        count += piece.messages
-    return type(empty).from_sums(mechanism, sums, count)
-
-
-def _all_pieces(connection: sa.Connection, name: str) -> Iterator[Piece]:
-    """All pieces, one at a time in memory."""
-    query = sa.select(pieces.c.identity).where(pieces.c.campaign == name)
-    for identity in connection.execute(query.order_by(pieces.c.first)).scalars().all():
-        found = sa.select(pieces).where(pieces.c.campaign == name, pieces.c.identity == identity)
-        yield _piece(connection.execute(found).one())
-
-
-def _piece(row: Any) -> Piece:
-    return Piece(row.first, row.width, row.level, row.messages, bytes(row.sums))
 
 
 def _exchange(
@@ -152,6 +120,12 @@ def _exchange(
     except _TakenByAnother:
         return 0
     return step.messages
+
+
+def _hold(connection: sa.Connection, name: str) -> None:
+    """Make the deletion of the campaign wait until this transaction has ended: it must not leave a piece behind."""
+    query = sa.select(campaigns.c.name).where(campaigns.c.name == name)
+    connection.execute(query.with_for_update(read=True, key_share=True))
 
 
 def _replace(connection: sa.Connection, name: str, table: sa.Table, key: sa.Column[Any], step: _Step) -> None:

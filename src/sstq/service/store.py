@@ -1,5 +1,6 @@
 """What a collector keeps: campaigns, uploads, partial states and results, in one database."""
 
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 from sstq.aggregation import Aggregator
 from sstq.mechanisms import Mechanism, from_json
 from sstq.service import database as tables
-from sstq.service import folding
+from sstq.service import folding, states
 from sstq.service.database import Database
 
 KEY_BYTES = 16
@@ -222,7 +223,12 @@ class Store:
     def state(self, name: str) -> Aggregator[Any]:
         """The sums of all folded messages of a campaign."""
         mechanism = self._named(name).mechanism
-        return self.database.read(lambda connection: folding.state(connection, name, mechanism))
+        return self.database.read(lambda connection: states.state(connection, name, mechanism))
+
+    def save_state(self, name: str, path: str | os.PathLike[str]) -> int:
+        """Write the same as ``state(name).save(path)``, in memory for a few pieces; returns the number of messages."""
+        mechanism = self._named(name).mechanism
+        return self.database.read(lambda connection: states.save_state(connection, name, mechanism, path))
 
     def _named(self, name: str) -> StoredCampaign:
         found = self.campaign(name)
