@@ -20,9 +20,9 @@ from sstq.service.settings import Settings
 from sstq.service.signing import SigningKey
 from sstq.service.store import Store, StoredCampaign
 
-__all__ = ["Collector", "Entry"]
+__all__ = ["TOKEN_NAMES", "Collector", "Entry", "unknown_campaign"]
 
-_TOKENS = ("send_token", "read_token")
+TOKEN_NAMES = ("send_token", "read_token")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Collector:
         if known is not None and known.stored == stored:
             return known
         terms = json.loads(stored.terms)
-        tokens = {name: bytes.fromhex(terms.pop(name)) for name in _TOKENS if name in terms}
+        tokens = {name: bytes.fromhex(terms.pop(name)) for name in TOKEN_NAMES if name in terms}
         campaign = Campaign.from_terms(stored.name, stored.mechanism, terms)
         document = campaign.document([self.key.public])
         etag = f'"{hashlib.sha256(document).hexdigest()[:32]}"'
@@ -137,6 +137,10 @@ class Collector:
         """Whether the holder of the token, if any, may read the estimate."""
         if entry.campaign.readers == "public" or self.is_administrator(token):
             return True
+        return self.has_read_token(entry, token)
+
+    def has_read_token(self, entry: Entry, token: str | None) -> bool:
+        """Whether this is the campaign's token for readers."""
         return entry.campaign.readers == "token" and is_token(token, entry.tokens.get("read_token"))
 
     def require_reader(self, entry: Entry, token: str | None) -> None:
@@ -155,7 +159,7 @@ def unknown_campaign() -> Problem:
 
 def _needed_tokens(campaign: Campaign, known: dict[str, Any]) -> dict[str, str]:
     needed = {"send_token": campaign.senders == "token", "read_token": campaign.readers == "token"}
-    return {name: new_token() for name in _TOKENS if needed[name] and name not in known}
+    return {name: new_token() for name in TOKEN_NAMES if needed[name] and name not in known}
 
 
 def _terms(campaign: Campaign, tokens: dict[str, bytes]) -> str:

@@ -92,6 +92,10 @@ class Store:
         """Close all connections."""
         self.database.dispose()
 
+    def ping(self) -> None:
+        """Return if the database answers; DatabaseUnavailable otherwise."""
+        self.database.read(lambda connection: connection.execute(sa.select(1)))
+
     # Settings
 
     def setting(self, name: str, make: Callable[[], bytes]) -> bytes:

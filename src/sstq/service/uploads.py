@@ -194,7 +194,8 @@ def _check_digest(headers: Mapping[str, str], campaign: Campaign) -> None:
         raise Problem(400, "The header SSTQ-Digest must be the digest of the mechanism, 64 hexadecimal digits.")
     if digest != campaign.digest:
         raise Problem(
-            409, f"The messages are of another mechanism: this campaign has the digest {campaign.digest}. Fetch it again."
+            409,
+            f"The messages are of another mechanism: this campaign has the digest {campaign.digest}. Fetch it again.",
         )
 
 
