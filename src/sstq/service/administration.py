@@ -110,7 +110,7 @@ def _change(collector: Collector, entry: Entry, data: Any) -> dict[str, str]:
         raise Problem(422, "The body must be a JSON object with what is to change.")
     terms = dict(data)
     close, renewed = terms.pop("closed", None), terms.pop("renew", [])
-    if close not in (None, True) or close == 1 and close is not True:
+    if close is not None and close is not True:
         raise Problem(422, "closed must be true: a campaign that is closed stays closed.")
     if not isinstance(renewed, list) or not all(name in TOKEN_NAMES for name in renewed):
         raise Problem(422, f"renew must be a list of {' and '.join(TOKEN_NAMES)}.")
@@ -133,7 +133,7 @@ def _change(collector: Collector, entry: Entry, data: Any) -> dict[str, str]:
 
 async def _json(request: Request) -> Any:
     """The JSON of a request, read within bounds of size and time."""
-    body = RequestBody(request.receive)
+    body = RequestBody.of(request)
     # Browsers send other types across origins without asking; tokens would stop them anyway.
     if content_type(request.headers) != "application/json":
         raise Problem(415, "The Content-Type must be application/json.")

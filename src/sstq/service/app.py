@@ -84,7 +84,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 async def _refuse(request: Request, error: Any) -> Response:
-    return await RequestBody(request.receive).refuse(error)
+    return await RequestBody.of(request).refuse(error)
 
 
 async def _refuse_for_the_database(request: Request, error: Any) -> Response:  # noqa: ARG001

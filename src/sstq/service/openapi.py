@@ -94,7 +94,7 @@ _SCHEMAS: dict[str, Any] = {
     ),
     "Document": {
         "type": "object",
-        "description": "The campaign in canonical JSON (RFC 8785); verify the signature of its bytes before reading it.",
+        "description": "The campaign in canonical JSON (RFC 8785); verify the signature of its bytes first.",
         "properties": _TERMS
         | {
             "format": {"const": "sstq-campaign"},
@@ -163,7 +163,7 @@ def answers(success: dict[int, dict[str, Any]], *refusals: int) -> dict[int | st
         refused[status] = {"description": _STATUSES[status]} | ({} if status == 304 else {"content": problem})
         if status in (429, 503):
             refused[status]["headers"] = {"Retry-After": _header("Seconds to wait.")}
-    return {status: value for status, value in success.items()} | refused
+    return {**success, **refused}
 
 
 def _header(meaning: str, pattern: str | None = None) -> dict[str, Any]:

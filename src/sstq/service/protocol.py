@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 __all__ = ["HEADER_SECONDS", "MOST_HEADER_BYTES", "READ_SECONDS", "GuardedProtocol"]
 
 HEADER_SECONDS = 10.0
-"""How long a client may take from connecting, or from the first byte of a further request, to the end of its headers."""
+"""How long a client may take to the end of its headers, from connecting or from the first byte of a further request."""
 
 READ_SECONDS = 30.0
 """How long a client may leave a full buffer of its answer unread."""
@@ -47,7 +47,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Begin to handle the request."""
-        self._headers_due = _cancelled(self._headers_due)
+        _cancel(self._headers_due)
+        self._headers_due = None
         super().on_headers_complete()
 
     def pause_writing(self) -> None:
@@ -59,11 +60,12 @@ class GuardedProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """Go on: the client has read enough of it."""
         super().resume_writing()
-        self._read_due = _cancelled(self._read_due)
+        _cancel(self._read_due)
+        self._read_due = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
-        self._headers_due, self._read_due = _cancelled(self._headers_due), _cancelled(self._read_due)
+        _cancel(self._headers_due, self._read_due)
         super().connection_lost(exc)
 
     def _await_headers(self) -> None:
@@ -75,6 +77,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.abort()
 
 
-def _cancelled(timer: TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
+def _cancel(*timers: TimerHandle | None) -> None:
+    for timer in timers:
+        if timer is not None:
+            timer.cancel()

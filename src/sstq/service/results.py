@@ -125,7 +125,7 @@ def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
     for group in range(campaign.mechanism.groups if groups else 0):
         named = campaign.group_labels[group] if campaign.group_labels else ""
         shares = [groups[name][group] for name in per_group]
-        columns = [groups[name][group] for name in per_coordinate]
-        for coordinate, (label, *numbers) in enumerate(zip(names, *columns, strict=True)):
+        rows = zip(names, *(groups[name][group] for name in per_coordinate), strict=True)
+        for coordinate, (label, *numbers) in enumerate(rows):
             writer.writerow([group, named, coordinate, label, *shares, *numbers])
     return text.getvalue()

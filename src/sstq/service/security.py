@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -151,6 +152,12 @@ class RequestBody:
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._complete = False
+
+    @classmethod
+    def of(cls, request: Request) -> RequestBody:
+        """The body of a request; always the same one, which knows how much of it was read."""
+        found: RequestBody = request.scope.setdefault("sstq.body", cls(request.receive))
+        return found
 
     async def _next(self) -> bytes:
         message = await self._receive()
