@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, InternalError, OperationalError
 
 SCHEMA_VERSION = 1
 
@@ -152,6 +152,9 @@ class Database:
         self._writer = self._engine.execution_options(sstq_writes=True)
         try:
             self.write(self._prepare)
+        except DatabaseError as error:
+            self.dispose()
+            raise ValueError(f"{self.url.database} cannot be used: {error.orig}; name a new one") from error
         except BaseException:
             self.dispose()
             raise
