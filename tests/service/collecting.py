@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 
 from sstq.service.database import DatabaseUnavailable
@@ -45,13 +46,12 @@ async def serve(url: str, address: str) -> None:
         await server.serve_forever()
 
 
-def send_until_acknowledged(address: str, uploads: list[Upload], stopping: threading.Event) -> int:
-    """What a client does: each upload with the same key until it has a receipt. Returns how often it had to try."""
-    tries, connection = 0, None
+def send_until_acknowledged(address: str, uploads: Iterable[Upload], stopping: threading.Event) -> list[Upload]:
+    """What a client does: each upload with the same key until it has a receipt. Returns those that have one."""
+    done, connection = [], None
     for upload in uploads:
         line = f"{upload.campaign} {upload.key.hex()} {upload.count} {upload.body.hex()}\n".encode()
         while not stopping.is_set():
-            tries += 1
             try:
                 if connection is None:
                     connection = socket.socket(socket.AF_UNIX)
@@ -59,6 +59,7 @@ def send_until_acknowledged(address: str, uploads: list[Upload], stopping: threa
                     connection.connect(address)
                 connection.sendall(line)
                 if connection.recv(1000) == f"Receipt(count={upload.count})\n".encode():
+                    done.append(upload)
                     break
             except OSError:
                 if connection is not None:
@@ -67,7 +68,7 @@ def send_until_acknowledged(address: str, uploads: list[Upload], stopping: threa
             time.sleep(0.01)
     if connection is not None:
         connection.close()
-    return tries
+    return done
 
 
 if __name__ == "__main__":
