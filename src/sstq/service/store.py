@@ -165,7 +165,7 @@ class Store:
     def _change(self, name: str, values: dict[str, object]) -> None:
         statement = tables.campaigns.update().where(tables.campaigns.c.name == name).values(values)
         if not self.database.write(lambda connection: connection.execute(statement).rowcount):
-            raise ValueError(f"name must be that of a campaign, got {name!r}")
+            raise _no_campaign(name)
 
     def delete(self, name: str) -> None:
         """Delete a campaign with all that was collected for it."""
@@ -204,7 +204,7 @@ class Store:
             return changed
 
         if not self.database.write(work):
-            raise ValueError(f"name must be that of a campaign, got {name!r}")
+            raise _no_campaign(name)
 
     # Uploads
 
@@ -237,19 +237,21 @@ class Store:
     def _named(self, name: str) -> StoredCampaign:
         found = self.campaign(name)
         if found is None:
-            raise ValueError(f"name must be that of a campaign, got {name!r}")
+            raise _no_campaign(name)
         return found
 
     def counts(self, name: str) -> Counts:
         """How many messages a campaign has."""
 
         def work(connection: sa.Connection) -> Counts:
-            issued = connection.execute(_campaign_query(name)).one().issued
+            found = connection.execute(_campaign_query(name)).one_or_none()
+            if found is None:
+                raise _no_campaign(name)
             waiting, folded = (_total(connection, table, name) for table in (tables.uploads, tables.pieces))
             unspent = connection.execute(
                 sa.select(sa.func.count()).select_from(tables.tokens).where(tables.tokens.c.campaign == name)
             ).scalar_one()
-            return Counts(waiting + folded, folded, issued, unspent)
+            return Counts(waiting + folded, folded, found.issued, unspent)
 
         return self.database.read(work)
 
@@ -257,6 +259,10 @@ class Store:
 def current_hour() -> int:
     """The hours since 1970: no finer time is stored."""
     return int(time.time()) // _SECONDS_AN_HOUR
+
+
+def _no_campaign(name: str) -> ValueError:
+    return ValueError(f"name must be that of a campaign, got {name!r}")
 
 
 def _campaign_query(name: str) -> sa.Select[tuple[object, ...]]:
