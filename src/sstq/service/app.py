@@ -1,101 +1,138 @@
-"""The web application of a collector: `create_app(settings)` for uvicorn or any other ASGI server."""
+"""The collector as an ASGI application, and the server that runs it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, Request
+import uvicorn
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from sstq._version import __version__
 from sstq.service import openapi
+from sstq.service.administration import administration_routes
 from sstq.service.background import Background
 from sstq.service.collector import Collector
 from sstq.service.database import DatabaseUnavailable
-from sstq.service.routes import router
-from sstq.service.security import Problem, RequestBody, SecurityHeaders, problem_response
+from sstq.service.logs import LOGS
+from sstq.service.protocol import GuardedProtocol
+from sstq.service.reading import reading_routes
+from sstq.service.security import ClientGone, Problem, RequestBody, SecurityHeaders, problem_response
 from sstq.service.settings import Settings
 from sstq.service.uploads import Uploads, database_gone
 
-__all__ = ["create_app"]
+__all__ = ["create_app", "run"]
 
 _UPLOADS = "/v1/campaigns/{name}/messages"
+_STOP_SECONDS = 30
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application; it opens the database at once, and folds uploads in the background while it runs."""
+    """The application of a collector; ValueError if its database cannot be used."""
     collector = Collector(settings)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.saving = asyncio.Lock()
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         background = Background(collector)
-        try:
-            async with collector.inbox:
-                background.start()
-                try:
-                    yield
-                finally:
-                    await asyncio.to_thread(background.stop)
-        finally:
-            collector.store.close()
+        async with collector.inbox:
+            background.start()
+            try:
+                yield
+            finally:
+                await asyncio.to_thread(background.stop)
+        collector.store.close()
 
-    # The pages that FastAPI offers for the document load scripts from elsewhere.
-    app = FastAPI(title="sstq collector", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.state.collector = collector
-    # First, and without FastAPI's own work per request.
-    app.router.routes.insert(0, Route(_UPLOADS, Uploads(collector), methods=["POST", "OPTIONS"]))
-    app.include_router(router)
+    app = FastAPI(
+        title="sstq collector",
+        version=__version__,
+        description=openapi.DESCRIPTION,
+        lifespan=lifespan,
+        # Their pages load scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.router.routes.append(Route(_UPLOADS, Uploads(collector), methods=["POST", "OPTIONS"]))
+    app.include_router(reading_routes(collector))
+    app.include_router(administration_routes(collector))
+    openapi.install(app, _UPLOADS)
     app.add_middleware(SecurityHeaders)
     app.add_exception_handler(Problem, _refuse)
-    app.add_exception_handler(DatabaseUnavailable, _refuse)
-    app.add_exception_handler(HTTPException, _refuse)
-    app.add_exception_handler(RequestValidationError, _refuse)
-    app.add_exception_handler(Exception, _failed)
-
-    def document() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            made = get_openapi(title=app.title, version=app.version, routes=app.routes)
-            made["paths"][_UPLOADS] = openapi.UPLOAD
-            made["components"] = {"schemas": openapi.SCHEMAS, "securitySchemes": openapi.SECURITY}
-            for path in made["paths"].values():
-                for operation in path.values():
-                    _tidy(operation)
-            app.openapi_schema = made
-        return app.openapi_schema
-
-    app.openapi = document  # type: ignore[method-assign]
+    app.add_exception_handler(DatabaseUnavailable, _refuse_for_the_database)
+    app.add_exception_handler(RequestValidationError, _refuse_arguments)
+    app.add_exception_handler(HTTPException, _refuse_route)
+    app.add_exception_handler(ClientGone, _nobody_there)
     return app
 
 
-def _tidy(operation: dict[str, Any]) -> None:
-    """Name the problem's schema where FastAPI would name its own."""
-    found = operation["responses"].get("422")
-    if found is not None and "application/json" in found.get("content", {}):
-        operation["responses"]["422"] = openapi.answers(None, 422)[422]
+async def _refuse(request: Request, error: Any) -> Response:
+    return await RequestBody.of(request).refuse(error)
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
-    if isinstance(error, DatabaseUnavailable):
-        problem = database_gone()
-    elif isinstance(error, HTTPException):
-        problem = Problem(error.status_code, f"{error.detail}.", error.headers)
-    elif isinstance(error, RequestValidationError):
-        found = error.errors()[0]
-        problem = Problem(422, f"{'.'.join(map(str, found['loc']))}: {found['msg']}.")
-    else:
-        assert isinstance(error, Problem)  # noqa: S101 (these are all that it is registered for)
-        problem = error
-    body: RequestBody = request.scope.get("sstq.body") or RequestBody(request.receive)
-    return await body.refuse(problem)
+async def _refuse_for_the_database(request: Request, error: Any) -> Response:  # noqa: ARG001
+    return await _refuse(request, database_gone())
 
 
-async def _failed(_: Request, __: Exception) -> Response:
-    return problem_response(Problem(500, "An error of the collector; it is in its log."))
+async def _refuse_arguments(request: Request, error: Any) -> Response:
+    wrong = error.errors()[0]
+    return await _refuse(request, Problem(422, f"{wrong['loc'][-1]}: {wrong['msg']}."))
+
+
+async def _refuse_route(request: Request, error: Any) -> Response:
+    sentences = {404: "There is nothing at this path.", 405: "This path does not take this method."}
+    return await _refuse(
+        request, Problem(error.status_code, sentences.get(error.status_code, error.detail), error.headers)
+    )
+
+
+async def _nobody_there(request: Request, error: Any) -> Response:  # noqa: ARG001
+    return problem_response(Problem(400, "The request ended early."))
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._started = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.servers:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            scheme = "https" if self.config.is_ssl else "http"
+            self._started(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+
+
+def run(settings: Settings, started: Callable[[str], None] = lambda _: None) -> None:
+    """Serve until the process is told to stop (SIGINT or SIGTERM); what was acknowledged is durable however it ends.
+
+    Args:
+        settings: of this process.
+        started: is called with the address once requests are taken.
+    """
+    config = uvicorn.Config(
+        create_app(settings),
+        host=settings.host,
+        port=settings.port,
+        http=GuardedProtocol,
+        ws="none",
+        lifespan="on",
+        log_config=LOGS,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=settings.proxies or None,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.private_key,
+        timeout_graceful_shutdown=_STOP_SECONDS,
+    )
+    _Server(config, started).run()
