@@ -58,6 +58,14 @@ class Server:
             assert time.monotonic() < ends, self.status(name)
             time.sleep(0.02)
 
+    def estimate(self, name, messages):
+        """The estimate, once it covers so many messages."""
+        ends = time.monotonic() + 30
+        while (found := self.administer("GET", f"/v1/campaigns/{name}/estimate").json())["count"] < messages:
+            assert time.monotonic() < ends, found
+            time.sleep(0.02)
+        return found
+
 
 @contextmanager
 def serving(folder, **settings):

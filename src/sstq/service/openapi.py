@@ -163,7 +163,8 @@ def answers(success: dict[int, dict[str, Any]], *refusals: int) -> dict[int | st
         refused[status] = {"description": _STATUSES[status]} | ({} if status == 304 else {"content": problem})
         if status in (429, 503):
             refused[status]["headers"] = {"Retry-After": _header("Seconds to wait.")}
-    return {**success, **refused}
+    found: dict[int | str, dict[str, Any]] = dict(success.items())
+    return found | refused
 
 
 def _header(meaning: str, pattern: str | None = None) -> dict[str, Any]:
