@@ -1,5 +1,6 @@
 """What a security reviewer looks for: headers, tokens, limits, slow clients, and a log that knows nobody."""
 
+import contextlib
 import hmac
 import logging
 import re
@@ -151,10 +152,8 @@ def test_a_client_that_never_ends_its_headers_is_dropped(server):
     begun = time.monotonic()
     with connected(server) as line:
         line.sendall(b"GET /health HTTP/1.1\r\n")
-        try:
+        with contextlib.suppress(ConnectionError):
             assert line.recv(1000) == b""
-        except ConnectionError:
-            pass
     assert time.monotonic() - begun < 29
 
 
