@@ -27,6 +27,7 @@ from sstq.cli.frontier import frontier
 from sstq.cli.inspect import inspect
 from sstq.cli.plan import plan
 from sstq.cli.reproduce import reproduce
+from sstq.cli.serve import serve
 from sstq.cli.spec import spec
 from sstq.cli.terminal import complain, paragraphs, warn
 from sstq.cli.train import train
@@ -80,6 +81,7 @@ for command in (
     demo,
     bench,
     warmup,
+    serve,
 ):
     app.command(help=paragraphs(command.__doc__ or ""))(command)
 for group, name in ((clip, "clip"), (data, "data")):

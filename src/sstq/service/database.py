@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -119,6 +120,11 @@ T = TypeVar("T")
 
 class DatabaseUnavailable(Exception):  # noqa: N818
     """The database cannot answer or store now; nothing was acknowledged, and the request can be repeated."""
+
+
+def sqlite_url(path: Path) -> str:
+    """The URL of a database in a file, whatever characters its name has."""
+    return sa.URL.create("sqlite", database=str(path.absolute())).render_as_string()
 
 
 class Database:
