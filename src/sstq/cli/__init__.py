@@ -17,6 +17,7 @@ from sstq.cli.account import account
 from sstq.cli.aggregate import aggregate
 from sstq.cli.audit import audit
 from sstq.cli.bench import bench
+from sstq.cli.campaign import campaign
 from sstq.cli.channel import channel
 from sstq.cli.clip import clip
 from sstq.cli.compare import compare, mechanisms
@@ -84,7 +85,7 @@ for command in (
     serve,
 ):
     app.command(help=paragraphs(command.__doc__ or ""))(command)
-for group, name in ((clip, "clip"), (data, "data")):
+for group, name in ((clip, "clip"), (data, "data"), (campaign, "campaign")):
     app.add_typer(group, name=name)
 app.add_typer(audit, name="audit")
 
