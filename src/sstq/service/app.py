@@ -33,6 +33,7 @@ __all__ = ["create_app", "run"]
 
 _UPLOADS = "/v1/campaigns/{name}/messages"
 _STOP_SECONDS = 30
+_MOST_CONNECTIONS = 2000
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -133,6 +134,7 @@ def run(settings: Settings, started: Callable[[str], None] = lambda _: None) -> 
         forwarded_allow_ips=settings.proxies or None,
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.private_key,
+        limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
     _Server(config, started).run()
