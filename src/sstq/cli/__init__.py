@@ -28,6 +28,7 @@ from sstq.cli.frontier import frontier
 from sstq.cli.inspect import inspect
 from sstq.cli.plan import plan
 from sstq.cli.reproduce import reproduce
+from sstq.cli.send import send
 from sstq.cli.serve import serve
 from sstq.cli.spec import spec
 from sstq.cli.terminal import complain, paragraphs, warn
@@ -83,6 +84,7 @@ for command in (
     bench,
     warmup,
     serve,
+    send,
 ):
     app.command(help=paragraphs(command.__doc__ or ""))(command)
 for group, name in ((clip, "clip"), (data, "data"), (campaign, "campaign")):

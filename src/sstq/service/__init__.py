@@ -5,6 +5,7 @@ It needs ``pip install 'sstq[service]'``.
 
 from sstq.service.app import create_app, run
 from sstq.service.campaigns import Campaign
+from sstq.service.client import Client
 from sstq.service.settings import Settings
 
-__all__ = ["Campaign", "Settings", "create_app", "run"]
+__all__ = ["Campaign", "Client", "Settings", "create_app", "run"]

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.message import Message
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,7 +38,7 @@ class Unreachable(ValueError):  # noqa: N818
 class Answer:
     """What a collector answered."""
 
-    headers: Mapping[str, str]
+    headers: Message
     content: bytes
 
     def json(self) -> Any:
