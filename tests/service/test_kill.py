@@ -115,12 +115,11 @@ def test_killed_processes_lose_and_double_nothing(kind, tmp_path, request):
     url = f"sqlite:///{tmp_path}/c.sqlite3" if kind == "sqlite" else request.getfixturevalue("postgres").url()
     prepared(url)
     address = str(tmp_path / "socket")
-    with ExitStack() as last:
-        with clients([address]) as sent:
-            for _ in range(ROUNDS):
-                with collector(url, address):
-                    some_time()
-            last.enter_context(collector(url, address))
+    with ExitStack() as last, clients([address]) as sent:
+        for _ in range(ROUNDS):
+            with collector(url, address):
+                some_time()
+        last.enter_context(collector(url, address))
     assert_same_bits(url, sent)
 
 
