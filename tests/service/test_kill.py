@@ -125,14 +125,14 @@ def test_killed_processes_lose_and_double_nothing(kind, tmp_path, request):
     assert_same_bits(url, sent)
 
 
-def test_a_stopped_postgresql_loses_and_doubles_nothing(postgres, tmp_path):
+def test_a_stopped_postgresql_loses_and_doubles_nothing(own_postgres, tmp_path):
     """Two processes share the database, whose server is stopped as by a crash, ten times."""
-    url = postgres.url()
+    url = own_postgres.url()
     prepared(url)
     addresses = [str(tmp_path / name) for name in ("one", "two")]
     with collector(url, addresses[0]), collector(url, addresses[1]), clients(addresses) as sent:
         for _ in range(ROUNDS):
             some_time()
-            postgres.stop("immediate")
-            postgres.start()
+            own_postgres.stop("immediate")
+            own_postgres.start()
     assert_same_bits(url, sent)
