@@ -19,8 +19,8 @@ _SEED = int(os.environ.setdefault("SSTQ_TEST_SEED", str(secrets.randbits(32))))
 _CACHE = tempfile.TemporaryDirectory(prefix="sstq-tests-") if "SSTQ_TEST_CACHE" not in os.environ else None
 os.environ["SSTQ_CACHE"] = os.environ.setdefault("SSTQ_TEST_CACHE", _CACHE.name if _CACHE else "")
 
-# What imports torch, Ray or Flower.
-_NEEDS_OTHERS = ("*/integrations/*", "*/test_torch_models.py", "*/lab/training/torch_*.py")
+# What imports torch, Ray, Flower or the service's packages.
+_NEEDS_OTHERS = ("*/integrations/*", "*/service/*", "*/test_torch_models.py", "*/lab/training/torch_*.py")
 
 # Files that take long, longest first.
 _LONGEST = (
@@ -53,7 +53,7 @@ def pytest_report_header() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The quick lane does not import what needs torch, Ray or Flower: that alone would take seconds per worker."""
+    """The quick lane does not import what needs other packages: that alone would take seconds per worker."""
     if config.option.markexpr == "not slow":
         hypothesis.settings.load_profile("quick")
         config.option.ignore_glob = [*(config.option.ignore_glob or ()), *_NEEDS_OTHERS]
@@ -62,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take longest come first: no worker is left with one when the others are done."""
     for item in items:
-        if "integrations" in item.path.parts or item.name in _SLOW_DOCTESTS:
+        if {"integrations", "service"} & set(item.path.parts) or item.name in _SLOW_DOCTESTS:
             item.add_marker(pytest.mark.slow)
     places = {name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))

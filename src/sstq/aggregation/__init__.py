@@ -1,6 +1,6 @@
 """Aggregation: exact, mergeable, resumable sums of messages, and the mean with its error bar."""
 
-from sstq.aggregation.base import Aggregator, StateInfo, describe_state
+from sstq.aggregation.base import Aggregator, StateInfo, describe_state, write_state
 from sstq.aggregation.estimates import Estimate, Region
 from sstq.aggregation.frame_sums import FamilyAggregator
 from sstq.aggregation.noisy_sums import NoisyAggregator
@@ -21,4 +21,5 @@ __all__ = [
     "VectorAggregator",
     "describe_state",
     "pool",
+    "write_state",
 ]

@@ -5,6 +5,7 @@ The state is an array of integers, which add up to the same bits in any order an
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -55,6 +56,9 @@ class Aggregator(ABC, Generic[Owner]):
 
     private_file: ClassVar[bool] = False
     """Whether a saved state is for its owner's eyes only; the sums of local mechanisms may be seen by anybody."""
+
+    sparse: ClassVar[bool] = False
+    """Whether the state has a row for each number that occurred, which is its first column; others have all rows."""
 
     def __init__(self, mechanism: Owner) -> None:
         self._mechanism = mechanism
@@ -156,13 +160,27 @@ class Aggregator(ABC, Generic[Owner]):
         stderr /= (self._count - 1) ** 0.5 or np.nan
         return Estimate(value, stderr, self._count, self._simulated)
 
+    @property
+    def numbers(self) -> int:
+        """How many rows a state can have."""
+        return len(self._state)
+
+    def sums(self) -> NDArray[np.int64]:
+        """The integers of the state, not to be changed; they depend on the messages alone, not on their order."""
+        self._settle()
+        return self._state
+
+    @classmethod
+    def from_sums(cls, mechanism: Owner, sums: NDArray[np.int64], count: int) -> Self:
+        """The aggregator that has these sums of so many messages; ValueError if they cannot be its own."""
+        made = cls(mechanism)
+        made._restore(sums, count, simulated=False)
+        return made
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a file, which is there whole or not at all (an .npz; the name is taken as it is)."""
-        self._settle()
-        with atomic_file(path, private=self.private_file) as file:
-            kind: dict[str, Any] = {"format": _STATE_FORMAT, "version": _STATE_VERSION, "digest": self.digest}
-            sources = np.array(sorted(self._sources), dtype="U64")
-            np.savez(file, **kind, count=self._count, simulated=self._simulated, sources=sources, state=self._state)
+        kind = (self.digest, self._count, self._simulated, self._sources)
+        write_state(path, self.sums(), *kind, private=self.private_file)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], mechanism: Owner) -> Self:
@@ -194,6 +212,23 @@ class Aggregator(ABC, Generic[Owner]):
     def _refuse_overflow(self, added: int) -> None:
         if self._count + added > MOST_MESSAGES:
             raise ValueError(f"an aggregator holds at most 2^32 messages, got {self._count} and {added} more")
+
+
+def write_state(
+    path: str | os.PathLike[str],
+    sums: NDArray[np.int64],
+    digest: str,
+    count: int,
+    simulated: bool = False,
+    sources: Iterable[str] = (),
+    *,
+    private: bool = False,
+) -> None:
+    """Write sums as `Aggregator.save` does; they may be a memory map, which is read a small part at a time."""
+    kind: dict[str, Any] = {"format": _STATE_FORMAT, "version": _STATE_VERSION, "digest": digest}
+    files = np.array(sorted(sources), dtype="U64")
+    with atomic_file(path, private=private) as file:
+        np.savez(file, **kind, count=count, simulated=simulated, sources=files, state=sums)
 
 
 def describe_state(path: str | os.PathLike[str]) -> StateInfo:

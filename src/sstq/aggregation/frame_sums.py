@@ -26,6 +26,8 @@ class FamilyAggregator(Aggregator[Any]):
     `estimate_dim` and `gain`; and `frames_indices_and_codes(messages)`, with code 0 for + and 1 for −.
     """
 
+    sparse = True
+
     def _empty_state(self) -> NDArray[np.int64]:
         # New messages as 2·number + sign, and other aggregators' rows.
         self._pending: list[NDArray[np.int64]] = []
@@ -41,6 +43,11 @@ class FamilyAggregator(Aggregator[Any]):
             sent = np.concatenate([self._pending.pop(), sent])
         self._pending.append(sent)
         self._settle_if_many()
+
+    @property
+    def numbers(self) -> int:
+        """The frames' rows, all together."""
+        return int(self._mechanism.family.count) * self._rows_of_frame
 
     @property
     def _rows_of_frame(self) -> int:
@@ -59,7 +66,7 @@ class FamilyAggregator(Aggregator[Any]):
             rows[np.arange(len(sent)), 1 + (sent & 1)] = times
             self._merged.append(rows)
         if self._merged:
-            self._state = _condensed(np.concatenate([self._state, *self._merged]))
+            self._state = condensed(np.concatenate([self._state, *self._merged]))
             self._pending, self._merged = [], []
 
     def _merge_state(self, other: Aggregator[Any]) -> None:
@@ -70,7 +77,7 @@ class FamilyAggregator(Aggregator[Any]):
         if state.shape[1] != 3:
             raise ValueError(f"it has sums of shape {state.shape}, expected three columns")
         keys, signs = state[:, 0], state[:, 1:]
-        if len(keys) and not 0 <= keys.min() <= keys.max() < self._mechanism.family.count * self._rows_of_frame:
+        if len(keys) and not 0 <= keys.min() <= keys.max() < self.numbers:
             raise ValueError("the sums name rows that these frames do not have")
         # Each sign at most 2^32 first, so that no sum can wrap around.
         bounded = np.all(signs >= 0) and np.all(signs <= MOST_MESSAGES)
@@ -148,7 +155,7 @@ def _add_rows_at(target: NDArray[np.float64], places: NDArray[np.int64], rows: N
     target[ordered[starts]] += np.add.reduceat(rows[order], starts, axis=0)
 
 
-def _condensed(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def condensed(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """The rows with ascending distinct keys, those of equal keys added up."""
     if not len(rows):
         return rows

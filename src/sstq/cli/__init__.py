@@ -17,6 +17,7 @@ from sstq.cli.account import account
 from sstq.cli.aggregate import aggregate
 from sstq.cli.audit import audit
 from sstq.cli.bench import bench
+from sstq.cli.campaign import campaign
 from sstq.cli.channel import channel
 from sstq.cli.clip import clip
 from sstq.cli.compare import compare, mechanisms
@@ -27,6 +28,8 @@ from sstq.cli.frontier import frontier
 from sstq.cli.inspect import inspect
 from sstq.cli.plan import plan
 from sstq.cli.reproduce import reproduce
+from sstq.cli.send import send
+from sstq.cli.serve import serve
 from sstq.cli.spec import spec
 from sstq.cli.terminal import complain, paragraphs, warn
 from sstq.cli.train import train
@@ -80,9 +83,11 @@ for command in (
     demo,
     bench,
     warmup,
+    serve,
+    send,
 ):
     app.command(help=paragraphs(command.__doc__ or ""))(command)
-for group, name in ((clip, "clip"), (data, "data")):
+for group, name in ((clip, "clip"), (data, "data"), (campaign, "campaign")):
     app.add_typer(group, name=name)
 app.add_typer(audit, name="audit")
 

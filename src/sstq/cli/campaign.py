@@ -1,0 +1,195 @@
+"""`sstq campaign`: what a collector collects."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sstq.cli.common import ForceOption, MechanismOption, check_output, read_mechanism
+from sstq.cli.terminal import note, paragraphs, show_facts, show_table
+from sstq.cli.usage import WrongUsage, check_usage
+
+__all__ = ["campaign"]
+
+_HELP = """
+Manage the campaigns of a collector (sstq serve).
+
+The address and the administrator's token come from --url and --token, or SSTQ_URL and SSTQ_ADMINISTRATOR_TOKEN.
+"""
+
+_Name = Annotated[str, typer.Argument(help="The campaign's name: 1 to 64 of a-z, 0-9 and hyphens.")]
+_Url = Annotated[str, typer.Option("--url", envvar="SSTQ_URL", help="The address of the collector.")]
+_Token = Annotated[str, typer.Option("--token", envvar="SSTQ_ADMINISTRATOR_TOKEN", help="The administrator's token.")]
+_DEFAULT_URL = "http://127.0.0.1:8080"
+
+campaign = typer.Typer(no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
+
+
+def create(
+    name: _Name,
+    mechanism: MechanismOption,
+    token: _Token,
+    url: _Url = _DEFAULT_URL,
+    labels: Annotated[Path | None, typer.Option(help="Name the coordinates by the lines of this text file.")] = None,
+    group_labels: Annotated[
+        Path | None, typer.Option(help="Name the private groups by the lines of this text file.")
+    ] = None,
+    image_shape: Annotated[
+        str | None, typer.Option(help="Show the mean as an image: height x width (x channels), such as 28x28.")
+    ] = None,
+    opens: Annotated[
+        str | None, typer.Option(help="Take messages from this time on, such as 2027-01-31T18:00:00Z.")
+    ] = None,
+    closes: Annotated[
+        str | None, typer.Option(help="Take no message from this time on, such as 2027-02-07T18:00:00Z.")
+    ] = None,
+    most_messages: Annotated[int | None, typer.Option(help="Take at most so many messages per upload.")] = None,
+    senders: Annotated[str, typer.Option(help="Who may send: everybody, token or single-use.")] = "everybody",
+    readers: Annotated[
+        str, typer.Option(help="Who may read the estimate: administrator, token or public.")
+    ] = "administrator",
+) -> None:
+    """Create a campaign. Its shared tokens are printed once; the collector keeps only their hashes.
+
+    Example: sstq campaign create steps --mechanism m.json --closes 2027-02-07T18:00:00Z --readers public
+    """
+    from sstq.service import Campaign
+
+    with check_usage():
+        terms: dict[str, Any] = {
+            "labels": _lines(labels),
+            "group_labels": _lines(group_labels),
+            "image_shape": _shape(image_shape),
+            "opens": opens,
+            "closes": closes,
+            "most_messages": most_messages,
+            "senders": senders,
+            "readers": readers,
+        }
+        given = {field: value for field, value in terms.items() if value is not None}
+        made = Campaign.from_terms(name, read_mechanism(mechanism), given)
+    found = _ask("POST", url, "", token, made.to_json().encode())
+    facts = [("campaign", f"{url.rstrip('/')}/{name}"), ("digest", made.digest)]
+    facts += [(field.replace("_", " "), found[field]) for field in ("send_token", "read_token") if field in found]
+    show_facts("campaign", facts)
+    if made.status(datetime.now(UTC)) == "closed":
+        note("The closing time has passed: the campaign takes no message.")
+
+
+def list_campaigns(token: _Token, url: _Url = _DEFAULT_URL) -> None:
+    """List all campaigns with their state and counts.
+
+    Example: sstq campaign list
+    """
+    rows = _ask("GET", url, "", token)["campaigns"]
+    columns = ("name", "status", "received", "folded", "covered")
+    show_table(
+        "campaigns",
+        columns,
+        [[row[column] for column in columns] for row in rows],
+        "received: acknowledged messages; folded: those in the state; covered: those in the newest estimate",
+    )
+
+
+def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
+    """Show a campaign: its terms, its mechanism, its counts and the collector's public key.
+
+    Example: sstq campaign show steps
+    """
+    counts = _ask("GET", url, f"/{name}/status", token)
+    document = _ask("GET", url, f"/{name}", token)
+    facts = [(field.replace("_", " "), value) for field, value in counts.items()]
+    for field in ("opens", "closes", "most_messages", "senders", "readers", "message_bits", "digest"):
+        facts += [(field.replace("_", " "), document[field])] if field in document else []
+    facts.append(("mechanism", document["mechanism"]["mechanism"]))
+    facts += [("public key", key) for key in document["keys"]]
+    show_facts("campaign", facts)
+
+
+def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
+    """Close a campaign for good. What arrived is kept, and retries of it are still answered.
+
+    Example: sstq campaign close steps
+    """
+    _ask("PATCH", url, f"/{name}", token, b'{"closed": true}')
+    note(f"{name} is closed.")
+
+
+def export(
+    name: _Name,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="The file to write: .npz for the state, .csv or .json for the estimate."),
+    ],
+    token: _Token,
+    url: _Url = _DEFAULT_URL,
+    force: ForceOption = False,
+) -> None:
+    """Write the state of a campaign, which `sstq aggregate` goes on from, or its newest estimate.
+
+    Example: sstq campaign export steps --output steps.npz
+
+    Example: sstq campaign export steps --output steps.csv
+    """
+    from sstq.service.http import download
+
+    routes = {".npz": "state", ".csv": "estimate?format=csv", ".json": "estimate?format=json"}
+    if output.suffix not in routes:
+        raise WrongUsage(f"--output must end in .npz, .csv or .json, got {output.name}")
+    check_output(output, force)
+    download(_address(url, f"/{name}/{routes[output.suffix]}"), output, token=token)
+
+
+def tokens(
+    name: _Name,
+    count: Annotated[int, typer.Option("--count", help="How many tokens to make.", min=1)],
+    token: _Token,
+    url: _Url = _DEFAULT_URL,
+) -> None:
+    """Make single-use tokens, one per line on standard output; the collector keeps only their hashes.
+
+    Each lets one person send one message, once.
+
+    Example: sstq campaign tokens steps --count 1000 > tokens.txt
+    """
+    from sstq.service.openapi import MOST_TOKENS
+
+    while count:
+        some = min(count, MOST_TOKENS)
+        made = _ask("POST", url, f"/{name}/tokens", token, json.dumps({"count": some}).encode())["tokens"]
+        typer.echo("\n".join(made))
+        count -= some
+
+
+campaign.command("create", help=paragraphs(create.__doc__ or ""))(create)
+campaign.command("list", help=paragraphs(list_campaigns.__doc__ or ""))(list_campaigns)
+for _command in (show, close, export, tokens):
+    campaign.command(help=paragraphs(_command.__doc__ or ""))(_command)
+
+
+def _address(url: str, path: str) -> str:
+    return f"{url.rstrip('/')}/v1/campaigns{path}"
+
+
+def _ask(method: str, url: str, path: str, token: str, body: bytes | None = None) -> Any:
+    from sstq.service.http import request
+
+    headers = {} if body is None else {"Content-Type": "application/json"}
+    return request(method, _address(url, path), token=token, headers=headers, body=body).json()
+
+
+def _lines(path: Path | None) -> list[str] | None:
+    return None if path is None else path.read_text(encoding="utf-8").splitlines()
+
+
+def _shape(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(side) for side in text.split("x")]
+    except ValueError as error:
+        raise ValueError(f"image_shape must be such as 28x28 or 32x32x3, got {text!r}") from error

@@ -1,0 +1,294 @@
+"""The database of a collector: its tables, durable connections, and transactions that are tried again.
+
+It knows little. An upload is found by the random key that its client chose: there is no serial number, no address and
+no time finer than the hour. Nothing but the campaign's name is both in a token's row and in an upload's.
+"""
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, InternalError, OperationalError
+
+SCHEMA_VERSION = 1
+
+metadata = sa.MetaData()
+
+
+def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
+    # SQLite would number the rows of a table otherwise, in the order of their arrival.
+    return sa.Table(name, metadata, *columns, sqlite_with_rowid=False)
+
+
+def _campaign() -> sa.Column[Any]:
+    return sa.Column("campaign", sa.Text, primary_key=True)
+
+
+settings = _table(
+    "settings",
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", sa.LargeBinary, nullable=False),
+)
+
+campaigns = _table(
+    "campaigns",
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("mechanism", sa.Text, nullable=False),  # JSON
+    sa.Column("terms", sa.Text, nullable=False),  # JSON: all that this module need not know
+    sa.Column("closed", sa.Boolean, nullable=False),
+    sa.Column("last_hour", sa.BigInteger),  # of arrivals, in hours since 1970; NULL while there is no end
+    sa.Column("issued", sa.BigInteger, nullable=False),  # single-use tokens so far
+)
+
+# The keys that were acknowledged, each with its number of messages, so that a repeated upload gets the same answer.
+receipts = _table(
+    "receipts",
+    _campaign(),
+    sa.Column("key", sa.LargeBinary, primary_key=True),
+    sa.Column("messages", sa.BigInteger, nullable=False),
+)
+
+# Uploads that are not folded yet.
+uploads = _table(
+    "uploads",
+    _campaign(),
+    sa.Column("key", sa.LargeBinary, primary_key=True),
+    sa.Column("messages", sa.BigInteger, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+)
+
+# Partial states, never changed: see sstq.service.pieces.
+pieces = _table(
+    "pieces",
+    _campaign(),
+    sa.Column("first", sa.BigInteger, primary_key=True),
+    sa.Column("width", sa.BigInteger, primary_key=True),
+    sa.Column("identity", sa.LargeBinary, primary_key=True),
+    sa.Column("level", sa.Integer, nullable=False),
+    sa.Column("messages", sa.BigInteger, nullable=False),
+    sa.Column("sums", sa.LargeBinary, nullable=False),
+)
+
+# Single-use tokens that are not spent yet, as SHA-256; a spent one is deleted.
+tokens = _table(
+    "tokens",
+    _campaign(),
+    sa.Column("digest", sa.LargeBinary, primary_key=True),
+)
+
+# How many messages were folded in which hour since 1970.
+arrivals = _table(
+    "arrivals",
+    _campaign(),
+    sa.Column("hour", sa.BigInteger, primary_key=True),
+    sa.Column("messages", sa.BigInteger, nullable=False),
+)
+
+# How the error shrank: the standard error of an estimate from so many messages.
+history = _table(
+    "history",
+    _campaign(),
+    sa.Column("messages", sa.BigInteger, primary_key=True),
+    sa.Column("error", sa.Double, nullable=False),
+)
+
+# The newest estimate of each campaign, and how many messages it covers.
+estimates = _table(
+    "estimates",
+    _campaign(),
+    sa.Column("messages", sa.BigInteger, nullable=False),
+    sa.Column("result", sa.LargeBinary, nullable=False),
+)
+
+OF_A_CAMPAIGN = (receipts, uploads, pieces, tokens, arrivals, history, estimates)
+
+_TRIES = 10
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5
+_BUSY_SECONDS = 10
+_CONNECT_SECONDS = 5
+_INIT_LOCK = 0x73737471  # "sstq": two servers may start at once
+# PostgreSQL: serialization failure, deadlock, and a key that another process inserted at the same moment.
+_CONFLICTS = {"40001", "40P01", "23505"}
+
+T = TypeVar("T")
+
+
+class DatabaseUnavailable(Exception):  # noqa: N818
+    """The database cannot answer or store now; nothing was acknowledged, and the request can be repeated."""
+
+
+def sqlite_url(path: Path) -> str:
+    """The URL of a database in a file, whatever characters its name has."""
+    return sa.URL.create("sqlite", database=str(path.absolute())).render_as_string()
+
+
+class _FairLock:
+    """A lock that goes to whoever waits longest; one of the standard library may go to the same thread for ever."""
+
+    def __init__(self) -> None:
+        self._inner = threading.Lock()
+        self._held = False
+        self._waiting: deque[threading.Event] = deque()
+
+    def __enter__(self) -> None:
+        with self._inner:
+            if not self._held:
+                self._held = True
+                return
+            turn = threading.Event()
+            self._waiting.append(turn)
+        turn.wait()
+
+    def __exit__(self, *_: object) -> None:
+        with self._inner:
+            if self._waiting:
+                self._waiting.popleft().set()
+            else:
+                self._held = False
+
+
+class Database:
+    """A database by its URL, set up on first use.
+
+    ``sqlite:////folder/collector.sqlite3`` or ``postgresql+psycopg://user:password@host/name``. ValueError for a
+    database of another schema version or program, or one that does not keep what it has acknowledged.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            self.url = sa.make_url(url)
+        except sa.exc.ArgumentError as error:
+            raise ValueError(f"database must be a URL such as sqlite:///collector.sqlite3, got {url!r}") from error
+        self.sqlite = self.url.drivername in ("sqlite", "sqlite+pysqlite")
+        if self.sqlite:
+            if not self.url.database or self.url.database == ":memory:":
+                raise ValueError("database must be a file: what is in memory only would be lost with the process")
+            self._engine = sa.create_engine(self.url, hide_parameters=True)
+            sa.event.listen(self._engine, "connect", _set_up_sqlite)
+            sa.event.listen(self._engine, "begin", _begin_sqlite)
+            # SQLite has one writer at a time, and those that wait would only look again after a pause.
+            self._writing: AbstractContextManager[Any] = _FairLock()
+        elif self.url.drivername == "postgresql+psycopg":
+            arguments = {"options": "-c synchronous_commit=on", "connect_timeout": _CONNECT_SECONDS}
+            self._engine = sa.create_engine(self.url, connect_args=arguments, hide_parameters=True)
+            self._writing = nullcontext()
+        else:
+            raise ValueError(f"database must be sqlite:///… or postgresql+psycopg://…, got {self.url.drivername}")
+        self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ") if not self.sqlite else None
+        self._writer = self._engine.execution_options(sstq_writes=True)
+        try:
+            self.write(self._prepare)
+        except DatabaseError as error:
+            self.dispose()
+            raise ValueError(f"{self.url.database} cannot be used: {error.orig}; name a new one") from error
+        except BaseException:
+            self.dispose()
+            raise
+
+    def dispose(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def write(self, work: Callable[[sa.Connection], T]) -> T:
+        """Do the work in one transaction, which is durable on return; tried again after conflicts and lost connections.
+
+        So the work must be harmless to do twice: after a connection was lost nobody knows whether it is done. Raises
+        DatabaseUnavailable if it does not succeed.
+        """
+        return self._try_again(self._writer, work, self._writing)
+
+    def read(self, work: Callable[[sa.Connection], T]) -> T:
+        """Do the work on one consistent snapshot; tried again as in `write`."""
+        return self._try_again(self._reader or self._engine, work, nullcontext())
+
+    def _try_again(self, engine: sa.Engine, work: Callable[[sa.Connection], T], lock: AbstractContextManager[Any]) -> T:
+        pause = _FIRST_PAUSE
+        for tries in range(1, _TRIES + 1):
+            try:
+                with lock, engine.begin() as connection:
+                    return work(connection)
+            except DBAPIError as error:
+                if not _passes(error) and not isinstance(error, OperationalError | InterfaceError | InternalError):
+                    raise
+                if tries == _TRIES or not _passes(error):
+                    raise DatabaseUnavailable(_sentence(error)) from error
+            # Two that collided should not collide again.
+            time.sleep(pause * random.uniform(0.5, 1.5))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        raise AssertionError("unreachable")
+
+    def _prepare(self, connection: sa.Connection) -> None:
+        if not self.sqlite:
+            _check_durable(connection)
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_INIT_LOCK)))
+        there = set(sa.inspect(connection).get_table_names()) & set(metadata.tables)
+        if not there:
+            metadata.create_all(connection)
+            connection.execute(settings.insert(), {"name": "schema", "value": str(SCHEMA_VERSION).encode()})
+            return
+        _check_version(connection, there)
+
+
+def _set_up_sqlite(connection: Any, _: Any) -> None:
+    # Transactions are begun below, not by the driver, which would begin them late.
+    connection.isolation_level = None
+    for pragma in (
+        f"busy_timeout = {1000 * _BUSY_SECONDS}",
+        "journal_mode = WAL",
+        "synchronous = FULL",  # a commit waits for the disk
+        "secure_delete = FAST",  # deleted rows are overwritten where that costs no further write
+        f"journal_size_limit = {1 << 26}",
+    ):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    writes = connection.get_execution_options().get("sstq_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _check_durable(connection: sa.Connection) -> None:
+    for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+        value = connection.exec_driver_sql(f"SHOW {setting}").scalar_one()
+        if value != "on":
+            raise ValueError(
+                f"the database has {setting} = {value}, so that a crash could lose what it acknowledged; "
+                f"set {setting} = on in postgresql.conf and restart it"
+            )
+
+
+def _check_version(connection: sa.Connection, there: set[str]) -> None:
+    if there != set(metadata.tables):
+        raise ValueError(
+            f"the database has the tables {', '.join(sorted(there))} of another program or version; "
+            "name an empty database, such as a new file"
+        )
+    try:
+        found = connection.execute(sa.select(settings.c.value).where(settings.c.name == "schema")).scalar()
+    except DBAPIError as error:
+        raise ValueError("the database belongs to another program; name an empty one, such as a new file") from error
+    version = None if found is None else bytes(found).decode(errors="replace")
+    if version != str(SCHEMA_VERSION):
+        raise ValueError(
+            f"the database has version {version} of the schema, this library has version {SCHEMA_VERSION}; "
+            "use the release of sstq that made it, or name an empty database"
+        )
+
+
+def _passes(error: DBAPIError) -> bool:
+    """Whether another try may succeed at once: after a conflict with another transaction, or on a new connection."""
+    if getattr(error.orig, "sqlstate", None) in _CONFLICTS or error.connection_invalidated:
+        return True
+    return getattr(error.orig, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+def _sentence(error: DBAPIError) -> str:
+    """What the driver says, without the statement, its parameters and details, which may hold messages."""
+    said = getattr(getattr(error.orig, "diag", None), "message_primary", None) or str(error.orig)
+    return f"the database is not available: {' '.join(said.split())}"

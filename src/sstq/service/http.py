@@ -1,0 +1,122 @@
+"""Requests to a collector, for programs that administer it or send to it; nothing but the standard library."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.message import Message
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+__all__ = ["Answer", "Refused", "Unreachable", "download", "request"]
+
+_SECONDS = 30.0
+_LARGEST_ANSWER = 1 << 28
+
+
+class Refused(ValueError):  # noqa: N818
+    """The collector refused a request: its status, its sentence, and after how many seconds to try again, if ever."""
+
+    def __init__(self, status: int, detail: str, retry_after: float | None) -> None:
+        super().__init__(f"the collector refused it ({status}): {detail}")
+        self.status = status
+        self.retry_after = retry_after
+
+
+class Unreachable(ValueError):  # noqa: N818
+    """There was no answer; nobody knows whether the request arrived."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a collector answered."""
+
+    headers: Message
+    content: bytes
+
+    def json(self) -> Any:
+        """Its content, read."""
+        return json.loads(self.content)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A collector redirects nobody; whoever does would get the token."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Do not follow."""
+
+
+def request(
+    method: str,
+    url: str,
+    *,
+    token: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+) -> Answer:
+    """Ask a collector; Refused with its sentence for a status of 400 or more, Unreachable for no answer."""
+    with _open(method, url, token, headers, body) as response:
+        try:
+            content = response.read(_LARGEST_ANSWER + 1)
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"the answer of {urlsplit(url).netloc} broke off: {error}") from error
+        if len(content) > _LARGEST_ANSWER:
+            raise Unreachable(f"the answer of {urlsplit(url).netloc} has more than {_LARGEST_ANSWER} bytes")
+        return Answer(response.headers, content)
+
+
+def download(url: str, path: Path, *, token: str) -> None:
+    """Write the answer to GET into a file, which is there only when it is complete."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with _open("GET", url, token, None, None) as response, part.open("wb") as file:
+            shutil.copyfileobj(response, file, 1 << 20)
+            if file.tell() != int(response.headers["Content-Length"]):
+                raise Unreachable(f"the answer of {urlsplit(url).netloc} broke off; try again")
+        part.replace(path)
+    except http.client.HTTPException as error:
+        raise Unreachable(f"the answer of {urlsplit(url).netloc} broke off: {error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _open(
+    method: str, url: str, token: str | None, headers: Mapping[str, str] | None, body: bytes | None
+) -> http.client.HTTPResponse:
+    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
+        raise ValueError(f"url must begin with http:// or https://, got {url!r}")
+    # Nothing about the machine: the default user agent names the version of Python.
+    whole = {"User-Agent": "sstq", **(headers or {})}
+    if token is not None:
+        whole["Authorization"] = f"Bearer {token}"
+    asked = urllib.request.Request(url, body, whole, method=method)  # noqa: S310 (the scheme is checked)
+    try:
+        opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=_context()))
+        response: http.client.HTTPResponse = opener.open(asked, timeout=_SECONDS)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise _refused(error) from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise Unreachable(f"there is no answer from {urlsplit(url).netloc}: {reason}") from error
+    return response
+
+
+def _context() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+def _refused(error: urllib.error.HTTPError) -> Refused:
+    try:
+        detail = str(json.loads(error.read(1 << 16))["detail"])
+    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
+        detail = str(error.reason)
+    wait = error.headers.get("Retry-After", "")
+    return Refused(error.code, detail, float(wait) if wait.isascii() and wait.isdigit() else None)

@@ -1,0 +1,251 @@
+"""The OpenAPI document: what the routes take and answer, in the words that a client's author needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from sstq.service.campaigns import NAME_PATTERN, TIME_PATTERN
+
+__all__ = ["DESCRIPTION", "MOST_TOKENS", "OPTIONAL_TOKEN", "TOKEN", "answers", "install", "json_body", "schema"]
+
+MOST_TOKENS = 100_000
+"""How many single-use tokens one request makes."""
+
+DESCRIPTION = (
+    "Collects messages of ε-local differential privacy and estimates their mean. Every refusal is "
+    "application/problem+json (RFC 9457) with a sentence. A request that got 429, 503 or no answer can be repeated "
+    "with the same Idempotency-Key: its messages count once."
+)
+
+_STATUSES = {
+    304: "The client has this version already.",
+    400: "A header or the body cannot be read.",
+    401: "A token is needed.",
+    403: "The token is wrong or spent.",
+    404: "There is no campaign of this name.",
+    408: "The body came too slowly.",
+    409: "It contradicts the campaign: another mechanism, a name that is taken, or a campaign that is closed.",
+    410: "The campaign is closed.",
+    413: "The body is too large.",
+    415: "The Content-Type is wrong.",
+    422: "The content is malformed: the wrong length, a code that no message has, or a field that cannot be.",
+    425: "The campaign is not open yet.",
+    429: "Too many uploads from this address; Retry-After says when to go on.",
+    503: "The collector cannot store now; Retry-After says when to try again.",
+}
+
+TOKEN: dict[str, Any] = {"security": [{"token": []}]}
+"""For routes that need a token."""
+
+OPTIONAL_TOKEN: dict[str, Any] = {"security": [{}, {"token": []}]}
+"""For routes that need a token for some campaigns."""
+
+_NAME = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
+_TIME = {"type": ["string", "null"], "pattern": f"^{TIME_PATTERN}$", "examples": ["2027-01-31T18:00:00Z"]}
+_NUMBERS = {"type": ["array", "null"], "items": {"type": ["number", "null"]}}
+_TABLE = {"type": "array", "items": {"type": "array", "items": {"type": ["number", "null"]}}}
+_LABELS = {"type": ["array", "null"], "items": {"type": "string", "minLength": 1, "maxLength": 200}}
+_COUNT = {"type": "integer", "minimum": 0}
+_TERMS: dict[str, Any] = {
+    "labels": _LABELS,
+    "group_labels": _LABELS,
+    "image_shape": {"type": ["array", "null"], "items": {"type": "integer", "minimum": 1}},
+    "opens": _TIME,
+    "closes": _TIME,
+    "most_messages": {"type": ["integer", "null"], "minimum": 1},
+    "senders": {"enum": ["everybody", "token", "single-use"]},
+    "readers": {"enum": ["administrator", "token", "public"]},
+}
+_TOKENS = {"send_token": {"type": "string"}, "read_token": {"type": "string"}}
+_MECHANISM = {"type": "object", "description": "What `sstq spec` writes."}
+
+
+def _object(properties: dict[str, Any], required: list[str] | None = None, **more: Any) -> dict[str, Any]:
+    wanted = list(properties) if required is None else required
+    return {"type": "object", "properties": properties, "required": wanted, "additionalProperties": False} | more
+
+
+_STATUS = _object(
+    {
+        "name": _NAME,
+        "status": {"enum": ["scheduled", "open", "closed"]},
+        "received": _COUNT | {"description": "Messages that are acknowledged."},
+        "folded": _COUNT | {"description": "Messages that are in the state."},
+        "covered": _COUNT | {"description": "Messages that the newest estimate covers."},
+        "tokens_issued": _COUNT,
+        "tokens_unspent": _COUNT,
+    }
+)
+
+_SCHEMAS: dict[str, Any] = {
+    "Problem": _object({"status": {"type": "integer"}, "detail": {"type": "string"}}),
+    "NewCampaign": _object({"name": _NAME, "mechanism": _MECHANISM} | _TERMS, ["name", "mechanism"]),
+    "Change": _object(
+        _TERMS
+        | {
+            "closed": {"const": True, "description": "Close the campaign for good."},
+            "renew": {"type": "array", "items": {"enum": list(_TOKENS)}, "description": "Replace shared tokens."},
+        },
+        [],
+        minProperties=1,
+    ),
+    "Document": {
+        "type": "object",
+        "description": "The campaign in canonical JSON (RFC 8785); verify the signature of its bytes first.",
+        "properties": _TERMS
+        | {
+            "format": {"const": "sstq-campaign"},
+            "version": {"const": 1},
+            "name": _NAME,
+            "mechanism": _MECHANISM,
+            "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+            "message_bits": {"type": "integer", "minimum": 1},
+            "keys": {"type": "array", "items": {"type": "string", "pattern": "^[0-9a-f]{64}$"}},
+        },
+        "required": ["format", "version", "name", "mechanism", "digest", "message_bits", "keys", "most_messages"],
+    },
+    "Tokens": _object({"name": _NAME} | _TOKENS, ["name"]),
+    "TokenRequest": _object({"count": {"type": "integer", "minimum": 1, "maximum": MOST_TOKENS}}),
+    "SingleUseTokens": _object({"tokens": {"type": "array", "items": {"type": "string"}}}),
+    "Status": _STATUS,
+    "Campaigns": _object({"campaigns": {"type": "array", "items": _STATUS}}),
+    "Receipt": _object({"count": {"type": "integer", "minimum": 1}}),
+    "Health": _object({"status": {"const": "ok"}}),
+    "Estimate": _object(
+        {
+            "campaign": _NAME,
+            "digest": {"type": "string"},
+            "count": _COUNT | {"description": "Messages that it covers."},
+            "value": _NUMBERS,
+            "stderr": _NUMBERS,
+            "region": {
+                "anyOf": [
+                    _object(
+                        {"level": {"type": "number"}, "radius": {"type": ["number", "null"]}, "half_width": _NUMBERS}
+                    ),
+                    {"type": "null"},
+                ],
+                "description": "Holds all coordinates of the mean at once with that probability: value ± half_width.",
+            },
+            "groups": {
+                "anyOf": [
+                    _object(
+                        {"shares": _NUMBERS, "shares_stderr": _NUMBERS}
+                        | dict.fromkeys(("sums", "sums_stderr", "means", "means_stderr"), _TABLE)
+                    ),
+                    {"type": "null"},
+                ]
+            },
+            "note": {"type": "string"},
+        }
+    ),
+}
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The content of a body in JSON of that schema."""
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+
+
+def json_body(name: str) -> dict[str, Any]:
+    """A request body in JSON of that schema."""
+    return {"requestBody": {"required": True, "content": schema(name)}}
+
+
+def answers(success: dict[int, dict[str, Any]], *refusals: int) -> dict[int | str, dict[str, Any]]:
+    """What a route answers: its success, and refusals by their status."""
+    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    refused: dict[int | str, dict[str, Any]] = {}
+    for status in (*refusals, 503):
+        refused[status] = {"description": _STATUSES[status]} | ({} if status == 304 else {"content": problem})
+        if status in (429, 503):
+            refused[status]["headers"] = {"Retry-After": _header("Seconds to wait.")}
+    found: dict[int | str, dict[str, Any]] = dict(success.items())
+    return found | refused
+
+
+def _header(meaning: str, pattern: str | None = None) -> dict[str, Any]:
+    return {"description": meaning, "schema": {"type": "string"} | ({"pattern": pattern} if pattern else {})}
+
+
+DOCUMENT_ANSWER: dict[int, dict[str, Any]] = {
+    200: {
+        "description": "The document.",
+        "content": schema("Document"),
+        "headers": {
+            "ETag": _header("The version of the document; send it as If-None-Match."),
+            "SSTQ-Signature": _header("Ed25519 over `sstq-campaign-v1`, a zero byte and the document; base64."),
+        },
+    }
+}
+
+_UPLOAD = {
+    "summary": "Send messages",
+    "description": (
+        "The body is SSTQ-Count messages of message_bits bits each, packed without gaps, the lowest bit of a byte "
+        "first. The answer comes when they are durable. Sending again with the same key counts once and gets the "
+        "same answer."
+    ),
+    "operationId": "send_messages",
+    **OPTIONAL_TOKEN,
+    "parameters": [
+        {"name": "name", "in": "path", "required": True, "schema": _NAME},
+        {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": True,
+            "description": "128 random bits, chosen for this upload and kept for its retries.",
+            "schema": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+        },
+        {
+            "name": "SSTQ-Count",
+            "in": "header",
+            "required": True,
+            "description": "The number of messages.",
+            "schema": {"type": "integer", "minimum": 1, "maximum": 9_999_999_999},
+        },
+        {
+            "name": "SSTQ-Digest",
+            "in": "header",
+            "required": True,
+            "description": "The digest of the mechanism, as the document has it.",
+            "schema": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+        },
+    ],
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    },
+    "responses": {
+        str(status): value
+        for status, value in answers(
+            {200: {"description": "The messages are durable.", "content": schema("Receipt")}},
+            *(400, 401, 403, 404, 408, 409, 410, 413, 415, 422, 425, 429),
+        ).items()
+    },
+}
+
+
+def install(app: FastAPI, path: str) -> None:
+    """Describe the app, with the upload route at `path`, which FastAPI knows nothing of."""
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+            found["paths"][path] = {"post": _UPLOAD}
+            for operations in found["paths"].values():
+                for operation in operations.values():
+                    for parameter in operation.get("parameters", ()):
+                        if parameter["in"] == "path":
+                            parameter["schema"] = _NAME
+            found["components"] = {
+                "schemas": _SCHEMAS,
+                "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            }
+            app.openapi_schema = found
+        return app.openapi_schema
+
+    app.openapi = described  # type: ignore[method-assign]

@@ -1,0 +1,83 @@
+"""HTTP connections that cannot be held open for nothing: uvicorn's protocol with deadlines and a bound on headers.
+
+uvicorn waits for ever for the end of a request's headers and for a client to read its answer, and takes headers of any
+length. The bodies of requests have their own deadline (`sstq.service.security.RequestBody`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import TimerHandle
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+__all__ = ["HEADER_SECONDS", "MOST_HEADER_BYTES", "READ_SECONDS", "GuardedProtocol"]
+
+HEADER_SECONDS = 10.0
+"""How long a client may take to the end of its headers, from connecting or from the first byte of a further request."""
+
+READ_SECONDS = 30.0
+"""How long a client may leave a full buffer of its answer unread."""
+
+MOST_HEADER_BYTES = 1 << 15
+"""The most bytes of a request before its headers are complete."""
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    _headers_due: TimerHandle | None = None
+    _read_due: TimerHandle | None = None
+    _header_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._await_headers()
+
+    def data_received(self, data: bytes) -> None:
+        """Pass the bytes on to the parser; between requests they begin the next one."""
+        if self._headers_due is None and (self.cycle is None or self.cycle.response_complete):
+            self._await_headers()
+        super().data_received(data)
+        if self._headers_due is not None:
+            self._header_bytes += len(data)
+            if self._header_bytes > MOST_HEADER_BYTES:
+                self._give_up()
+
+    def on_headers_complete(self) -> None:
+        """Begin to handle the request."""
+        _cancel(self._headers_due)
+        self._headers_due = None
+        super().on_headers_complete()
+
+    def pause_writing(self) -> None:
+        """Wait for the client, which does not read as fast as the answer is written."""
+        super().pause_writing()
+        if self._read_due is None:
+            self._read_due = self.loop.call_later(READ_SECONDS, self._give_up)
+
+    def resume_writing(self) -> None:
+        """Go on: the client has read enough of it."""
+        super().resume_writing()
+        _cancel(self._read_due)
+        self._read_due = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        _cancel(self._headers_due, self._read_due)
+        super().connection_lost(exc)
+
+    def _await_headers(self) -> None:
+        self._header_bytes = 0
+        self._headers_due = self.loop.call_later(HEADER_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        # Not `close`, which waits until everything is written.
+        self.transport.abort()
+
+
+def _cancel(*timers: TimerHandle | None) -> None:
+    for timer in timers:
+        if timer is not None:
+            timer.cancel()

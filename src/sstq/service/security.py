@@ -1,0 +1,231 @@
+"""What stands between the network and the collector: refusals, tokens, limits, bodies and headers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import json
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = [
+    "AddressLimits",
+    "ClientGone",
+    "Problem",
+    "RequestBody",
+    "SecurityHeaders",
+    "bearer_token",
+    "content_type",
+    "is_token",
+    "new_token",
+    "problem_response",
+    "token_hash",
+    "unauthorized",
+]
+
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""The dashboard loads what is beside it and nothing else; no inline script, no style attribute, no frame around it."""
+
+HEADERS = {
+    "content-security-policy": CONTENT_POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+# Only where a route says nothing else.
+DEFAULTS = {"cache-control": "no-store", "cross-origin-resource-policy": "same-origin"}
+_HTTPS_ONLY = (b"strict-transport-security", b"max-age=31536000")
+
+# A body may take so long, and so much longer for each of its bytes.
+_BODY_SECONDS, _SLOWEST_BYTES_PER_SECOND = 20.0, 1 << 14
+# What is still read of a request that was refused, so that its client sees the answer.
+_DRAINED_BYTES, _DRAIN_SECONDS = 1 << 20, 2.0
+
+
+class Problem(Exception):  # noqa: N818 (that is what RFC 9457 calls it)
+    """A refusal: its status, a sentence for people, and headers."""
+
+    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = dict(headers or {})
+
+
+class ClientGone(Exception):  # noqa: N818
+    """The client closed the connection before its request was complete: there is nobody to answer."""
+
+
+def problem_response(problem: Problem) -> Response:
+    """The answer of RFC 9457, application/problem+json."""
+    content = json.dumps({"status": problem.status, "detail": problem.detail}, ensure_ascii=False).encode()
+    return Response(content, problem.status, problem.headers, "application/problem+json")
+
+
+def new_token() -> str:
+    """A token of 192 random bits."""
+    return secrets.token_urlsafe(24)
+
+
+def token_hash(token: str) -> bytes:
+    """The SHA-256 of a token, which is all that is stored; tokens are too random to be guessed from it."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def is_token(token: str | None, stored: bytes | None) -> bool:
+    """Whether this is the token with that hash; the time that it takes says nothing about either."""
+    return token is not None and stored is not None and hmac.compare_digest(token_hash(token), stored)
+
+
+def bearer_token(authorization: str | None) -> str | None:
+    """The token of an Authorization header; a refusal if there is one of another kind."""
+    if authorization is None:
+        return None
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise unauthorized("The Authorization header must be “Bearer TOKEN”.")
+    return token.strip()
+
+
+def unauthorized(detail: str) -> Problem:
+    """A refusal that asks for a token."""
+    return Problem(401, detail, {"WWW-Authenticate": "Bearer"})
+
+
+class AddressLimits:
+    """How fast each address may send: a bucket of `burst` uploads that fills at a constant rate; in memory only.
+
+    Neighbours in the same /64 of IPv6 count as one, because one person has all of it.
+    """
+
+    _MOST_ADDRESSES = 100_000
+
+    def __init__(self, per_second: float, burst: int) -> None:
+        self._rate, self._burst = per_second, float(burst)
+        # When the bucket of an address will be full again: one number says how full it is at any time.
+        self._full_at: dict[str, float] = {}
+
+    def wait(self, address: str, now: float | None = None) -> float:
+        """Take one from the bucket of the address and return 0, or return the seconds until there is one."""
+        if not self._rate:
+            return 0.0
+        now = time.monotonic() if now is None else now
+        who = _network(address)
+        full_at = max(self._full_at.get(who, now), now) + 1 / self._rate
+        excess = full_at - now - self._burst / self._rate
+        if excess > 1e-9:
+            return excess
+        if len(self._full_at) >= self._MOST_ADDRESSES:
+            self._full_at = {known: full for known, full in self._full_at.items() if full > now}
+            if len(self._full_at) >= self._MOST_ADDRESSES:  # that many at once: begin again rather than grow
+                self._full_at = {}
+        self._full_at[who] = full_at
+        return 0.0
+
+
+def _network(address: str) -> str:
+    if ":" not in address:
+        return address
+    try:
+        return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return address
+
+
+class RequestBody:
+    """The body of a request, read within bounds of size and time."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._complete = False
+
+    @classmethod
+    def of(cls, request: Request) -> RequestBody:
+        """The body of a request; always the same one, which knows how much of it was read."""
+        found: RequestBody = request.scope.setdefault("sstq.body", cls(request.receive))
+        return found
+
+    async def _next(self) -> bytes:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        self._complete = not message.get("more_body", False)
+        part: bytes = message.get("body", b"")
+        return part
+
+    async def read(self, most: int, too_large: Problem) -> bytes:
+        """All of it; refused as soon as it is longer than `most` bytes, or when it takes too long."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(_BODY_SECONDS + most / _SLOWEST_BYTES_PER_SECOND):
+                while not self._complete:
+                    parts.append(await self._next())
+                    size += len(parts[-1])
+                    if size > most:
+                        raise too_large
+        except TimeoutError as error:
+            raise Problem(408, "The body of the request came too slowly.") from error
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def refuse(self, problem: Problem) -> Response:
+        """The answer that refuses the request.
+
+        What is left of the body is read first, within bounds: a client that still sends might not see the answer
+        otherwise. If there is more, the connection is closed.
+        """
+        response = problem_response(problem)
+        size = 0
+        try:
+            async with asyncio.timeout(0 if problem.status == 408 else _DRAIN_SECONDS):
+                while not self._complete and size <= _DRAINED_BYTES:
+                    size += len(await self._next())
+        except (TimeoutError, ClientGone):
+            pass
+        if not self._complete:
+            response.headers["Connection"] = "close"
+        return response
+
+
+class SecurityHeaders:
+    """Adds the headers that every answer has."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._always = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+        self._defaults = [(name.encode(), value.encode()) for name, value in DEFAULTS.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and its answer back with the headers."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        own = [*self._always, _HTTPS_ONLY] if scope["scheme"] == "https" else self._always
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = message.setdefault("headers", [])
+                names = {name for name, _ in given}
+                message["headers"] = [*given, *own, *(pair for pair in self._defaults if pair[0] not in names)]
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+def content_type(headers: Headers | Mapping[str, Any]) -> str:
+    """The media type of a request without its parameters."""
+    return str(headers.get("content-type", "")).partition(";")[0].strip().lower()

@@ -1,0 +1,24 @@
+import pytest
+
+from tests.service.postgres import running_postgres
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def own_postgres():
+    """A server to be stopped: the databases of other tests would make its recovery take a minute."""
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request, tmp_path):
+    """An empty database of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/collector.sqlite3"
+    return request.getfixturevalue("postgres").url()

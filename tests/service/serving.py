@@ -1,0 +1,102 @@
+"""A real server process for tests: uvicorn on a free port of the loopback interface, a database in a folder."""
+
+import json
+import secrets
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+ADMINISTRATOR = "administrator-of-the-tests"
+_PROGRAM = """
+import json, sys
+from sstq.service import Settings, run
+run(Settings(**json.loads(sys.argv[1])), lambda url: print(url, flush=True))
+"""
+
+
+class Server:
+    """A running collector."""
+
+    def __init__(self, url: str, process: subprocess.Popen, log: Path) -> None:
+        self.url, self.process, self.log = url, process, log
+        self.http = httpx.Client(base_url=url, timeout=30)
+
+    def administer(self, method, path, token=ADMINISTRATOR, **options):
+        return self.http.request(method, path, headers={"Authorization": f"Bearer {token}"}, **options)
+
+    def create(self, name, mechanism, **terms):
+        """Create a campaign; returns its shared tokens."""
+        content = {"name": name, "mechanism": json.loads(mechanism.to_json()), **terms}
+        answer = self.administer("POST", "/v1/campaigns", json=content)
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    def send(self, name, mechanism, body, count, *, key=None, token=None, headers=None):
+        """Send an upload; `headers` are changed or, with None, left out."""
+        whole = {
+            "Content-Type": "application/octet-stream",
+            "Idempotency-Key": key or secrets.token_hex(16),
+            "SSTQ-Count": str(count),
+            "SSTQ-Digest": mechanism.digest(),
+            "Authorization": token and f"Bearer {token}",
+        } | (headers or {})
+        whole = {header: value for header, value in whole.items() if value is not None}
+        return self.http.post(f"/v1/campaigns/{name}/messages", content=body, headers=whole)
+
+    def status(self, name):
+        return self.administer("GET", f"/v1/campaigns/{name}/status").json()
+
+    def wait(self, name, messages, field="covered"):
+        """Return when so many messages are counted."""
+        ends = time.monotonic() + 30
+        while self.status(name)[field] < messages:
+            assert time.monotonic() < ends, self.status(name)
+            time.sleep(0.02)
+
+    def estimate(self, name, messages):
+        """The estimate, once it covers so many messages."""
+        ends = time.monotonic() + 30
+        while (found := self.administer("GET", f"/v1/campaigns/{name}/estimate").json())["count"] < messages:
+            assert time.monotonic() < ends, found
+            time.sleep(0.02)
+        return found
+
+
+@contextmanager
+def serving(folder, **settings):
+    """A collector with these settings in a process of its own."""
+    chosen = {
+        "database": f"sqlite:///{folder}/collector.sqlite3",
+        "administrator_token": ADMINISTRATOR,
+        "port": 0,
+        "fold_seconds": 0.05,
+    } | settings
+    log = Path(folder) / "server.log"
+    with log.open("ab") as errors:
+        command = [sys.executable, "-c", _PROGRAM, json.dumps(chosen)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    server = None
+    try:
+        url = process.stdout.readline().strip()
+        assert url, log.read_text()
+        server = Server(url, process, log)
+        yield server
+    finally:
+        if server is not None:
+            server.http.close()
+        process.terminate()
+        process.wait(30)
+        process.stdout.close()
+
+
+def packed(mechanism, count=5, seed=0):
+    """The bytes of so many messages."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(count, mechanism.dim))
+    X *= mechanism.clip / np.linalg.norm(X, axis=1, keepdims=True)
+    return mechanism.encode(X, seed).to_bytes()

@@ -1,0 +1,244 @@
+"""Folding and merging: any order, any pieces, the same bits as one pass; little memory; two processes at once."""
+
+import os
+import threading
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+import sstq
+from sstq.service import database as tables
+from sstq.service import folding, pieces, states
+from sstq.service.store import Receipt, Store, Upload, current_hour
+
+MECHANISMS = {
+    "sstq": sstq.SSTQ(dim=20, epsilon=2.0),
+    "frame": sstq.FrameUnit(dim=20, epsilon=2.0, frames=1),
+    "frames": sstq.FrameUnit(dim=20, epsilon=2.0, frames=512),
+    "groups": sstq.GroupUnit(dim=6, epsilon=2.0, groups=3),
+    "wide": sstq.SQKR(dim=20, epsilon=2.0, variant="dense"),
+    "vectors": sstq.PrivUnit(dim=5, epsilon=2.0),
+}
+SMALL = 4096  # bytes of a piece
+
+
+@pytest.fixture
+def store(database_url):
+    made = Store(database_url)
+    yield made
+    made.close()
+
+
+def encoded(mechanism, count, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((count, mechanism.dim)) / mechanism.dim
+    groups = {} if mechanism.groups is None else {"groups": rng.integers(0, mechanism.groups, count)}
+    return mechanism.messages_from_bytes(mechanism.encode(X, rng=seed, **groups).to_bytes(), count)
+
+
+def fill(store, name, mechanism, seed, counts):
+    """Store uploads of so many messages each; returns the sums of one pass."""
+    messages = encoded(mechanism, sum(counts), seed)
+    uploads, start = [], 0
+    for count in counts:
+        uploads.append(Upload(name, os.urandom(16), count, messages[start : start + count].to_bytes()))
+        start += count
+    assert store.receive(uploads) == [Receipt(count) for count in counts]
+    expected = mechanism.aggregator()
+    expected.update(messages)
+    return expected
+
+
+def rows(store, table):
+    return store.database.read(lambda connection: connection.execute(sa.select(table)).all())
+
+
+def assert_same(found, expected):
+    assert found.count == expected.count
+    assert np.array_equal(found.sums(), expected.sums())
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_the_state_is_that_of_one_pass(store, seed, kind):
+    mechanism = MECHANISMS[kind]
+    store.create(kind, mechanism, "{}")
+    assert store.fold(kind) == 0
+    assert store.state(kind).count == 0
+    expected = mechanism.aggregator()
+    for part in range(4):
+        expected.merge(fill(store, kind, mechanism, seed + part, [1, 1, 7, 3, 1, 16, 7, 100 + part]))
+        assert store.counts(kind).folded == store.state(kind).count < expected.count
+        while store.fold(kind):
+            pass
+        assert_same(store.state(kind), expected)
+        counts = store.counts(kind)
+        assert counts.received == counts.folded == expected.count
+    assert not rows(store, tables.uploads)
+    assert sum(row.messages for row in rows(store, tables.arrivals)) == expected.count
+    assert {row.hour for row in rows(store, tables.arrivals)} <= {current_hour(), current_hour() - 1}
+
+
+@pytest.mark.parametrize("kind", ["sstq", "frames", "groups", "wide"])
+def test_small_pieces_add_up_and_stay_small(store, seed, kind, tmp_path):
+    mechanism = MECHANISMS[kind]
+    store.create(kind, mechanism, "{}")
+    expected = mechanism.aggregator()
+    for part in range(5):
+        expected.merge(fill(store, kind, mechanism, seed + part, [500]))
+        while folding.fold(store.database, kind, mechanism, 0, SMALL):
+            pass
+        while folding.merge(store.database, kind, mechanism, SMALL):
+            pass
+        assert_same(store.state(kind), expected)
+    found = rows(store, tables.pieces)
+    assert all(len(row.sums) <= SMALL for row in found)
+    assert sum(row.messages for row in found) == expected.count
+    # One piece of each size and range; each range is a power of two, at a multiple of it.
+    assert len({(row.first, row.width, row.level) for row in found}) == len(found)
+    assert all(row.first % row.width == 0 and row.width & (row.width - 1) == 0 for row in found)
+    if expected.sums().nbytes > SMALL:
+        assert len({row.first for row in found}) > 1
+    # The file is the one that the aggregator itself would write.
+    assert store.save_state(kind, tmp_path / "found.npz") == expected.count
+    expected.save(tmp_path / "expected.npz")
+    assert (tmp_path / "found.npz").read_bytes() == (tmp_path / "expected.npz").read_bytes()
+
+
+def test_an_empty_state_is_saved(store, tmp_path):
+    store.create("c", MECHANISMS["frames"], "{}")
+    assert store.save_state("c", tmp_path / "empty.npz") == 0
+    assert MECHANISMS["frames"].load_aggregator(tmp_path / "empty.npz").count == 0
+
+
+def test_pieces_are_few(store, seed):
+    """Many folds leave a few pieces: at most one per size."""
+    mechanism = MECHANISMS["frames"]
+    store.create("c", mechanism, "{}")
+    for part in range(40):
+        fill(store, "c", mechanism, seed + part, [20])
+        store.fold("c")
+    found = rows(store, tables.pieces)
+    assert len({row.level for row in found}) == len(found) <= 16
+
+
+def test_sparse_pieces_keep_all_numbers():
+    form = pieces.SparseForm(MECHANISMS["frames"].aggregator())
+    sums = np.array([[256, 0, 1], [257, 1 << 32, 0], [(1 << 40) + 255, 3, 70_000]])
+    assert np.array_equal(form.decode(form.encode(sums, 256), 256), sums)
+    empty = sums[:0]
+    assert np.array_equal(form.decode(form.encode(empty, 0), 0), empty)
+
+
+def test_a_leaf_always_fits():
+    """A range of 2^21 numbers, all of them sent and each 2^32 times, is within the size of a piece."""
+    assert pieces.MOST_BYTES >= (1 << 21) * 3 * 8
+
+
+@pytest.mark.parametrize("kind", ["sstq", "frames"])
+def test_a_crash_in_the_middle_changes_nothing(store, seed, kind, monkeypatch):
+    mechanism = MECHANISMS[kind]
+    store.create("c", mechanism, "{}")
+    expected = fill(store, "c", mechanism, seed, [10] * 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(folding, "_count_arrivals", _crash)
+        with pytest.raises(RuntimeError, match="crash"):
+            store.fold("c")
+    assert len(rows(store, tables.uploads)) == 5
+    assert not rows(store, tables.pieces)
+    store.fold("c")
+    expected.merge(fill(store, "c", mechanism, seed + 1, [50]))
+    folding.fold(store.database, "c", mechanism, 0)
+    before = rows(store, tables.pieces)
+    with monkeypatch.context() as patch:
+        patch.setattr(folding.secrets, "token_bytes", _crash)
+        with pytest.raises(RuntimeError, match="crash"):
+            folding.merge(store.database, "c", mechanism)
+    assert rows(store, tables.pieces) == before
+    assert_same(store.state("c"), expected)
+
+
+def _crash(*_):
+    raise RuntimeError("crash")
+
+
+def test_several_processes_fold_at_once(store, database_url, seed, monkeypatch):
+    """Stores as three processes have them fold and merge while uploads arrive."""
+    monkeypatch.setattr(folding, "_TAKEN_UPLOADS", 10)
+    monkeypatch.setattr(folding, "_TAKEN_BYTES", 20)
+    mechanism = MECHANISMS["frames"]
+    store.create("c", mechanism, "{}")
+    done, problems = threading.Event(), []
+
+    def fold():
+        other = Store(database_url)
+        try:
+            while not done.is_set():
+                other.fold("c")
+                time.sleep(0.01)  # SQLite gives its lock to anybody: others must get it at times
+        except Exception as error:
+            problems.append(error)
+        other.close()
+
+    threads = [threading.Thread(target=fold) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    expected = mechanism.aggregator()
+    for part in range(20):
+        expected.merge(fill(store, "c", mechanism, seed + part, [1 + part] * 10))
+        assert store.state("c").count <= expected.count
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not problems
+    while store.fold("c"):
+        pass
+    assert_same(store.state("c"), expected)
+
+
+def test_memory_is_bounded_by_a_piece(tmp_path, seed):
+    """A state of many pieces is merged and saved with the memory of a few, whatever its size."""
+    mechanism = sstq.FrameUnit(dim=20, epsilon=2.0, frames=1 << 16)
+    store = Store(f"sqlite:///{tmp_path}/c.sqlite3")
+    store.create("c", mechanism, "{}")
+    small = 1 << 19
+    for part in range(6):
+        fill(store, "c", mechanism, seed + part, [250_000])
+        folding.fold(store.database, "c", mechanism, 0, small)
+        while folding.merge(store.database, "c", mechanism, small):
+            pass
+    total = store.state("c").sums().nbytes
+    fill(store, "c", mechanism, seed + 6, [10])
+    assert total > 64 * small
+    tracemalloc.start()
+    try:
+        folding.fold(store.database, "c", mechanism, 0, small)
+        while folding.merge(store.database, "c", mechanism, small):
+            pass
+        store.database.read(lambda connection: states.save_state(connection, "c", mechanism, tmp_path / "state.npz"))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * small + (1 << 24)  # NumPy writes an array through a buffer of 16 MB
+    assert_same(mechanism.load_aggregator(tmp_path / "state.npz"), store.state("c"))
+    store.close()
+
+
+def test_a_damaged_upload_stops_folding_and_is_kept(store):
+    mechanism = MECHANISMS["frame"]
+    store.create("c", mechanism, "{}")
+    store.receive([Upload("c", os.urandom(16), 5, b"short")])
+    with pytest.raises(ValueError, match="messages are"):
+        store.fold("c")
+    assert len(rows(store, tables.uploads)) == 1
+
+
+@pytest.mark.parametrize(("count", "bits"), [(1, 3), (3, 5), (8, 3), (7, 13)])
+def test_bodies_are_joined_bit_by_bit(count, bits):
+    rng = np.random.default_rng(count)
+    streams = rng.integers(0, 2, (6, count * bits)).astype(np.uint8)
+    bodies = [np.packbits(stream, bitorder="little").tobytes() for stream in streams]
+    joined = folding._joined(bodies, count * bits)
+    assert joined == np.packbits(streams.reshape(-1), bitorder="little").tobytes()

@@ -1,0 +1,211 @@
+"""What a security reviewer looks for: headers, tokens, limits, slow clients, and a log that knows nobody."""
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import re
+import socket
+import sys
+import time
+from urllib.parse import urlsplit
+
+import pytest
+
+import sstq
+
+pytest.importorskip("fastapi")
+
+import httpx
+
+from sstq.service import Settings, create_app, security
+from sstq.service.logs import PrivateFormatter
+from sstq.service.protocol import MOST_HEADER_BYTES
+from sstq.service.security import AddressLimits, Problem, bearer_token, is_token, token_hash
+from sstq.service.store import Store
+from tests.service.serving import ADMINISTRATOR, packed, serving
+
+MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
+
+
+def test_tokens_are_compared_in_constant_time(monkeypatch):
+    compared, real = [], hmac.compare_digest
+
+    def compare(one, other):
+        compared.append((one, other))
+        return real(one, other)
+
+    monkeypatch.setattr(security.hmac, "compare_digest", compare)
+    assert is_token("secret", token_hash("secret"))
+    assert not is_token("Secret", token_hash("secret"))
+    assert not is_token(None, token_hash("secret"))
+    assert not is_token("secret", None)
+    # Of hashes, which have one length whatever the token is.
+    assert [len(part) for pair in compared for part in pair] == [32] * 4
+
+
+@pytest.mark.parametrize("header", ["secret", "Basic secret", "Bearer", "Bearer  "])
+def test_other_authorization_is_refused(header):
+    with pytest.raises(Problem) as caught:
+        bearer_token(header)
+    assert caught.value.status == 401
+
+
+def test_an_address_has_a_bucket_and_neighbours_share_it():
+    limits = AddressLimits(per_second=2, burst=3)
+    assert [limits.wait("10.0.0.1", 100.0) for _ in range(3)] == [0, 0, 0]
+    assert limits.wait("10.0.0.1", 100.0) == pytest.approx(0.5)
+    assert limits.wait("10.0.0.2", 100.0) == 0
+    assert limits.wait("10.0.0.1", 100.5) == 0
+    assert [limits.wait(f"2001:db8::{last}", 100.0) for last in range(3)] == [0, 0, 0]
+    assert limits.wait("2001:db8::ffff", 100.0) > 0
+    assert limits.wait("2001:db8:0:1::1", 100.0) == 0
+
+
+def test_addresses_in_memory_are_bounded(monkeypatch):
+    monkeypatch.setattr(AddressLimits, "_MOST_ADDRESSES", 10)
+    limits = AddressLimits(per_second=0.001, burst=3)
+    for number in range(100):
+        limits.wait(f"10.0.0.{number}", 1.0)
+    assert len(limits._full_at) <= 10
+
+
+def test_errors_are_logged_without_what_they_say():
+    try:
+        raise ValueError("key 0123")
+    except ValueError:
+        record = logging.LogRecord("a", logging.ERROR, "f", 1, "failed", (), sys.exc_info())
+    text = PrivateFormatter().format(record)
+    assert "ValueError" in text
+    assert "0123" not in text.replace('raise ValueError("key 0123")', "")
+    assert not re.search(r"\d\d:\d\d", text)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("server")) as running:
+        running.create("open", MECHANISM)
+        running.create("shared", MECHANISM, senders="token")
+        yield running
+
+
+def connected(server):
+    parts = urlsplit(server.url)
+    return socket.create_connection((parts.hostname, parts.port), timeout=30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["/health", "/v1/campaigns/open", "/nothing", "/metrics", "/openapi.json"])
+def test_every_answer_has_the_headers(server, path):
+    headers = server.http.get(path).headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert "server" not in headers
+    assert "set-cookie" not in headers
+
+
+@pytest.mark.slow
+def test_other_origins_may_send_where_everybody_may_and_administer_nowhere(server):
+    asks = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
+    allowed = server.http.options("/v1/campaigns/open/messages", headers=asks)
+    assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (204, "*")
+    assert "access-control-allow-credentials" not in allowed.headers
+    assert "access-control-allow-origin" not in server.http.options("/v1/campaigns/shared/messages").headers
+    for method, path in [("OPTIONS", "/v1/campaigns"), ("POST", "/v1/campaigns"), ("DELETE", "/v1/campaigns/open")]:
+        assert "access-control-allow-origin" not in server.http.request(method, path, headers=asks).headers
+
+
+@pytest.mark.slow
+def test_a_body_without_a_length_is_refused_while_it_is_read(server):
+    def endless():
+        for _ in range(1000):
+            yield b"\x00" * 100_000
+
+    with connected(server) as line:
+        head = "POST /v1/campaigns/open/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
+        head += f"Content-Type: application/octet-stream\r\nIdempotency-Key: {'a' * 32}\r\nSSTQ-Count: 5\r\n"
+        line.sendall((head + f"SSTQ-Digest: {MECHANISM.digest()}\r\n\r\n").encode())
+        sent = 0
+        try:
+            for part in endless():
+                line.sendall(b"%x\r\n%s\r\n" % (len(part), part))
+                sent += len(part)
+        except OSError:
+            pass
+    assert sent < 50_000_000  # of 100 million: what the drain and the buffers of both sides hold
+    assert server.status("open")["received"] == 0
+
+
+@pytest.mark.slow
+def test_headers_without_end_are_cut_off(server):
+    with connected(server) as line:
+        try:
+            line.sendall(b"GET /health HTTP/1.1\r\n" + b"X: 1\r\n" * MOST_HEADER_BYTES)
+            assert line.recv(1000) == b""
+        except ConnectionError:
+            pass
+    assert server.http.get("/health").status_code == 200
+
+
+@pytest.mark.slow
+def test_a_client_that_never_ends_its_headers_is_dropped(server):
+    begun = time.monotonic()
+    with connected(server) as line:
+        line.sendall(b"GET /health HTTP/1.1\r\n")
+        with contextlib.suppress(ConnectionError):
+            assert line.recv(1000) == b""
+    assert time.monotonic() - begun < 29
+
+
+@pytest.mark.slow
+def test_logs_hold_no_address_agent_key_or_token(tmp_path):
+    with serving(tmp_path) as server:
+        server.create("open", MECHANISM)
+        server.http.headers["User-Agent"] = "agent-of-the-tests"
+        assert server.send("open", MECHANISM, packed(MECHANISM), 5, key="3f" * 16).status_code == 200
+        assert server.send("open", MECHANISM, b"", 5).status_code == 422
+        with connected(server) as line:
+            line.sendall(b"nonsense\r\n\r\n")
+            line.recv(1000)
+        log, database = server.log, tmp_path / "collector.sqlite3"
+    text = log.read_text()
+    for secret in ("127.0.0.1", "agent-of-the-tests", "3f" * 16, ADMINISTRATOR):
+        assert secret not in text
+    assert not re.search(r"\d\d:\d\d", text)
+    stored = database.read_bytes()
+    for secret in (b"127.0.0.1", b"agent-of-the-tests", ADMINISTRATOR.encode()):
+        assert secret not in stored
+
+
+def test_a_body_that_comes_too_slowly_is_refused(monkeypatch):
+    monkeypatch.setattr(security, "_BODY_SECONDS", 0.05)
+
+    async def receive():
+        await asyncio.sleep(0.02)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def read():
+        await security.RequestBody(receive).read(100, Problem(413, "Too large."))
+
+    with pytest.raises(Problem, match="came too slowly") as caught:
+        asyncio.run(read())
+    assert caught.value.status == 408
+
+
+def test_a_mistake_of_the_collector_has_the_headers_and_says_nothing_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(Store, "ping", lambda _: 1 / 0)
+    application = create_app(Settings(f"sqlite:///{tmp_path}/c.sqlite3", ADMINISTRATOR))
+
+    async def ask():
+        transport = httpx.ASGITransport(application, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
+            return await client.get("/health")
+
+    answer = asyncio.run(ask())
+    assert (answer.status_code, answer.json()["detail"]) == (500, "The collector made a mistake; its log says where.")
+    assert answer.headers["content-security-policy"] == security.CONTENT_POLICY
+    assert answer.headers["cache-control"] == "no-store"

@@ -1,0 +1,339 @@
+"""Campaigns, tokens and uploads: counted once, answered alike, in one transaction."""
+
+import asyncio
+import os
+import threading
+
+import pytest
+import sqlalchemy as sa
+
+import sstq
+from sstq.service import database as tables
+from sstq.service import inbox as inbox_module
+from sstq.service import store as store_module
+from sstq.service.database import DatabaseUnavailable
+from sstq.service.inbox import Inbox, InboxFull
+from sstq.service.store import Receipt, Refusal, Store, Upload, current_hour
+
+MECHANISM = sstq.FrameUnit(dim=4, epsilon=2.0, frames=1)
+BODY = MECHANISM.encode([0.1, 0.2, 0.3, 0.4], rng=1).to_bytes()
+
+
+@pytest.fixture
+def store(database_url):
+    made = Store(database_url)
+    made.create("c", MECHANISM, "{}")
+    yield made
+    made.close()
+
+
+def upload(**changes):
+    values = {"campaign": "c", "key": os.urandom(16), "count": 1, "body": BODY} | changes
+    return Upload(**values)
+
+
+def rows(store, table):
+    return store.database.read(lambda connection: connection.execute(sa.select(table)).all())
+
+
+def test_campaigns(store):
+    store.create("b", MECHANISM, '{"labels": []}', last_hour=7)
+    assert [(found.name, found.terms, found.closed) for found in store.campaigns()] == [
+        ("b", '{"labels": []}', False),
+        ("c", "{}", False),
+    ]
+    assert store.campaign("b").mechanism == MECHANISM
+    assert store.campaign("none") is None
+    with pytest.raises(ValueError, match="name must be new, got 'c'"):
+        store.create("c", MECHANISM, '{"other": 1}')
+    store.change_terms("b", "[]")
+    store.end("b")
+    assert (store.campaign("b").terms, store.campaign("b").closed) == ("[]", True)
+    for work in (store.end, store.counts, store.fold, store.state, lambda name: store.issue(name, [b"t" * 32])):
+        with pytest.raises(ValueError, match="name must be that of a campaign, got 'none'"):
+            work("none")
+
+
+def test_a_setting_is_made_once(store, database_url):
+    assert store.setting("key", lambda: b"first") == b"first"
+    other = Store(database_url)
+    assert other.setting("key", lambda: b"second") == b"first"
+    other.close()
+
+
+def test_an_upload_is_counted_once(store):
+    first, second = upload(), upload(count=3, body=b"abcd")
+    assert store.receive([first, second, first]) == [Receipt(1), Receipt(3), Receipt(1)]
+    assert store.receive([second, upload(), first]) == [Receipt(3), Receipt(1), Receipt(1)]
+    assert store.counts("c").received == 5
+    assert len(rows(store, tables.uploads)) == 3
+
+
+def test_a_key_with_another_number_of_messages_is_refused(store):
+    first = upload()
+    other = upload(key=first.key, count=2)
+    assert store.receive([first, other]) == [Receipt(1), Refusal.KEY]
+    assert store.receive([other]) == [Refusal.KEY]
+    assert store.counts("c").received == 1
+
+
+def test_one_key_may_be_used_in_two_campaigns(store):
+    store.create("b", MECHANISM, "{}")
+    first = upload()
+    assert store.receive([first, upload(campaign="b", key=first.key)]) == [Receipt(1)] * 2
+    assert store.counts("b").received == store.counts("c").received == 1
+
+
+def test_closed_and_unknown_campaigns(store):
+    before = upload()
+    store.receive([before])
+    late = upload(late=True)
+    assert store.receive([late, upload(campaign="none")]) == [Refusal.CLOSED, Refusal.UNKNOWN]
+    store.end("c")
+    assert store.receive([upload(), before]) == [Refusal.CLOSED, Receipt(1)]
+    again = upload(key=before.key, late=True)
+    assert store.receive([again]) == [Receipt(1)]
+    assert store.counts("c").received == 1
+
+
+def test_a_token_pays_once_and_a_retry_needs_none(store):
+    tokens = [os.urandom(32) for _ in range(3)]
+    store.issue("c", tokens)
+    paid = upload(token=tokens[0])
+    # The same token twice in one batch pays for one of them.
+    both = [upload(token=tokens[1]), upload(token=tokens[1])]
+    answers = store.receive([paid, *both])
+    assert answers[0] == Receipt(1)
+    assert sorted(map(str, answers[1:])) == sorted(map(str, [Receipt(1), Refusal.SPENT]))
+    assert store.receive([paid]) == [Receipt(1)]
+    assert store.receive([upload(token=tokens[0]), upload(token=b"?" * 32)]) == [Refusal.SPENT] * 2
+    counts = store.counts("c")
+    assert (counts.received, counts.issued, counts.unspent) == (2, 3, 1)
+    # A refused upload leaves nothing behind: it may come again with a good token.
+    refused = upload(token=tokens[0])
+    assert store.receive([refused]) == [Refusal.SPENT]
+    assert store.receive([upload(key=refused.key, token=tokens[2])]) == [Receipt(1)]
+    assert not rows(store, tables.tokens)
+
+
+def test_a_token_of_another_campaign_pays_nothing(store):
+    store.create("b", MECHANISM, "{}")
+    token = os.urandom(32)
+    store.issue("b", [token])
+    assert store.receive([upload(token=token)]) == [Refusal.SPENT]
+    assert store.receive([upload(campaign="b", token=token)]) == [Receipt(1)]
+
+
+def test_a_closed_campaign_spends_no_token(store):
+    token = os.urandom(32)
+    store.issue("c", [token])
+    assert store.receive([upload(token=token, late=True)]) == [Refusal.CLOSED]
+    assert store.counts("c").unspent == 1
+
+
+def test_keys_are_forgotten_after_the_grace_period(store, monkeypatch):
+    sent = upload()
+    store.issue("c", [os.urandom(32)])
+    store.receive([sent])
+    store.end("c")
+    store.purge(grace_hours=24)
+    assert store.receive([sent]) == [Receipt(1)]
+    monkeypatch.setattr(store_module, "current_hour", lambda: current_hour() + 26)
+    store.purge(grace_hours=24)
+    assert not rows(store, tables.receipts)
+    assert not rows(store, tables.tokens)
+    assert store.counts("c").received == 1
+    assert store.receive([sent]) == [Refusal.CLOSED]
+
+
+def test_a_deleted_campaign_leaves_nothing(store):
+    store.issue("c", [os.urandom(32)])
+    store.receive([upload() for _ in range(4)])
+    store.fold("c")
+    store.receive([upload()])
+    store.delete("c")
+    assert store.campaign("c") is None
+    for table in tables.OF_A_CAMPAIGN:
+        assert not rows(store, table)
+    store.create("c", MECHANISM, "{}")
+    assert store.counts("c").received == 0
+
+
+def test_nothing_is_stored_if_the_transaction_fails(store, monkeypatch):
+    token = os.urandom(32)
+    store.issue("c", [token])
+    sent = upload(token=token)
+
+    def fail(*_):
+        raise RuntimeError("crash")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "_insert", fail)
+        with pytest.raises(RuntimeError, match="crash"):
+            store.receive([sent])
+    assert store.counts("c").unspent == 1
+    assert store.receive([sent]) == [Receipt(1)]
+
+
+def test_two_processes_get_the_same_uploads_at_once(database_url, store):
+    """Two stores, as two processes have them, receive the same keys and tokens in different orders."""
+    other = Store(database_url)
+    tokens = [os.urandom(32) for _ in range(50)]
+    store.issue("c", tokens)
+    sent = [upload() for _ in range(150)] + [upload(token=token) for token in tokens]
+    answers = []
+
+    def send(to, batch):
+        for start in range(0, len(batch), 20):
+            answers.extend(to.receive(batch[start : start + 20]))
+
+    threads = [threading.Thread(target=send, args=(to, sent[:: 1 - 2 * n])) for n, to in enumerate((store, other))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    other.close()
+    assert answers == [Receipt(1)] * 400
+    counts = store.counts("c")
+    assert (counts.received, counts.unspent) == (200, 0)
+
+
+def test_a_full_disk_is_an_error_that_passes(tmp_path):
+    """SQLite's own limit of the file's size gives the error of a full disk; see also the PostgreSQL test below."""
+    store = Store(f"sqlite:///{tmp_path}/collector.sqlite3")
+    store.create("c", MECHANISM, "{}")
+    kept = upload()
+    store.receive([kept])
+
+    def limit(pages):
+        # The pool hands out the connection that was given back last.
+        return store.database.write(
+            lambda connection: connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}").scalar()
+        )
+
+    limit(limit(1))  # no smaller than it is: at once full
+    large = upload(body=os.urandom(1 << 20))
+    with pytest.raises(DatabaseUnavailable, match="database or disk is full"):
+        store.receive([large])
+    assert store.counts("c").received == 1
+    limit(1 << 30)
+    assert store.receive([large, kept]) == [Receipt(1)] * 2
+    assert store.counts("c").received == 2
+    store.close()
+
+
+def test_a_full_disk_of_postgresql_is_an_error_that_passes(postgres):
+    store = Store(postgres.url())
+    store.create("c", MECHANISM, "{}")
+    sent = upload()
+    full = """
+        CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
+        CREATE TRIGGER full_disk BEFORE INSERT ON uploads EXECUTE FUNCTION full_disk();
+    """
+    store.database.write(lambda connection: connection.exec_driver_sql(full))
+    with pytest.raises(DatabaseUnavailable, match="No space left on device"):
+        store.receive([sent])
+    assert store.counts("c").received == 0
+    store.database.write(lambda connection: connection.exec_driver_sql("DROP TRIGGER full_disk ON uploads"))
+    assert store.receive([sent]) == [Receipt(1)]
+    store.close()
+
+
+def test_a_database_that_is_gone_is_an_error_that_passes(own_postgres):
+    store = Store(own_postgres.url())
+    store.create("c", MECHANISM, "{}")
+    first, second = upload(), upload()
+    store.receive([first])
+    own_postgres.stop("fast")
+    try:
+        for _ in range(2):
+            with pytest.raises(DatabaseUnavailable, match="the database is not available"):
+                store.receive([second])
+    finally:
+        own_postgres.start()
+    assert store.receive([second, first]) == [Receipt(1)] * 2
+    assert store.counts("c").received == 2
+    store.close()
+
+
+def test_the_inbox_answers_all(store):
+    sent = [upload() for _ in range(500)]
+    sent[7] = upload(campaign="none")
+
+    async def run():
+        async with Inbox(store) as inbox:
+            return await asyncio.gather(*map(inbox.submit, sent))
+
+    answers = asyncio.run(run())
+    assert answers == [Refusal.UNKNOWN if item is sent[7] else Receipt(1) for item in sent]
+    assert store.counts("c").received == 499
+
+
+class _SlowStore:
+    """Receives when it is allowed to."""
+
+    def __init__(self):
+        self.go = threading.Event()
+        self.batches = []
+
+    def receive(self, batch):
+        self.go.wait()
+        self.batches.append(len(batch))
+        if any(item.count == 13 for item in batch):
+            raise DatabaseUnavailable("gone")
+        return [Receipt(item.count) for item in batch]
+
+
+def test_the_inbox_holds_a_bounded_number(monkeypatch):
+    monkeypatch.setattr(inbox_module, "_QUEUE_UPLOADS", 10)
+    monkeypatch.setattr(inbox_module, "_QUEUE_BYTES", 1000)
+    slow = _SlowStore()
+
+    async def run():
+        async with Inbox(slow) as inbox:
+            first = asyncio.create_task(inbox.submit(upload()))
+            while len(inbox) or not first.done():  # until the writer took it
+                await asyncio.sleep(0.001)
+                if not len(inbox) and not slow.batches:
+                    break
+            with pytest.raises(InboxFull):
+                await inbox.submit(upload(body=bytes(1001)))
+            waiting = [asyncio.create_task(inbox.submit(upload())) for _ in range(12)]
+            await asyncio.sleep(0.01)
+            refused = [task for task in waiting if task.done()]
+            slow.go.set()
+            answers = await asyncio.gather(first, *waiting, return_exceptions=True)
+            return len(refused), answers
+
+    refused, answers = asyncio.run(run())
+    assert sum(isinstance(answer, InboxFull) for answer in answers) == refused
+    assert 2 <= refused <= 3  # the writer may have waited for the first upload a moment
+    assert sum(answer == Receipt(1) for answer in answers) == 13 - refused
+    assert len(slow.batches) == 2
+
+
+def test_an_error_reaches_all_of_its_batch_and_no_other():
+    slow = _SlowStore()
+    slow.go.set()
+
+    async def run():
+        async with Inbox(slow) as inbox:
+            bad = await asyncio.gather(inbox.submit(upload(count=13)), return_exceptions=True)
+            return bad, await inbox.submit(upload())
+
+    (bad,), good = asyncio.run(run())
+    assert isinstance(bad, DatabaseUnavailable)
+    assert good == Receipt(1)
+
+
+def test_a_client_that_went_away_stops_nobody(store):
+    async def run():
+        async with Inbox(store) as inbox:
+            gone = asyncio.create_task(inbox.submit(upload()))
+            await asyncio.sleep(0)
+            gone.cancel()
+            return await inbox.submit(upload())
+
+    assert asyncio.run(run()) == Receipt(1)
+    assert store.counts("c").received == 2

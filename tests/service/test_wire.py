@@ -1,0 +1,225 @@
+"""The wire: every status with its sentence, keys that count once, and nothing malformed that counts."""
+
+import base64
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+
+import sstq
+
+pytest.importorskip("fastapi")
+
+from sstq.service.campaigns import read_document
+from sstq.service.signing import verify
+from tests.service.serving import packed, serving
+
+pytestmark = pytest.mark.slow
+
+MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
+GROUPED = sstq.GroupUnit(dim=3, epsilon=4.0, groups=2)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("server"), uploads_per_second=0) as running:
+        running.create("open", MECHANISM, most_messages=50, readers="public")
+        running.create("early", MECHANISM, opens="2999-01-01T00:00:00Z")
+        running.create("over", MECHANISM, closes="2020-01-01T00:00:00Z")
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "body", "status", "sentence"),
+    [
+        ("none", {}, None, 404, "There is no campaign of this name."),
+        ("NONE", {}, None, 404, "There is no campaign of this name."),
+        ("open", {"Content-Type": "text/plain"}, None, 415, "Content-Type must be application/octet-stream"),
+        ("open", {"Content-Type": None}, None, 415, "Content-Type must be application/octet-stream"),
+        ("open", {"Content-Encoding": "gzip"}, None, 415, "without a Content-Encoding"),
+        ("open", {"Idempotency-Key": "5"}, None, 400, "Idempotency-Key must be 32 hexadecimal digits"),
+        ("open", {"Idempotency-Key": None}, None, 400, "Idempotency-Key must be 32 hexadecimal digits"),
+        ("open", {"SSTQ-Count": "0"}, None, 400, "SSTQ-Count must be the number of messages"),
+        ("open", {"SSTQ-Count": "-1"}, None, 400, "SSTQ-Count must be the number of messages"),
+        ("open", {"SSTQ-Count": "51"}, None, 413, "at most 50 messages, got 51"),
+        ("open", {"SSTQ-Digest": "ab"}, None, 400, "SSTQ-Digest must be the digest of the mechanism"),
+        ("open", {"SSTQ-Digest": "0" * 64}, None, 409, "The messages are of another mechanism"),
+        ("open", {}, b"\x00" * 1000, 413, "at most 57 bytes, got 1000"),
+        ("open", {}, b"\x00" * 5, 422, "5 messages of 9 bits take 6 bytes, got 5"),
+        ("open", {}, b"\x00" * 7, 422, "5 messages of 9 bits take 6 bytes, got 7"),
+        ("open", {}, b"\xff" * 6, 422, "The messages are malformed: the last 3 bits"),
+        ("early", {}, None, 425, "The campaign opens at 2999-01-01T00:00:00Z."),
+        ("over", {}, None, 410, "The campaign is closed."),
+    ],
+)
+def test_each_refusal_has_its_status_and_sentence_and_counts_nothing(server, name, changes, body, status, sentence):
+    before = server.status("open")["received"]
+    answer = server.send(name, MECHANISM, packed(MECHANISM) if body is None else body, 5, headers=changes)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+    assert answer.json()["status"] == status
+    assert sentence in answer.json()["detail"]
+    assert server.status("open")["received"] == before
+
+
+def test_codes_that_no_message_has_are_refused(server):
+    # 10 blocks of rows take 12.3 bits of 13: the largest codes do not occur.
+    mechanism = sstq.GroupUnit(dim=3, epsilon=6.0, groups=10, blocks=10)
+    field = mechanism.layout.fields[0]
+    assert field.limit < 1 << field.bits
+    server.create("codes", mechanism)
+    body = bytearray((mechanism.message_bits + 7) // 8)
+    body[: -(-field.bits // 8)] = ((1 << field.bits) - 1).to_bytes(-(-field.bits // 8), "little")
+    answer = server.send("codes", mechanism, bytes(body), 1)
+    assert (answer.status_code, server.status("codes")["received"]) == (422, 0)
+    assert "row must be in [0, " in answer.json()["detail"]
+
+
+def test_one_key_counts_once_and_answers_the_same(server):
+    server.create("once", MECHANISM)
+    answers = [server.send("once", MECHANISM, packed(MECHANISM), 5, key="0f" * 16) for _ in range(3)]
+    assert {(answer.status_code, answer.text) for answer in answers} == {(200, '{"count":5}')}
+    assert server.status("once")["received"] == 5
+    other = server.send("once", MECHANISM, packed(MECHANISM, 4), 4, key="0f" * 16)
+    assert other.status_code == 422
+    assert "used before with another number of messages" in other.json()["detail"]
+
+
+def test_a_retry_after_the_end_gets_its_answer_and_nothing_new_is_taken(server):
+    server.create("ends", MECHANISM)
+    assert server.send("ends", MECHANISM, packed(MECHANISM), 5, key="1f" * 16).status_code == 200
+    assert server.administer("PATCH", "/v1/campaigns/ends", json={"closed": True}).status_code == 200
+    assert server.send("ends", MECHANISM, packed(MECHANISM), 5, key="1f" * 16).text == '{"count":5}'
+    assert server.send("ends", MECHANISM, packed(MECHANISM), 5).status_code == 410
+    again = server.administer("PATCH", "/v1/campaigns/ends", json={"closes": "2999-01-01T00:00:00Z"})
+    assert (again.status_code, server.status("ends")["received"]) == (409, 5)
+
+
+def test_the_key_is_looked_at_before_a_single_use_token(server):
+    server.create("persons", MECHANISM, senders="single-use")
+    tokens = server.administer("POST", "/v1/campaigns/persons/tokens", json={"count": 2}).json()["tokens"]
+    body = packed(MECHANISM, 1)
+    assert server.send("persons", MECHANISM, body, 1).status_code == 401
+    for _ in range(2):  # the second is a retry, with a token that is spent by then
+        assert server.send("persons", MECHANISM, body, 1, key="2f" * 16, token=tokens[0]).text == '{"count":1}'
+    spent = server.send("persons", MECHANISM, body, 1, token=tokens[0])
+    assert (spent.status_code, spent.json()["detail"]) == (403, "The token is unknown or was used before.")
+    # A malformed upload spends nothing.
+    assert server.send("persons", MECHANISM, b"\xff\xff", 1, token=tokens[1]).status_code == 422
+    assert server.send("persons", MECHANISM, body, 1, token=tokens[1]).status_code == 200
+    status = server.status("persons")
+    assert (status["received"], status["tokens_issued"], status["tokens_unspent"]) == (2, 2, 0)
+
+
+def test_shared_tokens_for_senders_and_readers(server):
+    made = server.create("shared", MECHANISM, senders="token", readers="token")
+    body, path = packed(MECHANISM), "/v1/campaigns/shared/estimate"
+    assert server.send("shared", MECHANISM, body, 5).status_code == 401
+    assert server.send("shared", MECHANISM, body, 5, token=made["read_token"]).status_code == 403
+    assert server.send("shared", MECHANISM, body, 5, token=made["send_token"]).status_code == 200
+    assert server.http.get(path).status_code == 401
+    assert server.administer("GET", path, token=made["send_token"]).status_code == 403
+    assert server.administer("GET", path, token=made["read_token"]).status_code == 200
+    renewed = server.administer("PATCH", "/v1/campaigns/shared", json={"renew": ["send_token"]}).json()
+    assert server.send("shared", MECHANISM, body, 5, token=made["send_token"]).status_code == 403
+    assert server.send("shared", MECHANISM, body, 5, token=renewed["send_token"]).status_code == 200
+
+
+def test_too_fast_is_told_when_to_go_on(tmp_path):
+    with serving(tmp_path, uploads_per_second=0.01, burst=2) as slow:
+        slow.create("open", MECHANISM)
+        answers = [slow.send("open", MECHANISM, packed(MECHANISM), 5) for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        assert 1 <= int(answers[2].headers["retry-after"]) <= 100
+        assert slow.status("open")["received"] == 10
+
+
+def test_the_document_is_signed_and_has_an_etag(server):
+    answer = server.http.get("/v1/campaigns/open")
+    campaign, keys = read_document(answer.content)
+    verify(answer.content, answer.headers["sstq-signature"], keys[0])
+    assert (campaign.mechanism, len(base64.b64decode(answer.headers["sstq-signature"]))) == (MECHANISM, 64)
+    same = server.http.get("/v1/campaigns/open", headers={"If-None-Match": answer.headers["etag"]})
+    assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", answer.headers["etag"])
+    server.create("changing", MECHANISM)
+    before = server.http.get("/v1/campaigns/changing").headers["etag"]
+    server.administer("PATCH", "/v1/campaigns/changing", json={"labels": list("abcdef")})
+    assert server.http.get("/v1/campaigns/changing").headers["etag"] != before
+
+
+def test_the_estimate_is_that_of_all_messages_in_json_and_csv(server):
+    server.create("means", MECHANISM, labels=list("abcdef"))
+    bodies = [packed(MECHANISM, 50, seed) for seed in range(4)]
+    path, empty = "/v1/campaigns/means/estimate", server.administer("GET", "/v1/campaigns/means/estimate").json()
+    assert (empty["count"], empty["value"]) == (0, None)
+    expected = MECHANISM.aggregator()
+    for body in bodies:
+        assert server.send("means", MECHANISM, body, 50).status_code == 200
+        expected.update(MECHANISM.messages_from_bytes(body, 50))
+    server.wait("means", 200)
+    mean = expected.mean()
+    found = server.administer("GET", path).json()
+    assert (found["count"], found["value"], found["stderr"]) == (200, mean.value.tolist(), mean.stderr.tolist())
+    assert found["region"]["half_width"] == mean.region(0.95).half_width.tolist()
+    rows = server.administer("GET", f"{path}?format=csv").text.splitlines()
+    assert rows[0] == "coordinate,label,value,stderr,half_width"
+    assert rows[1] == f"0,a,{mean.value[0]},{mean.stderr[0]},{mean.region(0.95).half_width[0]}"
+    assert len(rows) == 7
+
+
+def test_groups_have_shares_sums_and_means(server):
+    server.create("groups", GROUPED, group_labels=["left", "right"])
+    messages = GROUPED.encode(np.full((200, 3), 0.5), 1, groups=np.arange(200) % 2)
+    assert server.send("groups", GROUPED, messages.to_bytes(), 200).status_code == 200
+    server.wait("groups", 200)
+    found = server.administer("GET", "/v1/campaigns/groups/estimate").json()["groups"]
+    assert [np.shape(found[name]) for name in ("shares", "sums", "means")] == [(2,), (2, 3), (2, 3)]
+    rows = server.administer("GET", "/v1/campaigns/groups/estimate?format=csv").text.splitlines()
+    assert rows[0].startswith("group,group_label,coordinate,label,share,")
+    assert [row.split(",")[1] for row in rows[1:]] == ["left"] * 3 + ["right"] * 3
+
+
+def test_the_state_is_what_an_aggregator_saves(server, tmp_path):
+    server.create("states", MECHANISM, readers="public")
+    body = packed(MECHANISM, 50)
+    server.send("states", MECHANISM, body, 50)
+    server.wait("states", 50)
+    assert server.http.get("/v1/campaigns/states/state").status_code == 401
+    (tmp_path / "state.npz").write_bytes(server.administer("GET", "/v1/campaigns/states/state").content)
+    loaded, expected = MECHANISM.load_aggregator(tmp_path / "state.npz"), MECHANISM.aggregator()
+    expected.update(MECHANISM.messages_from_bytes(body, 50))
+    assert np.array_equal(loaded.sums(), expected.sums())
+
+
+def test_administration_needs_the_token_and_says_what_is_wrong(server):
+    content = {"name": "new", "mechanism": json.loads(MECHANISM.to_json())}
+    assert server.http.post("/v1/campaigns", json=content).status_code == 401
+    assert server.administer("POST", "/v1/campaigns", token="x" * 32, json=content).status_code == 403
+    assert server.administer("POST", "/v1/campaigns", content=b"{").status_code == 415
+    taken = server.administer("POST", "/v1/campaigns", json=content | {"name": "open", "readers": "token"})
+    assert taken.status_code == 409
+    public = json.loads(sstq.FrameUnit(dim=6, epsilon=2.0, bits=3).to_json())
+    refused = server.administer("POST", "/v1/campaigns", json=content | {"mechanism": public})
+    assert (refused.status_code, "private coin" in refused.json()["detail"]) == (422, True)
+    assert server.administer("POST", "/v1/campaigns/open/tokens", json={"count": 3}).status_code == 409
+    assert server.administer("POST", "/v1/campaigns/open/tokens", json={"count": 0}).status_code == 422
+    server.create("gone", MECHANISM)
+    assert server.administer("DELETE", "/v1/campaigns/gone").status_code == 204
+    assert server.http.get("/v1/campaigns/gone").status_code == 404
+
+
+def test_listing_shows_what_the_caller_may_read(server):
+    public = [campaign["name"] for campaign in server.http.get("/v1/campaigns").json()["campaigns"]]
+    assert "open" in public
+    assert "early" not in public
+    everything = server.administer("GET", "/v1/campaigns").json()["campaigns"]
+    assert {"open", "early", "over"} <= {campaign["name"] for campaign in everything}
+
+
+def test_health_and_metrics(server):
+    assert server.http.get("/health").json() == {"status": "ok"}
+    assert server.http.get("/metrics").status_code == 401
+    text = server.administer("GET", "/metrics").text
+    assert re.search(r'^sstq_uploads_total\{campaign="open",status="4\d\d"\} \d+$', text, flags=re.MULTILINE)
+    assert io.StringIO(text).readline().startswith("# HELP ")
