@@ -116,6 +116,16 @@ def test_a_token_pays_once_and_a_retry_needs_none(store):
     assert not rows(store, tables.tokens)
 
 
+def test_tokens_are_issued_once(store):
+    """As when the connection was lost after the commit, and the call is tried again."""
+    tokens = [os.urandom(32) for _ in range(3)]
+    store.issue("c", tokens)
+    store.issue("c", tokens)
+    store.issue("c", [])
+    counts = store.counts("c")
+    assert (counts.issued, counts.unspent) == (3, 3)
+
+
 def test_a_token_of_another_campaign_pays_nothing(store):
     store.create("b", MECHANISM, "{}")
     token = os.urandom(32)

@@ -192,12 +192,16 @@ class Store:
     # Tokens
 
     def issue(self, name: str, digests: Iterable[bytes]) -> None:
-        """Add single-use tokens by their SHA-256; ValueError if there is no such campaign."""
+        """Add single-use tokens by their SHA-256, once; ValueError if there is no such campaign."""
         rows = [{"campaign": name, "digest": digest} for digest in sorted(digests)]
+        own = tables.tokens.c
+        done = sa.select(own.digest).where(own.campaign == name, own.digest.in_([row["digest"] for row in rows[:1]]))
 
         def work(connection: sa.Connection) -> int:
             issued = tables.campaigns.c.issued + len(rows)
             there = tables.campaigns.update().where(tables.campaigns.c.name == name).values(issued=issued)
+            if rows and connection.execute(done).one_or_none():  # by this call, whose connection was lost
+                return 1
             changed = connection.execute(there).rowcount
             if changed and rows:
                 connection.execute(tables.tokens.insert(), rows)
