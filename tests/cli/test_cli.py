@@ -829,7 +829,7 @@ def test_demo_writes_a_picture_and_prints_its_path_last(tmp_path, monkeypatch):
     assert len(json.loads((folder / "results.json").read_text())["rows"]) == 2
     assert "NOT PRIVATE" in result.stderr
     assert "total ε\tpeople per image" in result.stdout
-    assert "2,396" in result.stdout
+    assert "2,874" in result.stdout
     assert "--force" in run("demo", "-o", folder, "--seed", 1, code=2).stderr
 
 

@@ -423,10 +423,10 @@ class MortalShard(Shard):
 
         def halves(size):
             rows = np.concatenate([piece[0] for piece in file.read(size)])
-            yield rows[: len(rows) // 2], None, None
+            yield rows[: len(rows) // 2], []
             assert list(unfinished_folder(self.messages.parent).glob(f".*-{self.messages.name}.*"))
             die_once(self.vectors.with_suffix(".killed"))
-            yield rows[len(rows) // 2 :], None, None
+            yield rows[len(rows) // 2 :], []
 
         return replace(file, read=halves)
 

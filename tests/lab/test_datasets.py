@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
 import sstq.lab.datasets.download
@@ -28,7 +29,6 @@ from sstq.cli.data import data
 from sstq.lab.datasets import NAMES, DatasetUnavailableError, cached_folder, fetch, load, locate
 from sstq.lab.datasets.download import download
 from sstq.lab.datasets.releases import RELEASES, DataFile, Download
-from sstq.lab.demo import load_images
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The tiny data sets
@@ -302,7 +302,8 @@ def test_the_real_fashion_mnist():
 
 def test_digits_come_with_scikit_learn():
     digits = load("digits")
-    pixels, labels = load_images()
+    pixels, labels = load_digits(return_X_y=True)
+    pixels = pixels / 16
     assert np.array_equal(np.concatenate([digits.train_images, digits.test_images]), pixels.astype(np.float32))
     assert np.array_equal(np.concatenate([digits.train_labels, digits.test_labels]), labels)
     assert digits.train_images.dtype == np.float32
