@@ -135,9 +135,8 @@ def _last_point(connection: sa.Connection, name: str) -> int:
 def progress(store: Store, campaign: Campaign) -> dict[str, Any]:
     """How the standard error shrank, what is predicted, and when messages arrived, as JSON values.
 
-    Errors are those of the whole vector (for private groups, of all sums and shares together). The prediction is the
-    mechanism's `typical_error`: for people whose vectors have the largest norm. Its bias is what remains of the error
-    with any number of messages.
+    Errors are those of the whole vector: the root of the summed squares. The prediction is the mechanism's
+    `typical_error`, for people whose vectors have the largest norm. Its bias remains with any number of messages.
     """
     points = sa.select(history.c.messages, history.c.error).where(history.c.campaign == campaign.name)
     hours = sa.select(arrivals.c.hour, arrivals.c.messages).where(arrivals.c.campaign == campaign.name)
@@ -151,7 +150,7 @@ def progress(store: Store, campaign: Campaign) -> dict[str, Any]:
     expected = _typical_error(campaign.mechanism)
     known = [int(messages) for messages, _ in measured] or [100]
     more = np.geomspace(known[0], _LATER * known[-1], 41).round().astype(int).tolist()
-    predicted = [[messages, math.sqrt(expected.variance / messages)] for messages in sorted({*known, *more})]
+    predicted = [[messages, math.sqrt(expected.bias2 + expected.variance / messages)] for messages in sorted({*known, *more})]
     return {
         "measured": measured,
         "predicted": predicted,

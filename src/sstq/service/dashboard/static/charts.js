@@ -63,7 +63,7 @@ function scale(title, more = {}) {
   };
 }
 
-function options(x, y, legend, label) {
+function options(x, y, legend, label, lines = false) {
   return {
     animation: false,
     responsive: true,
@@ -71,7 +71,7 @@ function options(x, y, legend, label) {
     interaction: { mode: "nearest", axis: "x", intersect: false },
     scales: { x, y },
     plugins: {
-      legend: { display: legend, labels: { color: colours().ink, boxWidth: 22 } },
+      legend: { display: legend, labels: { color: colours().ink, usePointStyle: lines, pointStyleWidth: 30 } },
       tooltip: { callbacks: { label } },
     },
   };
@@ -136,21 +136,21 @@ export class Figure {
   error({ measured, predicted, bias }) {
     const { bars, soft } = colours();
     const points = (pairs) => pairs.map(([x, y]) => ({ x, y }));
-    const line = { pointRadius: 0, borderWidth: 2 };
+    const line = { pointRadius: 0, borderWidth: 2, pointStyle: "line" };
     const now = measured.length ? measured[measured.length - 1][0] : predicted[0][0];
     const datasets = [
-      { ...line, label: "Measured", data: points(measured), borderColor: bars[0], backgroundColor: bars[0], pointRadius: 3 },
+      { ...line, label: "Measured", data: points(measured), borderColor: bars[0], backgroundColor: bars[0], pointRadius: 3, pointStyle: "circle" },
       { ...line, label: "Predicted", data: points(predicted), borderColor: bars[1], backgroundColor: bars[1], borderDash: [6, 5] },
     ];
     if (bias > 0) {
       const ends = [predicted[0][0], predicted[predicted.length - 1][0]];
-      datasets.push({ ...line, label: "Bias of the frame", data: ends.map((x) => ({ x, y: bias })), borderColor: soft, backgroundColor: soft, borderDash: [2, 4] });
+      datasets.push({ ...line, label: "Remains in the end", data: ends.map((x) => ({ x, y: bias })), borderColor: soft, backgroundColor: soft, borderDash: [2, 4] });
     }
     const ticks = { callback: (value) => (/^[125]/.test(value.toExponential()) && Number(value.toExponential()[0]) === value / 10 ** Math.floor(Math.log10(value) + 1e-9) ? compact(value) : ""), maxRotation: 0, autoSkipPadding: 12 };
     const small = { callback: (value) => number(value), autoSkipPadding: 8 };
     const x = scale("messages", { type: "logarithmic", min: predicted[0][0], max: predicted[predicted.length - 1][0], ticks });
     const y = scale("standard error", { type: "logarithmic", ticks: small });
-    this.draw("line", { datasets }, options(x, y, true, ({ dataset, parsed }) => `${dataset.label}: ${number(parsed.y)} at ${compact(parsed.x)} messages`));
+    this.draw("line", { datasets }, options(x, y, true, ({ dataset, parsed }) => `${dataset.label}: ${number(parsed.y)} at ${compact(parsed.x)} messages`, true));
     const known = new Map(measured), foretold = new Map(predicted);
     const places = [...new Set([...known.keys(), ...predicted.map(([place]) => place).filter((place) => place > now)])].sort((one, other) => one - other);
     this.rows(["Messages", "Measured", "Predicted"], places.map((place) => [count(place), number(known.get(place)), number(foretold.get(place))]));

@@ -104,7 +104,9 @@ class Shown {
   async open() {
     this.document = await read(this.path);
     try {
-      this.certificate = await read(`${this.path}/certificate`);
+      // As text: its integers are larger than JavaScript's numbers hold.
+      this.certificate = await (await ask(`${this.path}/certificate`)).text();
+      [, this.certified] = JSON.parse(this.certificate).interval;
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       this.certificate = null;
@@ -151,7 +153,10 @@ class Shown {
       ["opens", opens ?? "at once"], ["closes", closes ?? "no end set"], ["who may send", senders], ["who may read", readers],
       ["digest", `${digest.slice(0, 16)}…`], ["collector's key", `${keys[0].slice(0, 16)}…`],
     ]);
-    at("certificate").textContent = this.certificate ? JSON.stringify(this.certificate, null, 1) : this.uncertified;
+    at("certificate").textContent = this.certificate ?? this.uncertified;
+    at("certificate-link").hidden = !this.certificate;
+    at("certificate-link").href = address(`${this.path}/certificate`).href;
+    at("certificate-link").download = `${this.name}-certificate.json`;
   }
 
   async update(status, all) {
@@ -159,7 +164,7 @@ class Shown {
       const [estimate, progress] = await Promise.all([read(`${this.path}/estimate`), read(`${this.path}/progress`)]);
       if (shown !== this) return;
       this.estimate = estimate;
-      this.progress = progress;
+      this.progress = withNewest(progress, estimate);
       this.covered = estimate.count;
       this.draw();
     }
@@ -189,8 +194,8 @@ class Shown {
     setText(at("privacy-text"), once
       ? `A token works once, so a participant sends one message and spends ε = ${number(epsilon)} in total.`
       : `A participant who sends one message spends ε = ${number(epsilon)} in total; who sends k messages spends k times that.`);
-    const facts = [["ε of one message", number(epsilon)], ["exact loss of one message", `≤ ${loss.toPrecision(6)}`]];
-    if (this.certificate) facts.push(["certified interval", this.certificate.interval.map((end) => Number(end).toPrecision(9)).join(" – ")]);
+    const facts = [["ε of one message", number(epsilon)], ["its exact loss, rounded up", number(loss)]];
+    if (this.certified) facts.push(["certified in exact arithmetic", `≤ ${this.certified}`]);
     if (all.length > 1) facts.push([`one message to each of these ${all.length} campaigns`, this.total === undefined ? "…" : `ε = ${number(this.total)}`]);
     setFacts(at("privacy"), facts);
     if (all.length > 1 && this.summed !== all.map(({ name }) => name).join()) this.sum(all);
@@ -201,6 +206,7 @@ class Shown {
     this.summed = all.map(({ name }) => name).join();
     const documents = await Promise.all(all.map(({ name }) => read(`v1/campaigns/${name}`)));
     this.total = documents.reduce((sum, { mechanism }) => sum + mechanism.epsilon, 0);
+    if (shown === this) this.showPrivacy(all);
   }
 
   showEstimate() {
@@ -221,8 +227,7 @@ class Shown {
       return;
     }
     if (this.shape) {
-      setText(at("estimate-text"), `Mean of ${count(covered)} messages as an image; black is the lowest value and white the highest.`);
-      this.showPictures([value]);
+      setText(at("estimate-text"), `Mean of ${count(covered)} messages as an image. ${this.showPictures([value])}`);
       return;
     }
     const places = largest(value, stderr, MOST_BARS);
@@ -237,11 +242,11 @@ class Shown {
 
   showGroups({ shares, shares_stderr: sharesError, means, means_stderr: meansError }, names) {
     const groups = this.groups;
-    setText(at("estimate-text"), `Shares and means of ${count(groups.length)} private groups from ${count(this.estimate.count)} messages. Error bars are one standard error.${groups.length > MOST_GROUPS ? ` The ${MOST_GROUPS} largest groups are shown; all are in the CSV.` : ""}`);
+    setText(at("estimate-text"), `Shares and means of ${count(groups.length)} private groups from ${count(this.estimate.count)} messages. Error bars are one standard error.${groups.length > MOST_GROUPS ? ` ${MOST_GROUPS} groups are shown; all are in the CSV.` : ""}`);
     this.shares.bars(groups, [{ label: "Share", values: shares, errors: sharesError }], "share of people");
     this.shares.describe(groups.map((group, place) => `${group}: ${number(shares[place])}`).slice(0, MOST_GROUPS).join(", "));
     if (this.shape) {
-      this.showPictures(means.slice(0, MOST_GROUPS));
+      at("estimate-text").append(` ${this.showPictures(means.slice(0, MOST_GROUPS))}`);
       return;
     }
     const most = groups.map((_, group) => group).sort((one, other) => shares[other] - shares[one]).slice(0, MOST_GROUPS).sort((one, other) => one - other);
@@ -260,6 +265,7 @@ class Shown {
       this.pictures[place].picture(values, this.shape, low, high);
       this.pictures[place].describe(`${this.shape[1]} by ${this.shape[0]} pixels with values from ${number(low)} to ${number(high)}.`);
     });
+    return `Black is ${number(low)} and white is ${number(high)}.`;
   }
 
   showError() {
@@ -274,13 +280,14 @@ class Shown {
 
   // At the pace of the last day, if there is a closing time.
   atClosing() {
-    const { arrivals, predicted } = this.progress;
+    const { arrivals, predicted, bias } = this.progress;
     const now = Date.now() / 1000, closes = Date.parse(this.document.closes) / 1000;
     if (!(closes > now) || !arrivals.length) return [];
     const since = Math.max(arrivals[0][0], now - 86400);
     const recent = arrivals.filter(([hour]) => hour >= since).reduce((sum, [, messages]) => sum + messages, 0);
     const later = this.covered + (recent / Math.max(now - since, 3600)) * (closes - now);
-    const error = predicted[0][1] * Math.sqrt(predicted[0][0] / later);
+    const [first, then] = predicted[0];
+    const error = Math.sqrt(bias * bias + ((then * then - bias * bias) * first) / later);
     return [`At the pace of the last day there will be ${compact(later)} at closing: ${number(error)}.`];
   }
 
@@ -299,6 +306,14 @@ function largest(values, errors, most) {
   if (places.length <= most) return places;
   const weight = (place) => Math.abs(values[place] ?? 0) / (errors[place] || 1);
   return places.sort((one, other) => weight(other) - weight(one)).slice(0, most).sort((one, other) => one - other);
+}
+
+// The history has a point now and then; the newest estimate is the last one.
+function withNewest(progress, { count: covered, stderr }) {
+  const last = progress.measured.at(-1)?.[0] ?? 0;
+  if (covered <= last || !stderr || stderr.includes(null)) return progress;
+  const error = Math.sqrt(stderr.reduce((sum, one) => sum + one * one, 0));
+  return { ...progress, measured: [...progress.measured, [covered, error]] };
 }
 
 // Hours without messages are not stored.
