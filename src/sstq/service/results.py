@@ -150,7 +150,9 @@ def progress(store: Store, campaign: Campaign) -> dict[str, Any]:
     expected = _typical_error(campaign.mechanism)
     known = [int(messages) for messages, _ in measured] or [100]
     more = np.geomspace(known[0], _LATER * known[-1], 41).round().astype(int).tolist()
-    predicted = [[messages, math.sqrt(expected.bias2 + expected.variance / messages)] for messages in sorted({*known, *more})]
+    predicted = [
+        [messages, math.sqrt(expected.bias2 + expected.variance / messages)] for messages in sorted({*known, *more})
+    ]
     return {
         "measured": measured,
         "predicted": predicted,

@@ -71,7 +71,7 @@ function options(x, y, legend, label, lines = false) {
     interaction: { mode: "nearest", axis: "x", intersect: false },
     scales: { x, y },
     plugins: {
-      legend: { display: legend, labels: { color: colours().ink, usePointStyle: lines, pointStyleWidth: 30 } },
+      legend: { display: legend, labels: { color: colours().ink, usePointStyle: lines, pointStyleWidth: 14 } },
       tooltip: { callbacks: { label } },
     },
   };
@@ -144,7 +144,7 @@ export class Figure {
     ];
     if (bias > 0) {
       const ends = [predicted[0][0], predicted[predicted.length - 1][0]];
-      datasets.push({ ...line, label: "Remains in the end", data: ends.map((x) => ({ x, y: bias })), borderColor: soft, backgroundColor: soft, borderDash: [2, 4] });
+      datasets.push({ ...line, label: "Bias for people all alike", data: ends.map((x) => ({ x, y: bias })), borderColor: soft, backgroundColor: soft, borderDash: [2, 4] });
     }
     const ticks = { callback: (value) => (/^[125]/.test(value.toExponential()) && Number(value.toExponential()[0]) === value / 10 ** Math.floor(Math.log10(value) + 1e-9) ? compact(value) : ""), maxRotation: 0, autoSkipPadding: 12 };
     const small = { callback: (value) => number(value), autoSkipPadding: 8 };

@@ -150,8 +150,8 @@ class Shown {
     setText(at("mechanism-text"), `${mechanism.mechanism}: each message has ${bits} bits.`);
     setFacts(at("mechanism"), [
       ...plain.map(([name, value]) => [name.replaceAll("_", " "), typeof value === "number" ? (Number.isInteger(value) ? count(value) : number(value)) : String(value)]),
-      ["opens", opens ?? "at once"], ["closes", closes ?? "no end set"], ["who may send", senders], ["who may read", readers],
-      ["digest", `${digest.slice(0, 16)}…`], ["collector's key", `${keys[0].slice(0, 16)}…`],
+      ["opens", opens ? when(opens) : "at once"], ["closes", closes ? when(closes) : "no end set"], ["who may send", senders], ["who may read", readers],
+      ["digest", `${digest.slice(0, 12)}…`], ["collector's key", `${keys[0].slice(0, 12)}…`],
     ]);
     at("certificate").textContent = this.certificate ?? this.uncertified;
     at("certificate-link").hidden = !this.certificate;
@@ -273,7 +273,7 @@ class Shown {
     const [last, then] = [measured.at(-1), predicted.at(-1)];
     const parts = last ? [`Now ${number(last[1])} with ${count(last[0])} messages.`] : [];
     parts.push(`With ${compact(then[0])} messages, ${number(then[1])} is predicted.`, ...this.atClosing());
-    setText(at("error-text"), parts.join(" "));
+    setText(at("error-text"), `${parts.join(" ")} The prediction is for the hardest case: vectors all alike, of the largest norm.`);
     this.errors.error(this.progress);
     this.errors.describe(`${parts.join(" ")} The table below has all points.`);
   }
@@ -299,6 +299,8 @@ class Shown {
     this.hours.describe(`${at("arrivals-text").textContent} The table below has every hour.`);
   }
 }
+
+const when = (time) => `${time.slice(0, 16).replace("T", " ")} UTC`;
 
 // The places whose values are farthest from zero in units of their errors, in their own order.
 function largest(values, errors, most) {
@@ -341,13 +343,15 @@ async function refresh() {
     showList(campaigns);
     const status = campaigns.find(({ name }) => name === chosen);
     if (status) await show(status, campaigns);
-    else hide(campaigns);
+    else hide();
+    if (status || !chosen) setText(at("token-problem"), "");
+    else askForToken(`The campaign ${chosen} needs ${sessionStorage.getItem(TOKEN) ? "another" : "a"} token, or does not exist.`);
     setText(at("connection"), "Live: updates every 2 seconds");
     at("connection").classList.remove("lost");
-    setText(at("token-problem"), "");
   } catch (error) {
     if (mine !== refresh.latest) return;
     if (error instanceof Refused && [401, 403].includes(error.status)) {
+      setText(at("connection"), "A token is needed");
       askForToken(error.message);
     } else {
       setText(at("connection"), error instanceof Refused ? error.message : "The collector does not answer. What is shown may be old.");
@@ -369,14 +373,11 @@ async function show(status, campaigns) {
   await shown.update(status, campaigns);
 }
 
-function hide(campaigns) {
+function hide() {
   shown?.remove();
   shown = null;
   at("campaign").hidden = true;
   document.title = "sstq collector";
-  if (chosen && !sessionStorage.getItem(TOKEN)) askForToken(`The campaign ${chosen} needs a token, or does not exist.`);
-  else if (chosen) setText(at("campaigns-none"), `This token reads no campaign ${chosen}.`);
-  if (chosen && campaigns.length) at("campaigns-none").hidden = false;
 }
 
 // The token
@@ -387,10 +388,11 @@ function openTokenForm(open) {
   if (open) at("token").focus();
 }
 
+// Once per problem: who has closed the form is not asked again every two seconds.
 function askForToken(problem) {
-  setText(at("connection"), "A token is needed");
+  if (at("token-problem").textContent === problem) return;
   setText(at("token-problem"), problem);
-  if (at("token-form").hidden) openTokenForm(true);
+  openTokenForm(true);
 }
 
 function nameTokenButton() {
@@ -402,6 +404,7 @@ at("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem(TOKEN, at("token").value.trim());
   at("token").value = "";
+  setText(at("token-problem"), "");
   openTokenForm(false);
   nameTokenButton();
   refresh();
@@ -411,7 +414,9 @@ at("token-forget").addEventListener("click", () => {
   openTokenForm(false);
   at("token-button").focus();
   nameTokenButton();
-  hide([]);
+  chosen = "";
+  hide();
+  history.replaceState(null, "", base);
   refresh();
 });
 
