@@ -18,7 +18,9 @@ import pytest
 import sstq
 
 pytest.importorskip("fastapi")
-playwright = pytest.importorskip("playwright.sync_api")
+pytest.importorskip("playwright")
+
+from playwright import sync_api as playwright
 
 from sstq.audit import verify
 from sstq.service.security import CONTENT_POLICY
