@@ -63,6 +63,19 @@ function scale(title, more = {}) {
   };
 }
 
+// A legend of lines as they are drawn, with their dashes.
+const lineLabels = {
+  usePointStyle: true,
+  pointStyleWidth: 30,
+  generateLabels: (chart) => chart.data.datasets.map(({ label, borderColor, borderDash }, index) => ({
+    text: label, datasetIndex: index, hidden: !chart.isDatasetVisible(index), pointStyle: "line",
+    strokeStyle: borderColor, fontColor: colours().ink, lineDash: borderDash ?? [], lineWidth: 2,
+  })),
+};
+
+// Of the ticks of a logarithmic axis, those that begin with one of these digits.
+const beginning = (digits, written) => (value) => (digits.includes(value.toExponential(6).replace(/\.?0+e.*$/, "")) ? written(value) : "");
+
 function options(x, y, legend, label, lines = false) {
   return {
     animation: false,
@@ -71,7 +84,7 @@ function options(x, y, legend, label, lines = false) {
     interaction: { mode: "nearest", axis: "x", intersect: false },
     scales: { x, y },
     plugins: {
-      legend: { display: legend, labels: { color: colours().ink, usePointStyle: lines, pointStyleWidth: 14 } },
+      legend: { display: legend, labels: { color: colours().ink, ...(lines ? lineLabels : { boxWidth: 22 }) } },
       tooltip: { callbacks: { label } },
     },
   };
@@ -144,10 +157,10 @@ export class Figure {
     ];
     if (bias > 0) {
       const ends = [predicted[0][0], predicted[predicted.length - 1][0]];
-      datasets.push({ ...line, label: "Bias for people all alike", data: ends.map((x) => ({ x, y: bias })), borderColor: soft, backgroundColor: soft, borderDash: [2, 4] });
+      datasets.push({ ...line, label: "Bias that remains", data: ends.map((x) => ({ x, y: bias })), borderColor: soft, backgroundColor: soft, borderDash: [2, 4] });
     }
-    const ticks = { callback: (value) => (/^[125]/.test(value.toExponential()) && Number(value.toExponential()[0]) === value / 10 ** Math.floor(Math.log10(value) + 1e-9) ? compact(value) : ""), maxRotation: 0, autoSkipPadding: 12 };
-    const small = { callback: (value) => number(value), autoSkipPadding: 8 };
+    const ticks = { callback: beginning(["1", "2", "5"], compact), maxRotation: 0, autoSkipPadding: 12 };
+    const small = { callback: beginning(["1", "2", "3", "5", "7"], number), autoSkipPadding: 8 };
     const x = scale("messages", { type: "logarithmic", min: predicted[0][0], max: predicted[predicted.length - 1][0], ticks });
     const y = scale("standard error", { type: "logarithmic", ticks: small });
     this.draw("line", { datasets }, options(x, y, true, ({ dataset, parsed }) => `${dataset.label}: ${number(parsed.y)} at ${compact(parsed.x)} messages`, true));

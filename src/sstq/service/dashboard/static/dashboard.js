@@ -4,6 +4,8 @@ import { Figure, compact, count, element, number } from "./charts.js";
 
 const EVERY = 2000, EVERY_HIDDEN = 30000;
 const MOST_BARS = 60, MOST_HOURS = 168, MOST_GROUPS = 8;
+// Of a mechanism's JSON: what the certificate and the title say.
+const INTERNAL = ["format", "version", "mechanism", "seed", "alignment", "inside", "threshold"];
 const TOKEN = "sstq-token", LOOK = "sstq-look";
 const at = (id) => document.getElementById(id);
 // The page is at / or at /NAME, maybe behind a proxy's prefix: all addresses are relative to its folder.
@@ -146,7 +148,7 @@ class Shown {
 
   showMechanism() {
     const { mechanism, message_bits: bits, digest, opens, closes, senders = "everybody", readers = "administrator", keys } = this.document;
-    const plain = Object.entries(mechanism).filter(([name, value]) => !["format", "version", "mechanism", "seed"].includes(name) && typeof value !== "object");
+    const plain = Object.entries(mechanism).filter(([name, value]) => !INTERNAL.includes(name) && typeof value !== "object");
     setText(at("mechanism-text"), `${mechanism.mechanism}: each message has ${bits} bits.`);
     setFacts(at("mechanism"), [
       ...plain.map(([name, value]) => [name.replaceAll("_", " "), typeof value === "number" ? (Number.isInteger(value) ? count(value) : number(value)) : String(value)]),
@@ -273,7 +275,7 @@ class Shown {
     const [last, then] = [measured.at(-1), predicted.at(-1)];
     const parts = last ? [`Now ${number(last[1])} with ${count(last[0])} messages.`] : [];
     parts.push(`With ${compact(then[0])} messages, ${number(then[1])} is predicted.`, ...this.atClosing());
-    setText(at("error-text"), `${parts.join(" ")} The prediction is for the hardest case: vectors all alike, of the largest norm.`);
+    setText(at("error-text"), `${parts.join(" ")} The prediction is for people all alike, with vectors of the largest norm; the measured error includes how people differ.`);
     this.errors.error(this.progress);
     this.errors.describe(`${parts.join(" ")} The table below has all points.`);
   }
