@@ -206,6 +206,21 @@ def test_a_wrong_token_is_said_and_can_be_replaced(browser, server):
 
 
 @needs_browser
+def test_changed_terms_are_shown_without_a_reload(page, server):
+    server.create("renamed", SLEEP, readers="public")
+    page.goto(f"{server.url}/renamed")
+    playwright.expect(page.locator("#estimate-text")).to_contain_text("No messages yet")
+    send(server, "renamed", SLEEP, sleep(500, 3))
+    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("500", timeout=20_000)
+    assert [row[0] for row in table(page, "Mean of each coordinate")] == list("0123456")
+    server.administer("PATCH", "/v1/campaigns/renamed", json={"labels": DAYS})
+    playwright.expect(page.locator("#estimate-figures tbody tr th").first).to_have_text("Mon")
+    assert page.locator("figure").count() == 3
+    assert server.administer("DELETE", "/v1/campaigns/renamed").status_code < 300
+    playwright.expect(page.locator("#token-problem")).to_contain_text("does not exist")
+
+
+@needs_browser
 def test_every_picture_has_a_name_and_a_table(page, server):
     page.goto(f"{server.url}/travel")
     playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("40,000")

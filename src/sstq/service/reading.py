@@ -184,13 +184,13 @@ def reading_routes(collector: Collector) -> APIRouter:
 def status_of(collector: Collector, entry: Entry) -> dict[str, Any]:
     """A campaign's counts, as JSON values."""
     name = entry.campaign.name
-    counts, newest = collector.store.counts(name), results.latest(collector.store, name)
+    counts = collector.store.counts(name)
     return {
         "name": name,
         "status": "closed" if entry.stored.closed else entry.campaign.status(datetime.now(UTC)),
         "received": counts.received,
         "folded": counts.folded,
-        "covered": newest.messages if newest else 0,
+        "covered": results.covered(collector.store, name) or 0,
         "tokens_issued": counts.issued,
         "tokens_unspent": counts.unspent,
     }

@@ -28,7 +28,7 @@ from sstq.service.campaigns import Campaign
 from sstq.service.database import arrivals, estimates, history
 from sstq.service.store import Store
 
-__all__ = ["LEVEL", "Result", "as_csv", "describe", "latest", "progress", "refresh"]
+__all__ = ["LEVEL", "Result", "as_csv", "covered", "describe", "latest", "progress", "refresh"]
 
 LEVEL = 0.95
 """The probability with which a region holds all coordinates of the mean at once."""
@@ -82,9 +82,8 @@ def _numbers(values: NDArray[np.float64]) -> list[Any]:
 
 def refresh(store: Store, campaign: Campaign) -> bool:
     """Make and store the estimate of what is folded, unless the stored one covers that; returns whether it did."""
-    covered = latest(store, campaign.name)
-    folded = store.counts(campaign.name).folded
-    if covered is not None and covered.messages >= folded:
+    known = covered(store, campaign.name)
+    if known is not None and known >= store.counts(campaign.name).folded:
         return False
     aggregator = store.state(campaign.name)
     described = describe(campaign, aggregator)
@@ -98,7 +97,14 @@ def _standard_error(described: dict[str, Any]) -> float | None:
     errors = described["stderr"]
     if errors is None or any(error is None for error in errors):
         return None
-    return math.hypot(*errors)
+    return float(np.linalg.norm(errors))
+
+
+def covered(store: Store, name: str) -> int | None:
+    """How many messages the newest estimate of a campaign covers, if there is one; the estimate may have megabytes."""
+    query = sa.select(estimates.c.messages).where(estimates.c.campaign == name)
+    found: int | None = store.database.read(lambda connection: connection.execute(query).scalar())
+    return found
 
 
 def latest(store: Store, name: str) -> Result | None:

@@ -103,8 +103,14 @@ class Shown {
     return made;
   }
 
+  // The document as it is now: the terms of a campaign can change, and the browser's cache makes asking cheap.
+  async written() {
+    return (await ask(this.path)).text();
+  }
+
   async open() {
-    this.document = await read(this.path);
+    this.text = await this.written();
+    this.document = JSON.parse(this.text);
     try {
       // As text: its integers are larger than JavaScript's numbers hold.
       this.certificate = await (await ask(`${this.path}/certificate`)).text();
@@ -196,8 +202,9 @@ class Shown {
     setText(at("privacy-text"), once
       ? `A token works once, so a participant sends one message and spends ε = ${number(epsilon)} in total.`
       : `A participant who sends one message spends ε = ${number(epsilon)} in total; who sends k messages spends k times that.`);
-    const facts = [["ε of one message", number(epsilon)], ["its exact loss, rounded up", number(loss)]];
-    if (this.certified) facts.push(["certified in exact arithmetic", `≤ ${this.certified}`]);
+    const facts = [["ε of one message", number(epsilon)], this.certified
+      ? ["certified in exact arithmetic", `≤ ${this.certified}`]
+      : ["exact loss of one message", `≤ ${number(loss)}`]];
     if (all.length > 1) facts.push([`one message to each of these ${all.length} campaigns`, this.total === undefined ? "…" : `ε = ${number(this.total)}`]);
     setFacts(at("privacy"), facts);
     if (all.length > 1 && this.summed !== all.map(({ name }) => name).join()) this.sum(all);
@@ -364,7 +371,7 @@ async function refresh() {
 }
 
 async function show(status, campaigns) {
-  if (shown?.name !== status.name) {
+  if (shown?.name !== status.name || shown.text !== (await shown.written())) {
     const next = new Shown(status.name);
     await next.open();
     if (chosen !== next.name) return;
