@@ -52,6 +52,14 @@ def pytest_report_header() -> str:
     return f"SSTQ_TEST_SEED={_SEED}"
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A browser that is not there is said aloud: the letter s among thousands of dots would be overlooked."""
+    skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
+    without = [reason[2] for reason in skipped if isinstance(reason, tuple) and "NO BROWSER" in reason[2]]
+    if without:
+        terminalreporter.write_line(f"{without[0]} ({len(without)} tests)", yellow=True, bold=True)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """The quick lane does not import what needs other packages: that alone would take seconds per worker."""
     if config.option.markexpr == "not slow":

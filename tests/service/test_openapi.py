@@ -45,6 +45,8 @@ def test_every_route_is_described(server):
         ("delete", "/v1/campaigns/{name}"),
         ("get", "/v1/campaigns/{name}/status"),
         ("get", "/v1/campaigns/{name}/estimate"),
+        ("get", "/v1/campaigns/{name}/progress"),
+        ("get", "/v1/campaigns/{name}/certificate"),
         ("get", "/v1/campaigns/{name}/state"),
         ("post", "/v1/campaigns/{name}/tokens"),
         ("post", "/v1/campaigns/{name}/messages"),

@@ -21,6 +21,7 @@ from sstq.service import openapi
 from sstq.service.administration import administration_routes
 from sstq.service.background import Background
 from sstq.service.collector import Collector
+from sstq.service.dashboard import dashboard_routes
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.logs import LOGS
 from sstq.service.protocol import GuardedProtocol
@@ -64,6 +65,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.router.routes.append(Route(_UPLOADS, Uploads(collector), methods=["POST", "OPTIONS"]))
     app.include_router(reading_routes(collector))
     app.include_router(administration_routes(collector))
+    app.router.routes.extend(dashboard_routes())
     openapi.install(app, _UPLOADS)
     app.add_middleware(SecurityHeaders)
     app.add_exception_handler(Problem, _refuse)

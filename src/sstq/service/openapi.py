@@ -47,6 +47,10 @@ _NAME = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
 _TIME = {"type": ["string", "null"], "pattern": f"^{TIME_PATTERN}$", "examples": ["2027-01-31T18:00:00Z"]}
 _NUMBERS = {"type": ["array", "null"], "items": {"type": ["number", "null"]}}
 _TABLE = {"type": "array", "items": {"type": "array", "items": {"type": ["number", "null"]}}}
+_POINTS = {
+    "type": "array",
+    "items": {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+}
 _LABELS = {"type": ["array", "null"], "items": {"type": "string", "minLength": 1, "maxLength": 200}}
 _COUNT = {"type": "integer", "minimum": 0}
 _TERMS: dict[str, Any] = {
@@ -112,6 +116,17 @@ _SCHEMAS: dict[str, Any] = {
     "SingleUseTokens": _object({"tokens": {"type": "array", "items": {"type": "string"}}}),
     "Status": _STATUS,
     "Campaigns": _object({"campaigns": {"type": "array", "items": _STATUS}}),
+    "Progress": _object(
+        {
+            "measured": _POINTS | {"description": "Messages, and the standard error of their estimate."},
+            "predicted": _POINTS | {"description": "The same as the mechanism's typical error predicts it."},
+            "bias": {"type": "number", "description": "The error that remains with any number of messages."},
+            "arrivals": _POINTS | {"description": "Hours, as seconds since 1970, and the messages folded in each."},
+            "epsilon": {"type": "number", "description": "What a message may spend."},
+            "privacy_loss": {"type": "number", "description": "What a message spends, from its exact distribution."},
+        }
+    ),
+    "Certificate": {"type": "object", "description": "What `sstq audit certify` writes."},
     "Receipt": _object({"count": {"type": "integer", "minimum": 1}}),
     "Health": _object({"status": {"const": "ok"}}),
     "Estimate": _object(

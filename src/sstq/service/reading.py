@@ -8,12 +8,15 @@ import os
 import tempfile
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from sstq.audit import certify
+from sstq.mechanisms import Mechanism
 from sstq.service import results
 from sstq.service.collector import Collector, Entry
 from sstq.service.metrics import render
@@ -129,6 +132,28 @@ def reading_routes(collector: Collector) -> APIRouter:
         return Response(content, headers=headers, media_type=_CSV if as_csv else "application/json")
 
     @router.get(
+        "/v1/campaigns/{name}/progress",
+        summary="Read how the error shrank, what is predicted for later, and arrivals per hour",
+        responses=answers({200: {"description": "The progress.", "content": schema("Progress")}}, 401, 403, 404),
+        openapi_extra=OPTIONAL_TOKEN,
+    )
+    async def progress(name: str, request: Request) -> Response:
+        entry = await _readable(collector, name, request)
+        return JSONResponse(await asyncio.to_thread(results.progress, collector.store, entry.campaign))
+
+    @router.get(
+        "/v1/campaigns/{name}/certificate",
+        summary="Read the certificate of the mechanism's privacy, which `sstq audit verify` checks",
+        responses=answers(
+            {200: {"description": "The certificate.", "content": schema("Certificate")}},
+            *(404, 409),
+        ),
+    )
+    async def certificate(name: str) -> Response:
+        entry = await collector.entry(name)
+        return Response(await asyncio.to_thread(_certificate, entry.campaign.mechanism), media_type="application/json")
+
+    @router.get(
         "/v1/campaigns/{name}/state",
         summary="Download the state of all folded messages, which `sstq aggregate` goes on from",
         responses=answers(
@@ -159,13 +184,13 @@ def reading_routes(collector: Collector) -> APIRouter:
 def status_of(collector: Collector, entry: Entry) -> dict[str, Any]:
     """A campaign's counts, as JSON values."""
     name = entry.campaign.name
-    counts, newest = collector.store.counts(name), results.latest(collector.store, name)
+    counts = collector.store.counts(name)
     return {
         "name": name,
         "status": "closed" if entry.stored.closed else entry.campaign.status(datetime.now(UTC)),
         "received": counts.received,
         "folded": counts.folded,
-        "covered": newest.messages if newest else 0,
+        "covered": results.covered(collector.store, name) or 0,
         "tokens_issued": counts.issued,
         "tokens_unspent": counts.unspent,
     }
@@ -193,6 +218,14 @@ def _estimate(collector: Collector, entry: Entry, as_csv: bool) -> bytes:
         described = results.describe(entry.campaign, entry.campaign.mechanism.aggregator())
         newest = results.Result(0, json.dumps(described).encode())
     return results.as_csv(entry.campaign, json.loads(newest.json)).encode() if as_csv else newest.json
+
+
+@lru_cache(maxsize=256)
+def _certificate(mechanism: Mechanism) -> str:
+    try:
+        return certify(mechanism)
+    except ValueError as error:
+        raise Problem(409, f"There is no certificate: {error}.") from error
 
 
 def _saved_state(collector: Collector, entry: Entry) -> IO[bytes]:

@@ -1,6 +1,7 @@
 """Estimates, made in the background and stored with the number of messages that they cover.
 
 A page then reads what is there, whatever the size of the state. The stored result is the JSON of the estimate route.
+How the error shrank is kept beside it: a point whenever the messages are an eighth more than at the last one.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,16 +20,22 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from sstq.aggregation import Aggregator
+from sstq.mechanisms import Mechanism
+from sstq.mechanisms.base import ExpectedError
 from sstq.mechanisms.frameunit.bias import FrameBiasWarning
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.service.campaigns import Campaign
-from sstq.service.database import estimates
+from sstq.service.database import arrivals, estimates, history
 from sstq.service.store import Store
 
-__all__ = ["LEVEL", "Result", "as_csv", "describe", "latest", "refresh"]
+__all__ = ["LEVEL", "Result", "as_csv", "covered", "describe", "latest", "progress", "refresh"]
 
 LEVEL = 0.95
 """The probability with which a region holds all coordinates of the mean at once."""
+
+_HISTORY_STEP = 1.125  # 10^9 messages have 176 points
+_LATER = 10  # the prediction goes on to so many times the messages
+_SECONDS_AN_HOUR = 3600
 
 
 @dataclass(frozen=True)
@@ -73,13 +82,29 @@ def _numbers(values: NDArray[np.float64]) -> list[Any]:
 
 def refresh(store: Store, campaign: Campaign) -> bool:
     """Make and store the estimate of what is folded, unless the stored one covers that; returns whether it did."""
-    covered = latest(store, campaign.name)
-    folded = store.counts(campaign.name).folded
-    if covered is not None and covered.messages >= folded:
+    known = covered(store, campaign.name)
+    if known is not None and known >= store.counts(campaign.name).folded:
         return False
     aggregator = store.state(campaign.name)
-    _keep(store, campaign.name, Result(aggregator.count, json.dumps(describe(campaign, aggregator)).encode()))
+    described = describe(campaign, aggregator)
+    result = Result(aggregator.count, json.dumps(described).encode())
+    _keep(store, campaign.name, result, _standard_error(described))
     return True
+
+
+def _standard_error(described: dict[str, Any]) -> float | None:
+    """The standard error of the whole vector: the root of the summed squares; None where one is not known."""
+    errors = described["stderr"]
+    if errors is None or any(error is None for error in errors):
+        return None
+    return float(np.linalg.norm(errors))
+
+
+def covered(store: Store, name: str) -> int | None:
+    """How many messages the newest estimate of a campaign covers, if there is one; the estimate may have megabytes."""
+    query = sa.select(estimates.c.messages).where(estimates.c.campaign == name)
+    found: int | None = store.database.read(lambda connection: connection.execute(query).scalar())
+    return found
 
 
 def latest(store: Store, name: str) -> Result | None:
@@ -89,7 +114,7 @@ def latest(store: Store, name: str) -> Result | None:
     return None if row is None else Result(row.messages, bytes(row.result))
 
 
-def _keep(store: Store, name: str, result: Result) -> None:
+def _keep(store: Store, name: str, result: Result, error: float | None) -> None:
     """Store an estimate, unless another process has stored one that covers more."""
     mine = estimates.c.campaign == name
 
@@ -100,8 +125,53 @@ def _keep(store: Store, name: str, result: Result) -> None:
             connection.execute(estimates.insert(), row)
         elif stored < result.messages:
             connection.execute(estimates.update().where(mine).values(messages=result.messages, result=result.json))
+        else:
+            return
+        if error is not None and result.messages >= _HISTORY_STEP * _last_point(connection, name):
+            connection.execute(history.insert(), {"campaign": name, "messages": result.messages, "error": error})
 
     store.database.write(work)
+
+
+def _last_point(connection: sa.Connection, name: str) -> int:
+    query = sa.select(sa.func.coalesce(sa.func.max(history.c.messages), 0)).where(history.c.campaign == name)
+    return int(connection.execute(query).scalar_one())
+
+
+def progress(store: Store, campaign: Campaign) -> dict[str, Any]:
+    """How the standard error shrank, what is predicted, and when messages arrived, as JSON values.
+
+    Errors are those of the whole vector: the root of the summed squares. The prediction is the mechanism's
+    `typical_error`, for people whose vectors have the largest norm. Its bias remains with any number of messages.
+    """
+    points = sa.select(history.c.messages, history.c.error).where(history.c.campaign == campaign.name)
+    hours = sa.select(arrivals.c.hour, arrivals.c.messages).where(arrivals.c.campaign == campaign.name)
+
+    def work(connection: sa.Connection) -> tuple[list[list[float]], list[list[int]]]:
+        found = connection.execute(points.order_by(history.c.messages)).all()
+        counted = connection.execute(hours.order_by(arrivals.c.hour)).all()
+        return [list(row) for row in found], [[row.hour * _SECONDS_AN_HOUR, row.messages] for row in counted]
+
+    measured, arrived = store.database.read(work)
+    expected = _typical_error(campaign.mechanism)
+    known = [int(messages) for messages, _ in measured] or [100]
+    more = np.geomspace(known[0], _LATER * known[-1], 41).round().astype(int).tolist()
+    predicted = [
+        [messages, math.sqrt(expected.bias2 + expected.variance / messages)] for messages in sorted({*known, *more})
+    ]
+    return {
+        "measured": measured,
+        "predicted": predicted,
+        "bias": math.sqrt(expected.bias2),
+        "arrivals": arrived,
+        "epsilon": campaign.mechanism.epsilon,
+        "privacy_loss": campaign.mechanism.privacy_loss(),
+    }
+
+
+@lru_cache(maxsize=256)
+def _typical_error(mechanism: Mechanism) -> ExpectedError:
+    return mechanism.typical_error()
 
 
 def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:

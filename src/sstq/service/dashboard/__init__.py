@@ -1,0 +1,56 @@
+"""The dashboard: a page that an operator leaves open. Static files and the routes that serve them.
+
+The page reads the same routes as any other client. It has no build step and loads nothing from elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from importlib.resources import files
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from sstq.service.campaigns import NAME_PATTERN
+
+__all__ = ["dashboard_routes"]
+
+_STATIC = {
+    "dashboard.css": "text/css; charset=utf-8",
+    "dashboard.js": "text/javascript; charset=utf-8",
+    "charts.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+    "vendor/chart.umd.min.js": "text/javascript; charset=utf-8",
+    "vendor/chart.js-LICENSE.md": "text/plain; charset=utf-8",
+}
+
+
+class _File:
+    """A file of the page; read once, with an ETag, so that a page that is opened again costs nothing."""
+
+    def __init__(self, name: str, media_type: str) -> None:
+        self._content = files(__package__).joinpath("static", *name.split("/")).read_bytes()
+        self._media_type = media_type
+        self._headers = {"ETag": f'"{hashlib.sha256(self._content).hexdigest()[:32]}"', "Cache-Control": "no-cache"}
+
+    async def answer(self, request: Request) -> Response:
+        """The file, unless the browser has it."""
+        if request.headers.get("if-none-match") == self._headers["ETag"]:
+            return Response(status_code=304, headers=self._headers)
+        return Response(self._content, headers=self._headers, media_type=self._media_type)
+
+
+def dashboard_routes() -> list[Route]:
+    """The page at / and at /NAME of each campaign, and its files under /dashboard/."""
+    page = _File("index.html", "text/html; charset=utf-8").answer
+
+    async def page_of_campaign(request: Request) -> Response:
+        if not re.fullmatch(NAME_PATTERN, request.path_params["name"]):
+            raise HTTPException(404)
+        return await page(request)
+
+    found = [Route(f"/dashboard/{name}", _File(name, kind).answer) for name, kind in _STATIC.items()]
+    return [*found, Route("/", page), Route("/{name}", page_of_campaign)]

@@ -1,0 +1,203 @@
+// The figures of the dashboard, each with the same numbers as a table for screen readers and for copying.
+
+const { Chart } = globalThis;
+
+const LIGHT = { ink: "#1a2230", soft: "#566276", line: "#d8dee8", bars: ["#2457c5", "#c2570c", "#1a7f4b", "#8e3bb0", "#0f7f8c", "#a8324a", "#6b6f00", "#5b6472"] };
+const DARK = { ink: "#e6eaf1", soft: "#a3aebf", line: "#333d4c", bars: ["#82aaff", "#ffab70", "#63d297", "#d7a3f0", "#6fd3de", "#ff9aac", "#d7d96b", "#a3aebf"] };
+const colours = () => (getComputedStyle(document.documentElement).getPropertyValue("--page").trim() === "#12161d" ? DARK : LIGHT);
+
+const whole = new Intl.NumberFormat("en");
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+export const count = (value) => whole.format(value);
+export const compact = (value) => short.format(value);
+export const number = (value) => {
+  if (value === null || value === undefined) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  return size >= 1e5 || size < 1e-4 ? value.toExponential(2).replace("-", "−") : Number(value.toPrecision(4)).toString().replace("-", "−");
+};
+
+export function element(name, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+}
+
+// Chart.js has no error bars: a dataset's `errors` are drawn as whiskers.
+const whiskers = {
+  id: "whiskers",
+  afterDatasetsDraw(chart) {
+    const { ctx, scales } = chart;
+    chart.data.datasets.forEach((dataset, index) => {
+      if (!dataset.errors || !chart.isDatasetVisible(index)) return;
+      ctx.save();
+      ctx.strokeStyle = colours().ink;
+      ctx.lineWidth = 1.5;
+      chart.getDatasetMeta(index).data.forEach((bar, place) => {
+        const value = dataset.data[place], error = dataset.errors[place];
+        if (value === null || error === null) return;
+        const [low, high] = [value - error, value + error].map((end) => scales.y.getPixelForValue(end));
+        const cap = Math.min(5, bar.width / 3);
+        ctx.beginPath();
+        ctx.moveTo(bar.x, low);
+        ctx.lineTo(bar.x, high);
+        for (const end of [low, high]) {
+          ctx.moveTo(bar.x - cap, end);
+          ctx.lineTo(bar.x + cap, end);
+        }
+        ctx.stroke();
+      });
+      ctx.restore();
+    });
+  },
+};
+
+function scale(title, more = {}) {
+  const { soft, line } = colours();
+  return {
+    title: { display: Boolean(title), text: title, color: soft },
+    ticks: { color: soft, maxRotation: 60, ...more.ticks },
+    grid: { color: line },
+    border: { color: line },
+    ...Object.fromEntries(Object.entries(more).filter(([name]) => name !== "ticks")),
+  };
+}
+
+// A legend of lines as they are drawn, with their dashes.
+const lineLabels = {
+  usePointStyle: true,
+  pointStyleWidth: 30,
+  generateLabels: (chart) => chart.data.datasets.map(({ label, borderColor, borderDash }, index) => ({
+    text: label, datasetIndex: index, hidden: !chart.isDatasetVisible(index), pointStyle: "line",
+    strokeStyle: borderColor, fontColor: colours().ink, lineDash: borderDash ?? [], lineWidth: 2,
+  })),
+};
+
+// Of the ticks of a logarithmic axis, those that begin with one of these digits.
+const beginning = (digits, written) => (value) => (digits.includes(value.toExponential(6).replace(/\.?0+e.*$/, "")) ? written(value) : "");
+
+function options(x, y, legend, label, lines = false) {
+  return {
+    animation: false,
+    responsive: true,
+    maintainAspectRatio: false,
+    interaction: { mode: "nearest", axis: "x", intersect: false },
+    scales: { x, y },
+    plugins: {
+      legend: { display: legend, labels: { color: colours().ink, ...(lines ? lineLabels : { boxWidth: 22 }) } },
+      tooltip: { callbacks: { label } },
+    },
+  };
+}
+
+// One figure: a caption, a chart or an image, and the table behind it. It is kept while the campaign is shown, so that
+// an update changes numbers only: an open table stays open and the focus stays where it is.
+export class Figure {
+  constructor(caption, image = false) {
+    this.canvas = element("canvas");
+    this.canvas.setAttribute("role", "img");
+    this.image = image;
+    this.caption = element("figcaption", { textContent: caption });
+    this.table = element("table");
+    const scroll = element("div", { className: "scroll", tabIndex: 0, role: "region" }, this.table);
+    scroll.setAttribute("aria-label", `Table: ${caption}`);
+    const plot = image ? this.canvas : element("div", { className: "plot" }, this.canvas);
+    this.root = element("figure", {}, this.caption, plot, element("details", {}, element("summary", { textContent: "Show as a table" }), scroll));
+    this.chart = null;
+  }
+
+  describe(text) {
+    this.canvas.setAttribute("aria-label", `${this.caption.textContent}. ${text}`);
+  }
+
+  rows(heads, rows) {
+    const head = element("tr", {}, ...heads.map((text) => element("th", { scope: "col", textContent: text })));
+    const body = rows.map((row) => element("tr", {}, ...row.map((text, place) => (place ? element("td", { textContent: text }) : element("th", { scope: "row", textContent: text })))));
+    this.table.replaceChildren(element("thead", {}, head), element("tbody", {}, ...body));
+  }
+
+  draw(type, data, made) {
+    if (this.chart) {
+      this.chart.data = data;
+      this.chart.options = made;
+      this.chart.update("none");
+    } else {
+      this.chart = new Chart(this.canvas, { type, data, options: made, plugins: [whiskers] });
+    }
+  }
+
+  remove() {
+    this.chart?.destroy();
+    this.root.remove();
+  }
+
+  // series: [{label, values, errors}], over the same names.
+  bars(names, series, what) {
+    const { bars } = colours();
+    const datasets = series.map(({ label, values, errors }, index) => ({
+      label, data: values, errors, backgroundColor: bars[index % bars.length], maxBarThickness: 48,
+    }));
+    // The axis holds the whiskers.
+    const ends = series.flatMap(({ values, errors }) => values.flatMap((value, place) => (value === null ? [] : [value - (errors?.[place] ?? 0), value + (errors?.[place] ?? 0)])));
+    const y = scale(what, { suggestedMin: Math.min(0, ...ends), suggestedMax: Math.max(0, ...ends) });
+    const label = ({ dataset, dataIndex, raw }) => `${dataset.label}: ${number(raw)}${dataset.errors ? ` ± ${number(dataset.errors[dataIndex])}` : ""}`;
+    this.draw("bar", { labels: names, datasets }, options(scale(""), y, series.length > 1, label));
+    this.rows(["", ...series.flatMap(({ label: head, errors }) => (errors ? [head, `± (${head})`] : [head]))],
+      names.map((name, place) => [name, ...series.flatMap(({ values, errors }) => (errors ? [number(values[place]), number(errors[place])] : [number(values[place])]))]));
+  }
+
+  error({ measured, predicted, bias }) {
+    const { bars, soft } = colours();
+    const points = (pairs) => pairs.map(([x, y]) => ({ x, y }));
+    const line = { pointRadius: 0, borderWidth: 2, pointStyle: "line" };
+    const now = measured.length ? measured[measured.length - 1][0] : predicted[0][0];
+    const datasets = [
+      { ...line, label: "Measured", data: points(measured), borderColor: bars[0], backgroundColor: bars[0], pointRadius: 3, pointStyle: "circle" },
+      { ...line, label: "Predicted", data: points(predicted), borderColor: bars[1], backgroundColor: bars[1], borderDash: [6, 5] },
+    ];
+    if (bias > 0) {
+      const ends = [predicted[0][0], predicted[predicted.length - 1][0]];
+      datasets.push({ ...line, label: "Bias that remains", data: ends.map((x) => ({ x, y: bias })), borderColor: soft, backgroundColor: soft, borderDash: [2, 4] });
+    }
+    const ticks = { callback: beginning(["1", "2", "5"], compact), maxRotation: 0, autoSkipPadding: 12 };
+    const small = { callback: beginning(["1", "2", "3", "5", "7"], number), autoSkipPadding: 8 };
+    const x = scale("messages", { type: "logarithmic", min: predicted[0][0], max: predicted[predicted.length - 1][0], ticks });
+    const y = scale("standard error", { type: "logarithmic", ticks: small });
+    this.draw("line", { datasets }, options(x, y, true, ({ dataset, parsed }) => `${dataset.label}: ${number(parsed.y)} at ${compact(parsed.x)} messages`, true));
+    const known = new Map(measured), foretold = new Map(predicted);
+    const places = [...new Set([...known.keys(), ...predicted.map(([place]) => place).filter((place) => place > now)])].sort((one, other) => one - other);
+    this.rows(["Messages", "Measured", "Predicted"], places.map((place) => [count(place), number(known.get(place)), number(foretold.get(place))]));
+  }
+
+  arrivals(hours) {
+    const { bars } = colours();
+    const names = hours.map(([hour]) => hourName(hour));
+    const datasets = [{ label: "Messages", data: hours.map(([, messages]) => messages), backgroundColor: bars[2], maxBarThickness: 36 }];
+    const y = scale("messages", { beginAtZero: true, ticks: { callback: (value) => compact(value), precision: 0 } });
+    this.draw("bar", { labels: names, datasets }, options(scale("hour (UTC)"), y, false, ({ raw }) => `${count(raw)} messages`));
+    this.rows(["Hour (UTC)", "Messages"], hours.map(([, messages], place) => [names[place], count(messages)]));
+  }
+
+  // values: a flat image; black is `low` and white is `high`.
+  picture(values, [height, width, channels = 1], low, high) {
+    this.canvas.width = width;
+    this.canvas.height = height;
+    const context = this.canvas.getContext("2d");
+    const image = context.createImageData(width, height);
+    for (let pixel = 0; pixel < width * height; pixel += 1) {
+      for (let channel = 0; channel < 3; channel += 1) {
+        const value = values[pixel * channels + (channels === 3 ? channel : 0)];
+        image.data[4 * pixel + channel] = value === null ? 128 : (255 * (value - low)) / (high - low || 1);
+      }
+      image.data[4 * pixel + 3] = 255;
+    }
+    context.putImageData(image, 0, 0);
+    const line = (row) => Array.from({ length: width }, (_, column) => Array.from({ length: channels }, (_, channel) => number(values[(row * width + column) * channels + channel])).join(" / "));
+    if (width * height <= 4096) this.rows(["Row", ...Array.from({ length: width }, (_, column) => String(column))], Array.from({ length: height }, (_, row) => [String(row), ...line(row)]));
+    else this.rows(["", "Value"], [["Lowest", number(low)], ["Highest", number(high)], ["Pixels", `${count(width * height)}; all are in the CSV`]]);
+  }
+}
+
+export function hourName(seconds) {
+  return new Date(1000 * seconds).toISOString().slice(5, 16).replace("T", " ");
+}

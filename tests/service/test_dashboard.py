@@ -1,0 +1,275 @@
+"""The dashboard in a real browser: it follows an estimate, shows every shape, and breaks no rule of its policy.
+
+The browser is SSTQ_CHROMIUM or the Chromium on the PATH. SSTQ_PICTURES=docs renews the pictures of the docs.
+"""
+
+import csv
+import json
+import os
+import shutil
+import statistics
+import time
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sstq
+
+pytest.importorskip("fastapi")
+pytest.importorskip("playwright")
+
+from playwright import sync_api as playwright
+
+from sstq.audit import verify
+from sstq.service.security import CONTENT_POLICY
+from tests.service.compare_chartjs import integrity
+from tests.service.serving import ADMINISTRATOR, serving
+
+pytestmark = pytest.mark.slow
+
+CHROMIUM = os.environ.get("SSTQ_CHROMIUM") or shutil.which("chromium")
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None, reason="NO BROWSER: the dashboard is not tested; install chromium or set SSTQ_CHROMIUM"
+)
+DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+SLEEP = sstq.FrameUnit(dim=7, epsilon=4.0, frames=16384)
+TRAVEL = sstq.GroupUnit(dim=3, epsilon=5.0, groups=3, frames=8192)
+RING = sstq.FrameUnit(dim=256, epsilon=6.0, frames=16384)
+
+
+def send(server, name, mechanism, X, groups=None):
+    for start in range(0, len(X), 10_000):
+        part = slice(start, start + 10_000)
+        chosen = {} if groups is None else {"groups": groups[part]}
+        body = mechanism.encode(X[part], **chosen).to_bytes()
+        assert server.send(name, mechanism, body, len(X[part])).status_code == 200
+
+
+def sleep(count, seed):
+    mean = np.array([0.30, 0.30, 0.28, 0.30, 0.35, 0.50, 0.45])
+    return np.random.default_rng(seed).normal(mean, 0.08, (count, 7))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("server"), uploads_per_second=0) as running:
+        running.create("hours-of-sleep", SLEEP, labels=DAYS, readers="public")
+        groups = ["under 30", "30 to 60", "over 60"]
+        running.create("travel", TRAVEL, labels=["walk", "cycle", "bus"], group_labels=groups, readers="public")
+        running.create("ring", RING, image_shape=[16, 16])
+        # An estimate at each of these sizes, so that there is a history.
+        for seed, count in enumerate([300, 700, 2000]):
+            send(running, "hours-of-sleep", SLEEP, sleep(count, seed))
+            running.wait("hours-of-sleep", [300, 1000, 3000][seed])
+        rng = np.random.default_rng(7)
+        group = rng.choice(3, 40_000, p=[0.2, 0.5, 0.3])
+        means = np.array([[0.5, 0.6, 0.3], [0.3, 0.4, 0.5], [0.7, 0.1, 0.6]])
+        send(running, "travel", TRAVEL, rng.normal(means[group], 0.05), group)
+        y, x = np.mgrid[:16, :16] - 7.5
+        ring = np.exp(-((np.hypot(x, y) - 4.5) ** 2) / 2).ravel()
+        send(running, "ring", RING, np.tile(ring / np.linalg.norm(ring), (60_000, 1)))
+        running.wait("travel", 40_000)
+        running.wait("ring", 60_000)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        running = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def page(browser, server):
+    """A page whose console must stay empty: a breach of the policy, an error or a missing file would be there."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, accept_downloads=True, color_scheme="light")
+    said = []
+    opened = context.new_page()
+    opened.on("console", lambda message: said.append(message.text))
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.on("request", lambda request: request.url.startswith((server.url, "blob:")) or said.append(request.url))
+    opened.add_init_script("addEventListener('securitypolicyviolation', (e) => console.error(e.violatedDirective))")
+    yield opened
+    context.close()
+    assert said == []
+
+
+def picture(page, name, tmp_path, whole=False):
+    folder = Path(os.environ.get("SSTQ_PICTURES", tmp_path))
+    page.screenshot(path=folder / f"dashboard-{name}.png", full_page=whole)
+    assert (folder / f"dashboard-{name}.png").stat().st_size > 20_000
+
+
+def choose(page, name):
+    page.click(f"nav a[data-name={name}]")
+    page.wait_for_function("(name) => document.getElementById('name').textContent === name", arg=name)
+    playwright.expect(page.locator("#facts")).to_contain_text("In this estimate")
+
+
+def table(page, caption):
+    rows = page.locator(f"figure:has(figcaption:text-is('{caption}')) tbody tr")
+    return [row.locator("th, td").all_text_contents() for row in rows.all()]
+
+
+@needs_browser
+def test_an_estimate_changes_while_messages_arrive(page, server, tmp_path):
+    page.goto(f"{server.url}/hours-of-sleep")
+    covered = page.locator("#facts div:nth-child(2) dd")
+    playwright.expect(covered).to_have_text("3,000")
+    assert "3,000 messages" in page.locator("nav a[aria-current=page]").text_content()
+    before = table(page, "Mean of each coordinate")
+    assert [row[0] for row in before] == DAYS
+    assert [row[0] for row in table(page, "Standard error against messages")][:3] == ["300", "1,000", "3,000"]
+    page.evaluate("document.querySelector('#estimate-figures details').open = true")
+    send(server, "hours-of-sleep", SLEEP, sleep(40_000, 9))
+    playwright.expect(covered).to_have_text("43,000", timeout=20_000)
+    after = table(page, "Mean of each coordinate")
+    assert after != before
+    assert float(after[5][2]) < float(before[5][2])  # the error bar of Saturday
+    assert page.evaluate("document.querySelector('#estimate-figures details').open")  # not built anew
+    assert "43,000 messages in" in page.locator("#arrivals-text").text_content()
+    page.evaluate("document.querySelector('#estimate-figures details').open = false")
+    picture(page, "bars", tmp_path, whole=True)
+
+
+@needs_browser
+def test_groups_side_by_side_with_the_keyboard_alone(page, server, tmp_path):
+    page.goto(server.url)
+    page.wait_for_selector("nav a[data-name=travel]")
+    page.focus("nav a[data-name=travel]")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{server.url}/travel")
+    playwright.expect(page.locator("#name")).to_have_text("travel")
+    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("40,000")
+    assert page.evaluate("document.activeElement.id") == "campaign"
+    means = table(page, "Mean of each group")
+    estimate = server.estimate("travel", 40_000)["groups"]
+    assert [[float(cell) for cell in row[1::2]] for row in means] == pytest.approx(
+        np.transpose(estimate["means"]), rel=1e-3
+    )
+    assert [row[0] for row in table(page, "Share of each group")] == ["under 30", "30 to 60", "over 60"]
+    page.go_back()
+    page.wait_for_url(f"{server.url}/")
+    page.goto(f"{server.url}/travel")
+    playwright.expect(page.locator("#privacy")).to_contain_text("ε = 9")  # 4 for sleep and 5 for travel
+    picture(page, "groups", tmp_path)
+
+
+@needs_browser
+def test_an_image_behind_a_token_and_its_csv(page, server, tmp_path):
+    page.goto(f"{server.url}/ring")
+    playwright.expect(page.locator("#token-form")).to_be_visible()
+    playwright.expect(page.locator("#token-problem")).to_contain_text("ring needs a token")
+    page.fill("#token", ADMINISTRATOR)
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("60,000")
+    assert page.evaluate("sessionStorage.length") == 1
+    assert ADMINISTRATOR not in page.evaluate("JSON.stringify(localStorage) + document.cookie + location.href")
+    page.click("#theme-button")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 29)"
+    picture(page, "image", tmp_path)
+    pixels = page.evaluate(
+        "Array.from(document.querySelector('.images canvas').getContext('2d').getImageData(0, 0, 16, 16).data)"
+    )
+    grey, value = np.array(pixels)[::4], np.array(server.estimate("ring", 60_000)["value"])
+    assert np.abs(grey - 255 * (value - value.min()) / np.ptp(value)).max() <= 1
+    with page.expect_download() as download:
+        page.click("#csv")
+    assert download.value.suggested_filename == "ring.csv"
+    rows = list(csv.DictReader(Path(download.value.path()).read_text().splitlines()))
+    assert [float(row["value"]) for row in rows] == value.tolist()
+    page.click("#token-button")
+    page.click("#token-forget")
+    playwright.expect(page.locator("nav a[data-name=ring]")).to_have_count(0)
+    assert page.evaluate("sessionStorage.length") == 0
+
+
+@needs_browser
+def test_a_wrong_token_is_said_and_can_be_replaced(browser, server):
+    page = browser.new_page()
+    page.goto(server.url)
+    page.click("#token-button")
+    for token, sentence in (("wrong", "neither the administrator's"), (ADMINISTRATOR, "")):
+        page.fill("#token", token)
+        page.click("text=Use it")
+        playwright.expect(page.locator("#token-problem")).to_contain_text(sentence)
+    playwright.expect(page.locator("nav a[data-name=ring]")).to_be_visible()
+    page.context.set_offline(True)
+    playwright.expect(page.locator("#connection")).to_contain_text("does not answer")
+    page.context.set_offline(False)
+    playwright.expect(page.locator("#connection")).to_contain_text("Live")
+    page.close()
+
+
+@needs_browser
+def test_changed_terms_are_shown_without_a_reload(page, server):
+    server.create("renamed", SLEEP, readers="public")
+    page.goto(f"{server.url}/renamed")
+    playwright.expect(page.locator("#estimate-text")).to_contain_text("No messages yet")
+    send(server, "renamed", SLEEP, sleep(500, 3))
+    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("500", timeout=20_000)
+    assert [row[0] for row in table(page, "Mean of each coordinate")] == list("0123456")
+    server.administer("PATCH", "/v1/campaigns/renamed", json={"labels": DAYS})
+    playwright.expect(page.locator("#estimate-figures tbody tr th").first).to_have_text("Mon")
+    assert page.locator("figure").count() == 3
+    assert server.administer("DELETE", "/v1/campaigns/renamed").status_code < 300
+    playwright.expect(page.locator("#token-problem")).to_contain_text("does not exist")
+
+
+@needs_browser
+def test_every_picture_has_a_name_and_a_table(page, server):
+    page.goto(f"{server.url}/travel")
+    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("40,000")
+    for figure in page.locator("figure").all():
+        assert len(figure.locator("canvas[role=img]").get_attribute("aria-label")) > 30
+        assert figure.locator("tbody tr").count() > 0
+    unnamed = "button:not(:has-text('')), input:not([id]), a:not([href]):not([hidden])"
+    assert page.locator(unnamed).count() == 0
+    certificate = page.locator("#certificate").text_content()
+    assert verify(certificate, TRAVEL).holds  # as it is shown, with integers that JavaScript cannot hold
+
+
+def test_progress_has_the_measured_and_the_predicted_error(server):
+    found = server.http.get("/v1/campaigns/hours-of-sleep/progress").json()
+    assert [messages for messages, _ in found["measured"][:3]] == [300, 1000, 3000]
+    predicted = dict(map(tuple, found["predicted"]))
+    for messages, error in found["measured"]:
+        assert predicted[messages] == pytest.approx(SLEEP.typical_error(messages).total ** 0.5)
+        # People differ and are shorter than clip, so that little is left out of the prediction.
+        assert error == pytest.approx(predicted[messages], rel=0.25)
+    assert max(predicted) == 10 * found["measured"][-1][0]
+    assert sum(messages for _, messages in found["arrivals"]) == server.status("hours-of-sleep")["folded"]
+    assert all(hour % 3600 == 0 for hour, _ in found["arrivals"])
+    assert server.http.get("/v1/campaigns/ring/progress").status_code == 401
+
+
+def test_everything_that_a_page_asks_for_is_answered_in_50_ms(server):
+    paths = ["/", "/travel", "/dashboard/dashboard.js", "/v1/campaigns"]
+    paths += [f"/v1/campaigns/travel{more}" for more in ("", "/status", "/estimate", "/progress", "/certificate")]
+    for path in paths:
+        seconds = []
+        for _ in range(9):
+            begun = time.perf_counter()
+            assert server.http.get(path).status_code == 200
+            seconds.append(time.perf_counter() - begun)
+        assert statistics.median(seconds) < 0.05, path
+
+
+def test_files_of_the_page_are_those_that_were_committed(server):
+    static = files("sstq.service.dashboard") / "static"
+    known = json.loads((static / "vendor" / "chart.js.json").read_text())
+    chart = (static / "vendor" / "chart.umd.min.js").read_bytes()
+    assert integrity(chart, "sha384") == known["integrity"]
+    assert f"Chart.js v{known['version']}".encode() in chart[:100]
+    page = server.http.get("/")
+    assert known["integrity"] in page.text
+    assert page.headers["content-security-policy"] == CONTENT_POLICY
+    assert "unsafe" not in CONTENT_POLICY
+    again = server.http.get("/", headers={"If-None-Match": page.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert server.http.get("/dashboard/vendor/chart.umd.min.js").content == chart
+    assert server.http.get("/favicon.ico").status_code == 404
