@@ -9,6 +9,13 @@ def postgres():
         yield server
 
 
+@pytest.fixture
+def own_postgres():
+    """A server to be stopped: the databases of other tests would make its recovery take a minute."""
+    with running_postgres() as server:
+        yield server
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request, tmp_path):
     """An empty database of each kind."""

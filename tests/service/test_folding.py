@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 import tracemalloc
 
 import numpy as np
@@ -133,7 +134,7 @@ def test_sparse_pieces_keep_all_numbers():
 
 def test_a_leaf_always_fits():
     """A range of 2^21 numbers, all of them sent and each 2^32 times, is within the size of a piece."""
-    assert (1 << 21) * 3 * 8 <= pieces.MOST_BYTES
+    assert pieces.MOST_BYTES >= (1 << 21) * 3 * 8
 
 
 @pytest.mark.parametrize("kind", ["sstq", "frames"])
@@ -176,6 +177,7 @@ def test_several_processes_fold_at_once(store, database_url, seed, monkeypatch):
         try:
             while not done.is_set():
                 other.fold("c")
+                time.sleep(0.01)  # SQLite gives its lock to anybody: others must get it at times
         except Exception as error:
             problems.append(error)
         other.close()
@@ -201,15 +203,15 @@ def test_memory_is_bounded_by_a_piece(tmp_path, seed):
     mechanism = sstq.FrameUnit(dim=20, epsilon=2.0, frames=1 << 16)
     store = Store(f"sqlite:///{tmp_path}/c.sqlite3")
     store.create("c", mechanism, "{}")
-    small = 1 << 20
-    for part in range(8):
-        fill(store, "c", mechanism, seed + part, [100_000])
+    small = 1 << 19
+    for part in range(6):
+        fill(store, "c", mechanism, seed + part, [250_000])
         folding.fold(store.database, "c", mechanism, 0, small)
         while folding.merge(store.database, "c", mechanism, small):
             pass
     total = store.state("c").sums().nbytes
-    fill(store, "c", mechanism, seed + 8, [10])
-    assert total > 12 * small
+    fill(store, "c", mechanism, seed + 6, [10])
+    assert total > 64 * small
     tracemalloc.start()
     try:
         folding.fold(store.database, "c", mechanism, 0, small)
@@ -219,7 +221,7 @@ def test_memory_is_bounded_by_a_piece(tmp_path, seed):
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 10 * small
+    assert peak < 10 * small + (1 << 24)  # NumPy writes an array through a buffer of 16 MB
     assert_same(mechanism.load_aggregator(tmp_path / "state.npz"), store.state("c"))
     store.close()
 

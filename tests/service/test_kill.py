@@ -90,6 +90,7 @@ def assert_same_bits(url, uploads):
         for upload in uploads:
             if upload.campaign == name:
                 expected.update(mechanism.messages_from_bytes(upload.body, upload.count))
+        assert store.counts(name).folded  # by the processes that were killed
         while store.fold(name):
             pass
         found = store.state(name)
@@ -99,6 +100,7 @@ def assert_same_bits(url, uploads):
 
 
 def prepared(url):
+    bodies()
     store = Store(url)
     for name, mechanism in CAMPAIGNS.items():
         store.create(name, mechanism, "{}")
@@ -115,23 +117,22 @@ def test_killed_processes_lose_and_double_nothing(kind, tmp_path, request):
     url = f"sqlite:///{tmp_path}/c.sqlite3" if kind == "sqlite" else request.getfixturevalue("postgres").url()
     prepared(url)
     address = str(tmp_path / "socket")
-    with ExitStack() as last:
-        with clients([address]) as sent:
-            for _ in range(ROUNDS):
-                with collector(url, address):
-                    some_time()
-            last.enter_context(collector(url, address))
+    with ExitStack() as last, clients([address]) as sent:
+        for _ in range(ROUNDS):
+            with collector(url, address):
+                some_time()
+        last.enter_context(collector(url, address))
     assert_same_bits(url, sent)
 
 
-def test_a_stopped_postgresql_loses_and_doubles_nothing(postgres, tmp_path):
+def test_a_stopped_postgresql_loses_and_doubles_nothing(own_postgres, tmp_path):
     """Two processes share the database, whose server is stopped as by a crash, ten times."""
-    url = postgres.url()
+    url = own_postgres.url()
     prepared(url)
     addresses = [str(tmp_path / name) for name in ("one", "two")]
     with collector(url, addresses[0]), collector(url, addresses[1]), clients(addresses) as sent:
         for _ in range(ROUNDS):
             some_time()
-            postgres.stop("immediate")
-            postgres.start()
+            own_postgres.stop("immediate")
+            own_postgres.start()
     assert_same_bits(url, sent)

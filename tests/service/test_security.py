@@ -1,5 +1,6 @@
 """What a security reviewer looks for: headers, tokens, limits, slow clients, and a log that knows nobody."""
 
+import asyncio
 import contextlib
 import hmac
 import logging
@@ -15,10 +16,13 @@ import sstq
 
 pytest.importorskip("fastapi")
 
-from sstq.service import security
+import httpx
+
+from sstq.service import Settings, create_app, security
 from sstq.service.logs import PrivateFormatter
 from sstq.service.protocol import MOST_HEADER_BYTES
 from sstq.service.security import AddressLimits, Problem, bearer_token, is_token, token_hash
+from sstq.service.store import Store
 from tests.service.serving import ADMINISTRATOR, packed, serving
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
@@ -175,3 +179,33 @@ def test_logs_hold_no_address_agent_key_or_token(tmp_path):
     stored = database.read_bytes()
     for secret in (b"127.0.0.1", b"agent-of-the-tests", ADMINISTRATOR.encode()):
         assert secret not in stored
+
+
+def test_a_body_that_comes_too_slowly_is_refused(monkeypatch):
+    monkeypatch.setattr(security, "_BODY_SECONDS", 0.05)
+
+    async def receive():
+        await asyncio.sleep(0.02)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def read():
+        await security.RequestBody(receive).read(100, Problem(413, "Too large."))
+
+    with pytest.raises(Problem, match="came too slowly") as caught:
+        asyncio.run(read())
+    assert caught.value.status == 408
+
+
+def test_a_mistake_of_the_collector_has_the_headers_and_says_nothing_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(Store, "ping", lambda _: 1 / 0)
+    application = create_app(Settings(f"sqlite:///{tmp_path}/c.sqlite3", ADMINISTRATOR))
+
+    async def ask():
+        transport = httpx.ASGITransport(application, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
+            return await client.get("/health")
+
+    answer = asyncio.run(ask())
+    assert (answer.status_code, answer.json()["detail"]) == (500, "The collector made a mistake; its log says where.")
+    assert answer.headers["content-security-policy"] == security.CONTENT_POLICY
+    assert answer.headers["cache-control"] == "no-store"

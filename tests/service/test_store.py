@@ -240,18 +240,18 @@ def test_a_full_disk_of_postgresql_is_an_error_that_passes(postgres):
     store.close()
 
 
-def test_a_database_that_is_gone_is_an_error_that_passes(postgres):
-    store = Store(postgres.url())
+def test_a_database_that_is_gone_is_an_error_that_passes(own_postgres):
+    store = Store(own_postgres.url())
     store.create("c", MECHANISM, "{}")
     first, second = upload(), upload()
     store.receive([first])
-    postgres.stop("fast")
+    own_postgres.stop("fast")
     try:
         for _ in range(2):
             with pytest.raises(DatabaseUnavailable, match="the database is not available"):
                 store.receive([second])
     finally:
-        postgres.start()
+        own_postgres.start()
     assert store.receive([second, first]) == [Receipt(1)] * 2
     assert store.counts("c").received == 2
     store.close()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sstq import LocalReport, Mechanism
     from sstq.runs.shards import Shard
 
-__all__ = ["encode"]
+__all__ = ["encode", "group_numbers"]
 
 
 def encode(
@@ -177,7 +177,7 @@ def _to_one_file(
     if not total:
         raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
     identifiers = _client_identifiers(mechanism, clients, total)
-    numbers = None if groups is None else _group_numbers(groups, total)
+    numbers = None if groups is None else group_numbers(groups, total)
     named: dict[str, Any] = {"clients": identifiers, "groups": numbers}
     with progress("Encoding", total) as advance:
         return write_messages(output, mechanism.encode_files(files, rng, **named, report=local, advance=advance))
@@ -268,7 +268,7 @@ def _private_groups(mechanism: Mechanism, given: str | None) -> str | Path | Non
     return Path(given) if given is not None and given.endswith(".npy") else given
 
 
-def _group_numbers(path: Path, total: int) -> NDArray[np.int64]:
+def group_numbers(path: Path, total: int) -> NDArray[np.int64]:
     """Read one integer per vector; whether there are such groups is for the mechanism to say."""
     import numpy as np
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sstq.cli.encode import group_numbers
 from sstq.cli.terminal import note, progress, show_facts
 from sstq.cli.usage import WrongUsage, check_usage
 
@@ -64,7 +65,7 @@ def send(
         has = "has no private groups; leave --private-group out" if private_group else "needs --private-group FILE"
         raise WrongUsage(f"the campaign {client.campaign.name} {has}")
     files = [open_vectors(path, mechanism.dim) for path in vectors]
-    groups = None if private_group is None else _numbers(private_group)
+    groups = None if private_group is None else group_numbers(private_group, sum(file.count for file in files))
     messages = Messages.concatenate(list(mechanism.encode_files(files, None, groups=groups)))
     with progress("Sending", len(messages)) as advance:
         sent = client.send_messages(messages, progress=advance)
@@ -80,9 +81,3 @@ def send(
     show_facts("sent", facts)
     if pinned_key is None:
         note(f"The collector was not known before; next time pass --key {client.key}")
-
-
-def _numbers(path: Path) -> object:
-    from sstq.files.npy import read_npy
-
-    return read_npy(path)

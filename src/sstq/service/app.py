@@ -25,7 +25,7 @@ from sstq.service.database import DatabaseUnavailable
 from sstq.service.logs import LOGS
 from sstq.service.protocol import GuardedProtocol
 from sstq.service.reading import reading_routes
-from sstq.service.security import ClientGone, Problem, RequestBody, SecurityHeaders, problem_response
+from sstq.service.security import DEFAULTS, HEADERS, ClientGone, Problem, RequestBody, SecurityHeaders, problem_response
 from sstq.service.settings import Settings
 from sstq.service.uploads import Uploads, database_gone
 
@@ -71,6 +71,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _refuse_arguments)
     app.add_exception_handler(HTTPException, _refuse_route)
     app.add_exception_handler(ClientGone, _nobody_there)
+    app.add_exception_handler(Exception, _apologize)
     return app
 
 
@@ -96,6 +97,11 @@ async def _refuse_route(request: Request, error: Any) -> Response:
 
 async def _nobody_there(request: Request, error: Any) -> Response:  # noqa: ARG001
     return problem_response(Problem(400, "The request ended early."))
+
+
+async def _apologize(request: Request, error: Any) -> Response:  # noqa: ARG001 (uvicorn logs where it was)
+    # This answer does not pass through the middleware.
+    return problem_response(Problem(500, "The collector made a mistake; its log says where.", HEADERS | DEFAULTS))
 
 
 class _Server(uvicorn.Server):

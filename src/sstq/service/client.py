@@ -103,7 +103,7 @@ class Client:
 
     def send_messages(self, messages: Messages, *, progress: Callable[[int], object] = lambda _: None) -> int:
         """Send messages of the campaign's mechanism that were never sent before; otherwise as `send`."""
-        if messages.mechanism != self.campaign.digest:
+        if messages.digest != self.campaign.digest:
             raise ValueError("messages must be of the campaign's mechanism; encode them with `campaign.mechanism`")
         if self.campaign.senders == "single-use" and len(messages) > 1:
             raise ValueError(f"X must be one vector, got {len(messages)}: a single-use token stands for one person")

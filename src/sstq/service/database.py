@@ -7,6 +7,7 @@ no time finer than the hour. Nothing but the campaign's name is both in a token'
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -127,6 +128,31 @@ def sqlite_url(path: Path) -> str:
     return sa.URL.create("sqlite", database=str(path.absolute())).render_as_string()
 
 
+class _FairLock:
+    """A lock that goes to whoever waits longest; one of the standard library may go to the same thread for ever."""
+
+    def __init__(self) -> None:
+        self._inner = threading.Lock()
+        self._held = False
+        self._waiting: deque[threading.Event] = deque()
+
+    def __enter__(self) -> None:
+        with self._inner:
+            if not self._held:
+                self._held = True
+                return
+            turn = threading.Event()
+            self._waiting.append(turn)
+        turn.wait()
+
+    def __exit__(self, *_: object) -> None:
+        with self._inner:
+            if self._waiting:
+                self._waiting.popleft().set()
+            else:
+                self._held = False
+
+
 class Database:
     """A database by its URL, set up on first use.
 
@@ -147,7 +173,7 @@ class Database:
             sa.event.listen(self._engine, "connect", _set_up_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
             # SQLite has one writer at a time, and those that wait would only look again after a pause.
-            self._writing: AbstractContextManager[Any] = threading.Lock()
+            self._writing: AbstractContextManager[Any] = _FairLock()
         elif self.url.drivername == "postgresql+psycopg":
             arguments = {"options": "-c synchronous_commit=on", "connect_timeout": _CONNECT_SECONDS}
             self._engine = sa.create_engine(self.url, connect_args=arguments, hide_parameters=True)

@@ -38,7 +38,7 @@ CONTENT_POLICY = (
 )
 """The dashboard loads what is beside it and nothing else; no inline script, no style attribute, no frame around it."""
 
-_HEADERS = {
+HEADERS = {
     "content-security-policy": CONTENT_POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -47,7 +47,7 @@ _HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 # Only where a route says nothing else.
-_DEFAULTS = {"cache-control": "no-store", "cross-origin-resource-policy": "same-origin"}
+DEFAULTS = {"cache-control": "no-store", "cross-origin-resource-policy": "same-origin"}
 _HTTPS_ONLY = (b"strict-transport-security", b"max-age=31536000")
 
 # A body may take so long, and so much longer for each of its bytes.
@@ -206,8 +206,8 @@ class SecurityHeaders:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._always = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
-        self._defaults = [(name.encode(), value.encode()) for name, value in _DEFAULTS.items()]
+        self._always = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+        self._defaults = [(name.encode(), value.encode()) for name, value in DEFAULTS.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and its answer back with the headers."""
