@@ -36,7 +36,8 @@ MEMORY_UPLOADS = 10**6 if FULL else 20_000
 KILLS = 100 if FULL else 5
 CONNECTIONS = 128
 LARGE = 10_000  # messages per upload
-BODIES = 100
+BODIES = 20
+DIM = 256
 
 # The server of `sstq serve`, with one more route before all others.
 _SERVER = """
@@ -94,9 +95,8 @@ class Campaign:
     def __init__(self, server: Any, folder: Path, name: str, mechanism: sstq.Mechanism, messages: int) -> None:
         self.server, self.name, self.messages = server, name, messages
         server.create(name, mechanism)
-        count = min(BODIES, 1_000_000 // messages) * messages
-        encoded = mechanism.encode(np.random.default_rng(1).normal(0, 1 / mechanism.dim, (count, mechanism.dim)))
-        raw = [encoded[start : start + messages].to_bytes() for start in range(0, count, messages)]
+        x = np.random.default_rng(1).normal(0, 1 / mechanism.dim, (messages, mechanism.dim))
+        raw = [mechanism.encode(x).to_bytes() for _ in range(BODIES)]
         self.bodies, self.size = folder / f"{name}.bin", len(raw[0])
         self.bodies.write_bytes(b"".join(raw))
         self.headers = {
@@ -145,14 +145,14 @@ def _uploads(kind: str, database: str, other: str, folder: Path) -> Iterator[Res
     """Uploads of one message and of many, and the memory of the process, beside an afternoon's server."""
     from tests.service.serving import serving
 
-    mechanism = sstq.FrameUnit(dim=1000, epsilon=4.0)
+    mechanism = sstq.FrameUnit(dim=DIM, epsilon=4.0)
     with serving(folder, program=_SERVER, database=database, uploads_per_second=0, fold_seconds=1.0) as server:
         single = Campaign(server, folder, f"single-{kind.lower()}", mechanism, 1)
         yield from _durable_singles(kind, single)
         large = {
             "one frame": (mechanism, 2.0),
-            "SSTQ": (sstq.SSTQ(dim=1000, epsilon=4.0), 2.0),
-            "512 frames": (sstq.FrameUnit(dim=1000, epsilon=4.0, frames=512), 0.5),
+            "SSTQ": (sstq.SSTQ(dim=DIM, epsilon=4.0), 2.0),
+            "512 frames": (sstq.FrameUnit(dim=DIM, epsilon=4.0, frames=512), 0.5),
         }
         ours = 0.0
         for what, (chosen, target) in large.items():
