@@ -50,9 +50,9 @@ def create_app(url: str) -> FastAPI:
 
     @app.get("/counts")
     def counts(campaign: str) -> dict[int, int]:
-        query = sa.select(messages.c.code, sa.func.count()).where(messages.c.campaign == campaign)
+        query = sa.select(messages.c.code, sa.func.count().label("messages")).where(messages.c.campaign == campaign)
         with engine.connect() as connection:
-            return {code: count for code, count in connection.execute(query.group_by(messages.c.code))}
+            return {row.code: row.messages for row in connection.execute(query.group_by(messages.c.code))}
 
     return app
 
