@@ -15,6 +15,7 @@ import benchmarks.kernels
 import benchmarks.levels
 import benchmarks.peers
 import benchmarks.pipeline
+import benchmarks.service
 import benchmarks.strata
 import benchmarks.theory
 import benchmarks.training

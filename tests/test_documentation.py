@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import sstq
 from sstq.cli import app
 
 ROOT = Path(__file__).parents[1]
 # What only a shell can do: pipes, redirections, variables, comments.
 SHELL_SYNTAX = set("|<>$&;#`")
 
-# They need torch, Ray or Flower.
-SLOW_SNIPPETS = {"README.md", "flower.md", "pytorch.md", "ray.md"}
+# They need torch, Ray, Flower or a collector.
+SLOW_SNIPPETS = {"README.md", "collecting.md", "flower.md", "pytorch.md", "ray.md"}
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -40,10 +41,24 @@ def one_ray():
 
 
 @pytest.fixture
+def collector(tmp_path, monkeypatch):
+    """A collector, and where the commands find it."""
+    serving = pytest.importorskip("tests.service.serving")
+    with serving.serving(tmp_path) as server:
+        monkeypatch.setenv("SSTQ_URL", server.url)
+        monkeypatch.setenv("SSTQ_ADMINISTRATOR_TOKEN", serving.ADMINISTRATOR)
+        yield server
+
+
+@pytest.fixture
 def folder(page, request, tmp_path, monkeypatch):
     """A folder of its own for a page, and what else it needs."""
     if page.name == "ray.md":
         request.getfixturevalue("one_ray")
+    if page.name == "collecting.md":
+        server = request.getfixturevalue("collector")
+        if request.function is test_python_snippets_run:  # the page's commands create it otherwise
+            server.create("rooms", sstq.FrameUnit(dim=16, epsilon=4.0))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -68,7 +68,7 @@ class Server:
 
 
 @contextmanager
-def serving(folder, **settings):
+def serving(folder, program=_PROGRAM, **settings):
     """A collector with these settings in a process of its own."""
     chosen = {
         "database": f"sqlite:///{folder}/collector.sqlite3",
@@ -78,7 +78,7 @@ def serving(folder, **settings):
     } | settings
     log = Path(folder) / "server.log"
     with log.open("ab") as errors:
-        command = [sys.executable, "-c", _PROGRAM, json.dumps(chosen)]
+        command = [sys.executable, "-c", program, json.dumps(chosen)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
     server = None
     try:

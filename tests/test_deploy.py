@@ -1,0 +1,75 @@
+"""The files of deploy/ are read as Docker would read them; that they build is for a machine with Docker."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+ROOT = DEPLOY.parent
+PINNED = r"[a-z/]+:\d+\.\d+(\.\d+)?-[a-z-]+"
+
+
+@pytest.fixture
+def compose():
+    return pytest.importorskip("yaml").safe_load((DEPLOY / "compose.yaml").read_text())
+
+
+@pytest.fixture
+def instructions():
+    """The instructions of the Dockerfile with their arguments, continued lines joined."""
+    text = re.sub(r"\\\n\s*", "", (DEPLOY / "Dockerfile").read_text())
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [tuple(line.split(" ", 1)) for line in lines]
+
+
+def test_images_are_pinned(instructions, compose):
+    images = [rest for word, rest in instructions if word == "FROM"] + [compose["services"]["database"]["image"]]
+    assert all(re.fullmatch(PINNED, image) for image in images), images
+
+
+def test_what_the_image_copies_is_there_and_not_ignored(instructions):
+    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    copied = [name for word, rest in instructions if word == "COPY" for name in rest.split()[:-1]]
+    assert copied
+    for name in copied:
+        assert (ROOT / name).exists()
+        assert f"!{name}" in ignored
+
+
+def test_the_image_serves_as_a_user_without_rights(instructions):
+    words = [word for word, _ in instructions]
+    assert dict(instructions)["USER"] == "sstq"
+    assert words.index("USER") < words.index("CMD")
+    assert json.loads(dict(instructions)["CMD"]) == ["sstq", "serve"]
+
+
+def test_every_variable_is_an_option_of_the_server(instructions, compose):
+    source = (ROOT / "src/sstq/cli/serve.py").read_text()
+    text = " ".join(rest for word, rest in instructions if word == "ENV") + " ".join(
+        compose["services"]["collector"]["environment"]
+    )
+    names = set(re.findall(r"SSTQ_\w+", text))
+    assert names
+    assert all(f'"{name}"' in source for name in names)
+
+
+def test_only_this_machine_reaches_the_collector_and_nobody_the_database(compose):
+    collector, database = compose["services"]["collector"], compose["services"]["database"]
+    assert all(str(port).startswith("127.0.0.1:") for port in collector["ports"])
+    assert "ports" not in database
+    assert collector["depends_on"]["database"]["condition"] == "service_healthy"
+    assert (DEPLOY / collector["build"]["context"] / collector["build"]["dockerfile"]).exists()
+
+
+def test_no_secret_is_in_the_files(compose):
+    for service in compose["services"].values():
+        for name, value in service["environment"].items():
+            if re.search("PASSWORD|TOKEN|DATABASE", name):
+                assert "${" in value or name == "POSTGRES_DB"
+
+
+def test_data_outlives_the_containers(compose):
+    (mount,) = compose["services"]["database"]["volumes"]
+    assert mount.split(":")[0] in compose["volumes"]
