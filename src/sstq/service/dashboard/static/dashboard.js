@@ -2,11 +2,15 @@
 
 import { Figure, compact, count, element, number } from "./charts.js";
 
-const EVERY = 2000, EVERY_HIDDEN = 30000;
-const MOST_BARS = 60, MOST_HOURS = 168, MOST_GROUPS = 8;
+const EVERY = 2000,
+  EVERY_HIDDEN = 30000;
+const MOST_BARS = 60,
+  MOST_HOURS = 168,
+  MOST_GROUPS = 8;
 // Of a mechanism's JSON: what the certificate and the title say.
 const INTERNAL = ["format", "version", "mechanism", "seed", "alignment", "inside", "threshold"];
-const TOKEN = "sstq-token", LOOK = "sstq-look";
+const TOKEN = "sstq-token",
+  LOOK = "sstq-look";
 const at = (id) => document.getElementById(id);
 // The page is at / or at /NAME, maybe behind a proxy's prefix: all addresses are relative to its folder.
 const base = new URL(".", document.baseURI);
@@ -25,7 +29,11 @@ class Refused extends Error {
 
 async function ask(path) {
   const token = sessionStorage.getItem(TOKEN);
-  const answer = await fetch(address(path), { headers: token ? { Authorization: `Bearer ${token}` } : {}, cache: "no-cache", credentials: "omit" });
+  const answer = await fetch(address(path), {
+    headers: token ? { Authorization: `Bearer ${token}` } : {},
+    cache: "no-cache",
+    credentials: "omit",
+  });
   if (!answer.ok) {
     const { detail } = await answer.json().catch(() => ({ detail: `The collector answered ${answer.status}.` }));
     throw new Refused(answer.status, detail);
@@ -53,14 +61,18 @@ function showList(campaigns) {
     return link.parentElement;
   });
   // Only where it differs: replaced elements would lose the focus.
-  if (items.length !== list.children.length || items.some((item, place) => item !== list.children[place])) list.replaceChildren(...items);
+  if (items.length !== list.children.length || items.some((item, place) => item !== list.children[place]))
+    list.replaceChildren(...items);
   at("campaigns-none").hidden = campaigns.length > 0;
 }
 
 function campaignLink(name) {
-  const link = element("a", { href: address(name).href },
+  const link = element(
+    "a",
+    { href: address(name).href },
     element("div", { className: "row" }, element("strong", { textContent: name }), element("span")),
-    element("span", { className: "count" }));
+    element("span", { className: "count" }),
+  );
   link.dataset.name = name;
   link.addEventListener("click", (event) => {
     if (event.metaKey || event.ctrlKey || event.shiftKey) return;
@@ -77,7 +89,8 @@ function setText(node, text) {
 }
 
 function setFacts(list, facts) {
-  if (list.children.length !== facts.length) list.replaceChildren(...facts.map(() => element("div", {}, element("dt"), element("dd"))));
+  if (list.children.length !== facts.length)
+    list.replaceChildren(...facts.map(() => element("div", {}, element("dt"), element("dd"))));
   facts.forEach(([term, value], place) => {
     const [name, text] = list.children[place].children;
     setText(name, term);
@@ -123,7 +136,9 @@ class Shown {
     const { labels, group_labels: groupLabels, image_shape: shape, mechanism } = this.document;
     this.shape = shape;
     this.labels = labels;
-    this.groups = mechanism.groups ? groupLabels ?? Array.from({ length: mechanism.groups }, (_, group) => `Group ${group}`) : null;
+    this.groups = mechanism.groups
+      ? (groupLabels ?? Array.from({ length: mechanism.groups }, (_, group) => `Group ${group}`))
+      : null;
   }
 
   build() {
@@ -133,7 +148,10 @@ class Shown {
     at("csv").download = `${this.name}.csv`;
     if (this.groups) {
       this.shares = this.figure("estimate-figures", "Share of each group");
-      if (this.shape) this.pictures = this.groups.slice(0, MOST_GROUPS).map((group) => this.figure("estimate-figures", `Mean of ${group}`, true));
+      if (this.shape)
+        this.pictures = this.groups
+          .slice(0, MOST_GROUPS)
+          .map((group) => this.figure("estimate-figures", `Mean of ${group}`, true));
       else this.bars = this.figure("estimate-figures", "Mean of each group");
     } else if (this.shape) this.pictures = [this.figure("estimate-figures", "Mean image", true)];
     else this.bars = this.figure("estimate-figures", "Mean of each coordinate");
@@ -153,13 +171,31 @@ class Shown {
   }
 
   showMechanism() {
-    const { mechanism, message_bits: bits, digest, opens, closes, senders = "everybody", readers = "administrator", keys } = this.document;
-    const plain = Object.entries(mechanism).filter(([name, value]) => !INTERNAL.includes(name) && typeof value !== "object");
+    const {
+      mechanism,
+      message_bits: bits,
+      digest,
+      opens,
+      closes,
+      senders = "everybody",
+      readers = "administrator",
+      keys,
+    } = this.document;
+    const plain = Object.entries(mechanism).filter(
+      ([name, value]) => !INTERNAL.includes(name) && typeof value !== "object",
+    );
     setText(at("mechanism-text"), `${mechanism.mechanism}: each message has ${bits} bits.`);
     setFacts(at("mechanism"), [
-      ...plain.map(([name, value]) => [name.replaceAll("_", " "), typeof value === "number" ? (Number.isInteger(value) ? count(value) : number(value)) : String(value)]),
-      ["opens", opens ? when(opens) : "at once"], ["closes", closes ? when(closes) : "no end set"], ["who may send", senders], ["who may read", readers],
-      ["digest", `${digest.slice(0, 12)}…`], ["collector's key", `${keys[0].slice(0, 12)}…`],
+      ...plain.map(([name, value]) => [
+        name.replaceAll("_", " "),
+        typeof value === "number" ? (Number.isInteger(value) ? count(value) : number(value)) : String(value),
+      ]),
+      ["opens", opens ? when(opens) : "at once"],
+      ["closes", closes ? when(closes) : "no end set"],
+      ["who may send", senders],
+      ["who may read", readers],
+      ["digest", `${digest.slice(0, 12)}…`],
+      ["collector's key", `${keys[0].slice(0, 12)}…`],
     ]);
     at("certificate").textContent = this.certificate ?? this.uncertified;
     at("certificate-link").hidden = !this.certificate;
@@ -189,7 +225,11 @@ class Shown {
     at("state").className = `state ${status}`;
     setText(at("state"), words[status]);
     const error = this.progress.measured.at(-1)?.[1];
-    const facts = [["Messages received", count(received)], ["In this estimate", count(this.covered)], ["Standard error", number(error)]];
+    const facts = [
+      ["Messages received", count(received)],
+      ["In this estimate", count(this.covered)],
+      ["Standard error", number(error)],
+    ];
     if (issued) facts.push(["Tokens left", `${count(unspent)} of ${count(issued)}`]);
     facts.push(["ε per message", number(this.progress.epsilon)]);
     setFacts(at("facts"), facts);
@@ -199,13 +239,23 @@ class Shown {
   showPrivacy(all) {
     const { epsilon, privacy_loss: loss } = this.progress;
     const once = this.document.senders === "single-use";
-    setText(at("privacy-text"), once
-      ? `A token works once, so a participant sends one message and spends ε = ${number(epsilon)} in total.`
-      : `A participant who sends one message spends ε = ${number(epsilon)} in total; who sends k messages spends k times that.`);
-    const facts = [["ε of one message", number(epsilon)], this.certified
-      ? ["certified in exact arithmetic", `≤ ${this.certified}`]
-      : ["exact loss of one message", `≤ ${number(loss)}`]];
-    if (all.length > 1) facts.push([`one message to each of these ${all.length} campaigns`, this.total === undefined ? "…" : `ε = ${number(this.total)}`]);
+    setText(
+      at("privacy-text"),
+      once
+        ? `A token works once, so a participant sends one message and spends ε = ${number(epsilon)} in total.`
+        : `A participant who sends one message spends ε = ${number(epsilon)} in total; who sends k messages spends k times that.`,
+    );
+    const facts = [
+      ["ε of one message", number(epsilon)],
+      this.certified
+        ? ["certified in exact arithmetic", `≤ ${this.certified}`]
+        : ["exact loss of one message", `≤ ${number(loss)}`],
+    ];
+    if (all.length > 1)
+      facts.push([
+        `one message to each of these ${all.length} campaigns`,
+        this.total === undefined ? "…" : `ε = ${number(this.total)}`,
+      ]);
     setFacts(at("privacy"), facts);
     if (all.length > 1 && this.summed !== all.map(({ name }) => name).join()) this.sum(all);
   }
@@ -224,11 +274,15 @@ class Shown {
     setText(at("note"), note);
     if (!covered) {
       setText(at("estimate-text"), "No messages yet. The estimate appears here as they arrive.");
-      this.figures.forEach(({ root }) => { root.hidden = true; });
+      this.figures.forEach(({ root }) => {
+        root.hidden = true;
+      });
       this.errors.root.hidden = false;
       return;
     }
-    this.figures.forEach(({ root }) => { root.hidden = false; });
+    this.figures.forEach(({ root }) => {
+      root.hidden = false;
+    });
     const size = this.document.mechanism.dim;
     const names = this.labels ?? Array.from({ length: size }, (_, place) => String(place));
     if (groups) {
@@ -240,39 +294,72 @@ class Shown {
       return;
     }
     const places = largest(value, stderr, MOST_BARS);
-    const left = size > MOST_BARS ? ` The ${MOST_BARS} coordinates that stand out most are shown; all ${count(size)} are in the CSV.` : "";
+    const left =
+      size > MOST_BARS
+        ? ` The ${MOST_BARS} coordinates that stand out most are shown; all ${count(size)} are in the CSV.`
+        : "";
     const width = region.half_width ?? stderr;
-    setText(at("estimate-text"), `Mean of ${count(covered)} messages. The error bars hold all coordinates at once with probability ${100 * region.level} %.${left}`);
+    setText(
+      at("estimate-text"),
+      `Mean of ${count(covered)} messages. The error bars hold all coordinates at once with probability ${100 * region.level} %.${left}`,
+    );
     const picked = (numbers) => places.map((place) => numbers[place]);
     this.bars.bars(picked(names), [{ label: "Mean", values: picked(value), errors: picked(width) }], "mean");
     const top = places.reduce((best, place) => (value[place] > value[best] ? place : best), places[0]);
-    this.bars.describe(`${places.length} bars; the highest is ${names[top]} with ${number(value[top])} ± ${number(width[top])}. The table below has all bars.`);
+    this.bars.describe(
+      `${places.length} bars; the highest is ${names[top]} with ${number(value[top])} ± ${number(width[top])}. The table below has all bars.`,
+    );
   }
 
   showGroups({ shares, shares_stderr: sharesError, means, means_stderr: meansError }, names) {
     const groups = this.groups;
-    setText(at("estimate-text"), `Shares and means of ${count(groups.length)} private groups from ${count(this.estimate.count)} messages. Error bars are one standard error.${groups.length > MOST_GROUPS ? ` ${MOST_GROUPS} groups are shown; all are in the CSV.` : ""}`);
+    setText(
+      at("estimate-text"),
+      `Shares and means of ${count(groups.length)} private groups from ${count(this.estimate.count)} messages. Error bars are one standard error.${groups.length > MOST_GROUPS ? ` ${MOST_GROUPS} groups are shown; all are in the CSV.` : ""}`,
+    );
     this.shares.bars(groups, [{ label: "Share", values: shares, errors: sharesError }], "share of people");
-    this.shares.describe(groups.map((group, place) => `${group}: ${number(shares[place])}`).slice(0, MOST_GROUPS).join(", "));
+    this.shares.describe(
+      groups
+        .map((group, place) => `${group}: ${number(shares[place])}`)
+        .slice(0, MOST_GROUPS)
+        .join(", "),
+    );
     if (this.shape) {
       at("estimate-text").append(` ${this.showPictures(means.slice(0, MOST_GROUPS))}`);
       return;
     }
-    const most = groups.map((_, group) => group).sort((one, other) => shares[other] - shares[one]).slice(0, MOST_GROUPS).sort((one, other) => one - other);
+    const most = groups
+      .map((_, group) => group)
+      .sort((one, other) => shares[other] - shares[one])
+      .slice(0, MOST_GROUPS)
+      .sort((one, other) => one - other);
     const places = largest(means[most[0]], meansError[most[0]], Math.max(4, Math.floor(MOST_BARS / most.length)));
-    this.bars.bars(places.map((place) => names[place]), most.map((group) => ({
-      label: groups[group], values: places.map((place) => means[group][place]), errors: places.map((place) => meansError[group][place]),
-    })), "mean");
-    this.bars.describe(`${places.length} coordinates of ${most.length} groups, side by side. The table below has all bars.`);
+    this.bars.bars(
+      places.map((place) => names[place]),
+      most.map((group) => ({
+        label: groups[group],
+        values: places.map((place) => means[group][place]),
+        errors: places.map((place) => meansError[group][place]),
+      })),
+      "mean",
+    );
+    this.bars.describe(
+      `${places.length} coordinates of ${most.length} groups, side by side. The table below has all bars.`,
+    );
   }
 
   showPictures(images) {
     const known = images.flat().filter((value) => value !== null);
     // A loop: an image may have more values than a function takes arguments.
-    const [low, high] = known.reduce(([least, most], value) => [Math.min(least, value), Math.max(most, value)], [Infinity, -Infinity]);
+    const [low, high] = known.reduce(
+      ([least, most], value) => [Math.min(least, value), Math.max(most, value)],
+      [Infinity, -Infinity],
+    );
     images.forEach((values, place) => {
       this.pictures[place].picture(values, this.shape, low, high);
-      this.pictures[place].describe(`${this.shape[1]} by ${this.shape[0]} pixels with values from ${number(low)} to ${number(high)}.`);
+      this.pictures[place].describe(
+        `${this.shape[1]} by ${this.shape[0]} pixels with values from ${number(low)} to ${number(high)}.`,
+      );
     });
     return `Black is ${number(low)} and white is ${number(high)}.`;
   }
@@ -282,7 +369,10 @@ class Shown {
     const [last, then] = [measured.at(-1), predicted.at(-1)];
     const parts = last ? [`Now ${number(last[1])} with ${count(last[0])} messages.`] : [];
     parts.push(`With ${compact(then[0])} messages, ${number(then[1])} is predicted.`, ...this.atClosing());
-    setText(at("error-text"), `${parts.join(" ")} The prediction is for people all alike, with vectors of the largest norm; the measured error includes how people differ.`);
+    setText(
+      at("error-text"),
+      `${parts.join(" ")} The prediction is for people all alike, with vectors of the largest norm; the measured error includes how people differ.`,
+    );
     this.errors.error(this.progress);
     this.errors.describe(`${parts.join(" ")} The table below has all points.`);
   }
@@ -290,7 +380,8 @@ class Shown {
   // At the pace of the last day, if there is a closing time.
   atClosing() {
     const { arrivals, predicted, bias } = this.progress;
-    const now = Date.now() / 1000, closes = Date.parse(this.document.closes) / 1000;
+    const now = Date.now() / 1000,
+      closes = Date.parse(this.document.closes) / 1000;
     if (!(closes > now) || !arrivals.length) return [];
     const since = Math.max(arrivals[0][0], now - 86400);
     const recent = arrivals.filter(([hour]) => hour >= since).reduce((sum, [, messages]) => sum + messages, 0);
@@ -303,7 +394,12 @@ class Shown {
   showArrivals() {
     const hours = filled(this.progress.arrivals);
     const total = hours.reduce((sum, [, messages]) => sum + messages, 0);
-    setText(at("arrivals-text"), hours.length ? `${count(total)} messages in ${count(hours.length)} ${hours.length === 1 ? "hour" : "hours"}. No finer time is stored.` : "None yet. No time finer than the hour is stored.");
+    setText(
+      at("arrivals-text"),
+      hours.length
+        ? `${count(total)} messages in ${count(hours.length)} ${hours.length === 1 ? "hour" : "hours"}. No finer time is stored.`
+        : "None yet. No time finer than the hour is stored.",
+    );
     this.hours.arrivals(hours);
     this.hours.describe(`${at("arrivals-text").textContent} The table below has every hour.`);
   }
@@ -316,7 +412,10 @@ function largest(values, errors, most) {
   const places = values.map((_, place) => place);
   if (places.length <= most) return places;
   const weight = (place) => Math.abs(values[place] ?? 0) / (errors[place] || 1);
-  return places.sort((one, other) => weight(other) - weight(one)).slice(0, most).sort((one, other) => one - other);
+  return places
+    .sort((one, other) => weight(other) - weight(one))
+    .slice(0, most)
+    .sort((one, other) => one - other);
 }
 
 // The history has a point now and then; the newest estimate is the last one.
@@ -330,9 +429,13 @@ function withNewest(progress, { count: covered, stderr }) {
 // Hours without messages are not stored.
 function filled(arrivals) {
   if (!arrivals.length) return [];
-  const known = new Map(arrivals), last = arrivals.at(-1)[0];
+  const known = new Map(arrivals),
+    last = arrivals.at(-1)[0];
   const first = Math.max(arrivals[0][0], last - 3600 * (MOST_HOURS - 1));
-  return Array.from({ length: (last - first) / 3600 + 1 }, (_, place) => [first + 3600 * place, known.get(first + 3600 * place) ?? 0]);
+  return Array.from({ length: (last - first) / 3600 + 1 }, (_, place) => [
+    first + 3600 * place,
+    known.get(first + 3600 * place) ?? 0,
+  ]);
 }
 
 // What goes on
@@ -354,7 +457,10 @@ async function refresh() {
     if (status) await show(status, campaigns);
     else hide();
     if (status || !chosen) setText(at("token-problem"), "");
-    else askForToken(`The campaign ${chosen} needs ${sessionStorage.getItem(TOKEN) ? "another" : "a"} token, or does not exist.`);
+    else
+      askForToken(
+        `The campaign ${chosen} needs ${sessionStorage.getItem(TOKEN) ? "another" : "a"} token, or does not exist.`,
+      );
     setText(at("connection"), "Live: updates every 2 seconds");
     at("connection").classList.remove("lost");
   } catch (error) {
@@ -363,7 +469,10 @@ async function refresh() {
       setText(at("connection"), "A token is needed");
       askForToken(error.message);
     } else {
-      setText(at("connection"), error instanceof Refused ? error.message : "The collector does not answer. What is shown may be old.");
+      setText(
+        at("connection"),
+        error instanceof Refused ? error.message : "The collector does not answer. What is shown may be old.",
+      );
       at("connection").classList.add("lost");
     }
   }
@@ -456,7 +565,9 @@ at("theme-button").addEventListener("click", () => {
 });
 systemDark.addEventListener("change", applyLook);
 addEventListener("popstate", () => choose(decodeURIComponent(location.pathname.slice(base.pathname.length))));
-document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) refresh();
+});
 
 applyLook();
 nameTokenButton();
