@@ -1,5 +1,7 @@
 // The figures of the dashboard, each with the same numbers as a table for screen readers and for copying.
 
+import { compact, count, element, number } from "./page.js";
+
 const { Chart } = globalThis;
 
 const LIGHT = {
@@ -15,25 +17,6 @@ const DARK = {
   bars: ["#82aaff", "#ffab70", "#63d297", "#d7a3f0", "#6fd3de", "#ff9aac", "#d7d96b", "#a3aebf"],
 };
 const colours = () => (document.documentElement.dataset.look === "dark" ? DARK : LIGHT);
-
-const whole = new Intl.NumberFormat("en");
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-export const count = (value) => whole.format(value);
-export const compact = (value) => short.format(value);
-export const number = (value) => {
-  if (value === null || value === undefined) return "–";
-  if (value === 0) return "0";
-  const size = Math.abs(value);
-  return size >= 1e5 || size < 1e-4
-    ? value.toExponential(2).replace("-", "−")
-    : Number(value.toPrecision(4)).toString().replace("-", "−");
-};
-
-export function element(name, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
-}
 
 // Chart.js has no error bars: a dataset's `errors` are drawn as whiskers.
 const whiskers = {
@@ -318,6 +301,6 @@ export class Figure {
   }
 }
 
-export function hourName(seconds) {
+function hourName(seconds) {
   return new Date(1000 * seconds).toISOString().slice(5, 16).replace("T", " ");
 }
