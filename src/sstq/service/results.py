@@ -82,6 +82,7 @@ def _numbers(values: NDArray[np.float64]) -> list[Any]:
 
 def refresh(store: Store, campaign: Campaign) -> bool:
     """Make and store the estimate of what is folded, unless the stored one covers that; returns whether it did."""
+    _typical_error(campaign.mechanism)  # remembered from here on: the first may take a second, and a page must not wait
     known = covered(store, campaign.name)
     if known is not None and known >= store.counts(campaign.name).folded:
         return False

@@ -18,12 +18,16 @@ from sstq.service.campaigns import NAME_PATTERN
 
 __all__ = ["dashboard_routes"]
 
+_SCRIPT = "text/javascript; charset=utf-8"
 _STATIC = {
     "dashboard.css": "text/css; charset=utf-8",
-    "dashboard.js": "text/javascript; charset=utf-8",
-    "charts.js": "text/javascript; charset=utf-8",
+    "dashboard.js": _SCRIPT,
+    "campaign.js": _SCRIPT,
+    "charts.js": _SCRIPT,
+    "collector.js": _SCRIPT,
+    "page.js": _SCRIPT,
     "icon.svg": "image/svg+xml",
-    "vendor/chart.umd.min.js": "text/javascript; charset=utf-8",
+    "vendor/chart.umd.min.js": _SCRIPT,
     "vendor/chart.js-LICENSE.md": "text/plain; charset=utf-8",
 }
 

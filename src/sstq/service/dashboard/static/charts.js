@@ -1,27 +1,22 @@
 // The figures of the dashboard, each with the same numbers as a table for screen readers and for copying.
 
+import { compact, count, element, number } from "./page.js";
+
 const { Chart } = globalThis;
 
-const LIGHT = { ink: "#1a2230", soft: "#566276", line: "#d8dee8", bars: ["#2457c5", "#c2570c", "#1a7f4b", "#8e3bb0", "#0f7f8c", "#a8324a", "#6b6f00", "#5b6472"] };
-const DARK = { ink: "#e6eaf1", soft: "#a3aebf", line: "#333d4c", bars: ["#82aaff", "#ffab70", "#63d297", "#d7a3f0", "#6fd3de", "#ff9aac", "#d7d96b", "#a3aebf"] };
-const colours = () => (getComputedStyle(document.documentElement).getPropertyValue("--page").trim() === "#12161d" ? DARK : LIGHT);
-
-const whole = new Intl.NumberFormat("en");
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-export const count = (value) => whole.format(value);
-export const compact = (value) => short.format(value);
-export const number = (value) => {
-  if (value === null || value === undefined) return "–";
-  if (value === 0) return "0";
-  const size = Math.abs(value);
-  return size >= 1e5 || size < 1e-4 ? value.toExponential(2).replace("-", "−") : Number(value.toPrecision(4)).toString().replace("-", "−");
+const LIGHT = {
+  ink: "#1a2230",
+  soft: "#566276",
+  line: "#d8dee8",
+  bars: ["#2457c5", "#c2570c", "#1a7f4b", "#8e3bb0", "#0f7f8c", "#a8324a", "#6b6f00", "#5b6472"],
 };
-
-export function element(name, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
-}
+const DARK = {
+  ink: "#e6eaf1",
+  soft: "#a3aebf",
+  line: "#333d4c",
+  bars: ["#82aaff", "#ffab70", "#63d297", "#d7a3f0", "#6fd3de", "#ff9aac", "#d7d96b", "#a3aebf"],
+};
+const colours = () => (document.documentElement.dataset.look === "dark" ? DARK : LIGHT);
 
 // Chart.js has no error bars: a dataset's `errors` are drawn as whiskers.
 const whiskers = {
@@ -34,7 +29,8 @@ const whiskers = {
       ctx.strokeStyle = colours().ink;
       ctx.lineWidth = 1.5;
       chart.getDatasetMeta(index).data.forEach((bar, place) => {
-        const value = dataset.data[place], error = dataset.errors[place];
+        const value = dataset.data[place],
+          error = dataset.errors[place];
         if (value === null || error === null) return;
         const [low, high] = [value - error, value + error].map((end) => scales.y.getPixelForValue(end));
         const cap = Math.min(5, bar.width / 3);
@@ -67,14 +63,22 @@ function scale(title, more = {}) {
 const lineLabels = {
   usePointStyle: true,
   pointStyleWidth: 30,
-  generateLabels: (chart) => chart.data.datasets.map(({ label, borderColor, borderDash }, index) => ({
-    text: label, datasetIndex: index, hidden: !chart.isDatasetVisible(index), pointStyle: "line",
-    strokeStyle: borderColor, fontColor: colours().ink, lineDash: borderDash ?? [], lineWidth: 2,
-  })),
+  generateLabels: (chart) =>
+    chart.data.datasets.map(({ label, borderColor, borderDash }, index) => ({
+      text: label,
+      datasetIndex: index,
+      hidden: !chart.isDatasetVisible(index),
+      pointStyle: "line",
+      strokeStyle: borderColor,
+      fontColor: colours().ink,
+      lineDash: borderDash ?? [],
+      lineWidth: 2,
+    })),
 };
 
 // Of the ticks of a logarithmic axis, those that begin with one of these digits.
-const beginning = (digits, written) => (value) => (digits.includes(value.toExponential(6).replace(/\.?0+e.*$/, "")) ? written(value) : "");
+const beginning = (digits, written) => (value) =>
+  digits.includes(value.toExponential(6).replace(/\.?0+e.*$/, "")) ? written(value) : "";
 
 function options(x, y, legend, label, lines = false) {
   return {
@@ -102,7 +106,13 @@ export class Figure {
     const scroll = element("div", { className: "scroll", tabIndex: 0, role: "region" }, this.table);
     scroll.setAttribute("aria-label", `Table: ${caption}`);
     const plot = image ? this.canvas : element("div", { className: "plot" }, this.canvas);
-    this.root = element("figure", {}, this.caption, plot, element("details", {}, element("summary", { textContent: "Show as a table" }), scroll));
+    this.root = element(
+      "figure",
+      {},
+      this.caption,
+      plot,
+      element("details", {}, element("summary", { textContent: "Show as a table" }), scroll),
+    );
     this.chart = null;
   }
 
@@ -112,7 +122,15 @@ export class Figure {
 
   rows(heads, rows) {
     const head = element("tr", {}, ...heads.map((text) => element("th", { scope: "col", textContent: text })));
-    const body = rows.map((row) => element("tr", {}, ...row.map((text, place) => (place ? element("td", { textContent: text }) : element("th", { scope: "row", textContent: text })))));
+    const body = rows.map((row) =>
+      element(
+        "tr",
+        {},
+        ...row.map((text, place) =>
+          place ? element("td", { textContent: text }) : element("th", { scope: "row", textContent: text }),
+        ),
+      ),
+    );
     this.table.replaceChildren(element("thead", {}, head), element("tbody", {}, ...body));
   }
 
@@ -135,15 +153,31 @@ export class Figure {
   bars(names, series, what) {
     const { bars } = colours();
     const datasets = series.map(({ label, values, errors }, index) => ({
-      label, data: values, errors, backgroundColor: bars[index % bars.length], maxBarThickness: 48,
+      label,
+      data: values,
+      errors,
+      backgroundColor: bars[index % bars.length],
+      maxBarThickness: 48,
     }));
     // The axis holds the whiskers.
-    const ends = series.flatMap(({ values, errors }) => values.flatMap((value, place) => (value === null ? [] : [value - (errors?.[place] ?? 0), value + (errors?.[place] ?? 0)])));
+    const ends = series.flatMap(({ values, errors }) =>
+      values.flatMap((value, place) =>
+        value === null ? [] : [value - (errors?.[place] ?? 0), value + (errors?.[place] ?? 0)],
+      ),
+    );
     const y = scale(what, { suggestedMin: Math.min(0, ...ends), suggestedMax: Math.max(0, ...ends) });
-    const label = ({ dataset, dataIndex, raw }) => `${dataset.label}: ${number(raw)}${dataset.errors ? ` ± ${number(dataset.errors[dataIndex])}` : ""}`;
+    const label = ({ dataset, dataIndex, raw }) =>
+      `${dataset.label}: ${number(raw)}${dataset.errors ? ` ± ${number(dataset.errors[dataIndex])}` : ""}`;
     this.draw("bar", { labels: names, datasets }, options(scale(""), y, series.length > 1, label));
-    this.rows(["", ...series.flatMap(({ label: head, errors }) => (errors ? [head, `± (${head})`] : [head]))],
-      names.map((name, place) => [name, ...series.flatMap(({ values, errors }) => (errors ? [number(values[place]), number(errors[place])] : [number(values[place])]))]));
+    this.rows(
+      ["", ...series.flatMap(({ label: head, errors }) => (errors ? [head, `± (${head})`] : [head]))],
+      names.map((name, place) => [
+        name,
+        ...series.flatMap(({ values, errors }) =>
+          errors ? [number(values[place]), number(errors[place])] : [number(values[place])],
+        ),
+      ]),
+    );
   }
 
   error({ measured, predicted, bias }) {
@@ -152,30 +186,82 @@ export class Figure {
     const line = { pointRadius: 0, borderWidth: 2, pointStyle: "line" };
     const now = measured.length ? measured[measured.length - 1][0] : predicted[0][0];
     const datasets = [
-      { ...line, label: "Measured", data: points(measured), borderColor: bars[0], backgroundColor: bars[0], pointRadius: 3, pointStyle: "circle" },
-      { ...line, label: "Predicted", data: points(predicted), borderColor: bars[1], backgroundColor: bars[1], borderDash: [6, 5] },
+      {
+        ...line,
+        label: "Measured",
+        data: points(measured),
+        borderColor: bars[0],
+        backgroundColor: bars[0],
+        pointRadius: 3,
+        pointStyle: "circle",
+      },
+      {
+        ...line,
+        label: "Predicted",
+        data: points(predicted),
+        borderColor: bars[1],
+        backgroundColor: bars[1],
+        borderDash: [6, 5],
+      },
     ];
     if (bias > 0) {
       const ends = [predicted[0][0], predicted[predicted.length - 1][0]];
-      datasets.push({ ...line, label: "Bias that remains", data: ends.map((x) => ({ x, y: bias })), borderColor: soft, backgroundColor: soft, borderDash: [2, 4] });
+      datasets.push({
+        ...line,
+        label: "Bias that remains",
+        data: ends.map((x) => ({ x, y: bias })),
+        borderColor: soft,
+        backgroundColor: soft,
+        borderDash: [2, 4],
+      });
     }
     const ticks = { callback: beginning(["1", "2", "5"], compact), maxRotation: 0, autoSkipPadding: 12 };
     const small = { callback: beginning(["1", "2", "3", "5", "7"], number), autoSkipPadding: 8 };
-    const x = scale("messages", { type: "logarithmic", min: predicted[0][0], max: predicted[predicted.length - 1][0], ticks });
+    const x = scale("messages", {
+      type: "logarithmic",
+      min: predicted[0][0],
+      max: predicted[predicted.length - 1][0],
+      ticks,
+    });
     const y = scale("standard error", { type: "logarithmic", ticks: small });
-    this.draw("line", { datasets }, options(x, y, true, ({ dataset, parsed }) => `${dataset.label}: ${number(parsed.y)} at ${compact(parsed.x)} messages`, true));
-    const known = new Map(measured), foretold = new Map(predicted);
-    const places = [...new Set([...known.keys(), ...predicted.map(([place]) => place).filter((place) => place > now)])].sort((one, other) => one - other);
-    this.rows(["Messages", "Measured", "Predicted"], places.map((place) => [count(place), number(known.get(place)), number(foretold.get(place))]));
+    this.draw(
+      "line",
+      { datasets },
+      options(
+        x,
+        y,
+        true,
+        ({ dataset, parsed }) => `${dataset.label}: ${number(parsed.y)} at ${compact(parsed.x)} messages`,
+        true,
+      ),
+    );
+    const known = new Map(measured),
+      foretold = new Map(predicted);
+    const places = [
+      ...new Set([...known.keys(), ...predicted.map(([place]) => place).filter((place) => place > now)]),
+    ].sort((one, other) => one - other);
+    this.rows(
+      ["Messages", "Measured", "Predicted"],
+      places.map((place) => [count(place), number(known.get(place)), number(foretold.get(place))]),
+    );
   }
 
   arrivals(hours) {
     const { bars } = colours();
     const names = hours.map(([hour]) => hourName(hour));
-    const datasets = [{ label: "Messages", data: hours.map(([, messages]) => messages), backgroundColor: bars[2], maxBarThickness: 36 }];
+    const datasets = [
+      { label: "Messages", data: hours.map(([, messages]) => messages), backgroundColor: bars[2], maxBarThickness: 36 },
+    ];
     const y = scale("messages", { beginAtZero: true, ticks: { callback: (value) => compact(value), precision: 0 } });
-    this.draw("bar", { labels: names, datasets }, options(scale("hour (UTC)"), y, false, ({ raw }) => `${count(raw)} messages`));
-    this.rows(["Hour (UTC)", "Messages"], hours.map(([, messages], place) => [names[place], count(messages)]));
+    this.draw(
+      "bar",
+      { labels: names, datasets },
+      options(scale("hour (UTC)"), y, false, ({ raw }) => `${count(raw)} messages`),
+    );
+    this.rows(
+      ["Hour (UTC)", "Messages"],
+      hours.map(([, messages], place) => [names[place], count(messages)]),
+    );
   }
 
   // values: a flat image; black is `low` and white is `high`.
@@ -192,12 +278,29 @@ export class Figure {
       image.data[4 * pixel + 3] = 255;
     }
     context.putImageData(image, 0, 0);
-    const line = (row) => Array.from({ length: width }, (_, column) => Array.from({ length: channels }, (_, channel) => number(values[(row * width + column) * channels + channel])).join(" / "));
-    if (width * height <= 4096) this.rows(["Row", ...Array.from({ length: width }, (_, column) => String(column))], Array.from({ length: height }, (_, row) => [String(row), ...line(row)]));
-    else this.rows(["", "Value"], [["Lowest", number(low)], ["Highest", number(high)], ["Pixels", `${count(width * height)}; all are in the CSV`]]);
+    const line = (row) =>
+      Array.from({ length: width }, (_, column) =>
+        Array.from({ length: channels }, (_, channel) =>
+          number(values[(row * width + column) * channels + channel]),
+        ).join(" / "),
+      );
+    if (width * height <= 4096)
+      this.rows(
+        ["Row", ...Array.from({ length: width }, (_, column) => String(column))],
+        Array.from({ length: height }, (_, row) => [String(row), ...line(row)]),
+      );
+    else
+      this.rows(
+        ["", "Value"],
+        [
+          ["Lowest", number(low)],
+          ["Highest", number(high)],
+          ["Pixels", `${count(width * height)}; all are in the CSV`],
+        ],
+      );
   }
 }
 
-export function hourName(seconds) {
+function hourName(seconds) {
   return new Date(1000 * seconds).toISOString().slice(5, 16).replace("T", " ");
 }
