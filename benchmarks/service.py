@@ -149,6 +149,8 @@ def _uploads(kind: str, database: str, other: str, folder: Path) -> Iterator[Res
     with serving(folder, program=_SERVER, database=database, uploads_per_second=0, fold_seconds=1.0) as server:
         single = Campaign(server, folder, f"single-{kind.lower()}", mechanism, 1)
         yield from _durable_singles(kind, single)
+        # Before the large ones: what these leave free could hide growth.
+        yield from _memory(kind, single)
         large = {
             "one frame": (mechanism, 2.0),
             "SSTQ": (sstq.SSTQ(dim=DIM, epsilon=4.0), 2.0),
@@ -161,7 +163,6 @@ def _uploads(kind: str, database: str, other: str, folder: Path) -> Iterator[Res
             ours = ours or millions
             what = f"{kind}: uploads of {LARGE:,}, durable and folded, {what}"
             yield Result(what, millions, "million messages/s", note, target=target)
-        yield from _memory(kind, single)
     with _afternoon(other) as url:
         yield from _afternoons_figures(kind, url, folder, ours)
 
