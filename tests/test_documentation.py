@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 SHELL_SYNTAX = set("|<>$&;#`")
 
 # They need torch, Ray, Flower or a collector.
-SLOW_SNIPPETS = {"README.md", "collecting.md", "flower.md", "pytorch.md", "ray.md"}
+SLOW_SNIPPETS = {"README.md", "cohorts.md", "collecting.md", "flower.md", "pytorch.md", "ray.md"}
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 

@@ -1,10 +1,11 @@
 import pytest
 
-from tests.service.postgres import running_postgres
-
 
 @pytest.fixture(scope="session")
 def postgres():
+    # Here, because the quick lane reads this file without the packages of the service.
+    from tests.service.postgres import running_postgres
+
     with running_postgres() as server:
         yield server
 
@@ -12,6 +13,8 @@ def postgres():
 @pytest.fixture
 def own_postgres():
     """A server to be stopped: the databases of other tests would make its recovery take a minute."""
+    from tests.service.postgres import running_postgres
+
     with running_postgres() as server:
         yield server
 
