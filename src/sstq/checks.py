@@ -19,6 +19,7 @@ RANGES: Mapping[str, tuple[float, float, bool]] = {
     "steps": (1, 10_000, True),
     "delta": (1e-15, 0.1, False),
     "clients": (1, 2**32, True),
+    "messages": (1, 4096, True),
     # Accounting is wider: it takes what any mechanism may spend, in one round or in all of them.
     "round_epsilon": (1e-9, 100.0, False),
     "total_epsilon": (1e-9, 1e6, False),

@@ -26,7 +26,7 @@ from sstq.accounting import (
     shuffled_epsilon,
     subsampled_epsilon,
 )
-from sstq.accounting.amplification import _Clones
+from sstq.accounting.amplification import Clones
 from sstq.cli.account import account
 
 TOO_MUCH = 1 + 1e-6
@@ -351,7 +351,7 @@ def test_grouping_of_clones_costs_little_and_errs_on_the_safe_side(monkeypatch, 
 @pytest.mark.parametrize("clients", [1, 2, 1000, 10**7, 10**12])
 @pytest.mark.parametrize("epsilon", [1e-9, 0.5, 20.0])
 def test_the_groups_of_clones_are_all_of_them(epsilon, clients):
-    clones = _Clones(epsilon, clients)
+    clones = Clones(epsilon, clients)
     assert clones.masses.sum() == pytest.approx(1, rel=1e-9)
     assert (clones.masses >= 0).all()
 
@@ -485,6 +485,30 @@ def test_account_of_a_shuffled_crowd_warns():
     assert "public coin" in result.stderr
 
 
+def test_account_of_a_mechanisms_shuffled_messages(tmp_path):
+    mechanism = sstq.FrameUnit(dim=10, epsilon=4.0)
+    path = tmp_path / "m.json"
+    path.write_text(mechanism.to_json())
+    crowd = ("--shuffled", "--clients", 10_000, "--delta", 1e-6, "--messages", 4)
+    result = run("--mechanism", path, "--rounds", 2, *crowd)
+    rows = table(result)
+    own, any_other, cheating = (float(row["epsilon"]) for row in rows.values())
+    expected = shuffled_epsilon(mechanism, 10_000, 1e-6, messages=4, rounds=2)
+    assert expected <= own <= expected * (1 + 1e-5)
+    assert own < any_other < cheating == pytest.approx(32, rel=1e-9)
+    assert "trusted shuffler" in result.stderr
+    alone = table(run("--epsilon", 4, "--rounds", 2, *crowd))
+    assert float(alone["shuffled, any mechanism"]["epsilon"]) == pytest.approx(any_other, rel=1e-6)
+
+
+def test_account_shows_a_ledger_of_shuffled_rounds(tmp_path):
+    ledger = Ledger(tmp_path / "client.ledger", epsilon=2.0, delta=1e-6, rounds_delta=1e-6)
+    ledger.spend(0.5, "first", delta=1e-7)
+    lines = dict(line.split("\t", 1) for line in run("--ledger", ledger.path).stdout.splitlines())
+    assert lines["spent delta"] == "1e-07 of 1e-06"
+    assert lines["first"].startswith("0.5\t1e-07\t")
+
+
 def test_a_client_of_a_cohort_pays_for_its_own_answers():
     result = run("--epsilon", 2, "--rounds", 60, "--participation", 3)
     assert result.exit_code == 0
@@ -537,6 +561,8 @@ def test_account_shows_a_ledger(tmp_path):
         (["--epsilon", 2, "--rounds", 2, "--participation", 3], "--participation must be at most the 2 of --rounds"),
         (["--epsilon", 2, "--total-epsilon", 9, "--participation", 3], "--participation needs --rounds"),
         (["--ledger", "x", "--epsilon", 1], "--ledger stands alone"),
+        (["--epsilon", 1, "--messages", 2], "--mechanism and --messages need --shuffled, --clients and --delta"),
+        (["--messages", 2, "--shuffled", "--clients", 9, "--delta", 0.1], "either --mechanism or --epsilon"),
     ],
 )
 def test_account_refuses(arguments, message):

@@ -680,3 +680,56 @@ def test_a_round_is_paid_once_in_a_run_and_anew_in_another(tmp_path):
     one.charge(ledger, 2)
     two.charge(ledger, 1)
     assert ledger.spent == 7.5
+
+
+# Rounds with a δ of their own
+
+
+def test_shuffled_rounds_add_up_their_own_delta_exactly(path):
+    ledger = Ledger(path, epsilon=2.0, delta=2.5e-7, rounds_delta=2.5e-7)
+    assert (ledger.composition, ledger.rounds_delta) == ("basic", 2.5e-7)
+    assert ledger.rounds_left(0.5, 1e-7) == 2
+    assert ledger.spend(0.5, 1, delta=1e-7).delta == 1e-7
+    ledger.spend(0.5, 2, delta=1e-7)
+    with pytest.raises(BudgetExhausted, match=r"delta = 1e-07 is more than is left: 5e-08 of rounds_delta = 2.5e-07"):
+        ledger.spend(0.5, 3, delta=1e-7)
+    ledger.spend(0.5, 3)
+    with pytest.raises(BudgetExhausted, match=r"epsilon = 0.75 is more than is left"):
+        ledger.spend(0.75, 4, delta=5e-8)
+    again = Ledger(path)
+    assert [entry.delta for entry in again.entries] == [1e-7, 1e-7, 0.0]
+    assert (again.spent, again.spent_delta) == (1.5, 2e-7)
+    assert again.rounds_left(0.1, 1e-3) == 0
+
+
+def test_a_part_of_delta_is_for_the_rounds_and_the_rest_for_composition(path, tmp_path):
+    ledger = Ledger(path, epsilon=2.0, delta=1e-6, rounds_delta=5e-7)
+    rest = Ledger(tmp_path / "rest", epsilon=2.0, delta=5e-7)
+    for number in range(40):
+        ledger.spend(0.02, number, delta=1e-8)
+        rest.spend(0.02, number)
+    assert ledger.composition == "adaptive"
+    assert ledger.spent == rest.spent
+    assert ledger.spent_delta == pytest.approx(4e-7)
+    assert ledger.rounds_left(0.02, 1e-8) in (9, 10)
+    assert 10 < ledger.rounds_left(0.02) == rest.rounds_left(0.02)
+    capped = Ledger(tmp_path / "capped", 2.0, 1e-6, 0.1, "optimal", 5e-7)
+    assert capped.rounds_left(0.1) == rounds_allowed(0.1, 2.0, 5e-7)
+
+
+def test_ledgers_without_such_rounds_are_as_they_were(path, tmp_path):
+    Ledger(path, epsilon=2.0).spend(0.5, 1)
+    assert '"version": 1' in path.read_text()
+    assert "rounds_delta" not in path.read_text()
+    with pytest.raises(BudgetExhausted, match=r"delta = 1e-09 is more than is left: 0.0 of rounds_delta = 0.0"):
+        Ledger(path).spend(0.5, 2, delta=1e-9)
+    shuffled = tmp_path / "shuffled"
+    Ledger(shuffled, epsilon=2.0, delta=1e-6, rounds_delta=1e-6).spend(0.5, 1, delta=1e-7)
+    assert '"version": 2' in shuffled.read_text()
+
+
+@pytest.mark.parametrize("rounds_delta", [2e-6, -1e-7, math.nan, "1e-7"])
+def test_rounds_get_a_part_of_delta(path, rounds_delta):
+    with pytest.raises(ValueError, match=r"rounds_delta|delta must be a number"):
+        Ledger(path, epsilon=1.0, delta=1e-6, rounds_delta=rounds_delta)
+    assert not path.exists()

@@ -65,7 +65,16 @@ def changed(case, change):
 
 
 def bump(data, by=1):
-    data["law"]["weights"][0][0] += by
+    data["law"]["weights"][0][0] = str(int(data["law"]["weights"][0][0]) + by)
+
+
+def as_numbers(data):
+    """A certificate of version 1, whose integers were numbers."""
+    laws = data["law"]["weights"] if data["law"]["kind"] == "either" else [data["law"]]
+    for law in laws:
+        law["weights"] = [[int(own) for own in row] for row in law["weights"]]
+    data["ratio"] = [int(part) for part in data["ratio"]]
+    data["version"] = 1
 
 
 TAMPERED = {
@@ -79,6 +88,10 @@ TAMPERED = {
     "floats": lambda data: data["law"].update(weights=[[float(w) for w in row] for row in data["law"]["weights"]]),
     "no weights": lambda data: data["law"].update(weights=[]),
     "the size": lambda data: data["law"].update(size=-data["law"]["size"]),
+    "a weight, as numbers": lambda data: (as_numbers(data), data["law"]["weights"][0].__setitem__(0, 1)),
+    "no digits": lambda data: data["law"]["weights"][0].__setitem__(0, data["law"]["weights"][0][0] + ".0"),
+    "a sign": lambda data: data["law"]["weights"][0].__setitem__(0, "-" + data["law"]["weights"][0][0]),
+    "an empty string": lambda data: data["law"]["weights"][0].__setitem__(0, ""),
 }
 
 
@@ -167,6 +180,25 @@ def test_what_is_not_private_gets_no_certificate():
     object.__setattr__(overspent, "channel", flat_channel(2, 2.1))
     with pytest.raises(ValueError, match="more than its epsilon"):
         certify(overspent)
+
+
+@pytest.mark.parametrize("case", [*KINDS.values(), "groupunit/shares"])
+def test_certificates_with_numbers_are_still_read(case, tmp_path):
+    mechanism, old = build(case), changed(case, as_numbers)
+    assert verify(old, mechanism).holds
+    done = check_alone(tmp_path, old, mechanism)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("case", EXACT)
+def test_no_number_of_a_certificate_is_rounded_by_other_languages(case):
+    def check(value):
+        if isinstance(value, dict | list):
+            for member in value.values() if isinstance(value, dict) else value:
+                check(member)
+        assert not isinstance(value, int) or abs(value) <= 2**53
+
+    check(json.loads(certificate_of(case)))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, '{"format": "sstq-certificate", "version": 1}'])

@@ -30,9 +30,15 @@ def fresh_coin(mechanism, seed):
     return mechanism.with_seed(seed)
 
 
+def estimates(mechanism, x, seed, count):
+    """The estimates of so many people who hold x, (count, d): the mean of each person's messages."""
+    decoded = mechanism.decode(encode(mechanism, np.tile(x, (count, 1)), seed))
+    return decoded.reshape(mechanism.messages, count, -1).mean(axis=0)
+
+
 def check_expectation(mechanism, x, seed, count):
     """The mean of the estimates is what the mechanism states: x itself if it says that it is unbiased."""
-    decoded = mechanism.decode(encode(mechanism, np.tile(x, (count, 1)), seed))
+    decoded = estimates(mechanism, x, seed, count)
     own = held(mechanism, x[None])
     stated, target = mechanism._row_error(own)[0], mechanism._estimated(own)
     if mechanism.unbiased:
@@ -46,7 +52,7 @@ def check_expectation(mechanism, x, seed, count):
 
 def check_error(mechanism, x, seed, count):
     """The mean squared error of the estimates is the expected one."""
-    decoded = mechanism.decode(encode(mechanism, np.tile(x, (count, 1)), seed))
+    decoded = estimates(mechanism, x, seed, count)
     squared = np.sum((decoded - mechanism._estimated(held(mechanism, x[None]))) ** 2, axis=1)
     total = mechanism.expected_mse(x, groups=groups_of(mechanism, 1)).total
     margin = Z * squared.std() / math.sqrt(count) + 1e-6 * (total + mechanism.clip**2)
@@ -61,7 +67,10 @@ def privacy_lower_bound(mechanism, x, other, seed, count, failure=1e-9):
     the estimate's projections on x, on `other` and on their difference.
     """
     rng = np.random.default_rng(seed)
-    samples = [encode(mechanism, np.tile(v, (2 * count, 1)), rng, group) for v, group in ((x, 0), (other, 1))]
+    # The first slot: ε is that of one message.
+    samples = [
+        encode(mechanism, np.tile(v, (2 * count, 1)), rng, group)[: 2 * count] for v, group in ((x, 0), (other, 1))
+    ]
     x, other = (mechanism._estimated(held(mechanism, v[None], group))[0] for v, group in ((x, 0), (other, 1)))
     statistics = list(zip(*(_statistics(mechanism, x, other, messages) for messages in samples), strict=True))
     share = failure / len(statistics) / 2

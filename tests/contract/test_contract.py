@@ -130,11 +130,13 @@ def test_bits_on_the_wire(case, count):
     mechanism = build(case)
     messages = encode(mechanism, some_rows(count), rng=1)
     raw = messages.to_bytes()
-    assert len(raw) == -(-count * mechanism.message_bits // 8)
-    again = mechanism.messages_from_bytes(raw, count, clients=messages.clients)
+    sent = count * mechanism.messages
+    assert len(messages) == sent
+    assert len(raw) == -(-sent * mechanism.message_bits // 8) == -(-count * mechanism.bundle_bits // 8)
+    again = mechanism.messages_from_bytes(raw, sent, clients=messages.clients)
     assert again.to_bytes() == raw
     np.testing.assert_array_equal(mechanism.decode(again), mechanism.decode(messages))
-    assert mechanism.decode(messages).shape == (count, mechanism.estimate_dim)
+    assert mechanism.decode(messages).shape == (sent, mechanism.estimate_dim)
 
 
 @every_case
@@ -144,7 +146,7 @@ def test_malformed_bytes_are_value_errors(case):
     raw = encode(mechanism, some_rows(3), rng=1).to_bytes()
     for damaged in (raw[:-1], raw + b"\0", b""):
         with pytest.raises(ValueError, match="messages are"):
-            mechanism.messages_from_bytes(damaged, 3, clients=clients)
+            mechanism.messages_from_bytes(damaged, 3 * mechanism.messages, clients=clients)
 
 
 @every_case
@@ -196,8 +198,13 @@ def test_tampered_json_is_refused(case):
         for wrong in (-1, -1.5, *wrong_values(value)):
             with pytest.raises(ValueError, match=r"."):
                 reread(mechanism, **{key: wrong})
+        missing = json.dumps({other: data[other] for other in data if other != key})
+        if key == "messages":
+            # Without it there is one message per person: another mechanism, with another digest.
+            assert sstq.from_json(missing) == build(case, messages=1) != mechanism
+            continue
         with pytest.raises(ValueError, match=r"."):
-            sstq.from_json(json.dumps({other: data[other] for other in data if other != key}))
+            sstq.from_json(missing)
     for unknown in ("extra", "frame_sede", "_stated", "self"):
         with pytest.raises(ValueError, match="does not know"):
             reread(mechanism, **{unknown: None})
@@ -307,7 +314,7 @@ def test_aggregation_is_the_mean_of_the_estimates(case):
     if estimate.estimator == "mean":
         decoded = mechanism.decode(messages)
         np.testing.assert_allclose(estimate.value, decoded.mean(axis=0), atol=1e-9 * np.abs(decoded).max())
-    assert estimate.count == 300
+    assert estimate.count == 300 * mechanism.messages
     shards = [mechanism.aggregator() for _ in range(3)]
     for shard, part in zip(shards, (messages[200:], messages[:50], messages[50:200]), strict=True):
         shard.update(part)
@@ -324,7 +331,7 @@ def test_aggregators_are_saved_and_refuse_foreign_messages(case, tmp_path: Path)
     aggregator.update(encode(mechanism, some_rows(30), rng=2))
     aggregator.save(tmp_path / "state")
     resumed = mechanism.load_aggregator(tmp_path / "state")
-    assert resumed.count == 30
+    assert resumed.count == 30 * mechanism.messages
     with pytest.raises(ValueError, match="another mechanism"):
         resumed.update(encode(other, some_rows(3), rng=2))
     with pytest.raises(ValueError, match="another mechanism"):
@@ -345,4 +352,4 @@ def test_files_hold_the_messages(case, suffix, tmp_path: Path):
     assert again.simulated
     aggregator = mechanism.aggregator()
     assert aggregator.update_from_file(path)
-    assert aggregator.count == 40
+    assert aggregator.count == 40 * mechanism.messages

@@ -8,6 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
+from sstq.accounting import shuffled_epsilon
 from sstq.learning import PrivateClassifier, encode
 from sstq.learning.discriminant import ClassSums, pooled_sums
 
@@ -189,3 +190,38 @@ def test_a_refused_message_loses_nothing():
         server.learn(other.encode(X[:200], y[:200]))
     server.learn(question.encode(X[:200], y[:200]))
     assert server.cohorts_left == ("main", "check")
+
+
+def test_behind_a_shuffler_the_total_is_central_and_the_local_epsilon_is_said():
+    X, y = people(20_000, 3)
+    model = PrivateClassifier(1.0, trust="shuffler", messages=4, public=X[:500], random_state=0).fit(X[500:], y[500:])
+    report = model.report(X, y)
+    assert report.epsilon == 1.0
+    assert report.people == {"pilot": 1950, "main": 16_575, "check": 975}
+    assert report.local_epsilon > 4.0
+    assert "total ε = 1, δ = 1e-06 per person behind a shuffler" in str(report)
+    assert f"local ε = {report.local_epsilon:.3g} if it cheats" in str(report)
+    # Without a shuffler ε = 1 hardly teaches anything; the classes are easy.
+    assert report.true_accuracy > 0.9
+
+
+def test_the_mechanism_behind_a_shuffler_keeps_the_total_for_its_cohort():
+    X, _ = people(600, 3)
+    server = PrivateClassifier(1.0, trust="shuffler", delta=1e-5, messages=3, classes=[0, 1, 2], public=X[:500])
+    asked = server.question(5000).mechanism
+    assert asked.messages == 3
+    assert shuffled_epsilon(asked, 5000, 1e-5) <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"messages": 2}, "messages must be 1 without trust='shuffler'"),
+        ({"trust": "aggregator"}, "trust must be"),
+        ({"trust": "shuffler", "delta": 0.0}, "delta must be"),
+    ],
+)
+def test_what_makes_no_sense_of_trust_is_refused(options, message):
+    X, y = people(600, 3)
+    with pytest.raises(ValueError, match=message):
+        PrivateClassifier(1.0, public=X[:100], **options).fit(X[100:], y[100:])

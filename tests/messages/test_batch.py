@@ -170,3 +170,27 @@ def test_slices_and_joins():
 def test_bad_client_identifiers_are_refused(clients, message):
     with pytest.raises(ValueError, match=message):
         client_ids(clients, 3)
+
+
+def test_shuffled_messages_are_the_same_ones_slot_by_slot():
+    mechanism = sstq.FrameUnit(dim=8, epsilon=2.0, messages=3)
+    sent = mechanism.encode(np.eye(8)[np.arange(500) % 8])
+    mixed = sent.shuffled(3)
+    rows, before = mixed.column("row").reshape(3, -1), sent.column("row").reshape(3, -1)
+    np.testing.assert_array_equal(np.sort(rows, axis=1), np.sort(before, axis=1))
+    # A slot stays as it was with probability below 10⁻⁵⁰⁰: its rows are of hundreds of kinds.
+    assert np.all(np.any(rows != before, axis=1))
+    np.testing.assert_array_equal(sent.shuffled(3, rng=5).column("row"), sent.shuffled(3, rng=5).column("row"))
+    with pytest.raises(ValueError, match="slots must divide the 1500 messages, got 7"):
+        sent.shuffled(7)
+
+
+def test_every_order_is_as_likely(seed):
+    """Of 6,000 shuffles of three messages each order has 1,000 ± 5.5 standard deviations: 1 in 4 million fails."""
+    mechanism = sstq.FrameUnit(dim=2, epsilon=20.0)
+    sent = mechanism.messages_from_columns((np.array([0, 1, 2], dtype=np.uint32),), None, False)
+    rng = np.random.default_rng(seed)
+    orders = [tuple(sent.shuffled(1, rng).column("row").tolist()) for _ in range(6000)]
+    counts = [orders.count(order) for order in set(orders)]
+    assert len(counts) == 6
+    assert max(abs(count - 1000) for count in counts) < 5.5 * (6000 * 1 / 6 * 5 / 6) ** 0.5

@@ -143,6 +143,12 @@ def test_every_command_of_a_remedy_is_feasible_and_hardly_less_would_be(case):
     for remedy in remedies:
         typed, *account = remedy.commands
         assert facts(run(*shlex.split(typed)[1:]))["verdict"].startswith("feasible: "), typed
+        if "trust" in remedy.arguments:
+            assert "--trust shuffler" in typed
+            again = plan(**remedy.arguments)
+            # It is within 8 % of what is needed.
+            assert 1 <= again.signal_to_noise**2 < 1.08 or again.clients == found.clients
+            continue
         repeated = plan(**remedy.arguments)
         assert repeated.signal_to_noise >= 1
         assert training(repeated) == training(found)

@@ -35,7 +35,7 @@ with event.install_recorder("numba:compile") as recorder:
             mechanism = build(case, dim)
             for dtype in (np.float32, np.float64):
                 messages = encode(mechanism, np.full((3, dim), 0.01, dtype))
-                again = mechanism.messages_from_bytes(messages.to_bytes(), 3, clients=messages.clients)
+                again = mechanism.messages_from_bytes(messages.to_bytes(), len(messages), clients=messages.clients)
                 aggregator = mechanism.aggregator()
                 aggregator.update(again)
                 for suffix in (".sstq", ".parquet"):

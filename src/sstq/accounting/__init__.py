@@ -4,8 +4,9 @@ A message is ε-LDP. `compose` says what T of them are worth, `rounds_allowed` a
 round, `subsampled_epsilon` and `shuffled_epsilon` say when a crowd helps, and `Ledger` refuses to spend too much.
 """
 
-from sstq.accounting.amplification import shuffled_delta, shuffled_epsilon, subsampled_epsilon
+from sstq.accounting.amplification import subsampled_epsilon
 from sstq.accounting.composition import METHODS, compose, epsilon_per_round, optimal_delta, rounds_allowed
+from sstq.accounting.gaussian import gaussian_sigma
 from sstq.accounting.ledger import Ledger, RunExpenses, ledger_price, price
 from sstq.accounting.ledger_file import (
     BudgetExhausted,
@@ -14,6 +15,12 @@ from sstq.accounting.ledger_file import (
     LedgerError,
     RoundAlreadySpent,
     RoundCapExceeded,
+)
+from sstq.accounting.shuffling import (
+    shuffled_delta,
+    shuffled_epsilon,
+    two_level_local_epsilon,
+    two_level_shuffled_epsilon,
 )
 
 __all__ = [
@@ -28,6 +35,7 @@ __all__ = [
     "RunExpenses",
     "compose",
     "epsilon_per_round",
+    "gaussian_sigma",
     "ledger_price",
     "optimal_delta",
     "price",
@@ -35,4 +43,6 @@ __all__ = [
     "shuffled_delta",
     "shuffled_epsilon",
     "subsampled_epsilon",
+    "two_level_local_epsilon",
+    "two_level_shuffled_epsilon",
 ]

@@ -46,64 +46,14 @@ import math
 
 import numpy as np
 
-from sstq.accounting.bounds import check_delta, furthest
-from sstq.checks import check_argument, check_number, check_option
+from sstq.accounting.bounds import furthest
+from sstq.checks import check_argument, check_number
 
 # Beyond this many standard deviations (and steps) from their mean the clones' numbers have a mass below 1e-100.
 _DEVIATIONS, _STEPS = 22.0, 500
 _GROUPS = 1000
 # Relative errors of SciPy's binomial masses and tails stay below this, up to 10^12 clients.
 _SPARE = 1e-9
-
-
-def shuffled_delta(epsilon: float, clients: int, total_epsilon: float) -> float:
-    """Return a δ for which the shuffled messages of n clients, each ε₀-LDP, are (ε, δ)-private.
-
-    `epsilon` is the ε₀ of each message, `total_epsilon` ≥ 0 the ε of all of them shuffled. See `shuffled_epsilon`.
-
-    Examples:
-        >>> shuffled_delta(1.0, 10_000, 0.04)
-        2.62...e-06
-    """
-    epsilon, clients = _checked(epsilon, clients)
-    return _Clones(epsilon, clients).delta(check_argument("total_epsilon", total_epsilon, low=0))
-
-
-def shuffled_epsilon(epsilon: float, clients: int, delta: float, method: str = "numeric") -> float:
-    """Return the ε of n shuffled ε₀-LDP messages, for a given δ; never more than ε₀.
-
-    It holds against whoever sees the messages only after a shuffler that is trusted to mix them, to drop whatever came
-    with them (addresses, times) and not to side with the server. All n clients must be honest and use the same
-    mechanism. The neighbouring worlds differ in one client's vector, everyone else's being known.
-
-    Warning:
-        Behind a public coin a message is read together with its client's identifier, so it cannot be shuffled: such
-        mechanisms (`coin == "public"`) get nothing from this.
-
-    Args:
-        epsilon: ε₀ of each message.
-        clients: n.
-        delta: δ > 0.
-        method: "numeric", the exact distributions of the clones, or "closed-form", the theorem of 2021, which needs
-            ε₀ ≤ log(n/(16 log(2/δ))).
-
-    Examples:
-        >>> shuffled_epsilon(1.0, 10_000, 1e-6)
-        0.0432...
-        >>> shuffled_epsilon(1.0, 10_000, 1e-6, method="closed-form")
-        0.214...
-
-    References:
-        Feldman, McMillan, Talwar: Hiding Among the Clones. FOCS 2021, Theorem 3.1 (closed form). The same: Stronger
-        Privacy Amplification by Shuffling for Rényi and Approximate Differential Privacy. SODA 2023, with erratum
-        (numeric). Balle, Bell, Gascón, Nissim: The Privacy Blanket of the Shuffle Model. CRYPTO 2019. The proof of the
-        numeric bound is at the head of this module.
-    """
-    epsilon, clients = _checked(epsilon, clients)
-    delta = check_delta(delta, positive=True)
-    if check_option("method", method, ("numeric", "closed-form")) == "closed-form":
-        return min(epsilon, _closed_form(epsilon, clients, delta))
-    return least_epsilon(epsilon, clients, delta)
 
 
 def subsampled_epsilon(epsilon: float, probability: float) -> float:
@@ -130,25 +80,22 @@ def subsampled_epsilon(epsilon: float, probability: float) -> float:
 
 def least_epsilon(epsilon: float, clients: int, delta: float) -> float:
     """The least ε at which the clones' δ(ε) is at most δ; arguments are not checked."""
-    clones = _Clones(epsilon, clients)
+    clones = Clones(epsilon, clients)
     return furthest(lambda total: clones.delta(total) <= delta, epsilon, 0.0)
 
 
-def _checked(epsilon: float, clients: int) -> tuple[float, int]:
-    return check_argument("epsilon", epsilon, of="round_epsilon"), check_argument("clients", clients, of="crowd")
-
-
-def _closed_form(epsilon: float, clients: int, delta: float) -> float:
+def closed_form(epsilon: float, clients: int, delta: float) -> float:
+    """The ε of one shuffled message by the theorem of 2021; ValueError where it does not hold."""
     most = math.log(clients / (16 * math.log(2 / delta)))
     if epsilon > most:
         wanted = f"at most log(clients/(16 log(2/delta))) = {most:.6g} for method 'closed-form'"
         raise ValueError(f"epsilon must be {wanted}, got {epsilon!r}")
     grown = math.exp(epsilon)
     crowd = 8 * math.sqrt(grown * math.log(4 / delta) / clients) + 8 * grown / clients
-    return math.log1p(math.tanh(epsilon / 2) * crowd)
+    return min(epsilon, math.log1p(math.tanh(epsilon / 2) * crowd))
 
 
-class _Clones:
+class Clones:
     """The number of clones in groups, each with its smallest number and its probability.
 
     To count a group at its smallest number errs on the safe side: one more clone is a fair bit that the server could

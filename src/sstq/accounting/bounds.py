@@ -42,6 +42,39 @@ def furthest(fits: Callable[[float], bool], safe: float, limit: float) -> float:
     return safe
 
 
+def last_below_zero(
+    excess: Callable[[float], float], safe: float, guess: float, limit: float, tolerance: float
+) -> float:
+    """The last number from `safe` to `limit`, to `tolerance`, at which an increasing function is not positive.
+
+    It was tried itself, unless it is `safe`. A good guess and a slope of about one make the trials few: false position
+    with halving (the Illinois rule).
+    """
+    low = high = min(max(safe, guess), limit)
+    below = above = excess(low)
+    while below > 0:
+        high, above = low, below
+        low = max(safe, low - 1.5 * below - tolerance)
+        below = excess(low) if low > safe else min(-above, -tolerance)
+    while above <= 0:
+        if high == limit:
+            return limit
+        low, below = high, above
+        high = min(limit, high - 1.5 * above + tolerance)
+        above = excess(high)
+    moved = ""
+    while high - low > tolerance:
+        # Not too close to either end, so that the next end is beyond the edge.
+        middle = low + min(max((high - low) * below / (below - above), tolerance / 2), high - low - tolerance / 2)
+        value = excess(middle)
+        # The other end counts half, unless it has just moved.
+        if value <= 0:
+            low, below, above, moved = middle, value, above / 2 if moved == "low" else above, "low"
+        else:
+            high, above, below, moved = middle, value, below / 2 if moved == "high" else below, "high"
+    return low
+
+
 def greatest_count(fits: Callable[[int], bool], low: int, limit: int) -> int:
     """The greatest integer in [low, limit] that fits, where all below one that fits do; `low` must.
 

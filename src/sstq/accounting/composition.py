@@ -15,6 +15,7 @@ import numpy as np
 
 from sstq.accounting.amplification import least_epsilon
 from sstq.accounting.bounds import check_delta, furthest, greatest_count, round_down, round_up
+from sstq.accounting.shuffling import shuffled_epsilon
 from sstq.checks import RANGES, check_argument, check_option
 
 METHODS = ("basic", "advanced", "optimal", "pld")
@@ -55,7 +56,8 @@ def compose(
         method: "basic", the sum, which needs no δ; "advanced", the classical bound; "optimal", exact for equal ε;
             "pld", numerical convolution for any ε (needs the extra `accounting`, δ ≥ 1e-9, T ≤ 1e5).
         clients: how many clients' messages a trusted shuffler mixes in every round; see `shuffled_epsilon` for what
-            that takes. Half of δ pays for the shuffling (all of it with "basic").
+            that takes. Half of δ pays for the shuffling (all of it with "basic"); with "pld" and equal ε the shuffled
+            rounds' losses are added up instead, which is much better.
 
     Examples:
         >>> compose([0.5, 0.25, 0.25])
@@ -234,6 +236,9 @@ def _total(epsilons: Counter[float], delta: float, method: str) -> float:
 
 
 def _shuffled_total(epsilons: Counter[float], delta: float, method: str, clients: int) -> float:
+    if method == "pld" and len(epsilons) == 1:
+        ((epsilon, rounds),) = epsilons.items()
+        return shuffled_epsilon(epsilon, clients, delta, rounds=rounds)
     shuffling = delta if method == "basic" else delta / 2
     each = shuffling / epsilons.total()
     amplified: Counter[float] = Counter()

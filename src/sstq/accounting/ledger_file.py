@@ -13,12 +13,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
-from sstq.accounting.bounds import check_delta
+from sstq.accounting.bounds import check_delta, round_down
 from sstq.accounting.composition import basic_total, optimal_total
 from sstq.checks import check_argument, check_number, check_option
 from sstq.files.strict_json import read_json
 
-_FORMAT, _VERSION = "sstq-ledger", 1
+_FORMAT, _VERSION, _VERSION_WITH_DELTAS = "sstq-ledger", 1, 2
+# What version 1 does not have, in its first line and in the others: no round has a δ there.
+_NEW_FIELDS = ("rounds_delta", "delta")
 _ID_LENGTH_MAX = 256
 
 # Orders to choose from: 1 + 2^(−6), …, 1 + 2^12 in steps of 2^(1/8).
@@ -48,11 +50,12 @@ class LedgerDamaged(LedgerError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Entry:
-    """A round that was paid for: its name, its ε, and when it was paid, in UTC."""
+    """A round that was paid for: its name, its ε, when it was paid, in UTC, and its δ."""
 
     round_id: str
     epsilon: float
     time: str
+    delta: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,11 @@ class Terms:
 
     With δ > 0 a history may go on while the sum *or* the other rule allows it: those of the first kind lose at most ε
     without δ, and those of the second kind together lose ε but for δ.
+
+    Rounds may have a δ of their own, such as shuffled ones. An (ε, δ)-private round is an ε-private one but for an
+    event of probability δ (Kairouz, Oh, Viswanath 2015), and such events add up whatever the server does. A part of the
+    total's δ is fixed for them beforehand, `rounds_delta`; the rules above have the rest. If nothing is left, the rule
+    is the basic one.
     """
 
     epsilon: float
@@ -78,6 +86,7 @@ class Terms:
     round_cap: float | None
     composition: str
     order: float | None
+    rounds_delta: float = 0.0
 
     def __post_init__(self) -> None:
         check_argument("epsilon", self.epsilon, of="total_epsilon")
@@ -85,8 +94,14 @@ class Terms:
         check_option("composition", self.composition, ("basic", "adaptive", "optimal"))
         if self.round_cap is not None:
             check_argument("round_cap", self.round_cap, of="round_epsilon")
-        if (self.composition == "basic") != (self.delta == 0):
-            raise ValueError(f"composition {self.composition!r} does not go with delta = {self.delta!r}")
+        check_delta(self.rounds_delta)
+        if self.rounds_delta > self.delta:
+            raise ValueError(f"rounds_delta must be at most delta = {self.delta!r}, got {self.rounds_delta!r}")
+        if (self.composition == "basic") != (self.rounds_delta == self.delta):
+            deltas = f"delta = {self.delta!r}" + (
+                f", rounds_delta = {self.rounds_delta!r}" if self.rounds_delta else ""
+            )
+            raise ValueError(f"composition {self.composition!r} does not go with {deltas}")
         if self.composition == "optimal" and self.round_cap is None:
             raise ValueError("composition 'optimal' needs a round_cap, which it charges for every round")
         if (self.order is not None) != (self.composition == "adaptive"):
@@ -95,27 +110,41 @@ class Terms:
             raise ValueError("order must be greater than 1")
 
     @classmethod
-    def choose(cls, epsilon: float, delta: float, round_cap: float | None, composition: str | None) -> Self:
+    def choose(
+        cls,
+        epsilon: float,
+        delta: float,
+        round_cap: float | None,
+        composition: str | None,
+        rounds_delta: float = 0.0,
+    ) -> Self:
         """The terms with their default composition, and the order that allows the most small rounds."""
-        composition = composition or ("adaptive" if delta else "basic")
+        composition = composition or ("basic" if rounds_delta == delta else "adaptive")
         order = _ORDERS[0] if composition == "adaptive" else None
         # Checked before the order is computed from them; numbers of any kind become plain floats.
-        cls(epsilon, delta, round_cap, composition, order)
+        terms = cls(epsilon, delta, round_cap, composition, order, rounds_delta)
         if order is not None:
             # A small round costs αε²/2: their number is proportional to what conversion leaves, divided by α.
-            order = max(_ORDERS, key=lambda order: (epsilon - _conversion(order, delta)) / order)
-        return cls(float(epsilon), float(delta), None if round_cap is None else float(round_cap), composition, order)
+            spare = terms.composition_delta
+            order = max(_ORDERS, key=lambda order: (epsilon - _conversion(order, spare)) / order)
+        cap = None if round_cap is None else float(round_cap)
+        return cls(float(epsilon), float(delta), cap, composition, order, float(rounds_delta))
+
+    @property
+    def composition_delta(self) -> float:
+        """What the rounds' own δ leave of the total's, for the rules."""
+        return round_down(Fraction(self.delta) - Fraction(self.rounds_delta))
 
     def total(self, epsilons: Counter[float]) -> Fraction:
         """An upper bound on the ε that these rounds cost together, for the given δ."""
         basic, rounds = basic_total(epsilons), epsilons.total()
         if self.order is not None:
             divergence = math.fsum(count * renyi(epsilon, self.order) for epsilon, count in epsilons.items())
-            conversion = _conversion(self.order, self.delta)
+            conversion = _conversion(self.order, self.composition_delta)
             bound = divergence + conversion + _SPARE * (divergence + abs(conversion))
             return min(basic, Fraction(max(0.0, bound)))
         if self.composition == "optimal" and self.round_cap is not None and rounds:
-            return min(basic, Fraction(optimal_total(self.round_cap, rounds, self.delta)))
+            return min(basic, Fraction(optimal_total(self.round_cap, rounds, self.composition_delta)))
         return basic
 
 
@@ -142,7 +171,12 @@ def check_round_id(round_id: str | int) -> str:
 
 def serialize(terms: Terms, entries: tuple[Entry, ...]) -> bytes:
     """The bytes of a ledger's file. Numbers are written with as many digits as give the same double back."""
-    lines: list[dict[str, Any]] = [{"format": _FORMAT, "version": _VERSION, **vars(terms)}, *map(vars, entries)]
+    version = _VERSION_WITH_DELTAS if terms.rounds_delta else _VERSION
+    lines: list[dict[str, Any]] = [{"format": _FORMAT, "version": version, **vars(terms)}, *map(vars, entries)]
+    if not terms.rounds_delta:  # as it was before rounds could have one
+        lines = [
+            {name: line[name] for name in line if name != _NEW_FIELDS[place > 0]} for place, line in enumerate(lines)
+        ]
     body = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode()
     last = {"entries": len(entries), "sha256": hashlib.sha256(body).hexdigest()}
     return body + json.dumps(last).encode() + b"\n"
@@ -167,14 +201,22 @@ def _parse(data: bytes) -> tuple[Terms, tuple[Entry, ...]]:
     lines = data[:-1].split(b"\n")
     body = data[: len(data) - len(lines[-1]) - 1]
     header, *rounds, last = [read_json(line) for line in lines]
-    if header.get("version") != _VERSION:
-        raise LedgerDamaged(f"version {header.get('version')!r} of the format is not known; {_VERSION} is")
+    version = header.get("version")
+    if version not in (_VERSION, _VERSION_WITH_DELTAS):
+        raise LedgerDamaged(f"version {version!r} of the format is not known; {_VERSION_WITH_DELTAS} is")
     if last != {"entries": len(rounds), "sha256": hashlib.sha256(body).hexdigest()}:
         raise LedgerDamaged("the ledger is cut off or was changed: its last line does not match the others")
     terms = Terms(**{name: value for name, value in header.items() if name not in ("format", "version")})
+    if (terms.rounds_delta > 0) != (version == _VERSION_WITH_DELTAS):
+        raise ValueError("its version does not go with its terms")
     entries = tuple(
-        Entry(check_round_id(r.pop("round_id")), check_argument("epsilon", r.pop("epsilon"), of="round_epsilon"), **r)
-        for r in rounds
+        Entry(
+            check_round_id(line.pop("round_id")),
+            check_argument("epsilon", line.pop("epsilon"), of="round_epsilon"),
+            delta=check_delta(line.pop("delta", 0.0)),
+            **line,
+        )
+        for line in rounds
     )
     if len({entry.round_id for entry in entries}) < len(entries):
         raise ValueError("it has a round twice")

@@ -1,10 +1,17 @@
 """The mean of the clients' vectors, and where it lies, all coordinates at once."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sstq.canvas import ACCENT, INK, require_matplotlib, tidy
+from sstq.cards import card
+
+_MOST_BARS = 40  # beyond so many coordinates a line with a band is easier to read
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,8 @@ class Estimate:
         value: the mean, (d,).
         stderr: the standard error of each coordinate, (d,), from the messages themselves, with the bias that frames
             leave. The bias of a biased decoder is not in it, nor is what clipping cut off. nan for a single message.
+            Where people send several messages, it is that of the mean of these very people, and errs on the large side
+            by what they differ: which messages are of one person nobody knows.
         count: the number of messages.
         simulated: whether any of them came from a seed.
         estimator: "mean" of the messages' estimates, "strata" (see `sstq.aggregation.strata`), or "pool".
@@ -40,6 +49,7 @@ class Estimate:
         bias_directions: in how many directions the frames' bias is spread.
         frames: which public frames leave a bias; estimates on the same frames err alike. Empty if none do.
         whole_bias: the norm of the bias of those frames, also where the scatter of the messages shows it.
+        messages: how many messages a person sends.
     """
 
     value: NDArray[np.float64]
@@ -54,10 +64,68 @@ class Estimate:
     bias_directions: int = 1
     frames: str = ""
     whole_bias: float = 0.0
+    messages: int = 1
 
     def __repr__(self) -> str:
         size, error = (float(np.linalg.norm(vector)) for vector in (self.value, self.stderr))
         return f"<Estimate of {len(self.value):,} numbers from {self.count:,} messages: norm {size:.4g} ± {error:.2g}>"
+
+    def _repr_html_(self) -> str:
+        size, error = (float(np.linalg.norm(vector)) for vector in (self.value, self.stderr))
+        facts = {
+            "messages": f"{self.count:,}{' (simulated)' if self.simulated else ''}",
+            "coordinates": f"{len(self.value):,}",
+            "norm": f"{size:.4g}",
+            "root mean square error": f"{error:.3g}",
+            "95 % region, in norm": f"± {self.region().radius:.3g}",
+        }
+        return card("Estimated mean", facts | ({"note": self.note} if self.note else {}))
+
+    def plot(self, *, labels: Sequence[str] | None = None, level: float = 0.95, axes: Any = None) -> Any:
+        """Draw every coordinate with its simultaneous interval (`region`), as bars or, if there are many, as a band.
+
+        It needs ``pip install 'sstq[plots]'``.
+
+        Args:
+            labels: the names of the coordinates, if they have any.
+            level: of the region.
+            axes: Matplotlib's, to draw on; a new figure if None.
+
+        Returns:
+            The Matplotlib figure.
+
+        Examples:
+            >>> figure = Estimate(np.array([0.3, -0.1]), np.full(2, 0.05), count=1000).plot(labels=["rain", "sun"])
+            >>> figure.savefig("estimate.png")  # doctest: +SKIP
+        """
+        dim, half_width = len(self.value), self.region(level).half_width
+        if labels is not None and len(labels) != dim:
+            raise ValueError(f"labels must be {dim}, one per coordinate, got {len(labels)}")
+        if axes is None:
+            require_matplotlib()
+            from matplotlib import pyplot
+
+            # Made by pyplot, so that notebooks show it; closed, so that nothing global is left.
+            figure, axes = pyplot.subplots(figsize=(7.0, 3.2), layout="constrained")
+            pyplot.close(figure)
+        places = np.arange(dim)
+        if dim <= _MOST_BARS:
+            axes.bar(places, self.value, color=ACCENT, alpha=0.75)
+            axes.errorbar(places, self.value, half_width, fmt="none", ecolor=INK, capsize=3, linewidth=1)
+        else:
+            axes.plot(places, self.value, color=ACCENT, linewidth=0.8)
+            axes.fill_between(places, self.value - half_width, self.value + half_width, color=ACCENT, alpha=0.2)
+        if labels is not None:
+            axes.set_xticks(places, labels, rotation=45 if dim > 6 else 0)
+        axes.axhline(0, color=INK, linewidth=0.6)
+        axes.set_title(f"Mean of {self.count:,} messages, all intervals hold at {100 * level:g} %", fontsize=10)
+        tidy(axes)
+        return axes.figure
+
+    @property
+    def people(self) -> float:
+        """Of how many people the messages are; a fraction where some of a person's are missing."""
+        return self.count / self.messages
 
     def region(self, level: float = 0.95) -> Region:
         """Where the mean of the (clipped) vectors lies with that probability: `radius` in norm, `half_width` each.
@@ -65,7 +133,8 @@ class Estimate:
         Both are simultaneous, and both contain the bias that frames leave: the probability is over messages and frame
         seeds. They assume that noise and bias are normal, as they are for many messages, and that a biased decoder and
         clipping add nothing. The people are taken as drawn from a population, whose mean the region holds; it holds
-        the mean of the very people who answered at least as often.
+        the mean of the very people who answered at least as often. Where people send several messages it holds only the
+        latter.
 
         The box is Šidák's: each coordinate has Student's quantile of level^(1/d), however the coordinates depend on
         each other. The ball has the quantile of a sum of squares with the effective number of directions, (tr Σ)²/tr Σ²

@@ -154,7 +154,7 @@ def _test_pair(
     groups = None if mechanism.groups is None else [0, mechanism.groups - 1]
     held = mechanism._held(np.stack([x, other]), groups)
     sent = [
-        mechanism._encode_checked(np.broadcast_to(row, (samples, len(row))), bit_source(source), clients, None)
+        mechanism._encode_slots(np.broadcast_to(row, (samples, len(row))), bit_source(source), clients, None, 1)
         for row in held
     ]
     choices = []

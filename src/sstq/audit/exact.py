@@ -17,7 +17,9 @@ from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.laws import Law, law_from_dict
 
-FORMAT, VERSION = "sstq-certificate", 1
+FORMAT, VERSION = "sstq-certificate", 2
+# Version 1 had numbers where there are decimal strings now, which JavaScript would round.
+_READ = (1, VERSION)
 _DECIMAL = re.compile(r"[0-9]{1,2}(\.[0-9]{1,60})?")
 _FIELDS = ("format", "version", "mechanism", "digest", "epsilon", "decides", "apart", "law", "ratio", "interval")
 
@@ -79,7 +81,7 @@ def certify(mechanism: Mechanism) -> str:
     if not audit.holds:
         raise ValueError(f"{mechanism.name} spends at least {audit.lower}, more than its epsilon = {audit.epsilon!r}")
     decides, *apart = (field.name for field in mechanism.layout.fields)
-    ratio, interval = list(audit.ratio.as_integer_ratio()), [str(audit.lower), str(audit.upper)]
+    ratio, interval = _written(audit.ratio), [str(audit.lower), str(audit.upper)]
     claim = (mechanism.name, mechanism.digest(), audit.epsilon, decides, apart, audit.law.to_dict(), ratio, interval)
     return json.dumps(dict(zip(_FIELDS, (FORMAT, VERSION, *claim), strict=True)), indent=1) + "\n"
 
@@ -93,21 +95,27 @@ def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
         data = read_json(text)
     except ValueError as error:
         raise ValueError(f"the certificate is not JSON: {error}") from error
-    if not isinstance(data, dict) or (data.get("format"), data.get("version")) != (FORMAT, VERSION):
+    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") not in _READ:
         raise ValueError(f"this is not a certificate: its format must be {FORMAT!r}, version {VERSION}")
     if set(data) != set(_FIELDS):
         raise ValueError(f"a certificate has the fields {', '.join(_FIELDS)}; not {', '.join(map(str, data))}")
     audit = _audit(law_from_dict(data["law"]), check_argument("epsilon", data["epsilon"]))
-    if data["ratio"] != list(audit.ratio.as_integer_ratio()):
+    if data["ratio"] not in (_written(audit.ratio), list(audit.ratio.as_integer_ratio())):
         raise ValueError("the certificate's ratio is not that of its integers")
     if not _encloses(data["interval"], audit):
         raise ValueError(f"the certificate's interval {data['interval']} does not enclose the logarithm of its ratio")
     if not audit.holds:
         spent = f"at least {audit.lower}, more than its epsilon = {audit.epsilon!r}"
         raise ValueError(f"the certificate's integers spend {spent}")
-    if mechanism is not None and json.loads(certify(mechanism)) != data:
+    as_written = data | {"version": VERSION, "law": audit.law.to_dict(), "ratio": _written(audit.ratio)}
+    if mechanism is not None and json.loads(certify(mechanism)) != as_written:
         raise ValueError("the certificate is not of this mechanism")
     return audit
+
+
+def _written(ratio: Fraction) -> list[str]:
+    """Numerator and denominator as decimal strings."""
+    return [str(part) for part in ratio.as_integer_ratio()]
 
 
 def _encloses(interval: Any, audit: ExactAudit) -> bool:

@@ -214,10 +214,10 @@ def _make_clipped_butterfly(count: int) -> Any:
             new = _clip(builder, builder.fadd(old, move), minus_box, box)
             _store(builder, new, t_pointers[k])
             taken = builder.fsub(new, old)
-            # Not fused: plain loops could not do the same.
+            # Nothing is fused: plain loops and other languages could not do the same.
             for place, (left, right) in enumerate(((vector, vector), (vector, taken), (taken, taken))):
                 totals[place] = builder.fadd(totals[place], builder.fmul(left, right))
-            return builder.fsub(builder.fmul(vector, scale, flags=_FUSED), taken, flags=_FUSED)
+            return builder.fsub(builder.fmul(vector, scale), taken)
 
         _emit_pass(builder, pointers, pointers, step)
         for total, pointer in zip(totals, sum_pointers, strict=True):

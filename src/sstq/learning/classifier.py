@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq.aggregation import Estimate
 from sstq.checks import check_argument, check_number
+from sstq.learning.budget import Budget, Trust
 from sstq.learning.course import Cohort, Course, LearningReport
 from sstq.learning.discriminant import softmax
 from sstq.learning.estimators import (
@@ -41,7 +42,10 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     `fit` is a simulation of all that. A deployment calls `question` and `learn` in turn: see docs/learning.md.
 
     Args:
-        epsilon: ε of a person's only message, and so the person's total.
+        epsilon: ε of a person's only message, and so the person's total; behind a shuffler that of all messages.
+        trust: "local", or "shuffler": then each cohort's messages are mixed before the server sees them.
+        delta: δ of a person's total behind a shuffler.
+        messages: how many messages a person sends to a shuffler, each mixed with those of its own slot.
         features: the public feature map: a callable, a fitted transformer, or None for examples that are features.
             Ours are `Pixels` and `GradientHistograms`.
         public: public examples without labels, as `X` of `fit`, for the centre, the directions and their covariance;
@@ -72,6 +76,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         epsilon: float = 3.0,
         *,
+        trust: Trust = "local",
+        delta: float = 1e-6,
+        messages: int = 1,
         features: FeatureMap = None,
         public: ArrayLike | None = None,
         classes: Sequence[Any] | None = None,
@@ -84,6 +91,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
+        self.trust = trust
+        self.delta = delta
+        self.messages = messages
         self.features = features
         self.public = public
         self.classes = classes
@@ -125,7 +135,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Estimate:
         """What the server learns of a cohort; the lab has other ways to learn it, to compare with."""
         aggregator = question.mechanism.aggregator()
-        aggregator.update(question.encode(mapped, y, rng))
+        sent = question.encode(mapped, y, rng)
+        aggregator.update(sent.shuffled(self.messages, rng) if self.trust == "shuffler" else sent)
         return aggregator.mean()
 
     def cohort_sizes(self, clients: int) -> dict[Cohort, int]:
@@ -169,7 +180,11 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return course.question(people, width, _public_seed(generator_of(self.random_state)), self.features)
 
     def learn(self, messages: Messages) -> PrivateClassifier:
-        """Take the messages of the cohort that was asked last; after the main cohort the classifier is ready."""
+        """Take the messages of the cohort that was asked last; after the main cohort the classifier is ready.
+
+        Behind a shuffler they must have been mixed, slot by slot, before the server got them: nothing here can tell.
+        Fewer people than the question was for are refused, because the total counts on their number.
+        """
         course: Course | None = getattr(self, "_course", None)
         if course is None or course.asked is None:
             raise ValueError("learn needs the messages of a question: call question first")
@@ -189,7 +204,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"classes must be at least 2 different labels, got {len(labels)} class")
         public = None if self.public is None else apply_features(self.features, self.public)
         self._course = self._course_type(
-            epsilon=self.epsilon,
+            budget=Budget(self.epsilon, self.delta if self.trust == "shuffler" else 0.0, self.messages, self.trust),
             classes=labels.tolist(),
             cohorts=self._order(),
             features=self.features,

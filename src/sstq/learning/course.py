@@ -11,11 +11,12 @@ import numpy as np
 from sstq.aggregation import Estimate
 from sstq.checks import check_argument
 from sstq.learning.basis import Basis, fixed_basis, public_basis
+from sstq.learning.budget import Budget
 from sstq.learning.discriminant import ClassSums, Discriminant, pooled_sums, shrunk_shares
 from sstq.learning.features import FeatureMap, Floats
 from sstq.learning.questions import Question
 from sstq.learning.weights import energy_level, energy_profile, length_shares
-from sstq.mechanisms import FrameUnit, GroupUnit
+from sstq.mechanisms import GroupUnit
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 
 __all__ = ["Cohort", "Course", "LearningReport"]
@@ -34,7 +35,9 @@ class LearningReport:
     """What was learned, from whom, and how good it should be.
 
     Attributes:
-        epsilon: ε of every person in total, because each answers once.
+        budget: of every person in total, because each answers once.
+        local_epsilon: ε of all messages of a person by themselves, the most of any cohort: what is left if the shuffler
+            cheats. Without a shuffler it is the total.
         people: who answered, by cohort.
         message_bits: of a message, by cohort.
         directions: how many features are sent, chosen from the pilot's class sums.
@@ -44,7 +47,8 @@ class LearningReport:
         true_accuracy: on examples with labels, where `report` was given some; that is simulation.
     """
 
-    epsilon: float
+    budget: Budget
+    local_epsilon: float
     people: dict[Cohort, int]
     message_bits: dict[Cohort, int]
     directions: int
@@ -53,8 +57,15 @@ class LearningReport:
     accuracy_stderr: float = math.nan
     true_accuracy: float = math.nan
 
+    @property
+    def epsilon(self) -> float:
+        """ε of every person in total."""
+        return self.budget.epsilon
+
     def __str__(self) -> str:
-        parts = [f"total ε = {self.epsilon:g} per person"]
+        parts = [str(self.budget)]
+        if self.budget.shuffled:
+            parts.append(f"local ε = {self.local_epsilon:.3g} if it cheats")
         if not math.isnan(self.predicted_accuracy):
             parts.append(f"accuracy {100 * self.predicted_accuracy:.1f} ± {100 * self.accuracy_stderr:.1f} % predicted")
         if not math.isnan(self.true_accuracy):
@@ -68,7 +79,7 @@ class Course:
     """The cohorts of a classifier, one after the other.
 
     Attributes:
-        epsilon: of every message.
+        budget: of every person.
         classes: the labels.
         cohorts: those that are still to be asked.
         features: the map that questions name.
@@ -84,7 +95,7 @@ class Course:
         report: after the main cohort.
     """
 
-    epsilon: float
+    budget: Budget
     classes: list[Any]
     cohorts: list[Cohort]
     features: FeatureMap
@@ -103,10 +114,11 @@ class Course:
     _basis: Basis | None = None
     _pilot: ClassSums | None = None
     _level: float = 1.0
+    _local: float = 0.0
+    _expected: int = 0
     _length_shares: Floats = field(default_factory=lambda: np.empty(0))
 
     def __post_init__(self) -> None:
-        check_argument("epsilon", self.epsilon)
         if self.public is not None:
             self._basis = public_basis(self.public, self.max_features)
 
@@ -119,7 +131,7 @@ class Course:
             seed: public, of the frames.
             features: the map that the question names.
         """
-        people = check_argument("people", people, of="clients")
+        self._expected = people = check_argument("people", people, of="clients")
         if not self.cohorts:
             raise ValueError("everything is learned: clone the classifier to ask again")
         cohort = self.cohorts[0]
@@ -128,7 +140,7 @@ class Course:
                 raise ValueError(
                     "features must be GradientHistograms, or public be given: how many there are is unknown"
                 )
-            mechanism = FrameUnit(width, self.epsilon, clients=people, frame_seed=seed)
+            mechanism = self.budget.for_vectors(width, people, seed)
             self.asked = Question("centre", mechanism, features=features)
         elif cohort == "check":
             self.asked = self._check_question(people, seed, features)
@@ -138,7 +150,7 @@ class Course:
 
     def _check_question(self, people: int, seed: int, features: FeatureMap) -> Question:
         main, learned = self.learned
-        mechanism = FrameUnit(1, self.epsilon, clients=people, frame_seed=seed)
+        mechanism = self.budget.for_vectors(1, people, seed)
         scores = (learned.coef, learned.intercept)
         return Question("check", mechanism, main.directions, main.centre, features, self.classes, scores=scores)
 
@@ -155,15 +167,8 @@ class Course:
         return Question("classes", mechanism, directions, basis.centre, features, self.classes)
 
     def _mechanism(self, dim: int, people: int, seed: int) -> GroupUnit:
-        return GroupUnit(
-            dim,
-            self.epsilon,
-            groups=len(self.classes),
-            blocks=self.blocks,
-            clients=people,
-            share_people=_SHARE_PEOPLE if self.shares is None else 0.0,
-            frame_seed=seed,
-        )
+        shares = _SHARE_PEOPLE if self.shares is None else 0.0
+        return self.budget.for_groups(dim, len(self.classes), people, seed, blocks=self.blocks, share_people=shares)
 
     def noise(self, mechanism: GroupUnit, people: int) -> float:
         """The expected squared error of class sums over the number of people; it is known beforehand."""
@@ -187,9 +192,15 @@ class Course:
         """Learn from the mean of the messages of the cohort that was asked."""
         if self.asked is None:
             raise ValueError("learn needs the messages of a question: call question first")
+        if self.budget.shuffled and estimate.people < self._expected:
+            raise ValueError(
+                f"messages must be of {self._expected} people, among whom a person has the total, got those of "
+                f"{estimate.people:g}: ask again, for as many people as answer"
+            )
         question, self.asked = self.asked, None
         cohort = self.cohorts.pop(0)
-        self._people[cohort], self._bits[cohort] = estimate.count, question.mechanism.message_bits
+        self._people[cohort], self._bits[cohort] = round(estimate.people), question.mechanism.message_bits
+        self._local = max(self._local, question.mechanism.bundle_epsilon)
         if cohort == "centre":
             self._basis = fixed_basis(self.features, estimate.value, self.max_features)
         elif cohort == "pilot":
@@ -204,9 +215,10 @@ class Course:
         """The sums of a cohort in units of spread."""
         weights = self.basis.weights(self._length_shares)
         sums = estimate.value.reshape(len(self.classes), -1)
-        noise = self.noise(cast(GroupUnit, question.mechanism), estimate.count) / sums.size
+        people = round(estimate.people)
+        noise = self.noise(cast(GroupUnit, question.mechanism), people) / sums.size
         known = shrunk_shares(estimate) if self.shares is None else self.shares
-        return ClassSums(sums / weights, noise / weights**2, known, estimate.count)
+        return ClassSums(sums / weights, noise / weights**2, known, people)
 
     def _level_of(self, found: ClassSums, decay: float) -> float:
         return energy_level(found.energies, found.energy_noise, len(self.classes), decay)
@@ -218,7 +230,7 @@ class Course:
         energies = energy_profile(len(shares), decay, self._level_of(found, decay))
         self.main = question
         self.discriminant = Discriminant.fit(found, basis.weights(shares), energies, basis.unit_examples(shares))
-        self.report = LearningReport(float(self.epsilon), self._people, self._bits, len(shares), self._level)
+        self.report = LearningReport(self.budget, self._local, self._people, self._bits, len(shares), self._level)
 
     def _check(self, estimate: Estimate) -> None:
         """Right is +1 and wrong is −1; probabilities are made as sharp as the classifier is accurate."""
@@ -227,4 +239,6 @@ class Course:
         accuracy = min(max((1 + float(estimate.value[0])) / 2, 0.0), 1.0)
         self.sharpness = self.learned[1].sharpness(accuracy)
         stderr = float(estimate.stderr[0]) / 2
-        self.report = replace(self.report, predicted_accuracy=accuracy, accuracy_stderr=stderr)
+        self.report = replace(
+            self.report, local_epsilon=self._local, predicted_accuracy=accuracy, accuracy_stderr=stderr
+        )

@@ -105,7 +105,7 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         size = self._width + 1
         products, along = moments_of(estimate.value, self._width)
         products[-1, -1] = 0.5  # the constant's own, which is known
-        noise = math.sqrt(2 * mechanism.typical_error(estimate.count).total / mechanism.dim)
+        noise = math.sqrt(2 * mechanism.typical_error(round(estimate.people)).total / mechanism.dim)
         ridge = noise * math.sqrt(2 * size)
         values, vectors = np.linalg.eigh(products)
         positive = (vectors * np.maximum(values, 0)) @ vectors.T
@@ -116,7 +116,7 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.coef_ = solution[:-1] * self.y_bound / (math.sqrt(2) * self.x_bound)
         self.intercept_ = float(solution[-1] * self.y_bound / math.sqrt(2))
         self.ridge_ = 2 * ridge
-        self.people_, self.message_bits_ = estimate.count, mechanism.message_bits
+        self.people_, self.message_bits_ = round(estimate.people), mechanism.message_bits
         del self._asked
         return self
 

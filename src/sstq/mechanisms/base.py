@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq import kernels
 from sstq.aggregation import Aggregator
+from sstq.cards import card
 from sstq.checks import check_argument, check_number
 from sstq.chunks import row_chunks
 from sstq.frames.tight import default_frame_size
@@ -111,6 +112,7 @@ class Mechanism(Agreement):
         clip: vectors longer than this are scaled down to it.
         clients: the number of clients of a round, where the mechanism is made for a fixed number; otherwise None.
         groups: the number of groups, where a person has a private group beside the vector; otherwise None.
+        messages: m, how many messages a person sends, for a shuffler that mixes each of these slots apart; 1 without.
         coin: who draws what is public, "private" or "public".
         exact: whether the implemented output distribution is ε-LDP exactly, integer by integer. Mechanisms with
             continuous outputs are private up to floating point only.
@@ -141,6 +143,7 @@ class Mechanism(Agreement):
     clip: float
     clients: int | None = None
     groups: int | None = None
+    messages: int = 1
     coin: Coin = "private"
     unbiased: Unbiased = Unbiased.ALWAYS
     layout: Layout
@@ -166,10 +169,31 @@ class Mechanism(Agreement):
         """The length of an estimate: dim, or that of all groups together."""
         return self.dim
 
+    def _repr_html_(self) -> str:
+        facts = {**self.options, "bits per message": self.message_bits, "digest": f"{self.digest()[:16]}…"}
+        return card(type(self).__name__, facts)
+
     @property
     def message_bits(self) -> int:
-        """The bits that a client sends."""
+        """The bits of one message."""
         return self.layout.message_bits
+
+    @property
+    def bundle_bits(self) -> int:
+        """The bits of all messages of a person."""
+        return self.messages * self.message_bits
+
+    @property
+    def bundle_epsilon(self) -> float:
+        """m·ε, which all messages of a person spend together where somebody can tell that they are of one person.
+
+        So it is the ε that is left if a shuffler cheats, and what ledgers charge. `epsilon` is that of one message.
+        """
+        return self.messages * self.epsilon
+
+    def _several(self) -> dict[str, int]:
+        """The number of messages of a person as a JSON value, where there are several."""
+        return {"messages": self.messages} if self.messages > 1 else {}
 
     @abstractmethod
     def _encode(self, batch: Batch) -> Columns:
@@ -199,7 +223,9 @@ class Mechanism(Agreement):
         groups: ArrayLike | None = None,
         report: LocalReport | None = None,
     ) -> Messages:
-        """Private messages, one for each row of X.
+        """Private messages, one for each row of X; with `messages` = m, m slots of one for each row, slot by slot.
+
+        Message j·n + i is that of row i in slot j. Each is drawn anew, on a frame of its own.
 
         Args:
             X: (d,) or (n, d), finite: floats, or what converts to them exactly, such as integers, tensors and columns
@@ -217,7 +243,7 @@ class Mechanism(Agreement):
             True
         """
         rows = self._held(self._check_vectors(X), groups)
-        return self._encode_checked(rows, bit_source(rng), clients, report)
+        return self._encode_slots(rows, bit_source(rng), clients, report, self.messages)
 
     def encode_files(
         self,
@@ -231,33 +257,46 @@ class Mechanism(Agreement):
     ) -> Iterator[Messages]:
         """Yield the messages of files, a bounded piece at a time; `advance` gets the size of each piece.
 
-        Files that were opened with a column of public labels give those beside the messages; files with a column of
-        private groups take the place of `groups`.
+        Slots come one after the other, as in `encode`, so that files are read once for each. Files that were opened
+        with a column of public labels give those beside the messages; files with a column of private groups take the
+        place of `groups`.
         """
-        source, start = bit_source(rng), 0
-        for file in files:
-            first = start
-            for rows, labels, secret in file.pieces():
-                ids, own = (None if of is None else of[start : start + len(rows)] for of in (clients, groups))
-                try:
-                    held = self._held(rows, own if secret is None else secret)
-                except ValueError as error:
-                    raise ValueError(f"{file.name}, from row {start - first} on: {error}") from error
-                yield replace(self._encode_checked(held, source, ids, report), labels=labels)
-                start += len(rows)
-                advance(len(rows))
+        source, several = bit_source(rng), list(files)
+        for slot in range(self.messages):
+            start = 0
+            for file in several:
+                first = start
+                for rows, labels, secret in file.pieces():
+                    ids, own = (None if of is None else of[start : start + len(rows)] for of in (clients, groups))
+                    try:
+                        held = self._held(rows, own if secret is None else secret)
+                    except ValueError as error:
+                        raise ValueError(f"{file.name}, from row {start - first} on: {error}") from error
+                    # Every vector is reported once.
+                    once = report if slot == 0 else None
+                    yield replace(self._encode_slots(held, source, ids, once, slots=1), labels=labels)
+                    start += len(rows)
+                    advance(len(rows))
 
-    def _encode_checked(
-        self, rows: NDArray[Any], source: BitSource, clients: ArrayLike | None, report: LocalReport | None
+    def _encode_slots(
+        self,
+        rows: NDArray[Any],
+        source: BitSource,
+        clients: ArrayLike | None,
+        report: LocalReport | None,
+        slots: int,
     ) -> Messages:
-        identifiers = self._client_ids(clients, len(rows))
-        columns = self.layout.empty(len(rows))
-        for part in row_chunks(len(rows), self._row_memory):
-            ids = None if identifiers is None else identifiers[part]
-            for column, values in zip(columns, self._encode_rows(rows[part], ids, source, report), strict=True):
-                column[part] = values
+        """So many messages for each of the checked rows, slot by slot."""
+        identifiers, count = self._client_ids(clients, len(rows)), len(rows)
+        columns = self.layout.empty(slots * count)
+        for slot in range(slots):
+            for part in row_chunks(count, self._row_memory):
+                ids, once = None if identifiers is None else identifiers[part], report if slot == 0 else None
+                place = slice(slot * count + part.start, slot * count + part.stop)
+                for column, values in zip(columns, self._encode_rows(rows[part], ids, source, once), strict=True):
+                    column[place] = values
         if report is not None:
-            report.vectors += len(rows)
+            report.vectors += count
         return self._messages(columns, identifiers, source.simulated)
 
     def decode(self, messages: Messages) -> Floats:
@@ -345,7 +384,7 @@ class Mechanism(Agreement):
 
         Args:
             x: (d,), held by each of `clients` clients (1 if not given); or (n, d), one row for each of n clients.
-            clients: the number of clients, with a single x.
+            clients: the number of clients, with a single x. Each sends `messages` of them.
             groups: for mechanisms with private groups, the group of each row.
 
         Returns:
@@ -378,7 +417,7 @@ class Mechanism(Agreement):
             variance += float(np.sum(variances))
         with np.errstate(over="ignore"):
             bias2 = float(np.sum((bias / count) ** 2))
-        return ExpectedError(bias2, variance / (count * count * repeats))
+        return ExpectedError(bias2, variance / (count * count * repeats * self.messages))
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
         """The error of a mean of clients that all hold one typical vector of norm clip: a fixed Gaussian direction."""

@@ -11,11 +11,12 @@ A law has *cases*, which the data choose among (a row of a matrix, or how many c
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any, ClassVar
 
+from sstq.checks import stated_integer
 from sstq.exactness import TOTAL
 from sstq.scalar.channels import Channel, FlatChannel
 
@@ -59,8 +60,8 @@ class Law(ABC):
         """The cells at the given places of a case."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The kind, the size and the integers, as JSON values."""
-        return {"kind": self.kind, "size": self.size, "weights": [list(row) for row in self.weights]}
+        """The kind, the size and the integers, as JSON values: these are decimal strings, as they may exceed 2^53."""
+        return {"kind": self.kind, "size": self.size, "weights": [[str(own) for own in row] for row in self.weights]}
 
 
 def mass(box: Box) -> Fraction:
@@ -199,7 +200,12 @@ class TwoLevelLaw(Law):
         """Of the largest and the least probability that any candidate can have."""
         sides = [side for case in range(self.cases) for side in self._sides(case)]
         largest = max(weight * -(-TOTAL // members) for _, members, weight in sides)
-        return Fraction(largest, min(weight * (TOTAL // members) for _, members, weight in sides))
+        return Fraction(largest, TOTAL**2) / self.least()
+
+    def least(self) -> Fraction:
+        """The least probability that any candidate can have."""
+        sides = [side for case in range(self.cases) for side in self._sides(case)]
+        return Fraction(min(weight * (TOTAL // members) for _, members, weight in sides), TOTAL**2)
 
     @property
     def weights(self) -> Sequence[Sequence[int]]:
@@ -227,18 +233,24 @@ class TwoLevelLaw(Law):
 class EitherLaw(Law):
     """One of several draws of a kind; which one is drawn without looking at the data, and everybody can tell it.
 
-    A message tells its draw, so the ratio is the largest of those within one draw.
+    A message tells its draw, so the ratio is the largest of those within one draw. How often each is drawn does not
+    matter for that, and is no part of the JSON form; `shares` says it where it is known, for shuffled messages.
     """
 
     kind = "either"
     words = TwoLevelLaw.words
 
     parts: Sequence[Law]
+    shares: Sequence[Fraction] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
         if not self.parts or not all(isinstance(part, TwoLevelLaw) for part in self.parts):
             raise ValueError("parts must be laws of kind 'two-level'")
+        if self.shares is not None and (
+            len(self.shares) != len(self.parts) or min(self.shares) < 0 or sum(self.shares) != 1
+        ):
+            raise ValueError(f"shares must be one for each part and sum to 1, got {self.shares}")
 
     @property
     def size(self) -> int:  # type: ignore[override]
@@ -290,13 +302,14 @@ def channel_law(channel: Channel) -> Law:
 
 
 def law_from_dict(data: Any) -> Law:
-    """The law whose `to_dict` this is, its integers checked; ValueError for anything else."""
+    """The law whose `to_dict` this is, its integers checked; they may be numbers too. ValueError for anything else."""
     if not isinstance(data, dict) or set(data) != {"kind", "size", "weights"}:
         raise ValueError("a law has the fields kind, size and weights")
     kind, size, weights = data["kind"], data["size"], data["weights"]
     try:
         if kind == EitherLaw.kind and size == len(weights):
             return EitherLaw([law_from_dict(part) for part in weights])
+        weights = [[_whole(own) for own in row] for row in weights]
         if kind != TableLaw.kind and any(len(pair) != 2 for pair in weights):
             raise ValueError(f"the weights of a law of kind {kind!r} must be pairs")
         if kind in (FlatLaw.kind, HalfSpaceLaw.kind) and len(weights) == 1:
@@ -308,6 +321,11 @@ def law_from_dict(data: Any) -> Law:
     except TypeError as error:
         raise ValueError(f"the law is malformed: {error}") from error
     raise ValueError(f"there is no law of kind {kind!r} and size {size!r}")
+
+
+def _whole(value: Any) -> Any:
+    """The integer of a decimal string; anything else as it is, because laws were once written with numbers."""
+    return stated_integer("a weight", value) if isinstance(value, str) else value
 
 
 def _check_positive(**values: Any) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq.messages.labels import Labels
 from sstq.messages.layouts import Column, Layout
+from sstq.randomness.secret import RngLike, bit_source
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,6 +50,20 @@ class Messages:
         clients = None if self.clients is None else self.clients[order]
         labels = None if self.labels is None else self.labels[order]
         return replace(self, columns=tuple(column[order] for column in self.columns), clients=clients, labels=labels)
+
+    def shuffled(self, slots: int = 1, rng: RngLike = None) -> Self:
+        """The messages in a random order, each slot by itself, as a shuffler hands them on.
+
+        Args:
+            slots: how many there are, all of the same length, one after the other, as `Mechanism.encode` makes them.
+            rng: None for the operating system's randomness; a seed or Generator for simulation.
+        """
+        if slots < 1 or len(self) % slots:
+            raise ValueError(f"slots must divide the {len(self)} messages, got {slots}")
+        # Words of 64 bits in their order: two equal ones are a matter of 2⁻⁶⁴ per pair.
+        words = bit_source(rng).words(len(self)).reshape(slots, -1)
+        order = np.argsort(words, axis=1) + np.arange(slots)[:, None] * words.shape[1]
+        return self.sorted_by(order.ravel())
 
     @staticmethod
     def concatenate(batches: Sequence["Messages"]) -> "Messages":

@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from sstq.checks import check_argument, check_number
+from sstq.checks import check_argument, check_number, check_option
 from sstq.mechanisms import GroupUnit
-from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, Task, Verdict
+from sstq.planning.shuffled_draw import MOST_MESSAGES
+from sstq.planning.shuffler import ShuffledPlan, plan_shuffled
+from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, USUAL_DELTA, Task, Verdict
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,9 +30,10 @@ class ClassifierPlan:
         classes: how many classes there are.
         features: p, the number of features that are sent.
         clients: n, the people; each sends one message, once.
-        epsilon: ε of that message, and so in total.
+        epsilon: ε of a person in total: of that message, or behind the shuffler.
         mechanism: the GroupUnit of the messages.
         noise: the standard deviation of one coordinate of a class mean.
+        shuffled: the plan of the messages, where a shuffler is trusted; then people may send several.
     """
 
     classes: int
@@ -39,14 +42,28 @@ class ClassifierPlan:
     epsilon: float
     mechanism: GroupUnit
     noise: float
+    shuffled: ShuffledPlan | None = None
 
     def __repr__(self) -> str:
         crowd = f"{self.clients:,} people, {self.classes} classes and {self.features} features"
-        return f"<ClassifierPlan for {crowd} at a total ε = {self.epsilon:g}: noise {self.noise:.3g}>"
+        return f"<ClassifierPlan for {crowd} at a total {self.total}: noise {self.noise:.3g}>"
+
+    @property
+    def total(self) -> str:
+        """What a person spends in total, in words."""
+        if self.shuffled is None:
+            return f"ε = {self.epsilon:g}"
+        return f"ε = {self.epsilon:g} (δ = {self.shuffled.delta:g}) behind a shuffler"
+
+    def noise_of(self, error: float) -> float:
+        """The standard deviation of one coordinate of a class mean, from the error of all sums over the people."""
+        return class_noise(error, self.classes, self.features)
 
     @property
     def total_bytes(self) -> int:
         """All messages together."""
+        if self.shuffled is not None:
+            return self.shuffled.total_bytes
         return -(-self.clients * self.mechanism.message_bits // 8)
 
     @property
@@ -83,14 +100,17 @@ class ClassifierPlan:
 
     def verdict(self) -> Verdict:
         """Whether class means can be told from their noise, in one line; if not, with what would have to change."""
-        reason = f"signal-to-noise {self.signal_to_noise:.3g} of a class mean at a total ε of {self.epsilon:g}"
+        spent = f"a total ε of {self.epsilon:g}" if self.shuffled is None else f"a total {self.total}"
+        reason = f"signal-to-noise {self.signal_to_noise:.3g} of a class mean at {spent}"
         if self.feasible:
             return Verdict(True, self.signal_to_noise, reason)
 
         def works(features: int, clients: int, epsilon: float) -> bool:
+            if self.shuffled is not None:
+                return self.classes * self.shuffled.likely_mse(features, clients, epsilon) <= 1
             return plan_classifier(self.classes, features, clients, epsilon).feasible
 
-        task = Task("sstq plan --learn", self.arguments, "features", works)
+        task = Task("sstq plan --learn", self.arguments, "features", works, self.classes)
         return Verdict(False, self.signal_to_noise, reason, task.remedies())
 
     def python(self) -> str:
@@ -100,17 +120,37 @@ class ClassifierPlan:
     @property
     def arguments(self) -> Mapping[str, Any]:
         """The arguments of `plan_classifier`."""
-        return {name: getattr(self, name) for name in ("classes", "features", "clients", "epsilon")}
+        own = {name: getattr(self, name) for name in ("classes", "features", "clients", "epsilon")}
+        return own | self._trusted
+
+    @property
+    def _trusted(self) -> dict[str, Any]:
+        if self.shuffled is None:
+            return {}
+        given = self.shuffled.arguments
+        return {name: given[name] for name in ("trust", "delta", "messages") if name in given}
 
 
-def plan_classifier(classes: int, features: int, clients: int, epsilon: float) -> ClassifierPlan:
-    """Plan a classifier that is learned from one message per person, sent once.
+def plan_classifier(
+    classes: int,
+    features: int,
+    clients: int,
+    epsilon: float,
+    *,
+    trust: str = "local",
+    delta: float | None = None,
+    messages: int | None = None,
+) -> ClassifierPlan:
+    """Plan a classifier that is learned from what every person sends once: one message, or several to a shuffler.
 
     Args:
         classes: how many classes there are.
         features: p, the number of features, as the public feature map gives them; their norm is 1.
         clients: n, the people.
-        epsilon: ε of a message, which is the total of a person.
+        epsilon: ε of a person in total: of the message, or of all messages behind the shuffler.
+        trust: "local", or "shuffler" for people who trust one.
+        delta: δ behind the shuffler; 1e-6 unless given.
+        messages: the most messages of a person behind the shuffler; 16 unless given.
 
     Examples:
         >>> found = plan_classifier(classes=10, features=441, clients=59_000, epsilon=3.0)
@@ -118,12 +158,27 @@ def plan_classifier(classes: int, features: int, clients: int, epsilon: float) -
         (10, 0.031, True)
         >>> found.usual_features, found.most_features
         (46, 1039)
+        >>> found = plan_classifier(10, 64, clients=59_000, epsilon=1.0, trust="shuffler", messages=1)
+        >>> round(found.noise, 4), round(found.mechanism.epsilon, 2)
+        (0.0068, 7.48)
     """
     classes = check_number("classes", classes, 2, 2**20, integer=True)
     features = check_number("features", features, 1, 2**24, integer=True)
     clients = check_argument("clients", clients, of="crowd")
     epsilon = check_argument("epsilon", epsilon)
+    if check_option("trust", trust, ("local", "shuffler")) == "shuffler":
+        most, delta = MOST_MESSAGES if messages is None else messages, USUAL_DELTA if delta is None else delta
+        found = plan_shuffled(features, clients, epsilon, delta, messages=most, groups=classes)
+        noise = class_noise(found.error, classes, features)
+        return ClassifierPlan(classes, features, clients, epsilon, cast(GroupUnit, found.mechanism), noise, found)
+    for name, value in (("delta", delta), ("messages", messages)):
+        if value is not None:
+            raise ValueError(f"{name} must be left out without trust='shuffler', got {value!r}")
     mechanism = GroupUnit(features, epsilon, groups=classes, clients=clients)
-    # Of the sums over the people, which are 1/classes of the means.
-    variance = mechanism.typical_error(clients).total / (classes * features)
-    return ClassifierPlan(classes, features, clients, epsilon, mechanism, classes * math.sqrt(variance))
+    noise = class_noise(math.sqrt(mechanism.typical_error(clients).total), classes, features)
+    return ClassifierPlan(classes, features, clients, epsilon, mechanism, noise)
+
+
+def class_noise(error: float, classes: int, features: int) -> float:
+    """The standard deviation of one coordinate of a class mean: the sums over the people are 1/classes of the means."""
+    return classes * error / math.sqrt(classes * features)

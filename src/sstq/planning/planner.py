@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, overload
 
 from sstq.accounting import compose
 from sstq.accounting.bounds import check_delta
+from sstq.cards import card
 from sstq.checks import check_argument, check_number, check_option
 from sstq.mechanisms import Mechanism, mechanism
 from sstq.mechanisms.frameunit.bias import BIAS_SHARE
@@ -16,6 +17,7 @@ from sstq.planning import solving
 from sstq.planning.cohorts import cohorts_for
 from sstq.planning.comparison import Times, time_mechanism
 from sstq.planning.offers import Offer, Terms, most_rrsc_bits, rrsc
+from sstq.planning.shuffler import ShuffledPlan, plan_shuffled
 from sstq.planning.tuning import Strata
 from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, Remedy, Task, Verdict
 from sstq.runs.cohorts import Cohorts, Participation, answers_of
@@ -83,6 +85,18 @@ class Plan:
         crowd = f"{self.clients:,} clients of dimension {self.dim:,} at ε = {self.epsilon:g}"
         error = f"error {self.relative_error:.3g} of clip{'' if self.feasible else ', infeasible'}"
         return f"<Plan for {crowd}: {self.label}, {self.bits} bits, {error}>"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "mechanism": self.label,
+            "bits per message": self.bits,
+            "ε per message": f"{self.epsilon:g}",
+            "ε of all rounds": f"{self.total_epsilon_basic:g}",
+            "error of the mean": f"{self.relative_error:.3g} × clip",
+            "verdict": str(self.verdict()),
+            "build it with": self.python(),
+        }
+        return card(f"Plan for {self.clients:,} clients of dimension {self.dim:,}", facts)
 
     @property
     def error(self) -> float:
@@ -177,6 +191,21 @@ class Plan:
         return {"dim": self.dim, "epsilon": self.epsilon, "clip": self.clip, **self.arguments}
 
 
+@overload
+def plan(
+    dim: int,
+    clients: int,
+    epsilon: float,
+    *,
+    trust: Literal["shuffler"],
+    delta: float = ...,
+    messages: int = ...,
+    bits: int = ...,
+    clip: float = ...,
+) -> ShuffledPlan: ...
+
+
+@overload
 def plan(
     dim: int,
     clients: int | None = None,
@@ -189,11 +218,16 @@ def plan(
     delta: float = 0.0,
     clip: float = 1.0,
     coin: str = "private",
-    trust: str = "local",
+    trust: Literal["local"] = "local",
     server: str = "fast",
     alike: float | None = None,
     participation: Participation | None = None,
-) -> Plan:
+) -> Plan: ...
+
+
+def plan(  # noqa: D417 (the options stand with the overloads)
+    dim: int, clients: Any = None, epsilon: Any = None, *, trust: str = "local", **options: Any
+) -> Any:
     """Choose a mechanism and its parameters, and solve for what is left out of ε, clients, error and bits.
 
     The least predicted error within the allowed bits wins; of one family, the shortest message whose squared error is
@@ -212,7 +246,8 @@ def plan(
         clip: vectors longer than this are scaled down to it.
         coin: "private" (default); "public" if clients and server can name the clients and share a seed, which saves the
             bits of the index; "any" for whichever is better.
-        trust: "local", the only one: every message is private by itself.
+        trust: "local" (default), so that every message is private by itself; "shuffler" for a `ShuffledPlan` of (ε, δ)
+            behind one, see `plan_shuffled`, which has the arguments: delta, messages, bits and clip.
         server: "fast" (default) for O(1) work per message and one transform per frame; "any" also considers RRSC.
         alike: the cosine of each client's vector with their common direction, 0 to 1, if it is known; then strata are
             counted on.
@@ -236,7 +271,30 @@ def plan(
         >>> found = plan(dim=7_850, clients=6_000, rounds=60, total_epsilon=8.0, participation="once")
         >>> found.clients, found.epsilon, found.total_epsilon_basic, round(found.relative_error, 2)
         (100, 8.0, 8.0, 3.27)
+        >>> plan(dim=300, clients=20_000, epsilon=1.0, trust="shuffler", messages=4)
+        <ShuffledPlan for 20,000 people of dimension 300 at (1, 1e-06): 4 messages of 30 bits per person, error ...>
     """
+    if check_option("trust", trust, ("local", "shuffler")) == "shuffler":
+        return plan_shuffled(dim, clients, epsilon, **options)
+    return _plan_locally(dim, clients, epsilon, **options)
+
+
+def _plan_locally(
+    dim: int,
+    clients: int | None = None,
+    epsilon: float | None = None,
+    *,
+    bits: int | None = None,
+    target_error: float | None = None,
+    rounds: int | None = None,
+    total_epsilon: float | None = None,
+    delta: float = 0.0,
+    clip: float = 1.0,
+    coin: str = "private",
+    server: str = "fast",
+    alike: float | None = None,
+    participation: Participation | None = None,
+) -> Plan:
     clip = check_number("clip", clip, 1e-100, 1e100)
     clients = _optional("clients", clients, 1, solving.CLIENTS_MAX, integer=True)
     epsilon = _optional("epsilon", epsilon, solving.EPSILON_MIN, solving.EPSILON_MAX)
@@ -252,9 +310,6 @@ def plan(
         cohorts = cohorts_for(1, training, rounds) if clients is None else Cohorts(clients, training, rounds)
         # The smallest cohort, since sizes may differ by one.
         clients = None if clients is None else clients * rounds // training
-    if trust != "local":
-        instead = "`sstq compare` also has mechanisms with a trusted aggregator"
-        raise ValueError(f"trust must be 'local', got {trust!r}: every message is private by itself; {instead}")
     terms = Terms(
         dim=check_number("dim", dim, 1, 2**30, integer=True),
         bits=_optional("bits", bits, 1, 4096, integer=True),

@@ -16,12 +16,16 @@ from typing import Any, TypeVar
 
 from sstq.accounting import compose, epsilon_per_round
 from sstq.checks import RANGES
+from sstq.planning.shuffled_draw import MOST_MESSAGES, Budget, likely_mse
 from sstq.planning.solving import CLIENTS_MAX, EPSILON_MAX, EPSILON_MIN
 from sstq.runs.cohorts import answers_of
 
 LEAST_SIGNAL_TO_NOISE = 1.0
 USUAL_DELTA = 1e-6  # of a shuffler or of many rounds, where none is given
 
+
+# The arguments of a task of one round without wishes that only local plans know.
+_PLANNED_FOR_SHUFFLERS = {"dim", "classes", "features", "clients", "epsilon", "delta", "clip"}
 
 _Number = TypeVar("_Number", int, float)
 
@@ -77,12 +81,14 @@ class Task:
         arguments: of that plan, by name; `clients`, and either `epsilon` or `rounds` and `total_epsilon`.
         size: which argument is the number of dimensions.
         works: whether it is feasible with so many dimensions, clients of a round, and ε per message.
+        groups: that vectors are summed up in; the squared error of all sums together may be 1/groups.
     """
 
     command: str
     arguments: Mapping[str, Any]
     size: str
     works: Callable[[int, int, float], bool]
+    groups: int = 1
 
     @property
     def clients(self) -> int:
@@ -113,7 +119,15 @@ class Task:
         """ε that a person may spend in all."""
         if "total_epsilon" in self.arguments:
             return float(self.arguments["total_epsilon"])
-        return compose(self.arguments["epsilon"], self.answers, self.delta)
+        return self._total_of(self.arguments["epsilon"])
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether there is a shuffler already, for whom `epsilon` and `delta` are those of all messages."""
+        return bool(self.arguments.get("trust") == "shuffler")
+
+    def _total_of(self, epsilon: float) -> float:
+        return epsilon if self.shuffled else compose(epsilon, self.answers, self.delta)
 
     @cached_property
     def epsilon(self) -> float:
@@ -143,7 +157,7 @@ class Task:
             epsilon = self._least_epsilon(self.clients)
             if epsilon is None:
                 return None
-            total = f"a total ε of {compose(epsilon, self.answers, self.delta):.6g}{_with_delta(self.delta)}"
+            total = f"a total ε of {self._total_of(epsilon):.6g}{_with_delta(self.delta)}"
             return self._remedy("epsilon", total, epsilon=epsilon)
         high = min(RANGES["total_epsilon"][1], EPSILON_MAX * self.answers)
         wanted = _first(_three_digits(self.total, high), lambda total: self._works(epsilon=self._of_total(total)))
@@ -174,10 +188,12 @@ class Task:
     def _shuffler(self, most: int) -> Remedy | None:
         """Messages of more ε, which a shuffler brings back to the total; with more people where they are too few.
 
-        The total is by the bound that holds for any mechanism, see `sstq.accounting.shuffled_epsilon`.
+        For several rounds the total is by the bound that holds for any mechanism (`sstq.accounting.compose`).
         """
-        if self.arguments.get("coin", "private") != "private":
+        if self.shuffled or self.arguments.get("coin", "private") != "private":
             return None  # behind a public coin a message is read beside its client's name
+        if self.arguments.keys() <= _PLANNED_FOR_SHUFFLERS:
+            return self._planned_shuffler(min(most, RANGES["clients"][1]))
         delta = self.delta or USUAL_DELTA
 
         def counts_as(epsilon: float, clients: int) -> float:
@@ -196,10 +212,25 @@ class Task:
         crowd = f" and {self._times(people)} the people" if people > self.clients else ""
         change = f"a shuffler{crowd} (ε = {epsilon:g} per message)"
         shuffled = {"epsilon": epsilon, "rounds": self.answers, "delta": delta, "clients": self.cohort(people)}
-        account = f"{_typed('sstq account', shuffled)} --shuffled"
+        account = f"{typed('sstq account', shuffled)} --shuffled"
         return self._remedy(
             "shuffler", change, account, clients=people, epsilon=epsilon, total_epsilon=None, delta=None
         )
+
+    def _planned_shuffler(self, most: float) -> Remedy | None:
+        """Several messages of each person, made for a shuffler; see `sstq.planning.plan_shuffled`."""
+        delta = self.delta or USUAL_DELTA
+
+        def hides(clients: int) -> bool:
+            budget = Budget(self.epsilon, delta, clients, MOST_MESSAGES)
+            return self.groups * likely_mse(budget, self.arguments[self.size], self.groups) <= 1
+
+        people = self._least_people(int(most), hides)
+        if people is None or people == most:
+            return None
+        crowd = f" and {self._times(people)} the people" if people > self.clients else ""
+        change = f"a shuffler{crowd} ({MOST_MESSAGES} messages each)"
+        return self._remedy("shuffler", change, clients=people, delta=delta, trust="shuffler")
 
     def _fewer_dimensions(self) -> Remedy | None:
         fewer = range(self.arguments[self.size] - 1, 0, -1)
@@ -211,7 +242,7 @@ class Task:
 
     def _remedy(self, name: str, change: str, *more: str, **changes: Any) -> Remedy:
         arguments = {key: value for key, value in {**self.arguments, **changes}.items() if value is not None}
-        return Remedy(name, change, arguments, (_typed(self.command, arguments), *more))
+        return Remedy(name, change, arguments, (typed(self.command, arguments), *more))
 
     def _works(self, *, dim: int | None = None, clients: int | None = None, epsilon: float | None = None) -> bool:
         cohort = self.cohort(clients or self.clients)
@@ -253,7 +284,7 @@ def _with_delta(delta: float) -> str:
     return f" (δ = {delta:g})" if delta else ""
 
 
-def _typed(command: str, arguments: Mapping[str, Any]) -> str:
+def typed(command: str, arguments: Mapping[str, Any]) -> str:
     """A command with its options, each number with all its digits."""
     options = (f"--{name.replace('_', '-')} {_plain(value)}" for name, value in arguments.items())
     return " ".join([command, *options])

@@ -78,6 +78,11 @@ class Cohorts:
         """The people of the largest cohort."""
         return -(-self.people * self.answers // self.rounds)
 
+    @property
+    def least(self) -> int:
+        """The people of the smallest cohort."""
+        return self.people * self.answers // self.rounds
+
     def members(self, seed: int, number: int) -> NDArray[np.int64]:
         """The people of a round (numbers 1 … T), ascending, as numbers 0 … n − 1."""
         number = check_number("round_number", number, 1, self.rounds, integer=True)

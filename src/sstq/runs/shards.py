@@ -161,7 +161,7 @@ def encode_shard(
     """
     if shard.messages.exists():
         found = describe_messages(shard.messages)
-        same = (found.digest, found.count) == (mechanism.digest(), shard.count)
+        same = (found.digest, found.count) == (mechanism.digest(), shard.count * mechanism.messages)
         if not same or (found.simulated, found.label_column) != (rng is not None, shard.by):
             beside = "" if shard.by is None else f" and labels by {shard.by}"
             seeded = "" if rng is None else " and a seed"
@@ -196,7 +196,7 @@ def stream_part(rng: Generator | None, mechanism: Mechanism, first: int, count: 
     """A generator for the vectors from number `first` on of a run that began with `rng`, which stays as it is.
 
     Exactly `count` vectors must be encoded with it; RuntimeError if it is left at another place. None (secret
-    randomness) stays None.
+    randomness) stays None. With several messages per person the slots of a part are together, unlike those of a run.
 
     Examples:
         >>> import sstq
@@ -210,7 +210,7 @@ def stream_part(rng: Generator | None, mechanism: Mechanism, first: int, count: 
     if rng is None:
         yield None
         return
-    each = mechanism.words_each
+    each = mechanism.words_each * mechanism.messages
     part = _ahead(rng, first * each)
     yield part
     if part.bit_generator.state != _ahead(rng, (first + count) * each).bit_generator.state:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
+from sstq.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 
 if TYPE_CHECKING:
     from sstq.lab.demo import Demo, DemoRow

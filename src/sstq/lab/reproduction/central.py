@@ -12,37 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from sstq.accounting import gaussian_sigma
 from sstq.aggregation import Estimate
 from sstq.learning import PrivateClassifier, Question
 from sstq.learning.course import Course
 from sstq.mechanisms import GroupUnit
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 
-__all__ = ["DELTA", "CentralClassifier", "ExactClassifier", "gaussian_sigma"]
+__all__ = ["DELTA", "CentralClassifier", "ExactClassifier"]
 
 DELTA = 1e-6
 _SENSITIVITY = 2.0
 # Variance per number and person that stands for none.
 _NONE = 1e-9
-
-
-def gaussian_sigma(epsilon: float, delta: float) -> float:
-    """The least standard deviation of (ε, δ)-private Gaussian noise at sensitivity 1.
-
-    Examples:
-        >>> round(1 / gaussian_sigma(1.0, 1e-6), 4)
-        0.2367
-    """
-    from scipy.optimize import brentq
-    from scipy.special import log_ndtr
-
-    def excess(log_sigma: float) -> float:
-        sigma = math.exp(log_sigma)
-        first = float(log_ndtr(0.5 / sigma - epsilon * sigma))
-        second = epsilon + float(log_ndtr(-0.5 / sigma - epsilon * sigma))
-        return math.exp(first) - math.exp(second) - delta
-
-    return math.exp(brentq(excess, math.log(1e-3), math.log(1e6), xtol=1e-12))
 
 
 class _CentralCourse(Course):
@@ -54,7 +36,7 @@ class _CentralCourse(Course):
         size = mechanism.groups * mechanism.dim
         if not self.delta:
             return size * _NONE / people
-        return float(size * (_SENSITIVITY * gaussian_sigma(self.epsilon, self.delta) / people) ** 2)
+        return float(size * (_SENSITIVITY * gaussian_sigma(self.budget.epsilon, self.delta) / people) ** 2)
 
 
 class _GaussianCourse(_CentralCourse):

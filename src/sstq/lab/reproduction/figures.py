@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sstq.canvas import ACCENT, FAINT, INK, SECOND, label_marks, new_figure, save, tidy
 from sstq.lab.reproduction.lines import Section
 from sstq.lab.reproduction.methods import METHODS
 from sstq.lab.reproduction.once import ONCE_LABELS
 from sstq.lab.reproduction.paper import paper_number
-from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, label_marks, new_figure, save, tidy
 
 __all__ = ["draw_section"]
 
@@ -147,6 +147,8 @@ _ONCE_COLOURS = {
     "privunitg": _COLOURS["privunitg"],
     "sstq": _COLOURS["sstq-optimized"],
     "alone": "#3c7d3c",
+    "shuffled": "#2a7f5f",
+    "shuffled-16": "#174f3a",
     "central": FAINT,
     "none": INK,
 }

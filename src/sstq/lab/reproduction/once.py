@@ -28,6 +28,8 @@ ONCE_LABELS: Mapping[str, str] = {
     "privunitg": "PrivUnitG, softmax regression in cohorts",
     "sstq": "the paper's SSTQ, softmax regression in cohorts",
     "alone": "GroupUnit without any public data",
+    "shuffled": "GroupUnit behind a shuffler, δ = 1e-6, one message",
+    "shuffled-16": "GroupUnit behind a shuffler, δ = 1e-6, 16 messages",
     "central": "central Gaussian, δ = 1e-6 (trusted server)",
     "none": "no privacy",
     "capped": "GroupUnit, at most 50 directions",
@@ -38,7 +40,8 @@ ONCE_LABELS: Mapping[str, str] = {
 _KIND = "once-"
 _DELTA = 1e-6
 # Not for every ε; and what other data sets than the first have.
-_APART, _OTHER_METHODS = ("none", "capped", "system"), ("groupunit", "capped")
+_APART, _OTHER_METHODS = ("none", "capped", "system", "shuffled-16"), ("groupunit", "capped")
+_SHUFFLED = {"shuffled": 1, "shuffled-16": 16}
 # The mechanism, the rounds and the rate of the first round: the best of four for the training people at ε = 3.
 _COHORTS = {"privunitg": ("privunitg", 5, 30.0), "sstq": ("sstq-optimized", 20, 10.0)}
 _CIFAR_EPSILON, _SYSTEM_EPSILON = 6.0, 3.0
@@ -78,6 +81,7 @@ def once_jobs(scale: Scale) -> list[Job]:
                 methods = [name for name in ONCE_LABELS if name not in _APART] if first else _OTHER_METHODS
                 jobs += [job(dataset, method, seed, epsilon) for method in methods]
             jobs.append(job(dataset, "none", seed, math.inf))
+        jobs.append(job(scale.once_datasets[0], "shuffled-16", seed, scale.once_epsilons[0]))
     jobs.append(job(scale.once_datasets[0], "system", 0, _SYSTEM_EPSILON))
     return jobs
 
@@ -165,6 +169,8 @@ def _classifier(job: Job, found: _Data, public: NDArray[np.int64]) -> PrivateCla
         return CentralClassifier(**options)
     if job.method == "none":
         return ExactClassifier(**options | {"epsilon": _NO_PRIVACY})
+    if job.method in _SHUFFLED:
+        options |= {"trust": "shuffler", "delta": _DELTA, "messages": _SHUFFLED[job.method]}
     if job.method == "capped":
         options["max_features"] = _CAP
     return PrivateClassifier(blocks=1 if job.method == "ball" else None, **options)
@@ -176,6 +182,8 @@ def _learn(
     model = _classifier(job, found, public).fit(found.train[people], found.train_labels[people])
     report = model.report(found.test, found.test_labels)
     known: dict[str, Any] = {"directions": report.directions, "predicted": report.predicted_accuracy}
+    if job.method in _SHUFFLED:
+        known["local_epsilon"] = report.local_epsilon
     if job.method in _OTHER_METHODS:
         known["message_bits"] = report.message_bits["main"]
         known["same_features"] = _without_noise(job, found, public, people, report.directions)
@@ -232,7 +240,9 @@ not a stand-in of their variance.
 FrameUnit on the ball treats label and features as one vector. PrivUnitG and the paper's SSTQ train a softmax regression
 along public directions, in cohorts that answer once; their rounds and rate are the best of four for the training people
 at a total ε of 3, so they were tuned less than GroupUnit was. The central Gaussian needs a trusted server: its
-guarantee is (ε, 1e-6). The last cohort's private answers predict the accuracy without any test data.
+guarantee is (ε, 1e-6). Behind a shuffler the messages of each cohort are mixed, slot by slot, before the server sees
+them. That is (ε, 1e-6)-private as well, if shuffler and server do not collude. The last cohort's private answers
+predict the accuracy without any test data.
 """
 
 
@@ -246,6 +256,7 @@ def once_section(scale: Scale, results: Results) -> Section:
         found = [results[job] for job in jobs]
         mean, half = interval([100 * result["accuracy"] for result in found])
         total = "no privacy" if math.isinf(epsilon) else f"total ε = {epsilon:g} per person"
+        total += f" (δ = {_DELTA:g})" if method in ("central", *_SHUFFLED) else ""
         setting = f"{_TASKS[dataset].title}, {total}"
         lines.append(
             Line(setting, method, ONCE_LABELS[method], mean, half, len(jobs), mean, remark=_remark(found), unit="%")
@@ -255,7 +266,7 @@ def once_section(scale: Scale, results: Results) -> Section:
                 "dataset": dataset,
                 "method": method,
                 "epsilon": epsilon,
-                "delta": _DELTA if method == "central" else 0.0,
+                "delta": _DELTA if method in ("central", *_SHUFFLED) else 0.0,
                 "accuracy": mean,
                 "accuracy_half_width": half,
                 "seeds": len(jobs),
@@ -273,6 +284,8 @@ def _remark(found: list[Mapping[str, Any]]) -> str:
     parts = [f"{mean('directions'):.0f} directions"]
     if "message_bits" in found[0]:
         parts.append(f"{mean('message_bits'):.0f} bits per person")
+    if "local_epsilon" in found[0]:
+        parts.append(f"a local ε of {mean('local_epsilon'):.3g} if the shuffler cheats")
     if "predicted" in found[0]:
         parts.append(f"{100 * mean('predicted'):.1f} % predicted privately")
     if "same_features" in found[0]:

@@ -11,22 +11,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.accounting import Ledger, RunExpenses, ledger_price
-from sstq.checks import check_number
+from sstq.accounting import Ledger, ledger_price
+from sstq.checks import check_number, check_option
 from sstq.lab.training.checkpoints import State, load_state, save_state
-from sstq.lab.training.expenses import PersonLedgers, charged
+from sstq.lab.training.expenses import PersonLedgers
 from sstq.lab.training.groups import client_groups, mean_of_groups, round_identities
 from sstq.lab.training.identity import facts_of_problem
+from sstq.lab.training.meters import Meter, ShuffledMeter
 from sstq.lab.training.models import Model
 from sstq.lab.training.problems import Problem
 from sstq.lab.training.server import Server
+from sstq.lab.training.shuffled import check_shuffled, shuffled_mean
 from sstq.mechanisms import Mechanism
-from sstq.runs.adaptive_clip import AdaptiveClip, answer_price
+from sstq.runs.adaptive_clip import AdaptiveClip
 from sstq.runs.cohorts import Cohorts, Participation, answers_of
 from sstq.runs.rounds import mean_of_round, round_mechanism
 
@@ -98,7 +100,9 @@ class Round:
         answers: so far, of the client that has given most: all rounds, unless cohorts take turns.
         bits: that this client has sent so far.
         epsilon: that this client has spent so far, by plain addition: what a ledger has charged, where there is one.
-        delta: that goes with it, by plain addition.
+            Behind a shuffler it is that of all its messages together.
+        delta: that goes with it, by plain addition; behind a shuffler the given one.
+        local_epsilon: that this client has spent so far if the shuffler cheats; None without one.
         clip: of the round.
         mean_norm: the norm of the estimated mean gradient, before the server's cap.
         parameters: the model after the step.
@@ -113,6 +117,7 @@ class Round:
     bits: int
     epsilon: float
     delta: float
+    local_epsilon: float | None
     clip: float
     mean_norm: float
     parameters: NDArray[np.float32]
@@ -129,6 +134,8 @@ def train(
     private_seed: int | None = None,
     fresh_frames: bool = True,
     participation: Participation | None = None,
+    trust: Literal["local", "shuffler"] = "local",
+    delta: float = 1e-6,
     adaptive_clip: AdaptiveClip | None = None,
     ledger: Ledger | PersonLedgers | None = None,
     checkpoint: str | Path | None = None,
@@ -149,6 +156,10 @@ def train(
         fresh_frames: whether every round has its own frame, where the mechanism has one.
         participation: in how many of the rounds each client answers, "once" or a number: `Cohorts` of clients take
             turns, by the seed alone. All clients answer in every round unless given.
+        trust: "local", or "shuffler": then the messages of each slot of a round are mixed before the server sees them.
+            The mechanism is a FrameUnit, such as `sstq.planning.shuffled_mechanism` makes for a total (ε, δ). There is
+            no ledger, adaptive clip, `estimate` or engine then.
+        delta: δ of a client's total behind a shuffler.
         adaptive_clip: moves the clip by one more private bit per answer, whose ε adds to the mechanism's.
         ledger: where ε is charged before anything is sent. A `Ledger` stands for all clients alike: a round that it
             refuses ends the training. With `participation` it is `PersonLedgers`: who cannot pay does not answer, and a
@@ -174,6 +185,12 @@ def train(
     """
     _check(problem, mechanism, rounds, batch)
     cohorts = None if participation is None else Cohorts(problem.clients, rounds, answers_of(participation))
+    shuffled = check_option("trust", trust, ("local", "shuffler")) == "shuffler"
+    if shuffled:
+        if any(part is not None for part in (adaptive_clip, ledger, estimate, engine)):
+            raise ValueError("adaptive_clip, ledger, estimate and engine must be None with trust='shuffler'")
+        check_shuffled(mechanism, delta)
+        estimate = shuffled_mean
     if ledger is not None:
         ledger_price(mechanism)
         if isinstance(ledger, PersonLedgers) != (cohorts is not None):
@@ -185,7 +202,10 @@ def train(
         identity = _identity(problem, mechanism, server, batch, seed, private_seed, fresh_frames, estimate)
         identity |= {"participation": str(cohorts), "adaptive_clip": str(adaptive_clip)}
     state = _start(problem, mechanism, identity, seed, checkpoint)
-    meter = _Meter(mechanism, adaptive_clip, cohorts, ledger)
+    if shuffled:
+        meter: Meter = ShuffledMeter(mechanism, cohorts, problem.clients, delta)
+    else:
+        meter = Meter(mechanism, adaptive_clip, cohorts, ledger)
     meter.check(state.round_number, seed)
     compute = engine or partial(_compute_here, estimate or private_mean)
     yield _report(problem, meter, state, 0, state.clip)
@@ -306,55 +326,8 @@ def _start(
     return State(0, parameters, np.zeros(problem.model.dim), mechanism.clip, identity)
 
 
-class _Meter:
-    """What answers cost, and who pays for them."""
-
-    def __init__(
-        self,
-        mechanism: Mechanism,
-        adaptive: AdaptiveClip | None,
-        cohorts: Cohorts | None,
-        ledger: Ledger | PersonLedgers | None,
-    ) -> None:
-        self._epsilon, self._delta = answer_price(mechanism, adaptive), mechanism.delta
-        self._bits = mechanism.message_bits + (adaptive is not None)
-        self._cohorts, self._ledger = cohorts, ledger
-        self._expenses = RunExpenses(mechanism, self._epsilon)
-
-    def check(self, rounds: int, seed: int) -> None:
-        """Refuse a budget that would begin anew in the middle of a training."""
-        if isinstance(self._ledger, PersonLedgers) and self._cohorts is not None:
-            self._ledger.check(self._cohorts.answered(seed, rounds), rounds)
-        if isinstance(self._ledger, Ledger) and charged(self._ledger) < self._counted(rounds):
-            raise ValueError(
-                f"ledger must hold the {rounds} rounds of the checkpoint (ε = {self._counted(rounds):g}), got "
-                f"{self._ledger.path} with ε = {charged(self._ledger):g}: go on with the ledger that this training "
-                "began with, or start a new training"
-            )
-
-    def pay(self, clients: int, number: int, seed: int) -> NDArray[np.int64]:
-        """The clients that answer in a round, who have paid for it where there is a ledger."""
-        members = np.arange(clients) if self._cohorts is None else self._cohorts.members(seed, number)
-        if isinstance(self._ledger, PersonLedgers):
-            return self._ledger.charge(members, self._expenses, number)
-        if self._ledger is not None:
-            self._expenses.charge(self._ledger, number)
-        return members
-
-    def spent(self, rounds: int) -> dict[str, Any]:
-        """What the client with the most answers has given and spent after so many rounds."""
-        answers = rounds if self._cohorts is None else self._cohorts.answers_after(rounds)
-        epsilon = self._counted(answers)
-        if self._ledger is not None:
-            epsilon = self._ledger.most if isinstance(self._ledger, PersonLedgers) else charged(self._ledger)
-        return {"answers": answers, "bits": answers * self._bits, "epsilon": epsilon, "delta": answers * self._delta}
-
-    def _counted(self, answers: int) -> float:
-        return answers * self._epsilon if answers else 0.0
-
-
 def _report(
-    problem: Problem, meter: _Meter, state: State, clients: int, clip: float, result: RoundResult | None = None
+    problem: Problem, meter: Meter, state: State, clients: int, clip: float, result: RoundResult | None = None
 ) -> Round:
     evaluation = problem.model.evaluate(state.parameters, problem.test_x, problem.test_y)
     return Round(

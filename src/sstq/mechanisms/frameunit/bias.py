@@ -68,7 +68,7 @@ class FrameUnitFamilyAggregator(FamilyAggregator):
             return _with_frames(estimate, mechanism)
         # The scatter of frames' means, where the standard errors come from that, has their bias in it.
         total = float(np.sum(estimate.stderr**2))
-        bias2 = min(mechanism.typical_error(estimate.count).bias2, total) if estimate.terms else 0.0
+        bias2 = min(mechanism.typical_error().bias2, total) if estimate.terms else 0.0
         product2 = _squared_product(mechanism, self._state[:, 0], sent, estimate.count)
         power = estimate.count * (total - bias2) / mechanism.gain**2
         noise = max(1.0, power**2 / product2) if product2 else 1.0
@@ -78,14 +78,15 @@ class FrameUnitFamilyAggregator(FamilyAggregator):
 
 def _with_frames(estimate: Estimate, mechanism: Any) -> Estimate:
     """The estimate with the bias that the frames leave, as far as it is not in the standard errors already."""
-    note = mechanism.note(estimate.count)
+    note = mechanism.note(-(-estimate.count // mechanism.messages))
     if note:
         warnings.warn(note, FrameBiasWarning, stacklevel=3)
-    bias2, frame = mechanism.typical_error(estimate.count).bias2, mechanism.frame
+    bias2, frame = mechanism.typical_error().bias2, mechanism.frame
     # Families of one seed have their first frames in common, but not the single frame of that seed.
     frames = f"{frame.size} rows, {frame.rounds} mixings, seed {frame.seed}{', alone' * (mechanism.frames == 1)}"
     estimate = replace(
         estimate,
+        messages=mechanism.messages,
         note=note,
         # The worst case is that of people who are all alike: the bias is in one frame, orthogonal to their vector.
         bias_directions=max(frame.dim - 1, 1),

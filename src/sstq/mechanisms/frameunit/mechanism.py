@@ -11,9 +11,8 @@ from sstq.chunks import row_chunks
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms import base
 from sstq.mechanisms.base import SIGNS, Batch, Coin, Columns, Floats, Ints, Rows, Words
-from sstq.mechanisms.closest import KClosest
 from sstq.mechanisms.frameunit import bias
-from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw
+from sstq.mechanisms.frameunit.alignment import RowDraw
 from sstq.mechanisms.frameunit.rows import SIZE_MAX, RowMechanism, resolved_coin
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
@@ -56,6 +55,10 @@ class FrameUnit(RowMechanism):
     Args:
         frames: G, the number of frames that clients spread over, up to 2^30; 1 unless given.
         clients: n, the clients of a round, from which G follows as ``frames_for(clients)``; instead of `frames`.
+        messages: m, how many messages a client sends, each on a frame of its own, for a shuffler that mixes every slot
+            apart. `epsilon` is that of one message; without a shuffler a client spends `bundle_epsilon`, m·ε.
+        inside: k, the rows inside; those of least error at ε unless given. Under a shuffler others are better
+            (`sstq.planning.plan_shuffled`).
         bits: b, the bits of a message whose rows a public coin chooses; all rows and a private coin unless given.
         coin: who chooses a client's frame: "private", the client, which sends its number in log₂ G more bits; or
             "public", a shared generator, and then both sides name the clients (always so with `bits`).
@@ -94,34 +97,28 @@ class FrameUnit(RowMechanism):
         clip: float = 1.0,
         frames: int | None = None,
         clients: int | None = None,
+        messages: int = 1,
         bits: int | None = None,
         coin: Coin | None = None,
         frame_size: int | None = None,
+        inside: int | None = None,
         frame_seed: int = 0,
     ) -> None:
-        self._take(dim=dim, epsilon=epsilon, clip=clip)
+        self._take(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
         size = 1 << (max(self.dim, _LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
         size = check_number("frame_size", size, self.dim, SIZE_MAX, integer=True)
         if bits is not None:
             bits = check_argument("bits", bits, high=size.bit_length())
-        self._take_rows(RowDraw(self._choice_of(size if bits is None else 1 << (bits - 1)), self.dim, size))
+        self._take_rows(RowDraw(self._choice_of(size if bits is None else 1 << (bits - 1), inside), self.dim, size))
         frames = self._frames_of(frames, clients)
         rounds = 3 if self.dim <= _THREE_MIXINGS or frames >= _MANY_FRAMES else 2
         frame = HadamardFrame(self.dim, size, check_argument("frame_seed", frame_seed), rounds=rounds)
-        self._set(frame=frame, frames=frames, bits=bits, coin=_coin_of(coin, frames, bits))
+        self._set(frame=frame, frames=frames, bits=bits, coin=_coin_of(coin, frames, bits, self.messages))
         # Row 2j is u_j, 2j + 1 its opposite. Words are for the flip, two for the draw, and for the frame if it is sent.
         fields = [Field("row", (self.choice.size - 1).bit_length(), self.choice.size)]
         if self._sends_frame:
             fields.append(Field("frame", (frames - 1).bit_length(), frames))
         self._set(layout=Layout(tuple(fields)), words_each=2 + len(fields))
-
-    def _choice_of(self, rows: int) -> KClosest:
-        """The draw of so many rows that take part, of the largest alignment or as stated."""
-        if self._stated is None:
-            return best_draw(self.epsilon, rows)
-        # With more than that inside some rows would be inside with both signs, which the best draw never has.
-        check_number("inside", self._stated["inside"], 1, rows, integer=True)
-        return KClosest.stated(self.epsilon, 2 * rows, self._stated)
 
     def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
         """The frame row and the sign's code of every message."""
@@ -192,15 +189,15 @@ class FrameUnit(RowMechanism):
     def to_dict(self) -> dict[str, Any]:
         """The options, the draw's integers and the alignment, as JSON values."""
         options = self._named("dim", "epsilon", "clip", "frames", "bits", "coin", "alignment")
-        return options | self._frame_options() | self.choice.to_dict()
+        return options | self._several() | self._frame_options() | self.choice.to_dict()
 
 
-def _coin_of(coin: Any, frames: int, bits: int | None) -> Coin:
+def _coin_of(coin: Any, frames: int, bits: int | None, messages: int) -> Coin:
     """The coin, which must be public with `bits` and has no use for one frame with all its rows."""
     if bits is None:
-        return resolved_coin(coin, frames)
+        return resolved_coin(coin, frames, messages)
     if coin == "private":
         raise ValueError(
             "coin must be 'public' with bits, got 'private': a private choice of rows would have to be sent"
         )
-    return resolved_coin("public" if coin is None else coin, frames=0)
+    return resolved_coin("public" if coin is None else coin, 0, messages)

@@ -11,10 +11,10 @@ from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms import base
 from sstq.mechanisms.base import Batch, Coin, ExpectedError, Floats, Floats32, Ints, Rows, Words
-from sstq.mechanisms.closest import KClosest
+from sstq.mechanisms.closest import KClosest, whole_budget
 from sstq.mechanisms.framed import FramedMechanism
 from sstq.mechanisms.frameunit import bias
-from sstq.mechanisms.frameunit.alignment import RowDraw, moments_of_frame
+from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw, moments_of_frame
 from sstq.randomness import streams
 from sstq.randomness.secret import unit_interval
 
@@ -51,6 +51,17 @@ class RowMechanism(FramedMechanism):
         """Keep the draw and how well it is aligned, as computed or as stated."""
         aligned = self._stated_or("alignment", row_draw.alignment, _ALIGNMENT_TOLERANCE)
         self._set(choice=row_draw.choice, row_draw=row_draw, alignment=aligned)
+
+    def _choice_of(self, rows: int, inside: Any) -> KClosest:
+        """The draw from so many rows of every block, with k of them inside, of the largest alignment, or as stated."""
+        size = 2 * rows * self.blocks
+        if self._stated is None and inside is None:
+            return best_draw(self.epsilon, rows, self.blocks)
+        # With more than that inside some rows would be inside with both signs, which the best draw never has.
+        inside = check_number("inside", inside, 1, rows, integer=True)
+        if self._stated is None:
+            return whole_budget(self.epsilon, size, inside)
+        return KClosest.stated(self.epsilon, size, self._stated)
 
     @property
     def _fewest_frames(self) -> int:
@@ -133,14 +144,14 @@ class RowMechanism(FramedMechanism):
         clipped = self.clip * unit.astype(np.float64)
         return clipped + (mean - clipped) * (tried / frames) ** 0.5, power
 
-    def _error(self, frames: int, clients: int) -> ExpectedError:
-        """The error on so many frames of the mean of clients that all hold one unit vector; a closed form."""
-        return self.row_draw.error(frames, clients)
+    def _error(self, frames: int, messages: int) -> ExpectedError:
+        """The error on so many frames of the mean of messages that are all of one unit vector; a closed form."""
+        return self.row_draw.error(frames, messages)
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
         """The error of a mean of clients that all hold one vector of norm clip, on average over frame seeds."""
         clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
-        unit = self._error(self.frames, clients)
+        unit = self._error(self.frames, clients * self.messages)
         return ExpectedError(self.clip**2 * unit.bias2, self.clip**2 * unit.variance)
 
     def frames_for(self, clients: int) -> int:
@@ -149,12 +160,13 @@ class RowMechanism(FramedMechanism):
         That is for clients who all hold one vector of norm clip; where vectors differ, the bias is less.
         """
         clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
-        return bias.frames_needed(lambda frames: self._error(frames, clients), least=self._fewest_frames)
+        messages = clients * self.messages
+        return bias.frames_needed(lambda frames: self._error(frames, messages), least=self._fewest_frames)
 
     @property
     def clients_allowed(self) -> int:
         """The most clients of a round for which the bias of these frames is at most a fifth of the error."""
-        return bias.clients_allowed(lambda clients: self._error(self.frames, clients))
+        return bias.clients_allowed(lambda clients: self._error(self.frames, clients * self.messages))
 
     def note(self, clients: int) -> str:
         """What to know of a mean of so many clients: whether the bias of the frames matters, and what to do then."""
@@ -162,7 +174,7 @@ class RowMechanism(FramedMechanism):
         if not bias.bias_matters(error):
             return ""
         needed = self.frames_for(clients)
-        enough = not bias.bias_matters(self._error(needed, clients))
+        enough = not bias.bias_matters(self._error(needed, clients * self.messages))
         frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
         return (
             f"frame bias exceeds {100 * bias.BIAS_SHARE:.0f} % of the error ({clients} clients on {frames}: bias "
@@ -171,12 +183,17 @@ class RowMechanism(FramedMechanism):
         )
 
 
-def resolved_coin(coin: Any, frames: int) -> Coin:
-    """The coin, "private" unless given; one frame leaves nothing to choose."""
+def resolved_coin(coin: Any, frames: int, messages: int) -> Coin:
+    """The coin, "private" unless given; one frame leaves nothing to choose, and several messages need a private one."""
     if coin is None:
         return "private"
     check_option("coin", coin, get_args(Coin))
     if coin == "public" and frames == 1:
         raise ValueError("coin must be 'private' unless frames are given, got 'public'")
+    if coin == "public" and messages > 1:
+        raise ValueError(
+            f"messages must be 1 with a public coin, got {messages}: what is read beside its client's name cannot be "
+            "shuffled; pass coin='private' and no bits"
+        )
     chosen: Coin = coin
     return chosen

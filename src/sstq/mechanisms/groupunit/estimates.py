@@ -41,12 +41,12 @@ class GroupEstimate(Estimate):
     @property
     def sums(self) -> Floats:
         """The sum of the (clipped) vectors of every group, (groups, dim)."""
-        return self._by_group(self.value) * self.count
+        return self._by_group(self.value) * self.people
 
     @property
     def sums_stderr(self) -> Floats:
         """The standard errors of `sums`."""
-        return self._by_group(self.stderr) * self.count
+        return self._by_group(self.stderr) * self.people
 
     @property
     def means(self) -> Floats:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms import base
 from sstq.mechanisms.base import SIGNS, Batch, Coin, Columns, ExpectedError, Floats, Ints, Rows, Words
 from sstq.mechanisms.closest import KClosest
-from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw
+from sstq.mechanisms.frameunit.alignment import RowDraw
 from sstq.mechanisms.frameunit.rows import RowMechanism, resolved_coin
 from sstq.mechanisms.groupunit.blocks import alignments, best_blocks, inside_share
 from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
@@ -61,10 +62,13 @@ class GroupUnit(RowMechanism):
         frames: G, the number of frames that clients spread over, up to 2^30; unless given 1, or 16 if some are for
             shares.
         clients: n, the clients of a round, from which G follows as ``frames_for(clients)``; instead of `frames`.
+        messages: m, how many messages a client sends, each on a frame of its own, for a shuffler that mixes every slot
+            apart. `epsilon` is that of one message; without a shuffler a client spends `bundle_epsilon`, m·ε.
         coin: who chooses a client's frame: "private", the client, which sends its number in log₂ G more bits; or
             "public", a shared generator, and then both sides name the clients.
         frame_size: N, a power of two from s·dim to 2^30; unless given at least 256 with 24 rows inside, if 2^16 rows
             are enough for that.
+        inside: k, the rows of the own block inside; those of least error at ε unless given.
         share_people: the share of people who send their group only, where B < groups; 0 for sums without shares.
 
     Examples:
@@ -102,12 +106,14 @@ class GroupUnit(RowMechanism):
         blocks: int | None = None,
         frames: int | None = None,
         clients: int | None = None,
+        messages: int = 1,
         coin: Coin | None = None,
         frame_size: int | None = None,
+        inside: int | None = None,
         share_people: float = 0.1,
         frame_seed: int = 0,
     ) -> None:
-        self._take(dim=dim, epsilon=epsilon, clip=clip)
+        self._take(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
         groups = check_number("groups", groups, 2, _GROUPS_MAX, integer=True)
         share_people = float(check_number("share_people", share_people, 0, 0.5))
         if blocks is None:
@@ -121,7 +127,7 @@ class GroupUnit(RowMechanism):
         self._set(groups=groups, blocks=blocks, share_people=share_people)
         size = self._usual_size() if frame_size is None else frame_size
         size = check_number("frame_size", size, self._block_dim, _CANDIDATES_MAX // (2 * blocks), integer=True)
-        self._take_rows(RowDraw(self._choice_of(size), self._block_dim, size, blocks, self.estimate_dim))
+        self._take_rows(RowDraw(self._choice_of(size, inside), self._block_dim, size, blocks, self.estimate_dim))
         frames = self._frames_of(frames, clients)
         if share_people and frames < 2:
             raise ValueError(
@@ -130,7 +136,8 @@ class GroupUnit(RowMechanism):
             )
         seed = check_argument("frame_seed", frame_seed)
         frame = HadamardFrame(self._block_dim, size, seed, rounds=_MIXINGS)
-        self._set(frame=frame, frames=frames, coin=resolved_coin(coin, frames), share_codes=self._share_codes(seed))
+        coin = resolved_coin(coin, frames, self.messages)
+        self._set(frame=frame, frames=frames, coin=coin, share_codes=self._share_codes(seed))
         # Row 2N·b + 2j is u_j of block b, the next one its opposite. Words are for the flip, two for the draw, and for
         # the frame if it is sent.
         fields = [Field("row", (self.choice.size - 1).bit_length(), self.choice.size)]
@@ -191,13 +198,6 @@ class GroupUnit(RowMechanism):
             _USUAL_ROWS,
         )
 
-    def _choice_of(self, size: int) -> KClosest:
-        """The draw of the largest alignment, or as stated."""
-        if self._stated is None:
-            return best_draw(self.epsilon, size, self.blocks)
-        check_number("inside", self._stated["inside"], 1, size, integer=True)
-        return KClosest.stated(self.epsilon, 2 * size * self.blocks, self._stated)
-
     def _share_codes(self, seed: int) -> ShareCodes | None:
         """What people send who send their group only, if there are any; as solved or as stated."""
         if not self.share_people:
@@ -236,7 +236,8 @@ class GroupUnit(RowMechanism):
         """The draw of people who send a vector, and that of those who send their group."""
         if self.share_codes is None:
             return self.choice.law()
-        return EitherLaw([self.choice.law(), self.share_codes.draw.law()])
+        vectors = Fraction(self.vector_frames, self.frames)
+        return EitherLaw([self.choice.law(), self.share_codes.draw.law()], [vectors, 1 - vectors])
 
     def privacy_loss(self) -> float:
         """The largest log-ratio of both draws, rounded up to a double."""
@@ -346,9 +347,9 @@ class GroupUnit(RowMechanism):
         reach = math.sqrt(self.choice.inside * self.frame.redundancy)
         return self.clip / self.alignment * (own - other) * reach
 
-    def _error(self, frames: int, clients: int) -> ExpectedError:
+    def _error(self, frames: int, messages: int) -> ExpectedError:
         own = self._vector_frames(frames)
-        return self.row_draw.error(own, clients, own / frames)
+        return self.row_draw.error(own, messages, own / frames)
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact over these frames, up to 64 of them, and over who sends the group only."""
@@ -371,7 +372,7 @@ class GroupUnit(RowMechanism):
     def to_dict(self) -> dict[str, Any]:
         """The options, the integers of both draws and the alignment, as JSON values."""
         names = ("dim", "epsilon", "clip", "groups", "blocks", "frames", "coin", "share_people", "alignment")
-        options = self._named(*names) | self._frame_options() | self.choice.to_dict()
+        options = self._named(*names) | self._several() | self._frame_options() | self.choice.to_dict()
         if self.share_codes is None:
             return options
         draw = self.share_codes.draw

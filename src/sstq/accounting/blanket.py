@@ -1,0 +1,251 @@
+"""Shuffled messages, accounted by the mechanism's own law.
+
+The bound for every ε₀-LDP mechanism (`sstq.accounting.amplification`) allows for two vectors whose messages differ as
+much as ε₀ permits. A mechanism with many possible messages, few of which are likely, is far from that, and its law says
+how far.
+
+**The claim.** Let μ be a distribution of messages and E = e^ε₀, and let all clients' messages have densities between γ
+and γE relative to μ, whatever their vectors are. Put α = (1 − γ)/(E − 1), and α = 1/(E + 1) if that is less. Then n
+shuffled messages are (ε, δ)-private for 0 ≤ ε ≤ ε₀ and
+
+    δ = 1/n·E(Z₁ + … + Z_n)⁺,    Z = E − e^ε         with probability α,
+                                     1 − E·e^ε       with probability α,
+                                     1 − e^ε         with probability 1 − α(E + 1),
+                                     0               otherwise, which is α(E − 1),
+
+Z₁, …, Z_n being independent. A two-level draw of one of M candidates, a share κ of them inside, has α = κ/(κE + 1 − κ).
+
+**1. A blanket.** R₀ and R₁ are the densities of the client's message for its two vectors. All others have the part γ·μ
+in common: a message is drawn from μ with probability γ, otherwise from what is left of its density. As in the other
+module, let the server be told who drew from what is left, and those messages; then δ ≤ 1/n·E(ΣZ_i)⁺ for independent
+Z_i, which are ℓ(Y) with probability γ and 0 otherwise, with Y ~ μ and ℓ = (R₀ − e^ε·R₁)/γ.
+
+**2. The worst two vectors.** (u, v) = (R₀, R₁)/γ is in the square [1, E]². Replace it by one of the four corners, at
+random and with mean (u, v): ℓ = u − e^ε·v keeps its mean, so the expectation of every convex function of ℓ grows, and
+x ↦ E(x + Z₂ + … + Z_n)⁺ is one. Both u and v have mean 1/γ under μ, hence the corners (E, 1) and (1, E) have the same
+probability. If (E, E) and (1, 1) both occur, move equal masses of them to (E, 1) and (1, E). The sum of the two ℓ
+remains, (E + 1)(1 − e^ε), and these lie further apart, so the expectation grows again. (For inside sets: those that
+overlap are less bad.) If (E, E) is gone, (E, 1) and (1, E) have mass α each relative to γ·μ, because the mean of u is
+1 + γ⁻¹·α(E − 1) = 1/γ; that is the claim. If (1, 1) is gone, α ≥ 1/(E + 1), and the claim is the other module's.
+
+**3. The claim grows with α ≤ 1/(E + 1) and with E**, so that E is rounded up, and α as well unless it is the largest
+there is, which is rounded down: that is a relative error of a mass. For α: mass at 1 − e^ε moves to the two ends
+and to 0, on both sides of it, and the mean 1 − e^ε of Z remains. For E: with f the convex and increasing function in
+question, the derivative of E f(Z) is α·(f′(z₁) − e^ε·f′(z₂) + f(0) − f(1 − e^ε)) for z₁ = E − e^ε and z₂ = 1 − E·e^ε,
+where f(0) − f(1 − e^ε) ≥ (e^ε − 1)·f′(z₂); so it is at least α·(f′(z₁) − f′(z₂)) ≥ 0.
+
+**4. A pair of worlds with that δ.** Count a messages in the first inside set, b in the second and r elsewhere, and put
+c = a + b. Take (c, r) as from n independent draws with probabilities 2α and 1 − α(E + 1), a ~ Bin(c, 1/2), and
+multiply by (r + E·a + b)/n in the first world and by (r + a + E·b)/n in the second. Both are distributions, δ of
+which is the claim, and exchanging a and b exchanges them. So they dominate the shuffled messages for all ε: below 0
+too, because sup P − e^ε·Q = 1 − e^ε + e^ε·(sup Q − e^−ε·P). Hence many messages can be composed (`losses`).
+
+**5. It is nearly attained.** If no other client has any of both inside sets inside, the server's counts of both sets
+are these a and b, without r. Then r is replaced by its mean given c, which changes ε by far less than a percent.
+
+**6. Some clients stay silent.** A client that takes part with probability p and otherwise sends nothing has one more
+message, silence, with the same probability for every vector: μ is then what all share of p·R and silence. The claim
+holds with the same E and with p·α instead of α. Where α is the largest, 1/(E + 1), take the other module's blanket
+ω = p·max(R₀, R₁)/E on messages and all of silence, where ℓ = 1 − e^ε; moving ω to the ends gives p/(E + 1) twice.
+
+**Which laws.** An index, a frame or whatever else is drawn without looking at the data is a part of μ. A flat law on M
+codes has densities own·M and other·M relative to uniform codes, and stochastic rounding mixes such laws, which leaves
+them between the two. A two-level draw has the least and the largest probability that its integers give any candidate. A
+table of weights has the minima of its columns in common. Of several draws of which one is chosen without looking at the
+data, μ is the mixture of their μ in proportion to share times γ. All densities are between its mass, the sum of these
+products, and E times that.
+
+**What is computed.** Everything goes to the safe side; ε is at most some tenths of a percent above that of the claim.
+
+* c is grouped, by up to 0.2 % of it. Let F(c, r) be the part of n·δ that (c, r) has. F(c, r)/c is the expectation of a
+  convex function of r/c, in which it falls, and of the mean of c fair independent Z ∈ {z₁, z₂}. Such a mean is the
+  conditional expectation of that of the first c′ ≤ c, so F(c, r)/c ≤ F(c′, r′)/c′ for c′ ≤ c and r′/c′ ≤ r/c. So all c
+  of a group count as its smallest, and r/c as r divided by its largest. The sum of Pr[c]·c/n over a group is
+  2α·Pr[Bin(n − 1, 2α) + 1 is in it].
+* r is binomial of n − c trials; those of the largest c of the group are fewer. F is convex in r. So r in a cell counts
+  as one of its ends, at random and with mean r. Above all cells it counts as the last end.
+* What is outside of the ranges of c and r, and of a by Hoeffding's inequality, counts as an infinite loss; but for the
+  part r/n of its probability, which adds r·(1 − e^ε)/n ≤ 0 to δ.
+* The probability of a message elsewhere is rounded down: F falls with r.
+* Of what these steps take away from both worlds, nothing is lost: it counts as no loss at all, as all mass that is
+  missing from 1 does. For ε ≥ 0 that adds nothing to δ. For ε < 0 both worlds have a mass T ≥ 1 by now, and
+  T·(1 − e^ε) + e^ε·δ(−ε) is above that of mass 1, so that composition keeps the order.
+* SciPy's binomial masses and tails, and the weights of the cells' ends, have relative errors far below the 1e-7 by
+  which `losses` enlarges all masses. From the mean of r on the weights' errors are absolute, below the 1e-9 added.
+
+References:
+    Balle, Bell, Gascón, Nissim: The Privacy Blanket of the Shuffle Model. CRYPTO 2019. Wang et al.: Privacy
+    Amplification via Shuffling: Unified, Simplified, and Tightened. VLDB 2024, which has the same two masses by clones.
+"""
+
+import math
+import operator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.accounting.bounds import round_down, round_up
+from sstq.accounting.losses import Losses
+from sstq.exactness import TOTAL
+from sstq.mechanisms.laws import EitherLaw, FlatLaw, Law, TableLaw, TwoLevelLaw
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Relative widths of a group of c, and of a cell of r.
+_CLONES_WIDTH, _REST_WIDTH = 0.002, 0.02
+# Steps of the grid per standard deviation, and its length at most.
+_STEPS, _POINTS_MAX = 40, 1 << 16
+_WEIGHT_SPARE = 1e-9
+
+
+@dataclass(frozen=True)
+class Blanket:
+    """Densities between γ and γ·e^ε₀: the ratio e^ε₀ and the mass α of one inside set in what all clients share.
+
+    Attributes:
+        ratio: E = e^ε₀.
+        inside: α; at most 1/(E + 1).
+    """
+
+    ratio: float
+    inside: float
+
+    @classmethod
+    def of_law(cls, law: Law) -> Self:
+        """The blanket of all densities that a law allows, from its exact integers, both numbers rounded up."""
+        ratio = law.ratio()
+        return cls.exact(ratio, 1 - _common(law))
+
+    @classmethod
+    def two_level(cls, epsilon: float, share: float) -> Self:
+        """The blanket of a two-level draw of ε₀ with a share κ of the candidates inside."""
+        ratio = Fraction(math.exp(epsilon) * (1 + 1e-14))
+        most = (ratio - 1) * Fraction(share)
+        return cls.exact(ratio, most / (1 + most))
+
+    @classmethod
+    def exact(cls, ratio: Fraction, apart: Fraction) -> Self:
+        """Of densities with this ratio, for which clients have all but the mass `apart` in common."""
+        grown = round_up(ratio)
+        inside = round_down(1 / (Fraction(grown) + 1))
+        if ratio > 1:
+            inside = min(inside, round_up(apart / (ratio - 1)))
+        return cls(grown, inside)
+
+    def taken(self, probability: float) -> "Blanket":
+        """For clients that send nothing unless they take part, which they do with a secret probability."""
+        return replace(self, inside=round_up(Fraction(self.inside) * Fraction(probability)))
+
+    @property
+    def elsewhere(self) -> float:
+        """The mass 1 − α(E + 1) of what all clients share outside of both inside sets."""
+        return float(max(Fraction(0), 1 - Fraction(self.inside) * (Fraction(self.ratio) + 1)))
+
+    def losses(self, clients: int, tail: float) -> Losses:
+        """The losses of n messages shuffled; about `tail` of their mass is left out and counts as infinite."""
+        clones = _Clones(self.inside, clients, tail)
+        rest, weights, missed = _rest(clients - clones.largest, self, clones.largest, tail)
+        first, second, likely = clones.counts(tail)
+        infinite = self.inside * (self.ratio + 1) * clones.missed
+        infinite += float(
+            clones.masses @ (missed * (self.ratio + 1) / 2 + tail * (weights * (rest + self.ratio)).sum(axis=1))
+        )
+        keep = (first > second) & (likely > 0)
+        rows = np.nonzero(keep)[0]
+        first, second, likely = first[keep], second[keep], likely[keep]
+        losses, masses = np.empty((rest.shape[1], len(rows))), np.empty((rest.shape[1], len(rows)))
+        for column in range(rest.shape[1]):
+            others = rest[rows, column]
+            in_first = others + self.ratio * first + second
+            np.log(in_first / (others + first + self.ratio * second), out=losses[column])
+            np.multiply(likely * weights[rows, column], in_first, out=masses[column])
+        return Losses.on_grid(losses.ravel(), masses.ravel(), infinite, _step(losses, masses))
+
+
+def _common(law: Law) -> Fraction:
+    """γ: the mass that all distributions of a message have in common."""
+    if isinstance(law, EitherLaw):
+        parts = [_common(part) for part in law.parts]
+        if law.shares is None:
+            return min(parts)
+        # Frames are drawn almost uniformly: their shares are off by less than 2^−31.
+        return sum(map(operator.mul, law.shares, parts), Fraction(-1, 2**31))
+    if isinstance(law, TableLaw):
+        return Fraction(sum(map(min, zip(*law.rows, strict=True))), TOTAL)
+    if isinstance(law, TwoLevelLaw):
+        return law.size * law.least()
+    if isinstance(law, FlatLaw):  # and of both sides of a half-space
+        return law.cells(0) * Fraction(min(law.own, law.other), TOTAL)
+    return Fraction(0)
+
+
+class _Clones:
+    """The number c of clones in groups, each with its smallest and largest number and the mass Σ B(c)·c/n."""
+
+    def __init__(self, inside: float, clients: int, tail: float) -> None:
+        from scipy.stats import binom
+
+        others, chance = clients - 1, 2 * inside
+        low, high = _central(others, chance, tail)
+        starts = [int(low) + 1]
+        while starts[-1] <= high + 1:
+            starts.append(starts[-1] + max(1, math.floor(starts[-1] * _CLONES_WIDTH)))
+        ends = np.minimum(np.array(starts) - 2, others)
+        below, above = binom.cdf(ends, others, chance), binom.sf(ends, others, chance)
+        # Differences of whichever tail is small, so that they keep their digits.
+        masses = np.where(ends[1:] < others * chance, np.diff(below), -np.diff(above))
+        self.smallest, self.largest = ends[:-1] + 2, ends[1:] + 1
+        self.masses = chance * masses
+        self.missed = float(below[0] + above[-1])
+
+    def counts(self, tail: float) -> tuple[Floats, Floats, Floats]:
+        """Both counts over c and their mass, a row for each group, from equal counts on."""
+        from scipy.stats import binom
+
+        reach = math.ceil(math.sqrt(-math.log(tail) / 2 * float(self.smallest[-1]))) + 1
+        middle = -(-self.smallest // 2)
+        first = middle[:, None] + np.arange(min(reach, int(middle[-1]) + 1))
+        second = self.smallest[:, None] - first
+        steps = np.maximum(second[:, :-1], 0) / (first[:, :-1] + 1)
+        equal = self.masses * binom.pmf(middle, self.smallest, 0.5)
+        likely = np.cumprod(np.concatenate([equal[:, None], steps], axis=1), axis=1)
+        return first / self.smallest[:, None], second / self.smallest[:, None], likely
+
+
+def _rest(trials: Ints, blanket: Blanket, clones: Ints, tail: float) -> tuple[Floats, Floats, Floats]:
+    """Messages elsewhere per clone, their weights (a row for each group of clones), and the mass left out below."""
+    from scipy.stats import binom
+
+    # Below the true one by more than the rounding errors, also where that is almost 1.
+    chance = min(1.0, blanket.elsewhere / (1 - 2 * blanket.inside)) * (1 - 2.0**-50)
+    low, high = _central(trials, chance, tail)
+    # The least likelihood of the second world, relative to which a cell is to be narrow.
+    fewest = np.maximum(clones / 2 - np.sqrt(-math.log(tail) / 2 * clones), 0.0)
+    cells = np.ceil(np.max((high - low) / (_REST_WIDTH * (low + clones + (blanket.ratio - 1) * fewest))))
+    width = np.maximum(np.ceil((high - low) / max(1.0, cells)), 1.0)
+    nodes = low[:, None] + width[:, None] * np.arange(int(np.max(np.ceil((high - low) / width))) + 1)
+    all_trials, mean = trials[:, None], trials[:, None] * chance
+    # E(k − r)⁺ is convex in k, and its second differences are the weights that keep the mean of r.
+    partial = nodes * binom.cdf(nodes - 1, all_trials, chance)
+    partial -= mean * binom.cdf(nodes - 2, np.maximum(all_trials - 1, 0), chance)
+    slopes = np.diff(partial, axis=1) / width[:, None]
+    weights = np.diff(slopes, axis=1, prepend=0.0, append=1.0)
+    spare = np.where(nodes < mean, 0.0, _WEIGHT_SPARE)
+    return nodes / clones[:, None], np.maximum(weights, 0.0) + spare, binom.cdf(low - 1, trials, chance)
+
+
+def _central(trials: Any, chance: float, tail: float) -> tuple[Any, Any]:
+    """The least and the largest number beyond which a binomial one has about `tail` of its mass, by Bernstein."""
+    mean, log = trials * chance, -math.log(tail)
+    reach = np.sqrt(2 * log * mean * (1 - chance)) + log
+    return np.maximum(np.floor(mean - reach), 0.0), np.minimum(np.ceil(mean + reach), trials)
+
+
+def _step(losses: Floats, masses: Floats) -> float:
+    """A fraction of the losses' standard deviation, a power of two so that multiples are exact."""
+    spread = math.sqrt(2 * float(np.sum(masses * losses**2)))
+    return 2.0 ** math.floor(math.log2(max(spread / _STEPS, float(losses.max()) / _POINTS_MAX)))

@@ -1,0 +1,250 @@
+"""What a shuffler gives: the central ε of shuffled messages, for one message or many, of any or of one mechanism."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Self
+
+from sstq.accounting.amplification import Clones, closed_form, least_epsilon
+from sstq.accounting.blanket import Blanket
+from sstq.accounting.bounds import check_delta, last_below_zero, round_up
+from sstq.accounting.losses import Sum
+from sstq.checks import RANGES, check_argument, check_number, check_option
+from sstq.exactness import log_upper
+
+if TYPE_CHECKING:
+    from sstq.mechanisms import Mechanism
+
+_SLOTS_MAX = 10**6
+# A larger crowd hides a client even better; counting it as this one keeps arrays small.
+_CLIENTS_MAX = 10**10
+# The part of δ that is left out of the sums and counted as lost.
+_TAIL = 1e-5
+_DELTA_USUAL = 1e-6
+# A search for a δ ends when it falls by less than that.
+_GAIN = 0.99
+
+
+def shuffled_epsilon(
+    epsilon: float | Mechanism,
+    clients: int,
+    delta: float,
+    method: str = "numeric",
+    *,
+    messages: int | None = None,
+    rounds: int = 1,
+    participation: float = 1.0,
+) -> float:
+    """Return the ε of n clients' shuffled messages, for a given δ; never more than one client's local ε in all.
+
+    It holds against whoever sees the messages only after a shuffler that is trusted to mix them, to drop whatever came
+    with them (addresses, times) and not to side with the server. All n clients must be honest and use the same
+    mechanism. The neighbouring worlds differ in one client's vector, everyone else's being known.
+
+    Several messages of one client must not be recognizable as such. Each is drawn by itself, its frame included, and is
+    shuffled with the n messages of its own slot and round.
+
+    Warning:
+        Behind a public coin a message is read together with its client's identifier, so it cannot be shuffled. Such
+        mechanisms (`coin == "public"`) are refused.
+
+    Args:
+        epsilon: the mechanism, for a bound by its own law; or ε₀ of each message, for a bound that holds for every
+            mechanism.
+        clients: n.
+        delta: δ > 0.
+        method: "numeric"; or "closed-form", the theorem of 2021 for one message of ε₀ ≤ log(n/(16 log(2/δ))).
+        messages: m, the messages per client and round, each shuffled in a slot of its own. The mechanism's number
+            unless given, or 1.
+        rounds: R, each with fresh messages and a fresh shuffle.
+        participation: the probability with which a client sends a message in a slot; otherwise it sends nothing. Each
+            client must toss that coin itself, anew for every slot, and nobody who sees the messages may know the
+            outcome.
+
+    Examples:
+        >>> shuffled_epsilon(1.0, 10_000, 1e-6)
+        0.0432...
+        >>> shuffled_epsilon(1.0, 10_000, 1e-6, method="closed-form")
+        0.214...
+        >>> shuffled_epsilon(1.0, 10_000, 1e-6, messages=16)
+        0.190...
+        >>> import sstq
+        >>> mechanism = sstq.FrameUnit(dim=100, epsilon=7.0)
+        >>> shuffled_epsilon(7.0, 100_000, 1e-6), shuffled_epsilon(mechanism, 100_000, 1e-6)
+        (0.6..., 0.5...)
+
+    References:
+        Feldman, McMillan, Talwar: Hiding Among the Clones. FOCS 2021, Theorem 3.1 (closed form). The same: Stronger
+        Privacy Amplification by Shuffling for Rényi and Approximate Differential Privacy. SODA 2023, with erratum
+        (numeric, for every mechanism; proof in `sstq.accounting.amplification`). Balle, Bell, Gascón, Nissim: The
+        Privacy Blanket of the Shuffle Model. CRYPTO 2019 (numeric, by the mechanism's law; proof in
+        `sstq.accounting.blanket`; composition in `sstq.accounting.losses`).
+    """
+    crowd = _Crowd.of(epsilon, clients, messages, rounds, participation)
+    delta = check_delta(delta, positive=True)
+    if check_option("method", method, ("numeric", "closed-form")) == "numeric":
+        return crowd.epsilon(delta)
+    if crowd.law is not None or crowd.slots > 1:
+        raise ValueError("method must be 'numeric' for a mechanism and for several messages, got 'closed-form'")
+    return closed_form(crowd.local, crowd.clients, delta)
+
+
+def shuffled_delta(
+    epsilon: float | Mechanism,
+    clients: int,
+    total_epsilon: float,
+    *,
+    messages: int | None = None,
+    rounds: int = 1,
+    participation: float = 1.0,
+) -> float:
+    """Return a δ for which the shuffled messages of n clients are (ε, δ)-private.
+
+    `epsilon` is the mechanism or the ε₀ of each message, `total_epsilon` ≥ 0 the ε of all of them shuffled. See
+    `shuffled_epsilon`.
+
+    Examples:
+        >>> shuffled_delta(1.0, 10_000, 0.04)
+        2.62...e-06
+    """
+    crowd = _Crowd.of(epsilon, clients, messages, rounds, participation)
+    total = check_argument("total_epsilon", total_epsilon, low=0)
+    best, near = 1.0, _DELTA_USUAL
+    # Sharper each time, because it is known better where.
+    while (found := crowd.delta(total, near)) < _GAIN * best:
+        best, near = found, max(found, RANGES["total_delta"][0])
+    return min(best, found)
+
+
+def two_level_shuffled_epsilon(
+    epsilon: float, share: float, clients: int, delta: float, messages: int = 1, *, participation: float = 1.0
+) -> float:
+    """Return the ε of n clients' shuffled messages from a two-level draw, which need not exist yet: for searches.
+
+    Such a draw takes one of many candidates. Each of a share κ of them, those inside, is e^ε₀ times as likely as each
+    of the others.
+
+    Args:
+        epsilon: ε₀ of each message.
+        share: κ, the share of the candidates that is inside.
+        clients: n.
+        delta: δ > 0.
+        messages: m, per client, each shuffled in a slot of its own.
+        participation: as in `shuffled_epsilon`.
+
+    Examples:
+        >>> two_level_shuffled_epsilon(7.53, 0.002, 59_000, 1e-6)
+        1.00...
+    """
+    crowd = _Crowd.two_level(epsilon, share, clients, messages, participation)
+    delta = check_delta(delta, positive=True)
+    return crowd.losses(delta).epsilon(delta, crowd.whole)
+
+
+def two_level_local_epsilon(
+    total_epsilon: float, share: float, clients: int, delta: float, messages: int = 1, *, participation: float = 1.0
+) -> float:
+    """Return the largest ε₀, at most 100 and to 1e-5, with which `two_level_shuffled_epsilon` stays within a total.
+
+    Examples:
+        >>> two_level_local_epsilon(1.0, 0.002, 59_000, 1e-6)
+        7.52...
+    """
+    total, delta = check_argument("total_epsilon", total_epsilon), check_delta(delta, positive=True)
+    least, most, _ = RANGES["round_epsilon"]
+    slots, wanted = check_slots("messages", messages), -math.log(delta)
+
+    def excess(epsilon: float) -> float:
+        """Almost linear in ε₀: the logarithm of δ is −(ε/σ)²/2 or so, and that of σ grows like ε₀/2."""
+        crowd = _Crowd.two_level(epsilon, share, clients, messages, participation)
+        bound = crowd.losses(delta).delta(total)
+        return math.log(wanted / -math.log(min(max(bound, 1e-300), 1 - 1e-9)))
+
+    # The variance of all losses is about 2m(e^ε₀ − 1)²α/n, of which 2·log(1/δ) are to be ε².
+    size = clients * total**2 / (4 * slots * wanted * participation)
+    guess = math.log1p(size / 2 + math.sqrt(size**2 / 4 + size / share))
+    return last_below_zero(excess, max(least, total / slots), guess, most, 1e-5)
+
+
+def check_slots(name: str, value: int) -> int:
+    """A number of shuffled messages of one client."""
+    return int(check_number(name, value, 1, _SLOTS_MAX, integer=True))
+
+
+@dataclass(frozen=True)
+class _Crowd:
+    """The messages of n clients: the local ε of each, what the law says of them, and how many slots there are."""
+
+    local: float
+    law: Blanket | None
+    clients: int
+    slots: int
+    participation: float
+
+    @classmethod
+    def of(
+        cls, message: float | Mechanism, clients: int, messages: int | None, rounds: int, participation: float
+    ) -> Self:
+        clients = check_argument("clients", clients, of="crowd")
+        law = None
+        if not isinstance(message, float | int) and hasattr(message, "privacy_loss"):
+            law, local = law_blanket(message), message.privacy_loss()
+            messages = getattr(message, "messages", 1) if messages is None else messages
+        else:
+            local = check_argument("epsilon", message, of="round_epsilon")
+        slots = check_slots("messages", 1 if messages is None else messages) * check_slots("rounds", rounds)
+        participation = check_number("participation", participation, 1e-9, 1)
+        return cls(local, law, clients, check_slots("messages times rounds", slots), participation)
+
+    @classmethod
+    def two_level(cls, epsilon: float, share: float, clients: int, messages: int, participation: float) -> Self:
+        crowd = cls.of(epsilon, clients, messages, 1, participation)
+        law = Blanket.two_level(crowd.local, check_number("share", share, 1e-30, 1))
+        return cls(crowd.local, law, crowd.clients, crowd.slots, crowd.participation)
+
+    @property
+    def whole(self) -> float:
+        """One client's local ε in all."""
+        return round_up(self.slots * Fraction(self.local))
+
+    def epsilon(self, delta: float) -> float:
+        """The least ε for this δ, of the bounds that there are."""
+        best = least_epsilon(self.local, self.clients, delta) if self.slots == 1 else self.whole
+        return self.losses(delta).epsilon(delta, best) if self._refined else best
+
+    def delta(self, total: float, near: float) -> float:
+        """A δ for this ε, sharp if it is about `near`."""
+        best = Clones(self.local, self.clients).delta(total) if self.slots == 1 else float(total < self.whole)
+        return min(best, self.losses(near).delta(total)) if self._refined else best
+
+    @property
+    def _refined(self) -> bool:
+        """Whether there is more to it than one message of any mechanism, for which the clones are all there is."""
+        return self.law is not None or self.slots > 1 or self.participation < 1
+
+    def losses(self, delta: float) -> Sum:
+        """The sum of one client's losses, where δ is about the given one."""
+        law = self.law or Blanket.two_level(self.local, 1.0)
+        losses = law.taken(self.participation).losses(min(self.clients, _CLIENTS_MAX), _TAIL * delta / self.slots)
+        return Sum([(losses, self.slots)], delta)
+
+
+def law_blanket(mechanism: Mechanism) -> Blanket | None:
+    """What the law of a mechanism says of its shuffled messages; None if only its ε counts.
+
+    ValueError where shuffling gives nothing, or where there is no law.
+    """
+    if mechanism.coin == "public":
+        problem = f"{mechanism.name} has a public coin, so a message is read together with its client's identifier"
+        remedy = "use one with coin='private', such as FrameUnit or SSTQ"
+        raise ValueError(f"mechanism must have a private coin to be shuffled: {problem}; {remedy}")
+    if mechanism.trust != "local":
+        raise ValueError(f"mechanism must be private by itself to be shuffled, got trust {mechanism.trust!r}")
+    if not mechanism.exact:
+        remedy = f"pass its epsilon, {mechanism.epsilon!r}, for the bound that holds for every mechanism"
+        raise ValueError(f"mechanism must have a discrete law, but {mechanism.name} sends continuous values; {remedy}")
+    law = mechanism.law()
+    # A law that does not account for all of the privacy loss is not that of the whole message.
+    return Blanket.of_law(law) if log_upper(law.ratio()) >= mechanism.privacy_loss() else None

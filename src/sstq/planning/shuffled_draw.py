@@ -1,0 +1,267 @@
+"""The best draw under a shuffler: the rows inside, the frames and the ε of a message, for a central (ε, δ).
+
+The draw that is best for a local ε is not the best one after shuffling. For m messages from a two-level draw with a
+share κ of the candidates inside, the accounting says how large the ε₀ of each may be: the fewer are inside, the larger
+(`sstq.accounting.two_level_local_epsilon`). So κ is searched for. In many dimensions, with B blocks of rows, f = κ·B
+the share of the signed rows of the own block that are inside and z their normal quantile, a message has the variance
+d/a² with
+
+    a = (e^ε₀ − 1)·κ/(κ·e^ε₀ + 1 − κ)·φ(z)/f.
+
+That says about where κ is. The size N of the frames, their number G and the integer k = κ·2N·B are then chosen by the
+exact error (`RowDraw.error`) with the bias of frames in it. Private groups have a block each: for a small ε₀, when
+(e^ε₀ − 1)·√κ is what the budget fixes, the error does not depend on B, and for a larger one it falls with B.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon
+from sstq.accounting.bounds import check_delta
+from sstq.checks import check_argument, check_number
+from sstq.mechanisms import FrameUnit, GroupUnit
+from sstq.mechanisms.closest import whole_budget
+from sstq.mechanisms.frameunit.alignment import RowDraw
+from sstq.mechanisms.frameunit.bias import bias_matters
+
+MESSAGE_BITS, MOST_MESSAGES = 32, 16
+"""The most bits of a message and the most messages of a person, unless given."""
+
+# Shares of candidates inside for which the accounting is asked; between them ε₀ is interpolated.
+_RATIO = 1.5
+_LEAST_ROWS, _MOST_ROWS = 256, 1 << 16
+# The share of the squared error that is given up for a shorter message.
+_SLACK = 0.002
+# Of ε₀, where the integers of a law have a little more than the draw that was searched with.
+_SHRINK = 1e-5
+_EPSILON_MIN, _EPSILON_MAX = 0.01, 20.0
+# What a plan may have more than the squared error of a first guess: it may take half as many messages.
+_SPARE = 1.03
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A central (ε, δ) for n people with m messages each, behind a shuffler, in so many rounds."""
+
+    epsilon: float
+    delta: float
+    clients: int
+    messages: int
+    rounds: int = 1
+
+    @property
+    def slots(self) -> int:
+        """The messages of a person in all rounds: a fresh shuffle counts like a slot of its own."""
+        return self.messages * self.rounds
+
+    def local(self, share: float) -> float:
+        """The largest ε₀ of a message with this share of the candidates inside."""
+        return _local_epsilon(self, share)
+
+    def nearby(self, place: int) -> Callable[[float], float]:
+        """ε₀ by the share of the candidates inside, near `_RATIO`^−place: a parabola in its logarithm."""
+        low, middle, high = (self.local(_RATIO**-at) for at in (place - 1, place, place + 1))
+
+        def interpolated(share: float) -> float:
+            at = -math.log(share, _RATIO) - place
+            return middle + at * (high - low) / 2 + at * at * (high + low - 2 * middle) / 2
+
+        return interpolated
+
+
+@lru_cache(maxsize=4096)
+def _local_epsilon(budget: Budget, share: float) -> float:
+    found = two_level_local_epsilon(budget.epsilon, share, budget.clients, budget.delta, budget.slots)
+    return min(found, _EPSILON_MAX)
+
+
+def shuffled_mechanism(
+    dim: int,
+    epsilon: float,
+    delta: float,
+    clients: int,
+    *,
+    messages: int = 1,
+    rounds: int = 1,
+    groups: int | None = None,
+    bits: int = MESSAGE_BITS,
+    clip: float = 1.0,
+    frame_seed: int = 0,
+) -> FrameUnit | GroupUnit:
+    """The mechanism of least error whose shuffled messages are (ε, δ)-private together.
+
+    It is FrameUnit, or GroupUnit for people with private groups. `sstq.accounting.shuffled_epsilon` of what is returned
+    is at most ε. That takes a shuffler, see there; without one a person spends the mechanism's `bundle_epsilon`.
+
+    Args:
+        dim: d, the length of the vectors.
+        epsilon: ε of all messages of a person together, behind the shuffler.
+        delta: δ of the same.
+        clients: n, the people (of a round). Fewer honest ones void the claim, so count those who are sure to answer.
+        messages: m, the messages of a person, each shuffled with those of its own slot.
+        rounds: in how many rounds a person sends m messages, each with a fresh shuffle among n people. ε and δ are of
+            all rounds together, and the error that is least is that of one round.
+        groups: the number of private groups; None for vectors alone.
+        bits: the most bits of a message. Of those within 0.2 % of the least squared error the shortest is taken.
+        clip: vectors longer than this are scaled down to it.
+        frame_seed: the public seed.
+
+    Examples:
+        >>> from sstq.accounting import shuffled_epsilon
+        >>> mechanism = shuffled_mechanism(100, epsilon=1.0, delta=1e-6, clients=10_000, messages=4)
+        >>> mechanism.messages, mechanism.choice.inside, round(mechanism.epsilon, 2), round(mechanism.bundle_epsilon, 1)
+        (4, 20, 4.5, 18.0)
+        >>> 0.999 < shuffled_epsilon(mechanism, 10_000, 1e-6) <= 1.0
+        True
+    """
+    budget = Budget(
+        check_argument("epsilon", epsilon),
+        check_delta(delta, positive=True),
+        check_argument("clients", clients),
+        check_argument("messages", messages),
+        check_argument("rounds", rounds),
+    )
+    dim, blocks = check_argument("dim", dim), 1
+    if groups is not None:
+        blocks = check_number("groups", groups, 2, 2**24, integer=True)
+    place, _ = best_share(budget, blocks)
+    size, frames, inside = _best_frames(budget, dim, blocks, place, bits)
+    options: dict[str, Any] = {"frames": frames, "frame_size": size, "inside": inside}
+    # What is as usual is not said, so that the line of Python is short.
+    unusual = {"messages": (messages, 1), "clip": (clip, 1.0), "frame_seed": (frame_seed, 0)}
+    options |= {name: value for name, (value, usual) in unusual.items() if value != usual}
+
+    def build(local: float) -> FrameUnit | GroupUnit:
+        if groups is None:
+            return FrameUnit(dim, local, **options)
+        return GroupUnit(dim, local, groups=groups, blocks=groups, **options)
+
+    return _within(budget, build, budget.local(inside / (2 * size * blocks)))
+
+
+def _within(budget: Budget, build: Callable[[float], FrameUnit | GroupUnit], local: float) -> FrameUnit | GroupUnit:
+    """The mechanism with the whole budget, or with as little less as makes the law of its integers fit."""
+    step = _SHRINK
+    while local >= _EPSILON_MIN:
+        # Few digits, rounded down, are easy to type.
+        built = build(math.floor(local * 1e5) / 1e5)
+        if shuffled_epsilon(built, budget.clients, budget.delta, rounds=budget.rounds) <= budget.epsilon:
+            return built
+        local, step = local * (1 - step), 2 * step
+    raise ValueError(
+        f"messages must be fewer, got {budget.slots} in all: each would have an epsilon below {_EPSILON_MIN} to be "
+        f"({budget.epsilon:g}, {budget.delta:g})-private together among {budget.clients} people"
+    )
+
+
+@lru_cache(maxsize=1024)
+def best_share(budget: Budget, blocks: int) -> tuple[int, float]:
+    """The place of the share of candidates inside, `_RATIO`^−place, of least variance; and d/a² of a message over d."""
+
+    def variance(place: int) -> float:
+        return _variance(budget.local(_RATIO**-place), place, blocks)
+
+    best = _valley(variance, _usual_place(budget, blocks))
+    return best, variance(best)
+
+
+def likely_mse(budget: Budget, dim: int, blocks: int, bits: int = MESSAGE_BITS) -> float:
+    """About the squared error of a mean of vectors of norm 1, no less than a plan predicts, with less work."""
+    size = _least_size(dim)
+    candidates = 2 * size * blocks
+    room = min(30, bits - (candidates - 1).bit_length())
+    if room < 0:
+        return math.inf
+    place = min(_usual_place(budget, blocks), math.floor(math.log(candidates, _RATIO)))
+    inside = min(math.floor(_RATIO**-place * candidates), size)
+    draw = RowDraw(whole_budget(budget.local(_RATIO**-place), candidates, inside), dim, size, blocks)
+    total = budget.clients * budget.messages
+    if bias_matters(draw.error(1 << room, total)):
+        # Then more rows inside are better than the least variance.
+        draw = _best_inside(budget, dim, size, blocks, 1 << room, place)
+    return _SPARE * draw.error(1 << room, total).total
+
+
+def _usual_place(budget: Budget, blocks: int) -> int:
+    """The best place if the losses are normal: then (e^ε₀ − 1)²·2mα/n is the square of their shift."""
+    power = budget.clients / budget.slots / gaussian_sigma(budget.epsilon, budget.delta) ** 2 / 2
+
+    def variance(place: int) -> float:
+        local = math.log1p((power + math.sqrt(power**2 + 4 * power * _RATIO**place)) / 2)
+        return _variance(min(local, _EPSILON_MAX), place, blocks)
+
+    return _valley(variance, math.ceil(math.log(2 * blocks, _RATIO)))
+
+
+def _variance(local: float, place: int, blocks: int) -> float:
+    from scipy.special import ndtri
+
+    share = _RATIO**-place
+    inside, grown = share * blocks, math.expm1(local)
+    if inside > 0.5:
+        return math.inf
+    density = math.exp(-(float(ndtri(inside)) ** 2) / 2) / math.sqrt(2 * math.pi)
+    return (inside * (1 + grown * share) / (grown * share * density)) ** 2
+
+
+def _valley(values: Callable[[int], float], start: int) -> int:
+    """The place of the least of values that fall to it and rise from it, in either direction from `start`."""
+    place, best = start, values(start)
+    for step in (1, -1):
+        while (value := values(place + step)) < best:
+            place, best = place + step, value
+    return place
+
+
+def _best_frames(budget: Budget, dim: int, blocks: int, place: int, bits: int) -> tuple[int, int, int]:
+    """N, the number of frames and k of the shortest message within the slack of the least error, with the least N."""
+    total = budget.clients * budget.messages
+    least = _least_size(dim)
+    bits = check_number("bits", bits, (2 * least * blocks - 1).bit_length(), 64, integer=True)
+    found = []
+    for size in _sizes(least, blocks, bits):
+        needed = (2 * size * blocks - 1).bit_length()
+        room = min(30, bits - needed)
+        best = _best_inside(budget, dim, size, blocks, 1 << room, place)
+        for more in range(room + 1):
+            found.append((best.error(1 << more, total).total, needed + more, size, 1 << more, best.choice.inside))
+    enough = (1 + _SLACK) * min(found)[0]
+    _, _, size, frames, inside = min((one for one in found if one[0] <= enough), key=lambda one: (one[1], one[2]))
+    return size, frames, inside
+
+
+def _least_size(dim: int) -> int:
+    return 1 << (max(dim, _LEAST_ROWS) - 1).bit_length()
+
+
+def _sizes(least: int, blocks: int, bits: int) -> Iterator[int]:
+    size = least
+    while size == least or (size <= _MOST_ROWS and 2 * size * blocks <= 1 << min(bits, 31)):
+        yield size
+        size *= 2
+
+
+def _best_inside(budget: Budget, dim: int, size: int, blocks: int, frames: int, place: int) -> RowDraw:
+    """The draw from frames of N rows whose k has the least error, from where the variance is least on."""
+    candidates, total = 2 * size * blocks, budget.clients * budget.messages
+
+    def draw(inside: int, local: float) -> RowDraw:
+        return RowDraw(whole_budget(min(local, _EPSILON_MAX), candidates, inside), dim, size, blocks)
+
+    def error(at: int) -> float:
+        inside = _RATIO**-at * candidates
+        if not 1 <= inside <= size:
+            return math.inf
+        return draw(round(inside), budget.local(_RATIO**-at)).error(frames, total).total
+
+    # Where few candidates are inside, one is the least.
+    near = _valley(error, min(place, math.floor(math.log(candidates, _RATIO))))
+    middle, local = _RATIO**-near * candidates, budget.nearby(near)
+    tried = {min(max(1, round(middle * _RATIO ** (step / 8))), size) for step in range(-8, 9)}
+    draws = [draw(inside, local(inside / candidates)) for inside in sorted(tried)]
+    return min(draws, key=lambda draw: draw.error(frames, total).total)

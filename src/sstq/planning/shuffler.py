@@ -1,0 +1,254 @@
+"""The plan for people who trust a shuffler: the mechanism, what it costs, and what others could reach."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sstq.accounting import gaussian_sigma
+from sstq.accounting.bounds import check_delta
+from sstq.checks import RANGES, check_argument, check_number
+from sstq.mechanisms import FrameUnit, GroupUnit
+from sstq.planning.shuffled_draw import MESSAGE_BITS, MOST_MESSAGES, Budget, best_share, likely_mse, shuffled_mechanism
+from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, USUAL_DELTA, Remedy, Task, Verdict, typed
+
+# The share of the squared error that is given up for half as many messages.
+_SLACK = 0.02
+_MOST_TRIED = 256
+# Whoever is replaced changes the sum of all vectors by so many times clip.
+_SENSITIVITY = 2.0
+
+
+@dataclass(frozen=True, repr=False)
+class ShuffledPlan:
+    """The mechanism for a shuffler and what is predicted of it. Lengths are Euclidean, in the unit of clip.
+
+    Predictions are for people who all hold one vector of norm clip, averaged over frame seeds.
+
+    Attributes:
+        clients: n, the people.
+        epsilon: ε of all messages of a person together, behind the shuffler.
+        delta: δ of the same.
+        mechanism: that makes the messages; its `epsilon` is that of one message to whoever knows whose it is.
+        bias: the norm of the bias of the mean, which more people do not lower.
+        standard_deviation: of the mean, the root of the summed variance.
+        local_error: of the same task with nobody to trust, at a local ε as large as `epsilon`.
+        central_error: of Gaussian noise that a trusted server adds, (ε, δ)-private.
+        wish: the arguments of `plan_shuffled` that were given.
+    """
+
+    clients: int
+    epsilon: float
+    delta: float
+    mechanism: FrameUnit | GroupUnit
+    bias: float
+    standard_deviation: float
+    local_error: float
+    central_error: float
+    wish: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        sent = f"{self.messages} message{'s' * (self.messages > 1)} of {self.mechanism.message_bits} bits per person"
+        crowd = f"{self.clients:,} people of dimension {self.mechanism.dim:,} at ({self.epsilon:g}, {self.delta:g})"
+        return f"<ShuffledPlan for {crowd}: {sent}, error {self.relative_error:.3g} of clip>"
+
+    @property
+    def messages(self) -> int:
+        """m, the messages of a person."""
+        return self.mechanism.messages
+
+    @property
+    def cheated_epsilon(self) -> float:
+        """The local ε of a person that is left if the shuffler sides with the server."""
+        return self.mechanism.bundle_epsilon
+
+    @property
+    def error(self) -> float:
+        """The root mean square error of the mean: of bias and standard deviation together."""
+        return math.hypot(self.bias, self.standard_deviation)
+
+    @property
+    def relative_error(self) -> float:
+        """The error over clip."""
+        return self.error / self.mechanism.clip
+
+    @property
+    def signal_to_noise(self) -> float:
+        """The length of the mean over its error, if all people hold one vector: the most that can be hoped for."""
+        return 1 / self.relative_error
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the signal-to-noise ratio is at least 1."""
+        return self.signal_to_noise >= LEAST_SIGNAL_TO_NOISE
+
+    @property
+    def person_bytes(self) -> int:
+        """What a person sends, envelopes aside; each message is in bytes of its own."""
+        return self.messages * -(-self.mechanism.message_bits // 8)
+
+    @property
+    def total_bytes(self) -> int:
+        """What all people send together."""
+        return self.clients * self.person_bytes
+
+    def verdict(self) -> Verdict:
+        """Whether the task can work, in one line; if it cannot, with what would have to change.
+
+        Examples:
+            >>> print(plan_shuffled(dim=100, clients=10_000, epsilon=1.0).verdict())
+            feasible: signal-to-noise 50.1, the mean has an error of 0.0199 × clip
+        """
+        reason = (
+            f"signal-to-noise {self.signal_to_noise:.3g}, the mean has an error of {self.relative_error:.3g} × clip"
+        )
+        return Verdict(self.feasible, self.signal_to_noise, reason, () if self.feasible else self._remedies())
+
+    def build(self) -> FrameUnit | GroupUnit:
+        """The mechanism itself."""
+        return self.mechanism
+
+    def python(self) -> str:
+        """The line of Python that builds it."""
+        return f"sstq.{self.mechanism!r}"
+
+    def spec(self) -> str:
+        """The mechanism's JSON, which clients and server share."""
+        return self.mechanism.to_json()
+
+    def command(self, output: str = "mechanism.json") -> str:
+        """The command that writes its JSON.
+
+        Examples:
+            >>> print(plan_shuffled(dim=100, clients=10_000, epsilon=1.0, messages=1).command())
+            sstq spec --name frameunit --dim 100 --epsilon 5.67... --frame-size ... --set frames=... --set inside=... \
+--output mechanism.json
+        """
+        return spec_command(self.mechanism, output)
+
+    def _remedies(self) -> tuple[Remedy, ...]:
+        def works(dim: int, clients: int, epsilon: float) -> bool:
+            return self.likely_mse(dim, clients, epsilon) <= 1
+
+        own = self.mechanism.dim, self.clients, self.epsilon
+        more = next((m for m in _doubled(2 * self.most_messages) if self.likely_mse(*own, messages=m) <= 1), None)
+        found = Task("sstq plan", self.arguments, "dim", works).remedies()
+        if more is None:
+            return found
+        wanted = {**self.arguments, "messages": more}
+        return (Remedy("messages", f"{more} messages per person", wanted, (typed("sstq plan", wanted),)), *found)
+
+    @property
+    def most_messages(self) -> int:
+        """The most messages of a person that were allowed."""
+        return int(self.wish.get("messages", MOST_MESSAGES))
+
+    def likely_mse(self, dim: int, clients: int, epsilon: float, *, messages: int | None = None) -> float:
+        """About the squared error over clip² of another such task, hardly less than a plan of it would predict."""
+        # More people than a plan takes are of no use.
+        budget = Budget(epsilon, self.delta, min(clients, int(RANGES["clients"][1])), messages or self.most_messages)
+        return likely_mse(budget, dim, self.mechanism.groups or 1, self.wish.get("bits", MESSAGE_BITS))
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The options of `sstq plan` for it."""
+        return {"trust": "shuffler", **self.wish}
+
+
+def plan_shuffled(
+    dim: int,
+    clients: int,
+    epsilon: float,
+    delta: float = USUAL_DELTA,
+    *,
+    messages: int = MOST_MESSAGES,
+    groups: int | None = None,
+    bits: int = MESSAGE_BITS,
+    clip: float = 1.0,
+) -> ShuffledPlan:
+    """Choose a mechanism for people who trust a shuffler, but not the server.
+
+    The shuffler mixes the messages of each slot and drops whatever came with them. Then (ε, δ) is that of central
+    differential privacy: the neighbouring worlds differ in one person's vector.
+
+    Args:
+        dim: d, the length of the vectors.
+        clients: n, the people; only those count who are sure to answer honestly.
+        epsilon: ε of all messages of a person together, 0.01 to 20.
+        delta: δ of the same.
+        messages: the most messages of a person. Half as many are taken where that costs at most 2 % of squared error.
+        groups: the number of private groups; None for vectors alone.
+        bits: the most bits of a message.
+        clip: vectors longer than this are scaled down to it.
+
+    Examples:
+        >>> found = plan_shuffled(dim=100, clients=10_000, epsilon=1.0, delta=1e-6)
+        >>> found.messages, found.mechanism.message_bits, round(found.relative_error, 3)
+        (16, 28, 0.02)
+        >>> round(found.local_error, 2), round(found.central_error, 4), round(found.cheated_epsilon)
+        (0.25, 0.0084, 53)
+    """
+    dim, epsilon = check_argument("dim", dim), check_argument("epsilon", epsilon)
+    delta, clients = check_delta(delta, positive=True), check_argument("clients", clients)
+    messages, clip = check_argument("messages", messages), check_argument("clip", clip)
+    if groups is not None:
+        groups = check_number("groups", groups, 2, 2**24, integer=True)
+    chosen = fewest_messages(Budget(epsilon, delta, clients, messages), groups or 1)
+    mechanism = shuffled_mechanism(dim, epsilon, delta, clients, messages=chosen, groups=groups, bits=bits, clip=clip)
+    error = mechanism.typical_error(clients)
+    given = {"dim": dim, "clients": clients, "epsilon": epsilon, "delta": delta}
+    unusual = {"messages": (messages, MOST_MESSAGES), "bits": (bits, MESSAGE_BITS), "clip": (clip, 1.0)}
+    return ShuffledPlan(
+        clients=clients,
+        epsilon=epsilon,
+        delta=delta,
+        mechanism=mechanism,
+        bias=math.sqrt(error.bias2),
+        standard_deviation=math.sqrt(error.variance),
+        local_error=math.sqrt(_local(dim, epsilon, clients, groups, clip)),
+        central_error=clip * central_error(dim * (groups or 1), epsilon, delta, clients),
+        wish=given | {name: value for name, (value, usual) in unusual.items() if value != usual},
+    )
+
+
+def fewest_messages(budget: Budget, blocks: int = 1) -> int:
+    """The messages of a person, halved as long as that costs little."""
+    messages = budget.messages
+
+    def variance(messages: int) -> float:
+        return best_share(replace(budget, messages=messages), blocks)[1] / messages
+
+    while messages > 1 and variance(messages // 2) <= (1 + _SLACK) * variance(messages):
+        messages //= 2
+    return messages
+
+
+def central_error(coordinates: int, epsilon: float, delta: float, clients: int) -> float:
+    """The error of a mean of people with vectors of norm 1, to which a trusted server adds Gaussian noise.
+
+    Examples:
+        >>> round(central_error(1000, 1.0, 1e-6, 100_000), 5)
+        0.00267
+    """
+    return _SENSITIVITY * gaussian_sigma(epsilon, delta) / clients * math.sqrt(coordinates)
+
+
+def spec_command(mechanism: FrameUnit | GroupUnit, output: str) -> str:
+    """The command that writes a mechanism, made with explicit options."""
+    own = {name: value for name, value in mechanism.options.items() if name in ("dim", "epsilon", "clip", "frame_size")}
+    others = {name: value for name, value in mechanism.options.items() if name not in own}
+    settings = " ".join(f"--set {name}={value}" for name, value in others.items())
+    return f"{typed(f'sstq spec --name {mechanism.name}', own)} {settings} --output {output}"
+
+
+def _local(dim: int, epsilon: float, clients: int, groups: int | None, clip: float) -> float:
+    """The squared error where nobody is trusted."""
+    if groups is None:
+        return FrameUnit(dim, epsilon, clients=clients, clip=clip).typical_error(clients).total
+    return GroupUnit(dim, epsilon, groups=groups, clients=clients, clip=clip).typical_error(clients).total
+
+
+def _doubled(start: int) -> list[int]:
+    return [start << step for step in range(9) if start << step <= _MOST_TRIED]

@@ -1,0 +1,197 @@
+"""The public functions: bounds of one and of many shuffled messages, their inverses and their errors."""
+
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+import sstq
+from sstq.accounting import (
+    compose,
+    rounds_allowed,
+    shuffled_delta,
+    shuffled_epsilon,
+    two_level_local_epsilon,
+    two_level_shuffled_epsilon,
+)
+from sstq.accounting.amplification import Clones
+from tests.accounting.references import attained_delta
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.floats(0.1, 10),
+    st.floats(-3, -0.31),
+    st.integers(10**3, 10**7),
+    st.sampled_from([1e-4, 1e-6, 1e-12]),
+    st.sampled_from([1, 2, 16]),
+)
+def test_fewer_inside_more_clients_and_fewer_messages_are_better(epsilon, log_share, clients, delta, messages):
+    share = 10**log_share
+    total = two_level_shuffled_epsilon(epsilon, share, clients, delta, messages)
+    assert 0 <= total <= messages * epsilon * (1 + 1e-15)
+    # Groups, cells and the grid may hide half a percent.
+    spare = 1.005
+    assert total <= two_level_shuffled_epsilon(epsilon, min(0.5, 1.5 * share), clients, delta, messages) * spare
+    assert total <= two_level_shuffled_epsilon(epsilon, share, clients, delta, 2 * messages) * spare
+    assert total <= two_level_shuffled_epsilon(1.2 * epsilon, share, clients, delta, messages) * spare
+    assert total <= two_level_shuffled_epsilon(epsilon, share, clients, delta / 100, messages) * spare
+    assert two_level_shuffled_epsilon(epsilon, share, 2 * clients, delta, messages) <= total * spare
+    taken = two_level_shuffled_epsilon(epsilon, share, clients, delta, messages, participation=0.5)
+    assert taken <= total * spare
+
+
+@pytest.mark.parametrize(
+    ("share", "clients", "messages"), [(0.002, 59_000, 1), (0.01, 10**5, 16), (0.1, 10**5, 256), (0.5, 1000, 3)]
+)
+def test_the_largest_local_epsilon_is_the_inverse(share, clients, messages):
+    local = two_level_local_epsilon(1.0, share, clients, 1e-6, messages)
+    assert two_level_shuffled_epsilon(local, share, clients, 1e-6, messages) <= 1.0
+    assert two_level_shuffled_epsilon(local + 1e-3, share, clients, 1e-6, messages) > 1.0
+
+
+def test_the_largest_local_epsilon_has_ends():
+    # One client alone is not hidden: δ allows for log(1/(1 − δ)) more, or the like.
+    assert two_level_local_epsilon(1.0, 0.1, 1, 1e-6) == pytest.approx(1.0, abs=1e-4)
+    assert two_level_local_epsilon(200.0, 0.5, 1000, 1e-6) == 100
+
+
+@pytest.mark.parametrize(
+    ("clients", "messages", "expected"), [(10**5, 16, 5.34), (10**5, 64, 4.03), (10**5, 256, 2.79)]
+)
+def test_many_messages_against_numbers_computed_elsewhere(clients, messages, expected):
+    """The local ε of a message at (1, 1e-6), by two floating-point programs; the best κ is not known from them."""
+    found = [two_level_local_epsilon(1.0, share, clients, 1e-6, messages) for share in np.geomspace(0.003, 0.4, 12)]
+    assert min(found) < expected < max(found)
+
+
+def test_slots_and_rounds_are_the_same_and_beat_splitting_delta():
+    slots = shuffled_epsilon(1.0, 100_000, 1e-6, messages=100)
+    assert slots == shuffled_epsilon(1.0, 100_000, 1e-6, messages=4, rounds=25)
+    assert slots < compose(1.0, 100, 1e-6, clients=100_000) / 4
+
+
+def test_rounds_that_are_alike_compose_by_their_losses():
+    pytest.importorskip("dp_accounting")
+    assert compose(1.0, 100, 1e-6, "pld", clients=100_000) == shuffled_epsilon(1.0, 100_000, 1e-6, rounds=100)
+    assert (
+        rounds_allowed(1.0, 0.2, 1e-6, "pld", clients=100_000)
+        > 150
+        > 3 * rounds_allowed(1.0, 0.2, 1e-6, clients=100_000)
+    )
+
+
+def test_a_mechanisms_own_number_of_messages_counts():
+    mechanism = sstq.FrameUnit(dim=10, epsilon=4.0)
+    many = shuffled_epsilon(mechanism, 10_000, 1e-6, messages=4)
+    object.__setattr__(mechanism, "messages", 4)
+    assert shuffled_epsilon(mechanism, 10_000, 1e-6) == many > shuffled_epsilon(mechanism, 10_000, 1e-6, messages=1)
+
+
+@pytest.mark.parametrize("messages", [1, 5])
+def test_delta_is_the_inverse(messages):
+    mechanism = sstq.FrameUnit(dim=10, epsilon=4.0)
+    for delta in (1e-3, 1e-6, 1e-15):
+        total = shuffled_epsilon(mechanism, 10_000, delta, messages=messages)
+        assert delta * 0.98 <= shuffled_delta(mechanism, 10_000, total, messages=messages) <= delta * (1 + 1e-2)
+    assert shuffled_delta(mechanism, 10_000, 4.0 * messages, messages=messages) == 0
+    assert shuffled_delta(mechanism, 10_000, 0.0, messages=messages) < 1
+
+
+def test_participation_is_nearly_linear_and_one_changes_nothing():
+    whole = shuffled_epsilon(3.0, 10**5, 1e-6, messages=10)
+    assert shuffled_epsilon(3.0, 10**5, 1e-6, messages=10, participation=1.0) == whole
+    tenth = shuffled_epsilon(3.0, 10**5, 1e-6, messages=10, participation=0.1)
+    # The variance of all losses is proportional to the probability.
+    assert tenth == pytest.approx(whole * math.sqrt(0.1), rel=0.1)
+
+
+@pytest.mark.parametrize("clients", [1, 2, 10**12])
+@pytest.mark.parametrize("epsilon", [1e-9, 0.5, 20.0, 100.0])
+def test_the_corners_of_the_ranges(epsilon, clients):
+    for messages in (2, 1000):
+        total = shuffled_epsilon(epsilon, clients, 1e-6, messages=messages, participation=1e-9 if epsilon > 50 else 1.0)
+        assert 0 <= total <= messages * epsilon * (1 + 1e-15)
+
+
+def documented(head):
+    """The rows of the table in docs/accounting.md whose head begins like this."""
+    lines = (Path(__file__).parents[2] / "docs/accounting.md").read_text(encoding="utf-8").splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith(f"| {head}"))
+    rows = itertools.takewhile(lambda line: line.startswith("|"), lines[start + 2 :])
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def earlier_clones_delta(epsilon, clients, total):
+    """The clones of 2021: C ~ Bin(n − 1, e^−ε₀), and the rest as in 2023."""
+    clones = Clones(epsilon, clients)
+    others, chance = clients - 1, math.exp(-epsilon)
+    reach = 12 * math.sqrt(others * chance) + 60
+    clones._smallest = np.arange(max(0, int(others * chance - reach)), min(others, int(others * chance + reach)) + 1)
+    clones.masses = binom.pmf(clones._smallest, others, chance)
+    return clones.delta(total)
+
+
+def test_the_table_of_bounds_is_true():
+    rows = documented("ε₀ | κ |")
+    assert len(rows) == 6
+    for row in rows:
+        epsilon, share, clients = float(row[0]), float(row[1]), int(row[2])
+        closed, earlier, generic, own, attained = (math.nan if cell == "–" else float(cell) for cell in row[3:])
+        assert generic == pytest.approx(shuffled_epsilon(epsilon, clients, 1e-6), abs=6e-4)
+        assert own == pytest.approx(two_level_shuffled_epsilon(epsilon, share, clients, 1e-6), abs=6e-4)
+        # The other two by their δ, on both sides of what is printed.
+        low, high = (earlier_clones_delta(epsilon, clients, earlier + change) for change in (6e-4, -6e-4))
+        assert low < 1e-6 < high
+        low, high = (attained_delta(epsilon, share, clients, attained + change) for change in (6e-4, -6e-4))
+        assert low < 1e-6 < high
+        if math.isnan(closed):
+            with pytest.raises(ValueError, match="epsilon must be at most"):
+                shuffled_epsilon(epsilon, clients, 1e-6, method="closed-form")
+        else:
+            assert closed == pytest.approx(shuffled_epsilon(epsilon, clients, 1e-6, method="closed-form"), abs=6e-4)
+
+
+def test_the_table_of_messages_is_true():
+    rows = documented("messages | ε₀ = 8")
+    draws = [(8, 0.0015), (5.5, 0.01), (4.2, 0.03), (2.9, 0.1)]
+    assert [int(row[0]) for row in rows] == [1, 16, 64, 256]
+    for row in rows:
+        for cell, (epsilon, share) in zip(row[1:], draws, strict=True):
+            total = two_level_shuffled_epsilon(epsilon, share, 100_000, 1e-6, int(row[0]))
+            assert float(cell) == pytest.approx(total, abs=6e-4)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: shuffled_epsilon(1.0, 100, 1e-6, messages=0), r"messages must be an integer in \[1, 1000000\], got 0"),
+        (lambda: shuffled_epsilon(1.0, 100, 1e-6, messages=10**4, rounds=10**4), "messages times rounds must be"),
+        (lambda: shuffled_epsilon(1.0, 100, 1e-6, participation=0), r"participation must be a number in \[1e-09, 1\]"),
+        (lambda: shuffled_epsilon(1.0, 100, 1e-6, "closed-form", messages=2), "method must be 'numeric' for"),
+        (lambda: shuffled_epsilon(1.0, 100, 1e-6, "best"), "method must be 'numeric' or 'closed-form', got 'best'"),
+        (lambda: shuffled_epsilon("1", 100, 1e-6), "epsilon must be a number"),
+        (lambda: shuffled_epsilon(1.0, 0, 1e-6), "clients must be an integer"),
+        (lambda: shuffled_epsilon(1.0, 100, 0.0), "delta must be a number"),
+        (lambda: two_level_shuffled_epsilon(1.0, 1.5, 100, 1e-6), "share must be a number in"),
+        (lambda: two_level_local_epsilon(0.0, 0.5, 100, 1e-6), "total_epsilon must be a number"),
+    ],
+)
+def test_errors_name_the_argument(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# The exact claim of `sstq.accounting.blanket` in 60 digits of mpmath, where nearly all messages are alike.
+@pytest.mark.parametrize(
+    ("epsilon", "share", "participation", "at", "delta"),
+    [(5.0, 1e-18, 1.0, 4.75, 4.872e-33), (2.0, 1e-10, 1e-9, 1.9, 5.196e-38)],
+)
+def test_a_tiny_delta_is_bounded_as_well(epsilon, share, participation, at, delta):
+    found = two_level_shuffled_epsilon(epsilon, share, 2, delta * 0.999, participation=participation)
+    assert found >= at

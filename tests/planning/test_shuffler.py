@@ -1,0 +1,234 @@
+"""The best draw under a shuffler, and the plans that show it."""
+
+import json
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from benchmarks.shuffled import errors_over_expected
+from scipy.stats import chi2, norm
+from typer.testing import CliRunner
+
+import sstq
+from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon
+from sstq.cli import app
+from sstq.mechanisms.structured import structured_vectors
+from sstq.planning import plan_classifier, plan_shuffled, shuffled_mechanism
+from sstq.planning.shuffler import central_error
+
+
+# The bars: error·n over all dimensions at (1, 1e-6), the bias of frames included, in 32 bits.
+@pytest.mark.parametrize(
+    ("dim", "groups", "clients", "messages", "most"),
+    [
+        (1000, None, 100_000, 1, 0.138),
+        (1000, None, 100_000, 16, 0.0165),
+        (1000, None, 100_000, 64, 0.0068),
+        (1000, None, 100_000, 256, 0.0033),
+        (64, 10, 59_000, 1, 0.028),
+        (64, 10, 59_000, 16, 0.0054),
+    ],
+)
+def test_errors_at_a_central_epsilon_of_one(dim, groups, clients, messages, most):
+    mechanism = shuffled_mechanism(dim, 1.0, 1e-6, clients, messages=messages, groups=groups)
+    error = mechanism.typical_error(clients).total
+    # No more than what was asked for, and not less than is worth having: no bound is below the central Gaussian's.
+    assert central_error(dim * (groups or 1), 1.0, 1e-6, clients) ** 2 < error <= most * dim * (groups or 1) / clients
+    assert mechanism.message_bits <= 32
+    assert mechanism.messages == messages
+    assert 0.999 < shuffled_epsilon(mechanism, clients, 1e-6) <= 1.0
+    assert mechanism.note(clients) == ""
+
+
+@pytest.mark.parametrize(("messages", "groups"), [(1, None), (4, 4)])
+def test_no_other_number_of_rows_inside_is_better(messages, groups):
+    clients, blocks = 20_000, groups or 1
+    mechanism = shuffled_mechanism(50, 1.0, 1e-6, clients, messages=messages, groups=groups)
+    error, inside = mechanism.typical_error(clients).total, mechanism.choice.inside
+    for factor in (0.7, 0.85, 1.2, 1.5):
+        tried = round(inside * factor)
+        share = tried / (2 * mechanism.frame.size * blocks)
+        local = two_level_local_epsilon(1.0, share, clients, 1e-6, messages)
+        other = mechanism.replace(inside=tried, epsilon=local)
+        assert other.typical_error(clients).total > 0.998 * error
+    # The draw that is best for the local epsilon is not the best one.
+    locally = sstq.FrameUnit(50, mechanism.epsilon, frame_size=mechanism.frame.size)
+    assert groups or mechanism.choice.inside < locally.choice.inside
+
+
+@pytest.mark.parametrize(
+    ("clients", "epsilon", "delta", "messages", "groups"),
+    [
+        (1, 1.0, 1e-6, 1, None),
+        (3, 0.3, 1e-9, 3, 2),
+        (40, 1.0, 1e-6, 2, None),
+        (3000, 0.3, 1e-9, 3, 2),
+        (10**6, 0.1, 1e-6, 1, None),
+    ],
+)
+def test_the_law_of_the_integers_is_within_the_budget(clients, epsilon, delta, messages, groups):
+    mechanism = shuffled_mechanism(3, epsilon, delta, clients, messages=messages, groups=groups, clip=0.5, frame_seed=7)
+    assert shuffled_epsilon(mechanism, clients, delta) <= epsilon
+    # Nobody is worse off than with pure composition.
+    assert mechanism.epsilon >= epsilon / messages - 1e-4
+    assert (mechanism.clip, mechanism.frame.seed, mechanism.messages) == (0.5, 7, messages)
+    assert eval(f"sstq.{mechanism!r}") == mechanism == sstq.from_json(mechanism.to_json())  # noqa: S307
+
+
+def test_bits_are_kept_and_more_of_them_are_not_worse():
+    errors = []
+    for bits in (9, 14, 40):
+        mechanism = shuffled_mechanism(20, 1.0, 1e-6, 30_000, messages=4, bits=bits)
+        assert mechanism.message_bits <= bits
+        errors.append(mechanism.typical_error(30_000).total)
+    assert all(later <= 1.002 * earlier for earlier, later in pairwise(errors))
+    with pytest.raises(ValueError, match=r"bits must be an integer in \[9, 64\], got 8"):
+        shuffled_mechanism(20, 1.0, 1e-6, 30_000, bits=8)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"messages": 4096, "epsilon": 0.01, "clients": 10}, "messages must be fewer, got 4096"),
+        ({"messages": 0}, "messages must be an integer in"),
+        ({"groups": 1}, "groups must be an integer in"),
+        ({"delta": 0.0}, "delta must be a number in"),
+        ({"epsilon": 0.0}, "epsilon must be a number in"),
+        ({"clients": 2**33}, "clients must be an integer in"),
+        ({"dim": 0}, "dim must be an integer in"),
+        ({"clip": 0.0}, "clip must be a number in"),
+    ],
+)
+def test_wrong_arguments(wrong, message):
+    for call in (shuffled_mechanism, lambda **given: plan_shuffled(**given)):
+        given = {"dim": 3, "epsilon": 1.0, "delta": 1e-6, "clients": 100} | wrong
+        if call is not shuffled_mechanism and "fewer" in message:
+            continue  # a plan takes fewer by itself
+        with pytest.raises(ValueError, match=message):
+            call(**given)
+
+
+@pytest.mark.parametrize(
+    ("messages", "groups", "kind"), [(4, None, "gaussian"), (4, None, "spike"), (2, 3, "gaussian")]
+)
+def test_rounds_have_the_predicted_error(messages, groups, kind, seed):
+    """Within 3 % and chance, with false failures below 1e-8: the noise has half as many directions as coordinates.
+
+    `python -m benchmarks shuffled` has the plans for 100,000 people.
+    """
+    dim, people, rounds = 48, 400, 16
+    mechanism = shuffled_mechanism(dim, 1.0, 1e-6, 2000, messages=messages, groups=groups, bits=20)
+    x = np.tile(structured_vectors(dim, np.random.default_rng(seed))[kind][:1], (people, 1))
+    ratio, _ = errors_over_expected(mechanism, x, rounds, seed)
+    directions = rounds * dim / 2
+    assert 0.97 * chi2.ppf(5e-9, directions) / directions < ratio < 1.03 * chi2.isf(5e-9, directions) / directions
+
+
+def test_the_least_gaussian_noise():
+    for epsilon, delta in ((0.1, 1e-9), (1.0, 1e-6), (8.0, 1e-3)):
+        sigma = gaussian_sigma(epsilon, delta)
+        reached = norm.cdf(0.5 / sigma - epsilon * sigma) - math.exp(epsilon) * norm.cdf(-0.5 / sigma - epsilon * sigma)
+        assert reached == pytest.approx(delta, rel=1e-6)
+    for wrong in ((0.0, 1e-6), (1.0, 0.0), (1.0, 1.0)):
+        with pytest.raises(ValueError, match="must be a number in"):
+            gaussian_sigma(*wrong)
+
+
+def test_a_plan_shows_all_three_answers():
+    found = plan_shuffled(200, 50_000, 1.0, messages=8, clip=2.0)
+    assert found.local_error == pytest.approx(
+        math.sqrt(sstq.FrameUnit(200, 1.0, clients=50_000, clip=2.0).typical_error(50_000).total)
+    )
+    assert found.central_error == pytest.approx(2 * central_error(200, 1.0, 1e-6, 50_000))
+    assert found.central_error < found.error < found.local_error / 5
+    assert found.error**2 == pytest.approx(found.mechanism.typical_error(50_000).total)
+    assert found.cheated_epsilon == found.messages * found.mechanism.epsilon > 8
+    assert found.person_bytes == found.messages * math.ceil(found.mechanism.message_bits / 8)
+    assert found.total_bytes == 50_000 * found.person_bytes
+    assert eval(found.python()) == found.build() == sstq.from_json(found.spec())  # noqa: S307
+    assert sstq.plan(200, 50_000, 1.0, messages=8, clip=2.0, trust="shuffler") == found
+    with pytest.raises(ValueError, match="trust must be 'local' or 'shuffler', got 'nobody'"):
+        sstq.plan(200, 50_000, 1.0, trust="nobody")
+    assert repr(found).startswith("<ShuffledPlan for 50,000 people of dimension 200 at (1, 1e-06): 8 messages of")
+
+
+def test_half_the_messages_are_taken_where_more_do_not_help():
+    # Among two people nothing is hidden, and one message with all of epsilon has less noise than several.
+    assert plan_shuffled(10, 2, 4.0, messages=64).messages < 8
+    assert plan_shuffled(10, 50_000, 1.0, messages=5).messages == 5
+
+
+@pytest.mark.slow
+def test_remedies_are_feasible():
+    found = plan_shuffled(2000, 300, 1.0, messages=2)
+    verdict = found.verdict()
+    assert not verdict.feasible
+    names = [remedy.name for remedy in verdict.remedies]
+    assert names[-1] == "dimensions"
+    assert {"people", "epsilon"} <= set(names)
+    assert "shuffler" not in names
+    for remedy in verdict.remedies:
+        assert sstq.plan(**remedy.arguments).feasible
+        assert remedy.commands[0].startswith("sstq plan --trust shuffler --dim ")
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, result.output
+
+
+def test_the_command_and_the_line_of_python_make_the_mechanism(tmp_path):
+    options = ("--dim", 100, "--clients", 20_000, "--epsilon", 1, "--delta", 1e-6)
+    planned, written = tmp_path / "planned.json", tmp_path / "spec.json"
+    code, output = run("plan", "--trust", "shuffler", *options, "-o", planned, "--json", tmp_path / "numbers.json")
+    assert code == 0
+    for shown in ("local epsilon if the shuffler cheats", "trust nobody", "trust the server", "bytes per person"):
+        assert shown in output
+    numbers = json.loads((tmp_path / "numbers.json").read_text())
+    assert numbers["command"].endswith("--output mechanism.json")
+    typed = numbers["command"].replace("mechanism.json", str(written)).split()
+    assert typed[:2] == ["sstq", "spec"]
+    code, output = run(*typed[1:])
+    assert code == 0
+    assert "epsilon per person without a shuffler" in output
+    assert written.read_text() == planned.read_text() == eval(numbers["python"]).to_json() + "\n"  # noqa: S307
+    assert numbers["messages"] == 16
+    assert numbers["central_error"] < numbers["error"] < numbers["local_error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--trust", "shuffler", "--dim", 10), "--trust shuffler needs --clients, --epsilon"),
+        (("--trust", "shuffler", "--rounds", 3), "does not take --rounds"),
+        (("--messages", 3, "--dim", 10), "pass --trust shuffler"),
+        (("--learn", "--messages", 3, "--classes", 3), "--learn does not take --messages"),
+        (("--trust", "nobody", "--dim", 3, "--clients", 9, "--epsilon", 1), "--trust must be local or shuffler"),
+    ],
+)
+def test_wrong_usage(arguments, message):
+    code, output = run("plan", *arguments)
+    assert code == 2
+    assert message in " ".join(output.split())
+
+
+def test_a_classifier_behind_a_shuffler(tmp_path):
+    options = ("--classes", 10, "--features", 64, "--clients", 59_000, "--epsilon", 1)
+    arguments = ("plan", "--learn", "--trust", "shuffler", *options, "--messages", 1, "--json", tmp_path / "n.json")
+    code, output = run(*arguments)
+    assert code == 0
+    assert "local epsilon if the shuffler cheats" in output
+    numbers = json.loads((tmp_path / "n.json").read_text())
+    found = plan_classifier(10, 64, 59_000, 1.0, trust="shuffler", messages=1)
+    assert numbers["noise"] == found.noise == pytest.approx(10 * math.sqrt(0.02755 / 59_000), rel=0.01)
+    # Sixteen times less noise than with nobody to trust, in squares and more.
+    assert found.noise < plan_classifier(10, 64, 59_000, 1.0).noise / 10
+    poor = plan_classifier(10, 5000, 200, 1.0, trust="shuffler", messages=1).verdict()
+    assert not poor.feasible
+    remedy = poor.remedies[0]
+    assert remedy.commands[0].startswith("sstq plan --learn --classes 10 --features 5000 --clients ")
+    assert "--trust shuffler" in remedy.commands[0]
+    assert plan_classifier(**remedy.arguments).feasible
+    with pytest.raises(ValueError, match="delta must be left out without trust='shuffler'"):
+        plan_classifier(10, 64, 59_000, 1.0, delta=1e-6)
