@@ -46,7 +46,7 @@ def test_the_image_serves_as_a_user_without_rights(instructions):
 
 
 def test_every_variable_is_an_option_of_the_server(instructions, compose):
-    source = (ROOT / "src/sstq/cli/serve.py").read_text()
+    source = "".join((ROOT / "src/sstq/cli" / name).read_text() for name in ("serve.py", "listening.py"))
     text = " ".join(rest for word, rest in instructions if word == "ENV") + " ".join(
         compose["services"]["collector"]["environment"]
     )

@@ -1,7 +1,9 @@
-"""A real server process for tests: uvicorn on a free port of the loopback interface, a database in a folder."""
+"""A real server process for tests: `sstq serve` on a free port of the loopback interface, a database in a folder."""
 
 import json
+import os
 import secrets
+import ssl
 import subprocess
 import sys
 import time
@@ -12,11 +14,6 @@ import httpx
 import numpy as np
 
 ADMINISTRATOR = "administrator-of-the-tests"
-_PROGRAM = """
-import json, sys
-from sstq.service import Settings, run
-run(Settings(**json.loads(sys.argv[1])), lambda url: print(url, flush=True))
-"""
 
 
 class Server:
@@ -24,7 +21,12 @@ class Server:
 
     def __init__(self, url: str, process: subprocess.Popen, log: Path) -> None:
         self.url, self.process, self.log = url, process, log
-        self.http = httpx.Client(base_url=url, timeout=30)
+        # The context of the standard library, which believes in SSL_CERT_FILE as our own client does.
+        self.http = httpx.Client(base_url=url, timeout=30, verify=ssl.create_default_context())
+
+    def kill(self):
+        """Kill it with SIGKILL."""
+        self.process.kill()
 
     def administer(self, method, path, token=ADMINISTRATOR, **options):
         return self.http.request(method, path, headers={"Authorization": f"Bearer {token}"}, **options)
@@ -68,29 +70,40 @@ class Server:
 
 
 @contextmanager
-def serving(folder, program=_PROGRAM, **settings):
-    """A collector with these settings in a process of its own."""
+def serving(folder, program=None, environment=None, command="serve", **settings):
+    """`sstq serve` or `sstq shuffler` with these settings in a process of its own, or a program that takes JSON."""
+    role = "collector" if command == "serve" else command
     chosen = {
-        "database": f"sqlite:///{folder}/collector.sqlite3",
+        "database": f"sqlite:///{folder}/{role}.sqlite3",
         "administrator_token": ADMINISTRATOR,
         "port": 0,
-        "fold_seconds": 0.05,
+        "fold_seconds" if command == "serve" else "mix_seconds": 0.05,
     } | settings
-    log = Path(folder) / "server.log"
+    if program is None:
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
+        arguments = [sys.executable, "-m", "sstq", command, "--folder", str(folder), *options]
+    else:
+        arguments = [sys.executable, "-c", program, json.dumps(chosen)]
+    log = Path(folder) / f"{role}.log"
     with log.open("ab") as errors:
-        command = [sys.executable, "-c", program, json.dumps(chosen)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        process = subprocess.Popen(
+            arguments, stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | (environment or {})
+        )
     server = None
     try:
-        url = process.stdout.readline().strip()
+        url = process.stdout.readline().split()[-1:]  # “address  http://…”
         assert url, log.read_text()
-        server = Server(url, process, log)
+        server = Server(url[0], process, log)
         yield server
     finally:
         if server is not None:
             server.http.close()
         process.terminate()
-        process.wait(30)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
         process.stdout.close()
 
 

@@ -1,6 +1,8 @@
 """The client and the commands, against a real server process and against servers that misbehave."""
 
 import os
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -15,6 +17,7 @@ pytest.importorskip("fastapi")
 
 from sstq.accounting import Ledger
 from sstq.service import Campaign, Client
+from sstq.service import client as client_module
 from sstq.service.signing import SigningKey
 from tests.service.serving import ADMINISTRATOR, serving
 
@@ -36,6 +39,25 @@ def sstq_run(*arguments, code=0, **environment):
     return found.output
 
 
+def test_a_client_imports_neither_the_server_nor_the_database():
+    program = """
+import sys
+for name in ("fastapi", "starlette", "pydantic", "uvicorn", "httptools", "uvloop", "sqlalchemy", "psycopg"):
+    sys.modules[name] = None  # as if it were not installed
+from sstq.service import Campaign, Client
+from sstq.service import client as client_module
+import sstq.service
+assert dir(sstq.service) == ["Campaign", "Client", "Settings", "Shuffling", "create_app", "run"]
+try:
+    sstq.service.run
+except ImportError as error:
+    assert "pip install 'sstq[service]'" in str(error)
+    sys.exit(0)
+sys.exit("the server needs nothing?")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_everything_sent_counts_once(server):
     before = server.status("steps")["received"]
     seen = []
@@ -48,6 +70,15 @@ def test_everything_sent_counts_once(server):
 def test_an_epsilon_above_the_cap_is_refused(server):
     with pytest.raises(ValueError, match=r"asks for epsilon = 2\.0.* more than most_epsilon = 1\.9"):
         Client(f"{server.url}/steps", most_epsilon=1.9)
+
+
+def test_several_messages_cost_as_many_epsilons(stubborn, tmp_path):
+    stubborn.campaign = Campaign("steps", MECHANISM.replace(frames=4, messages=3))
+    with pytest.raises(ValueError, match=r"asks for epsilon = 6\.0 per person, more than most_epsilon = 5\.9"):
+        Client(stubborn.url, most_epsilon=5.9)
+    ledger = Ledger(tmp_path / "me.ledger", 7.0)
+    assert Client(stubborn.url, most_epsilon=6.0, ledger=ledger).send(X[0]) == 3
+    assert ledger.remaining == 1.0
 
 
 def test_a_pinned_key_is_checked(server):
@@ -82,6 +113,31 @@ def test_a_single_use_token_sends_one_message(server):
 def test_messages_made_from_a_seed_are_not_sent(server):
     with pytest.raises(ValueError, match="made with secret randomness"):
         Client(f"{server.url}/steps", most_epsilon=2.0).send_messages(MECHANISM.encode(X, 1))
+
+
+def test_batches_are_all_made_before_anything_leaves(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(client_module, "_MOST_BYTES_IN_MEMORY", 10)  # the rest of them is in a file
+    server.create("batches", MECHANISM, most_messages=10)
+    ledger = Ledger(tmp_path / "me.ledger", 2.0)
+    client = Client(f"{server.url}/batches", most_epsilon=2.0, ledger=ledger)
+
+    def broken():
+        yield MECHANISM.encode(X)
+        raise ValueError("row 25 is not a vector")
+
+    with pytest.raises(ValueError, match="row 25"):
+        client.send_messages(broken())
+    with pytest.raises(ValueError, match="messages must be of the campaign's mechanism"):
+        client.send_messages([MECHANISM.encode(X), sstq.FrameUnit(dim=6, epsilon=1.0).encode(X)])
+    assert (server.status("batches")["received"], len(ledger.entries)) == (0, 0)
+    seen, sent, expected = [], [MECHANISM.encode(X), MECHANISM.encode(X[:3])], MECHANISM.aggregator()
+    assert client.send_messages(iter(sent), progress=seen.append) == 27
+    assert (seen, len(ledger.entries)) == ([10, 10, 4, 3], 1)
+    server.wait("batches", 27)
+    for batch in sent:
+        expected.update(batch)
+    (tmp_path / "state.npz").write_bytes(server.administer("GET", "/v1/campaigns/batches/state").content)
+    assert np.array_equal(MECHANISM.load_aggregator(tmp_path / "state.npz").sums(), expected.sums())
 
 
 class Stubborn(BaseHTTPRequestHandler):
@@ -183,11 +239,31 @@ def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
     assert len(campaign("tokens", "once", "--count", "3").split()) == 3
 
 
+def test_what_cannot_be_served_is_one_sentence(tmp_path):
+    (tmp_path / "a.pem").write_text("no certificate")
+    (tmp_path / "m.json").write_text(MECHANISM.to_json())
+    folder, pem = tmp_path / "collector", tmp_path / "a.pem"
+
+    def serve(*arguments, code):
+        return " ".join(sstq_run("serve", "--folder", folder, "--port", "0", *arguments, code=code).split())
+
+    nowhere = "postgresql+psycopg://127.0.0.1:9/nothing"
+    assert "the database is not available: connection failed" in serve("--database", nowhere, code=1)
+    assert "must be a certificate chain and its key" in serve("--certificate", pem, "--private-key", pem, code=1)
+    assert "Invalid value for '--certificate'" in serve(
+        "--certificate", tmp_path / "b.pem", "--private-key", pem, code=2
+    )
+    assert "--certificate and --private-key must be given together" in serve("--certificate", pem, code=2)
+    create = ("campaign", "create", "a", "-m", tmp_path / "m.json", "--token", "t")
+    said = sstq_run(*create, "--senders", "all", code=2)
+    assert all(choice in said for choice in ("everybody", "token", "single-use"))
+
+
 def test_the_administrators_token_is_kept_for_its_owner_alone(tmp_path):
-    from sstq.cli.serve import _kept_token
+    from sstq.cli.listening import kept_token
 
     path = tmp_path / "administrator-token"
-    token = _kept_token(path)
+    token = kept_token(tmp_path)
     assert len(token) == 32
-    assert _kept_token(path) == token
+    assert kept_token(tmp_path) == token
     assert os.stat(path).st_mode & 0o777 == 0o600

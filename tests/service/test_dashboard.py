@@ -4,8 +4,10 @@ The browser is SSTQ_CHROMIUM or the Chromium on the PATH. SSTQ_PICTURES=docs ren
 """
 
 import csv
+import hashlib
 import json
 import os
+import secrets
 import shutil
 import time
 from importlib.resources import files
@@ -21,9 +23,13 @@ pytest.importorskip("playwright")
 
 from playwright import sync_api as playwright
 
+from sstq.accounting import shuffled_epsilon
 from sstq.audit import verify
+from sstq.service.campaigns import sealing_keys_of
+from sstq.service.manifests import Manifest
+from sstq.service.sealing import KEY_ID_BYTES, payloads, seal_people
 from sstq.service.security import CONTENT_POLICY
-from tests.service.compare_chartjs import integrity
+from sstq.service.signing import SigningKey
 from tests.service.serving import ADMINISTRATOR, serving
 
 pytestmark = pytest.mark.slow
@@ -260,15 +266,37 @@ def test_everything_that_a_page_asks_for_is_answered_in_50_ms(server):
 
 def test_files_of_the_page_are_those_that_were_committed(server):
     static = files("sstq.service.dashboard") / "static"
-    known = json.loads((static / "vendor" / "chart.js.json").read_text())
+    known = json.loads((static / "vendor" / "vendored.json").read_text())
     chart = (static / "vendor" / "chart.umd.min.js").read_bytes()
-    assert integrity(chart, "sha384") == known["integrity"]
     assert f"Chart.js v{known['version']}".encode() in chart[:100]
     page = server.http.get("/")
-    assert known["integrity"] in page.text
+    assert known["files"]["chart.umd.min.js"]["integrity"] in page.text
     assert page.headers["content-security-policy"] == CONTENT_POLICY
     assert "unsafe" not in CONTENT_POLICY
     again = server.http.get("/", headers={"If-None-Match": page.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
     assert server.http.get("/dashboard/vendor/chart.umd.min.js").content == chart
     assert server.http.get("/favicon.ico").status_code == 404
+
+
+@needs_browser
+def test_a_shuffled_campaign_shows_what_arrived_justifies(server, page, tmp_path):
+    """Last in this file: other pages count the campaigns."""
+    shuffler = SigningKey.generate()
+    terms = {"url": "https://shuffle.example", "key": shuffler.public.hex(), "threshold": 200}
+    server.create("shuffled", SLEEP, labels=DAYS, readers="public", closes="2100-01-01T00:00:00Z", shuffling=terms)
+    page.goto(f"{server.url}/shuffled")
+    playwright.expect(page.locator("#facts")).to_contain_text("nothing yet")
+    sealing = next(iter(sealing_keys_of(server.http.get("/v1/campaigns/shuffled").content).items()))
+    rows = payloads(SLEEP.encode(sleep(300, 1)), SLEEP.message_bits)
+    body = seal_people(rows[np.newaxis], sealing[1], "shuffled", SLEEP.digest())[KEY_ID_BYTES:]
+    digest, checksum = SLEEP.digest(), hashlib.sha256(body).hexdigest()
+    manifest = Manifest("shuffled", digest, sealing[0], 0, secrets.token_hex(16), 300, 0, 1, 300, checksum)
+    headers = {"Content-Type": "application/octet-stream"} | manifest.signed(shuffler)
+    assert server.http.post("/v1/campaigns/shuffled/batches", content=body, headers=headers).json() == {"count": 300}
+    epsilon = shuffled_epsilon(SLEEP, 300, 1e-6)
+    expected = f"({float(f'{epsilon:.4g}'):g}, 1e-6)"
+    playwright.expect(page.locator("#facts")).to_contain_text(expected, timeout=20_000)
+    playwright.expect(page.locator("#privacy-text")).to_contain_text("otherwise a participant spends ε = 4")
+    playwright.expect(page.locator("#privacy")).to_contain_text("300 (threshold 200)")
+    picture(page, "shuffled", tmp_path, whole=True)

@@ -4,6 +4,7 @@ import json
 
 import hypothesis
 import pytest
+from hypothesis.strategies import booleans
 
 import sstq
 
@@ -11,6 +12,7 @@ pytest.importorskip("fastapi")
 pytest.importorskip("schemathesis")
 
 import schemathesis
+from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi import checks
 
 from tests.service.serving import ADMINISTRATOR, serving
@@ -18,11 +20,18 @@ from tests.service.serving import ADMINISTRATOR, serving
 pytestmark = pytest.mark.slow
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
+EXAMPLES = 15  # per route, and as many of what it must refuse
 CHECKS = [
     schemathesis.checks.not_a_server_error,
     checks.status_code_conformance,
     checks.content_type_conformance,
+    checks.response_headers_conformance,
     checks.response_schema_conformance,
+    checks.negative_data_rejection,
+    checks.missing_required_header,
+    checks.unsupported_method,
+    checks.allow_header_conformance,
+    checks.ignored_auth,
 ]
 
 
@@ -30,12 +39,40 @@ CHECKS = [
 def server(tmp_path_factory):
     with serving(tmp_path_factory.mktemp("server"), uploads_per_second=0) as running:
         running.create("open", MECHANISM, readers="public")
+        running.create("changing", MECHANISM, senders="single-use", readers="token")
         yield running
 
 
-def test_every_route_is_described(server):
+@pytest.fixture(scope="module")
+def shuffler(tmp_path_factory):
+    """A shuffler of campaigns of the same names, and the collector that they are at."""
+    folder = tmp_path_factory.mktemp("shuffler")
+    with serving(folder) as collector, serving(folder, command="shuffler", collector=collector.url) as running:
+        terms = {"url": running.url, "key": running.http.get("/v1/key").json()["key"], "threshold": 10**6}
+        for name, senders in (("open", "everybody"), ("changing", "single-use")):
+            collector.create(name, MECHANISM, closes="2100-01-01T00:00:00Z", shuffling=terms, senders=senders)
+        yield running
+
+
+def routes(server):
     document = server.http.get("/openapi.json").json()
-    assert {(method, path) for path, methods in document["paths"].items() for method in methods} == {
+    return {(method, path) for path, methods in document["paths"].items() for method in methods}
+
+
+def test_every_route_of_a_shuffler_is_described(shuffler):
+    assert routes(shuffler) == {
+        ("get", "/health"),
+        ("get", "/metrics"),
+        ("get", "/v1/key"),
+        ("get", "/v1/campaigns/{name}"),
+        ("get", "/v1/campaigns/{name}/status"),
+        ("post", "/v1/campaigns/{name}/tokens"),
+        ("post", "/v1/campaigns/{name}/messages"),
+    }
+
+
+def test_every_route_is_described(server):
+    assert routes(server) == {
         ("get", "/health"),
         ("get", "/metrics"),
         ("get", "/v1/campaigns"),
@@ -50,26 +87,69 @@ def test_every_route_is_described(server):
         ("get", "/v1/campaigns/{name}/state"),
         ("post", "/v1/campaigns/{name}/tokens"),
         ("post", "/v1/campaigns/{name}/messages"),
+        ("post", "/v1/campaigns/{name}/batches"),
     }
 
 
-@pytest.mark.parametrize("token", [ADMINISTRATOR, None], ids=["administrator", "nobody"])
-def test_a_fuzzer_finds_nothing(server, token):
-    document = server.http.get("/openapi.json").json()
-    schema = schemathesis.openapi.from_dict(json.loads(json.dumps(document)))
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    for operation in schema.get_all_operations():
+def aimed(case):
+    """The same request, about what is there: most random ones would not get further than its name."""
+    changes = case.method.upper() in ("PATCH", "DELETE") or case.path.endswith("/tokens")
+    if "name" in (case.path_parameters or {}) and case.method.upper() != "DELETE":
+        case.path_parameters["name"] = "changing" if changes else "open"
+    if case.path.endswith("/messages") and "SSTQ-Digest" in (case.headers or {}):
+        case.headers["SSTQ-Digest"] = MECHANISM.digest()
+    if case.path == "/v1/campaigns" and isinstance(case.body, dict) and "mechanism" in case.body:
+        case.body["mechanism"] = json.loads(MECHANISM.to_json())
+    return case
 
-        @hypothesis.given(case=operation.ok().as_strategy())
+
+@pytest.mark.parametrize("mode", GenerationMode)
+@pytest.mark.parametrize("token", [ADMINISTRATOR, None], ids=["administrator", "nobody"])
+def test_a_fuzzer_finds_nothing(server, token, mode):
+    before = server.status("open")["received"]
+    counted = fuzz_all(server, token, mode)
+    assert server.status("open")["received"] == before + sum(dict(counted).values())
+
+
+@pytest.mark.parametrize("mode", GenerationMode)
+def test_a_fuzzer_finds_nothing_at_a_shuffler(shuffler, mode):
+    fuzz_all(shuffler, ADMINISTRATOR, mode)
+    assert shuffler.status("open")["outgoing"] == 0
+
+
+def fuzz_all(server, token, mode):
+    """Ask every route for many things; returns the keys and counts of uploads that were taken."""
+    counted = []
+    schema = schemathesis.openapi.from_dict(server.http.get("/openapi.json").json())
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        if mode is GenerationMode.NEGATIVE and not operation.body and not list(operation.iter_parameters()):
+            continue  # there is nothing that it could refuse
+
+        @hypothesis.given(case=operation.as_strategy(generation_mode=mode), aim=booleans())
         @hypothesis.settings(
-            max_examples=15, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
+            max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
         )
-        def fuzz(case):
-            # About a campaign that is there, except where that would delete it.
-            if "name" in (case.path_parameters or {}) and case.method.upper() != "DELETE":
-                case.path_parameters["name"] = "open"
-            case.call_and_validate(base_url=server.url, headers=headers, checks=CHECKS)
+        def fuzz(case, aim):
+            if aim and mode is GenerationMode.POSITIVE:
+                case = aimed(case)
+            answer = case.call_and_validate(base_url=server.url, headers=headers, checks=CHECKS)
+            if case.path.endswith("/messages") and answer.status_code == 200:
+                counted.append((case.headers["Idempotency-Key"], answer.json()["count"]))
 
         fuzz()
     assert server.http.get("/health").status_code == 200
-    assert server.status("open")["received"] == 0  # random bytes never have the digest of the mechanism
+    assert server.log.read_text() == ""
+    return counted
+
+
+def test_an_answer_405_names_all_methods_of_the_path(server):
+    for path, methods in [
+        ("/v1/campaigns", "GET, POST"),
+        ("/v1/campaigns/open", "DELETE, GET, PATCH"),
+        ("/v1/campaigns/open/messages", "OPTIONS, POST"),
+        ("/health", "GET, HEAD"),
+    ]:
+        answer = server.http.put(path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, methods)

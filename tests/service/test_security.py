@@ -18,7 +18,7 @@ pytest.importorskip("fastapi")
 
 import httpx
 
-from sstq.service import Settings, create_app, security
+from sstq.service import Settings, app, create_app, security
 from sstq.service.logs import PrivateFormatter
 from sstq.service.protocol import MOST_HEADER_BYTES
 from sstq.service.security import AddressLimits, Problem, bearer_token, is_token, token_hash
@@ -68,6 +68,31 @@ def test_addresses_in_memory_are_bounded(monkeypatch):
     for number in range(100):
         limits.wait(f"10.0.0.{number}", 1.0)
     assert len(limits._full_at) <= 10
+
+
+def test_addresses_are_forgotten_once_their_bucket_is_full():
+    limits = AddressLimits(per_second=2, burst=3)
+    for _ in range(2):
+        limits.wait("10.0.0.1", 100.0)
+    limits.wait("10.0.0.2", 100.0)
+    limits.forget(100.75)
+    assert list(limits._full_at) == ["10.0.0.1"]
+    assert [limits.wait("10.0.0.1", 100.75) for _ in range(3)] == [0, 0, pytest.approx(0.25)]
+    limits.forget(110.0)
+    assert not limits._full_at
+
+
+def test_a_running_collector_forgets_addresses(tmp_path, monkeypatch):
+    monkeypatch.setattr(app, "_FORGET_SECONDS", 0.01)
+    forgotten = asyncio.Event()
+    monkeypatch.setattr(AddressLimits, "forget", lambda _: forgotten.set())
+    application = create_app(Settings(f"sqlite:///{tmp_path}/c.sqlite3", ADMINISTRATOR))
+
+    async def run():
+        async with application.router.lifespan_context(application):
+            await asyncio.wait_for(forgotten.wait(), 30)
+
+    asyncio.run(run())
 
 
 def test_errors_are_logged_without_what_they_say():
@@ -189,7 +214,7 @@ def test_a_body_that_comes_too_slowly_is_refused(monkeypatch):
         return {"type": "http.request", "body": b"x", "more_body": True}
 
     async def read():
-        await security.RequestBody(receive).read(100, Problem(413, "Too large."))
+        await security.RequestBody(receive).read(100)
 
     with pytest.raises(Problem, match="came too slowly") as caught:
         asyncio.run(read())
@@ -206,6 +231,6 @@ def test_a_mistake_of_the_collector_has_the_headers_and_says_nothing_more(tmp_pa
             return await client.get("/health")
 
     answer = asyncio.run(ask())
-    assert (answer.status_code, answer.json()["detail"]) == (500, "The collector made a mistake; its log says where.")
+    assert (answer.status_code, answer.json()["detail"]) == (500, "The service made a mistake; its log says where.")
     assert answer.headers["content-security-policy"] == security.CONTENT_POLICY
     assert answer.headers["cache-control"] == "no-store"

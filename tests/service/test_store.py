@@ -4,12 +4,14 @@ import asyncio
 import os
 import threading
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
 import sstq
 from sstq.service import database as tables
 from sstq.service import inbox as inbox_module
+from sstq.service import receiving
 from sstq.service import store as store_module
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.inbox import Inbox, InboxFull
@@ -17,6 +19,10 @@ from sstq.service.store import Receipt, Refusal, Store, Upload, current_hour
 
 MECHANISM = sstq.FrameUnit(dim=4, epsilon=2.0, frames=1)
 BODY = MECHANISM.encode([0.1, 0.2, 0.3, 0.4], rng=1).to_bytes()
+
+
+def body_of(count):
+    return MECHANISM.encode(np.full((count, 4), 0.1), rng=1).to_bytes()
 
 
 @pytest.fixture
@@ -29,6 +35,8 @@ def store(database_url):
 
 def upload(**changes):
     values = {"campaign": "c", "key": os.urandom(16), "count": 1, "body": BODY} | changes
+    if "count" in changes and "body" not in changes:
+        values["body"] = body_of(changes["count"])
     return Upload(**values)
 
 
@@ -62,11 +70,46 @@ def test_a_setting_is_made_once(store, database_url):
 
 
 def test_an_upload_is_counted_once(store):
-    first, second = upload(), upload(count=3, body=b"abcd")
+    first, second = upload(), upload(count=3)
     assert store.receive([first, second, first]) == [Receipt(1), Receipt(3), Receipt(1)]
     assert store.receive([second, upload(), first]) == [Receipt(3), Receipt(1), Receipt(1)]
     assert store.counts("c").received == 5
-    assert len(rows(store, tables.uploads)) == 3
+    assert sorted(row.messages for row in rows(store, tables.uploads)) == [1, 1, 3]
+    assert sorted(row.messages for row in rows(store, tables.receipts)) == [1, 1, 3]
+
+
+def test_the_messages_of_a_batch_are_one_row_without_their_keys(store):
+    sent = [upload(body=MECHANISM.encode([0.1, 0.2, 0.3, 0.4], rng=rng).to_bytes()) for rng in range(20)]
+    store.receive(sent)
+    (row,) = rows(store, tables.uploads)
+    assert row.messages == 20
+    assert bytes(row.key) not in {item.key for item in sent}
+    expected = MECHANISM.aggregator()
+    for item in sent:
+        expected.update(MECHANISM.messages_from_bytes(item.body, 1))
+    assert store.fold("c") == 20
+    assert np.array_equal(store.state("c").sums(), expected.sums())
+
+
+def test_uploads_of_any_number_of_messages_in_one_batch(store):
+    counts = [1, 9_999, 1, 7, 10_000, 7, 123, 1]
+    assert store.receive([upload(count=count) for count in counts]) == [Receipt(count) for count in counts]
+    assert sorted(row.messages for row in rows(store, tables.receipts)) == sorted(counts)
+    assert store.counts("c").received == sum(counts)
+
+
+def test_a_malformed_upload_is_refused_alone(store):
+    token = os.urandom(32)
+    store.issue("c", [token])
+    good, short, padded = upload(), upload(count=3, body=b"x"), upload(body=b"\xff\xff", token=token)
+    again = upload(key=padded.key)  # the same key in the same batch, in order
+    answers = store.receive([good, short, padded, again, upload()])
+    assert [answers[0], *answers[3:]] == [Receipt(1)] * 3
+    assert "3 messages of 9 bits take 4 bytes, got 1" in answers[1].reason
+    assert "the last 7 bits" in answers[2].reason
+    counts = store.counts("c")
+    assert (counts.received, counts.unspent) == (3, 1)
+    assert len(rows(store, tables.receipts)) == 3
 
 
 def test_a_key_with_another_number_of_messages_is_refused(store):
@@ -178,7 +221,7 @@ def test_nothing_is_stored_if_the_transaction_fails(store, monkeypatch):
         raise RuntimeError("crash")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store_module, "_insert", fail)
+        patch.setattr(receiving, "_insert", fail)
         with pytest.raises(RuntimeError, match="crash"):
             store.receive([sent])
     assert store.counts("c").unspent == 1
@@ -222,13 +265,13 @@ def test_a_full_disk_is_an_error_that_passes(tmp_path):
         )
 
     limit(limit(1))  # no smaller than it is: at once full
-    large = upload(body=os.urandom(1 << 20))
+    large = upload(count=1_000_000)
     with pytest.raises(DatabaseUnavailable, match="database or disk is full"):
         store.receive([large])
     assert store.counts("c").received == 1
     limit(1 << 30)
-    assert store.receive([large, kept]) == [Receipt(1)] * 2
-    assert store.counts("c").received == 2
+    assert store.receive([large, kept]) == [Receipt(1_000_000), Receipt(1)]
+    assert store.counts("c").received == 1_000_001
     store.close()
 
 

@@ -1,11 +1,44 @@
 """The collection service: campaigns over HTTP, a database that loses nothing, estimates while messages arrive.
 
-It needs ``pip install 'sstq[service]'``.
+It needs ``pip install 'sstq[service]'``. Names are loaded on first use: `Client` imports neither the server nor the
+database, and needs only `cryptography` beside the library itself.
 """
 
-from sstq.service.app import create_app, run
-from sstq.service.campaigns import Campaign
-from sstq.service.client import Client
-from sstq.service.settings import Settings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Campaign", "Client", "Settings", "create_app", "run"]
+if TYPE_CHECKING:
+    from sstq.service.app import create_app as create_app
+    from sstq.service.app import run as run
+    from sstq.service.campaigns import Campaign as Campaign
+    from sstq.service.client import Client as Client
+    from sstq.service.settings import Settings as Settings
+    from sstq.service.shuffling import Shuffling as Shuffling
+
+_HOMES = {
+    "Campaign": "sstq.service.campaigns",
+    "Client": "sstq.service.client",
+    "Settings": "sstq.service.settings",
+    "Shuffling": "sstq.service.shuffling",
+    "create_app": "sstq.service.app",
+    "run": "sstq.service.app",
+}
+
+__all__ = [*_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        try:
+            value = getattr(import_module(_HOMES[name]), name)
+        except ImportError as error:
+            raise ImportError(
+                f"sstq.service.{name} needs more packages ({error}): pip install 'sstq[service]'"
+            ) from error
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'sstq.service' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

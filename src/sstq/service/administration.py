@@ -1,24 +1,22 @@
-"""The administrator's routes: create, change, close and delete campaigns, and make single-use tokens."""
+"""The administrator's routes: create, change, close and delete campaigns."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from sstq.files.strict_json import read_json
 from sstq.service.campaigns import Campaign
-from sstq.service.collector import TOKEN_NAMES, Collector, Entry
-from sstq.service.openapi import MOST_TOKENS, TOKEN, answers, json_body, schema
-from sstq.service.security import Problem, RequestBody, bearer_token, content_type, new_token, token_hash
+from sstq.service.collector import SEALING_KEY, TOKEN_NAMES, Collector
+from sstq.service.common_routes import read_body, token_of
+from sstq.service.node import Entry
+from sstq.service.openapi import TOKEN, answers, json_body, schema
+from sstq.service.security import Problem
 
 __all__ = ["administration_routes"]
-
-# A campaign of 2^21 labels is larger; nobody reads that many.
-_LARGEST_JSON = 1 << 22
 
 
 def administration_routes(collector: Collector) -> APIRouter:
@@ -26,7 +24,7 @@ def administration_routes(collector: Collector) -> APIRouter:
     router = APIRouter()
 
     def allow(request: Request) -> None:
-        collector.require_administrator(bearer_token(request.headers.get("authorization")))
+        collector.require_administrator(token_of(request))
 
     @router.post(
         "/v1/campaigns",
@@ -39,7 +37,7 @@ def administration_routes(collector: Collector) -> APIRouter:
     )
     async def create(request: Request) -> Response:
         allow(request)
-        data = await _json(request)
+        data = await read_body(request)
         try:
             campaign = Campaign.from_dict(data)
         except ValueError as error:
@@ -62,7 +60,7 @@ def administration_routes(collector: Collector) -> APIRouter:
     async def change(name: str, request: Request) -> Response:
         allow(request)
         entry = await collector.entry(name)
-        tokens = await asyncio.to_thread(_change, collector, entry, await _json(request))
+        tokens = await asyncio.to_thread(_change, collector, entry, await read_body(request))
         return JSONResponse({"name": name} | tokens)
 
     @router.delete(
@@ -75,33 +73,8 @@ def administration_routes(collector: Collector) -> APIRouter:
     )
     async def delete(name: str, request: Request) -> Response:
         allow(request)
-        await collector.entry(name)
-        await asyncio.to_thread(collector.store.delete, name)
-        collector.forget(name)
+        await asyncio.to_thread(collector.delete, await collector.entry(name))
         return Response(status_code=204)
-
-    @router.post(
-        "/v1/campaigns/{name}/tokens",
-        status_code=201,
-        summary="Make single-use tokens; only their hashes are stored",
-        responses=answers(
-            {201: {"description": "The tokens.", "content": schema("SingleUseTokens")}},
-            *(400, 401, 403, 404, 408, 409, 413, 415, 422),
-        ),
-        openapi_extra=TOKEN | json_body("TokenRequest"),
-    )
-    async def make_tokens(name: str, request: Request) -> Response:
-        allow(request)
-        entry = await collector.entry(name)
-        data = await _json(request)
-        count = data.get("count") if isinstance(data, dict) and set(data) == {"count"} else None
-        if type(count) is not int or not 1 <= count <= MOST_TOKENS:
-            raise Problem(422, f'The body must be {{"count": N}} with 1 ≤ N ≤ {MOST_TOKENS}.')
-        if entry.campaign.senders != "single-use":
-            raise Problem(409, "The campaign takes no single-use tokens; create it with senders = single-use.")
-        tokens = [new_token() for _ in range(count)]
-        await asyncio.to_thread(collector.store.issue, name, [token_hash(token) for token in tokens])
-        return JSONResponse({"tokens": tokens}, 201)
 
     return router
 
@@ -113,15 +86,23 @@ def _change(collector: Collector, entry: Entry, data: Any) -> dict[str, str]:
     close, renewed = terms.pop("closed", None), terms.pop("renew", [])
     if close is not None and close is not True:
         raise Problem(422, "closed must be true: a campaign that is closed stays closed.")
-    if not isinstance(renewed, list) or not all(name in TOKEN_NAMES for name in renewed):
-        raise Problem(422, f"renew must be a list of {' and '.join(TOKEN_NAMES)}.")
+    renewable = (*TOKEN_NAMES, SEALING_KEY)
+    if not isinstance(renewed, list) or not all(name in renewable for name in renewed):
+        raise Problem(422, f"renew must be a list of {', '.join(renewable)}.")
+    if SEALING_KEY in renewed and entry.campaign.shuffling is None:
+        raise Problem(409, "The campaign is not shuffled: it has no sealing key.")
     ended = entry.stored.closed or entry.campaign.status(datetime.now(UTC)) == "closed"
     if ended and {"opens", "closes"} & set(terms):
         # Its keys may be forgotten by now: retries would count twice.
         raise Problem(409, "The campaign is closed for good: its times cannot change.")
-    for fixed in ("name", "mechanism"):
+    for fixed in ("name", "mechanism", "shuffling"):
         if fixed in terms:
             raise Problem(422, f"The {fixed} of a campaign cannot change; create another campaign.")
+    if close and entry.campaign.shuffling is not None and not ended:
+        # The document tells the shuffler, which then forwards what it holds.
+        now, opens = datetime.now(UTC), entry.campaign.opens
+        ends = now if opens is None else max(now, opens + timedelta(seconds=1))
+        terms["closes"], close = f"{ends:%Y-%m-%dT%H:%M:%SZ}", None
     whole = entry.campaign.to_dict() | terms
     try:
         campaign = Campaign.from_dict(whole)
@@ -132,19 +113,6 @@ def _change(collector: Collector, entry: Entry, data: Any) -> dict[str, str]:
         collector.store.end(campaign.name)
         collector.forget(campaign.name)
     return tokens
-
-
-async def _json(request: Request) -> Any:
-    """The JSON of a request, read within bounds of size and time."""
-    body = RequestBody.of(request)
-    # Browsers send other types across origins without asking; tokens would stop them anyway.
-    if content_type(request.headers) != "application/json":
-        raise Problem(415, "The Content-Type must be application/json.")
-    raw = await body.read(_LARGEST_JSON, Problem(413, f"The body may have {_LARGEST_JSON} bytes."))
-    try:
-        return read_json(raw, booleans=True)
-    except ValueError as error:
-        raise Problem(400, _sentence(error)) from error
 
 
 def _sentence(error: ValueError) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import uvicorn
 from fastapi import FastAPI
@@ -14,67 +16,111 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match
 
 from sstq._version import __version__
 from sstq.service import openapi
 from sstq.service.administration import administration_routes
 from sstq.service.background import Background
+from sstq.service.batch_routes import batch_routes
 from sstq.service.collector import Collector
+from sstq.service.common_routes import common_routes
 from sstq.service.dashboard import dashboard_routes
 from sstq.service.database import DatabaseUnavailable
+from sstq.service.demo import demo_routes, ensure_poll
 from sstq.service.logs import LOGS
+from sstq.service.node import Node, unknown_campaign
+from sstq.service.opening_rounds import Opening
 from sstq.service.protocol import GuardedProtocol
-from sstq.service.reading import reading_routes
+from sstq.service.reading import collector_metrics, reading_routes
+from sstq.service.rounds import Rounds
 from sstq.service.security import DEFAULTS, HEADERS, ClientGone, Problem, RequestBody, SecurityHeaders, problem_response
 from sstq.service.settings import Settings
-from sstq.service.uploads import Uploads, database_gone
+from sstq.service.store import UnknownCampaign
+from sstq.service.uploads import UPLOADS, Uploads, database_gone
 
-__all__ = ["create_app", "run"]
+__all__ = ["create_app", "new_app", "run", "serve"]
 
-_UPLOADS = "/v1/campaigns/{name}/messages"
+_Node = TypeVar("_Node", bound=Node)
+
 _STOP_SECONDS = 30
+_FORGET_SECONDS = 10.0
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _MOST_CONNECTIONS = 2000
 
 
 def create_app(settings: Settings) -> FastAPI:
     """The application of a collector; ValueError if its database cannot be used."""
-    collector = Collector(settings)
+    try:
+        collector = Collector(settings)
+    except DatabaseUnavailable as error:
+        raise ValueError(f"{error}; start it, or name another one") from error
+
+    app = new_app(collector, "sstq collector", openapi.DESCRIPTION, Background, Opening)
+    app.include_router(
+        common_routes(
+            collector, lambda: collector_metrics(collector), lambda entry: {"SSTQ-Signature": entry.signature}
+        )
+    )
+    app.include_router(reading_routes(collector))
+    app.include_router(administration_routes(collector))
+    app.include_router(batch_routes(collector))
+    if settings.demo:
+        ensure_poll(collector)
+        app.router.routes.extend(demo_routes())
+    app.router.routes.extend(dashboard_routes())
+    openapi.install(app, UPLOADS)
+    app.add_middleware(Uploads, collector=collector)
+    app.add_middleware(SecurityHeaders)
+    return app
+
+
+def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], Rounds]) -> FastAPI:
+    """An application without routes, which works in the background as long as it runs, with a sentence per refusal.
+
+    Whoever adds the last layer adds `SecurityHeaders` around it.
+    """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        background = Background(collector)
-        async with collector.inbox:
-            background.start()
+        threads = [kind(node) for kind in work]
+        async with node.inbox:
+            for thread in threads:
+                thread.start()
+            forgetting = asyncio.create_task(_forget_addresses(node))
             try:
                 yield
             finally:
-                await asyncio.to_thread(background.stop)
-        collector.store.close()
+                forgetting.cancel()
+                for thread in threads:
+                    await asyncio.to_thread(thread.stop)
+        node.store.close()
 
     app = FastAPI(
-        title="sstq collector",
+        title=title,
         version=__version__,
-        description=openapi.DESCRIPTION,
+        description=description,
         lifespan=lifespan,
         # Their pages load scripts from elsewhere.
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.router.routes.append(Route(_UPLOADS, Uploads(collector), methods=["POST", "OPTIONS"]))
-    app.include_router(reading_routes(collector))
-    app.include_router(administration_routes(collector))
-    app.router.routes.extend(dashboard_routes())
-    openapi.install(app, _UPLOADS)
-    app.add_middleware(SecurityHeaders)
     app.add_exception_handler(Problem, _refuse)
     app.add_exception_handler(DatabaseUnavailable, _refuse_for_the_database)
+    app.add_exception_handler(UnknownCampaign, _refuse_unknown)
     app.add_exception_handler(RequestValidationError, _refuse_arguments)
     app.add_exception_handler(HTTPException, _refuse_route)
     app.add_exception_handler(ClientGone, _nobody_there)
     app.add_exception_handler(Exception, _apologize)
     return app
+
+
+async def _forget_addresses(node: Node) -> None:
+    """Forget addresses that sent nothing lately."""
+    while True:
+        await asyncio.sleep(_FORGET_SECONDS)
+        node.limits.forget()
 
 
 async def _refuse(request: Request, error: Any) -> Response:
@@ -85,16 +131,24 @@ async def _refuse_for_the_database(request: Request, error: Any) -> Response:  #
     return await _refuse(request, database_gone())
 
 
+async def _refuse_unknown(request: Request, error: Any) -> Response:  # noqa: ARG001 (deleted during the request)
+    return await _refuse(request, unknown_campaign())
+
+
 async def _refuse_arguments(request: Request, error: Any) -> Response:
     wrong = error.errors()[0]
     return await _refuse(request, Problem(422, f"{wrong['loc'][-1]}: {wrong['msg']}."))
 
 
 async def _refuse_route(request: Request, error: Any) -> Response:
-    sentences = {404: "There is nothing at this path.", 405: "This path does not take this method."}
-    return await _refuse(
-        request, Problem(error.status_code, sentences.get(error.status_code, error.detail), error.headers)
-    )
+    if error.status_code != 405:
+        sentence = "There is nothing at this path." if error.status_code == 404 else error.detail
+        return await _refuse(request, Problem(error.status_code, sentence, error.headers))
+    # The error names the methods of the first route with this path; there may be others.
+    tried = [(method, {**request.scope, "method": method}) for method in _METHODS]
+    routes = request.app.routes
+    allowed = [method for method, scope in tried if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+    return await _refuse(request, Problem(405, "This path does not take this method.", {"Allow": ", ".join(allowed)}))
 
 
 async def _nobody_there(request: Request, error: Any) -> Response:  # noqa: ARG001
@@ -103,7 +157,7 @@ async def _nobody_there(request: Request, error: Any) -> Response:  # noqa: ARG0
 
 async def _apologize(request: Request, error: Any) -> Response:  # noqa: ARG001 (uvicorn logs where it was)
     # This answer does not pass through the middleware.
-    return problem_response(Problem(500, "The collector made a mistake; its log says where.", HEADERS | DEFAULTS))
+    return problem_response(Problem(500, "The service made a mistake; its log says where.", HEADERS | DEFAULTS))
 
 
 class _Server(uvicorn.Server):
@@ -115,6 +169,10 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        # What there is now stays: the collector of garbage need not look through it again and again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
         if self.servers:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             scheme = "https" if self.config.is_ssl else "http"
@@ -128,8 +186,14 @@ def run(settings: Settings, started: Callable[[str], None] = lambda _: None) -> 
         settings: of this process.
         started: is called with the address once requests are taken.
     """
+    serve(create_app(settings), settings, started)
+
+
+def serve(app: FastAPI, settings: Settings, started: Callable[[str], None]) -> None:
+    """Run an app with these settings until the process is told to stop."""
+    _check_certificate(settings)
     config = uvicorn.Config(
-        create_app(settings),
+        app,
         host=settings.host,
         port=settings.port,
         http=GuardedProtocol,
@@ -146,3 +210,15 @@ def run(settings: Settings, started: Callable[[str], None] = lambda _: None) -> 
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
     _Server(config, started).run()
+
+
+def _check_certificate(settings: Settings) -> None:
+    if settings.certificate is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.private_key)
+    except ssl.SSLError as error:
+        raise ValueError(
+            f"certificate and private_key must be a certificate chain and its key (PEM), got {settings.certificate} "
+            f"and {settings.private_key}: {error.reason or error}"
+        ) from error

@@ -3,69 +3,77 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 
+from sstq.mechanisms import FrameUnit
 from sstq.service import results
-from sstq.service.collector import Collector, Entry
-from sstq.service.database import DatabaseUnavailable
+from sstq.service.collector import Collector
+from sstq.service.node import Entry
+from sstq.service.rounds import Rounds
 
 __all__ = ["Background"]
 
-# After an estimate that took a second the next one waits so many seconds: most of the time is for folding.
-_ESTIMATE_PAUSE = 5.0
+# While messages arrive, an estimate that took a second is made again after so many seconds, but not later than after
+# the most: the time is for folding, and a page should not show what is minutes old.
+_ESTIMATE_PAUSE, _LONGEST_PAUSE = 5.0, 30.0
 _PURGE_SECONDS = 3600.0
 
 logger = logging.getLogger("sstq.service")
 
 
-class Background:
-    """A thread that does a round every `fold_seconds`; several processes may do the same on one database."""
+class Background(Rounds):
+    """A thread that folds and estimates."""
+
+    work = "folding"
 
     def __init__(self, collector: Collector) -> None:
+        super().__init__(collector)
         self._collector = collector
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sstq-background")
         self._estimate_due: dict[str, float] = {}
         self._purge_due = 0.0
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End after the step that is being done; what is left is folded after the next start."""
-        self._stopping.set()
-        self._thread.join()
-
     def _run(self) -> None:
-        while not self._stopping.wait(self._collector.settings.fold_seconds):
-            try:
-                self.round()
-            except DatabaseUnavailable as error:
-                self._collector.metrics.folds["failed"] += 1
-                logger.warning("%s", error)
-            except Exception:
-                # A campaign deleted meanwhile, or a defect: the next round begins anew, and no upload is lost.
-                self._collector.metrics.folds["failed"] += 1
-                logger.exception("a round of folding failed")
-            else:
-                self._collector.metrics.folds["done"] += 1
+        try:
+            _warm_up()
+        except Exception:
+            logger.exception("the kernels cannot be loaded")
+        super()._run()
 
     def round(self) -> None:
-        """Fold what waits, renew the estimates of what changed, and forget keys after their time."""
+        """Fold what waits, renew the estimates of what changed, and forget keys after their time.
+
+        A campaign that cannot be folded does not hold up the others.
+        """
         for entry in self._collector.refresh():
-            while not self._stopping.is_set() and self._collector.store.fold(entry.campaign.name):
-                pass
-            self._estimate(entry)
+            self.attempt(entry, self._renew)
         if time.monotonic() >= self._purge_due:
             self._collector.store.purge(self._collector.settings.grace_hours)
             self._purge_due = time.monotonic() + _PURGE_SECONDS
 
-    def _estimate(self, entry: Entry) -> None:
+    def _renew(self, entry: Entry) -> None:
+        self._estimate(entry, arriving=self._fold(entry.campaign.name))
+
+    def _fold(self, name: str) -> bool:
+        """Fold what waits; returns whether there was anything."""
+        # What arrives meanwhile is for the next round: to fold many at once costs little more than to fold a few.
+        left = waiting = self._collector.store.waiting(name)
+        while left > 0 and not self._stopping.is_set():
+            folded = self._collector.store.fold(name)
+            left = left - folded if folded else 0  # another process has the rest
+        return waiting > 0
+
+    def _estimate(self, entry: Entry, *, arriving: bool) -> None:
         name, begun = entry.campaign.name, time.monotonic()
-        if self._stopping.is_set() or begun < self._estimate_due.get(name, 0.0):
+        if self._stopping.is_set() or (arriving and begun < self._estimate_due.get(name, 0.0)):
             return
         if results.refresh(self._collector.store, entry.campaign):
             ended = time.monotonic()
-            self._estimate_due[name] = ended + _ESTIMATE_PAUSE * (ended - begun)
+            self._estimate_due[name] = ended + min(_ESTIMATE_PAUSE * (ended - begun), _LONGEST_PAUSE)
+
+
+def _warm_up() -> None:
+    """Load the kernels, or compile them on a machine that has none, so that the first uploads do not wait for them."""
+    mechanism = FrameUnit(dim=2, epsilon=1.0)
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.messages_from_bytes(bytes(-(-mechanism.message_bits // 8)), 1))
+    aggregator.mean()

@@ -17,13 +17,23 @@ from typing import Any, Literal, get_args
 import rfc8785
 
 from sstq.aggregation import FamilyAggregator
-from sstq.aggregation.sums import VectorAggregator
 from sstq.checks import check_number, check_option, did_you_mean
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism, from_json
-from sstq.messages.batch import Messages
+from sstq.service.sealing import KEY_ID_BYTES, OVERHEAD, key_id
+from sstq.service.shuffling import Shuffling
 
-__all__ = ["LARGEST_UPLOAD", "MOST_DENSE_ROWS", "MOST_ROWS", "Campaign", "Readers", "Senders", "read_document"]
+__all__ = [
+    "LARGEST_UPLOAD",
+    "MOST_DENSE_ROWS",
+    "MOST_ROWS",
+    "MOST_TOKENS",
+    "Campaign",
+    "Readers",
+    "Senders",
+    "read_document",
+    "sealing_keys_of",
+]
 
 Senders = Literal["everybody", "token", "single-use"]
 """Who may send: everybody, who holds the shared token of the campaign, or who holds a token that works once."""
@@ -40,10 +50,16 @@ MOST_ROWS = 1 << 30
 MOST_DENSE_ROWS = 1 << 21
 """The most rows of a single frame: folding uploads takes 32 bytes per row of memory, at most 64 MB."""
 
+MOST_TOKENS = 100_000
+"""How many single-use tokens one request makes."""
+
 _FORMAT, _VERSION = "sstq-campaign", 1
 NAME_PATTERN = r"[a-z0-9-]{1,64}"
 TIME_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 _DEFAULT_MESSAGES, _LONGEST_LABEL = 10_000, 200
+_KEY_BYTES = 32
+# What a document has beside the campaign's own fields.
+_DESCRIBED = ("format", "version", "keys", "digest", "message_bits", "slots", "envelope_bytes", "sealing_keys")
 
 
 @dataclass(frozen=True)
@@ -61,6 +77,7 @@ class Campaign:
         most_messages: of one upload; None for as many as fit, up to 10,000, or 1 where tokens work once.
         senders: who may send.
         readers: who may read the estimate.
+        shuffling: by whom messages are mixed before they reach the collector; None if they come directly.
 
     Examples:
         >>> import sstq
@@ -79,6 +96,7 @@ class Campaign:
     most_messages: int = None  # type: ignore[assignment]  # an integer from construction on
     senders: Senders = "everybody"
     readers: Readers = "administrator"
+    shuffling: Shuffling | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(NAME_PATTERN, self.name):
@@ -90,14 +108,33 @@ class Campaign:
         _check_labels("group_labels", self.group_labels, self.mechanism.groups or 0)
         _check_shape(self.image_shape, self.mechanism.dim)
         _check_times(self.opens, self.closes)
+        self._check_shuffling()
         object.__setattr__(self, "most_messages", self._checked_most())
 
+    def _check_shuffling(self) -> None:
+        if self.shuffling is None:
+            return
+        if not isinstance(self.shuffling, Shuffling):
+            raise ValueError(f"shuffling must be a Shuffling or None, got {_short(self.shuffling)}")
+        if self.closes is None:
+            raise ValueError("closes must be a time where messages are shuffled: the shuffler must know when to end")
+        if self.senders == "token":
+            raise ValueError(
+                "senders must be 'everybody' or 'single-use' where messages are shuffled, got 'token': the shuffler, "
+                "which envelopes are sent to, does not know the collector's tokens"
+            )
+
     def _checked_most(self) -> int:
-        bits = self.mechanism.message_bits
+        bits = self.mechanism.message_bits if self.shuffling is None else 8 * self.envelope_bytes * self.slots
         fitting = 8 * LARGEST_UPLOAD // bits
         if not fitting:
             raise ValueError(f"mechanism must send at most {LARGEST_UPLOAD} bytes per message, got {-(-bits // 8)}")
         once = self.senders == "single-use"
+        if once and self.slots > 1 and self.shuffling is None:
+            raise ValueError(
+                f"mechanism must send one message per person with senders='single-use', got messages={self.slots}: a "
+                "token pays for one upload, and only a shuffler takes several messages of a person"
+            )
         if self.most_messages is None:
             return 1 if once else min(_DEFAULT_MESSAGES, fitting)
         if once and self.most_messages != 1:
@@ -112,28 +149,37 @@ class Campaign:
         """The fingerprint of the mechanism, which an upload repeats."""
         return self.mechanism.digest()
 
+    @property
+    def slots(self) -> int:
+        """How many messages a person sends; a shuffler mixes each of these slots apart."""
+        return self.mechanism.messages
+
+    @property
+    def envelope_bytes(self) -> int:
+        """The bytes of a sealed message."""
+        return OVERHEAD + -(-self.mechanism.message_bits // 8)
+
+    @cached_property
+    def message_bits(self) -> int:
+        """The bits of one message."""
+        return self.mechanism.message_bits
+
     @cached_property
     def largest_upload(self) -> int:
         """The most bytes that an upload to this campaign has."""
-        return -(-self.most_messages * self.mechanism.message_bits // 8)
+        return self.upload_bytes(self.most_messages)
 
-    @cached_property
-    def _adds_vectors(self) -> bool:
-        return isinstance(self.mechanism.aggregator(), VectorAggregator)
+    def upload_bytes(self, count: int) -> int:
+        """The bytes of an upload of so many messages, or of all envelopes of so many people with the key's name."""
+        if self.shuffling is not None:
+            return KEY_ID_BYTES + count * self.slots * self.envelope_bytes
+        return -(-count * self.message_bits // 8)
 
     def status(self, now: datetime) -> Literal["scheduled", "open", "closed"]:
         """What the times say: not open yet, open, or closed."""
         if self.opens is not None and now < self.opens:
             return "scheduled"
         return "closed" if self.closes is not None and now >= self.closes else "open"
-
-    def check(self, body: bytes, count: int) -> Messages:
-        """The messages of an upload; ValueError unless each of them can be added to the sums."""
-        messages = self.mechanism.messages_from_bytes(body, count)
-        if self._adds_vectors:
-            # Their fields can hold numbers that no honest client sends, which only the sums refuse.
-            self.mechanism.aggregator().update(messages)
-        return messages
 
     def terms(self) -> dict[str, Any]:
         """All fields but the name and the mechanism as JSON values, those that have no value left out."""
@@ -142,6 +188,7 @@ class Campaign:
             values[name] = values[name] and _written(values[name])
         for name in ("labels", "group_labels", "image_shape"):
             values[name] = list(values[name])
+        values["shuffling"] = values["shuffling"] and values["shuffling"].to_dict()
         return {name: value for name, value in values.items() if value not in (None, [])}
 
     @classmethod
@@ -152,6 +199,8 @@ class Campaign:
             values[field] = _read_list(field, values.get(field))
         for field in ("opens", "closes"):
             values[field] = _read_time(field, values.get(field))
+        if values.get("shuffling") is not None:
+            values["shuffling"] = Shuffling.from_dict(values["shuffling"])
         return cls(name, mechanism, **values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -185,9 +234,17 @@ class Campaign:
         """The campaign of a JSON text; ValueError for anything else."""
         return cls.from_dict(read_json(text))
 
-    def document(self, keys: Iterable[bytes]) -> bytes:
-        """What the collector signs: the campaign, what its messages look like, and the public keys of the collector."""
-        described = {"digest": self.digest, "message_bits": self.mechanism.message_bits}
+    def document(self, keys: Iterable[bytes], sealing_keys: Iterable[bytes] = ()) -> bytes:
+        """What the collector signs: the campaign, what its messages look like, and the public keys of the collector.
+
+        Args:
+            keys: with which it signs.
+            sealing_keys: for which messages are sealed where they are shuffled; the first for those sent from now on.
+        """
+        described: dict[str, Any] = {"digest": self.digest, "message_bits": self.message_bits}
+        if self.shuffling is not None:
+            described |= {"slots": self.slots, "envelope_bytes": self.envelope_bytes}
+            described["sealing_keys"] = [{"id": key_id(key), "key": key.hex()} for key in sealing_keys]
         header = {"format": _FORMAT, "version": _VERSION, "keys": [key.hex() for key in keys]}
         return _canonical(header | self.to_dict() | described)
 
@@ -202,16 +259,26 @@ def read_document(raw: bytes) -> tuple[Campaign, tuple[bytes, ...]]:
         raise ValueError("this is not the document of a campaign")
     if type(data.get("version")) is not int or data["version"] != _VERSION:
         raise ValueError(f"the document has version {_short(data.get('version'))}, this library reads {_VERSION}")
-    described = ("format", "version", "keys", "digest", "message_bits")
-    campaign = Campaign.from_dict({name: value for name, value in data.items() if name not in described})
+    campaign = Campaign.from_dict({name: value for name, value in data.items() if name not in _DESCRIBED})
     try:
         keys = tuple(bytes.fromhex(key) for key in data["keys"])
+        sealing = [bytes.fromhex(entry["key"]) for entry in data.get("sealing_keys", ())]
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError("keys must be a list of public keys in hexadecimal") from error
+        raise ValueError("keys must be a list of public keys in hexadecimal, and so must sealing_keys") from error
+    if campaign.shuffling is not None and (not sealing or any(len(key) != _KEY_BYTES for key in sealing)):
+        raise ValueError(f"sealing_keys must be one or more keys of {_KEY_BYTES} bytes where messages are shuffled")
     # One text per campaign: the digest, the bits and the canonical form are right only if all of it is the same again.
-    if campaign.document(keys) != raw:
+    if campaign.document(keys, sealing) != raw:
         raise ValueError("the document is not in the canonical form of its campaign, or its digest or bits are wrong")
     return campaign, keys
+
+
+def sealing_keys_of(document: bytes) -> dict[str, bytes]:
+    """The keys for which messages of a shuffled campaign are sealed, by their names; the first is the newest.
+
+    The document is one that `read_document` has read.
+    """
+    return {entry["id"]: bytes.fromhex(entry["key"]) for entry in read_json(document)["sealing_keys"]}
 
 
 def _check_mechanism(mechanism: Any) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from tempfile import SpooledTemporaryFile
+from typing import IO
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -15,25 +17,31 @@ from sstq.accounting import Ledger
 from sstq.accounting.ledger import ledger_price
 from sstq.checks import check_argument
 from sstq.messages.batch import Messages
-from sstq.service.campaigns import Campaign, read_document
+from sstq.service.campaigns import Campaign, read_document, sealing_keys_of
 from sstq.service.http import Answer, Refused, Unreachable, request
-from sstq.service.signing import verify
+from sstq.service.sealing import OVERHEAD, payloads, seal_people
+from sstq.service.signing import SHUFFLER_PREFIX, signer, verify
 
 __all__ = ["Client"]
 
 # Statuses after which the same upload may succeed: too slow, too fast, and mistakes of servers and proxies.
 _PASSING = {408, 429, 500, 502, 503, 504}
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_MOST_BYTES_IN_MEMORY = 1 << 24
 
 
 class Client:
     """Sends to one campaign, whose document it has fetched and checked.
 
     Args:
-        url: the collector's address with the campaign's name, such as https://collect.example/steps.
-        most_epsilon: the greatest ε of one message; a campaign that asks for more is refused.
+        url: the collector's address with the campaign's name, such as https://collect.example/steps; for a shuffled
+            campaign that of the collector or of the shuffler.
+        most_epsilon: the greatest ε of one person; a campaign that asks for more is refused. Of a shuffled campaign it
+            is what all messages of a person spend together if the shuffler cheats.
         pinned_key: the collector's public key in hexadecimal, known from elsewhere. Without it, whoever answers at the
             address is believed, which is as good as its TLS.
+        pinned_shuffler: the public key in hexadecimal of the shuffler to trust. With it, a campaign that names another
+            shuffler or none is refused. Without it, whichever shuffler the collector names is believed.
         ledger: is charged for each call of `send` before anything leaves.
         token: for campaigns that not everybody may send to.
         patience: after how many seconds without success to give up.
@@ -44,6 +52,7 @@ class Client:
     Attributes:
         campaign: what the collector asks for.
         key: the collector's public key in hexadecimal, to be pinned from now on.
+        shuffler_key: that of the shuffler; None for a campaign that is not shuffled.
     """
 
     def __init__(
@@ -52,6 +61,7 @@ class Client:
         *,
         most_epsilon: float,
         pinned_key: str | None = None,
+        pinned_shuffler: str | None = None,
         ledger: Ledger | None = None,
         token: str | None = None,
         patience: float = 300.0,
@@ -65,16 +75,42 @@ class Client:
         answer = self._until_answered(lambda: request("GET", self._url))
         signature = answer.headers.get("SSTQ-Signature", "")
         campaign, keys = read_document(answer.content)
-        self.key = _signer(answer.content, signature, keys, pinned_key)
+        self.key = signer(answer.content, signature, keys, pinned_key)
         if campaign.name != name:
             raise ValueError(f"the collector answered with the campaign {campaign.name!r} instead of {name!r}")
         self.campaign: Campaign = campaign
+        self.shuffler_key = self._check_shuffler(answer, pinned_shuffler)
         self._price = ledger_price(campaign.mechanism)
         if self._price > most_epsilon:
             raise ValueError(
-                f"the campaign asks for epsilon = {self._price!r} per message, more than most_epsilon = "
+                f"the campaign asks for epsilon = {self._price!r} per person, more than most_epsilon = "
                 f"{most_epsilon!r}; nothing was sent"
             )
+
+    def _check_shuffler(self, document: Answer, pinned: str | None) -> str | None:
+        """The key of the campaign's shuffler, which has signed the same document; None if there is none.
+
+        So the collector cannot show one client other keys than all others: the shuffler hands out one document.
+        """
+        terms = self.campaign.shuffling
+        if pinned is not None and (terms is None or terms.key != pinned):
+            found = "no shuffler" if terms is None else f"the shuffler {terms.key}"
+            raise ValueError(f"the campaign names {found} instead of the pinned one; nothing was sent")
+        if terms is None:
+            return None
+        self._url = f"{terms.url}/v1/campaigns/{self.campaign.name}"
+        if "SSTQ-Shuffler-Signature" not in document.headers:
+            content = document.content
+            document = self._until_answered(lambda: request("GET", self._url))
+            if document.content != content:
+                raise ValueError("the shuffler has another document than the collector; try again in a minute")
+        try:
+            signature = document.headers.get("SSTQ-Shuffler-Signature", "")
+            verify(document.content, signature, bytes.fromhex(terms.key), SHUFFLER_PREFIX)
+        except ValueError as error:
+            raise ValueError(f"{terms.url} is not the shuffler that the campaign names; nothing was sent") from error
+        self._sealing_key = next(iter(sealing_keys_of(document.content).values()))
+        return terms.key
 
     def send(
         self,
@@ -101,26 +137,75 @@ class Client:
         messages = self.campaign.mechanism.encode(np.atleast_2d(np.asarray(X)), groups=groups)
         return self.send_messages(messages, progress=progress)
 
-    def send_messages(self, messages: Messages, *, progress: Callable[[int], object] = lambda _: None) -> int:
-        """Send messages of the campaign's mechanism that were never sent before; otherwise as `send`."""
-        if messages.digest != self.campaign.digest:
-            raise ValueError("messages must be of the campaign's mechanism; encode them with `campaign.mechanism`")
-        if self.campaign.senders == "single-use" and len(messages) > 1:
-            raise ValueError(f"X must be one vector, got {len(messages)}: a single-use token stands for one person")
-        if messages.simulated:
-            raise ValueError("messages must be made with secret randomness, got some that were made from a seed")
-        if self._ledger is not None and len(messages):
-            self._ledger.spend(self._price, f"{self.campaign.name} {secrets.token_hex(16)}")
-        sent, most = 0, self.campaign.most_messages
-        for start in range(0, len(messages), most):
-            some = messages[start : start + most]
-            try:
-                self._upload(some.to_bytes(), len(some))
-            except (Refused, Unreachable) as error:
-                raise ValueError(f"{error} ({sent} of {len(messages)} messages count)") from error
-            sent += len(some)
-            progress(len(some))
+    def send_messages(
+        self, messages: Messages | Iterable[Messages], *, progress: Callable[[int], object] = lambda _: None
+    ) -> int:
+        """Send messages of the campaign's mechanism that were never sent before; otherwise as `send`.
+
+        Args:
+            messages: as one batch or as many; of several messages per person, slot by slot. They are packed one after
+                the other before anything leaves, in a temporary file if they are large, so that memory holds one batch
+                at a time.
+            progress: is called with the number of messages after each upload.
+        """
+        campaign = self.campaign
+        with SpooledTemporaryFile(max_size=_MOST_BYTES_IN_MEMORY, prefix="sstq-") as packed:
+            batches = [messages] if isinstance(messages, Messages) else messages
+            total, uploads = (self._packed if campaign.shuffling is None else self._sealed)(batches, packed)
+            if campaign.senders == "single-use" and total > campaign.slots:
+                raise ValueError(f"X must be one vector, got {total}: a single-use token stands for one person")
+            if self._ledger is not None and total:
+                self._ledger.spend(self._price, f"{campaign.name} {secrets.token_hex(16)}")
+            sent, each = 0, 1 if campaign.shuffling is None else campaign.slots
+            for body, count in uploads:
+                try:
+                    self._upload(body, count)
+                except (Refused, Unreachable) as error:
+                    raise ValueError(f"{error} ({sent} of {total} messages count)") from error
+                sent += count * each
+                progress(count * each)
         return sent
+
+    def _packed(self, batches: Iterable[Messages], packed: IO[bytes]) -> tuple[int, Iterator[tuple[bytes, int]]]:
+        """How many messages there are, and the bodies of uploads with the number of each."""
+        most = self.campaign.most_messages
+        sizes = []
+        for batch in map(self._checked, batches):
+            for start in range(0, len(batch), most):
+                some = batch[start : start + most]
+                sizes.append((packed.write(some.to_bytes()), len(some)))
+        packed.seek(0)
+        return sum(count for _, count in sizes), ((packed.read(size), count) for size, count in sizes)
+
+    def _sealed(self, batches: Iterable[Messages], packed: IO[bytes]) -> tuple[int, Iterator[tuple[bytes, int]]]:
+        """How many messages there are, and the bodies of uploads with the number of people of each."""
+        campaign, bits = self.campaign, self.campaign.mechanism.message_bits
+        total = 0
+        for batch in map(self._checked, batches):
+            packed.write(payloads(batch, bits).tobytes())
+            total += len(batch)
+        people, left = divmod(total, campaign.slots)
+        if left:
+            raise ValueError(f"messages must be {campaign.slots} per person, slot by slot, got {total}")
+        size = campaign.envelope_bytes - OVERHEAD
+
+        def bodies() -> Iterator[tuple[bytes, int]]:
+            for start in range(0, people, campaign.most_messages):
+                count = min(campaign.most_messages, people - start)
+                slots = []
+                for slot in range(campaign.slots):
+                    packed.seek((slot * people + start) * size)
+                    slots.append(np.frombuffer(packed.read(count * size), dtype=np.uint8).reshape(count, size))
+                yield seal_people(np.stack(slots), self._sealing_key, campaign.name, campaign.digest), count
+
+        return total, bodies()
+
+    def _checked(self, batch: Messages) -> Messages:
+        if batch.digest != self.campaign.digest:
+            raise ValueError("messages must be of the campaign's mechanism; encode them with `campaign.mechanism`")
+        if batch.simulated:
+            raise ValueError("messages must be made with secret randomness, got some that were made from a seed")
+        return batch
 
     def _upload(self, body: bytes, count: int) -> None:
         headers = {
@@ -150,24 +235,3 @@ class Client:
                     raise
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-def _signer(document: bytes, signature: str, keys: tuple[bytes, ...], pinned: str | None) -> str:
-    """The key that signed the document, in hexadecimal; ValueError unless it is the pinned one, or one it names."""
-    if pinned is not None:
-        try:
-            wanted = [bytes.fromhex(pinned)]
-        except ValueError as error:
-            raise ValueError(f"pinned_key must be 64 hexadecimal digits, got {pinned!r}") from error
-        if wanted[0] not in keys:
-            found = " ".join(key.hex() for key in keys)
-            raise ValueError(f"the collector has another key than the pinned one: {found}; nothing was sent")
-    else:
-        wanted = list(keys)
-    for key in wanted:
-        try:
-            verify(document, signature, key)
-        except ValueError:
-            continue
-        return key.hex()
-    raise ValueError("the campaign's signature is wrong: somebody changed it on the way; nothing was sent")

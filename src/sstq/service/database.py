@@ -54,7 +54,8 @@ receipts = _table(
     sa.Column("messages", sa.BigInteger, nullable=False),
 )
 
-# Uploads that are not folded yet.
+# Messages that are not folded yet: of one upload or of several that were stored together. The key is random, and not
+# one of a client.
 uploads = _table(
     "uploads",
     _campaign(),
@@ -106,7 +107,58 @@ estimates = _table(
     sa.Column("result", sa.LargeBinary, nullable=False),
 )
 
-OF_A_CAMPAIGN = (receipts, uploads, pieces, tokens, arrivals, history, estimates)
+# Shuffled campaigns. At the collector: the batches that a shuffler forwarded, and what became of their envelopes.
+batches = _table(
+    "batches",
+    _campaign(),
+    sa.Column("batch", sa.LargeBinary, primary_key=True),  # random, chosen by the shuffler
+    sa.Column("slot", sa.Integer, nullable=False),
+    sa.Column("sealing_key", sa.Text, nullable=False),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("parts", sa.Integer, nullable=False),
+    sa.Column("opened", sa.Boolean, nullable=False),
+    sa.Column("accepted", sa.BigInteger, nullable=False),
+    sa.Column("foreign", sa.BigInteger, nullable=False),  # sealed for another key, campaign or slot
+    sa.Column("malformed", sa.BigInteger, nullable=False),  # no message of the mechanism in them
+    sa.Column("repeated", sa.BigInteger, nullable=False),
+)
+
+# Envelopes of batches that are not opened yet, in the shuffler's order.
+envelopes = _table(
+    "envelopes",
+    _campaign(),
+    sa.Column("batch", sa.LargeBinary, primary_key=True),
+    sa.Column("part", sa.Integer, primary_key=True),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+)
+
+# The hashes of all envelopes of a batch, sorted: an envelope counts once.
+seen = _table(
+    "seen",
+    _campaign(),
+    sa.Column("batch", sa.LargeBinary, primary_key=True),
+    sa.Column("digests", sa.LargeBinary, nullable=False),
+)
+
+# At a shuffler: mixed envelopes that the collector has not acknowledged yet.
+outgoing = _table(
+    "outgoing",
+    _campaign(),
+    sa.Column("batch", sa.LargeBinary, primary_key=True),
+    sa.Column("part", sa.Integer, primary_key=True),
+    sa.Column("slot", sa.Integer, nullable=False),
+    sa.Column("sealing_key", sa.Text, nullable=False),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("parts", sa.Integer, nullable=False),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+)
+
+OF_A_CAMPAIGN = (
+    *(receipts, uploads, pieces, tokens, arrivals, history, estimates),
+    *(batches, envelopes, seen, outgoing),
+)
 
 _TRIES = 10
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5
@@ -175,7 +227,12 @@ class Database:
             # SQLite has one writer at a time, and those that wait would only look again after a pause.
             self._writing: AbstractContextManager[Any] = _FairLock()
         elif self.url.drivername == "postgresql+psycopg":
-            arguments = {"options": "-c synchronous_commit=on", "connect_timeout": _CONNECT_SECONDS}
+            arguments = {
+                "options": "-c synchronous_commit=on",
+                "connect_timeout": _CONNECT_SECONDS,
+                # A prepared statement keeps the plan that was best for empty tables.
+                "prepare_threshold": None,
+            }
             self._engine = sa.create_engine(self.url, connect_args=arguments, hide_parameters=True)
             self._writing = nullcontext()
         else:

@@ -8,14 +8,13 @@ writers, which is not held that long: the step reads a snapshot, and replaces th
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 
 from sstq.mechanisms import Mechanism
 from sstq.messages.batch import Messages
+from sstq.service import bodies
 from sstq.service import pieces as parts
 from sstq.service.database import Database, arrivals, campaigns, pieces, uploads
 from sstq.service.pieces import Piece
@@ -181,19 +180,6 @@ def _take_uploads(connection: sa.Connection, name: str, keys: Sequence[bytes]) -
 
 
 def _messages(mechanism: Mechanism, rows: Sequence[tuple[bytes, int, bytes]]) -> Messages:
-    """The messages of many uploads as one batch; uploads of the same number of messages are unpacked together."""
-    batches = []
-    for count, group in groupby(sorted(rows, key=lambda row: row[1]), key=lambda row: row[1]):
-        bodies = [body for _, _, body in group]
-        batches.append(
-            mechanism.messages_from_bytes(_joined(bodies, count * mechanism.message_bits), count * len(bodies))
-        )
-    return Messages.concatenate(batches)
-
-
-def _joined(bodies: list[bytes], bits: int) -> bytes:
-    """Bodies of so many bits each as one stream, without the bits that fill up their last bytes."""
-    if bits % 8 == 0 or len(bodies) == 1:
-        return b"".join(bodies)
-    whole = np.frombuffer(b"".join(bodies), dtype=np.uint8).reshape(len(bodies), -1)
-    return np.packbits(np.unpackbits(whole, axis=1, count=bits, bitorder="little"), bitorder="little").tobytes()
+    """The messages of many rows as one batch."""
+    joined = bodies.join(mechanism, [(count, body) for _, count, body in rows])
+    return Messages.concatenate([mechanism.messages_from_bytes(body, count) for count, body in joined])

@@ -105,6 +105,11 @@ def _open(
             raise _refused(error) from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
+        if isinstance(reason, ssl.SSLCertVerificationError):  # another try would not change it
+            raise ValueError(
+                f"the certificate of {urlsplit(url).netloc} cannot be verified: {reason.verify_message}; if it is of "
+                "an authority of your own, set SSL_CERT_FILE to that authority's certificate (PEM)"
+            ) from error
         raise Unreachable(f"there is no answer from {urlsplit(url).netloc}: {reason}") from error
     return response
 

@@ -2,16 +2,17 @@
 
 import asyncio
 import threading
-from collections import deque
+from queue import SimpleQueue
 from typing import Self
 
-from sstq.service.store import Receipt, Refusal, Store, Upload
+from sstq.service.receiving import Answer, Upload
+from sstq.service.store import Store
 
 # What a transaction takes, and what may wait for it.
 _BATCH_UPLOADS, _BATCH_BYTES = 2_000, 1 << 25
 _QUEUE_UPLOADS, _QUEUE_BYTES = 20_000, 1 << 28
 
-Answer = Receipt | Refusal
+_Waiting = tuple[Upload, asyncio.Future[Answer]]
 
 
 class InboxFull(Exception):  # noqa: N818
@@ -26,9 +27,9 @@ class Inbox:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._changed = threading.Condition()
-        self._waiting: deque[tuple[Upload, asyncio.Future[Answer]]] = deque()
-        self._bytes = 0
+        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        # Of what is not answered yet; only the event loop counts.
+        self._uploads = self._bytes = 0
         self._closing = False
         self._thread = threading.Thread(target=self._write_all, name="sstq-inbox")
 
@@ -38,26 +39,25 @@ class Inbox:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
+        self._closing = True
+        self._queue.put(None)
         await self._loop.run_in_executor(None, self._thread.join)
 
     def __len__(self) -> int:
         """How many uploads wait."""
-        return len(self._waiting)
+        return self._queue.qsize()
 
     async def submit(self, upload: Upload) -> Answer:
         """Wait until the upload is durable or refused; InboxFull or DatabaseUnavailable if it is neither."""
+        size = len(upload.body)
+        if self._closing:
+            raise InboxFull("the service is shutting down")
+        if self._uploads >= _QUEUE_UPLOADS or self._bytes + size > _QUEUE_BYTES:
+            raise InboxFull(f"{self._uploads} uploads are not written yet")
+        self._uploads += 1
+        self._bytes += size
         answer: asyncio.Future[Answer] = self._loop.create_future()
-        with self._changed:
-            if self._closing:
-                raise InboxFull("the service is shutting down")
-            if len(self._waiting) >= _QUEUE_UPLOADS or self._bytes + len(upload.body) > _QUEUE_BYTES:
-                raise InboxFull(f"{len(self._waiting)} uploads wait to be written")
-            self._waiting.append((upload, answer))
-            self._bytes += len(upload.body)
-            self._changed.notify()
+        self._queue.put((upload, answer))
         return await answer
 
     def _write_all(self) -> None:
@@ -68,25 +68,27 @@ class Inbox:
             except Exception as error:
                 answers = error
             # Once for all of them: waking the loop costs more than an answer.
-            self._loop.call_soon_threadsafe(_answer, [future for _, future in batch], answers)
+            self._loop.call_soon_threadsafe(self._answer, batch, answers)
 
-    def _next_batch(self) -> list[tuple[Upload, asyncio.Future[Answer]]]:
-        batch: list[tuple[Upload, asyncio.Future[Answer]]] = []
-        taken = 0
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closing)
-            while self._waiting and len(batch) < _BATCH_UPLOADS and taken < _BATCH_BYTES:
-                batch.append(self._waiting.popleft())
-                taken += len(batch[-1][0].body)
-            self._bytes -= taken
+    def _next_batch(self) -> list[_Waiting]:
+        """What waits, once there is something; empty at the end."""
+        batch: list[_Waiting] = []
+        size = 0
+        while (found := self._queue.get()) is not None:
+            batch.append(found)
+            size += len(found[0].body)
+            if self._queue.empty() or len(batch) == _BATCH_UPLOADS or size >= _BATCH_BYTES:
+                return batch
+        self._queue.put(None)  # for the next call: there may be a batch before the end
         return batch
 
-
-def _answer(futures: list[asyncio.Future[Answer]], answers: list[Answer] | Exception) -> None:
-    for number, future in enumerate(futures):
-        if future.done():  # its client went away
-            continue
-        if isinstance(answers, Exception):
-            future.set_exception(answers)
-        else:
-            future.set_result(answers[number])
+    def _answer(self, batch: list[_Waiting], answers: list[Answer] | Exception) -> None:
+        for number, (upload, future) in enumerate(batch):
+            self._uploads -= 1
+            self._bytes -= len(upload.body)
+            if future.done():  # its client went away
+                continue
+            if isinstance(answers, Exception):
+                future.set_exception(answers)
+            else:
+                future.set_result(answers[number])

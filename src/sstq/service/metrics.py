@@ -18,10 +18,12 @@ class Metrics:
     Attributes:
         uploads: by campaign and status of the answer; the campaign is empty where there is none of that name.
         folds: how often the background task was through, and how often it failed.
+        people: at a shuffler, whose envelopes were mixed, dropped or refused, by campaign.
     """
 
     uploads: Counter[tuple[str, int]] = field(default_factory=Counter)
     folds: Counter[str] = field(default_factory=Counter)
+    people: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 def render(families: Iterable[tuple[str, str, str, Samples]]) -> str:

@@ -7,12 +7,9 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from sstq.service.campaigns import NAME_PATTERN, TIME_PATTERN
+from sstq.service.campaigns import MOST_TOKENS, NAME_PATTERN, TIME_PATTERN
 
-__all__ = ["DESCRIPTION", "MOST_TOKENS", "OPTIONAL_TOKEN", "TOKEN", "answers", "install", "json_body", "schema"]
-
-MOST_TOKENS = 100_000
-"""How many single-use tokens one request makes."""
+__all__ = ["DESCRIPTION", "OPTIONAL_TOKEN", "TOKEN", "answers", "install", "json_body", "schema"]
 
 DESCRIPTION = (
     "Collects messages of ε-local differential privacy and estimates their mean. Every refusal is "
@@ -43,7 +40,7 @@ TOKEN: dict[str, Any] = {"security": [{"token": []}]}
 OPTIONAL_TOKEN: dict[str, Any] = {"security": [{}, {"token": []}]}
 """For routes that need a token for some campaigns."""
 
-_NAME = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
+NAME = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
 _TIME = {"type": ["string", "null"], "pattern": f"^{TIME_PATTERN}$", "examples": ["2027-01-31T18:00:00Z"]}
 _NUMBERS = {"type": ["array", "null"], "items": {"type": ["number", "null"]}}
 _TABLE = {"type": "array", "items": {"type": "array", "items": {"type": ["number", "null"]}}}
@@ -52,7 +49,7 @@ _POINTS = {
     "items": {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
 }
 _LABELS = {"type": ["array", "null"], "items": {"type": "string", "minLength": 1, "maxLength": 200}}
-_COUNT = {"type": "integer", "minimum": 0}
+COUNT = {"type": "integer", "minimum": 0}
 _TERMS: dict[str, Any] = {
     "labels": _LABELS,
     "group_labels": _LABELS,
@@ -63,35 +60,74 @@ _TERMS: dict[str, Any] = {
     "senders": {"enum": ["everybody", "token", "single-use"]},
     "readers": {"enum": ["administrator", "token", "public"]},
 }
+_SHUFFLING = {
+    "anyOf": [
+        {"type": "null"},
+        {
+            "type": "object",
+            "description": "By whom messages are mixed before they arrive; it cannot change.",
+            "properties": {
+                "url": {"type": "string", "description": "The shuffler's address."},
+                "key": {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": "Its Ed25519 public key."},
+                "threshold": {"type": "integer", "minimum": 2, "maximum": 10**9, "description": "People per batch."},
+                "delta": {"type": "number", "minimum": 1e-15, "maximum": 0.1},
+                "below_threshold": {"enum": ["drop", "local"]},
+            },
+            "required": ["url", "key", "threshold"],
+            "additionalProperties": False,
+        },
+    ]
+}
 _TOKENS = {"send_token": {"type": "string"}, "read_token": {"type": "string"}}
 _MECHANISM = {"type": "object", "description": "What `sstq spec` writes."}
 
 
-def _object(properties: dict[str, Any], required: list[str] | None = None, **more: Any) -> dict[str, Any]:
+def described_object(properties: dict[str, Any], required: list[str] | None = None, **more: Any) -> dict[str, Any]:
     wanted = list(properties) if required is None else required
     return {"type": "object", "properties": properties, "required": wanted, "additionalProperties": False} | more
 
 
-_STATUS = _object(
+_CLAIM = {
+    "anyOf": [
+        described_object(
+            {
+                "batches": COUNT | {"description": "Batches of the shuffler that are opened."},
+                "accepted": COUNT | {"description": "Envelopes of them that count."},
+                "refused": described_object(dict.fromkeys(("foreign", "malformed", "repeated"), COUNT)),
+                "crowd": COUNT | {"description": "The accepted envelopes of the smallest batch."},
+                "epsilon": {"type": ["number", "null"], "description": "What that crowd justifies; null without one."},
+                "delta": {"type": ["number", "null"]},
+                "local_epsilon": {"type": "number", "description": "What is left if the shuffler cheats."},
+            }
+        ),
+        {"type": "null"},
+    ],
+    "description": "The (ε, δ) of a shuffled campaign from what arrived; null for one that is not shuffled.",
+}
+
+_STATUS = described_object(
     {
-        "name": _NAME,
+        "name": NAME,
         "status": {"enum": ["scheduled", "open", "closed"]},
-        "received": _COUNT | {"description": "Messages that are acknowledged."},
-        "folded": _COUNT | {"description": "Messages that are in the state."},
-        "covered": _COUNT | {"description": "Messages that the newest estimate covers."},
-        "tokens_issued": _COUNT,
-        "tokens_unspent": _COUNT,
+        "received": COUNT | {"description": "Messages that are acknowledged."},
+        "folded": COUNT | {"description": "Messages that are in the state."},
+        "covered": COUNT | {"description": "Messages that the newest estimate covers."},
+        "tokens_issued": COUNT,
+        "tokens_unspent": COUNT,
+        "shuffling": _CLAIM,
     }
 )
 
 _SCHEMAS: dict[str, Any] = {
-    "Problem": _object({"status": {"type": "integer"}, "detail": {"type": "string"}}),
-    "NewCampaign": _object({"name": _NAME, "mechanism": _MECHANISM} | _TERMS, ["name", "mechanism"]),
-    "Change": _object(
+    "Problem": described_object({"status": {"type": "integer"}, "detail": {"type": "string"}}),
+    "NewCampaign": described_object(
+        {"name": NAME, "mechanism": _MECHANISM} | _TERMS | {"shuffling": _SHUFFLING}, ["name", "mechanism"]
+    ),
+    "Change": described_object(
         _TERMS
         | {
             "closed": {"const": True, "description": "Close the campaign for good."},
-            "renew": {"type": "array", "items": {"enum": list(_TOKENS)}, "description": "Replace shared tokens."},
+            "renew": {"type": "array", "items": {"enum": [*_TOKENS, "sealing_key"]}, "description": "Replace these."},
         },
         [],
         minProperties=1,
@@ -103,20 +139,33 @@ _SCHEMAS: dict[str, Any] = {
         | {
             "format": {"const": "sstq-campaign"},
             "version": {"const": 1},
-            "name": _NAME,
+            "name": NAME,
             "mechanism": _MECHANISM,
             "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
             "message_bits": {"type": "integer", "minimum": 1},
             "keys": {"type": "array", "items": {"type": "string", "pattern": "^[0-9a-f]{64}$"}},
+            "shuffling": _SHUFFLING,
+            "slots": {"type": "integer", "minimum": 1, "description": "Messages per person, if they are shuffled."},
+            "envelope_bytes": {"type": "integer", "minimum": 49, "description": "Of a sealed message."},
+            "sealing_keys": {
+                "type": "array",
+                "description": "X25519 keys to seal messages for, the newest first.",
+                "items": described_object(
+                    {
+                        "id": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
+                        "key": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+                    }
+                ),
+            },
         },
         "required": ["format", "version", "name", "mechanism", "digest", "message_bits", "keys", "most_messages"],
     },
-    "Tokens": _object({"name": _NAME} | _TOKENS, ["name"]),
-    "TokenRequest": _object({"count": {"type": "integer", "minimum": 1, "maximum": MOST_TOKENS}}),
-    "SingleUseTokens": _object({"tokens": {"type": "array", "items": {"type": "string"}}}),
+    "Tokens": described_object({"name": NAME} | _TOKENS, ["name"]),
+    "TokenRequest": described_object({"count": {"type": "integer", "minimum": 1, "maximum": MOST_TOKENS}}),
+    "SingleUseTokens": described_object({"tokens": {"type": "array", "items": {"type": "string"}}}),
     "Status": _STATUS,
-    "Campaigns": _object({"campaigns": {"type": "array", "items": _STATUS}}),
-    "Progress": _object(
+    "Campaigns": described_object({"campaigns": {"type": "array", "items": _STATUS}}),
+    "Progress": described_object(
         {
             "measured": _POINTS | {"description": "Messages, and the standard error of their estimate."},
             "predicted": _POINTS | {"description": "The same as the mechanism's typical error predicts it."},
@@ -127,18 +176,19 @@ _SCHEMAS: dict[str, Any] = {
         }
     ),
     "Certificate": {"type": "object", "description": "What `sstq audit certify` writes."},
-    "Receipt": _object({"count": {"type": "integer", "minimum": 1}}),
-    "Health": _object({"status": {"const": "ok"}}),
-    "Estimate": _object(
+    "Receipt": described_object({"count": {"type": "integer", "minimum": 1}}),
+    "Health": described_object({"status": {"const": "ok"}}),
+    "Estimate": described_object(
         {
-            "campaign": _NAME,
+            "campaign": NAME,
             "digest": {"type": "string"},
-            "count": _COUNT | {"description": "Messages that it covers."},
+            "count": COUNT | {"description": "Messages that it covers."},
+            "shuffling": _CLAIM,
             "value": _NUMBERS,
             "stderr": _NUMBERS,
             "region": {
                 "anyOf": [
-                    _object(
+                    described_object(
                         {"level": {"type": "number"}, "radius": {"type": ["number", "null"]}, "half_width": _NUMBERS}
                     ),
                     {"type": "null"},
@@ -147,7 +197,7 @@ _SCHEMAS: dict[str, Any] = {
             },
             "groups": {
                 "anyOf": [
-                    _object(
+                    described_object(
                         {"shares": _NUMBERS, "shares_stderr": _NUMBERS}
                         | dict.fromkeys(("sums", "sums_stderr", "means", "means_stderr"), _TABLE)
                     ),
@@ -197,7 +247,7 @@ DOCUMENT_ANSWER: dict[int, dict[str, Any]] = {
     }
 }
 
-_UPLOAD = {
+UPLOAD = {
     "summary": "Send messages",
     "description": (
         "The body is SSTQ-Count messages of message_bits bits each, packed without gaps, the lowest bit of a byte "
@@ -207,7 +257,7 @@ _UPLOAD = {
     "operationId": "send_messages",
     **OPTIONAL_TOKEN,
     "parameters": [
-        {"name": "name", "in": "path", "required": True, "schema": _NAME},
+        {"name": "name", "in": "path", "required": True, "schema": NAME},
         {
             "name": "Idempotency-Key",
             "in": "header",
@@ -244,20 +294,20 @@ _UPLOAD = {
 }
 
 
-def install(app: FastAPI, path: str) -> None:
-    """Describe the app, with the upload route at `path`, which FastAPI knows nothing of."""
+def install(app: FastAPI, path: str, upload: dict[str, Any] = UPLOAD, more: dict[str, Any] | None = None) -> None:
+    """Describe the app, with the upload route at `path`, which FastAPI knows nothing of, and more schemas."""
 
     def described() -> dict[str, Any]:
         if app.openapi_schema is None:
             found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-            found["paths"][path] = {"post": _UPLOAD}
+            found["paths"][path] = {"post": upload}
             for operations in found["paths"].values():
                 for operation in operations.values():
                     for parameter in operation.get("parameters", ()):
                         if parameter["in"] == "path":
-                            parameter["schema"] = _NAME
+                            parameter["schema"] = NAME
             found["components"] = {
-                "schemas": _SCHEMAS,
+                "schemas": _SCHEMAS | (more or {}),
                 "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             }
             app.openapi_schema = found

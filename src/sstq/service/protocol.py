@@ -11,6 +11,8 @@ from asyncio import TimerHandle
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from sstq.service.security import BODY_ARRIVED
+
 __all__ = ["HEADER_SECONDS", "MOST_HEADER_BYTES", "READ_SECONDS", "GuardedProtocol"]
 
 HEADER_SECONDS = 10.0
@@ -37,9 +39,11 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass the bytes on to the parser; between requests they begin the next one."""
-        if self._headers_due is None and (self.cycle is None or self.cycle.response_complete):
-            self._await_headers()
+        begins = self._headers_due is None and (self.cycle is None or self.cycle.response_complete)
+        known = self.cycle
         super().data_received(data)
+        if begins and self.cycle is known:  # most requests come whole and need no timer
+            self._await_headers()
         if self._headers_due is not None:
             self._header_bytes += len(data)
             if self._header_bytes > MOST_HEADER_BYTES:
@@ -50,6 +54,11 @@ class GuardedProtocol(HttpToolsProtocol):
         _cancel(self._headers_due)
         self._headers_due = None
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Note that there is no more of the body."""
+        super().on_message_complete()
+        self.scope[BODY_ARRIVED] = True  # type: ignore[literal-required]
 
     def pause_writing(self) -> None:
         """Wait for the client, which does not read as fast as the answer is written."""

@@ -1,4 +1,4 @@
-"""The routes that only read: documents, estimates, states, health and metrics."""
+"""The collector's routes that only read: estimates, states and progress."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -18,17 +19,21 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from sstq.audit import certify
 from sstq.mechanisms import Mechanism
 from sstq.service import results
-from sstq.service.collector import Collector, Entry
+from sstq.service.batches import count_batches
+from sstq.service.claims import shuffled_claim
+from sstq.service.collector import Collector
+from sstq.service.common_routes import token_of
 from sstq.service.metrics import render
-from sstq.service.openapi import DOCUMENT_ANSWER, OPTIONAL_TOKEN, TOKEN, answers, schema
-from sstq.service.security import Problem, bearer_token
+from sstq.service.node import Entry
+from sstq.service.openapi import OPTIONAL_TOKEN, TOKEN, answers, schema
+from sstq.service.security import Problem
+from sstq.service.store import UnknownCampaign
 from sstq.service.uploads import ALLOW_ANY_ORIGIN
 
-__all__ = ["reading_routes", "status_of"]
+__all__ = ["collector_metrics", "reading_routes", "status_of"]
 
 _CHUNK = 1 << 18
 _CSV = "text/csv; charset=utf-8"
-_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def reading_routes(collector: Collector) -> APIRouter:
@@ -37,58 +42,22 @@ def reading_routes(collector: Collector) -> APIRouter:
     saving = asyncio.Semaphore(1)
 
     @router.get(
-        "/health",
-        summary="Whether the collector and its database answer",
-        responses=answers({200: {"description": "They do.", "content": schema("Health")}}),
-    )
-    async def health() -> Response:
-        await asyncio.to_thread(collector.store.ping)
-        return JSONResponse({"status": "ok"})
-
-    @router.get(
-        "/metrics",
-        summary="Metrics for Prometheus, for the administrator or the token for metrics",
-        responses=answers(
-            {200: {"description": "The text format.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
-            *(401, 403),
-        ),
-        openapi_extra=TOKEN,
-    )
-    async def metrics(request: Request) -> Response:
-        collector.require_metrics(_token(request))
-        return Response(await asyncio.to_thread(_metrics, collector), media_type=_METRICS)
-
-    @router.get(
         "/v1/campaigns",
         summary="List the campaigns whose estimates the token may read; without a token, the public ones",
         responses=answers({200: {"description": "The campaigns by name.", "content": schema("Campaigns")}}, 401, 403),
         openapi_extra=OPTIONAL_TOKEN,
     )
     async def campaigns(request: Request) -> Response:
-        token = _token(request)
+        token = token_of(request)
 
         def found() -> list[dict[str, Any]]:
             entries = collector.refresh()
             known = collector.is_administrator(token) or any(collector.has_read_token(e, token) for e in entries)
             if token is not None and not known:
                 raise Problem(403, "The token is neither the administrator's nor that of a campaign for readers.")
-            return [status_of(collector, entry) for entry in entries if collector.may_read(entry, token)]
+            return _statuses(collector, [entry for entry in entries if collector.may_read(entry, token)])
 
         return JSONResponse({"campaigns": await asyncio.to_thread(found)})
-
-    @router.get(
-        "/v1/campaigns/{name}",
-        summary="Fetch a campaign's signed document",
-        responses=answers(DOCUMENT_ANSWER, 304, 404),
-    )
-    async def document(name: str, request: Request) -> Response:
-        entry = await collector.entry(name)
-        headers = {"ETag": entry.etag, "SSTQ-Signature": entry.signature, "Cache-Control": "no-cache"}
-        if entry.from_anywhere:
-            headers |= ALLOW_ANY_ORIGIN
-        if _matches(request, entry.etag):
-            return Response(status_code=304, headers=headers)
-        return Response(entry.document, headers=headers, media_type="application/json")
 
     @router.get(
         "/v1/campaigns/{name}/status",
@@ -168,7 +137,7 @@ def reading_routes(collector: Collector) -> APIRouter:
         openapi_extra=TOKEN,
     )
     async def state(name: str, request: Request) -> Response:
-        collector.require_administrator(_token(request))
+        collector.require_administrator(token_of(request))
         entry = await collector.entry(name)
         async with saving:  # one file at a time: a state may have gigabytes
             file = await asyncio.to_thread(_saved_state, collector, entry)
@@ -179,6 +148,14 @@ def reading_routes(collector: Collector) -> APIRouter:
         return StreamingResponse(_chunks(file), headers=headers, media_type="application/octet-stream")
 
     return router
+
+
+def _statuses(collector: Collector, entries: list[Entry]) -> list[dict[str, Any]]:
+    found = []
+    for entry in entries:
+        with suppress(UnknownCampaign):  # deleted since the list was read
+            found.append(status_of(collector, entry))
+    return found
 
 
 def status_of(collector: Collector, entry: Entry) -> dict[str, Any]:
@@ -193,29 +170,23 @@ def status_of(collector: Collector, entry: Entry) -> dict[str, Any]:
         "covered": results.covered(collector.store, name) or 0,
         "tokens_issued": counts.issued,
         "tokens_unspent": counts.unspent,
+        "shuffling": shuffled_claim(collector.store, entry.campaign),
     }
 
 
-def _token(request: Request) -> str | None:
-    return bearer_token(request.headers.get("authorization"))
-
-
 async def _readable(collector: Collector, name: str, request: Request) -> Entry:
-    token = _token(request)
+    token = token_of(request)
     entry = await collector.entry(name)
     collector.require_reader(entry, token)
     return entry
 
 
-def _matches(request: Request, etag: str) -> bool:
-    wanted = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
-    return etag in wanted or wanted == ["*"]
-
-
 def _estimate(collector: Collector, entry: Entry, as_csv: bool) -> bytes:
     newest = results.latest(collector.store, entry.campaign.name)
     if newest is None:
-        described = results.describe(entry.campaign, entry.campaign.mechanism.aggregator())
+        described = results.describe(
+            entry.campaign, entry.campaign.mechanism.aggregator(), shuffled_claim(collector.store, entry.campaign)
+        )
         newest = results.Result(0, json.dumps(described).encode())
     return results.as_csv(entry.campaign, json.loads(newest.json)).encode() if as_csv else newest.json
 
@@ -242,13 +213,15 @@ async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
             yield chunk
 
 
-def _metrics(collector: Collector) -> str:
-    names = [entry.campaign.name for entry in collector.refresh()]
-    counts = {name: collector.store.counts(name) for name in names}
+def collector_metrics(collector: Collector) -> str:
+    """What a collector tells Prometheus."""
+    statuses = _statuses(collector, collector.refresh())
 
     def of_each(field: str) -> dict[tuple[tuple[str, str], ...], float]:
-        return {(("campaign", name),): getattr(count, field) for name, count in counts.items()}
+        return {(("campaign", status["name"]),): status[field] for status in statuses}
 
+    shuffled = [entry.campaign.name for entry in collector.refresh() if entry.campaign.shuffling is not None]
+    batches = {name: count_batches(collector.store.database, name) for name in shuffled}
     uploads = sorted(collector.metrics.uploads.items())
     return render(
         [
@@ -260,7 +233,23 @@ def _metrics(collector: Collector) -> str:
             ),
             ("sstq_messages_received", "gauge", "Messages that are acknowledged.", of_each("received")),
             ("sstq_messages_folded", "gauge", "Messages that are in the state.", of_each("folded")),
-            ("sstq_tokens_unspent", "gauge", "Single-use tokens that are left.", of_each("unspent")),
+            ("sstq_tokens_unspent", "gauge", "Single-use tokens that are left.", of_each("tokens_unspent")),
+            (
+                "sstq_batches_opened",
+                "gauge",
+                "Batches of shufflers that are opened.",
+                {(("campaign", name),): found["batches"] for name, found in batches.items()},
+            ),
+            (
+                "sstq_envelopes_opened",
+                "gauge",
+                "Envelopes of opened batches, by what became of them.",
+                {
+                    (("campaign", name), ("result", result)): found[result]
+                    for name, found in batches.items()
+                    for result in ("accepted", "foreign", "malformed", "repeated")
+                },
+            ),
             ("sstq_inbox_uploads", "gauge", "Uploads that wait to be written.", {(): len(collector.inbox)}),
             (
                 "sstq_rounds_total",

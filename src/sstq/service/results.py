@@ -25,7 +25,8 @@ from sstq.mechanisms.base import ExpectedError
 from sstq.mechanisms.frameunit.bias import FrameBiasWarning
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.service.campaigns import Campaign
-from sstq.service.database import arrivals, estimates, history
+from sstq.service.claims import shuffled_claim
+from sstq.service.database import arrivals, campaigns, estimates, history, pieces
 from sstq.service.store import Store
 
 __all__ = ["LEVEL", "Result", "as_csv", "covered", "describe", "latest", "progress", "refresh"]
@@ -46,9 +47,10 @@ class Result:
     json: bytes
 
 
-def describe(campaign: Campaign, aggregator: Aggregator[Any]) -> dict[str, Any]:
-    """The estimate of a campaign as JSON values; what is not known (yet) is null."""
+def describe(campaign: Campaign, aggregator: Aggregator[Any], claim: dict[str, Any] | None) -> dict[str, Any]:
+    """The estimate of a campaign as JSON values, with the claim of a shuffled one; what is not known (yet) is null."""
     known: dict[str, Any] = {"campaign": campaign.name, "digest": campaign.digest, "count": aggregator.count}
+    known["shuffling"] = claim
     if not aggregator.count:
         return known | {"value": None, "stderr": None, "region": None, "groups": None, "note": ""}
     with warnings.catch_warnings():
@@ -87,7 +89,8 @@ def refresh(store: Store, campaign: Campaign) -> bool:
     if known is not None and known >= store.counts(campaign.name).folded:
         return False
     aggregator = store.state(campaign.name)
-    described = describe(campaign, aggregator)
+    # After the state: it covers at least what that does.
+    described = describe(campaign, aggregator, shuffled_claim(store, campaign))
     result = Result(aggregator.count, json.dumps(described).encode())
     _keep(store, campaign.name, result, _standard_error(described))
     return True
@@ -116,10 +119,15 @@ def latest(store: Store, name: str) -> Result | None:
 
 
 def _keep(store: Store, name: str, result: Result, error: float | None) -> None:
-    """Store an estimate, unless another process has stored one that covers more."""
+    """Store an estimate, unless another process has stored one that covers more, or the campaign was deleted."""
     mine = estimates.c.campaign == name
+    held = sa.select(campaigns.c.name).where(campaigns.c.name == name).with_for_update(read=True, key_share=True)
+    folded = sa.select(sa.func.coalesce(sa.func.sum(pieces.c.messages), 0)).where(pieces.c.campaign == name)
 
     def work(connection: sa.Connection) -> None:
+        connection.execute(held)  # its deletion waits
+        if connection.execute(folded).scalar_one() < result.messages:
+            return  # deleted, or deleted and made anew: an estimate of the old one must not stay behind
         stored = connection.execute(sa.select(estimates.c.messages).where(mine).with_for_update()).scalar()
         if stored is None:
             row = {"campaign": name, "messages": result.messages, "result": result.json}
@@ -158,7 +166,8 @@ def progress(store: Store, campaign: Campaign) -> dict[str, Any]:
     known = [int(messages) for messages, _ in measured] or [100]
     more = np.geomspace(known[0], _LATER * known[-1], 41).round().astype(int).tolist()
     predicted = [
-        [messages, math.sqrt(expected.bias2 + expected.variance / messages)] for messages in sorted({*known, *more})
+        [messages, math.sqrt(expected.bias2 + expected.variance * campaign.slots / messages)]
+        for messages in sorted({*known, *more})
     ]
     return {
         "measured": measured,

@@ -50,6 +50,9 @@ HEADERS = {
 DEFAULTS = {"cache-control": "no-store", "cross-origin-resource-policy": "same-origin"}
 _HTTPS_ONLY = (b"strict-transport-security", b"max-age=31536000")
 
+BODY_ARRIVED = "sstq.body-arrived"
+"""Is true in the scope of a request whose body has arrived: a timer would cost more than to read it."""
+
 # A body may take so long, and so much longer for each of its bytes.
 _BODY_SECONDS, _SLOWEST_BYTES_PER_SECOND = 20.0, 1 << 14
 # What is still read of a request that was refused, so that its client sees the answer.
@@ -130,11 +133,16 @@ class AddressLimits:
         if excess > 1e-9:
             return excess
         if len(self._full_at) >= self._MOST_ADDRESSES:
-            self._full_at = {known: full for known, full in self._full_at.items() if full > now}
+            self.forget(now)
             if len(self._full_at) >= self._MOST_ADDRESSES:  # that many at once: begin again rather than grow
                 self._full_at = {}
         self._full_at[who] = full_at
         return 0.0
+
+    def forget(self, now: float | None = None) -> None:
+        """Drop the addresses whose bucket is full again: there is nothing to know about them."""
+        now = time.monotonic() if now is None else now
+        self._full_at = {known: full for known, full in self._full_at.items() if full > now}
 
 
 def _network(address: str) -> str:
@@ -149,8 +157,9 @@ def _network(address: str) -> str:
 class RequestBody:
     """The body of a request, read within bounds of size and time."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, *, arrived: bool = False) -> None:
         self._receive = receive
+        self._arrived = arrived  # all of it: reading need not wait
         self._complete = False
 
     @classmethod
@@ -167,19 +176,22 @@ class RequestBody:
         part: bytes = message.get("body", b"")
         return part
 
-    async def read(self, most: int, too_large: Problem) -> bytes:
-        """All of it; refused as soon as it is longer than `most` bytes, or when it takes too long."""
-        parts: list[bytes] = []
-        size = 0
+    async def read(self, most: int) -> bytes:
+        """All of it, or its beginning of more than `most` bytes if it is longer; a refusal when it takes too long."""
+        if self._arrived:
+            return await self._read(most)
         try:
             async with asyncio.timeout(_BODY_SECONDS + most / _SLOWEST_BYTES_PER_SECOND):
-                while not self._complete:
-                    parts.append(await self._next())
-                    size += len(parts[-1])
-                    if size > most:
-                        raise too_large
+                return await self._read(most)
         except TimeoutError as error:
             raise Problem(408, "The body of the request came too slowly.") from error
+
+    async def _read(self, most: int) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while not self._complete and size <= most:
+            parts.append(await self._next())
+            size += len(parts[-1])
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def refuse(self, problem: Problem) -> Response:

@@ -28,6 +28,7 @@ class Settings:
         burst: how many of them it may send at once.
         fold_seconds: how long stored uploads wait before they are folded into the state.
         grace_hours: how long keys are kept after a campaign closes, so that late retries get their answer.
+        demo: whether there is a poll for visitors at /demo/.
     """
 
     database: str
@@ -42,6 +43,7 @@ class Settings:
     burst: int = 1000
     fold_seconds: float = 1.0
     grace_hours: int = 72
+    demo: bool = False
 
     def __post_init__(self) -> None:
         for name in ("administrator_token", "metrics_token"):

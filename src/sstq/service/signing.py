@@ -10,10 +10,13 @@ from functools import cached_property
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = ["CAMPAIGN_PREFIX", "SigningKey", "verify"]
+__all__ = ["CAMPAIGN_PREFIX", "SHUFFLER_PREFIX", "SigningKey", "signer", "verify"]
 
 CAMPAIGN_PREFIX = b"sstq-campaign-v1\x00"
 """What stands before the document of a campaign when it is signed."""
+
+SHUFFLER_PREFIX = b"sstq-shuffler-v1\x00"
+"""What stands before the collector's document when a shuffler signs it as well."""
 
 
 @dataclass(frozen=True)
@@ -57,3 +60,24 @@ def verify(document: bytes, signature: str, public: bytes, prefix: bytes = CAMPA
         Ed25519PublicKey.from_public_bytes(public).verify(raw, prefix + document)
     except (InvalidSignature, binascii.Error, ValueError) as error:
         raise ValueError("the signature is not that of this document and key") from error
+
+
+def signer(document: bytes, signature: str, keys: tuple[bytes, ...], pinned: str | None) -> str:
+    """The key that signed the document, in hexadecimal; ValueError unless it is the pinned one, or one it names."""
+    if pinned is not None:
+        try:
+            wanted = [bytes.fromhex(pinned)]
+        except ValueError as error:
+            raise ValueError(f"pinned_key must be 64 hexadecimal digits, got {pinned!r}") from error
+        if wanted[0] not in keys:
+            found = " ".join(key.hex() for key in keys)
+            raise ValueError(f"the collector has another key than the pinned one: {found}; nothing was sent")
+    else:
+        wanted = list(keys)
+    for key in wanted:
+        try:
+            verify(document, signature, key)
+        except ValueError:
+            continue
+        return key.hex()
+    raise ValueError("the campaign's signature is wrong: somebody changed it on the way; nothing was sent")

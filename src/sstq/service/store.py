@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,52 +12,17 @@ from sstq.aggregation import Aggregator
 from sstq.mechanisms import Mechanism, from_json
 from sstq.service import database as tables
 from sstq.service import folding, states
+from sstq.service.bodies import MessagePacking, Packing
 from sstq.service.database import Database
+from sstq.service.receiving import Answer, Receipt, Refusal, Upload, receive
 
-KEY_BYTES = 16
-"""The length of an idempotency key: 128 random bits, chosen by the client."""
-
-TOKEN_BYTES = 32
-"""The length of a token's SHA-256."""
+__all__ = ["Counts", "Receipt", "Refusal", "Store", "StoredCampaign", "UnknownCampaign", "Upload", "current_hour"]
 
 _SECONDS_AN_HOUR = 3600
 
 
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """Messages of one campaign, checked (`Mechanism.messages_from_bytes`), on their way into the database.
-
-    Attributes:
-        campaign: its name.
-        key: 16 random bytes that the client chose; repeated uploads have the same.
-        count: how many messages there are.
-        body: the messages as packed bits.
-        token: the SHA-256 of the single-use token that pays for the upload, if the campaign asks for one.
-        late: whether it came after the campaign's closing time. Then it is answered only if its key is known.
-    """
-
-    campaign: str
-    key: bytes
-    count: int
-    body: bytes
-    token: bytes | None = None
-    late: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """The messages are durable and will be counted once, however often they are sent with this key."""
-
-    count: int
-
-
-class Refusal(StrEnum):
-    """Why an upload was not stored."""
-
-    UNKNOWN = "there is no such campaign"
-    CLOSED = "the campaign is closed"
-    SPENT = "the token is unknown or was used before"
-    KEY = "the key was used before, with another number of messages"
+class UnknownCampaign(ValueError):  # noqa: N818
+    """There is no campaign of that name, or not any more."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +48,9 @@ class Counts:
 class Store:
     """Everything that a collector keeps. Several processes may use one PostgreSQL database at a time."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, packing: Callable[[Mechanism], Packing] = MessagePacking) -> None:
         self.database = Database(url)
+        self._packing = packing
         self._mechanisms: dict[str, Mechanism] = {}
 
     def close(self) -> None:
@@ -110,6 +75,17 @@ class Store:
             return bytes(found)
 
         return self.database.write(work)
+
+    def known_setting(self, name: str) -> bytes | None:
+        """The value of a setting, if there is one."""
+        query = sa.select(tables.settings.c.value).where(tables.settings.c.name == name)
+        found = self.database.read(lambda connection: connection.execute(query).scalar())
+        return None if found is None else bytes(found)
+
+    def delete_settings(self, names: Iterable[str]) -> None:
+        """Delete settings, whether or not they are there."""
+        statement = tables.settings.delete().where(tables.settings.c.name.in_(list(names)))
+        self.database.write(lambda connection: connection.execute(statement))
 
     # Campaigns
 
@@ -179,12 +155,12 @@ class Store:
         self.database.write(work)
 
     def purge(self, grace_hours: int) -> None:
-        """Forget the keys and tokens of campaigns that ended more than so many hours ago."""
+        """Forget the keys, tokens and envelopes of campaigns that ended more than so many hours ago."""
         last = tables.campaigns.c.last_hour
         ended = sa.select(tables.campaigns.c.name).where(last < current_hour() - grace_hours)
 
         def work(connection: sa.Connection) -> None:
-            for table in (tables.receipts, tables.tokens):
+            for table in (tables.receipts, tables.tokens, tables.seen):
                 connection.execute(table.delete().where(table.c.campaign.in_(ended)))
 
         self.database.write(work)
@@ -212,13 +188,16 @@ class Store:
 
     # Uploads
 
-    def receive(self, batch: Sequence[Upload]) -> list[Receipt | Refusal]:
-        """Store uploads in one transaction; what has a receipt is durable on return.
+    def receive(self, batch: Sequence[Upload]) -> list[Answer]:
+        """Check uploads and store them in one transaction; what has a receipt is durable on return."""
+        return self.database.write(lambda connection: receive(connection, batch, self._packing_of))
 
-        A key that was seen before gets the receipt that it got then: neither the token nor whether the campaign is
-        still open is looked at. A token is spent in the same transaction.
-        """
-        return self.database.write(lambda connection: _receive(connection, batch))
+    def _packing_of(self, text: str) -> Packing:
+        return self._packing(self._mechanism(text))
+
+    def waiting(self, name: str) -> int:
+        """How many messages of a campaign are not folded yet."""
+        return self.database.read(lambda connection: _total(connection, tables.uploads, name))
 
     def fold(self, name: str) -> int:
         """Fold some uploads of a campaign, then merge what is alike; returns how many messages were folded."""
@@ -265,8 +244,8 @@ def current_hour() -> int:
     return int(time.time()) // _SECONDS_AN_HOUR
 
 
-def _no_campaign(name: str) -> ValueError:
-    return ValueError(f"name must be that of a campaign, got {name!r}")
+def _no_campaign(name: str) -> UnknownCampaign:
+    return UnknownCampaign(f"name must be that of a campaign, got {name!r}")
 
 
 def _campaign_query(name: str) -> sa.Select[tuple[object, ...]]:
@@ -276,76 +255,3 @@ def _campaign_query(name: str) -> sa.Select[tuple[object, ...]]:
 def _total(connection: sa.Connection, table: sa.Table, name: str) -> int:
     query = sa.select(sa.func.coalesce(sa.func.sum(table.c.messages), 0)).where(table.c.campaign == name)
     return int(connection.execute(query).scalar_one())
-
-
-def _receive(connection: sa.Connection, batch: Sequence[Upload]) -> list[Receipt | Refusal]:
-    # In the order of their keys, so that two processes with the same uploads wait for each other in one direction.
-    first: dict[tuple[str, bytes], Upload] = {}
-    for upload in batch:
-        first.setdefault((upload.campaign, upload.key), upload)
-    wanted = dict(sorted(first.items()))
-    names = sorted({name for name, _ in wanted})
-    # Shared locks: closing or deleting a campaign waits for this transaction, and uploads do not wait for each other.
-    query = sa.select(tables.campaigns.c.name, tables.campaigns.c.closed).where(tables.campaigns.c.name.in_(names))
-    closed = {row.name: row.closed for row in connection.execute(query.with_for_update(read=True))}
-    known = _known_keys(connection, names, [key for _, key in wanted])
-    fresh = {place: upload for place, upload in wanted.items() if place not in known}
-    refused: dict[tuple[str, bytes], Refusal] = {}
-    for place, upload in fresh.items():
-        if upload.campaign not in closed:
-            refused[place] = Refusal.UNKNOWN
-        elif closed[upload.campaign] or upload.late:
-            refused[place] = Refusal.CLOSED
-    _spend_tokens(connection, {place: upload for place, upload in fresh.items() if place not in refused}, refused)
-    _insert(connection, [upload for place, upload in fresh.items() if place not in refused])
-    answers: list[Receipt | Refusal] = []
-    for upload in batch:
-        place = (upload.campaign, upload.key)
-        count = known.get(place, wanted[place].count)
-        if place in refused:
-            answers.append(refused[place])
-        else:
-            answers.append(Receipt(count) if count == upload.count else Refusal.KEY)
-    return answers
-
-
-def _known_keys(connection: sa.Connection, names: list[str], keys: list[bytes]) -> dict[tuple[str, bytes], int]:
-    table = tables.receipts
-    query = sa.select(table).where(table.c.campaign.in_(names), table.c.key.in_(keys))
-    return {(row.campaign, bytes(row.key)): row.messages for row in connection.execute(query)}
-
-
-def _spend_tokens(
-    connection: sa.Connection,
-    fresh: dict[tuple[str, bytes], Upload],
-    refused: dict[tuple[str, bytes], Refusal],
-) -> None:
-    """Delete the tokens of new uploads, and refuse those whose token is not there or pays for another of them."""
-    paying = sorted((upload.campaign, upload.token) for upload in fresh.values() if upload.token is not None)
-    if not paying:
-        return
-    table = tables.tokens
-    names, digests = (sorted(set(values)) for values in zip(*paying, strict=True))
-    query = sa.select(table).where(table.c.campaign.in_(names), table.c.digest.in_(digests))
-    locked = connection.execute(query.order_by(table.c.campaign, table.c.digest).with_for_update())
-    left = {(row.campaign, bytes(row.digest)) for row in locked}
-    spent = []
-    for place, upload in fresh.items():
-        if upload.token is None:
-            continue
-        if (upload.campaign, upload.token) in left:
-            left.remove((upload.campaign, upload.token))
-            spent.append({"name": upload.campaign, "token": upload.token})
-        else:
-            refused[place] = Refusal.SPENT
-    if spent:
-        own = sa.and_(table.c.campaign == sa.bindparam("name"), table.c.digest == sa.bindparam("token"))
-        connection.execute(table.delete().where(own), spent)
-
-
-def _insert(connection: sa.Connection, fresh: list[Upload]) -> None:
-    if not fresh:
-        return
-    rows = [{"campaign": u.campaign, "key": u.key, "messages": u.count, "body": u.body} for u in fresh]
-    connection.execute(tables.receipts.insert(), [{name: row[name] for name in row if name != "body"} for row in rows])
-    connection.execute(tables.uploads.insert(), rows)

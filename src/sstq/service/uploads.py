@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
+from binascii import unhexlify
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sstq.service.campaigns import Campaign
-from sstq.service.collector import Collector, Entry, unknown_campaign
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.inbox import InboxFull
+from sstq.service.node import Entry, Node, unknown_campaign
+from sstq.service.receiving import Malformed, Receipt, Refusal, Upload
 from sstq.service.security import (
+    BODY_ARRIVED,
     ClientGone,
     Problem,
     RequestBody,
     bearer_token,
-    content_type,
     is_token,
     token_hash,
     unauthorized,
 )
-from sstq.service.store import Receipt, Refusal, Upload
 
-__all__ = ["ALLOW_ANY_ORIGIN", "Uploads"]
+__all__ = ["ALLOW_ANY_ORIGIN", "UPLOADS", "Uploads"]
+
+UPLOADS = "/v1/campaigns/{name}/messages"
+"""The path of the route."""
 
 ALLOW_ANY_ORIGIN = {
     "Access-Control-Allow-Origin": "*",
-    "Access-Control-Expose-Headers": "ETag, Retry-After, SSTQ-Signature",
+    "Access-Control-Expose-Headers": "ETag, Retry-After, SSTQ-Signature, SSTQ-Shuffler-Signature",
     "Cross-Origin-Resource-Policy": "cross-origin",
 }
 """For answers that pages of any origin may read. No cookie is ever looked at, so there is nothing to ride on."""
@@ -43,13 +46,20 @@ _PREFLIGHT = ALLOW_ANY_ORIGIN | {
     "Cache-Control": "max-age=86400",
 }
 
-_BODY_TYPE = "application/octet-stream"
-_NAMES = ("idempotency-key", "sstq-count", "sstq-digest", "content-type", "content-length", "authorization")
-_READ = {name.encode(): name for name in (*_NAMES, "content-encoding")}
+_PREFIX, _SUFFIX = UPLOADS.split("{name}")
+_JSON = (b"content-type", b"application/json")
+_FROM_ANYWHERE = [(name.lower().encode(), value.encode()) for name, value in ALLOW_ANY_ORIGIN.items()]
+
+_BODY_TYPE = b"application/octet-stream"
+_READ = (
+    *(b"idempotency-key", b"sstq-count", b"sstq-digest", b"authorization"),
+    *(b"content-type", b"content-length", b"content-encoding"),
+)
+_KEY, _COUNT, _DIGEST, _BYTES = (
+    re.compile(pattern).fullmatch for pattern in (b"[0-9a-f]{32}", b"[1-9][0-9]{0,9}", b"[0-9a-f]{64}", b"[0-9]{1,18}")
+)
 # All uploads that are being read together; those that are read wait in the inbox, which has its own bound.
 _MOST_BYTES_BEING_READ = 1 << 28
-# Checking so much takes longer than the event loop should wait.
-_CHECKED_AT_ONCE = 1 << 15
 
 _REFUSALS = {
     Refusal.CLOSED: (410, "The campaign is closed."),
@@ -62,37 +72,70 @@ _REFUSALS = {
 
 
 class Uploads:
-    """POST /v1/campaigns/NAME/messages, and the preflight of browsers."""
+    """POST /v1/campaigns/NAME/messages, and the preflight of browsers.
 
-    def __init__(self, collector: Collector) -> None:
+    They are answered before the app looks for a route: its layers would cost as much as all that is done here.
+    """
+
+    def __init__(self, app: ASGIApp, collector: Node) -> None:
+        self._app = app
         self._collector = collector
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer an upload; pass on any other request."""
+        path = scope.get("path", "")
+        name = path[len(_PREFIX) : -len(_SUFFIX)]
+        if not path.startswith(_PREFIX) or not path.endswith(_SUFFIX) or not name or "/" in name:
+            await self._app(scope, receive, send)
+        elif scope["method"] == "POST":
+            await self._answer(name, scope, receive, send)
+        else:
+            response = await self._answer_others(name, scope, receive)
+            await response(scope, receive, send)
+
+    async def _answer(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
         entry: Entry | None = None
-        body = RequestBody(receive)
+        body = RequestBody(receive, arrived=scope.get(BODY_ARRIVED, False))
         try:
-            entry = await self._collector.entry(scope["path_params"]["name"])
-            if scope["method"] == "OPTIONS":
-                response = Response(status_code=204, headers=_PREFLIGHT if entry.from_anywhere else None)
-            else:
-                count = await self._take(entry, scope, body)
-                response = Response(b'{"count":%d}' % count, media_type="application/json")
+            entry = await self._collector.entry(name)
+            content = b'{"count":%d}' % await self._take(entry, scope, body)
         except ClientGone:
             return
         except Problem as problem:
             response = await body.refuse(problem)
         except DatabaseUnavailable:
             response = await body.refuse(database_gone())
-        if scope["method"] == "POST":
-            self._collector.metrics.uploads[entry.campaign.name if entry else "", response.status_code] += 1
+        else:
+            self._collector.metrics.uploads[name, 200] += 1
+            headers = [
+                _JSON,
+                (b"content-length", b"%d" % len(content)),
+                *(_FROM_ANYWHERE if entry.from_anywhere else ()),
+            ]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": content})
+            return
+        self._collector.metrics.uploads[name if entry else "", response.status_code] += 1
         if entry is not None and entry.from_anywhere:
             response.headers.update(ALLOW_ANY_ORIGIN)
         await response(scope, receive, send)
 
+    async def _answer_others(self, name: str, scope: Scope, receive: Receive) -> Response:
+        body = RequestBody(receive)
+        if scope["method"] != "OPTIONS":
+            return await body.refuse(Problem(405, "This path does not take this method.", {"Allow": "OPTIONS, POST"}))
+        try:
+            entry = await self._collector.entry(name)
+        except Problem as problem:
+            return await body.refuse(problem)
+        except DatabaseUnavailable:
+            return await body.refuse(database_gone())
+        return Response(status_code=204, headers=_PREFLIGHT if entry.from_anywhere else None)
+
     async def _take(self, entry: Entry, scope: Scope, body: RequestBody) -> int:
         """Read, check and store an upload; returns how many messages it has once they are durable."""
         campaign, headers = entry.campaign, _headers(scope)
+        self._admit(campaign)
         key, count = _key(headers), _count(headers, campaign)
         _check_digest(headers, campaign)
         size = _size(headers, campaign, count)
@@ -101,13 +144,7 @@ class Uploads:
             raise Problem(425, f"The campaign opens at {campaign.terms()['opens']}.")
         token = self._token(entry, headers, scope)
         raw = await self._read(body, campaign, count, size)
-        try:
-            if size <= _CHECKED_AT_ONCE:
-                campaign.check(raw, count)
-            else:
-                await asyncio.to_thread(campaign.check, raw, count)
-        except ValueError as error:
-            raise Problem(422, f"The messages are malformed: {error}.") from error
+        self._check(entry, raw)
         # Even after the end: a retry of what arrived in time gets its answer.
         late = status == "closed" or entry.stored.closed
         try:
@@ -116,12 +153,22 @@ class Uploads:
             raise Problem(503, "Too many uploads wait to be stored; try again.", {"Retry-After": "1"}) from error
         if isinstance(answer, Receipt):
             return answer.count
+        if isinstance(answer, Malformed):
+            raise Problem(422, f"The messages are malformed: {answer.reason}.")
         if answer in (Refusal.UNKNOWN, Refusal.CLOSED):
             # Another process may have deleted or closed it.
             self._collector.forget(campaign.name)
         raise unknown_campaign() if answer is Refusal.UNKNOWN else Problem(*_REFUSALS[answer])
 
-    def _token(self, entry: Entry, headers: Mapping[str, str], scope: Scope) -> bytes | None:
+    def _admit(self, campaign: Campaign) -> None:
+        """A refusal if messages of this campaign go elsewhere."""
+        if campaign.shuffling is not None:
+            raise Problem(409, f"This campaign is shuffled: send envelopes to {campaign.shuffling.url}.")
+
+    def _check(self, entry: Entry, raw: bytes) -> None:
+        """A refusal if the body cannot be stored; messages are checked by the store."""
+
+    def _token(self, entry: Entry, headers: Mapping[bytes, bytes], scope: Scope) -> bytes | None:
         """The hash of the single-use token, where it takes one; a refusal where the sender may not send."""
         senders = entry.campaign.senders
         if senders == "everybody":
@@ -130,7 +177,8 @@ class Uploads:
                 seconds = str(math.ceil(wait))
                 raise Problem(429, "Too many uploads from this address; send larger ones.", {"Retry-After": seconds})
             return None
-        token = bearer_token(headers.get("authorization"))
+        stated = headers.get(b"authorization")
+        token = bearer_token(None if stated is None else stated.decode("latin-1"))
         if token is None:
             raise unauthorized("Sending to this campaign needs a token: add the header “Authorization: Bearer TOKEN”.")
         if senders == "single-use":
@@ -146,11 +194,11 @@ class Uploads:
             raise Problem(503, "Too many uploads arrive at once; try again.", {"Retry-After": "1"})
         collector.bytes_being_read += size
         try:
-            raw = await body.read(size, _wrong_size(campaign, count, size, "more"))
+            raw = await body.read(size)
         finally:
             collector.bytes_being_read -= size
         if len(raw) != size:
-            raise _wrong_size(campaign, count, size, str(len(raw)))
+            raise _wrong_size(campaign, count, size, "more" if len(raw) > size else str(len(raw)))
         return raw
 
 
@@ -159,59 +207,68 @@ def database_gone() -> Problem:
     return Problem(503, "The database is not available; nothing was stored. Try again.", {"Retry-After": "5"})
 
 
-def _headers(scope: Scope) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for raw, value in scope["headers"]:
-        name = _READ.get(raw)
-        if name is not None:
-            if name in found:
-                raise Problem(400, f"The header {name} occurs twice.")
-            found[name] = value.decode("latin-1")
-    if content_type(found) != _BODY_TYPE or found.get("content-encoding", "identity") != "identity":
-        raise Problem(415, f"The Content-Type must be {_BODY_TYPE}, without a Content-Encoding.")
-    return found
+def _headers(scope: Scope) -> Mapping[bytes, bytes]:
+    pairs = scope["headers"]
+    headers = dict(pairs)
+    if len(headers) < len(pairs):
+        names = [name for name, _ in pairs]
+        for name in _READ:
+            if names.count(name) > 1:
+                raise Problem(400, f"The header {name.decode()} occurs twice.")
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != _BODY_TYPE or headers.get(b"content-encoding", b"identity") != b"identity":
+        raise Problem(415, f"The Content-Type must be {_BODY_TYPE.decode()}, without a Content-Encoding.")
+    return headers
 
 
-def _key(headers: Mapping[str, str]) -> bytes:
-    key = headers.get("idempotency-key", "")
-    if not re.fullmatch("[0-9a-f]{32}", key):
+def _key(headers: Mapping[bytes, bytes]) -> bytes:
+    key = headers.get(b"idempotency-key", b"")
+    if not _KEY(key):
         raise Problem(400, "The header Idempotency-Key must be 32 hexadecimal digits (0-9, a-f) chosen at random.")
-    return bytes.fromhex(key)
+    return unhexlify(key)
 
 
-def _count(headers: Mapping[str, str], campaign: Campaign) -> int:
-    text = headers.get("sstq-count", "")
-    if not re.fullmatch("[1-9][0-9]{0,9}", text):
+def _count(headers: Mapping[bytes, bytes], campaign: Campaign) -> int:
+    text = headers.get(b"sstq-count", b"")
+    if not _COUNT(text):
         raise Problem(400, "The header SSTQ-Count must be the number of messages, 1 or more.")
-    if int(text) > campaign.most_messages:
-        raise Problem(413, f"An upload to this campaign has at most {campaign.most_messages} messages, got {text}.")
-    return int(text)
+    count = int(text)
+    if count > campaign.most_messages:
+        raise Problem(413, f"An upload to this campaign has at most {campaign.most_messages} messages, got {count}.")
+    return count
 
 
-def _check_digest(headers: Mapping[str, str], campaign: Campaign) -> None:
-    digest = headers.get("sstq-digest", "")
-    if not re.fullmatch("[0-9a-f]{64}", digest):
+def _check_digest(headers: Mapping[bytes, bytes], campaign: Campaign) -> None:
+    digest = headers.get(b"sstq-digest", b"")
+    if digest == campaign.digest.encode():
+        return
+    if not _DIGEST(digest):
         raise Problem(400, "The header SSTQ-Digest must be the digest of the mechanism, 64 hexadecimal digits.")
-    if digest != campaign.digest:
-        raise Problem(
-            409,
-            f"The messages are of another mechanism: this campaign has the digest {campaign.digest}. Fetch it again.",
-        )
+    raise Problem(
+        409,
+        f"The messages are of another mechanism: this campaign has the digest {campaign.digest}. Fetch it again.",
+    )
 
 
-def _size(headers: Mapping[str, str], campaign: Campaign, count: int) -> int:
+def _size(headers: Mapping[bytes, bytes], campaign: Campaign, count: int) -> int:
     """How many bytes so many messages take; a refusal if the request says that it has another number."""
-    size = -(-count * campaign.mechanism.message_bits // 8)
-    stated = headers.get("content-length")
-    if stated is not None and not re.fullmatch("[0-9]{1,18}", stated):
+    size = campaign.upload_bytes(count)
+    stated = headers.get(b"content-length")
+    if stated is None:
+        return size
+    if not _BYTES(stated):
         raise Problem(400, "The header Content-Length must be a number of bytes.")
-    if stated is not None and int(stated) > campaign.largest_upload:
-        raise Problem(413, f"An upload to this campaign has at most {campaign.largest_upload} bytes, got {stated}.")
-    if stated is not None and int(stated) != size:
-        raise _wrong_size(campaign, count, size, stated)
+    if int(stated) > campaign.largest_upload:
+        raise Problem(
+            413, f"An upload to this campaign has at most {campaign.largest_upload} bytes, got {int(stated)}."
+        )
+    if int(stated) != size:
+        raise _wrong_size(campaign, count, size, str(int(stated)))
     return size
 
 
 def _wrong_size(campaign: Campaign, count: int, size: int, got: str) -> Problem:
-    bits = campaign.mechanism.message_bits
-    return Problem(422, f"{count} messages of {bits} bits take {size} bytes, got {got}.")
+    if campaign.shuffling is not None:
+        each = f"{campaign.slots} × {campaign.envelope_bytes} bytes"
+        return Problem(422, f"A key's name and {count} people's envelopes of {each} take {size} bytes, got {got}.")
+    return Problem(422, f"{count} messages of {campaign.message_bits} bits take {size} bytes, got {got}.")

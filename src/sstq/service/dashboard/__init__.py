@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from sstq.service.campaigns import NAME_PATTERN
 
-__all__ = ["dashboard_routes"]
+__all__ = ["StaticFile", "dashboard_routes"]
 
 _SCRIPT = "text/javascript; charset=utf-8"
 _STATIC = {
@@ -32,11 +32,11 @@ _STATIC = {
 }
 
 
-class _File:
-    """A file of the page; read once, with an ETag, so that a page that is opened again costs nothing."""
+class StaticFile:
+    """A file of a page; read once, with an ETag, so that a page that is opened again costs nothing."""
 
-    def __init__(self, name: str, media_type: str) -> None:
-        self._content = files(__package__).joinpath("static", *name.split("/")).read_bytes()
+    def __init__(self, content: bytes, media_type: str) -> None:
+        self._content = content
         self._media_type = media_type
         self._headers = {"ETag": f'"{hashlib.sha256(self._content).hexdigest()[:32]}"', "Cache-Control": "no-cache"}
 
@@ -49,12 +49,16 @@ class _File:
 
 def dashboard_routes() -> list[Route]:
     """The page at / and at /NAME of each campaign, and its files under /dashboard/."""
-    page = _File("index.html", "text/html; charset=utf-8").answer
+    page = _file("index.html", "text/html; charset=utf-8").answer
 
     async def page_of_campaign(request: Request) -> Response:
         if not re.fullmatch(NAME_PATTERN, request.path_params["name"]):
             raise HTTPException(404)
         return await page(request)
 
-    found = [Route(f"/dashboard/{name}", _File(name, kind).answer) for name, kind in _STATIC.items()]
+    found = [Route(f"/dashboard/{name}", _file(name, kind).answer) for name, kind in _STATIC.items()]
     return [*found, Route("/", page), Route("/{name}", page_of_campaign)]
+
+
+def _file(name: str, media_type: str) -> StaticFile:
+    return StaticFile(files(__package__).joinpath("static", *name.split("/")).read_bytes(), media_type)

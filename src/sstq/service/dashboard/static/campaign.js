@@ -134,7 +134,8 @@ export class ShownCampaign {
     this.showArrivals();
   }
 
-  showCounts({ status, received, tokens_issued: issued, tokens_unspent: unspent }, all) {
+  showCounts({ status, received, tokens_issued: issued, tokens_unspent: unspent, shuffling }, all) {
+    this.shuffling = shuffling;
     at("state").className = `state ${status}`;
     setText(at("state"), words[status]);
     const error = this.progress.measured.at(-1)?.[1];
@@ -145,18 +146,22 @@ export class ShownCampaign {
     ];
     if (issued) facts.push(["Tokens left", `${count(unspent)} of ${count(issued)}`]);
     facts.push(["ε per message", number(this.progress.epsilon)]);
+    if (shuffling) facts.push(["Shuffled (ε, δ)", claim(shuffling)]);
     setFacts(at("facts"), facts);
     this.showPrivacy(all);
   }
 
   showPrivacy(all) {
     const { epsilon, privacy_loss: loss } = this.progress;
+    const { shuffling } = this;
     const once = this.document.senders === "single-use";
     setText(
       at("privacy-text"),
-      once
-        ? `A token works once, so a participant sends one message and spends ε = ${number(epsilon)} in total.`
-        : `A participant who sends one message spends ε = ${number(epsilon)} in total; who sends k messages spends k times that.`,
+      shuffling
+        ? `The shuffler mixes what people send. What has arrived justifies ${claim(shuffling)}, as long as the shuffler does not side with the collector; otherwise a participant spends ε = ${number(shuffling.local_epsilon)}.`
+        : once
+          ? `A token works once, so a participant sends one message and spends ε = ${number(epsilon)} in total.`
+          : `A participant who sends one message spends ε = ${number(epsilon)} in total; who sends k messages spends k times that.`,
     );
     const facts = [
       ["ε of one message", number(epsilon)],
@@ -164,6 +169,14 @@ export class ShownCampaign {
         ? ["certified in exact arithmetic", `≤ ${this.certified}`]
         : ["exact loss of one message", `≤ ${number(loss)}`],
     ];
+    if (shuffling) {
+      const { crowd, accepted, refused } = shuffling;
+      facts.push(
+        ["smallest crowd", `${count(crowd)} (threshold ${count(this.document.shuffling.threshold)})`],
+        ["envelopes that count", count(accepted)],
+        ["envelopes refused", count(refused.foreign + refused.malformed + refused.repeated)],
+      );
+    }
     if (all.length > 1)
       facts.push([
         `one message to each of these ${all.length} campaigns`,
@@ -177,7 +190,7 @@ export class ShownCampaign {
   async sum(all) {
     this.summed = all.map(({ name }) => name).join();
     const documents = await Promise.all(all.map(({ name }) => read(`v1/campaigns/${name}`)));
-    this.total = documents.reduce((sum, { mechanism }) => sum + mechanism.epsilon, 0);
+    this.total = documents.reduce((sum, { mechanism }) => sum + mechanism.epsilon * (mechanism.messages ?? 1), 0);
     if (!this.removed) this.showPrivacy(all);
   }
 
@@ -316,6 +329,12 @@ export class ShownCampaign {
     this.hours.arrivals(hours);
     this.hours.describe(`${at("arrivals-text").textContent} The table below has every hour.`);
   }
+}
+
+// What the batches that arrived justify, never what was planned.
+function claim({ epsilon, delta }) {
+  if (epsilon === null) return "nothing yet";
+  return delta ? `(${number(epsilon)}, ${delta.toExponential()})` : `ε = ${number(epsilon)}, as without a shuffler`;
 }
 
 const when = (time) => `${time.slice(0, 16).replace("T", " ")} UTC`;

@@ -11,6 +11,7 @@ const LOOK = "sstq-look";
 let chosen = nameInAddress();
 let shown = null; // the campaign whose figures are on the page
 let timer = 0;
+let focusOn = ""; // the campaign that somebody chose and that is not shown yet
 
 // The list
 
@@ -46,6 +47,7 @@ function campaignLink(name) {
     event.preventDefault();
     history.pushState(null, "", link.href);
     choose(name);
+    focusOn = name; // again once it is shown: what is hidden cannot have the focus
     at("campaign").focus();
   });
   return element("li", {}, link).firstChild;
@@ -97,6 +99,8 @@ async function show(status, campaigns) {
     shown?.remove();
     shown = next;
     next.build();
+    if (focusOn === next.name) at("campaign").focus();
+    focusOn = "";
   }
   await shown.update(status, campaigns);
 }

@@ -1,0 +1,106 @@
+"""The route by which a shuffler forwards batches: its signature is checked before the body is read."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from sstq.service.batches import BatchAnswer, receive
+from sstq.service.collector import Collector
+from sstq.service.manifests import LARGEST_PART, Manifest, read_manifest
+from sstq.service.node import Entry, unknown_campaign
+from sstq.service.openapi import answers, schema
+from sstq.service.sealing import key_id
+from sstq.service.security import Problem, RequestBody, content_type
+
+__all__ = ["batch_routes"]
+
+_BODY_TYPE = "application/octet-stream"
+_HEADERS: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": "SSTQ-Batch",
+            "in": "header",
+            "required": True,
+            "description": "The manifest of this part in canonical JSON: see the docs, “Shuffling”.",
+            "schema": {"type": "string"},
+        },
+        {
+            "name": "SSTQ-Signature",
+            "in": "header",
+            "required": True,
+            "description": "The shuffler's Ed25519 signature of `sstq-batch-v1`, a zero byte and the manifest; base64.",
+            "schema": {"type": "string"},
+        },
+    ],
+    "requestBody": {
+        "required": True,
+        "content": {_BODY_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+    },
+}
+
+
+def batch_routes(collector: Collector) -> APIRouter:
+    """The route."""
+    router = APIRouter()
+
+    @router.post(
+        "/v1/campaigns/{name}/batches",
+        summary="Forward a part of a batch of envelopes, as the campaign's shuffler; a repeated part changes nothing",
+        responses=answers(
+            {200: {"description": "The part is durable.", "content": schema("Receipt")}},
+            *(400, 403, 404, 408, 409, 410, 413, 415, 422),
+        ),
+        openapi_extra=_HEADERS,
+    )
+    async def forward(name: str, request: Request) -> Response:
+        entry = await collector.entry(name)
+        manifest = _manifest(entry, request)
+        if not collector.takes_batches(entry, datetime.now(UTC)):
+            raise Problem(410, "The campaign is closed, and the time for what was on its way is over.")
+        size = manifest.count * entry.campaign.envelope_bytes
+        if size > LARGEST_PART:
+            raise Problem(413, f"A part of a batch has at most {LARGEST_PART} bytes, got {size}.")
+        body = await RequestBody.of(request).read(size)
+        if len(body) != size:
+            raise Problem(422, f"{manifest.count} envelopes take {size} bytes.")
+        if not await asyncio.to_thread(manifest.is_of, body):
+            raise Problem(422, "The body has another SHA-256 than the manifest says.")
+        answer = await asyncio.to_thread(receive, collector.store.database, manifest, body)
+        if answer is BatchAnswer.UNKNOWN:
+            collector.forget(name)
+            raise unknown_campaign()
+        if answer is BatchAnswer.CONFLICT:
+            raise Problem(409, "There is another batch of this name.")
+        return JSONResponse({"count": manifest.count})
+
+    return router
+
+
+def _manifest(entry: Entry, request: Request) -> Manifest:
+    """The manifest of a request, if it fits the campaign; a refusal otherwise."""
+    campaign = entry.campaign
+    if campaign.shuffling is None:
+        raise Problem(409, "The campaign is not shuffled: send messages to /messages.")
+    if content_type(request.headers) != _BODY_TYPE:
+        raise Problem(415, f"The Content-Type must be {_BODY_TYPE}.")
+    text, signature = (request.headers.get(name, "") for name in ("sstq-batch", "sstq-signature"))
+    try:
+        manifest = read_manifest(text, signature, bytes.fromhex(campaign.shuffling.key))
+    except PermissionError as error:
+        raise Problem(403, f"{str(error).capitalize()}.") from error
+    except ValueError as error:
+        raise Problem(400, f"The header SSTQ-Batch cannot be read: {error}.") from error
+    if (manifest.campaign, manifest.digest) != (campaign.name, campaign.digest):
+        raise Problem(409, "The batch is of another campaign or mechanism.")
+    if manifest.sealing_key not in map(key_id, entry.sealing_keys):
+        raise Problem(409, "The envelopes are sealed for a key that the campaign does not have.")
+    if manifest.slot >= campaign.slots:
+        raise Problem(409, f"The campaign has {campaign.slots} slots, got slot {manifest.slot}.")
+    if manifest.size < campaign.shuffling.threshold and campaign.shuffling.below_threshold == "drop":
+        raise Problem(409, f"A batch of this campaign has at least {campaign.shuffling.threshold} envelopes.")
+    return manifest

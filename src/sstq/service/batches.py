@@ -1,0 +1,198 @@
+"""Batches of a shuffler in the collector's database: taken once, opened once, and what they justify."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from sstq.mechanisms import Mechanism
+from sstq.service import bodies
+from sstq.service.database import Database, batches, campaigns, envelopes, seen, uploads
+from sstq.service.manifests import Manifest
+from sstq.service.receiving import KEY_BYTES
+
+__all__ = [
+    "DIGEST_BYTES",
+    "Batch",
+    "BatchAnswer",
+    "Opened",
+    "count_batches",
+    "next_batch",
+    "parts_of",
+    "put",
+    "receive",
+]
+
+DIGEST_BYTES = 16
+"""So much of an envelope's hash is remembered: two of 10^12 envelopes are taken for one with probability 2^-49."""
+
+
+_BATCHES_AT_ONCE = 8
+
+
+class BatchAnswer(StrEnum):
+    """What became of a part of a batch."""
+
+    STORED = "it is durable"
+    UNKNOWN = "there is no such campaign"
+    CONFLICT = "there is another batch of this name"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch whose parts are all there, and which is not opened yet."""
+
+    campaign: str
+    batch: bytes
+    slot: int
+    sealing_key: str
+    parts: int
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What was in a batch.
+
+    Attributes:
+        messages: those of good envelopes, in whole bytes each, with the hash of the envelope: (hash, message).
+        foreign: how many envelopes could not be opened.
+        malformed: how many held no message of the mechanism.
+    """
+
+    messages: list[tuple[bytes, bytes]]
+    foreign: int
+    malformed: int
+
+
+def receive(database: Database, manifest: Manifest, body: bytes) -> BatchAnswer:
+    """Store one part of a batch, durable on return; the same part again changes nothing."""
+    name, identity = manifest.campaign, bytes.fromhex(manifest.batch)
+    described = {
+        "slot": manifest.slot,
+        "sealing_key": manifest.sealing_key,
+        "size": manifest.size,
+        "parts": manifest.parts,
+    }
+    mine = sa.and_(batches.c.campaign == name, batches.c.batch == identity)
+    here = sa.and_(envelopes.c.campaign == name, envelopes.c.batch == identity, envelopes.c.part == manifest.part)
+
+    def work(connection: sa.Connection) -> BatchAnswer:
+        # A shared lock: deleting the campaign waits.
+        there = sa.select(campaigns.c.name).where(campaigns.c.name == name).with_for_update(read=True)
+        if connection.execute(there).one_or_none() is None:
+            return BatchAnswer.UNKNOWN
+        # So that it is not opened between here and the commit.
+        row = connection.execute(sa.select(batches).where(mine).with_for_update()).one_or_none()
+        if row is None:
+            counts = dict.fromkeys(("accepted", "foreign", "malformed", "repeated"), 0)
+            values = {"campaign": name, "batch": identity, "opened": False} | described | counts
+            connection.execute(batches.insert(), values)
+        elif any(getattr(row, field) != value for field, value in described.items()):
+            return BatchAnswer.CONFLICT
+        elif row.opened or connection.execute(sa.select(envelopes.c.part).where(here)).one_or_none():
+            return BatchAnswer.STORED
+        values = {"campaign": name, "batch": identity, "part": manifest.part, "count": manifest.count, "body": body}
+        connection.execute(envelopes.insert(), values)
+        return BatchAnswer.STORED
+
+    return database.write(work)
+
+
+def next_batch(database: Database, name: str) -> Batch | None:
+    """A complete batch of a campaign that waits to be opened, if there is one."""
+    table = batches.c
+    arrived = sa.select(sa.func.count()).select_from(envelopes)
+    arrived = arrived.where(envelopes.c.campaign == table.campaign, envelopes.c.batch == table.batch)
+    query = sa.select(batches).where(table.campaign == name, sa.not_(table.opened))
+    query = query.where(arrived.scalar_subquery() == table.parts).limit(1)
+    row = database.read(lambda connection: connection.execute(query).one_or_none())
+    return None if row is None else Batch(name, bytes(row.batch), row.slot, row.sealing_key, row.parts)
+
+
+def parts_of(database: Database, batch: Batch) -> Iterator[bytes]:
+    """The envelopes of a batch, one part at a time; fewer if another process has opened it meanwhile."""
+    for part in range(batch.parts):
+        query = sa.select(envelopes.c.body).where(
+            envelopes.c.campaign == batch.campaign, envelopes.c.batch == batch.batch, envelopes.c.part == part
+        )
+        body = database.read(lambda connection, query=query: connection.execute(query).scalar())  # type: ignore[misc]
+        if body is not None:
+            yield bytes(body)
+
+
+def put(database: Database, batch: Batch, opened: Opened, mechanism: Mechanism) -> bool:
+    """Replace a batch's envelopes by its messages, without those of envelopes that were seen before.
+
+    In one transaction, with the counts: a crash leaves either the envelopes or the messages. Returns whether it did;
+    another process may have been faster.
+    """
+    name = batch.campaign
+    mine = sa.and_(batches.c.campaign == name, batches.c.batch == batch.batch)
+
+    def work(connection: sa.Connection) -> bool:
+        # One batch of a campaign at a time, so that no envelope is in two of them.
+        connection.execute(sa.select(campaigns.c.name).where(campaigns.c.name == name).with_for_update())
+        row = connection.execute(sa.select(batches).where(mine).with_for_update()).one_or_none()
+        if row is None or row.opened:
+            return False
+        fresh, digests = _unseen(connection, batch, opened.messages)
+        connection.execute(envelopes.delete().where(envelopes.c.campaign == name, envelopes.c.batch == batch.batch))
+        for count, body in bodies.join(mechanism, [(1, message) for message in fresh]):
+            values = {"campaign": name, "key": secrets.token_bytes(KEY_BYTES), "messages": count, "body": body}
+            connection.execute(uploads.insert(), values)
+        if fresh:
+            connection.execute(seen.insert(), {"campaign": name, "batch": batch.batch, "digests": digests})
+        counts = {
+            "opened": True,
+            "accepted": len(fresh),
+            "foreign": opened.foreign,
+            "malformed": opened.malformed,
+            "repeated": len(opened.messages) - len(fresh),
+        }
+        connection.execute(batches.update().where(mine).values(counts))
+        return True
+
+    return database.write(work)
+
+
+def _unseen(connection: sa.Connection, batch: Batch, found: list[tuple[bytes, bytes]]) -> tuple[list[bytes], bytes]:
+    """The messages of envelopes that occur for the first time, and the sorted hashes of these."""
+    if not found:
+        return [], b""
+    hashes = np.array([digest for digest, _ in found], dtype=f"S{DIGEST_BYTES}")
+    first = np.zeros(len(found), dtype=bool)
+    first[np.unique(hashes, return_index=True)[1]] = True
+    # What opens in one slot opens in no other. A few batches' hashes are in memory at a time.
+    alike = sa.and_(batches.c.campaign == seen.c.campaign, batches.c.batch == seen.c.batch)
+    query = sa.select(seen.c.digests).join_from(seen, batches, alike)
+    query = query.where(seen.c.campaign == batch.campaign, batches.c.slot == batch.slot)
+    for digests in connection.execute(query, execution_options={"yield_per": _BATCHES_AT_ONCE}).scalars():
+        first &= ~np.isin(hashes, np.frombuffer(digests, dtype=f"S{DIGEST_BYTES}"))
+    fresh = [message for (_, message), new in zip(found, first, strict=True) if new]
+    return fresh, np.sort(hashes[first]).tobytes()
+
+
+def count_batches(database: Database, name: str) -> dict[str, Any]:
+    """How many batches of a campaign were opened, and their envelopes by what became of them."""
+    table = batches.c
+    sums = {
+        field: sa.func.coalesce(sa.func.sum(getattr(table, field)), 0)
+        for field in ("accepted", "foreign", "malformed", "repeated")
+    }
+    mine = (table.campaign == name, table.opened)
+    query = sa.select(sa.func.count(), *sums.values()).where(*mine)
+    smallest = sa.select(sa.func.min(table.accepted), sa.func.min(table.size)).where(*mine, table.accepted > 0)
+
+    def work(connection: sa.Connection) -> dict[str, Any]:
+        opened, *counted = connection.execute(query).one()
+        accepted, size = connection.execute(smallest).one()
+        totals = dict(zip(sums, map(int, counted), strict=True))
+        return {"batches": opened, **totals, "smallest_accepted": accepted or 0, "smallest_size": size or 0}
+
+    return database.read(work)

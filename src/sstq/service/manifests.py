@@ -1,0 +1,98 @@
+"""What a shuffler says about the envelopes that it forwards, under its signature.
+
+A batch is the envelopes of one slot of one crowd, in random order, in parts that fit into a request. The manifest goes
+before a part as a header: its signature covers the hash of the body, so that it is checked before the body is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import rfc8785
+
+from sstq.checks import check_number
+from sstq.files.strict_json import read_json
+from sstq.service.shuffling import MOST_PEOPLE
+from sstq.service.signing import SigningKey, verify
+
+__all__ = ["BATCH_PREFIX", "LARGEST_PART", "Manifest"]
+
+BATCH_PREFIX = b"sstq-batch-v1\x00"
+"""What stands before a manifest when it is signed."""
+
+LARGEST_PART = 1 << 24
+"""The most bytes of one part of a batch."""
+
+_TEXTS = {"digest": "[0-9a-f]{64}", "sealing_key": "[0-9a-f]{16}", "batch": "[0-9a-f]{32}", "sha256": "[0-9a-f]{64}"}
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One part of a batch.
+
+    Attributes:
+        campaign: its name.
+        digest: of the campaign's mechanism.
+        sealing_key: the name of the key that the envelopes are sealed for.
+        slot: which message of each person they hold.
+        batch: 128 random bits in hexadecimal, the same for all parts and all retries.
+        size: the envelopes of the whole batch.
+        part: the number of this part, from 0.
+        parts: how many there are.
+        count: the envelopes of this part.
+        sha256: of the body, in hexadecimal.
+    """
+
+    campaign: str
+    digest: str
+    sealing_key: str
+    slot: int
+    batch: str
+    size: int
+    part: int
+    parts: int
+    count: int
+    sha256: str
+
+    def __post_init__(self) -> None:
+        for name, pattern in _TEXTS.items():
+            value = getattr(self, name)
+            if not isinstance(value, str) or not re.fullmatch(pattern, value):
+                raise ValueError(f"{name} must match {pattern}, got {value!r:.100}")
+        check_number("slot", self.slot, 0, 1 << 16, integer=True)
+        check_number("size", self.size, 1, MOST_PEOPLE, integer=True)
+        check_number("parts", self.parts, 1, self.size, integer=True)
+        check_number("part", self.part, 0, self.parts - 1, integer=True)
+        check_number("count", self.count, 1, self.size, integer=True)
+
+    def signed(self, key: SigningKey) -> dict[str, str]:
+        """The headers of a request with this part: the manifest and its signature."""
+        described: dict[str, Any] = {"format": "sstq-batch", "version": 1} | asdict(self)
+        text = rfc8785.dumps(described)
+        return {"SSTQ-Batch": text.decode(), "SSTQ-Signature": key.sign(text, BATCH_PREFIX)}
+
+    def is_of(self, body: bytes) -> bool:
+        """Whether the manifest is about this body."""
+        return hashlib.sha256(body).hexdigest() == self.sha256
+
+
+def read_manifest(text: str, signature: str, public: bytes) -> Manifest:
+    """The manifest that the holder of the public key has signed; PermissionError if somebody else did or nobody.
+
+    ValueError for one that cannot be read.
+    """
+    raw = text.encode("latin-1", "replace")
+    try:
+        verify(raw, signature, public, BATCH_PREFIX)
+    except ValueError as error:
+        raise PermissionError("the batch is not signed by the campaign's shuffler") from error
+    data: Any = read_json(raw)
+    known = {own.name for own in fields(Manifest)}
+    if not isinstance(data, dict) or (data.pop("format", None), data.pop("version", None)) != ("sstq-batch", 1):
+        raise ValueError("a manifest must have format sstq-batch and version 1")
+    if set(data) != known:
+        raise ValueError(f"a manifest must have the fields {', '.join(sorted(known))}")
+    return Manifest(**data)

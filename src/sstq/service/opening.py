@@ -1,0 +1,142 @@
+"""Opening batches: envelopes become messages, in processes of their own, because to open one takes 100 µs of a core.
+
+A worker is told a key, an `info` and envelopes, and answers with messages. It lives as long as the process that
+started it: when that one is killed, its pipe ends, and so does the worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from multiprocessing.connection import Connection
+
+from sstq.service import bodies
+from sstq.service.batches import DIGEST_BYTES, Batch, Opened, next_batch, parts_of, put
+from sstq.service.campaigns import Campaign
+from sstq.service.sealing import envelope_info, open_envelopes
+from sstq.service.store import Store
+
+__all__ = ["Openers", "open_next"]
+
+# Fewer are opened sooner than a worker starts.
+_WORTH_A_WORKER = 5_000
+_TASK_ENVELOPES = 1_000
+
+logger = logging.getLogger("sstq.service")
+
+
+class Openers:
+    """Processes that open envelopes; started when there are many for the first time."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self._wanted = workers or os.cpu_count() or 1
+        self._workers: list[tuple[multiprocessing.process.BaseProcess, Connection]] = []
+
+    def close(self) -> None:
+        """Let the workers end."""
+        for process, pipe in self._workers:
+            pipe.close()
+            process.join()
+        self._workers = []
+
+    def open(self, secret: bytes, info: bytes, body: bytes, size: int) -> Iterator[bytes | None]:
+        """The message of each envelope of so many bytes, in order; None for one that does not open."""
+        tasks = (body[start : start + size * _TASK_ENVELOPES] for start in range(0, len(body), size * _TASK_ENVELOPES))
+        if len(body) < size * _WORTH_A_WORKER:
+            for task in tasks:
+                yield from open_envelopes(secret, info, _cut(task, size))
+            return
+        if not self._workers:
+            self._workers = [_started() for _ in range(self._wanted)]
+        try:
+            yield from self._spread(secret, info, tasks, size)
+        except (EOFError, OSError):
+            # A worker died. The others may have answers in their pipes: begin anew.
+            self._end()
+            raise
+
+    def _spread(self, secret: bytes, info: bytes, tasks: Iterator[bytes], size: int) -> Iterator[bytes | None]:
+        """Give every worker a task at a time, and take the answers in the order of the tasks."""
+        while some := list(islice(tasks, len(self._workers))):
+            for task, (_, pipe) in zip(some, self._workers, strict=False):
+                pipe.send((secret, info, task, size))
+            for _, (_, pipe) in zip(some, self._workers, strict=False):
+                yield from pipe.recv()
+
+    def _end(self) -> None:
+        for process, _ in self._workers:
+            process.kill()
+        self.close()
+
+
+def _started() -> tuple[multiprocessing.process.BaseProcess, Connection]:
+    # A new interpreter: a fork of a process with threads may hang, and would hold the pipes of the others open.
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(theirs,), daemon=True, name="sstq-opener")
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def _work(pipe: Connection) -> None:
+    os.nice(5)  # requests come first
+    try:
+        while True:
+            secret, info, body, size = pipe.recv()
+            pipe.send(open_envelopes(secret, info, _cut(body, size)))
+    except (EOFError, OSError, KeyboardInterrupt):
+        return
+
+
+def _cut(body: bytes, size: int) -> Iterable[bytes]:
+    return (body[start : start + size] for start in range(0, len(body), size))
+
+
+def open_next(
+    store: Store,
+    campaign: Campaign,
+    secret_of: dict[str, bytes],
+    openers: Openers,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Batch | None:
+    """Open a batch of a campaign that is complete, and store its messages; returns it, None if there is none.
+
+    Args:
+        store: of the collector.
+        campaign: a shuffled one.
+        secret_of: its secret sealing keys by their names.
+        openers: who opens.
+        stopping: is asked for each envelope whether to give up.
+
+    Memory is that of the batch's messages with their hashes, some 150 bytes each, and of one part of envelopes.
+    """
+    batch = next_batch(store.database, campaign.name)
+    if batch is None:
+        return None
+    secret = secret_of.get(batch.sealing_key)
+    info = envelope_info(campaign.name, campaign.digest, batch.slot)
+    size = campaign.envelope_bytes
+    good: list[tuple[bytes, bytes]] = []
+    foreign = malformed = 0
+    for body in parts_of(store.database, batch):
+        found = openers.open(secret, info, body, size) if secret is not None else iter([None] * (len(body) // size))
+        opened: list[tuple[bytes, bytes]] = []
+        for envelope, message in zip(_cut(body, size), found, strict=True):
+            if stopping():
+                return None
+            if message is None:
+                foreign += 1
+            else:
+                opened.append((hashlib.sha256(envelope).digest()[:DIGEST_BYTES], message))
+        _, wrong = bodies.checked(campaign.mechanism, [(1, message) for _, message in opened])
+        malformed += len(wrong)
+        good += [pair for place, pair in enumerate(opened) if place not in wrong]
+    mechanism = campaign.mechanism
+    if put(store.database, batch, Opened(good, foreign, malformed), mechanism) and (foreign or malformed):
+        logger.warning("a batch of %s had %d foreign and %d malformed envelopes", campaign.name, foreign, malformed)
+    return batch

@@ -1,0 +1,75 @@
+"""Threads that work in rounds beside the requests; several processes may do the same on one database."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from sstq.service.database import DatabaseUnavailable
+from sstq.service.node import Entry, Node
+from sstq.service.store import UnknownCampaign
+
+__all__ = ["Rounds"]
+
+logger = logging.getLogger("sstq.service")
+
+
+class Rounds(ABC):
+    """A thread that begins a round every `fold_seconds`. A round that fails is logged, and the next one begins anew.
+
+    Attributes:
+        work: what a round is, for logs.
+    """
+
+    work: str
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"sstq-{self.work}")
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the step that is being done; what is left is done after the next start."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        ended = begun = time.monotonic()
+        while not self._stopping.wait(max(0.0, self._node.settings.fold_seconds - (ended - begun))):
+            begun = time.monotonic()
+            try:
+                self.round()
+            except DatabaseUnavailable as error:
+                self._node.metrics.folds["failed"] += 1
+                logger.warning("%s", error)
+            except Exception:
+                # A defect: nothing that was acknowledged is lost.
+                self._node.metrics.folds["failed"] += 1
+                logger.exception("a round of %s failed", self.work)
+            else:
+                self._node.metrics.folds["done"] += 1
+            ended = time.monotonic()
+
+    def attempt(self, entry: Entry, step: Callable[[Entry], object]) -> bool:
+        """Do a step for a campaign; returns whether it did something. One that fails does not hold up the others."""
+        try:
+            return bool(step(entry))
+        except UnknownCampaign:  # deleted meanwhile
+            return False
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            self._node.metrics.folds["failed"] += 1
+            logger.exception("%s failed for the campaign %s", self.work, entry.campaign.name)
+            return False
+
+    @abstractmethod
+    def round(self) -> None:
+        """Do what there is to do."""

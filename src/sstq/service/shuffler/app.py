@@ -1,0 +1,53 @@
+"""The shuffler as an ASGI application, and the server that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fastapi import FastAPI
+
+from sstq.service.app import new_app, serve
+from sstq.service.common_routes import common_routes
+from sstq.service.security import SecurityHeaders
+from sstq.service.shuffler import openapi
+from sstq.service.shuffler.node import Shuffler
+from sstq.service.shuffler.routes import Envelopes, shuffler_metrics, shuffler_routes
+from sstq.service.shuffler.settings import ShufflerSettings
+from sstq.service.shuffler.work import Work
+
+__all__ = ["create_shuffler_app", "run_shuffler"]
+
+
+def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
+    """The application of a shuffler; ValueError if its database cannot be used."""
+    return _app(Shuffler(settings))
+
+
+def _app(shuffler: Shuffler) -> FastAPI:
+    app = new_app(shuffler, "sstq shuffler", openapi.DESCRIPTION, Work)
+    app.include_router(
+        common_routes(
+            shuffler,
+            lambda: shuffler_metrics(shuffler),
+            lambda entry: {
+                "SSTQ-Signature": entry.signature,
+                "SSTQ-Shuffler-Signature": shuffler.countersignature(entry),
+            },
+        )
+    )
+    app.include_router(shuffler_routes(shuffler))
+    openapi.install(app)
+    app.add_middleware(Envelopes, collector=shuffler)
+    app.add_middleware(SecurityHeaders)
+    return app
+
+
+def run_shuffler(settings: ShufflerSettings, started: Callable[[str, str], None] = lambda _, __: None) -> None:
+    """Serve until the process is told to stop; what was acknowledged is durable however it ends.
+
+    Args:
+        settings: of this process.
+        started: is called with the address and the shuffler's public key once requests are taken.
+    """
+    shuffler = Shuffler(settings)
+    serve(_app(shuffler), settings, lambda url: started(url, shuffler.key.public.hex()))

@@ -1,0 +1,107 @@
+"""A shuffler's process: the campaigns that name it, as the collector has signed them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import datetime, timedelta
+
+from sstq.service.campaigns import read_document, sealing_keys_of
+from sstq.service.http import Refused, Unreachable, request
+from sstq.service.node import Entry, Node
+from sstq.service.security import Problem
+from sstq.service.shuffler.crowds import EnvelopePacking
+from sstq.service.shuffler.settings import ShufflerSettings
+from sstq.service.signing import SHUFFLER_PREFIX, signer
+from sstq.service.store import Store, StoredCampaign
+
+__all__ = ["Shuffler"]
+
+_COLLECTOR_KEY = "collector-key"
+# How many names may be asked for at the collector at once; strangers can name any.
+_ASKED_AT_ONCE = 4
+
+
+class Shuffler(Node):
+    """The state of one process of a shuffler."""
+
+    role = "shuffler"
+    settings: ShufflerSettings
+
+    def __init__(self, settings: ShufflerSettings) -> None:
+        super().__init__(settings, Store(settings.database, EnvelopePacking))
+        self._asking = asyncio.Semaphore(_ASKED_AT_ONCE)
+        if settings.collector_key is not None:
+            self._pin(settings.collector_key)
+
+    def _read(self, stored: StoredCampaign) -> Entry:
+        terms = json.loads(stored.terms)
+        document = terms["document"].encode()
+        campaign, _ = read_document(document)
+        keys = tuple(sealing_keys_of(document).values())
+        return Entry(stored, campaign, {}, keys, document, terms["signature"])
+
+    def countersignature(self, entry: Entry) -> str:
+        """This shuffler's signature of the collector's document: every client gets the same one from it."""
+        return self.key.sign(entry.document, SHUFFLER_PREFIX)
+
+    async def _find(self, name: str) -> StoredCampaign | None:
+        stored = await super()._find(name)
+        if stored is None:
+            async with self._asking:
+                await asyncio.to_thread(self._learn, name)
+            stored = await super()._find(name)
+        return stored
+
+    def _learn(self, name: str) -> None:
+        try:
+            self.fetch(name)
+        except Refused as error:
+            if error.status != 404:
+                raise _no_collector() from error
+        except Unreachable as error:
+            raise _no_collector() from error
+        except ValueError as error:
+            raise Problem(404, f"The collector's campaign is not shuffled here: {error}.") from error
+
+    def fetch(self, name: str) -> None:
+        """Fetch a campaign's document from the collector, check it and keep it; ValueError if it is not for us."""
+        answer = request("GET", f"{self.settings.collector.rstrip('/')}/v1/campaigns/{name}")
+        signature = answer.headers.get("SSTQ-Signature", "")
+        campaign, keys = read_document(answer.content)
+        pinned = self.store.known_setting(_COLLECTOR_KEY)
+        key = signer(answer.content, signature, keys, None if pinned is None else pinned.hex())
+        if campaign.name != name or campaign.shuffling is None or campaign.closes is None:
+            raise ValueError("it is not a shuffled campaign of this name")
+        if campaign.shuffling.key != self.key.public.hex():
+            raise ValueError(f"it names the shuffler {campaign.shuffling.key}, this one is {self.key.public.hex()}")
+        self._pin(key)
+        terms = json.dumps({"document": answer.content.decode(), "signature": signature})
+        last_hour = int(campaign.closes.timestamp()) // 3600
+        stored = self.store.campaign(name)
+        if stored is None:
+            self.store.create(name, campaign.mechanism, terms, last_hour=last_hour)
+        elif stored.terms != terms:
+            if stored.mechanism.digest() != campaign.digest:
+                raise ValueError("its mechanism is another one than before")
+            self.store.change_terms(name, terms, last_hour=last_hour)
+        self.forget(name)
+
+    def _pin(self, key: str) -> None:
+        kept = self.store.setting(_COLLECTOR_KEY, lambda: bytes.fromhex(key)).hex()
+        if kept != key:
+            raise ValueError(f"collector_key must be the one that was kept, {kept}, got {key}; name an empty database")
+
+    def has_ended(self, entry: Entry, now: datetime) -> bool:
+        """Whether no more envelopes of a campaign come, those on their way included."""
+        closes = entry.campaign.closes
+        return closes is not None and now >= closes + timedelta(seconds=self.settings.closing_seconds)
+
+    def is_over(self, entry: Entry, now: datetime) -> bool:
+        """Whether the collector takes nothing of a campaign any more, so that there is nothing to ask it."""
+        closes = entry.campaign.closes
+        return closes is not None and now >= closes + timedelta(hours=self.settings.grace_hours)
+
+
+def _no_collector() -> Problem:
+    return Problem(503, "The collector does not answer; try again.", {"Retry-After": "5"})

@@ -1,0 +1,50 @@
+"""The shuffler's OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from sstq.service import openapi
+from sstq.service.openapi import COUNT, NAME, described_object
+from sstq.service.uploads import UPLOADS
+
+__all__ = ["DESCRIPTION", "install"]
+
+DESCRIPTION = (
+    "Takes sealed messages (HPKE) of differentially private campaigns, mixes those of many people and forwards them "
+    "to the collector. Every refusal is application/problem+json (RFC 9457) with a sentence. A request that got 429, "
+    "503 or no answer can be repeated with the same Idempotency-Key: its envelopes count once."
+)
+
+_UPLOAD: dict[str, Any] = openapi.UPLOAD | {
+    "summary": "Send the sealed messages of people",
+    "description": (
+        "SSTQ-Count is the number of people. The body is the id of the sealing key (8 bytes) and, for each person, "
+        "one envelope of envelope_bytes bytes per slot, in the order of the slots. The answer comes when they are "
+        "durable. Sending again with the same key counts once and gets the same answer."
+    ),
+    "operationId": "send_envelopes",
+}
+
+_STATUS = described_object(
+    {
+        "name": NAME,
+        "status": {"enum": ["scheduled", "open", "closed"]},
+        "threshold": COUNT | {"description": "People that make a crowd."},
+        "waiting": {
+            "type": "object",
+            "additionalProperties": COUNT,
+            "description": "People whose envelopes wait, by the id of the key that they are sealed for.",
+        },
+        "outgoing": COUNT | {"description": "Mixed envelopes that the collector has not acknowledged yet."},
+        "tokens_issued": COUNT,
+        "tokens_unspent": COUNT,
+    }
+)
+
+
+def install(app: FastAPI) -> None:
+    """Describe the app."""
+    openapi.install(app, UPLOADS, _UPLOAD, {"Status": _STATUS, "Key": described_object({"key": {"type": "string"}})})

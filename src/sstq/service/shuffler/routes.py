@@ -1,0 +1,121 @@
+"""The shuffler's own routes: envelopes, its public key, and how many people wait."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from sstq.service.campaigns import Campaign
+from sstq.service.common_routes import token_of
+from sstq.service.metrics import render
+from sstq.service.node import Entry
+from sstq.service.openapi import TOKEN, answers, schema
+from sstq.service.sealing import KEY_ID_BYTES, key_id
+from sstq.service.security import Problem
+from sstq.service.shuffler.crowds import count_outgoing, waiting
+from sstq.service.shuffler.node import Shuffler
+from sstq.service.uploads import Uploads
+
+__all__ = ["Envelopes", "shuffler_metrics", "shuffler_routes"]
+
+
+class Envelopes(Uploads):
+    """POST /v1/campaigns/NAME/messages of a shuffler: envelopes, which nobody here can open."""
+
+    def _admit(self, campaign: Campaign) -> None:
+        """All campaigns of a shuffler are shuffled."""
+
+    def _check(self, entry: Entry, raw: bytes) -> None:
+        if raw[:KEY_ID_BYTES].hex() not in map(key_id, entry.sealing_keys):
+            raise Problem(409, "The envelopes are sealed for a key that the campaign does not have. Fetch it again.")
+
+
+def shuffler_routes(shuffler: Shuffler) -> APIRouter:
+    """The routes."""
+    router = APIRouter()
+
+    @router.get(
+        "/v1/key",
+        summary="Read the shuffler's public key, which campaigns name and clients pin",
+        responses=answers({200: {"description": "The key.", "content": schema("Key")}}),
+    )
+    async def key() -> Response:
+        return JSONResponse({"key": shuffler.key.public.hex()})
+
+    @router.get(
+        "/v1/campaigns/{name}/status",
+        summary="Count the people whose envelopes wait",
+        responses=answers({200: {"description": "The counts.", "content": schema("Status")}}, 401, 403, 404),
+        openapi_extra=TOKEN,
+    )
+    async def status(name: str, request: Request) -> Response:
+        shuffler.require_administrator(token_of(request))
+        entry = await shuffler.entry(name)
+        return JSONResponse(await asyncio.to_thread(_status, shuffler, entry))
+
+    return router
+
+
+def _status(shuffler: Shuffler, entry: Entry) -> dict[str, Any]:
+    database, campaign = shuffler.store.database, entry.campaign
+    counts = shuffler.store.counts(campaign.name)
+    return {
+        "name": campaign.name,
+        "status": campaign.status(datetime.now(UTC)),
+        "threshold": campaign.shuffling.threshold if campaign.shuffling else 0,
+        "waiting": {crowd.sealing_key: crowd.people for crowd in waiting(database, campaign.name)},
+        "outgoing": count_outgoing(database, campaign.name),
+        "tokens_issued": counts.issued,
+        "tokens_unspent": counts.unspent,
+    }
+
+
+def shuffler_metrics(shuffler: Shuffler) -> str:
+    """What a shuffler tells Prometheus."""
+    names = [entry.campaign.name for entry in shuffler.refresh()]
+    database, counted = shuffler.store.database, shuffler.metrics
+    return render(
+        [
+            (
+                "sstq_uploads_total",
+                "counter",
+                "Uploads that this process answered, by status.",
+                {
+                    (("campaign", name), ("status", str(status))): value
+                    for (name, status), value in sorted(counted.uploads.items())
+                },
+            ),
+            (
+                "sstq_people_waiting",
+                "gauge",
+                "People whose envelopes wait for a crowd.",
+                {(("campaign", name),): shuffler.store.counts(name).received for name in names},
+            ),
+            (
+                "sstq_people_total",
+                "counter",
+                "People whose envelopes this process mixed or dropped.",
+                {
+                    (("campaign", name), ("result", result)): value
+                    for (name, result), value in sorted(counted.people.items())
+                },
+            ),
+            (
+                "sstq_envelopes_outgoing",
+                "gauge",
+                "Mixed envelopes that the collector has not acknowledged.",
+                {(("campaign", name),): count_outgoing(database, name) for name in names},
+            ),
+            ("sstq_inbox_uploads", "gauge", "Uploads that wait to be written.", {(): len(shuffler.inbox)}),
+            (
+                "sstq_rounds_total",
+                "counter",
+                "Rounds of mixing and forwarding by this process.",
+                {(("result", result),): value for result, value in sorted(counted.folds.items())},
+            ),
+        ]
+    )

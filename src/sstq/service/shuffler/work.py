@@ -1,0 +1,138 @@
+"""What a shuffler does beside the requests: it mixes crowds that are large enough, and forwards them until they count.
+
+One thread per process. Everything it does can be repeated: a crowd becomes batches in one transaction, and a batch is
+forwarded under one name until the collector has acknowledged it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from datetime import UTC, datetime
+
+from sstq.service.campaigns import Campaign
+from sstq.service.http import Refused, Unreachable, request
+from sstq.service.manifests import Manifest
+from sstq.service.node import Entry
+from sstq.service.rounds import Rounds
+from sstq.service.shuffler.crowds import Crowd, Part, drop, forward_later, outgoing_parts, sent, waiting
+from sstq.service.shuffler.node import Shuffler
+from sstq.service.shuffling import Shuffling
+
+__all__ = ["Work"]
+
+_PURGE_SECONDS = 3600.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
+# The campaign is gone, or closed for longer than batches are taken: nobody will ever open them.
+_FOR_GOOD = {404, 410}
+
+logger = logging.getLogger("sstq.service")
+
+
+class Work(Rounds):
+    """A thread that mixes and forwards."""
+
+    work = "mixing"
+
+    def __init__(self, shuffler: Shuffler) -> None:
+        super().__init__(shuffler)
+        self._shuffler = shuffler
+        self._fetch_due = self._purge_due = self._forward_due = 0.0
+        self._pause = _FIRST_PAUSE
+
+    def round(self) -> None:
+        """Ask for changed campaigns, mix the crowds that are large enough, and forward what is mixed."""
+        now = datetime.now(UTC)
+        entries = self._shuffler.refresh()
+        if time.monotonic() >= self._fetch_due:
+            self._fetch([entry for entry in entries if not self._shuffler.is_over(entry, now)])
+            self._fetch_due = time.monotonic() + self._shuffler.settings.fetch_seconds
+            entries = self._shuffler.refresh()
+        for entry in entries:
+            self.attempt(entry, self._mix)
+        if time.monotonic() >= self._forward_due:
+            self._forward(entries)
+        if time.monotonic() >= self._purge_due:
+            self._shuffler.store.purge(self._shuffler.settings.grace_hours)
+            self._purge_due = time.monotonic() + _PURGE_SECONDS
+
+    def _fetch(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            try:
+                self._shuffler.fetch(entry.campaign.name)
+            except ValueError as error:  # the document that is there goes on
+                logger.warning("the campaign %s was not renewed: %s", entry.campaign.name, error)
+
+    def _mix(self, entry: Entry) -> None:
+        store, terms, name = self._shuffler.store, entry.campaign.shuffling, entry.campaign.name
+        if terms is None:
+            return
+        ended = self._shuffler.has_ended(entry, datetime.now(UTC))
+        # A sum is cheaper than a list of what may be a million rows.
+        if store.waiting(name) < terms.threshold and not ended:
+            return
+        for crowd in waiting(store.database, name):
+            if not self._stopping.is_set():
+                self._mix_crowd(entry.campaign, terms, crowd, ended)
+
+    def _mix_crowd(self, campaign: Campaign, terms: Shuffling, crowd: Crowd, ended: bool) -> None:
+        database, counts = self._shuffler.store.database, self._shuffler.metrics.people
+        if crowd.people < terms.threshold:
+            if not ended:
+                return
+            if terms.below_threshold == "drop":
+                if drop(database, campaign.name, crowd):
+                    counts[campaign.name, "dropped"] += crowd.people
+                    logger.warning("%s closed: %d people were too few and dropped", campaign.name, crowd.people)
+                return
+        if forward_later(database, campaign, crowd, self._shuffler.settings.folder):
+            counts[campaign.name, "mixed"] += crowd.people
+
+    def _forward(self, entries: list[Entry]) -> None:
+        """Send all parts that wait; after a failure there is a pause, which grows while nothing gets through."""
+        failed = False
+        for entry in entries:
+            for part in outgoing_parts(self._shuffler.store.database, entry.campaign.name):
+                if self._stopping.is_set():
+                    return
+                if not self._is_settled(entry, part):
+                    failed = True
+                    break  # the others of this campaign would fare no better now
+                sent(self._shuffler.store.database, part)
+                self._pause = _FIRST_PAUSE
+        if failed:
+            self._forward_due = time.monotonic() + self._pause
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    def _is_settled(self, entry: Entry, part: Part) -> bool:
+        """Send a part; returns whether the collector has it, or will never take it."""
+        try:
+            self._send(entry, part)
+        except Unreachable as error:
+            logger.warning("a batch of %s waits: %s", part.campaign, error)
+            return False
+        except Refused as error:
+            logger.warning("a batch of %s was not taken: %s", part.campaign, error)
+            if error.status not in _FOR_GOOD:
+                return False
+            self._shuffler.metrics.people[part.campaign, "refused"] += part.count
+        return True
+
+    def _send(self, entry: Entry, part: Part) -> None:
+        manifest = Manifest(
+            campaign=part.campaign,
+            digest=entry.campaign.digest,
+            sealing_key=part.sealing_key,
+            slot=part.slot,
+            batch=part.batch.hex(),
+            size=part.size,
+            part=part.part,
+            parts=part.parts,
+            count=part.count,
+            sha256=hashlib.sha256(part.body).hexdigest(),
+        )
+        headers = {"Content-Type": "application/octet-stream"} | manifest.signed(self._shuffler.key)
+        url = f"{self._shuffler.settings.collector.rstrip('/')}/v1/campaigns/{part.campaign}/batches"
+        if request("POST", url, headers=headers, body=part.body).json() != {"count": part.count}:
+            raise Unreachable("the collector's receipt is of another batch")

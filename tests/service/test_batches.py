@@ -1,0 +1,242 @@
+"""Batches in the collector's database: taken once, opened once, and what they justify."""
+
+import hashlib
+import secrets
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sstq
+
+pytest.importorskip("fastapi")
+
+from sstq.accounting import shuffled_epsilon
+from sstq.service import Campaign, Shuffling
+from sstq.service.batches import BatchAnswer, count_batches, next_batch, receive
+from sstq.service.claims import shuffled_claim
+from sstq.service.manifests import Manifest, read_manifest
+from sstq.service.opening import Openers, open_next
+from sstq.service.sealing import SealingKey, envelope_info, payloads, seal
+from sstq.service.signing import SigningKey
+from sstq.service.store import Store
+
+MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=2)
+KEY = SealingKey.generate()
+SHUFFLER = SigningKey.generate()
+TERMS = Shuffling("https://shuffle.example", SHUFFLER.public.hex(), threshold=20)
+CAMPAIGN = Campaign("steps", MECHANISM, closes=datetime(2100, 1, 1, tzinfo=UTC), shuffling=TERMS)
+SECRETS = {KEY.identity: KEY.secret}
+
+
+@pytest.fixture
+def store(database_url):
+    opened = Store(database_url)
+    opened.create("steps", MECHANISM, "{}")
+    yield opened
+    opened.close()
+
+
+def messages(count, seed=0):
+    return MECHANISM.encode(np.eye(6)[np.arange(count) % 6], seed)[:count]
+
+
+def sealed(found, slot=0, public=KEY.public, campaign="steps"):
+    info = envelope_info(campaign, CAMPAIGN.digest, slot)
+    return [seal(row.tobytes(), public, info) for row in payloads(found, MECHANISM.message_bits)]
+
+
+def manifest(envelopes, **changes):
+    body = b"".join(envelopes)
+    values = {
+        "campaign": "steps",
+        "digest": CAMPAIGN.digest,
+        "sealing_key": KEY.identity,
+        "slot": 0,
+        "batch": secrets.token_hex(16),
+        "size": len(envelopes),
+        "part": 0,
+        "parts": 1,
+        "count": len(envelopes),
+        "sha256": hashlib.sha256(body).hexdigest(),
+    }
+    return Manifest(**values | changes), body
+
+
+def take(store, envelopes, **changes):
+    assert receive(store.database, *manifest(envelopes, **changes)) is BatchAnswer.STORED
+    return open_next(store, CAMPAIGN, SECRETS, Openers())
+
+
+def counts(store):
+    found = count_batches(store.database, "steps")
+    return [found[name] for name in ("batches", "accepted", "foreign", "malformed", "repeated")]
+
+
+def state(store):
+    while store.fold("steps"):
+        pass
+    return store.state("steps")
+
+
+def test_messages_of_a_batch_are_folded_like_any_others(store):
+    sent = messages(30)
+    assert take(store, sealed(sent)) is not None
+    expected = MECHANISM.aggregator()
+    expected.update(sent)
+    assert np.array_equal(state(store).sums(), expected.sums())
+    assert counts(store) == [1, 30, 0, 0, 0]
+    assert next_batch(store.database, "steps") is None
+
+
+def test_a_part_that_comes_again_changes_nothing(store):
+    found = manifest(sealed(messages(20)))
+    for _ in range(2):
+        assert receive(store.database, *found) is BatchAnswer.STORED
+    assert open_next(store, CAMPAIGN, SECRETS, Openers()) is not None
+    assert receive(store.database, *found) is BatchAnswer.STORED  # it was opened: the shuffler did not hear of it
+    assert open_next(store, CAMPAIGN, SECRETS, Openers()) is None
+    assert counts(store) == [1, 20, 0, 0, 0]
+    assert state(store).count == 20
+
+
+def test_a_batch_is_opened_when_all_its_parts_are_there(store):
+    envelopes = sealed(messages(30))
+    first, body = manifest(envelopes[:20], size=30, parts=2)
+    assert receive(store.database, first, body) is BatchAnswer.STORED
+    assert open_next(store, CAMPAIGN, SECRETS, Openers()) is None
+    assert state(store).count == 0
+    other = b"".join(envelopes[20:])
+    second = replace(first, part=1, count=10, sha256=hashlib.sha256(other).hexdigest())
+    assert receive(store.database, second, other) is BatchAnswer.STORED
+    assert open_next(store, CAMPAIGN, SECRETS, Openers()) is not None
+    assert state(store).count == 30
+    assert shuffled_claim(store, CAMPAIGN)["crowd"] == 30
+
+
+def test_another_batch_of_the_same_name_is_refused(store):
+    found, body = manifest(sealed(messages(20)))
+    assert receive(store.database, found, body) is BatchAnswer.STORED
+    assert receive(store.database, replace(found, slot=1), body) is BatchAnswer.CONFLICT
+    assert receive(store.database, replace(found, campaign="unknown"), body) is BatchAnswer.UNKNOWN
+
+
+def test_foreign_malformed_and_repeated_envelopes_count_for_nobody(store):
+    good = sealed(messages(20))
+    bad = [
+        *sealed(messages(1), slot=1),
+        *sealed(messages(1), campaign="other"),
+        *sealed(messages(1), public=SealingKey.generate().public),
+        bytes(len(good[0])),
+    ]
+    size = -(-MECHANISM.message_bits // 8)
+    info = envelope_info("steps", CAMPAIGN.digest, 0)
+    # Bits after the message, which could hold a name.
+    named = [seal(bytes([*[0] * (size - 1), 128]), KEY.public, info)]
+    assert MECHANISM.message_bits % 8
+    assert take(store, [*good, *bad, *named, good[3], good[3]]) is not None
+    assert counts(store) == [1, 20, 4, 1, 2]
+    fresh = sealed(messages(21, seed=1))
+    assert take(store, [*fresh, *good[:5]]) is not None  # of an earlier batch
+    assert counts(store) == [2, 41, 4, 1, 7]
+    assert state(store).count == 41
+
+
+def test_a_key_that_is_gone_opens_nothing(store):
+    assert receive(store.database, *manifest(sealed(messages(20)))) is BatchAnswer.STORED
+    assert open_next(store, CAMPAIGN, {}, Openers()) is not None
+    assert counts(store) == [1, 0, 20, 0, 0]
+
+
+def test_the_claim_is_that_of_the_smallest_crowd_that_arrived(store):
+    claim = shuffled_claim(store, CAMPAIGN)
+    assert (claim["crowd"], claim["epsilon"], claim["delta"], claim["local_epsilon"]) == (0, None, None, 4.0)
+    take(store, sealed(messages(3000)))
+    large = shuffled_claim(store, CAMPAIGN)
+    assert large["epsilon"] == shuffled_epsilon(MECHANISM, 3000, TERMS.delta, messages=2)
+    assert large["delta"] == TERMS.delta
+    # The other slot's batch: 500 of its envelopes do not open.
+    foreign = sealed(messages(1), slot=0) * 500
+    take(store, [*sealed(messages(2500), slot=1), *foreign], slot=1)
+    smaller = shuffled_claim(store, CAMPAIGN)
+    assert smaller["crowd"] == 2500
+    assert smaller["epsilon"] == shuffled_epsilon(MECHANISM, 2500, TERMS.delta, messages=2) > large["epsilon"]
+    # All of a batch is refused: nobody's message was seen, and nothing changes.
+    take(store, sealed(messages(1), slot=1) * 20)
+    assert shuffled_claim(store, CAMPAIGN)["crowd"] == 2500
+    # Fewer than the threshold, which a campaign may allow.
+    take(store, sealed(messages(10, seed=2)))
+    last = shuffled_claim(store, CAMPAIGN)
+    assert (last["crowd"], last["epsilon"], last["delta"]) == (10, 4.0, 0.0)
+    assert shuffled_claim(store, replace(CAMPAIGN, shuffling=None)) is None
+
+
+def test_many_envelopes_are_opened_by_processes_in_order():
+    openers, info = Openers(2), b"info"
+    sealed_numbers = [seal(number.to_bytes(4), KEY.public, info) for number in range(100)]
+    body = b"".join(sealed_numbers) * 60
+    body = body[:-52] + bytes(52)
+    try:
+        found = list(openers.open(KEY.secret, info, body, 52))
+    finally:
+        openers.close()
+    assert found[:-1] == ([number.to_bytes(4) for number in range(100)] * 60)[:-1]
+    assert found[-1] is None
+
+
+_OPENING = """
+import time
+from sstq.service.opening import Openers
+openers = Openers(1)
+list(openers.open(bytes(32), b"", bytes(52 * 6000), 52))
+print(openers._workers[0][0].pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_workers_end_with_a_killed_collector():
+    with subprocess.Popen([sys.executable, "-c", _OPENING], stdout=subprocess.PIPE) as process:
+        try:
+            worker = int(process.stdout.readline())
+        finally:
+            process.kill()
+    ends = time.monotonic() + 30
+    while runs(worker):
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+def runs(process):
+    """Whether a process is there, and not only waiting to be buried by a parent that does not care."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_a_manifest_is_read_only_if_the_shuffler_signed_it():
+    found, _ = manifest(sealed(messages(1)))
+    headers = found.signed(SHUFFLER)
+    text, signature = headers["SSTQ-Batch"], headers["SSTQ-Signature"]
+    assert read_manifest(text, signature, SHUFFLER.public) == found
+    for wrong in (
+        (text.replace('"slot":0', '"slot":1'), signature),
+        (text, ""),
+        (text, found.signed(SigningKey.generate())["SSTQ-Signature"]),
+    ):
+        with pytest.raises(PermissionError, match="not signed by the campaign's shuffler"):
+            read_manifest(*wrong, SHUFFLER.public)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("slot", -1), ("size", 0), ("parts", 30), ("part", 1), ("count", 21), ("batch", "ab"), ("sealing_key", "x" * 16)],
+)
+def test_a_manifest_that_cannot_be(name, value):
+    with pytest.raises(ValueError, match=f"{name} must"):
+        manifest([b""] * 20, **{name: value})

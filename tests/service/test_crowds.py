@@ -1,0 +1,126 @@
+"""Crowds in the shuffler's database: all envelopes as they came, or all of them mixed, and never both."""
+
+import secrets
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+import sstq
+
+pytest.importorskip("fastapi")
+
+from sstq.service import Campaign, Shuffling
+from sstq.service.receiving import Receipt, Upload
+from sstq.service.sealing import KEY_ID_BYTES
+from sstq.service.shuffler import crowds
+from sstq.service.shuffler.crowds import (
+    EnvelopePacking,
+    count_outgoing,
+    drop,
+    forward_later,
+    outgoing_parts,
+    sent,
+    waiting,
+)
+from sstq.service.store import Store
+
+MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=3)
+TERMS = Shuffling("https://shuffle.example", "ab" * 32, threshold=2)
+CAMPAIGN = Campaign("steps", MECHANISM, closes=datetime(2100, 1, 1, tzinfo=UTC), shuffling=TERMS)
+SIZE = CAMPAIGN.envelope_bytes
+KEYS = (b"1" * KEY_ID_BYTES, b"2" * KEY_ID_BYTES)
+
+
+@pytest.fixture
+def store(database_url):
+    opened = Store(database_url, EnvelopePacking)
+    opened.create("steps", MECHANISM, "{}")
+    yield opened
+    opened.close()
+
+
+def uploaded(store, people, key=KEYS[0], together=1):
+    """Send envelopes of random bytes, some people per upload; returns them, (people, slots)."""
+    sizes = [together] * (people // together)
+    envelopes = [[[secrets.token_bytes(SIZE) for _ in range(3)] for _ in range(size)] for size in sizes]
+    bodies = [key + b"".join(envelope for person in upload for envelope in person) for upload in envelopes]
+    found = store.receive(
+        [Upload("steps", secrets.token_bytes(16), size, body) for size, body in zip(sizes, bodies, strict=True)]
+    )
+    assert found == [Receipt(size) for size in sizes]
+    return [person for upload in envelopes for person in upload]
+
+
+def forwarded(store):
+    """The envelopes of all parts by batch, and the parts."""
+    parts = list(outgoing_parts(store.database, "steps"))
+    found = {}
+    for part in sorted(parts, key=lambda part: (part.batch, part.part)):
+        cut = [part.body[start : start + SIZE] for start in range(0, len(part.body), SIZE)]
+        assert len(cut) == part.count
+        found.setdefault((part.slot, part.sealing_key, part.batch), []).extend(cut)
+    return found, parts
+
+
+def test_envelopes_for_one_key_share_a_row():
+    packing = EnvelopePacking(MECHANISM)
+    joined = packing.join([(1, KEYS[0] + b"a"), (2, KEYS[1] + b"bc"), (3, KEYS[0] + b"def")])
+    assert joined == [(4, KEYS[0] + b"adef"), (2, KEYS[1] + b"bc")]
+    assert packing.checked([(1, KEYS[0] + b"a")]) == ([(1, KEYS[0] + b"a")], {})
+
+
+def test_a_crowd_becomes_a_batch_per_slot(store, monkeypatch, tmp_path):
+    monkeypatch.setattr(crowds, "LARGEST_PART", 7 * SIZE)
+    monkeypatch.setattr(crowds, "_READ_BYTES", 20 * SIZE)  # so that there are several reads
+    people = uploaded(store, 30) + uploaded(store, 30, together=5)
+    others = uploaded(store, 4, KEYS[1])
+    found = {crowd.sealing_key: crowd for crowd in waiting(store.database, "steps")}
+    assert {key: crowd.people for key, crowd in found.items()} == {KEYS[0].hex(): 60, KEYS[1].hex(): 4}
+    crowd = found[KEYS[0].hex()]
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    assert forward_later(store.database, CAMPAIGN, crowd, str(temporary))
+    assert not forward_later(store.database, CAMPAIGN, crowd, None)  # as another process would
+    batches, parts = forwarded(store)
+    assert sorted(slot for slot, _, _ in batches) == [0, 1, 2]
+    for (slot, key, _), envelopes in batches.items():
+        assert key == KEYS[0].hex()
+        came = [person[slot] for person in people]
+        assert sorted(envelopes) == sorted(came)
+        assert envelopes != came  # the same order has a chance of 1/60!
+    assert {(part.size, part.parts) for part in parts} == {(60, 9)}
+    assert count_outgoing(store.database, "steps") == 180
+    # Those for the other key still wait, as they came.
+    (left,) = waiting(store.database, "steps")
+    assert (left.sealing_key, left.people) == (KEYS[1].hex(), 4)
+    assert not any(other[0] in envelopes for other in others for envelopes in batches.values())
+    for part in parts:
+        sent(store.database, part)
+        sent(store.database, part)  # twice does no harm
+    assert not list(outgoing_parts(store.database, "steps"))
+    assert not list(temporary.iterdir())
+
+
+def test_a_crash_leaves_the_envelopes_as_they_came(store, monkeypatch):
+    uploaded(store, 10)
+    before = waiting(store.database, "steps")
+    monkeypatch.setattr(crowds, "_store", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        forward_later(store.database, CAMPAIGN, before[0], None)
+    assert waiting(store.database, "steps") == before
+    assert count_outgoing(store.database, "steps") == 0
+
+
+def test_people_who_came_meanwhile_wait_for_the_next_crowd(store):
+    uploaded(store, 10)
+    (crowd,) = waiting(store.database, "steps")
+    uploaded(store, 3)
+    assert forward_later(store.database, CAMPAIGN, crowd, None)
+    (left,) = waiting(store.database, "steps")
+    assert left.people == 3
+    assert drop(store.database, "steps", left)
+    assert not drop(store.database, "steps", left)
+    assert waiting(store.database, "steps") == []
+    batches, _ = forwarded(store)
+    assert np.all([len(envelopes) == 10 for envelopes in batches.values()])

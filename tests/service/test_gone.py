@@ -1,0 +1,174 @@
+"""What is gone in the middle of things: a campaign, the database, the space on a disk. Each has its answer."""
+
+import resource
+import secrets
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sstq
+
+pytest.importorskip("fastapi")
+
+from sstq.service import results
+from sstq.service.campaigns import Campaign
+from sstq.service.store import Store, Upload
+from tests.service.serving import packed, serving
+
+pytestmark = pytest.mark.slow
+
+MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
+
+
+def test_a_campaign_that_another_process_deleted_is_not_found(tmp_path):
+    with serving(tmp_path, fold_seconds=3600) as server:  # it does not look whether the campaign is still there
+        server.create("gone", MECHANISM, senders="single-use")
+        assert server.http.get("/v1/campaigns/gone").status_code == 200
+        store = Store(f"sqlite:///{tmp_path}/collector.sqlite3")
+        store.delete("gone")
+        store.close()
+        for method, path, content in [
+            ("GET", "/status", None),
+            ("GET", "/state", None),
+            ("PATCH", "", {"closed": True}),
+            ("PATCH", "", {"labels": list("abcdef")}),
+            ("POST", "/tokens", {"count": 1}),
+        ]:
+            answer = server.administer(method, f"/v1/campaigns/gone{path}", json=content)
+            assert (answer.status_code, answer.json()["detail"]) == (404, "There is no campaign of this name."), path
+        assert server.send("gone", MECHANISM, packed(MECHANISM, 1), 1, token="t" * 32).status_code == 404
+        assert server.administer("GET", "/v1/campaigns").json() == {"campaigns": []}
+        assert server.administer("GET", "/metrics").status_code == 200
+        assert server.log.read_text() == ""
+
+
+def test_no_estimate_of_a_deleted_campaign_stays_behind(database_url, monkeypatch):
+    """It is deleted and made anew while its estimate is computed."""
+    store, campaign = Store(database_url), Campaign("again", MECHANISM)
+    store.create("again", MECHANISM, "{}")
+    store.receive([Upload("again", secrets.token_bytes(16), 5, packed(MECHANISM))])
+    store.fold("again")
+    state = store.state("again")
+
+    def late_state(_):
+        store.delete("again")
+        store.create("again", MECHANISM, "{}")
+        return state
+
+    monkeypatch.setattr(store, "state", late_state)
+    results.refresh(store, campaign)
+    assert results.covered(store, "again") is None
+    store.close()
+
+
+GONE = "The database is not available; nothing was stored. Try again."
+
+
+def test_a_database_that_stops_and_comes_back(tmp_path, own_postgres):
+    """The wire on PostgreSQL, too: uploads, the estimate and the state."""
+    with serving(tmp_path, database=own_postgres.url()) as server:
+        server.create("steps", MECHANISM)
+        body, expected = packed(MECHANISM, 50), MECHANISM.aggregator()
+        assert server.send("steps", MECHANISM, body, 50, key="1a" * 16).text == '{"count":50}'
+        own_postgres.stop()
+        refused = server.send("steps", MECHANISM, body, 50, key="2b" * 16)
+        assert (refused.status_code, refused.json()["detail"]) == (503, GONE)
+        assert refused.headers["retry-after"] == "5"
+        assert [server.http.request(method, "/health").status_code for method in ("GET", "HEAD")] == [503, 503]
+        own_postgres.start()
+        for key in ("1a", "2b"):  # the first was stored before
+            assert server.send("steps", MECHANISM, body, 50, key=key * 16).text == '{"count":50}'
+            expected.update(MECHANISM.messages_from_bytes(body, 50))
+        assert [server.http.request(method, "/health").status_code for method in ("GET", "HEAD")] == [200, 200]
+        assert server.estimate("steps", 100)["value"] == expected.mean().value.tolist()
+        (tmp_path / "state.npz").write_bytes(server.administer("GET", "/v1/campaigns/steps/state").content)
+        assert np.array_equal(MECHANISM.load_aggregator(tmp_path / "state.npz").sums(), expected.sums())
+
+
+class SmallDisk:
+    """A file system of two megabytes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._filler = folder, folder / "filler"
+
+    def fill(self, _) -> None:
+        with self._filler.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+
+    def empty(self, _) -> None:
+        self._filler.unlink()
+
+
+class FullFiles:
+    """Files that may not grow beyond a few kilobytes, for the server alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def fill(self, process: int) -> None:
+        self._before = resource.prlimit(process, resource.RLIMIT_FSIZE, (1 << 12, resource.RLIM_INFINITY))
+
+    def empty(self, process: int) -> None:
+        resource.prlimit(process, resource.RLIMIT_FSIZE, self._before)
+
+
+@pytest.fixture(params=["small disk", "full files"])
+def disk(request, tmp_path):
+    if request.param == "full files":
+        yield FullFiles(tmp_path)
+        return
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = subprocess.run(
+        ["/bin/mount", "-t", "tmpfs", "-o", "size=2m", "none", folder], capture_output=True, check=False
+    )
+    if mount.returncode:
+        pytest.skip("only root can mount a small disk")
+    yield SmallDisk(folder)
+    subprocess.run(["/bin/umount", folder], check=True)
+
+
+def test_a_full_disk_refuses_what_it_cannot_store_and_recovers(disk, tmp_path):
+    with serving(tmp_path, database=f"sqlite:///{disk.folder}/c.sqlite3", uploads_per_second=0) as server:
+        server.create("steps", MECHANISM)
+        body, acknowledged = packed(MECHANISM, 5), 0
+        disk.fill(server.process.pid)
+        ends = time.monotonic() + 30
+        # What is allocated already may still be used.
+        while (answer := server.send("steps", MECHANISM, body, 5, key=secrets.token_hex(16))).status_code == 200:
+            acknowledged += 5
+            assert time.monotonic() < ends
+        key = answer.request.headers["idempotency-key"]
+        assert (answer.status_code, answer.json()["detail"]) == (503, GONE)
+        disk.empty(server.process.pid)
+        assert server.send("steps", MECHANISM, body, 5, key=key).status_code == 200
+        server.wait("steps", acknowledged + 5)
+        assert server.status("steps")["received"] == acknowledged + 5
+
+
+def test_two_processes_on_one_postgresql_are_one_collector(tmp_path, postgres):
+    url = postgres.url()
+    with serving(tmp_path, database=url) as one, serving(tmp_path, database=url) as other:
+        one.create("steps", MECHANISM, senders="single-use")
+        tokens = one.administer("POST", "/v1/campaigns/steps/tokens", json={"count": 2}).json()["tokens"]
+        body = packed(MECHANISM, 1)
+
+        def send(server, key, token):
+            return server.send("steps", MECHANISM, body, 1, key=key * 16, token=token).status_code
+
+        assert send(one, "1a", tokens[0]) == 200
+        assert send(other, "1a", tokens[0]) == 200  # a retry
+        assert send(other, "2b", tokens[0]) == 403
+        assert send(other, "3c", tokens[1]) == 200
+        documents = [server.http.get("/v1/campaigns/steps") for server in (one, other)]
+        assert len({(document.content, document.headers["sstq-signature"]) for document in documents}) == 1
+        for server in (one, other):
+            assert server.estimate("steps", 2)["count"] == 2
+        one.administer("PATCH", "/v1/campaigns/steps", json={"closed": True})
+        assert send(other, "4d", tokens[1]) == 410
+        assert send(other, "3c", tokens[1]) == 200  # it arrived in time

@@ -1,0 +1,130 @@
+"""What stands between clients and the collector: TLS, proxies, slow senders, and more uploads than it can hold."""
+
+import datetime
+import ipaddress
+import socket
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+import sstq
+
+pytest.importorskip("fastapi")
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from sstq.service import Client
+from tests.service.serving import packed, serving
+
+pytestmark = pytest.mark.slow
+
+MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
+_SMALL_AND_HASTY = """
+import json, sys
+from sstq.service import Settings, inbox, run, security
+inbox._QUEUE_UPLOADS = 2
+security._BODY_SECONDS = 0.3
+run(Settings(**json.loads(sys.argv[1])), lambda url: print(url, flush=True))
+"""
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """A certificate for 127.0.0.1 that signs itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "collector of the tests")])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - datetime.timedelta(hours=1))
+    builder = builder.not_valid_after(now + datetime.timedelta(hours=1))
+    host = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    signed = builder.add_extension(host, critical=False).sign(key, hashes.SHA256())
+    chain, secret = tmp_path / "chain.pem", tmp_path / "key.pem"
+    chain.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    pem, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    secret.write_bytes(key.private_bytes(serialization.Encoding.PEM, pem, plain))
+    return chain, secret
+
+
+def test_tls_with_an_authority_of_ones_own(tmp_path, certificate, monkeypatch):
+    chain, secret = certificate
+    monkeypatch.setenv("SSL_CERT_FILE", str(chain))
+    with serving(tmp_path, certificate=chain, private_key=secret) as server:
+        assert server.url.startswith("https://127.0.0.1:")
+        server.create("steps", MECHANISM)
+        assert Client(f"{server.url}/steps", most_epsilon=2.0).send(np.eye(6)) == 6
+        assert server.status("steps")["received"] == 6
+        assert "max-age" in server.http.get("/health").headers["strict-transport-security"]
+        monkeypatch.delenv("SSL_CERT_FILE")
+        begun = time.monotonic()
+        with pytest.raises(ValueError, match=r"certificate of 127\.0\.0\.1.* cannot be verified.*set SSL_CERT_FILE"):
+            Client(f"{server.url}/steps", most_epsilon=2.0, patience=300)
+        assert time.monotonic() - begun < 60  # it did not try again
+
+
+@pytest.mark.parametrize(("proxies", "believed"), [("127.0.0.1", True), ("", False), ("192.0.2.7", False)])
+def test_only_named_proxies_say_whose_uploads_they_pass_on(tmp_path, proxies, believed):
+    with serving(tmp_path, proxies=proxies, uploads_per_second=0.001, burst=1) as server:
+        server.create("open", MECHANISM)
+
+        def send(address):
+            return server.send(
+                "open", MECHANISM, packed(MECHANISM), 5, headers={"X-Forwarded-For": address}
+            ).status_code
+
+        assert [send("198.51.100.1"), send("198.51.100.1")] == [200, 429]
+        assert send("198.51.100.2") == (200 if believed else 429)
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory):
+    """A collector that holds two uploads and waits for bodies for 0.3 s."""
+    folder = tmp_path_factory.mktemp("server")
+    with serving(folder, program=_SMALL_AND_HASTY, uploads_per_second=0) as running:
+        running.create("open", MECHANISM)
+        running.database = folder / "collector.sqlite3"
+        yield running
+
+
+def test_more_uploads_than_it_holds_are_told_to_come_again(hasty):
+    def send(_):
+        return hasty.send("open", MECHANISM, packed(MECHANISM), 5)
+
+    assert send(0).status_code == 200  # all that it needs is loaded
+    before = hasty.status("open")["received"]
+    with ThreadPoolExecutor(8) as threads, sqlite3.connect(hasty.database, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")  # nothing can be written
+        sent = [threads.submit(send, number) for number in range(8)]
+        ends = time.monotonic() + 30
+        while sum(answer.done() for answer in sent) < 6:
+            assert time.monotonic() < ends
+            time.sleep(0.01)
+        other.execute("ROLLBACK")
+        answers = [answer.result() for answer in sent]
+    assert sorted(answer.status_code for answer in answers) == [200] * 2 + [503] * 6
+    for answer in answers:
+        if answer.status_code == 503:
+            assert answer.json()["detail"] == "Too many uploads wait to be stored; try again."
+            assert answer.headers["retry-after"] == "1"
+    assert hasty.status("open")["received"] == before + 10
+    assert send(0).status_code == 200
+
+
+def test_a_body_that_comes_too_slowly_is_refused_and_its_connection_closed(hasty):
+    before, parts = hasty.status("open")["received"], urlsplit(hasty.url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=30) as line:
+        head = "POST /v1/campaigns/open/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n"
+        head += f"Content-Type: application/octet-stream\r\nIdempotency-Key: {'ab' * 16}\r\nSSTQ-Count: 5\r\n"
+        line.sendall(f"{head}SSTQ-Digest: {MECHANISM.digest()}\r\n\r\nabc".encode())
+        said = b""
+        while part := line.recv(1000):  # until it closes
+            said += part
+    assert said.startswith(b"HTTP/1.1 408 ")
+    assert b"The body of the request came too slowly." in said
+    assert hasty.status("open")["received"] == before

@@ -1,0 +1,198 @@
+"""Nothing lost, nothing doubled: shuffler and collector are killed in turn while people send."""
+
+import http.client
+import json
+import random
+import re
+import secrets
+import threading
+import time
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+import pytest
+
+import sstq
+
+pytest.importorskip("fastapi")
+
+from sstq.service.campaigns import sealing_keys_of
+from sstq.service.sealing import payloads, seal_people
+from sstq.service.store import Store
+from tests.service.nursery import nursery
+from tests.service.serving import ADMINISTRATOR
+
+pytestmark = pytest.mark.slow
+
+KILLS = 6
+SENDERS = 4
+PEOPLE = 5  # per upload
+THRESHOLD = 40
+MECHANISM = sstq.FrameUnit(dim=20, epsilon=2.0, frames=64, messages=2)
+HEADERS = {"Authorization": f"Bearer {ADMINISTRATOR}"}
+
+
+class Forgetful(BaseHTTPRequestHandler):
+    """Passes requests on to the collector, wherever it is now, and loses some answers to batches."""
+
+    def do_GET(self):
+        self._pass_on(b"")
+
+    def do_POST(self):
+        self._pass_on(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def _pass_on(self, body):
+        connection = http.client.HTTPConnection(urlsplit(self.server.collector.url).netloc, timeout=30)
+        with closing(connection):
+            try:
+                connection.request(self.command, self.path, body, dict(self.headers))
+                answer = connection.getresponse()
+                content = answer.read()
+            except (OSError, http.client.HTTPException):
+                return
+        if self.command == "POST" and random.random() < 0.2:
+            self.server.lost += answer.status == 200
+            return
+        self.send_response(answer.status)
+        self.send_header("SSTQ-Signature", answer.getheader("SSTQ-Signature", ""))
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def between():
+    """What stands between the shuffler and the collector."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Forgetful) as listening:
+        listening.url, listening.lost = f"http://127.0.0.1:{listening.server_port}", 0
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        yield listening
+        listening.shutdown()
+        thread.join()
+
+
+class Senders:
+    """Threads that send envelopes until they are acknowledged; `messages` are those of all that were sent."""
+
+    def __init__(self, shuffler, public):
+        self.shuffler, self._public = shuffler, public
+        self.messages, self.lost = [], 0
+        self._enough, self._failed = threading.Event(), []
+        self._threads = [threading.Thread(target=self._run) for _ in range(SENDERS)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._enough.set()
+        for thread in self._threads:
+            thread.join()
+        assert not self._failed
+
+    def _run(self):
+        try:
+            while not self._enough.is_set():
+                self._send()
+        except BaseException as error:
+            self._failed.append(error)
+            raise
+
+    def _send(self):
+        messages = MECHANISM.encode(np.random.default_rng().normal(size=(PEOPLE, 20)))
+        whole = payloads(messages, MECHANISM.message_bits).reshape(2, PEOPLE, -1)
+        body = seal_people(whole, self._public, "steps", MECHANISM.digest())
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Idempotency-Key": secrets.token_hex(16),
+            "SSTQ-Count": str(PEOPLE),
+            "SSTQ-Digest": MECHANISM.digest(),
+        }
+        ends = time.monotonic() + 180
+        while time.monotonic() < ends:
+            connection = http.client.HTTPConnection(urlsplit(self.shuffler.url).netloc, timeout=30)
+            with closing(connection):
+                try:
+                    connection.request("POST", "/v1/campaigns/steps/messages", body, headers)
+                    answer = connection.getresponse()
+                    said = answer.read()
+                except (OSError, http.client.HTTPException):
+                    self.lost += 1
+                    time.sleep(random.uniform(0.02, 0.1))
+                    continue
+            assert (answer.status, said) == (200, b'{"count":%d}' % PEOPLE)
+            self.messages.append(messages)
+            return
+        raise AssertionError("an upload was never acknowledged")
+
+
+def until(condition):
+    ends = time.monotonic() + 180
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path, request, between):
+    databases = [f"sqlite:///{tmp_path}/{role}.sqlite3" for role in ("collector", "shuffler")]
+    if kind == "postgresql":
+        databases = [request.getfixturevalue("postgres").url() for _ in databases]
+    fast = f"--folder={tmp_path}", "--uploads-per-second=0", f"--administrator-token={ADMINISTRATOR}"
+    with nursery(tmp_path / "log") as parent:
+
+        def start_collector():
+            between.collector = parent.start(*fast, f"--database={databases[0]}", "--port=0", "--fold-seconds=0.02")
+            return between.collector
+
+        def start_shuffler():
+            more = f"--collector={between.url}", "--closing-seconds=1", "--fetch-seconds=0.1", "--mix-seconds=0.02"
+            return parent.start(*fast, f"--database={databases[1]}", "--port=0", *more, command="shuffler")
+
+        collector, shuffler = start_collector(), start_shuffler()
+        key = httpx.get(f"{shuffler.url}/v1/key").json()["key"]
+        shuffling = {"url": shuffler.url, "key": key, "threshold": THRESHOLD, "below_threshold": "local"}
+        terms = {"name": "steps", "mechanism": json.loads(MECHANISM.to_json())}
+        terms |= {"closes": "2100-01-01T00:00:00Z", "shuffling": shuffling}
+        assert httpx.post(f"{collector.url}/v1/campaigns", json=terms, headers=HEADERS).status_code == 201
+        document = httpx.get(f"{shuffler.url}/v1/campaigns/steps").content
+        (public,) = sealing_keys_of(document).values()
+        store = Store(databases[0])
+        with Senders(shuffler, public) as senders:
+            for number in range(KILLS):
+                before = store.counts("steps").received
+                until(lambda before=before: store.counts("steps").received > before)
+                time.sleep(random.uniform(0.0, 0.1))
+                if number % 2:
+                    shuffler.kill()
+                    senders.shuffler = shuffler = start_shuffler()
+                else:
+                    collector.kill()
+                    collector = start_collector()
+        closed = httpx.patch(f"{collector.url}/v1/campaigns/steps", json={"closed": True}, headers=HEADERS)
+        assert closed.status_code == 200
+        sent = sum(map(len, senders.messages))
+        until(lambda: store.counts("steps").folded >= sent)
+        time.sleep(0.2)  # more would be doubled
+        claim = httpx.get(f"{collector.url}/v1/campaigns/steps/status", headers=HEADERS).json()["shuffling"]
+    assert senders.lost  # uploads were cut off, and sent again
+    assert between.lost  # and so were batches that the collector had stored
+    expected = MECHANISM.aggregator()
+    for messages in senders.messages:
+        expected.update(messages)
+    found = store.state("steps")
+    assert found.count == expected.count == sent == claim["accepted"]
+    assert np.array_equal(found.sums(), expected.sums())
+    assert claim["refused"] == {"foreign": 0, "malformed": 0, "repeated": 0}
+    store.close()
+    # The logs name the collector that did not answer, and nobody else.
+    addresses = set(re.findall(r"\d+\.\d+\.\d+\.\d+(?::\d+)?", (tmp_path / "log").read_text()))
+    assert addresses <= {urlsplit(between.url).netloc}
