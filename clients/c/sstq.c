@@ -1,0 +1,781 @@
+/* The encoder. Sections: parameters, public randomness, transform, rows of a frame, Kashin representation, encoding. */
+#include "sstq.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#if !defined(SSTQ_NO_SYSTEM_RANDOM) && (defined(__unix__) || defined(__APPLE__))
+#include <stdio.h>
+#define SSTQ_HAS_URANDOM
+#if defined(__linux__)
+#include <sys/random.h>
+#endif
+#endif
+
+#if defined(__FAST_MATH__) || FLT_EVAL_METHOD != 0
+#error "sstq needs IEEE 754 arithmetic in the precision of its types: no -ffast-math; on 32-bit x86 -msse2 -mfpmath=sse"
+#endif
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF
+#endif
+
+#define TOTAL ((uint64_t)1 << 62) /* the sum of a draw's weights */
+#define LARGEST_FRAME ((uint32_t)1 << 30)
+#define HISTOGRAM 2048 /* counters of the selection */
+#define MOST_WORDS 4   /* that a message takes */
+#define LONGEST_STEP 16.0
+#define LEAST_REDUCTION 1e-30
+
+/* ---------------------------------------------------------------- parameters */
+
+const char *sstq_error_name(sstq_error error)
+{
+    static const char *const names[] = {
+        "SSTQ_OK",        "SSTQ_BAD_PARAMETERS", "SSTQ_BAD_ARGUMENT",     "SSTQ_BAD_LENGTH",
+        "SSTQ_BAD_GROUP", "SSTQ_NOT_FINITE",     "SSTQ_BUFFER_TOO_SMALL", "SSTQ_NO_RANDOMNESS",
+    };
+    return (unsigned)error < sizeof names / sizeof *names ? names[error] : "SSTQ_UNKNOWN_ERROR";
+}
+
+/* The bits of the numbers below `limit`: those of a field, and the logarithm of a power of two. */
+static uint32_t bits_below(uint64_t limit)
+{
+    uint32_t bits = 0;
+    while (limit > (uint64_t)1 << bits)
+        bits++;
+    return bits;
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static int sends_frame(const sstq_params *p)
+{
+    return p->frames > 1 && !p->public_coin;
+}
+
+/* The groups of a block; for FrameUnit the vector is a block of its own. */
+static uint32_t groups_of_block(const sstq_params *p)
+{
+    return p->mechanism == SSTQ_GROUPUNIT ? (p->groups + p->blocks - 1) / p->blocks : 1;
+}
+
+/* The rows that take part. */
+static uint32_t rows_of(const sstq_params *p)
+{
+    return p->row_bits ? (uint32_t)1 << (p->row_bits - 1) : p->frame_size;
+}
+
+/* The candidates of the draw: signed rows, in all blocks. */
+static uint32_t candidates_of(const sstq_params *p)
+{
+    return p->mechanism == SSTQ_GROUPUNIT ? 2 * p->frame_size * p->blocks : 2 * rows_of(p);
+}
+
+static int rows_are_consistent(const sstq_params *p)
+{
+    return (p->rounds == 2 || p->rounds == 3) && p->frames >= 1 && p->frames <= LARGEST_FRAME && p->inside >= 1 &&
+           p->inside <= rows_of(p) && p->threshold >= 1 && p->threshold < TOTAL;
+}
+
+static int frameunit_is_consistent(const sstq_params *p)
+{
+    if (p->row_bits ? !p->public_coin : p->public_coin && p->frames == 1)
+        return 0;
+    return p->row_bits <= bits_below(p->frame_size) + 1 && rows_are_consistent(p);
+}
+
+static int groupunit_is_consistent(const sstq_params *p)
+{
+    uint64_t own, most = (uint64_t)1 << 31;
+    if (p->groups < 2 || p->groups > (uint32_t)1 << 24 || p->blocks < 1 || p->blocks > p->groups || p->row_bits)
+        return 0;
+    own = groups_of_block(p);
+    if ((p->groups + own - 1) / own != p->blocks || own * p->dim > p->frame_size ||
+        2 * (uint64_t)p->frame_size * p->blocks > most || (p->public_coin && p->frames == 1) || !rows_are_consistent(p))
+        return 0;
+    if (p->share_size == 0)
+        return p->vector_frames == p->frames;
+    return p->vector_frames >= 1 && p->vector_frames < p->frames && p->share_size >= p->groups &&
+           p->share_size <= candidates_of(p) && p->share_inside >= 1 && p->share_inside < p->share_size &&
+           p->share_threshold >= 1 && p->share_threshold < TOTAL;
+}
+
+static int flat_is_consistent(const sstq_params *p)
+{
+    uint32_t i, codes;
+    if (p->bits < 1 || p->bits > 12 || p->steps < 1 || p->steps > 10000 || !p->schedule || !p->codebook)
+        return 0;
+    codes = (uint32_t)1 << p->bits;
+    if (p->own < 1 || p->other < 1 || p->own > TOTAL || p->other > TOTAL / (codes - 1) ||
+        p->own + (codes - 1) * p->other != TOTAL)
+        return 0;
+    for (i = 0; i + 1 < codes; i++)
+        if (!(p->codebook[i] <= p->codebook[i + 1]))
+            return 0;
+    for (i = 0; i < p->steps; i++)
+        if (!(p->schedule[i][0] > 0 && p->schedule[i][0] <= FLT_MAX && p->schedule[i][1] >= 0 &&
+              p->schedule[i][1] <= FLT_MAX && p->schedule[i][2] > 0 && p->schedule[i][2] <= FLT_MAX))
+            return 0;
+    return p->codebook[0] == -1 && p->codebook[codes - 1] == 1;
+}
+
+sstq_error sstq_check(const sstq_params *p)
+{
+    int consistent = 0;
+    if (!p)
+        return SSTQ_BAD_ARGUMENT;
+    if (!(p->clip >= 1e-100 && p->clip <= 1e100) || p->dim < 1 || p->dim > p->frame_size || p->public_coin > 1 ||
+        p->frame_size > LARGEST_FRAME || (p->frame_size & (p->frame_size - 1)))
+        return SSTQ_BAD_PARAMETERS;
+    if (p->mechanism == SSTQ_FRAMEUNIT)
+        consistent = frameunit_is_consistent(p);
+    else if (p->mechanism == SSTQ_GROUPUNIT)
+        consistent = groupunit_is_consistent(p);
+    else if (p->mechanism == SSTQ_FLAT)
+        consistent = flat_is_consistent(p);
+    return consistent ? SSTQ_OK : SSTQ_BAD_PARAMETERS;
+}
+
+sstq_error sstq_sizes_of(const sstq_params *p, sstq_sizes *sizes)
+{
+    sstq_error error = sstq_check(p);
+    if (error)
+        return error;
+    if (!sizes)
+        return SSTQ_BAD_ARGUMENT;
+    sizes->words = HISTOGRAM;
+    if (p->mechanism == SSTQ_FLAT) {
+        sizes->floats = 2 * (size_t)p->frame_size;
+        sizes->words += ((size_t)p->frame_size + 31) / 32;
+    } else {
+        sizes->floats = (size_t)p->frame_size + (p->row_bits ? rows_of(p) : 0);
+    }
+    return SSTQ_OK;
+}
+
+uint32_t sstq_message_bits(const sstq_params *p)
+{
+    if (sstq_check(p))
+        return 0;
+    if (p->mechanism == SSTQ_FLAT)
+        return p->bits + (p->public_coin ? 0 : bits_below(p->frame_size));
+    return bits_below(candidates_of(p)) + (sends_frame(p) ? bits_below(p->frames) : 0);
+}
+
+uint32_t sstq_words_each(const sstq_params *p)
+{
+    if (sstq_check(p))
+        return 0;
+    return p->mechanism != SSTQ_FLAT && sends_frame(p) ? 4 : 3;
+}
+
+/* --------------------------------------------------------- public randomness */
+
+/* The high word of a*b, and the low one, by halves: C99 has no 128-bit integers. */
+static uint64_t multiply(uint64_t a, uint64_t b, uint64_t *low)
+{
+    uint64_t a_low = (uint32_t)a, a_high = a >> 32, b_low = (uint32_t)b, b_high = b >> 32;
+    uint64_t low_low = a_low * b_low, low_high = a_low * b_high, high_low = a_high * b_low;
+    uint64_t middle = (low_low >> 32) + (uint32_t)low_high + (uint32_t)high_low;
+    *low = (middle << 32) | (uint32_t)low_low;
+    return a_high * b_high + (low_high >> 32) + (high_low >> 32) + (middle >> 32);
+}
+
+uint64_t sstq_multiply_shift(uint64_t word, uint64_t limit)
+{
+    uint64_t low;
+    return multiply(word, limit, &low);
+}
+
+/* Up to eight characters as a little-endian integer. */
+static uint64_t purpose_key(const char *purpose)
+{
+    uint64_t key = 0;
+    uint32_t i;
+    for (i = 0; i < 8 && purpose[i]; i++)
+        key |= (uint64_t)(unsigned char)purpose[i] << (8 * i);
+    return key;
+}
+
+static void philox(uint64_t key0, uint64_t key1, uint64_t counter, uint64_t out[4])
+{
+    uint64_t c0 = counter, c1 = 0, c2 = 0, c3 = 0;
+    int round;
+    for (round = 0; round < 10; round++) {
+        uint64_t low0, low1;
+        uint64_t high0 = multiply(UINT64_C(0xD2E7470EE14C6C93), c0, &low0);
+        uint64_t high1 = multiply(UINT64_C(0xCA5A826395121157), c2, &low1);
+        c0 = high1 ^ c1 ^ key0;
+        c1 = low1;
+        c2 = high0 ^ c3 ^ key1;
+        c3 = low0;
+        key0 += UINT64_C(0x9E3779B97F4A7C15);
+        key1 += UINT64_C(0xBB67AE8584CAA73B);
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+void sstq_philox(uint64_t seed, const char *purpose, uint64_t counter, uint64_t out[4])
+{
+    philox(seed, purpose_key(purpose), counter, out);
+}
+
+/* The word of an identifier. */
+static uint64_t word_of(uint64_t seed, const char *purpose, uint64_t identifier)
+{
+    uint64_t out[4];
+    sstq_philox(seed, purpose, identifier, out);
+    return out[0];
+}
+
+uint32_t sstq_permuted(uint64_t key, uint32_t place, uint32_t bits)
+{
+    uint32_t low_bits = bits / 2, high_bits = bits - bits / 2, step, steps = bits >= 6 ? 8 : 32;
+    uint64_t high = place >> low_bits, low = place & (((uint32_t)1 << low_bits) - 1);
+    for (step = 0; step < steps; step++) {
+        uint64_t other = step % 2 ? high : low, width = step % 2 ? low_bits : high_bits;
+        uint64_t word = key + (((uint64_t)(step + 1) << 32) + other) * UINT64_C(0x9E3779B97F4A7C15);
+        word = (word ^ (word >> 30)) * UINT64_C(0xBF58476D1CE4E5B9); /* SplitMix64's finalizer */
+        word = (word ^ (word >> 27)) * UINT64_C(0x94D049BB133111EB);
+        word ^= word >> 31;
+        word = word >> 1 >> (63 - width); /* in two shifts: one by 64 is undefined */
+        if (step % 2)
+            low ^= word;
+        else
+            high ^= word;
+    }
+    return (uint32_t)((high << low_bits) | low);
+}
+
+/* Four numbers for each value of four bits: the sign -1 or the factor 1 where the bit is 1. */
+#define FOUR_BITS(f)                                                                                                  \
+    {f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7), f(8), f(9), f(10), f(11), f(12), f(13), f(14), f(15)}
+#define SIGNS(n) {1 - 2 * ((n) & 1), 1 - ((n) & 2), 1 - ((n) >> 1 & 2), 1 - ((n) >> 2 & 2)}
+#define KEEPS(n) {(n) & 1, (n) >> 1 & 1, (n) >> 2 & 1, (n) >> 3 & 1}
+
+void sstq_apply_signs(uint64_t seed, const char *purpose, float *x, size_t count)
+{
+    static const float signs[16][4] = FOUR_BITS(SIGNS);
+    uint64_t words[4], key = purpose_key(purpose);
+    size_t start, i, k;
+    for (start = 0; start < count; start += 256) {
+        size_t here = count - start < 256 ? count - start : 256;
+        philox(seed, key, start / 256 + 1, words);
+        for (i = 0; i + 4 <= here; i += 4)
+            for (k = 0; k < 4; k++)
+                x[start + i + k] *= signs[words[i / 64] >> (i % 64) & 15][k];
+        for (; i < here; i++)
+            x[start + i] *= signs[words[i / 64] >> (i % 64) & 1][0];
+    }
+}
+
+/* ----------------------------------------------------------------- transform */
+
+/* Butterflies of one or two bits between ranges of `stride` numbers. Loops over whole ranges, so that compilers
+ * find vectors; the operations are those of single bits in ascending order. */
+static void join2(float *restrict x0, float *restrict x1, size_t stride)
+{
+    size_t k;
+    for (k = 0; k < stride; k++) {
+        float a = x0[k], b = x1[k];
+        x0[k] = a + b;
+        x1[k] = a - b;
+    }
+}
+
+static void join4(float *restrict x0, float *restrict x1, float *restrict x2, float *restrict x3, size_t stride)
+{
+    size_t k;
+    for (k = 0; k < stride; k++) {
+        float a = x0[k] + x1[k], b = x0[k] - x1[k], c = x2[k] + x3[k], d = x2[k] - x3[k];
+        x0[k] = a + c;
+        x1[k] = b + d;
+        x2[k] = a - c;
+        x3[k] = b - d;
+    }
+}
+
+/* Butterflies of the index bits 0 to 3. */
+static void transform16(float *x)
+{
+    size_t k;
+    for (k = 0; k < 16; k += 4) {
+        float a = x[k] + x[k + 1], b = x[k] - x[k + 1], c = x[k + 2] + x[k + 3], d = x[k + 2] - x[k + 3];
+        x[k] = a + c;
+        x[k + 1] = b + d;
+        x[k + 2] = a - c;
+        x[k + 3] = b - d;
+    }
+    join4(x, x + 4, x + 8, x + 12, 4);
+}
+
+/* Butterflies of the index bits first <= bit < last of `size` numbers, ascending. */
+static void butterflies(float *x, size_t size, uint32_t first, uint32_t last)
+{
+    size_t block, stride;
+    uint32_t bit = first;
+    if (first == 0 && last >= 4) {
+        for (block = 0; block < size; block += 16)
+            transform16(x + block);
+        bit = 4;
+    }
+    for (; bit + 2 <= last; bit += 2)
+        for (stride = (size_t)1 << bit, block = 0; block < size; block += 4 * stride)
+            join4(x + block, x + block + stride, x + block + 2 * stride, x + block + 3 * stride, stride);
+    if (bit < last)
+        for (stride = (size_t)1 << bit, block = 0; block < size; block += 2 * stride)
+            join2(x + block, x + block + stride, stride);
+}
+
+void sstq_transform(float *x, uint32_t bits)
+{
+    /* Blocks of 16 KiB first, while they are in the cache. */
+    uint32_t block_bits = bits < 12 ? bits : 12;
+    size_t size = (size_t)1 << bits, block;
+    for (block = 0; block < size; block += (size_t)1 << block_bits)
+        butterflies(x + block, (size_t)1 << block_bits, 0, block_bits);
+    butterflies(x, size, block_bits, bits);
+}
+
+/* --------------------------------------------------------- rows of a frame */
+
+/* A number read as an integer without its sign bit, which grows with the magnitude. */
+static uint32_t magnitude(float number)
+{
+    uint32_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    return bits & UINT32_C(0x7FFFFFFF);
+}
+
+static int all_finite(const float *x, size_t length)
+{
+    uint32_t largest = 0;
+    size_t i;
+    for (i = 0; i < length; i++)
+        largest = magnitude(x[i]) > largest ? magnitude(x[i]) : largest;
+    return largest < UINT32_C(0x7F800000);
+}
+
+double sstq_norm(const float *x, size_t length, size_t offset, size_t whole)
+{
+    /* Squares of floats neither overflow nor underflow in doubles, so that no scale is needed. */
+    double s[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    size_t i = 0, lane, end = whole / 8 * 8; /* what lies behind goes to the first lane */
+    for (; i < length && (offset + i) % 8 && offset + i < end; i++)
+        s[(offset + i) % 8] += (double)x[i] * (double)x[i];
+    for (; i + 8 <= length && offset + i < end; i += 8)
+        for (lane = 0; lane < 8; lane++)
+            s[lane] += (double)x[i + lane] * (double)x[i + lane];
+    for (; i < length && offset + i < end; i++)
+        s[(offset + i) % 8] += (double)x[i] * (double)x[i];
+    for (; i < length; i++)
+        s[0] += (double)x[i] * (double)x[i];
+    return sqrt(((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7])));
+}
+
+void sstq_mix(const sstq_params *p, uint64_t seed, const float *x, size_t offset, double norm, double sign,
+              float *scores)
+{
+    double factor = norm > 0 ? sign / norm : 0.0;
+    uint32_t bits = bits_below(p->frame_size);
+    size_t i;
+    for (i = 0; i < p->frame_size; i++)
+        scores[i] = 0;
+    for (i = 0; i < p->dim; i++)
+        scores[offset + i] = (float)((double)x[i] * factor);
+    if (!(norm > 0))
+        scores[0] = (float)sign; /* the first unit vector stands for the direction of zero */
+    sstq_apply_signs(seed, "signs1", scores, (size_t)groups_of_block(p) * p->dim);
+    sstq_transform(scores, bits);
+    sstq_apply_signs(seed, "signs2", scores, p->frame_size);
+    sstq_transform(scores, bits);
+    if (p->rounds == 3) {
+        sstq_apply_signs(seed, "signs3", scores, p->frame_size);
+        sstq_transform(scores, bits);
+    }
+}
+
+/* The index of the last of the `inside` scores of largest magnitude, ties to the smaller index. */
+static uint32_t last_inside(const float *scores, uint32_t count, uint32_t inside, uint32_t *memory)
+{
+    /* Digit by digit, 11, 10 and 10 bits: `rank` magnitudes with the digits found so far are larger. */
+    static const uint32_t shifts[4] = {31, 20, 10, 0};
+    uint32_t rank = inside - 1, prefix = 0, step, j;
+    for (step = 1; step < 4; step++) {
+        uint32_t before = shifts[step - 1], shift = shifts[step], digit = ((uint32_t)1 << (before - shift)) - 1;
+        memset(memory, 0, HISTOGRAM * sizeof *memory);
+        for (j = 0; j < count; j++)
+            if (magnitude(scores[j]) >> before == prefix)
+                memory[magnitude(scores[j]) >> shift & digit]++;
+        while (memory[digit] <= rank)
+            rank -= memory[digit--];
+        prefix = prefix << (before - shift) | digit;
+    }
+    for (j = 0; magnitude(scores[j]) != prefix || rank--; j++)
+        ;
+    return j;
+}
+
+/* The rank-th index of those inside, or of those outside; `last` is that of last_inside. */
+static uint32_t place_of(const float *scores, uint32_t count, uint32_t last, int wants_inside, uint32_t rank)
+{
+    /* Up to `last` a magnitude as large as its own is inside; after it, only larger ones are. */
+    uint32_t bar = magnitude(scores[last]), start = 0, stop, j;
+    for (; start < count; start = stop) {
+        uint32_t members = 0;
+        stop = count - start < 256 ? count : start + 256;
+        if (start <= last && last < stop)
+            stop = last + 1;
+        for (j = start; j < stop; j++)
+            members += magnitude(scores[j]) >= bar;
+        members = wants_inside ? members : stop - start - members;
+        if (rank < members) {
+            for (j = start; (magnitude(scores[j]) >= bar) != wants_inside || rank--; j++)
+                ;
+            return j;
+        }
+        rank -= members;
+        if (stop == last + 1)
+            bar++;
+    }
+    return 0; /* not reached: the rank is below the number of members */
+}
+
+uint32_t sstq_draw_place(uint32_t size, uint32_t inside, uint64_t threshold, uint64_t word, uint64_t second)
+{
+    int is_inside = word >> 2 < threshold;
+    uint32_t members = is_inside ? inside : size - inside;
+    /* floor(w*members/2^62) of the high 62 bits w. */
+    return (uint32_t)sstq_multiply_shift(second & ~(uint64_t)3, members) + (is_inside ? 0 : inside);
+}
+
+/* A word as a multiple of 2^-53 in [0, 1). */
+static double unit_interval(uint64_t word)
+{
+    return (double)(word >> 11) * (1.0 / 9007199254740992.0);
+}
+
+int sstq_is_negative(double norm, double clip, uint64_t word)
+{
+    double share = 1 / clip * norm;
+    return unit_interval(word) < (1 - (share > 1 ? 1 : share)) / 2;
+}
+
+uint32_t sstq_signed_row(const float *scores, uint32_t rows, uint32_t inside, uint32_t place, uint32_t *memory)
+{
+    uint32_t last = last_inside(scores, rows, inside, memory), slot;
+    if (place >= 2 * inside)
+        return 2 * place_of(scores, rows, last, 0, (place - 2 * inside) >> 1) + (place & 1);
+    slot = place_of(scores, rows, last, 1, place % inside);
+    return 2 * slot + ((scores[slot] < 0) != (place >= inside)); /* -0 counts as positive */
+}
+
+/* The signed row at a place among those best aligned with x. */
+static uint32_t pick_row(const sstq_params *p, uint64_t seed, const float *x, size_t offset, uint64_t client,
+                         uint64_t flip, uint32_t place, const sstq_buffers *buffers)
+{
+    float *scores = buffers->floats;
+    uint32_t rows = rows_of(p), slot;
+    double norm = sstq_norm(x, p->dim, offset, (size_t)groups_of_block(p) * p->dim);
+    double sign = sstq_is_negative(norm, p->clip, flip) ? -1.0 : 1.0;
+    sstq_mix(p, seed, x, offset, norm, sign, scores);
+    if (p->row_bits) {
+        uint64_t key = word_of(p->frame_seed, "rows", client);
+        float *chosen = scores + p->frame_size;
+        for (slot = 0; slot < rows; slot++)
+            chosen[slot] = scores[sstq_permuted(key, slot, bits_below(p->frame_size))];
+        scores = chosen;
+    }
+    return sstq_signed_row(scores, rows, p->inside, place, buffers->words);
+}
+
+uint32_t sstq_share_row(const sstq_params *p, uint32_t group, uint32_t frame, const uint64_t *words)
+{
+    uint32_t size = p->share_size, multipliers = p->share_inside == 1 ? 1 : size / 2 > 1 ? size / 2 : 1;
+    uint32_t slots = least(multipliers, candidates_of(p) / size);
+    uint64_t slot = sstq_multiply_shift(words[0], slots), multiplier = slot + 1;
+    uint32_t place = sstq_draw_place(size, p->share_inside, p->share_threshold, words[1], words[2]);
+    if (slots < multipliers) {
+        uint64_t chooser = word_of(p->frame_seed, "shares", (uint64_t)frame * slots + slot);
+        multiplier = sstq_multiply_shift(chooser, multipliers) + 1;
+    }
+    return (uint32_t)(slot * size + (multiplier * group + size - place) % size);
+}
+
+/* --------------------------------------------------- Kashin representation */
+
+void sstq_choose_columns(const sstq_params *p, float *keys, uint32_t *mask, uint32_t *memory)
+{
+    uint64_t seed = p->frame_seed, purpose = purpose_key("columns"), words[4], own[4], other[4];
+    uint32_t size = p->frame_size, taken = 0, bar, i, j;
+    /* First by 31 leading bits, reversed so that the smallest words have the largest magnitudes. */
+    for (j = 0; j < size; j++) {
+        uint32_t key;
+        if (j % 4 == 0)
+            philox(seed, purpose, j / 4 + 1, words);
+        key = (uint32_t)(~words[j % 4] >> 33);
+        memcpy(&keys[j], &key, sizeof key);
+    }
+    bar = magnitude(keys[last_inside(keys, size, p->dim, memory)]);
+    memset(mask, 0, ((size_t)size + 31) / 32 * sizeof *mask);
+    for (j = 0; j < size; j++) {
+        uint32_t is_above = magnitude(keys[j]) > bar;
+        mask[j / 32] |= is_above << (j % 32);
+        taken += is_above;
+    }
+    /* Those with the same leading bits, usually one, by the whole word. */
+    for (j = 0; j < size; j++) {
+        uint32_t before = 0;
+        if (magnitude(keys[j]) != bar)
+            continue;
+        philox(seed, purpose, j / 4 + 1, own);
+        for (i = 0; i < size; i++)
+            if (magnitude(keys[i]) == bar) {
+                philox(seed, purpose, i / 4 + 1, other);
+                before += other[i % 4] < own[j % 4] || (other[i % 4] == own[j % 4] && i < j);
+            }
+        mask[j / 32] |= (uint32_t)(before < p->dim - taken) << (j % 32);
+    }
+}
+
+/* One step of the projection on a block of a and t, and the sums of a*a, a*s and s*s, s being the change of t. */
+static void step_block(float *restrict a, float *restrict t, size_t count, size_t stride, const float factors[3],
+                       double sums[3])
+{
+    float scale = factors[0], rate = factors[1], box = factors[2];
+    float lanes[3][SSTQ_LANES] = {{0}};
+    size_t column, k, lane, width = stride < SSTQ_LANES ? stride : SSTQ_LANES;
+    for (column = 0; column < stride; column += width)
+        for (k = 0; k < count; k++) {
+            float *own = a + k * stride + column, *coordinate = t + k * stride + column;
+            for (lane = 0; lane < width; lane++) {
+                float before = own[lane], old = coordinate[lane], moved = old + before * rate, change;
+                moved = moved < box ? moved : box;
+                moved = moved > -box ? moved : -box;
+                change = moved - old;
+                coordinate[lane] = moved;
+                own[lane] = before * scale - change;
+                lanes[0][lane] += before * before;
+                lanes[1][lane] += before * change;
+                lanes[2][lane] += change * change;
+            }
+        }
+    for (k = 0; k < 3; k++)
+        for (lane = 0; lane < SSTQ_LANES; lane++)
+            sums[k] += (double)lanes[k][lane];
+}
+
+static void keep_masked(float *a, size_t size, const uint32_t *mask)
+{
+    static const float keeps[16][4] = FOUR_BITS(KEEPS);
+    size_t i, k;
+    for (i = 0; i + 4 <= size; i += 4)
+        for (k = 0; k < 4; k++)
+            a[i + k] *= keeps[mask[i / 32] >> (i % 32) & 15][k];
+    for (; i < size; i++)
+        a[i] *= keeps[mask[i / 32] >> (i % 32) & 1][0];
+}
+
+float sstq_coordinate(const sstq_params *p, const float *x, uint32_t index, const sstq_buffers *buffers)
+{
+    uint32_t bits = bits_below(p->frame_size), block_bits = bits, low_bits = bits, row_bits = bits;
+    uint32_t inner, joined, step, i;
+    size_t size = p->frame_size, block_size, block, column;
+    float *a = buffers->floats, *t = a + size, scale = 1, coordinate;
+    uint32_t *mask = buffers->words + HISTOGRAM;
+    double sums[2][3] = {{0, 0, 0}, {0, 0, 0}}, norm, factor;
+    if (bits >= SSTQ_FUSED_FROM) {
+        block_bits = least(bits - 1, SSTQ_BLOCK_BITS);
+        low_bits = block_bits - least(block_bits - SSTQ_LOW_BITS, SSTQ_PASS_BITS);
+        row_bits = bits - least(bits - block_bits, SSTQ_COUNT_BITS);
+    }
+    /* Bits that number the rows: those below `joined` are next to the mask, those from `inner` on farthest from it. */
+    inner = bits - row_bits > SSTQ_PASS_BITS ? bits - SSTQ_PASS_BITS : bits;
+    joined = least(inner, row_bits + SSTQ_PASS_BITS);
+    block_size = (size_t)1 << block_bits;
+    sstq_choose_columns(p, t, mask, buffers->words);
+    norm = sstq_norm(x, p->dim, 0, p->dim);
+    factor = 1 / p->clip * norm > 1 ? 1 / norm : 1 / p->clip;
+    for (i = 0; i < p->dim; i++)
+        t[i] = (float)((double)x[i] * factor);
+    sstq_apply_signs(p->frame_seed, "signs1", t, p->dim);
+    for (column = 0, i = 0; column < size; column++)
+        a[column] = mask[column / 32] >> (column % 32) & 1 ? t[i++] : 0;
+    memset(t, 0, size * sizeof *t);
+    butterflies(a, size, row_bits, bits);
+    for (step = 0; step < p->steps; step++) {
+        double *before = sums[step & 1], *last = sums[~step & 1];
+        double reduction = 2 * before[1] - before[0] + last[0];
+        double quotient = before[2] / (reduction > LEAST_REDUCTION ? reduction : LEAST_REDUCTION);
+        double stretched = (double)p->schedule[step][1] * quotient;
+        float relaxation = (float)(stretched < LONGEST_STEP ? stretched : LONGEST_STEP), factors[3];
+        if (step > 0) {
+            butterflies(a, size, inner, bits);
+            butterflies(a, size, joined, inner);
+            butterflies(a, size, row_bits, joined);
+            keep_masked(a, size, mask);
+            butterflies(a, size, row_bits, joined);
+            butterflies(a, size, joined, inner);
+            butterflies(a, size, inner, bits);
+            scale = 1 / (float)size;
+        }
+        factors[0] = scale;
+        factors[1] = (relaxation > p->schedule[step][0] ? relaxation : p->schedule[step][0]) * scale;
+        factors[2] = p->schedule[step][2];
+        before[0] = before[1] = before[2] = 0;
+        butterflies(a, size, block_bits, row_bits);
+        for (block = 0; block < size; block += block_size) {
+            butterflies(a + block, block_size, 0, block_bits);
+            step_block(a + block, t + block, block_size >> low_bits, (size_t)1 << low_bits, factors, before);
+            butterflies(a + block, block_size, low_bits, block_bits);
+            butterflies(a + block, block_size, 0, low_bits);
+        }
+        butterflies(a, size, block_bits, row_bits);
+        before[0] *= (double)scale * (double)scale;
+        before[1] *= (double)scale;
+    }
+    coordinate = t[index] / p->schedule[p->steps - 1][2];
+    return coordinate < -1 ? -1 : coordinate > 1 ? 1 : coordinate;
+}
+
+uint32_t sstq_token(const double *codebook, uint32_t bits, double coordinate, uint64_t word)
+{
+    uint32_t lower = 0, most = ((uint32_t)1 << bits) - 2;
+    double gap;
+    while (lower < most && codebook[lower + 1] <= coordinate)
+        lower++;
+    gap = codebook[lower + 1] - codebook[lower];
+    return lower + (unit_interval(word) < (gap > 0 ? (coordinate - codebook[lower]) / gap : 1.0));
+}
+
+uint32_t sstq_code(uint64_t own, uint64_t other, uint32_t token, uint64_t word)
+{
+    uint64_t place;
+    if (word >> 2 < own)
+        return token;
+    place = ((word >> 2) - own) / other;
+    return (uint32_t)place + (place >= token);
+}
+
+/* ------------------------------------------------------------------ encoding */
+
+static uint64_t encode_flat(const sstq_params *p, const float *x, uint64_t client, const uint64_t *words,
+                            const sstq_buffers *buffers)
+{
+    uint64_t chooser = p->public_coin ? word_of(p->frame_seed, "assign", client) : words[0];
+    uint32_t index = (uint32_t)sstq_multiply_shift(chooser, p->frame_size);
+    double coordinate = sstq_coordinate(p, x, index, buffers);
+    uint64_t code = sstq_code(p->own, p->other, sstq_token(p->codebook, p->bits, coordinate, words[1]), words[2]);
+    return p->public_coin ? code : code | (uint64_t)index << p->bits;
+}
+
+static uint64_t encode_row(const sstq_params *p, const float *x, uint32_t group, uint64_t client,
+                           const uint64_t *words, const sstq_buffers *buffers)
+{
+    uint32_t own_groups = groups_of_block(p), block = group / own_groups, own = 2 * rows_of(p);
+    uint32_t place = sstq_draw_place(candidates_of(p), p->inside, p->threshold, words[1], words[2]), frame = 0;
+    uint64_t seed = p->frame_seed, row;
+    size_t offset;
+    if (p->frames > 1) {
+        uint64_t chooser = p->public_coin ? word_of(seed, "group", client) : words[3];
+        frame = (uint32_t)sstq_multiply_shift(chooser, p->frames);
+        seed = word_of(seed, "frames", frame);
+    }
+    /* The places of the own block come first. The work is the same for those of others. */
+    offset = (size_t)(group % own_groups) * p->dim;
+    row = pick_row(p, seed, x, offset, client, words[0], place < own ? place : 0, buffers);
+    if (place < own) {
+        row += (uint64_t)block * own;
+    } else {
+        uint32_t other = (place - own) / own;
+        row = (uint64_t)(other + (other >= block)) * own + (place - own) % own;
+    }
+    if (p->mechanism == SSTQ_GROUPUNIT && frame >= p->vector_frames)
+        row = sstq_share_row(p, group, frame, words);
+    return sends_frame(p) ? row | (uint64_t)frame << bits_below(candidates_of(p)) : row;
+}
+
+/* Overwrite secrets; `volatile` keeps compilers from leaving it out. */
+static void wipe(void *memory, size_t size)
+{
+    volatile unsigned char *bytes = memory;
+    while (size--)
+        *bytes++ = 0;
+}
+
+sstq_error sstq_encode(const sstq_params *p, const float *x, size_t length, uint32_t group, uint64_t client,
+                       sstq_random random, void *context, const sstq_buffers *buffers, uint64_t *message)
+{
+    unsigned char bytes[8 * MOST_WORDS];
+    uint64_t words[MOST_WORDS] = {0};
+    uint32_t count = sstq_words_each(p), i;
+    sstq_sizes needed;
+    sstq_error error = sstq_sizes_of(p, &needed);
+    if (error)
+        return error;
+    if (!x || !buffers || !buffers->floats || !buffers->words || !message)
+        return SSTQ_BAD_ARGUMENT;
+    if (length != p->dim)
+        return SSTQ_BAD_LENGTH;
+    if (p->mechanism != SSTQ_GROUPUNIT)
+        group = 0;
+    else if (group >= p->groups)
+        return SSTQ_BAD_GROUP;
+    if (buffers->sizes.floats < needed.floats || buffers->sizes.words < needed.words)
+        return SSTQ_BUFFER_TOO_SMALL;
+    if (!all_finite(x, length))
+        return SSTQ_NOT_FINITE;
+    if ((random ? random : sstq_system_random)(context, bytes, 8 * (size_t)count))
+        return SSTQ_NO_RANDOMNESS;
+    for (i = 0; i < 8 * count; i++)
+        words[i / 8] |= (uint64_t)bytes[i] << (8 * (i % 8));
+    *message = p->mechanism == SSTQ_FLAT ? encode_flat(p, x, client, words, buffers)
+                                         : encode_row(p, x, group, client, words, buffers);
+    /* With these words, the message would tell more than it may. */
+    wipe(bytes, sizeof bytes);
+    wipe(words, sizeof words);
+    return SSTQ_OK;
+}
+
+void sstq_pack(uint64_t message, uint32_t message_bits, size_t number, unsigned char *bytes)
+{
+    size_t bit = number * message_bits;
+    uint32_t k;
+    for (k = 0; k < message_bits; k++, bit++) {
+        if (bit % 8 == 0)
+            bytes[bit / 8] = 0;
+        bytes[bit / 8] |= (unsigned char)((message >> k & 1) << (bit % 8));
+    }
+}
+
+int sstq_system_random(void *context, unsigned char *bytes, size_t size)
+{
+    size_t filled = 0;
+    (void)context;
+    (void)bytes;
+#if defined(__linux__) && defined(SSTQ_HAS_URANDOM)
+    while (filled < size) {
+        ssize_t got = getrandom(bytes + filled, size - filled, 0);
+        if (got <= 0)
+            break;
+        filled += (size_t)got;
+    }
+#endif
+#ifdef SSTQ_HAS_URANDOM
+    if (filled < size) {
+        FILE *source = fopen("/dev/urandom", "rb");
+        if (source) {
+            filled += fread(bytes + filled, 1, size - filled, source);
+            fclose(source);
+        }
+    }
+#endif
+    return filled < size;
+}

@@ -1,0 +1,181 @@
+/** What went wrong. */
+export declare class SstqError extends Error {
+  /**
+   * - `argument`: an argument is wrong; the message says which and what it must be.
+   * - `mechanism`, `campaign`: the collector asks for what this module does not know, or for more than it says.
+   * - `signature`: the campaign is not signed by the keys of the collector and of the shuffler that it names.
+   * - `epsilon`: the campaign asks for more than `mostEpsilon`.
+   * - `time`: the campaign is not open yet, or closed.
+   * - `ledger`: the budget is spent, or the ledger cannot be used. Nothing was spent or sent.
+   * - `refused`: the collector refused the upload; see `status`.
+   * - `unreachable`: there was no answer in time.
+   * - `crypto`: WebCrypto, Ed25519 or, for a shuffled campaign, X25519 is missing.
+   */
+  readonly code:
+    | "argument"
+    | "mechanism"
+    | "campaign"
+    | "signature"
+    | "epsilon"
+    | "time"
+    | "ledger"
+    | "refused"
+    | "unreachable"
+    | "crypto";
+  /** The HTTP status of a refusal. */
+  readonly status?: number;
+  /** After how many seconds the collector asks to try again; 0 if it does not say. */
+  readonly retryAfter?: number;
+}
+
+/** Numbers that are rounded to float32; finite, one per dimension. */
+export type Vector = ArrayLike<number>;
+
+/** The values of a message's fields, in the order of `Mechanism.fields`. */
+export type Message = number[];
+
+/** Unsigned integers below `limit` ≤ 2^`bits`. */
+export interface Field {
+  readonly name: string;
+  readonly bits: number;
+  readonly limit: number;
+}
+
+/** The canonical form (RFC 8785) of a value that `JSON.parse` returned. */
+export declare function canonical(value: unknown): string;
+
+/** A randomizer of vectors: FrameUnit, GroupUnit, or SSTQ with the flat channel; all with a private coin. */
+export declare class Mechanism {
+  /** Read the JSON of a mechanism; an SstqError if it is not one, or if its draw is not ε-LDP as it says. */
+  constructor(json: string | object);
+  readonly name: "frameunit" | "groupunit" | "sstq";
+  readonly dim: number;
+  /** ε of one message. */
+  readonly epsilon: number;
+  /** How many messages a person sends, each drawn by itself: one per slot of a shuffler; 1 without. */
+  readonly messages: number;
+  /** What all messages of a person spend if somebody can tell that they are of one person: `messages` times ε. */
+  readonly bundleEpsilon: number;
+  /** Longer vectors are scaled down to this length. */
+  readonly clip: number;
+  /** The number of private groups; null without groups. */
+  readonly groups: number | null;
+  readonly fields: readonly Field[];
+  readonly messageBits: number;
+  /** How many random 64-bit words a message takes, whatever its vector. */
+  readonly wordsEach: number;
+  /** The canonical form. */
+  readonly json: string;
+  /** The SHA-256 of the canonical form, in hexadecimal. */
+  digest(): Promise<string>;
+  /**
+   * One private message, with randomness from `crypto.getRandomValues`; `group` where the mechanism has groups. Of a
+   * mechanism with several `messages` it is the message of one slot: call it once per slot.
+   */
+  encode(vector: Vector, group?: number): Message;
+  /** The message that these words give: for tests and audits. It is private only if nobody knows the words. */
+  encodeWithWords(vector: Vector, group: number | undefined, words: BigUint64Array): Message;
+  /** Messages as bits without gaps. */
+  pack(messages: readonly Message[]): Uint8Array;
+}
+
+/** What a campaign says of its shuffler. */
+export interface Shuffling {
+  /** Where envelopes are sent. */
+  readonly url: string;
+  /** The shuffler's public key in hexadecimal, to be pinned from now on. */
+  readonly key: string;
+  /** How many people's envelopes it waits for before it mixes and forwards them. */
+  readonly threshold: number;
+  /** The δ at which the collector reports ε. */
+  readonly delta: number;
+  /** What becomes of fewer people at the end: dropped, or forwarded and reported with the local ε. */
+  readonly belowThreshold: "drop" | "local";
+  /** The collector's public key (X25519) in hexadecimal that messages are sealed for. */
+  readonly sealingKey: string;
+}
+
+/** What a collector asks for. */
+export interface Campaign {
+  readonly name: string;
+  readonly mechanism: Mechanism;
+  /** Of the mechanism. */
+  readonly digest: string;
+  /** The collector's public key in hexadecimal, to be pinned from now on. */
+  readonly key: string;
+  readonly labels: readonly string[];
+  readonly groupLabels: readonly string[];
+  readonly imageShape: readonly number[];
+  /** In UTC, such as 2027-01-31T18:00:00Z. */
+  readonly opens: string | null;
+  readonly closes: string | null;
+  /** The most messages of one upload; of a shuffled campaign, the most people. */
+  readonly mostMessages: number;
+  readonly senders: "everybody" | "token" | "single-use";
+  readonly readers: "administrator" | "token" | "public";
+  /** By whom messages are mixed before they reach the collector; null if they are sent to it directly. */
+  readonly shuffling: Shuffling | null;
+}
+
+/** The campaign of a document as it was transmitted, checked against its signature in base64. */
+export declare function readCampaign(
+  document: Uint8Array,
+  signature: string | null,
+  pinnedKey?: string,
+): Promise<Campaign>;
+
+export interface ClientOptions {
+  /** The greatest ε of one person; a campaign whose `mechanism.bundleEpsilon` is more is refused. */
+  mostEpsilon: number;
+  /** The collector's public key in hexadecimal, known from elsewhere. Without it, its address and TLS are trusted. */
+  pinnedKey?: string;
+  /** The public key of the shuffler to trust: a campaign that names another one, or none, is refused. */
+  pinnedShuffler?: string;
+  /** Is charged for each call of `send` before anything leaves. */
+  ledger?: Ledger;
+  /** For campaigns that not everybody may send to. */
+  token?: string;
+  /** After how many seconds without success to give up; 300 unless given. */
+  patience?: number;
+  /** The first pause between two tries, in seconds; 0.5 unless given. It doubles up to 30. */
+  pause?: number;
+}
+
+/** Sends to one campaign. */
+export declare class Client {
+  /** Fetch and check the campaign at the address of its collector or shuffler with the campaign's name. */
+  static open(url: string, options: ClientOptions): Promise<Client>;
+  private constructor();
+  readonly campaign: Campaign;
+  /**
+   * Encode each vector as one message, or as `campaign.mechanism.messages`, and send all, sealed if the campaign is
+   * shuffled; resolves to their number when they are acknowledged. Each vector is another person's, so that the ledger
+   * is charged once.
+   */
+  send(vector: Vector, group?: number): Promise<number>;
+  send(vectors: Iterable<Vector> & ArrayLike<Vector>, groups?: Iterable<number>): Promise<number>;
+  /** Send messages of `campaign.mechanism.encode` that were never sent before; several per person slot by slot. */
+  sendMessages(messages: readonly Message[]): Promise<number>;
+}
+
+/** One expense. */
+export interface Entry {
+  readonly purpose: string;
+  readonly epsilon: number;
+  readonly time: string;
+}
+
+/** A budget that refuses to be overspent, in IndexedDB or, in Node, in a file. */
+export declare class Ledger {
+  /** Open or create the ledger of that name or path, with its total ε and the most of one expense. */
+  static open(place: string, terms: { epsilon: number; cap?: number }): Promise<Ledger>;
+  private constructor();
+  /** Pay for what one person sends; when this resolves, the expense is durable and the messages may leave. */
+  spend(epsilon: number, purpose: string): Promise<void>;
+  entries(): Promise<readonly Entry[]>;
+  /** The sum of all expenses. */
+  spent(): Promise<number>;
+}
+
+/** The steps by themselves, for tests and reviewers; not part of the interface. */
+export declare const steps: Readonly<Record<string, unknown>>;

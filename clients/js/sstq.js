@@ -1,0 +1,986 @@
+// sstq for JavaScript: encode a vector as one ε-locally private message of 10 to 30 bits, and send it to a collector.
+//
+// For browsers and Node ≥ 20. docs/client-specification.md defines every step, sstq.d.ts the names; clients/vectors
+// has test vectors. What protects a person is the secret draw: integers only.
+//
+// A float32 operation is one in double precision, rounded by Math.fround or by the store into a Float32Array.
+
+const { fround, imul } = Math;
+const WORD = 1n << 64n;
+const TOTAL = 1n << 62n; // the sum of all weights of a draw
+const TWO_32 = 2 ** 32;
+
+/** What went wrong. */
+export class SstqError extends Error {
+  constructor(code, message, details) {
+    super(message);
+    Object.assign(this, { name: "SstqError", code, ...details });
+  }
+}
+
+const fail = (code, message, details) => {
+  throw new SstqError(code, message, details);
+};
+const isNumber = (value, low, high) => typeof value === "number" && value >= low && value <= high;
+const checkNumber = (name, value, low, high) =>
+  isNumber(value, low, high) || fail("argument", `${name} must be a number in [${low}, ${high}], got ${shown(value)}`);
+/** The value of a JSON text; null if it is none. */
+const parsed = (text) => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+};
+const shown = (value) => {
+  const text = typeof value === "bigint" ? String(value) : JSON.stringify(value) ?? String(value);
+  return text.length > 100 ? `${text.slice(0, 100)}…` : text;
+};
+
+// ---- Public randomness: Philox4x64-10 on 32-bit halves
+
+const product = new Uint32Array(4); // of the last `multiply`, the lowest half first
+
+/** The high half of a product of two unsigned 32-bit numbers. */
+function high32(a, b) {
+  const aLow = a & 0xffff, aHigh = a >>> 16, bLow = b & 0xffff, bHigh = b >>> 16;
+  const first = aHigh * bLow + ((aLow * bLow) >>> 16);
+  const second = aLow * bHigh + (first & 0xffff);
+  return aHigh * bHigh + (first >>> 16) + (second >>> 16);
+}
+
+/** The 128-bit product of two 64-bit numbers. */
+function multiply(aHigh, aLow, bHigh, bLow) {
+  const one = high32(aLow, bLow) + (imul(aLow, bHigh) >>> 0) + (imul(aHigh, bLow) >>> 0);
+  const two = high32(aLow, bHigh) + high32(aHigh, bLow) + (imul(aHigh, bHigh) >>> 0) + Math.floor(one / TWO_32);
+  product[0] = imul(aLow, bLow);
+  product[1] = one;
+  product[2] = two;
+  product[3] = high32(aHigh, bHigh) + Math.floor(two / TWO_32);
+}
+
+/** The keys of all ten rounds, as halves: those of the seed and of the purpose in turns. */
+function roundKeys(seed, purpose) {
+  let first = seed, second = 0n;
+  for (let i = purpose.length - 1; i >= 0; i--) second = (second << 8n) | BigInt(purpose.charCodeAt(i));
+  const keys = new Uint32Array(40);
+  for (let round = 0; round < 40; round += 4) {
+    keys[round] = Number(first & 0xffffffffn);
+    keys[round + 1] = Number(first >> 32n);
+    keys[round + 2] = Number(second & 0xffffffffn);
+    keys[round + 3] = Number(second >> 32n);
+    first = (first + 0x9e3779b97f4a7c15n) % WORD;
+    second = (second + 0xbb67ae8584caa73bn) % WORD;
+  }
+  return keys;
+}
+
+/** Write the four words of the block with counter (counter, 0, 0, 0) as eight halves, the lowest first. */
+function philox(keys, counter, out, offset) {
+  let c0 = counter >>> 0, c0High = Math.floor(counter / TWO_32), c1 = 0, c1High = 0;
+  let c2 = 0, c2High = 0, c3 = 0, c3High = 0;
+  for (let round = 0; round < 40; round += 4) {
+    multiply(0xd2e7470e, 0xe14c6c93, c0High, c0);
+    const low = product[0], lowHigh = product[1], high = product[2], highHigh = product[3];
+    multiply(0xca5a8263, 0x95121157, c2High, c2);
+    c0 = (product[2] ^ c1 ^ keys[round]) >>> 0;
+    c0High = (product[3] ^ c1High ^ keys[round + 1]) >>> 0;
+    c2 = (high ^ c3 ^ keys[round + 2]) >>> 0;
+    c2High = (highHigh ^ c3High ^ keys[round + 3]) >>> 0;
+    c1 = product[0];
+    c1High = product[1];
+    c3 = low;
+    c3High = lowHigh;
+  }
+  out.set([c0, c0High, c1, c1High, c2, c2High, c3, c3High], offset);
+}
+
+/** The first `count` words of a stream as halves, the lower one first; a multiple of four words. */
+function streamHalves(seed, purpose, count) {
+  const blocks = Math.ceil(count / 4), halves = new Uint32Array(8 * blocks), keys = roundKeys(seed, purpose);
+  for (let block = 0; block < blocks; block++) philox(keys, block + 1, halves, 8 * block);
+  return halves;
+}
+
+/** The word of an identifier below 2^53. */
+function wordOf(seed, purpose, identifier) {
+  const halves = new Uint32Array(8);
+  philox(roundKeys(seed, purpose), identifier, halves, 0);
+  return (BigInt(halves[1]) << 32n) | BigInt(halves[0]);
+}
+
+/** The bits of the first `count` signs of a stream. */
+const signBits = (seed, purpose, count) => streamHalves(seed, purpose, Math.ceil(count / 64));
+
+/** Negate those of the first `count` numbers whose bit is 1; `view` has the numbers' bits. */
+function flipSigns(view, bits, count) {
+  for (let i = 0; i < count; i++) view[i] ^= (bits[i >>> 5] << (~i & 31)) & 0x80000000;
+}
+
+/** `chosen` of `size` places, ascending: those of the smallest words, ties to the smaller place; and the others. */
+function chosenPlaces(seed, purpose, chosen, size) {
+  const halves = streamHalves(seed, purpose, size), keys = new BigUint64Array(size);
+  for (let i = 0; i < size; i++) keys[i] = (BigInt(halves[2 * i + 1]) << 32n) | BigInt(halves[2 * i]);
+  const last = keys.slice().sort()[chosen - 1], places = [], others = [];
+  let ties = chosen;
+  for (const key of keys) if (key < last) ties--;
+  keys.forEach((key, i) => (key < last || (key === last && ties-- > 0) ? places : others).push(i));
+  return { places: Uint32Array.from(places), others: Uint32Array.from(others) };
+}
+
+/** ⌊word·limit/2^bits⌋. */
+const scaled = (word, limit, bits = 64n) => Number((word * BigInt(limit)) >> bits);
+/** A word as a multiple of 2^−53 in [0, 1). */
+const uniform = (word) => Number(word >> 11n) * 2 ** -53;
+
+// ---- Vectors
+
+/** The Euclidean norm: squares in double precision in eight lanes, what is left over in lane 0, added in pairs. */
+function norm(x) {
+  const s = new Float64Array(8), whole = x.length & ~7;
+  for (let i = 0; i < x.length; i++) s[i < whole ? i & 7 : 0] += x[i] * x[i];
+  return Math.sqrt(s[0] + s[1] + (s[2] + s[3]) + (s[4] + s[5] + (s[6] + s[7])));
+}
+
+/** The butterflies of the index bits from `first` to before `last`, in ascending order, two at a time, in place. */
+function butterflies(x, first, last) {
+  const size = x.length;
+  let bit = first;
+  for (; bit + 1 < last; bit += 2) {
+    const s = 1 << bit, s2 = 2 * s, s3 = 3 * s;
+    for (let block = 0; block < size; block += 4 * s) {
+      for (let i = block, end = block + s; i < end; i++) {
+        const p = x[i], q = x[i + s], r = x[i + s2], t = x[i + s3];
+        const a = fround(p + q), b = fround(p - q), c = fround(r + t), d = fround(r - t);
+        x[i] = a + c;
+        x[i + s] = b + d;
+        x[i + s2] = a - c;
+        x[i + s3] = b - d;
+      }
+    }
+  }
+  if (bit < last) {
+    const s = 1 << bit;
+    for (let block = 0; block < size; block += 2 * s) {
+      for (let i = block, end = block + s; i < end; i++) {
+        const p = x[i], q = x[i + s];
+        x[i] = p + q;
+        x[i + s] = p - q;
+      }
+    }
+  }
+}
+
+/**
+ * The magnitude and the index of the last of the `inside` scores of largest magnitude; ties go to the smaller index.
+ * Magnitudes are compared as the integers that their bits are, eleven bits at a time.
+ */
+function lastInside(bits, inside) {
+  const counts = new Uint32Array(2048);
+  let rank = inside - 1, prefix = 0;
+  for (const shift of [22, 11, 0]) {
+    counts.fill(0);
+    for (let i = 0; i < bits.length; i++) {
+      const digits = (bits[i] & 0x7fffffff) >>> shift;
+      if (digits >>> 11 === prefix) counts[digits & 2047]++;
+    }
+    let digit = 2047;
+    for (; counts[digit] <= rank; digit--) rank -= counts[digit];
+    prefix = (prefix << 11) | digit;
+  }
+  for (let i = 0; ; i++) if ((bits[i] & 0x7fffffff) === prefix && rank-- === 0) return [prefix, i];
+}
+
+/** The index of the member of that rank, of those inside or of those outside. */
+function memberOf(bits, [magnitude, last], wantsInside, rank) {
+  for (let i = 0; ; i++) {
+    const key = bits[i] & 0x7fffffff;
+    if ((key > magnitude || (key === magnitude && i <= last)) === wantsInside && rank-- === 0) return i;
+  }
+}
+
+// ---- The secret draw
+
+/** A rational number just below e^ε for the exact value of a double, as a multiple of 2^−SCALE. */
+const SCALE = 320n;
+function expBelow(epsilon) {
+  // ε is a multiple of 2^−83. Series of ε/2^32, squared 32 times; every step rounds down.
+  const small = exactly(epsilon) << (SCALE - 83n - 32n), one = 1n << SCALE;
+  let sum = one, term = one;
+  for (let k = 1n; term > 0n; k++) sum += term = (term * small) / (k * one);
+  for (let k = 0; k < 32; k++) sum = (sum * sum) >> SCALE;
+  return sum;
+}
+
+/** A double from 1e-9 to 1e6 times 2^83, which is an integer. */
+const exactly = (value) => BigInt(value * 2 ** 83);
+
+/** Refuse a draw whose largest ratio of probabilities is above e^ε. */
+function requirePrivate(top, bottom, epsilon) {
+  if (top << SCALE > expBelow(epsilon) * bottom)
+    fail("mechanism", `the mechanism's draw is not ${epsilon}-LDP as it says; nothing was sent`);
+}
+
+/** Draws one of `size` candidates: with probability threshold/2^62 one of the `inside` first, otherwise another. */
+class TwoLevelDraw {
+  constructor(epsilon, size, inside, threshold) {
+    Object.assign(this, { size, inside, threshold });
+    const sides = [[BigInt(inside), threshold], [BigInt(size - inside), TOTAL - threshold]];
+    const most = sides.map(([members, weight]) => weight * ((TOTAL + members - 1n) / members));
+    const least = sides.map(([members, weight]) => weight * (TOTAL / members));
+    requirePrivate(most[0] > most[1] ? most[0] : most[1], least[0] < least[1] ? least[0] : least[1], epsilon);
+  }
+
+  place(first, second) {
+    const isInside = first >> 2n < this.threshold;
+    const members = isInside ? this.inside : this.size - this.inside;
+    return scaled(second >> 2n, members, 62n) + (isInside ? 0 : this.inside);
+  }
+}
+
+// ---- What a mechanism states
+
+/** Reads the members of a JSON object one by one, and refuses what is left over. */
+class Stated {
+  constructor(data, what, code) {
+    if (data === null || typeof data !== "object" || Array.isArray(data)) fail(code, `${what} must be a JSON object`);
+    Object.assign(this, { data, what, code, left: new Set(Object.keys(data)) });
+  }
+
+  must(name, sound, wanted) {
+    this.left.delete(name);
+    if (!sound) fail(this.code, `${this.what}: ${name} must be ${wanted}, got ${shown(this.data[name])}`);
+    return this.data[name];
+  }
+
+  number(name, low, high, kind = "a number") {
+    return this.must(name, isNumber(this.data[name], low, high), `${kind} in [${low}, ${high}]`);
+  }
+
+  integer(name, low, high) {
+    this.must(name, Number.isInteger(this.data[name]), "an integer");
+    return this.number(name, low, high, "an integer");
+  }
+
+  option(name, ...allowed) {
+    return this.must(name, allowed.includes(this.data[name]), allowed.map(shown).join(" or "));
+  }
+
+  /** An integer that is a decimal string, because it may exceed 2^53. */
+  big(name, low, high) {
+    const value = this.data[name];
+    const sound = typeof value === "string" && /^(0|[1-9][0-9]{0,19})$/.test(value);
+    this.must(name, sound && BigInt(value) >= low && BigInt(value) <= high, `a decimal string in [${low}, ${high}]`);
+    return BigInt(value);
+  }
+
+  numbers(name, count) {
+    const value = this.data[name], isList = Array.isArray(value) && value.length === count;
+    return this.must(name, isList && value.every(Number.isFinite), `${count} numbers`);
+  }
+
+  done() {
+    const left = [...this.left].join(", ");
+    if (left) fail(this.code, `${this.what} has what this module does not know: ${left}`);
+  }
+}
+
+const bitsOf = (limit) => 32 - Math.clz32(limit - 1); // ⌈log₂ limit⌉
+/** Eight times the usual frame: a mechanism must not ask for any amount of memory. */
+const largestFrame = (dim) => 8 * Math.max(2 ** bitsOf(Math.ceil(2.5 * dim)), 256);
+
+function frameSize(stated, dim, most) {
+  const size = stated.integer("frame_size", dim, Math.min(most, 2 ** 30));
+  return stated.must("frame_size", (size & (size - 1)) === 0, "a power of two");
+}
+
+/** Rounds halves to the even neighbour, as Python does. */
+const roundHalfEven = (value) => {
+  const floor = Math.floor(value), rest = value - floor;
+  return rest > 0.5 || (rest === 0.5 && floor % 2) ? floor + 1 : floor;
+};
+
+function primeAtLeast(number) {
+  for (; ; number++) {
+    let divisor = 2;
+    while (divisor * divisor <= number && number % divisor) divisor++;
+    if (number > 1 && divisor * divisor > number) return number;
+  }
+}
+
+// ---- The encoders
+
+/** FrameUnit and GroupUnit: one signed row of a mixed Hadamard frame, the well aligned ones likelier. */
+class RowEncoder {
+  constructor(stated, { dim, epsilon, clip }, own, blocks, size, rounds) {
+    Object.assign(this, { dim, clip, own, size, rounds });
+    stated.option("coin", "private"); // a public one needs named clients, whom no collector takes messages from
+    stated.number("alignment", 1e-30, 1e30); // only the server divides by it
+    this.seed = stated.big("frame_seed", 0n, WORD - 1n);
+    const inside = stated.integer("inside", 1, size);
+    this.draw = new TwoLevelDraw(epsilon, 2 * size * blocks, inside, stated.big("threshold", 1n, TOTAL - 1n));
+    this.vectorFrames = this.frames = stated.integer("frames", 1, 2 ** 30);
+    this.fields = [{ name: "row", bits: bitsOf(this.draw.size), limit: this.draw.size }];
+    if (this.frames > 1) this.fields.push({ name: "frame", bits: bitsOf(this.frames), limit: this.frames });
+    this.wordsEach = 2 + this.fields.length;
+    if (stated.data.messages !== undefined) this.messages = stated.integer("messages", 2, 4096);
+  }
+
+  /** A share of the frames is for people who send their group only. */
+  takeShares(stated, epsilon, groups) {
+    const people = stated.number("share_people", 0, 0.5);
+    if (people === 0) return;
+    stated.must("share_people", this.own > 1 && this.frames > 1, "0 with one group per block or one frame");
+    const size = primeAtLeast(groups);
+    stated.option("share_size", size);
+    const inside = stated.integer("share_inside", 1, size - 1);
+    this.shares = new TwoLevelDraw(epsilon, size, inside, stated.big("share_threshold", 1n, TOTAL - 1n));
+    this.vectorFrames = this.frames - Math.max(1, roundHalfEven(this.frames * people));
+    this.multipliers = inside === 1 ? 1 : Math.max(1, Math.floor(size / 2));
+    this.slots = Math.min(this.multipliers, Math.floor(this.draw.size / size));
+  }
+
+  /** The bits of the signs before each transform. */
+  signs(frame) {
+    if (this.kept) return this.kept;
+    const seed = this.frames === 1 ? this.seed : wordOf(this.seed, "frames", frame), found = [];
+    for (let round = 1; round <= this.rounds; round++) found.push(signBits(seed, `signs${round}`, this.size));
+    if (this.frames === 1) this.kept = found;
+    return found;
+  }
+
+  /** The scores ±U x of a vector at its place in a block, up to a positive factor. */
+  scores(x, start, flip, signs) {
+    const length = norm(x), share = Math.min(1, (1 / this.clip) * length);
+    const sign = flip < (1 - share) / 2 ? -1 : 1, factor = length > 0 ? sign / length : 0;
+    const scores = (this.scratch ??= new Float32Array(this.size)), view = new Int32Array(scores.buffer);
+    scores.fill(0);
+    for (let i = 0; i < x.length; i++) scores[start + i] = x[i] * factor;
+    if (length === 0) scores[0] = sign; // e₁ stands for the direction of zero
+    signs.forEach((bits, round) => {
+      flipSigns(view, bits, round ? this.size : this.own * this.dim);
+      butterflies(scores, 0, bitsOf(this.size));
+    });
+    return scores;
+  }
+
+  encode(x, group, words) {
+    const frame = this.frames > 1 ? scaled(words[3], this.frames) : 0;
+    const row = this.row(x, group, frame, words);
+    const sent = frame < this.vectorFrames ? row : this.shareCode(group, frame, words);
+    return this.frames > 1 ? [sent, frame] : [sent];
+  }
+
+  row(x, group, frame, words) {
+    const block = Math.floor(group / this.own), all = 2 * this.size, { inside } = this.draw;
+    const drawn = this.draw.place(words[1], words[2]), place = drawn < all ? drawn : 0;
+    const scores = this.scores(x, (group % this.own) * this.dim, uniform(words[0]), this.signs(frame));
+    const bits = new Int32Array(scores.buffer), last = lastInside(bits, inside);
+    const isInside = place < 2 * inside, rank = isInside ? place % inside : Math.floor((place - 2 * inside) / 2);
+    const index = memberOf(bits, last, isInside, rank);
+    const negative = isInside ? (scores[index] < 0) !== place >= inside : place % 2 === 1;
+    if (drawn < all) return block * all + 2 * index + Number(negative);
+    // Another block; its rows are not looked at.
+    const other = Math.floor((drawn - all) / all);
+    return (other + Number(other >= block)) * all + ((drawn - all) % all);
+  }
+
+  shareCode(group, frame, words) {
+    const slot = scaled(words[0], this.slots), { size } = this.shares;
+    let multiplier = slot + 1;
+    if (this.slots < this.multipliers)
+      multiplier = scaled(wordOf(this.seed, "shares", frame * this.slots + slot), this.multipliers) + 1;
+    const rest = (multiplier * group - this.shares.place(words[1], words[2])) % size;
+    return slot * size + (rest < 0 ? rest + size : rest);
+  }
+}
+
+function readFrameUnit(stated, common) {
+  const size = frameSize(stated, common.dim, largestFrame(common.dim));
+  stated.option("bits", null); // rows that a public coin chooses
+  const rounds = common.dim <= 4096 || stated.integer("frames", 1, 2 ** 30) >= 32 ? 3 : 2;
+  return new RowEncoder(stated, common, 1, 1, size, rounds);
+}
+
+function readGroupUnit(stated, common) {
+  const groups = stated.integer("groups", 2, 2 ** 24), blocks = stated.integer("blocks", 1, groups);
+  const own = Math.ceil(groups / blocks);
+  stated.must("blocks", Math.ceil(groups / own) === blocks, "a number of blocks of equal size");
+  stated.must("dim", own * common.dim <= 2 ** 22, "at most 2^22 in all groups of a block");
+  const most = Math.min(Math.max(largestFrame(own * common.dim), 2 ** 16), 2 ** 30 / blocks);
+  const encoder = new RowEncoder(stated, common, own, blocks, frameSize(stated, own * common.dim, most), 3);
+  encoder.takeShares(stated, common.epsilon, groups);
+  encoder.groups = groups;
+  return encoder;
+}
+
+/** SSTQ with the flat channel: one coordinate of a bounded representation, rounded and flipped at random. */
+class CoordinateEncoder {
+  constructor(stated, { dim, epsilon, clip }) {
+    const size = frameSize(stated, dim, largestFrame(dim)), bits = stated.integer("bits", 1, 12), codes = 2 ** bits;
+    const options = { frame: "hadamard", kashin: "certified", channel: "flat", coin: "private" };
+    for (const [name, value] of Object.entries(options)) stated.option(name, value);
+    this.seed = stated.big("frame_seed", 0n, WORD - 1n);
+    this.level = stated.number("level", 1e-3, 1e6);
+    this.steps = stated.integer("steps", 1, 128);
+    stated.option("codebook", "optimized", "uniform", "panter-dite");
+    this.values = stated.numbers("codebook_values", codes);
+    const ascends = this.values.every((value, i, all) => (i ? value >= all[i - 1] : value === -1));
+    stated.must("codebook_values", ascends && this.values.at(-1) === 1, "ascending from -1 to 1");
+    stated.option("decoder", "unbiased", "identity");
+    stated.numbers("decoder_values", codes);
+    this.ownWeight = stated.big("own", 1n, TOTAL);
+    this.otherWeight = stated.big("other", 1n, TOTAL);
+    const sum = this.ownWeight + BigInt(codes - 1) * this.otherWeight;
+    stated.must("own", sum === TOTAL && this.ownWeight > this.otherWeight, "2^62 - (2^bits - 1)·other, above other");
+    requirePrivate(this.ownWeight, this.otherWeight, epsilon);
+    Object.assign(this, { dim, clip, size, wordsEach: 3 });
+    this.fields = [{ name: "code", bits, limit: codes }, { name: "index", bits: bitsOf(size), limit: size }];
+  }
+
+  encode(x, _group, words) {
+    const index = scaled(words[0], this.size), token = this.token(this.coordinate(x, index), uniform(words[1]));
+    const beyond = (words[2] >> 2n) - this.ownWeight;
+    if (beyond < 0n) return [token, index];
+    const other = Number(beyond / this.otherWeight);
+    return [other + Number(other >= token), index];
+  }
+
+  /** One of the two codewords beside the coordinate, at random and without bias. */
+  token(coordinate, random) {
+    const { values } = this;
+    let lower = values.length - 2;
+    while (lower > 0 && values[lower] > coordinate) lower--;
+    const gap = values[lower + 1] - values[lower];
+    return lower + Number(random < (gap > 0 ? (coordinate - values[lower]) / gap : 1));
+  }
+
+  /** A coordinate of the representation in units of its bound. */
+  coordinate(x, index) {
+    this.frame ??= {
+      ...chosenPlaces(this.seed, "columns", this.dim, this.size),
+      signs: signBits(this.seed, "signs1", this.dim),
+      schedule: this.schedule(),
+    };
+    const length = norm(x), natural = 1 / this.clip, factor = natural * length > 1 ? 1 / length : natural;
+    const unit = new Float32Array(this.dim);
+    for (let i = 0; i < unit.length; i++) unit[i] = x[i] * factor;
+    flipSigns(new Int32Array(unit.buffer), this.frame.signs, unit.length);
+    const t = represent(unit, this.frame, this.size), bound = this.frame.schedule.at(-1)[2];
+    return Math.min(Math.max(fround(t[index] / bound), -1), 1);
+  }
+
+  /** One row (ω, γ, box) per step. */
+  schedule() {
+    const { steps, size, dim } = this, redundant = size / dim >= 2, rows = [];
+    const beta = fround(this.level / Math.sqrt(size / dim)), start = 1 - 0.36 / steps, step = (1 - start) / (steps - 1);
+    for (let i = 0; i < steps; i++) {
+      const isLong = i >= 2 && (steps - i) % 2 === 0, isLast = i === steps - 1;
+      const short = isLast ? 1 : i === 0 ? 1.2 : redundant ? 1.4 : 1;
+      const growth = isLast ? 1 : i * step + start;
+      rows.push([fround(isLong ? 3 : short), isLong ? 2.5 : 0, fround(beta * growth)]);
+    }
+    return rows;
+  }
+}
+
+/** One step on a block of `count` times `stride` numbers; adds a², a·s and s² of its steps s to 16 lanes each. */
+function relax(a, t, start, stride, count, rate, scale, box, lanes) {
+  for (let k = 0; k < stride; k++) {
+    const lane = k & 15;
+    for (let part = 0, i = start + k; part < count; part++, i += stride) {
+      const value = a[i], old = t[i], moved = fround(old + fround(value * rate));
+      const now = moved > box ? box : moved < -box ? -box : moved, taken = fround(now - old);
+      t[i] = now;
+      a[i] = fround(value * scale) - taken;
+      lanes[lane] += fround(value * value);
+      lanes[lane + 16] += fround(value * taken);
+      lanes[lane + 32] += fround(taken * taken);
+    }
+  }
+}
+
+/**
+ * The Kashin representation t of a vector: projections onto a growing box. Index bits are transformed in the order of
+ * the library, because the order of float32 sums decides their last bits.
+ */
+function represent(signed, { places, others, schedule }, size) {
+  const bits = bitsOf(size), isFused = bits >= 10, block = isFused ? Math.min(11, bits - 1) : bits;
+  const row = isFused ? Math.max(block, bits - 8) : bits, low = isFused ? Math.max(8, block - 3) : bits;
+  // Rows are numbered by the highest bits. The three highest of more than three come first on the way to the mask.
+  const outer = bits - row > 3 ? bits - 3 : bits, masked = Math.min(outer, row + 3);
+  const toMask = [[outer, bits], [masked, outer], [row, masked]], toStep = [[block, row], [0, low], [low, block]];
+  const a = new Float32Array(size), t = new Float32Array(size);
+  const lanes = new Float32Array(48), stride = 1 << low, count = 1 << (block - low);
+  const pass = (order) => order.forEach(([first, last]) => butterflies(a, first, last));
+  places.forEach((place, i) => (a[place] = signed[i]));
+  butterflies(a, row, bits);
+  let scale = 1, last = [0, 0, 0], before = [0, 0, 0];
+  for (const [omega, gamma, box] of schedule) {
+    if (scale < 1) {
+      pass(isFused ? [...toStep].reverse() : []);
+      pass(isFused ? toMask : toStep);
+      for (let i = 0; i < others.length; i++) a[others[i]] = 0;
+      pass([...toMask].reverse());
+    }
+    pass(toStep);
+    const quotient = before[2] / Math.max(2 * before[1] - before[0] + last[0], 1e-30);
+    const rate = fround(Math.max(omega, fround(Math.min(gamma * quotient, 16))) * scale), sums = [0, 0, 0];
+    for (let start = 0; start < size; start += 1 << block) {
+      lanes.fill(0);
+      relax(a, t, start, stride, count, rate, scale, box, lanes);
+      for (let k = 0; k < 48; k++) sums[k >> 4] += lanes[k];
+    }
+    before = last;
+    last = [sums[0] * scale ** 2, sums[1] * scale, sums[2]];
+    scale = 1 / size; // from here on a comes from two transforms
+  }
+  return t;
+}
+
+// ---- Mechanisms
+
+const READERS = {
+  frameunit: readFrameUnit,
+  groupunit: readGroupUnit,
+  sstq: (stated, common) => new CoordinateEncoder(stated, common),
+};
+
+/** The canonical form of RFC 8785 of a value that JSON.parse returned. */
+export function canonical(value) {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
+  if (value === null || typeof value !== "object") return JSON.stringify(value);
+  const names = Object.keys(value).sort();
+  return `{${names.map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`).join(",")}}`;
+}
+
+const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+const utf8 = (text) => new TextEncoder().encode(text);
+const decode = (bytes) => new TextDecoder().decode(bytes);
+
+const subtle = () =>
+  globalThis.crypto?.subtle ??
+  fail("crypto", "crypto.subtle is missing: browsers have it on pages from HTTPS or localhost only");
+
+/** A randomizer of vectors, read from its JSON. */
+export class Mechanism {
+  #encoder;
+
+  constructor(json) {
+    const data = typeof json === "string" ? parsed(json) : json;
+    const stated = new Stated(data, "the mechanism", "mechanism");
+    stated.option("format", "sstq-mechanism");
+    stated.option("version", 2);
+    this.name = stated.option("mechanism", ...Object.keys(READERS));
+    this.dim = stated.integer("dim", 1, 2 ** 30);
+    this.epsilon = stated.number("epsilon", 0.01, 20);
+    this.clip = stated.number("clip", 1e-100, 1e100);
+    this.#encoder = READERS[this.name](stated, this);
+    stated.done();
+    this.groups = this.#encoder.groups ?? null;
+    this.fields = this.#encoder.fields;
+    this.messageBits = this.fields.reduce((sum, field) => sum + field.bits, 0);
+    this.wordsEach = this.#encoder.wordsEach;
+    this.messages = this.#encoder.messages ?? 1;
+    const all = this.epsilon * this.messages; // to be rounded up
+    this.bundleEpsilon = exactly(all) < exactly(this.epsilon) * BigInt(this.messages) ? all + 1.2e-16 * all : all;
+    this.json = canonical(data);
+    Object.freeze(this);
+  }
+
+  /** The SHA-256 of the canonical form in hexadecimal. */
+  async digest() {
+    return hex(new Uint8Array(await subtle().digest("SHA-256", utf8(this.json))));
+  }
+
+  /** One private message of a vector: the values of the fields, in their order. */
+  encode(vector, group) {
+    const words = crypto.getRandomValues(new BigUint64Array(this.wordsEach));
+    try {
+      return this.encodeWithWords(vector, group, words);
+    } finally {
+      words.fill(0n);
+    }
+  }
+
+  /** The message that these words give, private only if nobody knows them. */
+  encodeWithWords(vector, group, words) {
+    const x = this.#checked(vector);
+    if (this.groups === null ? group !== undefined : !(Number.isInteger(group) && group >= 0 && group < this.groups)) {
+      const wanted = this.groups === null ? "left out" : `an integer from 0 to ${this.groups - 1}`;
+      fail("argument", `group must be ${wanted}, got ${shown(group)}`);
+    }
+    if (!(words instanceof BigUint64Array) || words.length !== this.wordsEach)
+      fail("argument", `words must be a BigUint64Array of ${this.wordsEach}`);
+    return this.#encoder.encode(x, group ?? 0, words);
+  }
+
+  #checked(vector) {
+    if (vector?.length !== this.dim) fail("argument", `vector must be ${this.dim} numbers, got ${vector?.length}`);
+    const x = vector instanceof Float32Array ? vector : new Float32Array(this.dim);
+    for (let i = 0; i < this.dim; i++) {
+      if (x !== vector) x[i] = typeof vector[i] === "number" ? vector[i] : NaN;
+      if (!Number.isFinite(x[i]))
+        fail("argument", `vector must be finite float32 numbers, got ${shown(vector[i])} at place ${i}`);
+    }
+    return x;
+  }
+
+  /** Messages as bits without gaps, the first field in the lowest bits. */
+  pack(messages) {
+    const bytes = new Uint8Array(Math.ceil((messages.length * this.messageBits) / 8));
+    let place = 0;
+    for (const message of messages) {
+      this.fields.forEach(({ name, bits, limit }, number) => {
+        const value = message[number];
+        if (!Number.isInteger(value) || value < 0 || value >= limit)
+          fail("argument", `${name} must be an integer in [0, ${limit}), got ${shown(value)}`);
+        for (let bit = 0; bit < bits; bit++, place++) bytes[place >> 3] |= ((value >>> bit) & 1) << (place & 7);
+      });
+    }
+    return bytes;
+  }
+}
+
+// ---- Campaigns
+
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
+
+async function isSigned(document, signature, key, prefix = "sstq-campaign-v1\0") {
+  const signed = new Uint8Array([...utf8(prefix), ...document]), api = subtle();
+  try {
+    const raw = Uint8Array.from(atob(signature), (character) => character.charCodeAt(0));
+    const imported = await api.importKey("raw", fromHex(key), "Ed25519", false, ["verify"]);
+    return await api.verify("Ed25519", imported, raw, signed);
+  } catch (error) {
+    if (error.name !== "NotSupportedError") return false; // not base64, or not a key
+    fail("crypto", "Ed25519 is missing: take Chrome 137, Firefox 129, Safari 17, Node 20 or newer");
+  }
+}
+
+const fromHex = (text) => Uint8Array.from(text.match(/../g), (pair) => parseInt(pair, 16));
+const isKey = (key) => typeof key === "string" && /^[0-9a-f]{64}$/.test(key);
+
+/** What only shuffled campaigns need; it lies beside this file. */
+const sealing = () => import("./sealing.js");
+
+/** The campaign of a document's bytes, once all of it is checked. */
+export async function readCampaign(document, signature, pinnedKey) {
+  if (pinnedKey !== undefined && !isKey(pinnedKey))
+    fail("argument", `pinnedKey must be 64 hexadecimal digits, got ${shown(pinnedKey)}`);
+  const text = decode(document), data = parsed(text);
+  const stated = new Stated(data, "the campaign", "campaign");
+  stated.option("format", "sstq-campaign");
+  stated.option("version", 1);
+  const keys = stated.must("keys", Array.isArray(data.keys) && data.keys.every(isKey), "a list of public keys");
+  if (pinnedKey !== undefined && !keys.includes(pinnedKey))
+    fail("signature", `the collector has another key than the pinned one: ${keys.join(" ")}; nothing was sent`);
+  let signer;
+  for (const key of pinnedKey === undefined ? keys : [pinnedKey])
+    if (signer === undefined && (await isSigned(document, signature, key))) signer = key;
+  if (signer === undefined)
+    fail("signature", "the campaign's signature is wrong: somebody changed it on the way; nothing was sent");
+
+  const mechanism = new Mechanism(stated.must("mechanism", true));
+  const digest = await mechanism.digest();
+  stated.must("digest", data.digest === digest, `that of its mechanism, ${digest}`);
+  stated.must("message_bits", data.message_bits === mechanism.messageBits, `${mechanism.messageBits}`);
+  const time = (name) =>
+    stated.must(name, data[name] === undefined || (TIME.test(data[name]) && Date.parse(data[name])), "a time in UTC");
+  const list = (name) => stated.must(name, data[name] === undefined || Array.isArray(data[name]), "a list") ?? [];
+  const campaign = {
+    name: stated.must("name", /^[a-z0-9-]{1,64}$/.test(data.name), "1 to 64 of a-z, 0-9 and hyphens"),
+    mechanism,
+    digest,
+    key: signer,
+    labels: list("labels"),
+    groupLabels: list("group_labels"),
+    imageShape: list("image_shape"),
+    opens: time("opens") ?? null,
+    closes: time("closes") ?? null,
+    mostMessages: stated.integer("most_messages", 1, 2 ** 28),
+    senders: stated.option("senders", "everybody", "token", "single-use"),
+    readers: stated.option("readers", "administrator", "token", "public"),
+    shuffling: data.shuffling === undefined ? null : await (await sealing()).readShuffling(stated, mechanism),
+  };
+  stated.done();
+  if (canonical(data) !== text) fail("campaign", "the campaign is not in its canonical form; nothing was sent");
+  return Object.freeze(campaign);
+}
+
+// ---- Sending
+
+// Statuses after which the same upload may succeed.
+const PASSING = new Set([408, 429, 500, 502, 503, 504]);
+const LONGEST_PAUSE = 30, REQUEST_SECONDS = 30;
+
+/** Sends to one campaign. */
+export class Client {
+  #options;
+  #url;
+
+  constructor(campaign, url, options) {
+    this.campaign = campaign;
+    this.#url = url;
+    this.#options = options;
+  }
+
+  /** Fetch and check the campaign at https://COLLECTOR/NAME. */
+  static async open(url, options = {}) {
+    const { mostEpsilon, pinnedKey, pinnedShuffler, patience = 300, pause = 0.5 } = options;
+    checkNumber("mostEpsilon", mostEpsilon, 1e-9, 100);
+    const [, base, name] = /^(https?:\/\/[^?#]+)\/([^/?#]+)\/?$/.exec(url) ?? [];
+    if (!name) fail("argument", `url must be the collector's address and the campaign's name, got ${shown(url)}`);
+    const get = (place) => ask({ patience, pause }, place, { method: "GET" });
+    const address = `${base}/v1/campaigns/${name}`, answer = await get(address);
+    const campaign = await readCampaign(answer.content, answer.headers.get("SSTQ-Signature"), pinnedKey);
+    if (campaign.name !== name) fail("campaign", `the collector answered with the campaign ${shown(campaign.name)}`);
+    const { shuffling, mechanism: { bundleEpsilon } } = campaign;
+    if (bundleEpsilon > mostEpsilon)
+      fail("epsilon", `the campaign asks for epsilon = ${bundleEpsilon}, more than ${mostEpsilon}; nothing was sent`);
+    if (pinnedShuffler !== undefined && shuffling?.key !== pinnedShuffler)
+      fail("signature", `the campaign has another shuffler than the pinned one: ${shuffling?.key}; nothing was sent`);
+    const sealer = shuffling && (await (await sealing()).openSealer(campaign, answer, { fail, get, isSigned }));
+    return new Client(campaign, sealer?.address ?? address, { ...options, sealer, patience, pause });
+  }
+
+  /** Each vector is another person's, so that the ledger is charged once. */
+  async send(vectors, groups = []) {
+    const { mechanism } = this.campaign;
+    const isOne = typeof vectors[0] === "number", people = isOne ? [vectors] : Array.from(vectors);
+    const own = isOne ? [groups].flat() : Array.from(groups);
+    if (mechanism.groups !== null && own.length !== people.length)
+      fail("argument", `groups must be one integer per vector, got ${own.length} for ${people.length} vectors`);
+    const slots = Array.from({ length: mechanism.messages }, () => people.map((x, i) => mechanism.encode(x, own[i])));
+    return this.sendMessages(slots.flat());
+  }
+
+  /** As `send`, for messages that were never sent before. */
+  async sendMessages(messages) {
+    const { name, mechanism, mostMessages, senders, opens, closes } = this.campaign;
+    const { ledger, sealer } = this.#options, total = messages.length;
+    if (senders === "single-use" && total > mechanism.messages)
+      fail("argument", `a single-use token stands for one person, got ${total} messages`);
+    const bodies = sealer ? await sealer.bodies(messages) : [];
+    for (let start = 0; start < total && !sealer; start += mostMessages) {
+      const some = messages.slice(start, start + mostMessages);
+      bodies.push([mechanism.pack(some), some.length]);
+    }
+    if (opens !== null && Date.now() < Date.parse(opens)) fail("time", `the campaign opens at ${opens}`);
+    if (closes !== null && Date.now() >= Date.parse(closes)) fail("time", `the campaign closed at ${closes}`);
+    if (ledger && bodies.length) await ledger.spend(mechanism.bundleEpsilon, `${name} ${randomKey()}`);
+    let sent = 0;
+    for (const [body, count] of bodies) {
+      try {
+        await this.#upload(body, count);
+      } catch (error) {
+        if (error instanceof SstqError) error.message += ` (${sent} of ${total} messages count)`;
+        throw error;
+      }
+      sent += sealer ? count * mechanism.messages : count;
+    }
+    return sent;
+  }
+
+  async #upload(body, count) {
+    const { token } = this.#options;
+    const headers = {
+      "Content-Type": "application/octet-stream",
+      "Idempotency-Key": randomKey(),
+      "SSTQ-Count": String(count),
+      "SSTQ-Digest": this.campaign.digest,
+      ...(token === undefined ? {} : { Authorization: `Bearer ${token}` }),
+    };
+    const answer = await ask(this.#options, `${this.#url}/messages`, { method: "POST", headers, body });
+    if (decode(answer.content) !== `{"count":${count}}`)
+      fail("unreachable", "the collector's receipt is of another upload");
+  }
+}
+
+const randomKey = () => hex(crypto.getRandomValues(new Uint8Array(16)));
+
+/** Ask until there is an answer that another try would not change. */
+async function ask({ patience, pause }, url, request) {
+  const ends = Date.now() + 1000 * patience;
+  for (; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
+    let error;
+    try {
+      return await askOnce(url, request);
+    } catch (caught) {
+      if (!(caught instanceof SstqError) || (caught.status && !PASSING.has(caught.status))) throw caught;
+      error = caught;
+    }
+    // Many clients that failed together should not come back together.
+    const wait = Math.max(error.retryAfter || 0, pause) * (1 + Math.random() / 2);
+    if (Date.now() + 1000 * wait > ends) throw error;
+    await new Promise((resolve) => setTimeout(resolve, 1000 * wait));
+  }
+}
+
+async function askOnce(url, request) {
+  let answer, content;
+  try {
+    // A collector redirects nobody; whoever does would get the token.
+    const signal = AbortSignal.timeout(1000 * REQUEST_SECONDS);
+    answer = await fetch(url, { ...request, signal, redirect: "error", credentials: "omit", cache: "no-store" });
+    content = new Uint8Array(await answer.arrayBuffer());
+  } catch (error) {
+    fail("unreachable", `there is no answer from ${new URL(url).host}: ${error.cause?.message ?? error.message}`);
+  }
+  if (answer.ok) return { headers: answer.headers, content };
+  const detail = parsed(decode(content))?.detail ?? answer.statusText;
+  const after = answer.headers.get("Retry-After") ?? "";
+  const retryAfter = /^\d{1,6}$/.test(after) ? Number(after) : 0;
+  fail("refused", `the collector refused it (${answer.status}): ${detail}`, { status: answer.status, retryAfter });
+}
+
+// ---- The ledger
+
+const LEDGER_FORMAT = "sstq-js-ledger-1";
+
+/** A budget that refuses to be overspent, in IndexedDB or, in Node, in a file; pages and processes may share it. */
+export class Ledger {
+  #storage;
+
+  constructor(storage) {
+    this.#storage = storage;
+  }
+
+  /** Open or create the ledger of a name, or in a file. */
+  static async open(place, { epsilon, cap = epsilon } = {}) {
+    checkNumber("epsilon", epsilon, 1e-9, 1e6);
+    checkNumber("cap", cap, 1e-9, 1e6);
+    const storage = globalThis.indexedDB ? new DatabaseStorage(place) : await FileStorage.at(place);
+    await storage.update((state) => {
+      if (state === undefined) return { format: LEDGER_FORMAT, epsilon, cap, entries: [] };
+      checkLedger(state, place);
+      if (state.epsilon !== epsilon || state.cap !== cap)
+        fail("ledger", `${place} has other terms: epsilon = ${state.epsilon}, cap = ${state.cap}`);
+      return undefined;
+    });
+    return new Ledger(storage);
+  }
+
+  /** When this resolves, the expense is durable; only then may the message leave. */
+  async spend(epsilon, purpose) {
+    checkNumber("epsilon", epsilon, 1e-9, 100);
+    await this.#storage.update((state) => {
+      checkLedger(state, this.#storage.place);
+      const left = exactly(state.epsilon) - totalOf(state.entries);
+      if (epsilon > state.cap) fail("ledger", `epsilon = ${epsilon} is more than the cap, ${state.cap}`);
+      if (state.entries.some((entry) => entry.purpose === purpose)) fail("ledger", `${purpose} was spent already`);
+      if (exactly(epsilon) > left)
+        fail("ledger", `epsilon = ${epsilon} is more than is left: ${Number(left) / 2 ** 83} of ${state.epsilon}`);
+      return { ...state, entries: [...state.entries, { purpose, epsilon, time: new Date().toISOString() }] };
+    });
+  }
+
+  async entries() {
+    let found;
+    await this.#storage.update((state) => void (found = checkLedger(state, this.#storage.place).entries));
+    return found;
+  }
+
+  async spent() {
+    return Number(totalOf(await this.entries())) / 2 ** 83;
+  }
+}
+
+const totalOf = (entries) => entries.reduce((sum, entry) => sum + exactly(entry.epsilon), 0n);
+
+function checkLedger(state, place) {
+  const isEntry = (entry) => typeof entry?.purpose === "string" && isNumber(entry.epsilon, 1e-9, 100);
+  const hasTerms = isNumber(state?.epsilon, 1e-9, 1e6) && isNumber(state.cap, 1e-9, 1e6);
+  if (!hasTerms || state.format !== LEDGER_FORMAT || !Array.isArray(state.entries) || !state.entries.every(isEntry))
+    fail("ledger", `the ledger ${place} is damaged, missing or of another kind; it is never replaced by a new budget`);
+  return state;
+}
+
+/** A ledger in IndexedDB, whose transactions exclude each other in all pages of an origin. */
+class DatabaseStorage {
+  constructor(place) {
+    this.place = place;
+  }
+
+  /** Replace the state by what `change` makes of it, unless that is undefined; resolves when it is durable. */
+  async update(change) {
+    const database = await new Promise((resolve, reject) => {
+      const opening = indexedDB.open(`sstq-ledger-${this.place}`, 1);
+      opening.onupgradeneeded = () => opening.result.createObjectStore("ledger");
+      opening.onsuccess = () => resolve(opening.result);
+      opening.onerror = () => reject(opening.error);
+    });
+    try {
+      await new Promise((resolve, reject) => {
+        const transaction = database.transaction("ledger", "readwrite", { durability: "strict" });
+        const store = transaction.objectStore("ledger"), reading = store.get("state");
+        let refusal;
+        reading.onsuccess = () => {
+          try {
+            const changed = change(reading.result);
+            if (changed !== undefined) store.put(changed, "state");
+          } catch (error) {
+            refusal = error;
+            transaction.abort();
+          }
+        };
+        transaction.oncomplete = resolve;
+        transaction.onabort = transaction.onerror = () => reject(refusal ?? transaction.error);
+      });
+    } finally {
+      database.close();
+    }
+  }
+}
+
+/** A ledger in a file, which is replaced as a whole; a second file keeps other processes out meanwhile. */
+class FileStorage {
+  static async at(place) {
+    const [fs, path] = await Promise.all([import("node:fs/promises"), import("node:path")]);
+    return Object.assign(new FileStorage(), { fs, path, place: path.resolve(place) });
+  }
+
+  async update(change) {
+    const { fs, place } = this, lock = `${place}.lock`;
+    await this.#lock(lock);
+    try {
+      const text = await fs.readFile(place, "utf8").catch((error) => {
+        if (error.code !== "ENOENT") throw error;
+      });
+      const changed = change(text === undefined ? undefined : parsed(text));
+      if (changed !== undefined) await this.#replace(`${JSON.stringify(changed)}\n`);
+    } finally {
+      await fs.unlink(lock);
+    }
+  }
+
+  async #lock(lock) {
+    for (let tries = 0; ; tries++) {
+      try {
+        return await (await this.fs.open(lock, "wx", 0o600)).close();
+      } catch (error) {
+        if (error.code !== "EEXIST") throw error;
+        if (tries === 250) fail("ledger", `${lock} is there for 5 seconds; delete it if no program uses the ledger`);
+      }
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+
+  async #replace(text) {
+    const { fs, path, place } = this, part = `${place}.part`;
+    const file = await fs.open(part, "w", 0o600);
+    await file.writeFile(text);
+    await file.sync();
+    await file.close();
+    await fs.rename(part, place);
+    const folder = await fs.open(path.dirname(place)); // the new name must last as well
+    await folder.sync();
+    await folder.close();
+  }
+}
+
+/** The steps by themselves, for tests and reviewers. */
+export const steps = {
+  ...{ streamHalves, wordOf, signBits, flipSigns, chosenPlaces, scaled, uniform, norm, butterflies, lastInside },
+  ...{ memberOf, represent, expBelow, TwoLevelDraw, RowEncoder, CoordinateEncoder },
+};

@@ -1,0 +1,106 @@
+// Privacy on its own, whatever the library does: the draw is driven through its words, and its integers are bounded.
+//
+// For a vector and fixed other words, all words of a cell must give one outcome, and different cells different ones.
+// Then each outcome has exactly its cell's probability, and the largest ratio is that of the integers.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { Mechanism, steps } from "../sstq.js";
+
+const TOTAL = 1n << 62n;
+const { mechanisms } = JSON.parse(readFileSync(new URL("../../vectors/messages.json", import.meta.url), "utf8"));
+const stated = Object.entries(mechanisms).map(([name, json]) => [name, JSON.parse(json)]);
+const random = (count) => crypto.getRandomValues(new BigUint64Array(count));
+
+/** The cells of a two-level draw: both ends of the two words of each, inside first. */
+function twoLevelCells(size, inside, threshold) {
+  const start = (members, place) => (TOTAL * place + members - 1n) / members;
+  const ends = (members, place) => [start(members, place), start(members, place + 1n) - 1n];
+  return Array.from({ length: size }, (_, place) => {
+    const isInside = place < inside, members = BigInt(isInside ? inside : size - inside);
+    const first = isInside ? [0n, threshold - 1n] : [threshold, TOTAL - 1n];
+    return [first, ends(members, BigInt(isInside ? place : place - inside))];
+  });
+}
+
+/** The cells of randomized response: both ends of its word, the token itself first. */
+const flatCells = (codes, own, other) =>
+  Array.from({ length: codes }, (_, code) => [
+    code ? [own + BigInt(code - 1) * other, own + BigInt(code) * other - 1n] : [0n, own - 1n],
+  ]);
+
+const corners = (box) => box.reduce((found, ends) => found.flatMap((some) => ends.map((end) => [...some, end])), [[]]);
+
+/** The outcome of each cell, once it is the same at all of its corners. */
+function outcomes(mechanism, vector, group, others, places, cells) {
+  return cells.map((box) => {
+    const sent = corners(box).map((draw) => {
+      const words = others.slice();
+      draw.forEach((word, i) => (words[places[i]] = word << 2n));
+      return mechanism.encodeWithWords(vector, group, words)[0];
+    });
+    assert.equal(new Set(sent).size, 1);
+    return sent[0];
+  });
+}
+
+for (const [name, json] of stated.filter(([, { dim, groups = 1 }]) => dim * groups <= 100))
+  test(`each outcome has its cell's probability: ${name}`, () => {
+    const mechanism = new Mechanism(json), { dim, groups, frames = 1 } = json;
+    const isFlat = json.mechanism === "sstq";
+    const all = isFlat
+      ? [flatCells(2 ** json.bits, BigInt(json.own), BigInt(json.other))]
+      : [twoLevelCells(json.frame_size * 2 * (json.blocks ?? 1), json.inside, BigInt(json.threshold))];
+    if (json.share_people) all.push(twoLevelCells(json.share_size, json.share_inside, BigInt(json.share_threshold)));
+    for (const cells of all) {
+      const isShares = cells !== all[0];
+      for (const scale of [0, -1, 0.3, 1e30]) {
+        const vector = Array.from({ length: dim }, () => scale * (Math.random() - 0.5));
+        const group = groups ? Math.floor(Math.random() * groups) : undefined, others = random(mechanism.wordsEach);
+        // The last frames are for people who send their group only.
+        if (frames > 1) others[3] = isShares ? 2n ** 64n - 1n : 0n;
+        const tried = cells.length <= 600 ? cells : cells.filter(() => Math.random() < 300 / cells.length);
+        const found = outcomes(mechanism, vector, group, others, isFlat ? [2] : [1, 2], tried);
+        assert.equal(new Set(found).size, tried.length);
+      }
+    }
+  });
+
+test("e^ε is bounded from below, to 80 digits", () => {
+  const digits = "2718281828459045235360287471352662497757247093699959574966967627724076630353547594571382178525166427";
+  const found = (steps.expBelow(1) * 10n ** 99n) >> 320n;
+  assert.ok(found <= BigInt(digits) && BigInt(digits) - found < 10n ** 19n);
+});
+
+test("no draw with a larger budget than it says is accepted", () => {
+  for (const [name, json] of stated) {
+    new Mechanism(json);
+    // The library's integers are the largest that are private.
+    for (const member of ["threshold", "share_threshold"].filter((each) => each in json)) {
+      const more = { ...json, [member]: String(BigInt(json[member]) + 2n ** 20n) };
+      assert.throws(() => new Mechanism(more), { code: "mechanism", message: /is not .*-LDP/ }, name);
+    }
+    if (json.mechanism !== "sstq") continue;
+    const step = 2n ** 20n, codes = BigInt(2 ** json.bits - 1);
+    const more = { ...json, own: String(BigInt(json.own) + codes * step), other: String(BigInt(json.other) - step) };
+    assert.throws(() => new Mechanism(more), { code: "mechanism", message: /is not .*-LDP/ }, name);
+    const unbalanced = { ...json, own: String(BigInt(json.own) - 1n) };
+    assert.throws(() => new Mechanism(unbalanced), { code: "mechanism", message: /own must be/ }, name);
+  }
+});
+
+test("every message takes the same number of fresh words, from the system", () => {
+  const mechanism = new Mechanism(stated[0][1]), original = crypto.getRandomValues, asked = [];
+  crypto.getRandomValues = function (array) {
+    asked.push(array);
+    return original.call(crypto, array);
+  };
+  try {
+    for (const vector of [[0, 0, 0], [1, 2, 3], [-1e30, 0, 0]]) mechanism.encode(vector);
+  } finally {
+    crypto.getRandomValues = original;
+  }
+  assert.deepEqual(asked.map(({ length }) => length), Array(3).fill(mechanism.wordsEach));
+  assert.ok(asked.every((words) => words.every((word) => word === 0n))); // forgotten after use
+});

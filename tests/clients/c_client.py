@@ -1,0 +1,246 @@
+"""The C client of `clients/c`, compiled with this machine's compilers and called from Python.
+
+The random words come from the caller, so that the client and the library can be compared bit by bit.
+"""
+
+import ctypes
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+import sstq
+from sstq.mechanisms.c_header import c_parameters
+from tests.clients.cases import Words, vectors
+from tests.clients.written import FOLDER
+
+SOURCES = Path(__file__).parents[2] / "clients" / "c"
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract=off")
+SHARED = ("-O3", "-shared", "-fPIC")
+_KINDS = {"frameunit": 1, "groupunit": 2, "sstq": 3}
+_HIGHEST = 2**64 - 1
+
+
+def compilers():
+    """The C compilers that are installed: gcc and clang, or else cc."""
+    return [name for name in ("gcc", "clang") if shutil.which(name)] or [name for name in ("cc",) if shutil.which(name)]
+
+
+def compile_client(compiler, output, *options, sources=()):
+    """Compile the client, and further sources, with the strict flags and the given options."""
+    files = [str(source) for source in (SOURCES / "sstq.c", *sources)]
+    command = [compiler, *STRICT, *options, f"-I{SOURCES}", *files, "-o", str(output), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ValueError(f"{' '.join(command)} failed:\n{done.stderr}")
+    return output
+
+
+def cases(name, key="cases"):
+    """Some of the cases of a file of test vectors."""
+    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))[key]
+
+
+def from_vectors(name):
+    """The mechanisms of a file of test vectors."""
+    found = cases(name, "mechanisms")
+    return {label: sstq.from_json(text, max_frame_size=1 << 17) for label, text in found.items()}
+
+
+class Parameters(ctypes.Structure):
+    """`sstq_params`."""
+
+    _fields_ = (
+        ("mechanism", ctypes.c_int),
+        ("digest", ctypes.c_char_p),
+        ("epsilon", ctypes.c_double),
+        ("clip", ctypes.c_double),
+        ("dim", ctypes.c_uint32),
+        ("frame_size", ctypes.c_uint32),
+        ("frame_seed", ctypes.c_uint64),
+        *((name, ctypes.c_uint32) for name in ("public_coin", "rounds", "frames", "row_bits", "inside")),
+        ("threshold", ctypes.c_uint64),
+        *((name, ctypes.c_uint32) for name in ("groups", "blocks", "vector_frames", "share_size", "share_inside")),
+        ("share_threshold", ctypes.c_uint64),
+        ("bits", ctypes.c_uint32),
+        ("steps", ctypes.c_uint32),
+        ("schedule", ctypes.POINTER(ctypes.c_float)),
+        ("codebook", ctypes.POINTER(ctypes.c_double)),
+        ("own", ctypes.c_uint64),
+        ("other", ctypes.c_uint64),
+    )
+
+
+class Sizes(ctypes.Structure):
+    """`sstq_sizes`."""
+
+    _fields_ = (("floats", ctypes.c_size_t), ("words", ctypes.c_size_t))
+
+
+class Buffers(ctypes.Structure):
+    """`sstq_buffers`."""
+
+    _fields_ = (("floats", ctypes.c_void_p), ("words", ctypes.c_void_p), ("sizes", Sizes))
+
+
+Random = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_ubyte), ctypes.c_size_t)
+
+
+def parameters_of(mechanism):
+    """What `sstq spec --c-header` writes for a mechanism, in memory."""
+    given = c_parameters(mechanism) | {"mechanism": _KINDS[mechanism.name], "digest": mechanism.digest().encode()}
+    for field, table in given.items():
+        if isinstance(table, np.ndarray):
+            # Arrays of ctypes stay alive with the structure that points to them.
+            number = ctypes.c_float if table.dtype == np.float32 else ctypes.c_double
+            given[field] = (number * table.size)(*table.flat)
+    return Parameters(**given)
+
+
+def load(path):
+    """The compiled client, its functions with their types."""
+    library = ctypes.CDLL(str(path))
+    u32, u64, size, pointer = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
+    params, buffers = ctypes.POINTER(Parameters), ctypes.POINTER(Buffers)
+    types = {
+        "error_name": (ctypes.c_char_p, ctypes.c_int),
+        "check": (ctypes.c_int, params),
+        "sizes_of": (ctypes.c_int, params, ctypes.POINTER(Sizes)),
+        "message_bits": (u32, params),
+        "words_each": (u32, params),
+        "encode": (ctypes.c_int, params, pointer, size, u32, u64, pointer, pointer, buffers, ctypes.POINTER(u64)),
+        "pack": (None, u64, u32, size, pointer),
+        "system_random": (ctypes.c_int, pointer, pointer, size),
+        "philox": (None, u64, ctypes.c_char_p, u64, pointer),
+        "multiply_shift": (u64, u64, u64),
+        "permuted": (u32, u64, u32, u32),
+        "apply_signs": (None, u64, ctypes.c_char_p, pointer, size),
+        "transform": (None, pointer, u32),
+        "norm": (ctypes.c_double, pointer, size, size, size),
+        "draw_place": (u32, u32, u32, u64, u64, u64),
+        "is_negative": (ctypes.c_int, ctypes.c_double, ctypes.c_double, u64),
+        "mix": (None, params, u64, pointer, size, ctypes.c_double, ctypes.c_double, pointer),
+        "signed_row": (u32, pointer, u32, u32, u32, pointer),
+        "share_row": (u32, params, u32, u32, pointer),
+        "choose_columns": (None, params, pointer, pointer, pointer),
+        "coordinate": (ctypes.c_float, params, pointer, u32, buffers),
+        "token": (u32, pointer, u32, ctypes.c_double, u64),
+        "code": (u32, u64, u64, u32, u64),
+    }
+    for name, (result, *arguments) in types.items():
+        function = getattr(library, f"sstq_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+class Encoder:
+    """A mechanism in C, with its buffers; `asked` are the bytes that it has asked the source for, call by call."""
+
+    def __init__(self, library, mechanism, parameters=None):
+        self.library, self.mechanism = library, mechanism
+        self.parameters = parameters_of(mechanism) if parameters is None else parameters
+        sizes = Sizes()
+        self._refuse(library.sstq_sizes_of(self.parameters, sizes))
+        self.floats, self.words = np.empty(sizes.floats, np.float32), np.empty(sizes.words, np.uint32)
+        self.buffers = Buffers(self.floats.ctypes.data, self.words.ctypes.data, sizes)
+        self.asked, self._script, self._source = [], b"", Random(self._hand_out)
+
+    def _refuse(self, error):
+        if error:
+            raise ValueError(self.library.sstq_error_name(error).decode())
+
+    def _hand_out(self, _context, target, size):
+        self.asked.append(size)
+        ctypes.memmove(target, self._script[:size], size)
+        return int(len(self._script) < size)
+
+    def encode(self, row, words, group=0, client=0):
+        """The message of a vector, float32 (d,), from the given words; ValueError with the name of an error.
+
+        Without words the client takes the operating system's.
+        """
+        message, source = ctypes.c_uint64(), None
+        if words is not None:
+            self._script, source = np.asarray(words, "<u8").tobytes(), ctypes.cast(self._source, ctypes.c_void_p)
+        arguments = self.parameters, row.ctypes.data, len(row), group, client, source, None, self.buffers, message
+        self._refuse(self.library.sstq_encode(*arguments))
+        return message.value
+
+    def columns(self, message):
+        """The fields of a message."""
+        values = []
+        for field in self.mechanism.layout.fields:
+            values.append(message & ((1 << field.bits) - 1))
+            message >>= field.bits
+        assert message == 0
+        return values
+
+
+def random_mechanism(rng):
+    """Any mechanism of those that the client has, of up to a few thousand dimensions."""
+    dim = int(2 ** rng.uniform(0, 12 if rng.random() < 0.1 else 8))
+    common = {"epsilon": float(2 ** rng.uniform(-3, 4)), "clip": float(2 ** rng.uniform(-30, 30))}
+    common["frame_seed"] = int(rng.integers(0, _HIGHEST, dtype=np.uint64, endpoint=True))
+    frames = int(rng.choice([1, 2, 3, 40, 4096]))
+    coin = "public" if frames > 1 and rng.random() < 0.3 else "private"
+    kind = rng.integers(4)
+    if kind == 0:
+        size = None if rng.random() < 0.5 else 1 << (dim - 1).bit_length() << int(rng.integers(3))
+        return sstq.FrameUnit(dim, frames=frames, coin=coin, frame_size=size, **common)
+    if kind == 1:
+        return sstq.FrameUnit(dim, bits=int(rng.integers(1, 9)), frames=frames, **common)
+    if kind == 2:
+        groups = int(2 ** rng.uniform(1, 8))
+        blocks = None if rng.random() < 0.5 else int(rng.integers(1, groups, endpoint=True))
+        shares = 0.0 if frames == 1 else float(rng.choice([0.0, 0.1, 0.5]))
+        dim = -(-dim // 4)
+        return sstq.GroupUnit(
+            dim, groups=groups, blocks=blocks, frames=frames, coin=coin, share_people=shares, **common
+        )
+    coin = "public" if rng.random() < 0.2 else "private"
+    return sstq.SSTQ(dim, bits=int(rng.integers(1, 9)), coin=coin, steps=int(rng.integers(1, 14)), **common)
+
+
+def random_inputs(mechanism, count, rng):
+    """Vectors of all kinds, any finite bit patterns among them; groups, clients and words, some of these extreme."""
+    rows = vectors(mechanism, count, rng)
+    patterns = rng.integers(0, 1 << 32, size=rows.shape, dtype=np.uint32).view(np.float32)
+    wild = rng.random(count) < 0.1
+    rows[wild] = np.where(np.isfinite(patterns), patterns, 0)[wild]
+    groups = rng.integers(mechanism.groups, size=count) if mechanism.groups else None
+    public = mechanism.coin == "public"
+    clients = rng.integers(0, _HIGHEST, size=count, dtype=np.uint64, endpoint=True) if public else None
+    words = rng.integers(0, _HIGHEST, size=(count, mechanism.words_each), dtype=np.uint64, endpoint=True)
+    words[rng.random(words.shape) < 0.03] = 0
+    words[rng.random(words.shape) < 0.03] = _HIGHEST
+    return rows, groups, clients, words
+
+
+def sent_by_library(mechanism, rows, groups, clients, words):
+    """The fields of the library's messages, one list each."""
+    columns = mechanism._encode_rows(mechanism._held(rows, groups), clients, Words(words), None)
+    return np.stack([column.astype(np.int64) for column in columns], axis=1).tolist()
+
+
+def sent_by_client(encoder, rows, groups, clients, words):
+    """The same of the C client."""
+    groups = np.zeros(len(rows), np.int64) if groups is None else groups
+    clients = np.zeros(len(rows), np.uint64) if clients is None else clients
+    given = zip(rows, words, groups.tolist(), clients.tolist(), strict=True)
+    return [encoder.columns(encoder.encode(*each)) for each in given]
+
+
+def differences(library, count, rng, each=50):
+    """How many of about `count` random inputs give another message in C than in the library, by mechanism's name."""
+    different, tried = dict.fromkeys(_KINDS, 0), dict.fromkeys(_KINDS, 0)
+    while sum(tried.values()) < count:
+        mechanism = random_mechanism(rng)
+        given = random_inputs(mechanism, each, rng)
+        pairs = zip(
+            sent_by_library(mechanism, *given), sent_by_client(Encoder(library, mechanism), *given), strict=True
+        )
+        different[mechanism.name] += sum(ours != theirs for ours, theirs in pairs)
+        tried[mechanism.name] += each
+    return different, tried

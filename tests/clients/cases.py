@@ -1,0 +1,116 @@
+"""Fresh random cases for clients in other languages: mechanisms, vectors, secret words, and what the library sends."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+import sstq
+from sstq.mechanisms.structured import structured_vectors
+
+# Small and large, one frame and many, blocks of one group and of several, with people who send their group only.
+FRAMEUNITS = [
+    {"dim": 1, "epsilon": 0.5},
+    {"dim": 3, "epsilon": 2.0, "clip": 0.01, "frame_size": 4},
+    {"dim": 5, "epsilon": 2.0, "clip": 5**0.5, "frames": 2048, "frame_seed": 2**64 - 1},
+    {"dim": 64, "epsilon": 8.0, "frame_size": 64, "frame_seed": 7},
+    {"dim": 300, "epsilon": 3.0, "frames": 3},
+    {"dim": 1000, "epsilon": 12.0, "clip": 1e-30},
+    {"dim": 6, "epsilon": 2.0, "frames": 64, "messages": 3},
+    {"dim": 5000, "epsilon": 4.0, "frames": 2},
+    {"dim": 5000, "epsilon": 4.0, "frames": 33, "clip": 1e30},
+]
+GROUPUNITS = [
+    {"dim": 2, "epsilon": 1.0, "groups": 2},
+    {"dim": 3, "epsilon": 5.0, "groups": 7, "frames": 1},
+    {"dim": 4, "epsilon": 0.3, "groups": 10, "blocks": 3, "frames": 25, "share_people": 0.1},
+    {"dim": 40, "epsilon": 3.0, "groups": 10, "frames": 64},
+    {"dim": 3, "epsilon": 1.0, "groups": 4, "frames": 50, "messages": 2},
+    {"dim": 5, "epsilon": 2.0, "groups": 1001, "blocks": 500, "frames": 100, "share_people": 0.5},
+    {"dim": 1, "epsilon": 0.05, "groups": 5000, "blocks": 1, "frames": 7, "share_people": 0.3},
+]
+SSTQS = [
+    {"dim": 1, "epsilon": 1.0, "bits": 1},
+    {"dim": 5, "epsilon": 3.0, "bits": 2},
+    {"dim": 6, "epsilon": 3.0, "bits": 3, "frame_size": 8, "clip": 0.1},
+    {"dim": 100, "epsilon": 3.0, "bits": 4, "codebook": "uniform", "frame_seed": 3},
+    {"dim": 250, "epsilon": 3.0, "bits": 12, "steps": 1},
+    {"dim": 300, "epsilon": 3.0, "bits": 12, "frame_seed": 5},  # N = 2^10, the least that is fused
+    {"dim": 1000, "epsilon": 3.0, "bits": 12, "frame_size": 2048},
+    {"dim": 1500, "epsilon": 5.0, "bits": 12},
+    {"dim": 6000, "epsilon": 5.0, "bits": 12},
+]
+
+
+@dataclass
+class Words:
+    """A source that hands out given words."""
+
+    given: np.ndarray
+    simulated = True
+
+    def words(self, count):
+        assert count == self.given.size
+        return self.given.reshape(-1)
+
+
+def mechanisms():
+    """One of every kind."""
+    found = [sstq.FrameUnit(**options) for options in FRAMEUNITS]
+    found += [sstq.GroupUnit(**options) for options in GROUPUNITS]
+    return found + [sstq.SSTQ(**options) for options in SSTQS]
+
+
+def vectors(mechanism, count, rng):
+    """Vectors of all kinds and lengths, with zeros, −0, ties and subnormal numbers, as float32."""
+    kinds = structured_vectors(mechanism.dim, rng)
+    rows = np.concatenate([kinds[name] for name in kinds])
+    rows = rows[rng.integers(len(rows), size=count)] * mechanism.clip
+    rows *= rng.choice([1.0, 1.0, 0.3, 0.9999999, 1.0000001, 5.0, 1e-3, 0.0, -1.0], size=(count, 1))
+    rows[rng.random(count) < 0.1] *= rng.integers(2, size=mechanism.dim)
+    rows[rng.random(count) < 0.1] = np.float32(2.0**-149) * rng.integers(-3, 4, size=mechanism.dim)
+    rows[rng.random(count) < 0.05] = -0.0
+    return np.clip(rows, -3e38, 3e38).astype(np.float32)
+
+
+def messages(mechanism, rows, groups, words):
+    """What the library sends, one column per field."""
+    held = mechanism._held(rows, groups)
+    columns = mechanism._encode_rows(held, None, Words(words), None)
+    return np.stack([column.astype(np.int64) for column in columns], axis=1)
+
+
+def cases(mechanism, count, rng):
+    """JSON values: vectors as float32 in hexadecimal, words as decimal strings, and the messages."""
+    rows = vectors(mechanism, count, rng)
+    groups = rng.integers(mechanism.groups, size=count) if mechanism.groups else None
+    words = rng.integers(0, 1 << 64, size=(count, mechanism.words_each), dtype=np.uint64)
+    # The ends of the range as often as not.
+    words[rng.random(words.shape) < 0.05] = 0
+    words[rng.random(words.shape) < 0.05] = 2**64 - 1
+    sent = messages(mechanism, rows, groups, words)
+    packed = mechanism.messages_from_columns(tuple(sent.T), None, True).to_bytes()
+    return {
+        "mechanism": mechanism.to_json(),
+        "digest": mechanism.digest(),
+        "message_bits": mechanism.message_bits,
+        "packed": packed.hex(),
+        "cases": [
+            {
+                "vector": row.astype("<f4").tobytes().hex(),
+                "group": None if groups is None else int(groups[number]),
+                "words": [str(word) for word in words[number].tolist()],
+                "message": sent[number].tolist(),
+            }
+            for number, row in enumerate(rows)
+        ],
+    }
+
+
+def write(path, count, seed):
+    """Write `count` cases of every mechanism to a file; returns how many there are in all."""
+    rng = np.random.default_rng(seed)
+    # Fewer of those that are long: the file would have megabytes.
+    found = [cases(each, max(10, min(count, 100_000 // each.dim)), rng) for each in mechanisms()]
+    path.write_text(json.dumps(found))
+    return sum(len(each["cases"]) for each in found)

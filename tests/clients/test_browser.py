@@ -1,0 +1,289 @@
+"""The JavaScript client and the poll of `sstq serve --demo` in a real browser, against a running collector.
+
+The browser is SSTQ_CHROMIUM or the Chromium on the PATH. SSTQ_PICTURES=docs renews the picture of the docs.
+"""
+
+import json
+import os
+import shutil
+import threading
+from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sstq
+
+pytest.importorskip("fastapi")
+pytest.importorskip("playwright")
+
+from playwright import sync_api as playwright
+
+from sstq.service import Settings
+from sstq.service.collector import Collector
+from sstq.service.dashboard import dashboard_routes
+from sstq.service.demo import POLL, ensure_poll
+from sstq.service.security import CONTENT_POLICY
+from tests.service.serving import ADMINISTRATOR, serving
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = os.environ.get("SSTQ_CHROMIUM") or shutil.which("chromium")
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None, reason="NO BROWSER: the poll and the client are not tested there; set SSTQ_CHROMIUM"
+)
+ANSWERS = ["0.5", "1", "-0.5", "0", "-1"]
+VECTOR = [0.5, 0, -0.5, 0.1, 0.2, 0.3]
+MECHANISMS = {
+    "travel": sstq.GroupUnit(dim=3, epsilon=3.0, groups=5, blocks=2, frames=64),
+    "readings": sstq.SSTQ(dim=6, epsilon=2.0, bits=3),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("server"), environment={"SSTQ_DEMO": "1"}) as running:
+        for name, mechanism in MECHANISMS.items():
+            running.create(name, mechanism, readers="public")
+        yield running
+
+
+@pytest.fixture
+def elsewhere():
+    """The address of a web server that is no collector and has the module."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=ROOT / "clients" / "js")) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        running = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def page(browser, server):
+    """The poll, opened; its console must stay empty: a breach of the policy or an error would be there."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, color_scheme="light")
+    said = []
+    opened = context.new_page()
+    opened.on("console", lambda message: said.append(message.text))
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.on("request", lambda request: request.url.startswith(server.url) or said.append(request.url))
+    opened.add_init_script("addEventListener('securitypolicyviolation', (e) => console.error(e.violatedDirective))")
+    opened.goto(f"{server.url}/demo/")
+    opened.wait_for_selector("#simulate:enabled")
+    yield opened
+    context.close()
+    assert said == []
+
+
+def answer(page):
+    for question, value in enumerate(ANSWERS):
+        page.check(f"input[name=q{question}][value='{value}']")
+
+
+def counted(page):
+    return int("".join(filter(str.isdigit, page.text_content("#count"))) or 0)
+
+
+@needs_browser
+def test_a_visitor_sees_the_bits_that_leave_the_page_and_the_estimate_move(page, server, tmp_path):
+    assert page.is_disabled("#send")
+    answer(page)
+    before = server.status(POLL)["received"]
+    with page.expect_request("**/messages") as asked:
+        page.click("#send")
+    playwright.expect(page.locator("#sent")).to_be_visible()
+    body = asked.value.post_data_buffer
+    mechanism = sstq.from_json(json.dumps(server.http.get(f"/v1/campaigns/{POLL}").json()["mechanism"]))
+    (row,), (frame,) = mechanism.messages_from_bytes(body, 1).columns
+    bits = "".join(page.locator("#bits span").all_text_contents())
+    assert bits == f"{row:09b}{frame:011b}"
+    shown = page.text_content("#request")
+    assert shown.splitlines()[-1].startswith(body.hex(" "))
+    for name in ("Idempotency-Key", "SSTQ-Digest", "SSTQ-Count"):
+        assert f"{name}: {asked.value.headers[name.lower()]}" in shown
+    assert "cookie" not in asked.value.headers
+    assert page.locator("#others li").count() == 12
+    server.wait(POLL, before + 1)
+    playwright.expect(page.locator("#count")).to_contain_text(f"{before + 1:,} private")
+    for _ in range(2):
+        page.click("#simulate:enabled")
+        page.wait_for_selector("#simulate:enabled")
+    playwright.expect(page.locator("#count")).to_contain_text(f"{before + 2001:,} private", timeout=20_000)
+    page.click("summary")
+    rows = [row.locator("td").all_text_contents() for row in page.locator("#chart tbody tr").all()]
+    estimate = server.estimate(POLL, before + 2001)
+    assert [row[0].replace("−", "-") for row in rows] == [f"{value:+.2f}" for value in estimate["value"]]
+    assert [row[1] for row in rows] == [f"± {1.96 * error:.2f}" for error in estimate["stderr"]]
+    assert page.locator("#chart svg path.truth").count() == 5
+    page.click("summary")
+    folder = Path(os.environ.get("SSTQ_PICTURES", tmp_path))
+    page.screenshot(path=folder / "browser-poll.png", full_page=True)
+    page.click("#look")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 29)"
+
+
+@needs_browser
+def test_the_ledger_outlives_the_page_and_lets_nobody_answer_three_times(page, server):
+    for spent in (2, 4):
+        page.reload()
+        page.wait_for_selector("#simulate:enabled")
+        answer(page)
+        page.click("#send")
+        playwright.expect(page.locator("#budget")).to_contain_text(f"ε = {spent} of 4 spent")
+    before = server.status(POLL)["received"]
+    page.reload()
+    page.wait_for_selector("#simulate:enabled")
+    answer(page)
+    assert page.is_disabled("#send")
+    refused = page.evaluate(
+        """async () => {
+            const { Client, Ledger } = await import("./sstq.js");
+            const ledger = await Ledger.open("demo-poll", { epsilon: 4 });
+            const client = await Client.open(new URL("../demo-poll", location).href, { mostEpsilon: 2, ledger });
+            return client.send([0, 0, 0, 0, 0]).catch((error) => [error.code, error.message]);
+        }"""
+    )
+    assert refused == ["ledger", "epsilon = 2 is more than is left: 0 of 4"]
+    assert server.status(POLL)["received"] == before
+
+
+@needs_browser
+def test_pages_that_race_for_the_last_budget_spend_it_once(page):
+    spent = page.evaluate(
+        """async () => {
+            const { Ledger } = await import("./sstq.js");
+            const open = () => Ledger.open("race", { epsilon: 3, cap: 1 });
+            const ledgers = await Promise.all(Array.from({ length: 8 }, open));
+            const tried = await Promise.allSettled(ledgers.map((ledger, i) => ledger.spend(1, `message ${i}`)));
+            return [tried.filter(({ status }) => status === "fulfilled").length, await ledgers[0].spent()];
+        }"""
+    )
+    assert spent == [3, 3]
+
+
+@needs_browser
+def test_groups_and_coordinates_are_sent_from_a_page_of_another_origin(browser, server, elsewhere):
+    """Estimates are within six standard errors: a false failure of one of eleven numbers is rarer than 1e-7."""
+    page = browser.new_page()
+    page.goto(f"{elsewhere}/test/")  # a list of files, but a page of that origin
+    sent = page.evaluate(
+        """async ([url, vector]) => {
+            const { Client } = await import("/sstq.js");
+            const open = (name) => Client.open(`${url}/${name}`, { mostEpsilon: 3, patience: 10 });
+            const groups = Array.from({ length: 3000 }, (_, i) => i % 5);
+            const travel = await open("travel"), readings = await open("readings");
+            return [
+                await travel.send(groups.map(() => new Float32Array([0.2, -0.5, 0.3])), groups),
+                await readings.send(groups.map(() => vector)),
+            ];
+        }""",
+        [server.url, VECTOR],
+    )
+    page.close()
+    assert sent == [3000, 3000]
+    readings, travel = server.estimate("readings", 3000), server.estimate("travel", 3000)
+    z = (np.array(readings["value"]) - VECTOR) / readings["stderr"]
+    assert np.abs(z).max() < 6
+    shares = travel["groups"]
+    assert np.abs((np.array(shares["shares"]) - 0.2) / shares["shares_stderr"]).max() < 6
+
+
+@needs_browser
+def test_envelopes_are_sent_to_a_shuffler_from_a_page_of_another_origin(browser, server, elsewhere, tmp_path):
+    with serving(tmp_path, command="shuffler", collector=server.url) as shuffler:
+        terms = {"url": shuffler.url, "key": shuffler.http.get("/v1/key").json()["key"], "threshold": 10}
+        mechanism = sstq.FrameUnit(dim=3, epsilon=2.0, messages=2)
+        server.create("shuffled", mechanism, closes="2100-01-01T00:00:00Z", shuffling=terms)
+        page = browser.new_page()
+        page.goto(f"{elsewhere}/test/")
+        sent = page.evaluate(
+            """async ([url, pinnedShuffler]) => {
+                const { Client } = await import("/sstq.js");
+                const client = await Client.open(`${url}/shuffled`, { mostEpsilon: 4, pinnedShuffler, patience: 10 });
+                return client.send(Array(10).fill([0.1, 0.2, 0.3]));
+            }""",
+            [server.url, terms["key"]],
+        )
+        page.close()
+        assert sent == 20
+        claim = server.estimate("shuffled", 20)["shuffling"]
+    assert (claim["accepted"], claim["crowd"]) == (20, 10)
+    assert not any(claim["refused"].values())
+
+
+@needs_browser
+def test_the_browser_computes_the_bits_of_the_test_vectors(page):
+    vectors = json.loads((ROOT / "clients" / "vectors" / "messages.json").read_text())
+    cases = [case for case in vectors["cases"] if "x" in case]
+    different = page.evaluate(
+        """async ({ mechanisms, cases }) => {
+            const { Mechanism } = await import("./sstq.js");
+            const made = Object.fromEntries(Object.entries(mechanisms).map(([n, json]) => [n, new Mechanism(json)]));
+            const view = new DataView(new ArrayBuffer(4));
+            const float = (text) => (view.setUint32(0, parseInt(text, 16)), view.getFloat32(0));
+            const floats = (text) => Float32Array.from(text.split(" "), float);
+            return cases.filter(({ mechanism, x, group, words, packed }) => {
+                const given = BigUint64Array.from(words.split(" "), (word) => BigInt(`0x${word}`));
+                const message = made[mechanism].encodeWithWords(floats(x), group ?? undefined, given);
+                const bytes = made[mechanism].pack([message]);
+                return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("") !== packed;
+            });
+        }""",
+        {"mechanisms": vectors["mechanisms"], "cases": cases},
+    )
+    assert len(cases) > 200
+    assert different == []
+
+
+@needs_browser
+def test_a_changed_campaign_is_refused_and_said(browser, server):
+    page = browser.new_page()
+
+    def change(route):
+        answered = route.fetch()
+        route.fulfill(response=answered, body=answered.text().replace('"clip":2.2', '"clip":1.2'))
+
+    page.route(f"**/v1/campaigns/{POLL}", change)
+    page.goto(f"{server.url}/demo/")
+    playwright.expect(page.locator("#problem")).to_contain_text("somebody changed it on the way")
+    assert page.is_disabled("#send")
+    page.close()
+
+
+def test_the_page_is_served_from_the_checkout_under_the_policy_of_the_dashboard(server):
+    page = server.http.get("/demo/")
+    assert page.headers["content-security-policy"] == CONTENT_POLICY
+    assert page.content == (ROOT / "examples" / "browser" / "index.html").read_bytes()
+    assert server.http.get("/demo/sstq.js").content == (ROOT / "clients" / "js" / "sstq.js").read_bytes()
+    assert server.http.get("/demo/missing.js").status_code == 404
+    assert not any(route.path.startswith("/demo") for route in dashboard_routes())
+
+
+def test_a_poll_that_is_there_stays_as_it_is(tmp_path):
+    collector = Collector(Settings(f"sqlite:///{tmp_path}/collector.sqlite3", ADMINISTRATOR))
+    ensure_poll(collector)
+    (entry,) = collector.refresh()
+    collector.change(entry, replace(entry.campaign, labels=tuple("abcde")))
+    ensure_poll(collector)
+    (entry,) = collector.refresh()
+    assert entry.campaign.labels == tuple("abcde")
+    assert (entry.campaign.name, entry.campaign.senders, entry.campaign.readers) == (POLL, "everybody", "public")
+    collector.store.close()

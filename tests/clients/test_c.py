@@ -1,0 +1,364 @@
+"""The C client sends the same bits as the library, stays within its buffers and has the library's privacy."""
+
+import numpy as np
+import pytest
+
+import sstq
+from sstq.audit.encoder import check_encoder
+from sstq.frames.kashin import represent
+from sstq.randomness import streams
+from tests.clients import c_client
+from tests.clients.c_client import Encoder, Parameters, cases, from_vectors, parameters_of
+from tests.clients.written import read_doubles, read_singles, read_words, sha256_of_singles, vector_of
+
+COMPILERS = c_client.compilers()
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not COMPILERS, reason="NO C COMPILER: the C client is not tested; install gcc or clang"),
+]
+
+_LARGEST = np.finfo(np.float32).max
+
+
+@pytest.fixture(scope="module", params=COMPILERS)
+def library(request, tmp_path_factory):
+    """The client, compiled with the strict flags."""
+    folder = tmp_path_factory.mktemp(request.param)
+    loaded = c_client.load(c_client.compile_client(request.param, folder / "sstq.so", *c_client.SHARED))
+    loaded.compiler = request.param
+    return loaded
+
+
+def ints(text):
+    return [int(word) for word in read_words(text)]
+
+
+def double(text):
+    return float(read_doubles(text)[0])
+
+
+def test_public_randomness(library):
+    out = np.empty(4, np.uint64)
+    for case in cases("philox", "streams"):
+        words = []
+        for counter in range(1, 4):
+            library.sstq_philox(int(case["seed"]), case["purpose"].encode(), counter, out.ctypes.data)
+            words += out.tolist()
+        assert words[:9] == ints(case["words"])
+    for case in cases("philox", "identifiers"):
+        for identifier, word in zip(ints(case["identifiers"]), ints(case["words"]), strict=True):
+            library.sstq_philox(int(case["seed"]), case["purpose"].encode(), identifier, out.ctypes.data)
+            assert out[0] == word
+    for case in cases("signs"):
+        signs = np.ones(case["count"], np.float32)
+        library.sstq_apply_signs(int(case["seed"]), case["purpose"].encode(), signs.ctypes.data, signs.size)
+        assert "".join("+" if sign > 0 else "-" for sign in signs) == case["signs"]
+    for case in cases("permutations"):
+        (key,) = ints(case["word"])
+        assert [library.sstq_permuted(key, place, case["bits"]) for place in range(len(case["images"]))] == case[
+            "images"
+        ]
+    for case in cases("words"):
+        (word,) = ints(case["word"])
+        for limit, index in case["index_below"].items():
+            assert library.sstq_multiply_shift(word, int(limit)) == index
+        for limit, place in case["place_below"].items():
+            assert library.sstq_draw_place(int(limit) + 1, int(limit), 1, 0, word) == place
+
+
+def chosen_columns(library, seed, dim, size):
+    keys, mask, memory = np.empty(size, np.float32), np.empty(-(-size // 32), np.uint32), np.empty(2048, np.uint32)
+    parameters = Parameters(frame_seed=seed, dim=dim, frame_size=size)
+    library.sstq_choose_columns(parameters, keys.ctypes.data, mask.ctypes.data, memory.ctypes.data)
+    return np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")[:size]).tolist()
+
+
+def test_columns(library):
+    for case in cases("columns"):
+        assert chosen_columns(library, int(case["seed"]), case["dim"], case["size"]) == case["columns"]
+
+
+def test_columns_whose_words_differ_in_their_last_bits_only(library):
+    """The client looks at 31 bits first; here these do not decide which of two columns is the last."""
+    size, tried = 1 << 17, 0
+    leading = np.sort(streams.words(0, "columns", size)) >> np.uint64(33)
+    for dim in np.flatnonzero(leading[1:] == leading[:-1]) + 1:
+        assert chosen_columns(library, 0, int(dim), size) == streams.choose(0, "columns", int(dim), size).tolist()
+        tried += 1
+    assert tried > 0
+
+
+def test_norm_flip_and_transform(library):
+    for case in cases("norm"):
+        x, share = vector_of(case), double(case["share"])
+        length = library.sstq_norm(x.ctypes.data, x.size, 0, x.size)
+        assert length == double(case["length"])
+        assert min(1 / double(case["clip"]) * length, 1) == share
+    for case in cases("flip"):
+        assert bool(library.sstq_is_negative(double(case["share"]), 1.0, *ints(case["word"]))) == case["negative"]
+    for case in cases("transform"):
+        x = vector_of(case).copy()
+        library.sstq_transform(x.ctypes.data, x.size.bit_length() - 1)
+        assert sha256_of_singles(x) == case["y_sha256"]
+
+
+def test_norm_within_a_block(library, seed):
+    """A group's part of a block is measured as if all of the block were: zeros add nothing to any lane."""
+    rng = np.random.default_rng(seed)
+    for _ in range(200):
+        dim, groups = rng.integers(1, 40, size=2)
+        x, place = rng.standard_normal(dim).astype(np.float32), rng.integers(groups)
+        whole = np.zeros((groups, dim), np.float32)
+        whole[place] = x
+        found = library.sstq_norm(x.ctypes.data, dim, place * dim, whole.size)
+        assert found == library.sstq_norm(whole.ctypes.data, whole.size, 0, whole.size)
+
+
+def test_mixing_and_selection(library):
+    for case in cases("mixing"):
+        x, scores = vector_of(case), np.empty(case["size"], np.float32)
+        parameters = Parameters(mechanism=1, dim=case["dim"], frame_size=case["size"], rounds=case["rounds"])
+        norm, sign = library.sstq_norm(x.ctypes.data, x.size, 0, x.size), -1.0 if case["negative"] else 1.0
+        library.sstq_mix(parameters, int(case["seed"]), x.ctypes.data, 0, norm, sign, scores.ctypes.data)
+        assert sha256_of_singles(scores) == case["scores_sha256"], case["about"]
+    memory = np.empty(2048, np.uint32)
+    for case in cases("selection"):
+        scores, inside = read_singles(case["scores"]), case["inside"]
+        picked = [
+            library.sstq_signed_row(scores.ctypes.data, scores.size, inside, place, memory.ctypes.data)
+            for place in range(2 * scores.size)
+        ]
+        assert picked == case["rows"], case["about"]
+
+
+def test_draws(library):
+    for case in cases("two-level"):
+        draw = case["size"], case["inside"], int(case["threshold"])
+        assert library.sstq_draw_place(*draw, *ints(case["words"])) == case["place"]
+    codebooks = {name: read_doubles(text) for name, text in cases("rounding", "codebooks").items()}
+    for case in cases("rounding"):
+        codebook, y = codebooks[case["codebook"]], float(read_singles(case["y"])[0])
+        bits = len(codebook).bit_length() - 1
+        assert library.sstq_token(codebook.ctypes.data, bits, y, *ints(case["word"])) == case["token"]
+    for case in cases("flat"):
+        own, other = int(case["own"]), int(case["other"])
+        assert library.sstq_code(own, other, case["token"], *ints(case["word"])) == case["code"]
+    for case in cases("groups", "shares"):
+        named = {name: case[name] for name in ("groups", "frames", "vector_frames", "share_size", "share_inside")}
+        named |= {"share_threshold": int(case["share_threshold"]), "frame_seed": int(case["seed"])}
+        parameters = Parameters(mechanism=2, frame_size=case["candidates"] // 2, blocks=1, **named)
+        for own in case["cases"]:
+            words = read_words(own["words"])
+            row = library.sstq_share_row(parameters, own["group"], own["frame"], words.ctypes.data)
+            assert row == own["row"]
+
+
+def test_every_float_of_a_representation(library):
+    """Not the message alone: all coordinates of SSTQ, whose sums have an order of their own."""
+    for case in cases("representation"):
+        mechanism = sstq.SSTQ(
+            case["dim"], 1.0, bits=1, frame_size=case["size"], frame_seed=int(case["seed"]),
+            level=double(case["level"]), steps=case["steps"],
+        )  # fmt: skip
+        encoder, x = Encoder(library, mechanism), vector_of(case)
+        library.sstq_coordinate(encoder.parameters, x.ctypes.data, 0, encoder.buffers)
+        bound = mechanism.kashin.schedule(mechanism.frame)[-1, -1]
+        values = np.clip(encoder.floats[case["size"] :] / bound, np.float32(-1), np.float32(1))
+        assert np.array_equal(values, represent(mechanism.frame, mechanism.kashin, x[None])[0][0]), case["about"]
+        assert sha256_of_singles(values) == case["values_sha256"], case["about"]
+
+
+@pytest.mark.parametrize("name", ["messages", "public-coin"])
+def test_messages(library, name):
+    encoders = {label: Encoder(library, mechanism) for label, mechanism in from_vectors(name).items()}
+    for case in cases(name):
+        encoder, x = encoders[case["mechanism"]], vector_of(case)
+        message = encoder.encode(x, read_words(case["words"]), case.get("group", 0), int(case.get("client", 0)))
+        assert encoder.columns(message) == list(case["fields"].values()), (case["mechanism"], case["about"])
+        assert packed(encoder, [message]).hex() == case["packed"]
+    for case in cases(name, "batches") if name == "messages" else []:
+        encoder = encoders[case["mechanism"]]
+        first = encoder.mechanism.layout.fields[0].bits
+        messages = [sum(value << first * place for place, value in enumerate(each)) for each in case["messages"]]
+        assert packed(encoder, messages).hex() == case["packed"]
+
+
+def packed(encoder, messages):
+    """Messages as bytes, in memory that was not zero before."""
+    bits = encoder.library.sstq_message_bits(encoder.parameters)
+    assert bits == encoder.mechanism.message_bits
+    target = np.full(-(-len(messages) * bits // 8), 0xFF, np.uint8)
+    for number, message in enumerate(messages):
+        encoder.library.sstq_pack(message, bits, number, target.ctypes.data)
+    return target.tobytes()
+
+
+def test_random_inputs(library, seed):
+    """10⁴ inputs of random mechanisms with the first compiler, fewer with others; 10⁶ in `python -m benchmarks`."""
+    count = 10_000 if library.compiler == COMPILERS[0] else 2_000
+    different, tried = c_client.differences(library, count, np.random.default_rng(seed), each=100)
+    assert min(tried.values()) > 0
+    assert not any(different.values()), f"{different} of {tried}"
+
+
+def test_opposite_ends(library):
+    """Large vectors in one lane, the smallest subnormal beside the largest number, and 25,450 dimensions."""
+    rng = np.random.default_rng(1)
+    for mechanism in (sstq.FrameUnit(25_450, 3.0), sstq.SSTQ(25_450, 3.0), sstq.GroupUnit(2_000, 3.0, groups=20)):
+        x = np.zeros((4, mechanism.dim), np.float32)
+        x[0], x[1, ::8] = _LARGEST, _LARGEST
+        x[2], x[2, -1] = 2.0**-149, -_LARGEST
+        x[3] = rng.standard_normal(mechanism.dim)
+        words = rng.integers(0, 2**64, size=(4, mechanism.words_each), dtype=np.uint64)
+        given = x, np.arange(4) if mechanism.groups else None, None, words
+        encoder = Encoder(library, mechanism)
+        assert c_client.sent_by_client(encoder, *given) == c_client.sent_by_library(mechanism, *given)
+
+
+# The draws of all three, of people who send their group only as well; all cells are tried.
+PRIVATE = [
+    sstq.FrameUnit(3, 1.0, frame_size=8),
+    sstq.FrameUnit(3, 2.0, frames=40, frame_size=4),
+    sstq.FrameUnit(5, 2.0, bits=3),
+    sstq.GroupUnit(2, 1.0, groups=3, blocks=3, frame_size=4),
+    sstq.GroupUnit(2, 1.0, groups=5, blocks=2, frame_size=8, frames=5, share_people=0.4),
+    sstq.SSTQ(3, 1.5, bits=2),
+]
+
+
+@pytest.mark.parametrize("mechanism", PRIVATE, ids=repr)
+def test_privacy_through_its_words(library, mechanism, seed):
+    """The client's own draw is driven through its words, as `sstq audit` drives the library's."""
+    encoder, asked = Encoder(library, mechanism), set()
+
+    def encode_rows(held, clients, source, _report):
+        groups, x = (held[:, 0].astype(np.int64), held[:, 1:]) if mechanism.groups else (None, held)
+        x = np.clip(x, -_LARGEST, _LARGEST).astype(np.float32)
+        words = source.words(mechanism.words_each * len(x)).reshape(len(x), -1)
+        sent = c_client.sent_by_client(encoder, x, groups, clients, words)
+        asked.update(encoder.asked)
+        return tuple(np.array(sent).T)
+
+    driven = mechanism._with_parts()
+    driven.__dict__["_encode_rows"] = encode_rows
+    check = check_encoder(driven, rng=seed)
+    assert check.problem == ""
+    assert check.complete
+    assert check.ratio <= mechanism.law().ratio()
+    # The words that a message takes do not depend on its vector.
+    assert asked == {8 * mechanism.words_each}
+    assert library.sstq_words_each(encoder.parameters) == mechanism.words_each
+
+
+def test_privacy_check_can_fail(library):
+    """With another threshold in C than in the law the check finds out."""
+    mechanism = PRIVATE[0]
+    parameters = parameters_of(mechanism)
+    parameters.threshold += 1 << 40
+    encoder = Encoder(library, mechanism, parameters)
+    driven = mechanism._with_parts()
+    driven.__dict__["_encode_rows"] = lambda held, _clients, source, _report: tuple(
+        np.array(
+            c_client.sent_by_client(encoder, np.clip(held, -1, 1).astype(np.float32), None, None,
+                                    source.words(3 * len(held)).reshape(-1, 3))
+        ).T
+    )  # fmt: skip
+    assert check_encoder(driven, rng=1).problem
+
+
+def test_memory(library):
+    """FrameUnit at d = 1,024 takes 16 KB beside the vector; no byte beyond the stated buffers is touched."""
+    encoder = Encoder(library, sstq.FrameUnit(1024, 3.0, frames=1 << 20))
+    assert encoder.floats.nbytes + encoder.words.nbytes <= 16 << 10
+    mechanisms = [*PRIVATE, sstq.FrameUnit(1024, 3.0), sstq.SSTQ(300, 3.0), sstq.GroupUnit(30, 3.0, groups=4)]
+    for mechanism in mechanisms:
+        encoder = Encoder(library, mechanism)
+        sizes = encoder.buffers.sizes
+        floats, words = np.full(sizes.floats + 16, 7, np.float32), np.full(sizes.words + 16, 7, np.uint32)
+        encoder.buffers.floats, encoder.buffers.words = floats[8:].ctypes.data, words[8:].ctypes.data
+        encoder.encode(np.ones(mechanism.dim, np.float32), np.arange(4))
+        for buffer in (floats, words):
+            assert (buffer[:8] == 7).all()
+            assert (buffer[-8:] == 7).all()
+
+
+def refused(encoder, row, **changes):
+    with pytest.raises(ValueError, match="SSTQ_") as refusal:
+        encoder.encode(row, np.zeros(4), **changes)
+    return str(refusal.value)
+
+
+def test_errors_have_names_and_come_before_anything_is_drawn(library):
+    encoder = Encoder(library, sstq.GroupUnit(4, 3.0, groups=3))
+    good = np.ones(4, np.float32)
+    assert refused(encoder, np.ones(5, np.float32)) == "SSTQ_BAD_LENGTH"
+    assert refused(encoder, good, group=3) == "SSTQ_BAD_GROUP"
+    for bad in (np.nan, np.inf, -np.inf):
+        row = good.copy()
+        row[3] = bad
+        assert refused(encoder, row) == "SSTQ_NOT_FINITE"
+    for size in ("floats", "words"):
+        needed = getattr(encoder.buffers.sizes, size)
+        setattr(encoder.buffers.sizes, size, needed - 1)
+        assert refused(encoder, good) == "SSTQ_BUFFER_TOO_SMALL"
+        setattr(encoder.buffers.sizes, size, needed)
+    floats, encoder.buffers.floats = encoder.buffers.floats, None
+    assert refused(encoder, good) == "SSTQ_BAD_ARGUMENT"
+    encoder.buffers.floats = floats
+    assert encoder.asked == []
+    with pytest.raises(ValueError, match="SSTQ_NO_RANDOMNESS"):
+        encoder.encode(good, np.zeros(1))
+    assert library.sstq_encode(None, None, 0, 0, 0, None, None, None, None) == 2
+    assert [library.sstq_error_name(code) for code in (0, 1, 2, 99)] == [
+        b"SSTQ_OK", b"SSTQ_BAD_PARAMETERS", b"SSTQ_BAD_ARGUMENT", b"SSTQ_UNKNOWN_ERROR",
+    ]  # fmt: skip
+
+
+WRONG = {
+    "frameunit": {
+        "mechanism": 4, "clip": float("nan"), "dim": 0, "frame_size": 48, "public_coin": 1, "rounds": 1, "frames": 0,
+        "row_bits": 3, "inside": 257, "threshold": 1 << 62,
+    },
+    "groupunit": {
+        "groups": 1, "blocks": 0, "dim": 200, "frame_size": 1 << 30, "vector_frames": 16, "share_size": 4,
+        "share_inside": 5, "share_threshold": 0, "row_bits": 1, "inside": 0,
+    },
+    "sstq": {"bits": 13, "steps": 0, "schedule": None, "codebook": None, "own": 5, "other": 0, "dim": 17},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_bad_parameters(library, name):
+    mechanism = {
+        "frameunit": sstq.FrameUnit(4, 3.0),
+        "groupunit": sstq.GroupUnit(4, 1.0, groups=5, blocks=2, frames=16),
+        "sstq": sstq.SSTQ(4, 3.0),
+    }[name]
+    assert library.sstq_check(parameters_of(mechanism)) == 0
+    for field, value in WRONG[name].items():
+        parameters = parameters_of(mechanism)
+        setattr(parameters, field, value)
+        assert library.sstq_check(parameters) == 1, field
+        assert library.sstq_message_bits(parameters) == library.sstq_words_each(parameters) == 0
+    if name == "sstq":
+        parameters = parameters_of(mechanism)
+        parameters.codebook[1] = 2.0
+        assert library.sstq_check(parameters) == 1
+
+
+def test_system_randomness(library):
+    first, second = np.zeros(4, np.uint64), np.zeros(4, np.uint64)
+    for words in (first, second):
+        assert library.sstq_system_random(None, words.ctypes.data, words.nbytes) == 0
+    # Each equality has probability 2⁻⁶⁴.
+    assert not np.isin(first, [0, *second]).any()
+    encoder, x = Encoder(library, sstq.FrameUnit(4, 3.0)), np.ones(4, np.float32)
+    sent = {encoder.encode(x, None) for _ in range(100)}
+    # 100 of 512 rows, none above 1.2 % likely, are all alike with a probability below 1e-180.
+    assert len(sent) > 1
+
+
+def test_both_files_can_be_read_in_an_hour():
+    lines = sum(len((c_client.SOURCES / name).read_text().splitlines()) for name in ("sstq.h", "sstq.c"))
+    assert lines <= 1000

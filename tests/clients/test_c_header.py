@@ -1,0 +1,154 @@
+"""`sstq spec --c-header`: a program that includes it sends the messages of the vectors."""
+
+import json
+import re
+import subprocess
+
+import pytest
+
+import sstq
+from sstq.mechanisms.c_header import c_header
+from tests.cli.test_cli import run
+from tests.clients.c_client import compile_client, compilers
+from tests.clients.whole_messages import mechanisms, public_coins
+from tests.clients.written import FOLDER, vector_of
+
+# Encodes vectors from standard input with words from there, and prints the messages.
+PROGRAM = """
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+%(includes)s
+
+static unsigned char words[32];
+static float x[32768], floats[131072];
+static uint32_t more[8192];
+
+static int hand_out(void *context, unsigned char *bytes, size_t size)
+{
+    (void)context;
+    memcpy(bytes, words, size);
+    return 0;
+}
+
+int main(void)
+{
+    static const sstq_params *const all[] = {%(names)s};
+    sstq_buffers buffers = {floats, more, {131072, 8192}};
+    uint32_t which, group;
+    uint64_t client, message;
+    while (fread(&which, 4, 1, stdin) == 1) {
+        const sstq_params *own = all[which];
+        if (fread(&group, 4, 1, stdin) != 1 || fread(&client, 8, 1, stdin) != 1 ||
+            fread(words, 8, sstq_words_each(own), stdin) != sstq_words_each(own) ||
+            fread(x, 4, own->dim, stdin) != own->dim ||
+            sstq_encode(own, x, own->dim, group, client, hand_out, NULL, &buffers, &message) != SSTQ_OK)
+            return 1;
+        printf("%%" PRIu64 "\\n", message);
+    }
+    return 0;
+}
+"""
+
+
+def cases():
+    """The vectors of all mechanisms that the program has room for, and their numbers."""
+    files = [json.loads((FOLDER / name).read_text(encoding="utf-8")) for name in ("messages.json", "public-coin.json")]
+    known = {label: own for label, own in (mechanisms() | public_coins()).items() if own.frame.size <= 1 << 16}
+    return known, [case for file in files for case in file["cases"] if case["mechanism"] in known]
+
+
+def expected(mechanism, case):
+    """The message as one number."""
+    fields, shift, message = case["fields"], 0, 0
+    for field in mechanism.layout.fields:
+        message |= fields[field.name] << shift
+        shift += field.bits
+    return message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", compilers() or [pytest.param("", marks=pytest.mark.skip("NO C COMPILER"))])
+def test_a_program_with_the_headers_sends_the_messages_of_the_vectors(tmp_path, compiler):
+    known, all_cases = cases()
+    for number, mechanism in enumerate(known.values()):
+        (tmp_path / f"m{number}.h").write_text(c_header(mechanism, f"m{number}"))
+    program = PROGRAM % {
+        "includes": "\n".join(f'#include "m{number}.h"' for number in range(len(known))),
+        "names": ", ".join(f"&m{number}" for number in range(len(known))),
+    }
+    (tmp_path / "main.c").write_text(program)
+    compile_client(compiler, tmp_path / "main", "-O1", f"-I{tmp_path}", sources=[tmp_path / "main.c"])
+    numbers, given = {label: number for number, label in enumerate(known)}, b""
+    for case in all_cases:
+        given += numbers[case["mechanism"]].to_bytes(4, "little") + case.get("group", 0).to_bytes(4, "little")
+        given += int(case.get("client", 0)).to_bytes(8, "little")
+        given += b"".join(int(word, 16).to_bytes(8, "little") for word in case["words"].split())
+        given += vector_of(case).astype("<f4").tobytes()
+    done = subprocess.run([tmp_path / "main"], input=given, capture_output=True, check=True)
+    assert [int(line) for line in done.stdout.split()] == [expected(known[c["mechanism"]], c) for c in all_cases]
+
+
+def test_the_header_says_how_many_messages_a_person_sends():
+    options = {"dim": 3, "epsilon": 0.7, "frames": 40, "frame_seed": 7}
+    one, three = (c_header(sstq.FrameUnit(**options, messages=messages), "rooms") for messages in (1, 3))
+    assert "person" not in one
+    assert "A person sends 3 messages, epsilon = 2.1 in all: call sstq_encode once for each." in three
+    # Nothing else differs but the draw's name: each message is drawn as if it were the only one.
+    own = [[line for line in text.splitlines() if ".digest" not in line][-20:] for text in (one, three)]
+    assert own[0] == own[1]
+
+
+def test_the_command_writes_the_header(tmp_path):
+    there = tmp_path / "living-rooms.h"
+    options = (
+        "spec",
+        "--name",
+        "frameunit",
+        "--dim",
+        16,
+        "--epsilon",
+        4,
+        "-o",
+        tmp_path / "m.json",
+        "--c-header",
+        there,
+    )
+    assert f"wrote {tmp_path / 'm.json'} and {there}" in run(*options).stderr
+    mechanism = sstq.from_json((tmp_path / "m.json").read_text())
+    assert there.read_text() == c_header(mechanism, "living_rooms_params")
+    assert mechanism.digest() in there.read_text()
+    (tmp_path / "m.json").unlink()
+    there.write_text("mine")
+    assert f"--c-header {there} exists already; pass --force" in run(*options, code=2).stderr
+    assert there.read_text() == "mine"
+    assert not (tmp_path / "m.json").exists()
+    run(*options, "--force")
+    assert there.read_text() == c_header(mechanism, "living_rooms_params")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--name", "vqsgd"), "--name must be frameunit, groupunit, or sstq"),
+        (("--name", "sstq", "--channel", "metric-aware"), "got --channel 'metric-aware'"),
+        (("--name", "sstq", "--kashin", "paper"), "got --kashin 'paper'"),
+        (("--name", "sstq", "--frame", "fourier"), "got --frame 'fourier'"),
+    ],
+)
+def test_what_the_c_client_cannot_do_is_refused_before_anything_is_written(tmp_path, options, words):
+    files = ("-o", tmp_path / "m.json", "--c-header", tmp_path / "m.h")
+    refused = run("spec", "--dim", 8, "--epsilon", 1, *options, *files, code=2)
+    assert words in re.sub(r"\s+", " ", refused.stderr)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["2026.h", "_.h", "räume.h"])
+def test_a_file_whose_name_is_none_in_c_is_refused(tmp_path, name):
+    files = ("-o", tmp_path / "m.json", "--c-header", tmp_path / name)
+    assert "--c-header must be a file such as rooms.h" in run("spec", "--dim", 8, "--epsilon", 1, *files, code=2).stderr
+
+
+def test_both_files_cannot_be_one(tmp_path):
+    files = ("-o", tmp_path / "m.h", "--c-header", tmp_path / "m.h")
+    assert "must be two files" in run("spec", "--dim", 8, "--epsilon", 1, *files, code=2).stderr

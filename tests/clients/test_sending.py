@@ -1,0 +1,130 @@
+"""“Send from your app”: every example of the page sends to a real collector, and counts there."""
+
+import http.server
+import os
+import shutil
+import subprocess
+import threading
+from functools import partial
+
+import pytest
+
+import sstq
+from tests.cli.test_cli import run
+from tests.clients.c_client import compilers
+from tests.clients.node import find_node
+from tests.test_documentation import ROOT, blocks, shell_lines
+
+pytest.importorskip("fastapi")
+
+from tests.service.serving import serving
+
+pytestmark = pytest.mark.slow
+
+PAGE = ROOT / "docs" / "sending.md"
+ADDRESS = "https://collect.example"
+KEY = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
+CHROMIUM = os.environ.get("SSTQ_CHROMIUM") or shutil.which("chromium")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A collector with the campaign whose mechanism the page's command writes."""
+    folder = tmp_path_factory.mktemp("sending")
+    (command,) = shell_lines(PAGE)
+    run(*command.split()[1:-1], folder / "rooms.h", "--output", folder / "mechanism.json")
+    with serving(folder) as running:
+        running.create("rooms", sstq.from_json((folder / "mechanism.json").read_text()))
+        running.folder = folder
+        yield running
+
+
+def example(server, language):
+    """The page's one example in a language, with this collector's address and key; in C it has neither."""
+    (text,) = [block for block in blocks(PAGE, language) if ADDRESS in block or language == "c"]
+    (key,) = server.http.get("/v1/campaigns/rooms").json()["keys"]
+    return text.replace(ADDRESS, server.url).replace(KEY, key)
+
+
+@pytest.fixture
+def counted(server):
+    """One message arrives during the test, and no more."""
+    before = server.status("rooms")["received"]
+    yield
+    assert server.status("rooms")["received"] == before + 1
+
+
+@pytest.mark.usefixtures("counted")
+def test_python(server, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example(server, "python"), str(PAGE), "exec"), {})  # noqa: S102
+    assert capsys.readouterr().out == "1 message sent\n"
+    assert "rooms" in (tmp_path / "me.ledger").read_text()
+
+
+@pytest.mark.usefixtures("counted")
+def test_node(server, tmp_path):
+    shutil.copy(ROOT / "clients" / "js" / "sstq.js", tmp_path)
+    (tmp_path / "send.mjs").write_text(example(server, "js"))
+    done = subprocess.run([find_node(), "send.mjs"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "1 message sent\n", done.stderr
+    assert "rooms" in (tmp_path / "me.ledger").read_text()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A web site of another origin, and its folder."""
+    shutil.copy(ROOT / "clients" / "js" / "sstq.js", tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=tmp_path)) as serving_site:
+        thread = threading.Thread(target=serving_site.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{serving_site.server_port}", tmp_path
+        finally:
+            serving_site.shutdown()
+            thread.join()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="NO BROWSER: the page's example is not run; install chromium")
+@pytest.mark.usefixtures("counted")
+def test_browser(server, site):
+    playwright = pytest.importorskip("playwright.sync_api")
+    address, folder = site
+    (folder / "index.html").write_text(f"<!doctype html><title>Send</title><body>\n{example(server, 'html')}</body>\n")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            page = browser.new_page()
+            page.goto(f"{address}/index.html")
+            playwright.expect(page.locator("body")).to_have_text("1 message sent", timeout=20_000)
+        finally:
+            browser.close()
+
+
+@pytest.mark.skipif(not compilers(), reason="NO C COMPILER: the example in C is not run")
+@pytest.mark.skipif(not shutil.which("curl") or not shutil.which("openssl"), reason="NO CURL or openssl")
+@pytest.mark.usefixtures("counted")
+def test_c(server, tmp_path):
+    (tmp_path / "encode.c").write_text(example(server, "c"))
+    shutil.copy(server.folder / "rooms.h", tmp_path)
+    (tmp_path / "clients").symlink_to(ROOT / "clients")
+    done = subprocess.run(
+        ["/bin/sh", "-ec", example(server, "sh")], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == '{"count":1}', done.stderr
+    # It encodes what the page says: with the strict flags nothing is left to warn of.
+    strict = [compilers()[0], "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract=off"]
+    folders = ["-I", "clients/c", "-I", "."]
+    subprocess.run([*strict, *folders, "-c", "encode.c", "-o", "encode.o"], cwd=tmp_path, check=True)
+
+
+def test_the_examples_are_short():
+    for language in ("html", "js", "c", "python"):
+        (text,) = blocks(PAGE, language)
+        lines = [line for line in text.splitlines() if len(line.strip()) > 1]
+        assert len(lines) <= 12, language
