@@ -30,6 +30,7 @@ from sstq.cli.plan import plan
 from sstq.cli.reproduce import reproduce
 from sstq.cli.send import send
 from sstq.cli.serve import serve
+from sstq.cli.shuffler import shuffler
 from sstq.cli.spec import spec
 from sstq.cli.terminal import complain, paragraphs, warn
 from sstq.cli.train import train
@@ -84,6 +85,7 @@ for command in (
     bench,
     warmup,
     serve,
+    shuffler,
     send,
 ):
     app.command(help=paragraphs(command.__doc__ or ""))(command)

@@ -18,6 +18,11 @@ _CAPTION = (
     "for its error. Totals are rounded up, ε a round down."
 )
 
+_SHUFFLED = (
+    "shuffled holds only against whoever sees the messages after a trusted shuffler, without identifiers: "
+    "not for mechanisms with a public coin"
+)
+
 
 def account(
     epsilon: Annotated[float | None, typer.Option(help="ε of one round.")] = None,
@@ -36,6 +41,15 @@ def account(
         float | None,
         typer.Option(help="q: clients take part with this secret probability and otherwise send a message of zero."),
     ] = None,
+    mechanism: Annotated[
+        Path | None,
+        typer.Option(
+            "--mechanism", "-m", help="A mechanism's JSON file: account for its shuffled messages by its law."
+        ),
+    ] = None,
+    messages: Annotated[
+        int | None, typer.Option(help="Shuffled messages per client and round, each in a slot of its own.")
+    ] = None,
     ledger: Annotated[Path | None, typer.Option(help="Show this ledger instead.")] = None,
 ) -> None:
     """Say what many rounds cost a client together, by each composition theorem; or show a client's ledger.
@@ -47,13 +61,24 @@ def account(
 
     Example: sstq account --epsilon 8 --rounds 60 --participation once
 
+    Example: sstq account --mechanism m.json --shuffled --clients 100000 --messages 16 --delta 1e-6
+
     Example: sstq account --ledger client.ledger
     """
     if ledger is not None:
-        others = (epsilon, rounds, total_epsilon, clients, participation, probability)
+        others = (epsilon, rounds, total_epsilon, clients, participation, probability, mechanism, messages)
         if any(value is not None for value in others) or delta or shuffled:
             raise WrongUsage("--ledger stands alone: a ledger has its own terms")
         _show_ledger(ledger)
+        return
+    if mechanism is not None or messages is not None:
+        if not shuffled or clients is None or not delta:
+            raise WrongUsage("--mechanism and --messages need --shuffled, --clients and --delta")
+        if (epsilon is None) == (mechanism is None) or total_epsilon is not None or probability is not None:
+            raise WrongUsage("--messages goes with either --mechanism or --epsilon, and with --rounds only")
+        with check_usage():
+            rounds = 1 if rounds is None else rounds if participation is None else _answers(rounds, participation)
+            _show_shuffled(epsilon, mechanism, clients, delta, messages, rounds)
         return
     if sum(value is not None for value in (epsilon, rounds, total_epsilon)) < 2:
         raise WrongUsage("two of --epsilon, --rounds and --total-epsilon are needed, or --ledger")
@@ -124,10 +149,30 @@ def _show_methods(
     if epsilon is not None and total_epsilon is not None:
         _explain_doubles(epsilon, total_epsilon)
     if clients is not None:
-        warn(
-            "shuffled holds only against whoever sees the messages after a trusted shuffler, without identifiers: "
-            "not for mechanisms with a public coin"
-        )
+        warn(_SHUFFLED)
+
+
+def _show_shuffled(
+    epsilon: float | None, path: Path | None, clients: int, delta: float, messages: int | None, rounds: int
+) -> None:
+    from sstq.accounting import shuffled_epsilon
+    from sstq.cli.common import read_mechanism
+
+    rows = []
+    if path is not None:
+        mechanism = read_mechanism(path)
+        own = shuffled_epsilon(mechanism, clients, delta, messages=messages, rounds=rounds)
+        rows.append([f"shuffled, by the law of {mechanism.name}", f"{delta:g}", safe_figure(own)])
+        messages = getattr(mechanism, "messages", 1) if messages is None else messages
+        epsilon = mechanism.privacy_loss()
+    if epsilon is None or messages is None:
+        raise WrongUsage("--mechanism or --epsilon is needed")
+    generic = shuffled_epsilon(epsilon, clients, delta, messages=messages, rounds=rounds)
+    rows.append(["shuffled, any mechanism", f"{delta:g}", safe_figure(generic)])
+    rows.append(["if the shuffler cheats", "0", safe_figure(epsilon * messages * rounds)])
+    sent = f"{messages * rounds} messages of ε = {safe_figure(epsilon)} per client, {clients} clients"
+    show_table(f"Shuffled: {sent}", ["bound", "delta", "epsilon"], rows, caption="All totals are rounded up.")
+    warn(_SHUFFLED)
 
 
 def _figures(
@@ -174,8 +219,12 @@ def _show_ledger(path: Path) -> None:
             ("rounds", len(entries)),
             ("spent", repr(ledger.spent)),
             ("remaining", repr(ledger.remaining)),
+            *([("spent delta", f"{ledger.spent_delta!r} of {ledger.rounds_delta!r}")] if ledger.rounds_delta else []),
         ],
     )
     if entries:
-        rows = [[entry.round_id, repr(entry.epsilon), entry.time] for entry in entries]
-        show_table("Rounds", ["round", "epsilon", "time"], rows, caption="In the order in which they were spent.")
+        columns = ["round", "epsilon", *(["delta"] if ledger.rounds_delta else []), "time"]
+        rows = [[entry.round_id, repr(entry.epsilon), repr(entry.delta), entry.time] for entry in entries]
+        if not ledger.rounds_delta:
+            rows = [[*row[:2], row[3]] for row in rows]
+        show_table("Rounds", columns, rows, caption="In the order in which they were spent.")

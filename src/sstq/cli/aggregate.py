@@ -157,7 +157,8 @@ def _report(
     if estimate.note:
         warn(estimate.note)
         same = f"--name {shared.name} --dim {shared.dim} --epsilon {shared.epsilon!r} --clip {shared.clip!r}"
-        note(f"for the next round: sstq spec {same} --clients {estimate.count} --output next.json")
+        several = f" --set messages={shared.messages}" if shared.messages > 1 else ""
+        note(f"for the next round: sstq spec {same} --clients {round(estimate.people)}{several} --output next.json")
     if estimate.simulated:
         warn_of_seed("some of these messages were simulated from a seed")
 

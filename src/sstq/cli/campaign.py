@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
 
 from sstq.cli.common import ForceOption, MechanismOption, check_output, read_mechanism
@@ -21,9 +22,14 @@ Manage the campaigns of a collector (sstq serve).
 The address and the administrator's token come from --url and --token, or SSTQ_URL and SSTQ_ADMINISTRATOR_TOKEN.
 """
 
-_Name = Annotated[str, typer.Argument(help="The campaign's name: 1 to 64 of a-z, 0-9 and hyphens.")]
-_Url = Annotated[str, typer.Option("--url", envvar="SSTQ_URL", help="The address of the collector.")]
-_Token = Annotated[str, typer.Option("--token", envvar="SSTQ_ADMINISTRATOR_TOKEN", help="The administrator's token.")]
+_Name = Annotated[str, typer.Argument(help="Name the campaign: 1 to 64 of a-z, 0-9 and hyphens.")]
+_Url = Annotated[str, typer.Option("--url", envvar="SSTQ_URL", help="Ask the collector at this address.")]
+_Token = Annotated[
+    str,
+    typer.Option(
+        "--token", envvar="SSTQ_ADMINISTRATOR_TOKEN", help="Show the collector this token, the administrator's."
+    ),
+]
 _DEFAULT_URL = "http://127.0.0.1:8080"
 
 campaign = typer.Typer(no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
@@ -48,14 +54,35 @@ def create(
         str | None, typer.Option(help="Take no message from this time on, such as 2027-02-07T18:00:00Z.")
     ] = None,
     most_messages: Annotated[int | None, typer.Option(help="Take at most so many messages per upload.")] = None,
-    senders: Annotated[str, typer.Option(help="Who may send: everybody, token or single-use.")] = "everybody",
+    senders: Annotated[
+        str,
+        typer.Option(help="Let these send messages.", click_type=click.Choice(["everybody", "token", "single-use"])),
+    ] = "everybody",
     readers: Annotated[
-        str, typer.Option(help="Who may read the estimate: administrator, token or public.")
+        str,
+        typer.Option(
+            help="Let these read the estimate.", click_type=click.Choice(["administrator", "token", "public"])
+        ),
     ] = "administrator",
+    shuffler: Annotated[str | None, typer.Option(help="Let the shuffler at this address mix the messages.")] = None,
+    shuffler_key: Annotated[
+        str | None, typer.Option(help="The shuffler's public key, as sstq shuffler prints it.")
+    ] = None,
+    threshold: Annotated[
+        int | None, typer.Option(help="Let the shuffler wait for so many people before it forwards.")
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="Report the shuffled ε at this δ (1e-6).")] = None,
+    below_threshold: Annotated[
+        str | None,
+        typer.Option(help="What becomes of fewer people at the end: drop, or local (forwarded, at the local ε)."),
+    ] = None,
 ) -> None:
-    """Create a campaign. Its shared tokens are printed once; the collector keeps only their hashes.
+    """Create a campaign and print its shared tokens, which the collector cannot show again.
 
     Example: sstq campaign create steps --mechanism m.json --closes 2027-02-07T18:00:00Z --readers public
+
+    Example: sstq campaign create steps -m m.json --closes 2027-02-07T18:00:00Z --shuffler https://shuffle.example
+    --shuffler-key KEY --threshold 10000
     """
     from sstq.service import Campaign
 
@@ -69,6 +96,7 @@ def create(
             "most_messages": most_messages,
             "senders": senders,
             "readers": readers,
+            "shuffling": _shuffling(shuffler, shuffler_key, threshold, delta, below_threshold),
         }
         given = {field: value for field, value in terms.items() if value is not None}
         made = Campaign.from_terms(name, read_mechanism(mechanism), given)
@@ -96,13 +124,15 @@ def list_campaigns(token: _Token, url: _Url = _DEFAULT_URL) -> None:
 
 
 def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
-    """Show a campaign: its terms, its mechanism, its counts and the collector's public key.
+    """Show a campaign's terms, mechanism and counts, and the collector's public key.
 
     Example: sstq campaign show steps
     """
     counts = _ask("GET", url, f"/{name}/status", token)
     document = _ask("GET", url, f"/{name}", token)
+    claim = counts.pop("shuffling", None)
     facts = [(field.replace("_", " "), value) for field, value in counts.items()]
+    facts += [] if claim is None else _claimed(claim, document["shuffling"], counts["status"])
     for field in ("opens", "closes", "most_messages", "senders", "readers", "message_bits", "digest"):
         facts += [(field.replace("_", " "), document[field])] if field in document else []
     facts.append(("mechanism", document["mechanism"]["mechanism"]))
@@ -111,25 +141,33 @@ def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
 
 
 def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
-    """Close a campaign for good. What arrived is kept, and retries of it are still answered.
+    """Close a campaign for good.
+
+    What arrived is kept, and retries of it are still answered.
 
     Example: sstq campaign close steps
     """
     _ask("PATCH", url, f"/{name}", token, b'{"closed": true}')
     note(f"{name} is closed.")
+    terms = _ask("GET", url, f"/{name}", token).get("shuffling")
+    if terms is not None:
+        fate = "dropped" if terms["below_threshold"] == "drop" else "forwarded, and the claim becomes the local ε"
+        note(f"People who wait at the shuffler, fewer than {terms['threshold']}, are {fate}; its log says how many.")
 
 
 def export(
     name: _Name,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", help="The file to write: .npz for the state, .csv or .json for the estimate."),
+        typer.Option("--output", "-o", help="Write this file: .npz for the state, .csv or .json for the estimate."),
     ],
     token: _Token,
     url: _Url = _DEFAULT_URL,
     force: ForceOption = False,
 ) -> None:
-    """Write the state of a campaign, which `sstq aggregate` goes on from, or its newest estimate.
+    """Write the state or the newest estimate of a campaign to a file.
+
+    `sstq aggregate --state` goes on from the state.
 
     Example: sstq campaign export steps --output steps.npz
 
@@ -142,21 +180,22 @@ def export(
         raise WrongUsage(f"--output must end in .npz, .csv or .json, got {output.name}")
     check_output(output, force)
     download(_address(url, f"/{name}/{routes[output.suffix]}"), output, token=token)
+    note(f"wrote {output}")
 
 
 def tokens(
     name: _Name,
-    count: Annotated[int, typer.Option("--count", help="How many tokens to make.", min=1)],
+    count: Annotated[int, typer.Option("--count", help="Make so many tokens.", min=1)],
     token: _Token,
     url: _Url = _DEFAULT_URL,
 ) -> None:
-    """Make single-use tokens, one per line on standard output; the collector keeps only their hashes.
+    """Make single-use tokens, one per line on standard output.
 
-    Each lets one person send one message, once.
+    Each lets one person send one message, once. The collector keeps only their hashes.
 
     Example: sstq campaign tokens steps --count 1000 > tokens.txt
     """
-    from sstq.service.openapi import MOST_TOKENS
+    from sstq.service.campaigns import MOST_TOKENS
 
     while count:
         some = min(count, MOST_TOKENS)
@@ -165,9 +204,21 @@ def tokens(
         count -= some
 
 
+def rotate(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
+    """Renew the key that messages of a shuffled campaign are sealed for.
+
+    Envelopes for older keys still count. Envelopes for different keys never share a crowd: those for the old key need
+    the threshold on their own.
+
+    Example: sstq campaign rotate steps
+    """
+    _ask("PATCH", url, f"/{name}", token, b'{"renew": ["sealing_key"]}')
+    note(f"{name} has a new sealing key: {_ask('GET', url, f'/{name}', token)['sealing_keys'][0]['id']}")
+
+
 campaign.command("create", help=paragraphs(create.__doc__ or ""))(create)
 campaign.command("list", help=paragraphs(list_campaigns.__doc__ or ""))(list_campaigns)
-for _command in (show, close, export, tokens):
+for _command in (show, close, export, tokens, rotate):
     campaign.command(help=paragraphs(_command.__doc__ or ""))(_command)
 
 
@@ -180,6 +231,36 @@ def _ask(method: str, url: str, path: str, token: str, body: bytes | None = None
 
     headers = {} if body is None else {"Content-Type": "application/json"}
     return request(method, _address(url, path), token=token, headers=headers, body=body).json()
+
+
+def _shuffling(
+    shuffler: str | None, key: str | None, threshold: int | None, delta: float | None, below_threshold: str | None
+) -> dict[str, Any] | None:
+    given = {"delta": delta, "below_threshold": below_threshold}
+    rest = {name: value for name, value in given.items() if value is not None}
+    if shuffler is None and key is None and threshold is None and not rest:
+        return None
+    if shuffler is None or key is None or threshold is None:
+        raise WrongUsage("a shuffled campaign needs --shuffler ADDRESS, --shuffler-key KEY and --threshold PEOPLE")
+    return {"url": shuffler.rstrip("/"), "key": key, "threshold": threshold} | rest
+
+
+def _claimed(claim: dict[str, Any], terms: dict[str, Any], status: str) -> list[tuple[str, object]]:
+    """What the batches that arrived justify."""
+    epsilon = claim["epsilon"]
+    if epsilon is None:
+        shown = "nothing arrived: fewer people than the threshold" if status == "closed" else "nothing arrived yet"
+    else:
+        shown = f"({epsilon:.6g}, {claim['delta']:g}) from what arrived"
+    refused = ", ".join(f"{count} {reason}" for reason, count in claim["refused"].items())
+    return [
+        ("shuffler", terms["url"]),
+        ("shuffled (epsilon, delta)", shown),
+        ("epsilon if the shuffler cheats", f"{claim['local_epsilon']:.6g}"),
+        ("smallest crowd", f"{claim['crowd']} (threshold {terms['threshold']})"),
+        ("batches opened", claim["batches"]),
+        ("envelopes refused", refused),
+    ]
 
 
 def _lines(path: Path | None) -> list[str] | None:

@@ -23,6 +23,7 @@ __all__ = [
     "privacy_of",
     "randomness_of",
     "read_mechanism",
+    "several_messages",
     "summarize_mechanism",
     "warn_of_seed",
 ]
@@ -68,6 +69,7 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> list
         ("trust", mechanism.trust),
         ("coin", mechanism.coin),
         ("bits per message", mechanism.message_bits),
+        *several_messages(mechanism),
         ("unbiased", _unbiased_in_words(mechanism)),
     ]
     if isinstance(mechanism, SSTQ):
@@ -85,6 +87,18 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> list
         facts.append(("clients for an error of 10 %", _clients_for_a_tenth(mechanism, error)))
     facts.append(("digest", mechanism.digest()))
     return facts
+
+
+def several_messages(mechanism: Mechanism) -> list[tuple[str, object]]:
+    """Return what several messages per person add up to; nothing for one."""
+    if mechanism.messages == 1:
+        return []
+    without = f"{mechanism.bundle_epsilon:g} ({mechanism.messages} x {mechanism.epsilon:g})"
+    return [
+        ("messages per person", mechanism.messages),
+        ("bits per person", mechanism.bundle_bits),
+        ("epsilon per person without a shuffler", without),
+    ]
 
 
 def summarize_mechanism(mechanism: Mechanism, count: int) -> dict[str, Any]:

@@ -32,9 +32,9 @@ def demo(
 
     Example: sstq demo --output demo
     """
+    from sstq.canvas import require_matplotlib
     from sstq.lab.demo import planned_people, run_demo, save_results
     from sstq.lab.plots import draw_digits
-    from sstq.plots.canvas import require_matplotlib
 
     require_matplotlib()
     output.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import MechanismOption, check_output, privacy_of, read_mechanism, warn_of_seed
+from sstq.cli.common import (
+    MechanismOption,
+    check_output,
+    privacy_of,
+    read_mechanism,
+    several_messages,
+    warn_of_seed,
+)
 from sstq.cli.engines import AddressOption, EngineOption, engine
 from sstq.cli.private_groups import GroupNamesOption, read_group_names
 from sstq.cli.terminal import note, progress, show_facts, warn
@@ -88,7 +95,8 @@ def encode(
 
     With --shards every NAME.npy (…) becomes NAME.sstq or NAME.parquet in the folder --output. Files that are there are
     not encoded again, so that an interrupted run can be repeated without sending two messages about one vector. With
-    --seed the messages are the same as those of one file for all; a folder takes one seed and one list of files then.
+    --seed the messages are the same as those of one file for all, unless people send several; a folder takes one seed
+    and one list of files then.
 
     With --by country the label of each person's group stands in clear beside the private message, and `sstq aggregate`
     gives one mean per group. Only the vectors are private then: use it for what the server may know of everybody. With
@@ -134,6 +142,7 @@ def encode(
         [
             ("messages", total),
             ("bits per message", shared.message_bits),
+            *several_messages(shared),
             ("file bytes", size),
             ("digest", shared.digest()),
             ("private", privacy_of(shared, simulated=seed is not None)),
@@ -179,7 +188,7 @@ def _to_one_file(
     identifiers = _client_identifiers(mechanism, clients, total)
     numbers = None if groups is None else group_numbers(groups, total)
     named: dict[str, Any] = {"clients": identifiers, "groups": numbers}
-    with progress("Encoding", total) as advance:
+    with progress("Encoding", total * mechanism.messages) as advance:
         return write_messages(output, mechanism.encode_files(files, rng, **named, report=local, advance=advance))
 
 
@@ -235,7 +244,7 @@ def _to_shards(
         shutil.rmtree(unfinished_folder(output), ignore_errors=True)
     if there:
         note(f"{there} of {len(shards)} message files were there already and were left as they are")
-    return total
+    return total * mechanism.messages
 
 
 def _reports(

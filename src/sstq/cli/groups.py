@@ -35,7 +35,7 @@ def is_grouped_state(path: Path) -> bool:
 
 def require_pictures() -> None:
     """Say that pictures cannot be drawn (ImportError), before anything is added up."""
-    from sstq.plots.canvas import require_matplotlib
+    from sstq.canvas import require_matplotlib
 
     require_matplotlib()
 
@@ -127,7 +127,7 @@ def _numbers(group: GroupMean) -> dict[str, Any]:
     several = group.estimate.count > 1
     return {
         "label": group.label,
-        "clients": group.estimate.count,
+        "clients": round(group.estimate.people),
         "norm": group.norm,
         "error": group.error if several else None,
         "radius": group.radius if several else None,

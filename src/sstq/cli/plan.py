@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import typer
+from click.core import ParameterSource
 
 from sstq.cli.common import ForceOption, check_output
 from sstq.cli.numbers import JsonOption, as_participation, figure, safe_figure, write_json
 from sstq.cli.plan_classifier import plan_classifier
+from sstq.cli.plan_shuffled import plan_shuffled
 from sstq.cli.terminal import note, show_facts
 from sstq.cli.usage import WrongUsage, check_usage
 from sstq.cli.verdicts import refuse_infeasible, show_remedies, verdict_numbers
@@ -36,12 +38,24 @@ def plan(
     ] = None,
     rounds: Annotated[int | None, typer.Option(help="T, the rounds that one client may take part in.")] = None,
     total_epsilon: Annotated[float | None, typer.Option(help="ε of all rounds of a client together.")] = None,
-    delta: Annotated[float, typer.Option(help="δ of all rounds together; 0 for pure ε.")] = 0.0,
+    delta: Annotated[
+        float, typer.Option(help="δ of all rounds together; 0 for pure ε. Behind a shuffler 1e-6 unless given.")
+    ] = 0.0,
     clip: Annotated[float, typer.Option(help="Vectors longer than this are scaled down to it.")] = 1.0,
     coin: Annotated[
         str, typer.Option(metavar="private|public|any", help="Who draws what is public: a public coin saves bits.")
     ] = "private",
-    trust: Annotated[str, typer.Option(metavar="local", help="Whom one has to trust: nobody.")] = "local",
+    trust: Annotated[
+        str,
+        typer.Option(
+            metavar="local|shuffler",
+            help="Whom one has to trust: nobody, or a shuffler; --epsilon and --delta are then those behind it.",
+        ),
+    ] = "local",
+    messages: Annotated[
+        int | None,
+        typer.Option(help="The most messages of a person, with --trust shuffler. [dim]\\[default: 16][/dim]"),
+    ] = None,
     server: Annotated[
         str,
         typer.Option(
@@ -91,6 +105,8 @@ def plan(
     Example: sstq plan --dim 7850 --clients 6000 --rounds 60 --participation once --total-epsilon 8
 
     Example: sstq plan --learn --classes 10 --features 441 --clients 59000 --epsilon 3
+
+    Example: sstq plan --trust shuffler --dim 1000 --clients 100000 --epsilon 1 --delta 1e-6
     """
     from sstq import planning as planner
     from sstq.files.atomic import atomic_file
@@ -102,6 +118,13 @@ def plan(
         return
     if classes is not None or features is not None:
         raise WrongUsage("--classes and --features are for a classifier: pass --learn")
+    if trust == "shuffler":
+        plan_shuffled(_given_options(), output, json)
+        return
+    if trust != "local":
+        raise WrongUsage(f"--trust must be local or shuffler, got {trust!r}; `sstq compare` has trusted aggregators")
+    if messages is not None:
+        raise WrongUsage("--messages is for a shuffler, which hides whose they are: pass --trust shuffler")
     if dim is None:
         raise WrongUsage("--dim is needed; or --learn, to plan a classifier")
     with check_usage():
@@ -116,7 +139,6 @@ def plan(
             delta=delta,
             clip=clip,
             coin=coin,
-            trust=trust,
             server=server,
             alike=alike,
             participation=as_participation(participation),
@@ -138,7 +160,9 @@ def _given_options() -> dict[str, Any]:
     context = click.get_current_context()
     typed = {name: value for name, value in context.params.items() if name not in _NOT_THE_TASK}
     defaults = {parameter.name: parameter.default for parameter in context.command.params}
-    return {name: value for name, value in typed.items() if value != defaults[name]}
+    # A δ of 0 that was typed is refused behind a shuffler, not replaced.
+    told = {"delta"} if context.get_parameter_source("delta") is ParameterSource.COMMANDLINE else set()
+    return {name: value for name, value in typed.items() if value != defaults[name] or name in told}
 
 
 def _facts(found: Plan, verdict: Verdict, times: Times, spec: str) -> list[tuple[str, object]]:

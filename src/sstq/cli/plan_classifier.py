@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sstq.cli.numbers import figure, write_json
+from sstq.cli.plan_shuffled import instead_central, instead_local, shuffled_numbers, shuffled_privacy
 from sstq.cli.terminal import note, show_facts
 from sstq.cli.usage import WrongUsage, check_usage
 from sstq.cli.verdicts import refuse_infeasible, show_remedies, verdict_numbers
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["plan_classifier"]
 
 _NEEDED = ("classes", "features", "clients", "epsilon")
+_SHUFFLED = ("trust", "delta", "messages")
 
 
 def plan_classifier(given: dict[str, Any], output: Path | None, json: Path | None) -> None:
@@ -40,7 +42,8 @@ def plan_classifier(given: dict[str, Any], output: Path | None, json: Path | Non
 
 def _check_options(given: dict[str, Any]) -> None:
     options = {name: f"--{name.replace('_', '-')}" for name in (*_NEEDED, *given)}
-    others = [options[name] for name in given if name not in _NEEDED]
+    allowed = _NEEDED + (_SHUFFLED if given.get("trust") == "shuffler" else ())
+    others = [options[name] for name in given if name not in allowed]
     if others:
         raise WrongUsage(f"--learn does not take {', '.join(others)}: everybody sends one message, once")
     missing = [options[name] for name in _NEEDED if name not in given]
@@ -54,7 +57,7 @@ def _facts(found: ClassifierPlan, verdict: Verdict) -> list[tuple[str, object]]:
     return [
         ("verdict", str(verdict)),
         ("mechanism", f"GroupUnit, {found.classes} groups"),
-        ("total epsilon of a person", f"{found.epsilon:g}: one message, once"),
+        *_total(found),
         ("people", found.clients),
         ("features", found.features),
         ("blocks", mechanism.blocks),
@@ -64,10 +67,31 @@ def _facts(found: ClassifierPlan, verdict: Verdict) -> list[tuple[str, object]]:
         ("bytes in all", found.total_bytes),
         ("noise of a coordinate of a class mean", f"{figure(found.noise)} (features have norm 1)"),
         ("noise of a class mean", figure(1 / found.signal_to_noise)),
+        *_instead(found),
         ("features worth their noise", _features(found)),
         ("mechanism in python", f"sstq.{mechanism!r}"),
-        ("simulate in python", found.python()),
+        *_next(found),
     ]
+
+
+def _total(found: ClassifierPlan) -> list[tuple[str, object]]:
+    if found.shuffled is None:
+        return [("total epsilon of a person", f"{found.epsilon:g}: one message, once")]
+    return shuffled_privacy(found.shuffled)
+
+
+def _instead(found: ClassifierPlan) -> list[tuple[str, object]]:
+    """Return the noise of a coordinate for people who trust nobody, and for those who trust the server."""
+    if found.shuffled is None:
+        return []
+    local, central = (figure(found.noise_of(e)) for e in (found.shuffled.local_error, found.shuffled.central_error))
+    return [(instead_local(found.shuffled), local), (instead_central(found.shuffled), central)]
+
+
+def _next(found: ClassifierPlan) -> list[tuple[str, object]]:
+    if found.shuffled is None:
+        return [("simulate in python", found.python())]
+    return [("command", found.shuffled.command())]
 
 
 def _features(found: ClassifierPlan) -> str:
@@ -88,5 +112,5 @@ def _numbers(found: ClassifierPlan, verdict: Verdict) -> dict[str, Any]:
         **numbers,
         **drawn,
         "bits": mechanism.message_bits,
-        "python": found.python(),
+        **({"python": found.python()} if found.shuffled is None else shuffled_numbers(found.shuffled)),
     }

@@ -48,10 +48,10 @@ def reproduce(
 
     Example: sstq reproduce all --quick --output reproduction
     """
+    from sstq.canvas import require_matplotlib
     from sstq.checks import check_number, check_option
     from sstq.kernels.threads import core_count
     from sstq.lab.reproduction import EXPERIMENTS, FULL, QUICK, read_result, run_jobs, write_report
-    from sstq.plots.canvas import require_matplotlib
 
     require_matplotlib()
     scale = QUICK if quick else FULL

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sstq.cli.common import several_messages
 from sstq.cli.encode import group_numbers
 from sstq.cli.terminal import note, progress, show_facts
 from sstq.cli.usage import WrongUsage, check_usage
@@ -15,41 +16,51 @@ __all__ = ["send"]
 
 
 def send(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The collector's address and the campaign: URL/NAME.")],
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="Send to this campaign: the collector's address, a slash and its name.")
+    ],
     vectors: Annotated[
         list[Path],
-        typer.Argument(metavar="VECTORS...", help="Files of vectors, one row per person: .npy, .npz, Parquet or CSV."),
+        typer.Argument(
+            metavar="VECTORS...", help="Send these vectors, one row per person: .npy, .npz, Parquet or CSV."
+        ),
     ],
     most_epsilon: Annotated[float, typer.Option(help="Refuse a campaign that asks for a greater ε per message.")],
     pinned_key: Annotated[
         str | None,
         typer.Option("--key", envvar="SSTQ_COLLECTOR_KEY", help="Refuse a collector without this public key."),
     ] = None,
+    pinned_shuffler: Annotated[
+        str | None,
+        typer.Option(
+            "--shuffler-key", envvar="SSTQ_SHUFFLER_KEY", help="Refuse a campaign without the shuffler of this key."
+        ),
+    ] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="Charge this ledger file before anything leaves; made if it is not there.")
     ] = None,
     total_epsilon: Annotated[
-        float | None, typer.Option(help="The ε in total of a ledger that is made; that of an old one stays.")
+        float | None, typer.Option(help="Allow so much ε in total in a ledger that is made; an old one keeps its own.")
     ] = None,
     private_group: Annotated[
-        Path | None, typer.Option(help="PRIVATE groups, for GroupUnit: an .npy of one integer per vector.")
+        Path | None, typer.Option(help="Send these PRIVATE groups with GroupUnit: an .npy of one integer per vector.")
     ] = None,
     token: Annotated[
-        str | None, typer.Option(envvar="SSTQ_SEND_TOKEN", help="The token, where not everybody may send.")
+        str | None, typer.Option(envvar="SSTQ_SEND_TOKEN", help="Show this token, where not everybody may send.")
     ] = None,
     patience: Annotated[float, typer.Option(help="Give up after so many seconds without success.", min=0.0)] = 300.0,
 ) -> None:
     """Encode vectors as private messages and send them to a campaign, until the collector has all of them.
 
     The campaign's signature is checked. Without --key, the key that answers is printed: pass it from then on. Every
-    message is made once; when a connection breaks it is sent again with the same key, and counts once.
+    message is made once; when a connection breaks it is sent again with the same key, and counts once. Messages of a
+    shuffled campaign are sealed for the collector and sent to the shuffler.
 
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2
 
     Example: sstq send URL/steps vectors.npy --most-epsilon 2 --ledger me.ledger --total-epsilon 4
     """
     from sstq.accounting import Ledger
-    from sstq.messages.batch import Messages
     from sstq.messages.vectors import open_vectors
     from sstq.service import Client
 
@@ -59,25 +70,39 @@ def send(
         raise WrongUsage(f"there is no ledger {ledger}; pass --total-epsilon to make one")
     with check_usage():
         kept = None if ledger is None else Ledger(ledger, None if ledger.exists() else total_epsilon)
-    client = Client(url, most_epsilon=most_epsilon, pinned_key=pinned_key, ledger=kept, token=token, patience=patience)
+    client = Client(
+        url,
+        most_epsilon=most_epsilon,
+        pinned_key=pinned_key,
+        pinned_shuffler=pinned_shuffler,
+        ledger=kept,
+        token=token,
+        patience=patience,
+    )
     mechanism = client.campaign.mechanism
     if (mechanism.groups is None) != (private_group is None):
         has = "has no private groups; leave --private-group out" if private_group else "needs --private-group FILE"
         raise WrongUsage(f"the campaign {client.campaign.name} {has}")
     files = [open_vectors(path, mechanism.dim) for path in vectors]
-    groups = None if private_group is None else group_numbers(private_group, sum(file.count for file in files))
-    messages = Messages.concatenate(list(mechanism.encode_files(files, None, groups=groups)))
-    with progress("Sending", len(messages)) as advance:
+    total = sum(file.count for file in files)
+    groups = None if private_group is None else group_numbers(private_group, total)
+    with progress("Encoding and sending", 2 * total * mechanism.messages) as advance:
+        messages = mechanism.encode_files(files, None, groups=groups, advance=advance)
         sent = client.send_messages(messages, progress=advance)
     facts: list[tuple[str, object]] = [
         ("campaign", client.campaign.name),
         ("messages acknowledged", sent),
         ("bits per message", mechanism.message_bits),
         ("epsilon per message", f"{mechanism.epsilon!r}"),
+        *several_messages(mechanism),
         ("public key of the collector", client.key),
     ]
+    if client.shuffler_key is not None:
+        facts.append(("public key of the shuffler", client.shuffler_key))
     if kept is not None:
         facts.append(("epsilon left in the ledger", f"{kept.remaining!r}"))
     show_facts("sent", facts)
     if pinned_key is None:
         note(f"The collector was not known before; next time pass --key {client.key}")
+    if pinned_shuffler is None and client.shuffler_key is not None:
+        note(f"The shuffler was not known before; next time pass --shuffler-key {client.shuffler_key}")

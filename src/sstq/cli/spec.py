@@ -22,7 +22,12 @@ __all__ = ["spec"]
 def spec(
     dim: Annotated[int, typer.Option(help="d, the length of the vectors.")],
     epsilon: Annotated[float | None, typer.Option(help="ε of the local differential privacy of one message.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write.")] = Path("mechanism.json"),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="The JSON file to write; mechanism.json unless --c-header is written alone."
+        ),
+    ] = None,
     name: Annotated[
         str | None,
         typer.Option(help="The mechanism; `sstq mechanisms` lists them. [dim]\\[default: as sstq plan chooses][/dim]"),
@@ -97,6 +102,14 @@ def spec(
         list[str] | None,
         typer.Option("--set", metavar="ARGUMENT=VALUE", help="Any other argument of another mechanism; repeatable."),
     ] = None,
+    c_header: Annotated[
+        Path | None,
+        typer.Option(
+            "--c-header",
+            metavar="PATH",
+            help="Write the parameters of the C client (clients/c) as a header; rooms.h defines rooms_params.",
+        ),
+    ] = None,
     force: ForceOption = False,
 ) -> None:
     """Write the mechanism that clients and server share, and say what it costs.
@@ -112,10 +125,17 @@ def spec(
     Example: sstq spec --name sstq --dim 25450 --epsilon 3 --channel optimal --tune
 
     Example: sstq spec --name privunit --dim 1000 --epsilon 3 --set split=hemisphere
+
+    Example: sstq spec --name frameunit --dim 16 --epsilon 4 --c-header rooms.h
     """
     from sstq.files.atomic import atomic_file
 
+    if output is None and c_header is None:
+        output = Path("mechanism.json")
     check_output(output, force)
+    check_output(c_header, force, "--c-header")
+    if c_header is not None and output is not None and c_header.absolute() == output.absolute():
+        raise WrongUsage(f"--c-header and --output must be two files, got {output} for both")
     options = {
         "epsilon": epsilon,
         "bits": bits,
@@ -138,11 +158,26 @@ def spec(
             built = _planned(dim, clients, epsilon, clip, frame_seed)
         else:
             built = _named(name or "sstq", dim, clients, given, tune, {"clip": clip, **settings})
+        header = None if c_header is None else _c_header(built, c_header)
     facts = describe_mechanism(built, clients)
-    with atomic_file(output) as file:
-        file.write(built.to_json().encode() + b"\n")
-    show_facts(str(output), facts)
-    note(f"wrote {output}")
+    contents = {output: built.to_json() + "\n", c_header: header}
+    written = {path: text for path, text in contents.items() if path is not None and text is not None}
+    for path, text in written.items():
+        with atomic_file(path) as file:
+            file.write(text.encode())
+    names = [str(path) for path in written]
+    show_facts(names[0], facts)
+    note(f"wrote {' and '.join(names)}")
+
+
+def _c_header(mechanism: Mechanism, path: Path) -> str:
+    """Return the text of the header; the file's name is that of the parameters."""
+    from sstq.mechanisms.c_header import c_header
+
+    stem = path.stem.replace("-", "_")
+    if not stem.isascii() or not stem.isidentifier() or stem.startswith("_"):
+        raise WrongUsage(f"--c-header must be a file such as rooms.h, whose name is used in C, got {path}")
+    return c_header(mechanism, f"{stem}_params")
 
 
 def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float, frame_seed: int | None) -> Mechanism:

@@ -16,6 +16,7 @@ from sstq.cli.models import PAPER_MODEL, image_problem_with
 from sstq.cli.numbers import as_participation
 from sstq.cli.settings import parse_settings
 from sstq.cli.terminal import live_line, note, show_table, warn
+from sstq.cli.train_shuffled import DeltaOption, MessagesOption, TrustOption, check_trust, shuffled_runs
 from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
@@ -37,10 +38,13 @@ _COLUMNS = (
     "bits",
     "epsilon",
     "delta",
+    "local_epsilon",
     "clip",
     "mean_norm",
     "seconds",
 )
+# δ of a client's total behind a shuffler, unless given.
+_DELTA = 1e-6
 
 
 def train(
@@ -62,7 +66,15 @@ def train(
             help="How gradients are sent; repeat it to compare several. [dim]\\[default: frameunit][/dim]",
         ),
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="ε of one answer; a client's total is this times its answers.")] = 3.0,
+    epsilon: Annotated[
+        float,
+        typer.Option(
+            help="ε of one answer; a client's total is this times its answers. With --trust shuffler it is the total."
+        ),
+    ] = 3.0,
+    trust: TrustOption = "local",
+    delta: DeltaOption = None,
+    messages: MessagesOption = None,
     rounds: Annotated[int | None, typer.Option(help="How many rounds. [dim]\\[default: 100][/dim]")] = None,
     clients: Annotated[int | None, typer.Option(help="How many clients hold the examples.")] = None,
     participation: Annotated[
@@ -119,30 +131,52 @@ def train(
 
     The model is the paper's network with one hidden layer of 32 units, a logistic regression or any PyTorch module
     (--model), or a linear regression. With --participation once each client answers in one round only, so that
-    --epsilon is its total. Settings that are not given are the paper's for that data set. All mechanisms see the same
-    examples in the same order. A run that was interrupted goes on when the same command is run again; with --budget a
-    round that is done again is charged again. With --engine ray groups of 256 clients are computed in tasks; with
-    --noise-seed, on processors of one kind and with as many BLAS threads, the result is the same, to the last bit, as
-    without. Writes rounds.csv, training.png and, for each mechanism, its JSON and a checkpoint with the model.
+    --epsilon is its total. With --trust shuffler the messages of each round are mixed, slot by slot, before the server
+    sees them; --epsilon and --delta are then a client's total whatever --participation is, and the local ε that it has
+    spent if the shuffler cheats is shown beside them. Settings that are not given are the paper's for that data set.
+    All mechanisms see the same examples in the same order. A run that was interrupted goes on when the same command is
+    run again; with --budget a round that is done again is charged again. With --engine ray groups of 256 clients are
+    computed in tasks; with --noise-seed, on processors of one kind and with as many BLAS threads, the result is the
+    same, to the last bit, as without. Writes rounds.csv, training.png and, for each mechanism, its JSON and a
+    checkpoint with the model.
 
     Example: sstq train --dataset digits --mechanism clean --mechanism frameunit --mechanism sstq:bits=2 --epsilon 4
 
     Example: sstq train --model logistic --clients 700 --batch 2 --rounds 35 --participation once --epsilon 8 --rate 1
+
+    Example: sstq train --model logistic --clients 1400 --batch 1 --rounds 20 --clip 1 --trust shuffler --epsilon 1
     """
+    from sstq.canvas import require_matplotlib
     from sstq.lab.plots import draw_training
     from sstq.lab.training import Server, settings_for
-    from sstq.plots.canvas import require_matplotlib
 
     require_matplotlib()
     changes = {"clients": clients, "batch": batch, "clip": clip, "rate": rate, "rounds": rounds, "norm_cap": norm_cap}
     with check_usage():
+        other_engine = None if engine_name == "local" else engine_name
+        shuffled = check_trust(
+            trust,
+            {"--delta": delta, "--messages": messages},
+            {
+                "--budget": budget,
+                "--adaptive-clip": adaptive_clip,
+                "--clip-epsilon": clip_epsilon,
+                "--engine": other_engine,
+            },
+        )
+        delta = _DELTA if delta is None else delta
         settings = settings_for(dataset, changes)
         server = Server(settings.rate, settings.norm_cap, momentum, decay)
         problem = _problem(dataset, model, settings, dim, alpha, seed, data)
         cohorts = _cohorts(participation, settings)
         adaptive = _adaptive(adaptive_clip, clip_epsilon, epsilon)
         left = epsilon if adaptive is None else adaptive.left_for_vectors(epsilon)
-        runs = {text: _build(text, problem, left, settings, cohorts) for text in mechanism or ["frameunit"]}
+        if shuffled:
+            runs = shuffled_runs(
+                mechanism, problem, epsilon, delta, 1 if messages is None else messages, settings, cohorts
+            )
+        else:
+            runs = {text: _build(text, problem, left, settings, cohorts) for text in mechanism or ["frameunit"]}
         if budget is not None:
             _check_budgeted(runs.values(), budget, cohorts, adaptive)
     output.mkdir(parents=True, exist_ok=True)
@@ -167,6 +201,7 @@ def train(
                 rounds_engine,
                 cohorts,
                 adaptive,
+                delta if shuffled else None,
             )
             for label, built in runs.items()
         }
@@ -180,13 +215,14 @@ def train(
             "bits per answer",
             "total ε",
             "total δ",
+            *(["local ε if the shuffler cheats"] if shuffled else []),
             "loss",
             "accuracy",
             "seconds per round",
         ],
         [_last(label, rows) for label, rows in histories.items()],
-        caption="total ε and δ: of the client that answered most, over all its answers, by plain addition. loss: the "
-        "squared distance for a regression.",
+        caption="total ε and δ: of the client that answered most, over all its answers, "
+        f"{'behind the shuffler' if shuffled else 'by plain addition'}. loss: the squared distance for a regression.",
     )
     if noise_seed is not None:
         warn("NOT PRIVATE: --noise-seed replaced secret randomness, which is for reproducible runs only")
@@ -291,6 +327,7 @@ def _run(
     rounds_engine: RoundEngine | None,
     cohorts: Cohorts | None,
     adaptive: AdaptiveClip | None,
+    shuffled_delta: float | None,
 ) -> list[dict[str, Any]]:
     """Train with one mechanism, showing every round; rounds of an earlier run that was cut short come first."""
     from sstq.accounting import LedgerError
@@ -316,6 +353,8 @@ def _run(
                 seed=seed,
                 private_seed=noise_seed,
                 participation=None if cohorts is None else cohorts.answers,
+                trust="local" if shuffled_delta is None else "shuffler",
+                delta=_DELTA if shuffled_delta is None else shuffled_delta,
                 adaptive_clip=adaptive,
                 ledger=ledger,
                 checkpoint=checkpoint,
@@ -360,8 +399,9 @@ def _last(label: str, rows: list[dict[str, Any]]) -> list[object]:
         last["number"],
         last["answers"],
         f"{last['bits'] // max(last['answers'], 1):,}",
-        f"{last['epsilon']:g}",
+        f"{last['epsilon']:.6g}",
         f"{last['delta']:g}",
+        *([] if last["local_epsilon"] is None else [f"{last['local_epsilon']:.4g}"]),
         f"{last['loss']:.4g}",
         "" if last["accuracy"] is None else f"{last['accuracy']:.1%}",
         f"{last['seconds'] / count:.3g}",

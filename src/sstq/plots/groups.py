@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sstq.plots.canvas import ACCENT, FAINT, INK, new_figure, save, tidy
+from sstq.canvas import ACCENT, FAINT, INK, new_figure, save, tidy
 
 if TYPE_CHECKING:
     from _typeshed import StrPath

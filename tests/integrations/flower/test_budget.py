@@ -56,6 +56,13 @@ def test_the_smaller_cap_of_a_message_counts(tmp_path, node, app, cap):
         used.permit(frameunit(cap + 0.01), "round 1")
 
 
+def test_several_messages_cost_as_many_epsilons(tmp_path):
+    used = budget(tmp_path, Limits(max_epsilon=2.0))
+    used.permit(frameunit(0.5).replace(messages=4), "round 1")
+    with pytest.raises(ValueError, match=r"allows for one message, 2\.0"):
+        used.permit(frameunit(0.5).replace(messages=5), "round 1")
+
+
 def test_the_smaller_total_counts_and_the_ledger_is_the_nodes(tmp_path):
     thrifty = budget(tmp_path, Limits(total_epsilon=2.0))
     thrifty.charge(frameunit(2.0), "round 1")

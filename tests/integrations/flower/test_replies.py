@@ -123,6 +123,15 @@ def test_behind_a_public_coin_the_node_names_the_client():
     assert result.messages[0].clients.tolist() == [named]
 
 
+def test_several_messages_of_a_node_count_as_one_answer():
+    used = MECHANISM.replace(messages=3)
+    result = sort_replies([reply(used=used)], Request(used, 3, NAMES), asked(2))
+    assert len(result.messages) == 1
+    assert len(result.messages[0]) == 3
+    assert result.bytes == -(-3 * MECHANISM.message_bits // 8)
+    assert Request(used, 3, NAMES).price == 3 * Request(MECHANISM, 3, NAMES).price
+
+
 def test_shared_metrics_are_averaged_without_weights():
     replies = [
         reply(2, metrics={"loss": 1.0, "parts": [1.0, 3.0], "odd": 1}),

@@ -94,7 +94,7 @@ def sort_replies(replies: Iterable[Message], request: Request, asked: Mapping[st
     # Whatever the order of arrival, the same replies give the same bits.
     result.messages = [taken[node][0] for node in sorted(taken)]
     result.within = sum(bits.values())
-    result.bytes = len(result.messages) * -(-request.mechanism.message_bits // 8)
+    result.bytes = len(result.messages) * -(-request.mechanism.bundle_bits // 8)
     result.dropped["missing"] = len(silent)
     result.metrics = _mean_metrics([record for _, (_, record) in sorted(taken.items()) if record is not None])
     result.answered = Counter(answered.values())
@@ -119,7 +119,9 @@ def _messages(answer: Answer, request: Request, node: int) -> Messages:
     if answer.digest != request.mechanism.digest() or (answer.within is None) != (request.adaptive is None):
         raise _Dropped("malformed")
     try:
-        return request.mechanism.messages_from_bytes(answer.payload, 1, clients=request.clients(node))
+        return request.mechanism.messages_from_bytes(
+            answer.payload, request.mechanism.messages, clients=request.clients(node)
+        )
     except ValueError as error:
         raise _Dropped("malformed") from error
 

@@ -104,7 +104,7 @@ class PrivateExchange:
     @property
     def step_bytes(self) -> int:
         """How many bytes each rank sends to the others in a step."""
-        return -(-self.mechanism.message_bits // 8)
+        return -(-self.mechanism.bundle_bits // 8)
 
     def data_parallel(self, module: torch.nn.Module) -> DistributedDataParallel:
         """The module as a DistributedDataParallel that exchanges messages only.
@@ -143,7 +143,7 @@ class PrivateExchange:
         for rank, received in enumerate(self._gather(raw, gradient.device)):
             identifier = client_identifier(mechanism, rank, number)
             clients = None if identifier is None else [identifier]
-            aggregator.update(mechanism.messages_from_bytes(received, 1, clients=clients))
+            aggregator.update(mechanism.messages_from_bytes(received, mechanism.messages, clients=clients))
         self.steps = number
         decoded = torch.from_numpy(mean_of_round(aggregator).value)
         return decoded.to(gradient.device, gradient.dtype)

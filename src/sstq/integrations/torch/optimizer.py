@@ -127,7 +127,7 @@ class PrivateOptimizer:
         """Add one message as its ``to_bytes()``; behind a public coin, with the number of the client that sent it."""
         identifier = client_identifier(self._mechanism, client, self._number)
         clients = None if identifier is None else [identifier]
-        self.receive(self._mechanism.messages_from_bytes(raw, 1, clients=clients))
+        self.receive(self._mechanism.messages_from_bytes(raw, self._mechanism.messages, clients=clients))
 
     def step(self) -> Estimate:
         """Step with the mean of this round's messages, and begin the next round; ValueError if there is none."""

@@ -1,0 +1,95 @@
+"""What `sstq serve` and `sstq shuffler` share: options, the administrator's token, and a word about TLS."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sstq.cli.terminal import note
+
+__all__ = [
+    "AdministratorOption",
+    "BurstOption",
+    "CertificateOption",
+    "DatabaseOption",
+    "FolderOption",
+    "GraceOption",
+    "HostOption",
+    "MetricsOption",
+    "PortOption",
+    "PrivateKeyOption",
+    "ProxiesOption",
+    "UploadsOption",
+    "kept_token",
+    "warn_of_plain_http",
+]
+
+_TOKEN_FILE = "administrator-token"  # noqa: S105 (the name of a file)
+
+FolderOption = Annotated[
+    Path,
+    typer.Option("--folder", envvar="SSTQ_FOLDER", help="Keep the database and the administrator's token here."),
+]
+HostOption = Annotated[str, typer.Option(envvar="SSTQ_HOST", help="Listen on this address.")]
+PortOption = Annotated[int, typer.Option(envvar="SSTQ_PORT", help="Listen on this port; 0 for a free one.")]
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="SSTQ_DATABASE", help="Use this database (postgresql+psycopg://…) instead of a file in the folder."
+    ),
+]
+AdministratorOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="SSTQ_ADMINISTRATOR_TOKEN",
+        help="Take this token instead of the folder's, best from the environment: other users see options.",
+    ),
+]
+MetricsOption = Annotated[
+    str | None, typer.Option(envvar="SSTQ_METRICS_TOKEN", help="Let holders of this token read the metrics.")
+]
+CertificateOption = Annotated[
+    Path | None,
+    typer.Option(envvar="SSTQ_CERTIFICATE", help="Speak TLS with this certificate chain (PEM).", exists=True),
+]
+PrivateKeyOption = Annotated[
+    Path | None,
+    typer.Option(envvar="SSTQ_PRIVATE_KEY", help="Use this private key of the certificate (PEM).", exists=True),
+]
+ProxiesOption = Annotated[
+    str, typer.Option(envvar="SSTQ_PROXIES", help="Believe X-Forwarded-For of these addresses, such as 10.0.0.1.")
+]
+UploadsOption = Annotated[
+    float,
+    typer.Option(envvar="SSTQ_UPLOADS_PER_SECOND", help="Allow each address so many uploads; 0 for any number."),
+]
+BurstOption = Annotated[int, typer.Option(envvar="SSTQ_BURST", help="Allow each address so many uploads at once.")]
+GraceOption = Annotated[
+    int, typer.Option(envvar="SSTQ_GRACE_HOURS", help="Answer retries so long after a campaign closed.")
+]
+
+
+def warn_of_plain_http(certificate: Path | None, host: str) -> None:
+    """Say so if others can listen on the network."""
+    if certificate is None and host not in ("127.0.0.1", "::1", "localhost"):
+        note("This is plain HTTP: put a proxy with TLS before it, or pass --certificate and --private-key.")
+
+
+def kept_token(folder: Path) -> str:
+    """The administrator's token in the folder, which is made if it is not there."""
+    from sstq.service.security import new_token
+
+    path = folder / _TOKEN_FILE
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text(encoding="ascii").strip()
+    token = new_token()
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(f"{token}\n")
+        file.flush()
+        os.fsync(descriptor)
+    return token

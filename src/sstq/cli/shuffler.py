@@ -1,0 +1,102 @@
+"""`sstq shuffler`: the process that stands between people and a collector."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sstq.cli.listening import (
+    AdministratorOption,
+    BurstOption,
+    CertificateOption,
+    DatabaseOption,
+    FolderOption,
+    GraceOption,
+    HostOption,
+    MetricsOption,
+    PortOption,
+    PrivateKeyOption,
+    ProxiesOption,
+    UploadsOption,
+    kept_token,
+    warn_of_plain_http,
+)
+from sstq.cli.usage import check_usage
+
+__all__ = ["shuffler"]
+
+
+def shuffler(
+    folder: FolderOption,
+    collector: Annotated[str, typer.Option(envvar="SSTQ_COLLECTOR", help="Forward to the collector at this address.")],
+    collector_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SSTQ_COLLECTOR_KEY", help="Refuse a collector without this public key; the first one's is kept."
+        ),
+    ] = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8081,
+    database: DatabaseOption = None,
+    administrator_token: AdministratorOption = None,
+    metrics_token: MetricsOption = None,
+    certificate: CertificateOption = None,
+    private_key: PrivateKeyOption = None,
+    proxies: ProxiesOption = "",
+    uploads_per_second: UploadsOption = 100.0,
+    burst: BurstOption = 1000,
+    mix_seconds: Annotated[
+        float, typer.Option(envvar="SSTQ_MIX_SECONDS", help="Look for crowds that are large enough this often.")
+    ] = 1.0,
+    fetch_seconds: Annotated[
+        float,
+        typer.Option(envvar="SSTQ_FETCH_SECONDS", help="Ask the collector this often whether campaigns have changed."),
+    ] = 10.0,
+    closing_seconds: Annotated[
+        float,
+        typer.Option(envvar="SSTQ_CLOSING_SECONDS", help="Wait so long for late uploads after a campaign has closed."),
+    ] = 60.0,
+    grace_hours: GraceOption = 72,
+) -> None:
+    """Run a shuffler: take sealed messages, mix those of many people, forward them to the collector, forget them.
+
+    It sees who sends, but not what; the collector sees what, but not who. So run it on another machine, by people who
+    do not side with the collector's. It prints its public key, which `sstq campaign create --shuffler-key` takes.
+
+    Example: sstq shuffler --folder shuffler --collector http://127.0.0.1:8080
+    """
+    from sstq.service.database import sqlite_url
+    from sstq.service.shuffler import ShufflerSettings, run_shuffler
+
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    token = administrator_token or kept_token(folder)
+    with check_usage():
+        settings = ShufflerSettings(
+            database=database or sqlite_url(folder / "shuffler.sqlite3"),
+            administrator_token=token,
+            metrics_token=metrics_token,
+            host=host,
+            port=port,
+            certificate=None if certificate is None else str(certificate),
+            private_key=None if private_key is None else str(private_key),
+            proxies=proxies,
+            uploads_per_second=uploads_per_second,
+            burst=burst,
+            fold_seconds=mix_seconds,
+            grace_hours=grace_hours,
+            collector=collector,
+            collector_key=collector_key,
+            closing_seconds=closing_seconds,
+            fetch_seconds=fetch_seconds,
+            folder=str(folder),
+        )
+
+    def started(url: str, key: str) -> None:
+        typer.echo(f"address              {url}")
+        typer.echo(f"public key           {key}")
+        # What was given is known already, and logs are kept.
+        typer.echo(f"administrator token  {'as given' if administrator_token else token}")
+        warn_of_plain_http(certificate, host)
+
+    run_shuffler(settings, started)
