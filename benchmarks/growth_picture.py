@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from benchmarks.growth import AXES, Point, curves, memory_growth, slope
-from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
+from sstq.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 
 _STYLES = {
     "FrameUnit": (ACCENT, "o"),

@@ -5,23 +5,18 @@ would write in an afternoon (`benchmarks.afternoon`). With SSTQ_BENCHMARK_FULL=1
 and 100 kills per database, which takes about half an hour; otherwise a minute or two.
 """
 
-import http.client
 import json
 import os
-import random
-import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import numpy as np
@@ -34,6 +29,7 @@ FULL = os.environ.get("SSTQ_BENCHMARK_FULL") == "1"
 TURNS, SECONDS = (5, 10) if FULL else (2, 3)
 MEMORY_UPLOADS = 10**6 if FULL else 20_000
 KILLS = 100 if FULL else 5
+PIECES_MESSAGES = 10**8 if FULL else 10**7
 CONNECTIONS = 128
 LARGE = 10_000  # messages per upload
 BODIES = 20
@@ -139,6 +135,7 @@ def service() -> Iterator[Result | Remark]:
         for kind, new in urls.items():
             yield from _uploads(kind, new("ours"), new("afternoon"), folder)
             yield from _kills(kind, new("kills"), folder)
+            yield from _pieces(kind, new("pieces"))
 
 
 def _uploads(kind: str, database: str, other: str, folder: Path) -> Iterator[Result]:
@@ -243,76 +240,35 @@ def _afternoons_figures(kind: str, url: str, folder: Path, ours: float) -> Itera
 
 def _kills(kind: str, database: str, folder: Path) -> Iterator[Result]:
     """Kill the server under load; in the end the state must have the bits of one pass over all that was sent."""
+    from tests.service.killing import SETTINGS, differences, killed_under_load, prepared
     from tests.service.serving import serving
 
-    from sstq.service.store import Store
-
-    mechanism = sstq.SSTQ(dim=20, epsilon=2.0)
-    encoded = mechanism.encode(np.zeros((1000, 20)))
-    place: list[str] = []
-    enough, sent = threading.Event(), []
-
-    def send() -> None:
-        while not enough.is_set():
-            start, count = random.randrange(900), random.randint(1, 100)
-            body = encoded[start : start + count].to_bytes()
-            _until_acknowledged(place, body, count, mechanism.digest())
-            sent.append((body, count))
-
-    threads = [threading.Thread(target=send) for _ in range(8)]
-    settings = {"database": database, "uploads_per_second": 0, "fold_seconds": 0.02}
-    for number in range(KILLS + 1):
-        with serving(folder, **settings) as server:
-            if number == 0:
-                server.create("kills", mechanism)
-            place[:] = [server.url]
-            if number == 0:
-                for thread in threads:
-                    thread.start()
-            _wait_for(sent, len(sent) + 50)
-            time.sleep(random.uniform(0.0, 0.3))
-            if number < KILLS:
-                server.process.kill()
-                continue
-            enough.set()
-            for thread in threads:
-                thread.join()
-    expected = mechanism.aggregator()
-    for body, count in sent:
-        expected.update(mechanism.messages_from_bytes(body, count))
-    store = Store(database)
-    while store.fold("kills"):
-        pass
-    found = store.state("kills")
+    store = prepared(database)
+    with ExitStack() as stack:
+        load = killed_under_load(
+            store,
+            lambda: stack.enter_context(serving(folder, database=database, **SETTINGS)),
+            KILLS,
+            processes=1 if store.database.sqlite else 2,
+        )
+    wrong = differences(store, load.acknowledged)
     store.close()
-    wrong = abs(found.count - expected.count) + int(np.count_nonzero(found.sums() != expected.sums()))
-    note = f"{KILLS} kills, {len(sent):,} uploads of 1 to 100 messages, each repeated until acknowledged"
-    yield Result(f"{kind}: messages lost or doubled and sums that differ", wrong, "", note, target=0, at_most=True)
+    note = (
+        f"{KILLS} kills, {len(load.acknowledged):,} uploads, each repeated until acknowledged; {len(load.lost):,} lost "
+        f"their answer, {sum(load.lost):,} of which were stored"
+    )
+    yield Result(f"{kind}: messages lost or doubled and states that differ", wrong, "", note, target=0, at_most=True)
 
 
-def _wait_for(sent: list[Any], enough: int) -> None:
-    ends = time.monotonic() + 60
-    while len(sent) < enough:
-        if time.monotonic() > ends:
-            raise RuntimeError("the server takes no uploads")
-        time.sleep(0.01)
+def _pieces(kind: str, database: str) -> Iterator[Result]:
+    """A state larger than a piece, folded and saved in a process of its own, which takes the memory of a few pieces."""
+    from sstq.service.pieces import MOST_BYTES
 
-
-def _until_acknowledged(place: list[str], body: bytes, count: int, digest: str) -> None:
-    headers = {
-        "Content-Type": "application/octet-stream",
-        "Idempotency-Key": secrets.token_hex(16),
-        "SSTQ-Count": str(count),
-        "SSTQ-Digest": digest,
-    }
-    while True:
-        connection = http.client.HTTPConnection(urlsplit(place[0]).netloc, timeout=10)
-        try:
-            connection.request("POST", "/v1/campaigns/kills/messages", body, headers)
-            if connection.getresponse().read() == b'{"count":%d}' % count:
-                return
-        except (OSError, http.client.HTTPException):
-            pass
-        finally:
-            connection.close()
-        time.sleep(0.02)
+    command = [sys.executable, "-m", "benchmarks.pieces", database, str(PIECES_MESSAGES)]
+    said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)  # noqa: S603
+    note = (
+        f"{PIECES_MESSAGES:,} messages on 2^16 frames: {said['state'] / 2**20:.0f} MiB in {said['pieces']} pieces of "
+        f"at most {MOST_BYTES >> 20} MiB, {said['largest'] / 2**20:.0f} in the database; {said['seconds']:.0f} s"
+    )
+    yield Result(f"{kind}: memory to fold and save a state of many frames", said["memory"] / 2**20, "MiB", note)
+    yield Result(f"{kind}: states that differ from one pass", said["wrong"], "", target=0, at_most=True)

@@ -1,0 +1,54 @@
+"""The comparison with other projects: its arithmetic, its promise to skip what is missing, and our own rows."""
+
+import math
+import sys
+
+import numpy as np
+import pytest
+from benchmarks.comparison_peers import Peer, Task, average, mean_of, measure
+
+from benchmarks import comparison
+from sstq import FrameUnit
+from sstq.lab.bench.harness import Remark
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.6, 3.0])
+def test_gaussian_epsilon_is_that_of_the_densities(mu: float) -> None:
+    """δ of two normal laws, integrated numerically on a grid, independently of the closed form."""
+    epsilon = comparison.gaussian_epsilon(mu, 1e-5)
+    z = np.linspace(-12, 12 + mu, 400_001)
+    with_data, without = (np.exp(-((z - at) ** 2) / 2) / math.sqrt(2 * math.pi) for at in (mu, 0.0))
+    delta = np.sum(np.maximum(with_data - math.exp(epsilon) * without, 0)) * (z[1] - z[0])
+    assert delta == pytest.approx(1e-5, rel=1e-3)
+
+
+def test_a_peer_that_is_not_there_is_one_remark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSTQ_PROJUNIT", raising=False)
+    monkeypatch.setenv("SSTQ_PEERS_PYTHON", sys.executable)
+    task = Task(np.eye(4, dtype=np.float32), 4, 1.0, 1e-5)
+    remarks = list(comparison.ask(["projunit-privunitg"], task))
+    assert remarks == [Remark("projunit-privunitg skipped: SSTQ_PROJUNIT names no checkout of apple/ml-projunit")]
+
+
+def test_a_peer_is_measured_by_its_squared_error_times_clients() -> None:
+    task = Task(np.zeros((10, 3), dtype=np.float32), 3, 1.0, 1e-5)
+    told = measure(Peer("1", 96, lambda row: row + 2.0, average, clients=5), task)
+    assert told["clients"] == 5
+    assert told["squared_error_times_clients"] == pytest.approx(5 * 3 * 2.0**2)
+
+
+def test_items_have_shares() -> None:
+    assert mean_of(Task(np.array([0, 2, 2, 2]), 3, 1.0, 1e-5), 4).tolist() == [0.25, 0.0, 0.75]
+
+
+def test_our_rows_have_the_error_that_the_mechanism_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round's squared error scatters by about √(2/d) = 4 %; six of these are false failures below one in 10⁷."""
+    monkeypatch.setattr(comparison, "ROUNDS", 1)
+    dim, count = 1024, 100
+    x = np.random.default_rng(1).standard_normal((count, dim))
+    x = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+    mechanism = FrameUnit(dim, 3.0)
+    row = comparison.own("FrameUnit", mechanism, Task(x, dim, 3.0, 1e-5), x)
+    stated = mechanism.expected_mse(x, clients=count).total * count / dim
+    assert abs(row.error / stated - 1) < 6 * math.sqrt(2 / dim)
+    assert row.bits == mechanism.message_bits
