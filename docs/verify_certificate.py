@@ -1,22 +1,23 @@
 """Verify an sstq certificate without sstq, in rational arithmetic: verify_certificate.py CERTIFICATE [MECHANISM]."""
 
-# ruff: noqa: D103, SIM115, T201
+# ruff: noqa: D103, E731, SIM115
 import hashlib
 import json
 import sys
 from fractions import Fraction
 from itertools import accumulate
 
-TOTAL, TERMS = 1 << 62, 160
+TOTAL, TERMS, DIGITS = 1 << 62, 160, {*"0123456789"}
+whole = lambda v: [*map(whole, v)] if type(v) is list else int(v) if type(v) is str and set(v) <= DIGITS and v else v
 
 
 def require(condition, problem):
     sys.exit(f"INVALID: {problem}") if not condition else None
 
 
-def strict(pairs):  # an object whose names are distinct, and whose members are not true or false, which are no numbers
+def strict(pairs):  # distinct names, nothing that is true or false, and decimal strings stand for whole numbers
     require(len(dict(pairs)) == len(pairs) and all(type(v) is not bool for _, v in pairs), "not a certificate's JSON")
-    return dict(pairs)
+    return {name: v if name in ("digest", "interval") else whole(v) for name, v in pairs}
 
 
 def exp_bounds(x):  # a partial sum of the series of e^x, 0 <= x < 160, and what a geometric series adds to it at most
@@ -45,19 +46,18 @@ ratio, (low, high, epsilon) = max(largest_ratio(**x) for x in laws), map(Fractio
 require(ratio == Fraction(*cert["ratio"]), "the ratio is not that of the integers")
 require(high < 99 and exp_bounds(low)[1] <= ratio <= exp_bounds(high)[0], "a wrong interval")
 require(0 < epsilon < 99 and ratio <= exp_bounds(epsilon)[0], "the ratio is above e^epsilon")
-for spec in specs:  # the law that the integers of a mechanism's file make, which are decimal strings
+for spec in specs:  # the law that the integers of a mechanism's file make
     law = {"kind": "table", "size": len(spec.get("weights", [])), "weights": spec.get("weights", [])}
     if "own" in spec:
-        dense, size = spec.get("variant") == "dense", (TOTAL - int(spec["own"])) // int(spec["other"]) + 1
+        dense, size = spec.get("variant") == "dense", (TOTAL - spec["own"]) // spec["other"] + 1
         law = {"kind": "half-space", "size": spec["frame_size"]} if dense else {"kind": "flat", "size": size}
         law["weights"] = [[spec["own"], spec["other"]]]
     if "thresholds" in spec or "threshold" in spec:
         size = 1 << spec["bits"] if spec.get("bits") else 2 * spec["frame_size"] * spec.get("blocks", 1)
-        pairs = [*enumerate(spec["thresholds"])] if "thresholds" in spec else [(spec["inside"], spec["threshold"])]
-        law = {"kind": "two-level", "size": size, "weights": pairs}
-    law["weights"] = [[*map(int, row)] for row in law["weights"]]
+        pairs = enumerate(spec["thresholds"]) if "thresholds" in spec else [(spec["inside"], spec["threshold"])]
+        law = {"kind": "two-level", "size": size, "weights": [*map(list, pairs)]}
     if "share_size" in spec:
-        only = law | {"size": spec["share_size"], "weights": [[spec["share_inside"], int(spec["share_threshold"])]]}
+        only = law | {"size": spec["share_size"], "weights": [[spec["share_inside"], spec["share_threshold"]]]}
         law = {"kind": "either", "size": 2, "weights": [law, only]}
     mine = [hashlib.sha256(open(sys.argv[2], "rb").read().strip()).hexdigest(), spec["epsilon"], law]
     require(mine == [cert[name] for name in ("digest", "epsilon", "law")], "it is not of this mechanism")
