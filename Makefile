@@ -8,13 +8,14 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # Tests of one file run in one worker, which starts Ray or solves a channel once; tests/conftest.py decides the order.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo quick test check format docs bench clean
+.PHONY: help demo quick test check release-check format docs bench clean
 
 help:
 	@echo "make demo    digits learned from one private message per person (a table and a picture)"
 	@echo "make quick   the tests that are not slow, without torch, Ray and Flower: after every edit"
 	@echo "make test    the whole test suite, doctests and README snippets included"
 	@echo "make check   formatting, lint, layers, types, tests and a strict build of the documentation"
+	@echo "make release-check  wheel and sources built, installed in a clean environment, and the README run in it"
 	@echo "make bench   speed, as ratios against reference implementations in one run"
 	@echo "make format  apply the formatting that make check asks for"
 	@echo "make docs    serve the documentation on a local port"
@@ -50,6 +51,9 @@ check: $(VENV)/extra-check
 	$(BIN)/sstq warmup > /dev/null
 	$(PYTEST)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+release-check: $(VENV)/extra-quick
+	$(BIN)/python -m tests.release_check
 
 format: $(VENV)/extra-check
 	$(BIN)/ruff format .

@@ -20,7 +20,14 @@ _CACHE = tempfile.TemporaryDirectory(prefix="sstq-tests-") if "SSTQ_TEST_CACHE" 
 os.environ["SSTQ_CACHE"] = os.environ.setdefault("SSTQ_TEST_CACHE", _CACHE.name if _CACHE else "")
 
 # What imports torch, Ray, Flower or the service's packages.
-_NEEDS_OTHERS = ("*/integrations/*", "*/service/*", "*/test_torch_models.py", "*/lab/training/torch_*.py")
+_NEEDS_OTHERS = (
+    "*/integrations/*",
+    "*/service/*",
+    "*/test_browser.py",
+    "*/test_sending.py",
+    "*/test_torch_models.py",
+    "*/lab/training/torch_*.py",
+)
 
 # Files that take long, longest first.
 _LONGEST = (
@@ -32,6 +39,9 @@ _LONGEST = (
     "test_targets.py",
     "test_ray_nodes.py",
 )
+
+# What the reasons of skipped tests begin with if something of the machine is missing.
+_LOUD = ("NO BROWSER", "NO C COMPILER", "NO NODE", "NO CURL")
 
 # One starts processes, the other needs torch.
 _SLOW_DOCTESTS = {"sstq.runs.warmup.warm_up", "sstq.cli.models.image_problem_with"}
@@ -53,11 +63,12 @@ def pytest_report_header() -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """A browser that is not there is said aloud: the letter s among thousands of dots would be overlooked."""
+    """A browser or compiler that is not there is said aloud: a letter s among thousands of dots would be overlooked."""
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
-    without = [reason[2] for reason in skipped if isinstance(reason, tuple) and "NO BROWSER" in reason[2]]
-    if without:
-        terminalreporter.write_line(f"{without[0]} ({len(without)} tests)", yellow=True, bold=True)
+    for lack in _LOUD:
+        without = [reason[2] for reason in skipped if isinstance(reason, tuple) and lack in reason[2]]
+        if without:
+            terminalreporter.write_line(f"{without[0]} ({len(without)} tests)", yellow=True, bold=True)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,5 +1,6 @@
 """What a source distribution and a wheel hold."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -7,8 +8,18 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("src", "tests", "benchmarks", "docs", "examples", "experiments")
-FILES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "mkdocs.yml", "constraints.txt")
+FOLDERS = ("src", "tests", "benchmarks", "clients", "docs", "examples", "experiments")
+POLL = ("index.html", "poll.css", "poll.js", "icon.svg", "sstq.js")
+FILES = (
+    "README.md",
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "Makefile",
+    "mkdocs.yml",
+    "constraints.txt",
+)
 
 
 def packed(checkout, builder=SdistBuilder):
@@ -34,15 +45,22 @@ def test_nothing_that_the_sources_name_is_missing_here():
     assert {*FOLDERS, *FILES} <= {name.split("/")[0] for name in packed(ROOT)}
 
 
+def test_the_image_is_built_from_all_that_the_wheel_holds():
+    sources = {Path(file.path).relative_to(ROOT).parts for file in WheelBuilder(str(ROOT)).recurse_included_files()}
+    copied = re.findall(r"^COPY (\S+) \1$", (ROOT / "deploy" / "Dockerfile").read_text(), flags=re.M)
+    folders = [tuple(folder.split("/")) for folder in copied]
+    assert [parts for parts in sources if not any(parts[: len(folder)] == folder for folder in folders)] == []
+
+
 def test_the_wheel_holds_the_package_and_nothing_else():
-    """Every module, the lab included, the tables that they read and the mark of a typed package."""
+    """Every module, the lab included, the tables that they read, the mark of a typed package and the poll's page."""
     package = ROOT / "src" / "sstq"
     ours = {
         path.relative_to(package.parent).as_posix()
         for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert packed(ROOT, WheelBuilder) == ours
+    assert packed(ROOT, WheelBuilder) == ours | {f"sstq/service/demo_page/{name}" for name in POLL}
     page = {name for name in ours if name.startswith("sstq/service/dashboard/static/")}
     assert {Path(name).suffix for name in ours - page} == {".py", ".json", ".typed"}
     assert {Path(name).suffix for name in page} == {".css", ".html", ".js", ".json", ".md", ".svg"}

@@ -19,7 +19,10 @@ ROOT = Path(__file__).parents[1]
 SHELL_SYNTAX = set("|<>$&;#`")
 
 # They need torch, Ray, Flower or a collector.
-SLOW_SNIPPETS = {"README.md", "cohorts.md", "collecting.md", "flower.md", "pytorch.md", "ray.md"}
+SLOW_SNIPPETS = {"README.md", "cohorts.md", "collecting.md", "flower.md", "pytorch.md", "ray.md", "shuffler.md"}
+
+# Its examples in all languages run in tests/clients/test_sending.py.
+IN_FOUR_LANGUAGES = "sending.md"
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -51,6 +54,16 @@ def collector(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def shuffler(collector, tmp_path, monkeypatch):
+    """A shuffler of the collector."""
+    serving = pytest.importorskip("tests.service.serving")
+    with serving.serving(tmp_path, command="shuffler", collector=collector.url) as server:
+        monkeypatch.setenv("SHUFFLER", server.url)
+        monkeypatch.setenv("SHUFFLER_KEY", server.http.get("/v1/key").json()["key"])
+        yield server
+
+
+@pytest.fixture
 def folder(page, request, tmp_path, monkeypatch):
     """A folder of its own for a page, and what else it needs."""
     if page.name == "ray.md":
@@ -59,6 +72,13 @@ def folder(page, request, tmp_path, monkeypatch):
         server = request.getfixturevalue("collector")
         if request.function is test_python_snippets_run:  # the page's commands create it otherwise
             server.create("rooms", sstq.FrameUnit(dim=16, epsilon=4.0))
+    if page.name == "shuffler.md":
+        server = request.getfixturevalue("shuffler")
+        if request.function is test_python_snippets_run:
+            terms = {"url": server.url, "key": os.environ["SHUFFLER_KEY"], "threshold": 5000}
+            request.getfixturevalue("collector").create(
+                "rooms", sstq.FrameUnit(dim=16, epsilon=4.0), closes="2100-01-01T00:00:00Z", shuffling=terms
+            )
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -68,7 +88,7 @@ def folder(page, request, tmp_path, monkeypatch):
     [
         pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in SLOW_SNIPPETS else [])
         for page in PAGES
-        if blocks(page, "python")
+        if blocks(page, "python") and page.name != IN_FOUR_LANGUAGES
     ],
 )
 @pytest.mark.usefixtures("folder")
@@ -118,3 +138,13 @@ def test_every_accuracy_stands_beside_its_total_epsilon():
         for paragraph in re.split(r"\n\s*\n", prose):
             is_training = re.search(r"accuracy|twenty rounds", paragraph) and re.search(r"\d %|per\s+cent", paragraph)
             assert not is_training or re.search(r"total\s+(of\s+)?\**ε", paragraph), f"{page.name}: {paragraph}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["browser", "classifier", "first-mean"])
+def test_notebooks_run(name, tmp_path):
+    """They run in a kernel of their own, and the cells that print something are those whose output is kept."""
+    notebooks = pytest.importorskip("tests.notebooks")
+    (path,) = [path for path in notebooks.NOTEBOOKS if path.stem == name]
+    kept = [bool(cell.get("outputs")) for cell in notebooks.nbformat.read(path, as_version=4).cells]
+    assert [bool(cell.get("outputs")) for cell in notebooks.run(path, tmp_path).cells] == kept
