@@ -10,21 +10,17 @@ from sstq.accounting import gaussian_sigma
 from sstq.lab.reproduction import FULL, QUICK, Job, Scale, read_result, run_job, run_jobs, write_report
 from sstq.lab.reproduction.central import CentralClassifier, ExactClassifier
 from sstq.lab.reproduction.cohorts import train_in_cohorts
-from sstq.lab.reproduction.once import ONCE_LABELS, once_jobs, once_section
+from sstq.lab.reproduction.once import ONCE_LABELS, TRUST_METHODS, once_jobs, once_section
 
-DIGITS = Scale(quick=True, seeds=1, once_epsilons=(6.0,), once_datasets=("digits",))
+DIGITS = Scale(quick=True, seeds=1, once_epsilons=(6.0,), once_small_epsilons=(), once_datasets=("digits",))
 
 
 def test_every_method_runs_at_every_epsilon():
     jobs = once_jobs(FULL)
     fashion = {(job.method, job.epsilon) for job in jobs if job.kind == "once-fashion-mnist"}
     for epsilon in (1.0, 3.0, 4.0, 6.0):
-        assert {method for method, own in fashion if own == epsilon} >= set(ONCE_LABELS) - {
-            "none",
-            "capped",
-            "system",
-            "shuffled-16",
-        }
+        assert {method for method, own in fashion if own == epsilon} >= set(ONCE_LABELS) - {"none", "capped", "system"}
+    assert {method for method, own in fashion if own == 0.25} == set(TRUST_METHODS) - {"none"}
     assert {(job.method, job.epsilon) for job in jobs if job.kind == "once-cifar-10"} == {
         ("groupunit", 6.0),
         ("capped", 6.0),
@@ -51,7 +47,8 @@ def test_the_table_and_the_picture_on_digits(tmp_path):
     assert accuracy["groupunit"] > 20
     page = write_report([section], tmp_path, DIGITS)
     assert "One message per person, once" in page.read_text()
-    assert (tmp_path / "once" / "once.png").read_bytes().startswith(b"\x89PNG")
+    for name in section.pictures:
+        assert (tmp_path / "once" / name).read_bytes().startswith(b"\x89PNG")
     with (tmp_path / "once" / "curves.csv").open() as file:
         assert {row["method"] for row in csv.DictReader(file)} == set(ONCE_LABELS) - {"capped"}
 

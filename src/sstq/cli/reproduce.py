@@ -68,12 +68,15 @@ def reproduce(
     done = [job for job in jobs if read_result(job, results_folder) is not None]
     if done:
         note(f"{len(done)} of {len(jobs)} pieces are done already")
+    start = time.monotonic()
     with _progress(jobs, done, workers or core_count()) as finished:
         run_jobs(jobs, results_folder, workers=workers, data=data, finished=finished)
+    time_taken = _time_taken(time.monotonic() - start, len(jobs), len(done), core_count())
     results = {job: read_result(job, results_folder) or {} for job in jobs}
     sections = [EXPERIMENTS[name].section(scale, results) for name in names]
-    page = write_report(sections, output, scale, missing=missing)
+    page = write_report(sections, output, scale, missing=missing, time_taken=time_taken)
     _show(sections, scale)
+    note(time_taken)
     typer.echo(page)
 
 
@@ -126,6 +129,21 @@ def _seconds_left(elapsed: float, cost_done: float, cost_left: float, workers: i
     """Return the time that is left, from the costs that pieces were expected to have and the time they took so far."""
     seconds_per_cost = (elapsed + _TRUSTED_SECONDS / workers) / (cost_done + _TRUSTED_SECONDS)
     return cost_left * seconds_per_cost
+
+
+def _time_taken(seconds: float, pieces: int, done_before: int, cores: int) -> str:
+    """Say how long the run took.
+
+    Examples:
+        >>> _time_taken(4503.0, 500, 0, 2)
+        'All 500 pieces took 75 min on 2 cores.'
+        >>> _time_taken(33.0, 500, 480, 2)
+        '20 of 500 pieces took 0.6 min on 2 cores; the others were done by earlier runs.'
+    """
+    minutes = f"{seconds / 60:.{0 if seconds > 600 else 1}f} min on {cores} core{'s' if cores > 1 else ''}"
+    if done_before:
+        return f"{pieces - done_before} of {pieces} pieces took {minutes}; the others were done by earlier runs."
+    return f"All {pieces} pieces took {minutes}."
 
 
 def _show(sections: list[Section], scale: Scale) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from sstq.canvas import ACCENT, FAINT, INK, SECOND, label_marks, new_figure, save, tidy
 from sstq.lab.reproduction.lines import Section
 from sstq.lab.reproduction.methods import METHODS
-from sstq.lab.reproduction.once import ONCE_LABELS
+from sstq.lab.reproduction.once import ONCE_LABELS, TRUST_METHODS
 from sstq.lab.reproduction.paper import paper_number
 
 __all__ = ["draw_section"]
@@ -43,9 +43,10 @@ def draw_section(section: Section, folder: Path) -> None:
         "regression": _draw_regressions,
         "bitwidth": _draw_regressions,
         "once": _draw_once,
+        "trust": _draw_trust,
     }
     for name in section.pictures:
-        save(drawers.get(section.name, _draw_images)(section), folder / name)
+        save(drawers.get(Path(name).stem, _draw_images)(section), folder / name)
 
 
 def _draw_mse(section: Section) -> Any:
@@ -155,30 +156,11 @@ _ONCE_COLOURS = {
 
 
 def _draw_once(section: Section) -> Any:
-    first = section.curves[0]["dataset"]
     figure = new_figure(8.6, 5.6, layout="constrained")
     axes = figure.subplots()
-    for method, rows in _by_method([row for row in section.curves if row["dataset"] == first]).items():
-        if method not in _ONCE_COLOURS:
-            continue
-        colour, label = _ONCE_COLOURS[method], ONCE_LABELS[method]
-        if method == "none":
-            axes.axhline(rows[0]["accuracy"], color=colour, linestyle="--", linewidth=1.2, label=label)
-            continue
-        epsilons, shown = [row["epsilon"] for row in rows], [row["accuracy"] for row in rows]
-        half = [row["accuracy_half_width"] for row in rows]
-        wide = 2.4 if method == "groupunit" else 1.5
-        axes.errorbar(
-            epsilons,
-            shown,
-            yerr=None if any(map(math.isnan, half)) else half,
-            color=colour,
-            marker="o",
-            markersize=4,
-            capsize=2,
-            linewidth=wide,
-            label=label,
-        )
+    for method, rows in _by_method(_first_dataset(section)).items():
+        if method in _ONCE_COLOURS:
+            _accuracies(axes, method, [row for row in rows if row["epsilon"] >= 1], ONCE_LABELS[method])
     axes.set_xlabel("total ε per person")
     axes.set_ylabel("test accuracy, per cent")
     axes.set_xlim(left=0)
@@ -187,6 +169,57 @@ def _draw_once(section: Section) -> Any:
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
     figure.suptitle("everybody answers once; bars: 95 % interval over seeds", fontsize=9, color=FAINT)
     return figure
+
+
+_TRUST_NAMES = {
+    "groupunit": "nobody is trusted (local)",
+    "shuffled": "a shuffler, one message of 4 bytes",
+    "shuffled-16": "a shuffler, 16 messages",
+    "central": "the server (central Gaussian)",
+    "none": "no privacy",
+}
+
+
+def _draw_trust(section: Section) -> Any:
+    """Accuracy against total ε by whom people trust."""
+    figure = new_figure(8.2, 4.4, layout="constrained")
+    axes = figure.subplots()
+    curves = _by_method(_first_dataset(section))
+    for method in TRUST_METHODS:
+        _accuracies(axes, method, sorted(curves[method], key=lambda row: row["epsilon"]), _TRUST_NAMES[method])
+    epsilons = sorted({row["epsilon"] for row in section.curves if math.isfinite(row["epsilon"])})
+    axes.set_xscale("log")
+    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+    axes.minorticks_off()
+    axes.set_xlabel("total ε per person (δ = 10⁻⁶ with a shuffler or a trusted server, else 0)")
+    axes.set_ylabel("test accuracy, per cent")
+    _finish(axes)
+    axes.legend(title="who is trusted", loc="lower right", frameon=False, fontsize=9, alignment="left")
+    return figure
+
+
+def _first_dataset(section: Section) -> list[Row]:
+    return [row for row in section.curves if row["dataset"] == section.curves[0]["dataset"]]
+
+
+def _accuracies(axes: Any, method: str, rows: Sequence[Row], label: str) -> None:
+    """One method's accuracies against ε with their intervals; a level line for the one without privacy."""
+    colour = _ONCE_COLOURS[method]
+    if method == "none":
+        axes.axhline(rows[0]["accuracy"], color=colour, linestyle="--", linewidth=1.2, label=label)
+        return
+    half = [row["accuracy_half_width"] for row in rows]
+    axes.errorbar(
+        [row["epsilon"] for row in rows],
+        [row["accuracy"] for row in rows],
+        yerr=None if any(map(math.isnan, half)) else half,
+        color=colour,
+        marker="o",
+        markersize=4,
+        capsize=2,
+        linewidth=2.4 if method == "groupunit" else 1.5,
+        label=label,
+    )
 
 
 def _by_method(rows: Sequence[Row]) -> dict[str, list[Row]]:

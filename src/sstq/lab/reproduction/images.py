@@ -9,7 +9,7 @@ from typing import Any
 from sstq.lab.reproduction.jobs import Job
 from sstq.lab.reproduction.lines import DIFFERS, NOT_COMPARED, Line, Results, Section, interval, judge
 from sstq.lab.reproduction.methods import EPSILON, METHODS
-from sstq.lab.reproduction.paper import paper_number
+from sstq.lab.reproduction.paper import PaperNumber, paper_number
 from sstq.lab.reproduction.scales import Scale
 
 __all__ = ["image_jobs", "image_section"]
@@ -91,9 +91,10 @@ def _nearest_seed_lines(kind: str, results: Results, groups: dict[str, list[Job]
         compared = base.value - (clean[best] - final)
         paper = paper_number(kind, "accuracy", method)
         verdict = judge(compared, paper, absolute=_POINTS)
-        lines.append(
-            Line(setting, method, METHODS[method].label, final, math.nan, 1, compared, paper, verdict, unit="%")
-        )
+        line = Line(setting, method, METHODS[method].label, final, math.nan, 1, compared, paper, verdict, unit="%")
+        if paper is not None and verdict == DIFFERS:
+            line = replace(line, remark=_reason(method, [clean[best] - final], base.value - paper.value, final, paper))
+        lines.append(line)
     return lines
 
 
@@ -117,19 +118,23 @@ def _accuracy_line(kind: str, scale: Scale, results: Results, group: list[Job], 
         return replace(line, remark=f"{remark}.")
     remark = f"{remark}, the paper's {base.value - paper.value:.1f}."
     if verdict == DIFFERS:
-        shrunk = METHODS[method].arguments.get("kashin") == "paper"
-        remark = f"{remark} {_reason(gaps, base.value - paper.value, mean, paper.value, shrunk)}"
+        remark = f"{remark} {_reason(method, gaps, base.value - paper.value, mean, paper)}"
     return replace(line, verdict=verdict, remark=remark)
 
 
-def _reason(gaps: list[float], paper_gap: float, mean: float, paper: float, shrunk: bool) -> str:
+def _reason(method: str, gaps: list[float], paper_gap: float, mean: float, paper: PaperNumber) -> str:
     """Why a gap differs, as far as we can tell."""
-    if max(mean, paper) < _AT_CHANCE:
-        return "Both are at the level of guessing, so the gap says nothing but how good Clean is."
-    seeds = f"Single seeds of ours range from {min(gaps):.1f} to {max(gaps):.1f}"
-    inside = min(gaps) <= paper_gap <= max(gaps)
-    seeds += ", and the paper has one seed." if inside else ", which the paper's one seed is outside of."
-    return f"{seeds} {_SHRUNK}" if shrunk and mean < paper else seeds
+    if max(mean, paper.value) < _AT_CHANCE:
+        return "Both are at the level of guessing, so the gap only says how good Clean is."
+    low, high = min(gaps), max(gaps)
+    if len(gaps) == 1:
+        seeds = f"Two single seeds are compared: our gap is {low:.1f}, the paper's {paper_gap:.1f}."
+    elif low <= paper_gap <= high:
+        seeds = f"Single seeds of ours range from {low:.1f} to {high:.1f}, and the paper has one seed."
+    else:
+        seeds = f"Single seeds of ours range from {low:.1f} to {high:.1f}; the paper's one seed is outside that range."
+    is_shrunk = METHODS[method].arguments.get("kashin") == "paper" and mean < paper.value
+    return f"{seeds} {_SHRUNK}" if is_shrunk else seeds
 
 
 def _loss_line(kind: str, scale: Scale, results: Results, group: list[Job]) -> Line:

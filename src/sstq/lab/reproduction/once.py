@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sstq.learning import PrivateClassifier
 
-__all__ = ["ONCE_LABELS", "once_jobs", "once_section"]
+__all__ = ["ONCE_LABELS", "TRUST_METHODS", "once_jobs", "once_section"]
 
 ONCE_LABELS: Mapping[str, str] = {
     "groupunit": "GroupUnit, one message per person",
@@ -40,8 +40,10 @@ ONCE_LABELS: Mapping[str, str] = {
 _KIND = "once-"
 _DELTA = 1e-6
 # Not for every ε; and what other data sets than the first have.
-_APART, _OTHER_METHODS = ("none", "capped", "system", "shuffled-16"), ("groupunit", "capped")
+_APART, _OTHER_METHODS = ("none", "capped", "system"), ("groupunit", "capped")
 _SHUFFLED = {"shuffled": 1, "shuffled-16": 16}
+TRUST_METHODS = ("groupunit", *_SHUFFLED, "central", "none")
+"""Those that differ in nothing but whom people trust."""
 # The mechanism, the rounds and the rate of the first round: the best of four for the training people at ε = 3.
 _COHORTS = {"privunitg": ("privunitg", 5, 30.0), "sstq": ("sstq-optimized", 20, 10.0)}
 _CIFAR_EPSILON, _SYSTEM_EPSILON = 6.0, 3.0
@@ -80,8 +82,9 @@ def once_jobs(scale: Scale) -> list[Job]:
             for epsilon in scale.once_epsilons if first else (_CIFAR_EPSILON,):
                 methods = [name for name in ONCE_LABELS if name not in _APART] if first else _OTHER_METHODS
                 jobs += [job(dataset, method, seed, epsilon) for method in methods]
+            for epsilon in scale.once_small_epsilons if first else ():
+                jobs += [job(dataset, method, seed, epsilon) for method in TRUST_METHODS if method not in _APART]
             jobs.append(job(dataset, "none", seed, math.inf))
-        jobs.append(job(scale.once_datasets[0], "shuffled-16", seed, scale.once_epsilons[0]))
     jobs.append(job(scale.once_datasets[0], "system", 0, _SYSTEM_EPSILON))
     return jobs
 
@@ -274,7 +277,7 @@ def once_section(scale: Scale, results: Results) -> Section:
         )
     first = scale.once_datasets[0]
     text = _TEXT.format(public=_TASKS[first].public, seeds=scale.seeds)
-    return Section("once", "One message per person, once", text, lines, ("once.png",), curves)
+    return Section("once", "One message per person, once", text, lines, ("once.png", "trust.png"), curves)
 
 
 def _remark(found: list[Mapping[str, Any]]) -> str:

@@ -35,7 +35,9 @@ _BY_VARIANT = "agrees by a variant or one seed"
 _BADGES = {AGREES: "good", DIFFERS: "bad", NOT_COMPARED: "none"}
 
 
-def write_report(sections: Sequence[Section], folder: Path, scale: Scale, *, missing: Sequence[str] = ()) -> Path:
+def write_report(
+    sections: Sequence[Section], folder: Path, scale: Scale, *, missing: Sequence[str] = (), time_taken: str = ""
+) -> Path:
     """Write each experiment's tables and pictures, and report.html above them.
 
     Args:
@@ -43,6 +45,7 @@ def write_report(sections: Sequence[Section], folder: Path, scale: Scale, *, mis
         folder: where to.
         scale: how much was run.
         missing: what was left out, and why, for the reader.
+        time_taken: a sentence on how long it took, for the end of the page.
 
     Returns:
         The path of the page.
@@ -58,7 +61,7 @@ def write_report(sections: Sequence[Section], folder: Path, scale: Scale, *, mis
         draw_section(section, own)
     page = folder / "report.html"
     with atomic_file(page) as file:
-        file.write(_page(sections, folder, scale, missing).encode())
+        file.write(_page(sections, folder, scale, missing, time_taken).encode())
     return page
 
 
@@ -77,7 +80,7 @@ def _shortened(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _page(sections: Sequence[Section], folder: Path, scale: Scale, missing: Sequence[str]) -> str:
+def _page(sections: Sequence[Section], folder: Path, scale: Scale, missing: Sequence[str], time_taken: str) -> str:
     body = [
         "<h1>The paper’s experiments, again</h1>",
         _paragraph(
@@ -93,7 +96,7 @@ def _page(sections: Sequence[Section], folder: Path, scale: Scale, missing: Sequ
     body += [f'<p class="quick">Left out: {html.escape(reason)}</p>' for reason in missing]
     body.append(_overview(sections))
     body += [_section(section, folder) for section in sections]
-    body.append(_footer(scale))
+    body.append(_footer(scale, time_taken))
     title = "<title>sstq reproduce</title>"
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">{title}{STYLE}'
     return (
@@ -187,7 +190,7 @@ def _paragraph(text: str) -> str:
     return f"<p>{html.escape(' '.join(text.split()))}</p>"
 
 
-def _footer(scale: Scale) -> str:
+def _footer(scale: Scale, time_taken: str) -> str:
     import numpy as np
 
     from sstq._version import __version__
@@ -195,5 +198,5 @@ def _footer(scale: Scale) -> str:
     return _paragraph(
         f"sstq {__version__}, NumPy {np.__version__}, Python {platform.python_version()}, {platform.machine()}; "
         f"{scale.seeds} seed{'s' if scale.seeds > 1 else ''}. “±” is half a 95 % interval of the mean over seeds "
-        "(Student’s t). All randomness is seeded, which is for reproducible figures only: it is not private."
+        f"(Student’s t). All randomness is seeded, which is for reproducible figures only: it is not private. {time_taken}"
     )

@@ -39,6 +39,7 @@ class Scale:
         timing_dims: dimensions at which a round is timed.
         timed_rounds: how many.
         once_epsilons: total ε per person, where everybody answers once.
+        once_small_epsilons: further ones, where only the methods of the comparison of trust are run.
         once_datasets: for that; the first has all ε and methods.
     """
 
@@ -54,6 +55,7 @@ class Scale:
     timing_dims: tuple[int, ...] = (25_450, 98_666)
     timed_rounds: int = 3
     once_epsilons: tuple[float, ...] = (1.0, 2.0, 3.0, 4.0, 6.0)
+    once_small_epsilons: tuple[float, ...] = (0.25, 0.5)
     once_datasets: tuple[str, ...] = ("fashion-mnist", "cifar-10")
 
     def rounds_of(self, kind: str) -> int:
@@ -77,6 +79,7 @@ QUICK = Scale(
     timing_dims=(25_450,),
     timed_rounds=1,
     once_epsilons=(3.0,),
+    once_small_epsilons=(),
     once_datasets=("fashion-mnist",),
 )
 """Two minutes on two cores; where it trains for fewer rounds, its accuracies say nothing about the paper's."""
