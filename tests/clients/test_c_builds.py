@@ -97,7 +97,7 @@ def test_fuzzing(compiler, tmp_path, seed):
     if compiler == "clang":
         options = ("-fsanitize=fuzzer", *BUILDS["sanitizers"])
         arguments = ["-max_total_time=2", "-max_len=4096", f"-seed={seed % 2**31 + 1}"]
-        # libFuzzer's own limit reads ru_maxrss, which a process inherits from its parent: here a test worker of any size.
+        # libFuzzer's own limit reads ru_maxrss, which a process inherits from its parent: a test worker of any size.
         arguments += ["-rss_limit_mb=0", "-malloc_limit_mb=64"]
     refuse_without(compiler, BUILDS["sanitizers"])
     target = c_client.SOURCES / "fuzz.c"

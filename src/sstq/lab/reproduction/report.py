@@ -198,5 +198,6 @@ def _footer(scale: Scale, time_taken: str) -> str:
     return _paragraph(
         f"sstq {__version__}, NumPy {np.__version__}, Python {platform.python_version()}, {platform.machine()}; "
         f"{scale.seeds} seed{'s' if scale.seeds > 1 else ''}. “±” is half a 95 % interval of the mean over seeds "
-        f"(Student’s t). All randomness is seeded, which is for reproducible figures only: it is not private. {time_taken}"
+        "(Student’s t). All randomness is seeded, which is for reproducible figures only: it is not private. "
+        f"{time_taken}"
     )
