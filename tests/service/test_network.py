@@ -116,6 +116,35 @@ def test_more_uploads_than_it_holds_are_told_to_come_again(hasty):
     assert send(0).status_code == 200
 
 
+def test_a_receipt_has_the_same_headers_alone_in_a_pipeline_and_before_a_connection_closes(hasty):
+    before, parts = hasty.status("open")["received"], urlsplit(hasty.url)
+
+    def upload(key, last=""):
+        head = f"POST /v1/campaigns/open/messages HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n{last}"
+        head += f"Content-Type: application/octet-stream\r\nIdempotency-Key: {key * 16}\r\nSSTQ-Count: 5\r\n"
+        return f"{head}SSTQ-Digest: {MECHANISM.digest()}\r\n\r\n".encode() + body
+
+    def answer():
+        """The headers of the next answer, without the date."""
+        assert lines.readline() == b"HTTP/1.1 200 OK\r\n"
+        headers = list(iter(lines.readline, b"\r\n"))
+        assert lines.read(11) == b'{"count":5}'
+        return sorted(header for header in headers if not header.startswith(b"date: "))
+
+    body = packed(MECHANISM)
+    with socket.create_connection((parts.hostname, parts.port), timeout=30) as line, line.makefile("rb") as lines:
+        line.sendall(upload("a1"))
+        alone = answer()
+        line.sendall(upload("a2") + upload("a3", "Connection: close\r\n"))
+        assert answer() == alone
+        assert answer() == sorted([*alone, b"connection: close\r\n"])
+        assert lines.read() == b""
+    assert b"content-length: 11\r\n" in alone
+    assert b"access-control-allow-origin: *\r\n" in alone
+    assert b"x-content-type-options: nosniff\r\n" in alone
+    assert hasty.status("open")["received"] == before + 15
+
+
 def test_a_body_that_comes_too_slowly_is_refused_and_its_connection_closed(hasty):
     before, parts = hasty.status("open")["received"], urlsplit(hasty.url)
     with socket.create_connection((parts.hostname, parts.port), timeout=30) as line:

@@ -27,6 +27,7 @@ class Inbox:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._arrived: list[_Waiting] = []
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         # Of what is not answered yet; only the event loop counts.
         self._uploads = self._bytes = 0
@@ -40,6 +41,7 @@ class Inbox:
 
     async def __aexit__(self, *_: object) -> None:
         self._closing = True
+        self._hand_over()
         self._queue.put(None)
         await self._loop.run_in_executor(None, self._thread.join)
 
@@ -57,8 +59,16 @@ class Inbox:
         self._uploads += 1
         self._bytes += size
         answer: asyncio.Future[Answer] = self._loop.create_future()
-        self._queue.put((upload, answer))
+        if not self._arrived:
+            self._loop.call_soon(self._hand_over)
+        self._arrived.append((upload, answer))
         return await answer
+
+    def _hand_over(self) -> None:
+        """Give the thread all that arrived in this turn of the loop: it would begin with the first of them alone."""
+        arrived, self._arrived = self._arrived, []
+        for waiting in arrived:
+            self._queue.put(waiting)
 
     def _write_all(self) -> None:
         while batch := self._next_batch():

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import TimerHandle
+from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import CLOSE_HEADER, HttpToolsProtocol
 
-from sstq.service.security import BODY_ARRIVED
+from sstq.service.security import ANSWER_AT_ONCE, BODY_ARRIVED
 
 __all__ = ["HEADER_SECONDS", "MOST_HEADER_BYTES", "READ_SECONDS", "GuardedProtocol"]
 
@@ -53,7 +54,31 @@ class GuardedProtocol(HttpToolsProtocol):
         """Begin to handle the request."""
         _cancel(self._headers_due)
         self._headers_due = None
+        self.scope[ANSWER_AT_ONCE] = self.answer_at_once  # type: ignore[literal-required]
         super().on_headers_complete()
+
+    def answer_at_once(self, scope: Any, head: bytes, body: bytes) -> bool:
+        """Write a whole answer with status 200 at once: messages of ASGI take two system calls and many small steps.
+
+        Args:
+            scope: of the request.
+            head: all headers but the date and the length, each with its line end.
+            body: the content.
+
+        Returns:
+            Whether it is written. If not, it needs the messages: the connection is slow, lost, or to be closed.
+        """
+        cycle = self.cycle
+        if cycle.scope is not scope or cycle.disconnected or self.flow.write_paused:
+            return False
+        if not cycle.keep_alive or CLOSE_HEADER in self.headers:
+            return False
+        always = b"".join([b"%b: %b\r\n" % header for header in self.server_state.default_headers])
+        self.transport.write(b"HTTP/1.1 200 OK\r\n%b%bcontent-length: %d\r\n\r\n%b" % (always, head, len(body), body))
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
 
     def on_message_complete(self) -> None:
         """Note that there is no more of the body."""

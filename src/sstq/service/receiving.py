@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -19,8 +20,7 @@ KEY_BYTES = 16
 """The length of an idempotency key: 128 random bits, chosen by the client."""
 
 
-@dataclass(frozen=True, slots=True)
-class Upload:
+class Upload(NamedTuple):
     """Messages of one campaign on their way into the database.
 
     Attributes:

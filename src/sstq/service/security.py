@@ -9,7 +9,7 @@ import ipaddress
 import json
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -30,6 +30,7 @@ __all__ = [
     "problem_response",
     "token_hash",
     "unauthorized",
+    "with_security",
 ]
 
 CONTENT_POLICY = (
@@ -48,10 +49,17 @@ HEADERS = {
 }
 # Only where a route says nothing else.
 DEFAULTS = {"cache-control": "no-store", "cross-origin-resource-policy": "same-origin"}
+RawHeader = tuple[bytes, bytes]
+_ALWAYS, _DEFAULTS = (
+    [(name.encode(), value.encode()) for name, value in headers.items()] for headers in (HEADERS, DEFAULTS)
+)
 _HTTPS_ONLY = (b"strict-transport-security", b"max-age=31536000")
 
 BODY_ARRIVED = "sstq.body-arrived"
 """Is true in the scope of a request whose body has arrived: a timer would cost more than to read it."""
+
+ANSWER_AT_ONCE = "sstq.answer-at-once"
+"""Is in the scope of a request to our own server: a function that writes a whole answer (`sstq.service.protocol`)."""
 
 # A body may take so long, and so much longer for each of its bytes.
 _BODY_SECONDS, _SLOWEST_BYTES_PER_SECOND = 20.0, 1 << 14
@@ -213,26 +221,28 @@ class RequestBody:
         return response
 
 
+def with_security(headers: Iterable[RawHeader], scheme: str) -> list[RawHeader]:
+    """The headers of an answer with those that every answer has."""
+    names = {name for name, _ in headers}
+    own = [*_ALWAYS, _HTTPS_ONLY] if scheme == "https" else _ALWAYS
+    return [*headers, *own, *(header for header in _DEFAULTS if header[0] not in names)]
+
+
 class SecurityHeaders:
     """Adds the headers that every answer has."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._always = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-        self._defaults = [(name.encode(), value.encode()) for name, value in DEFAULTS.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and its answer back with the headers."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        own = [*self._always, _HTTPS_ONLY] if scope["scheme"] == "https" else self._always
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                given = message.setdefault("headers", [])
-                names = {name for name, _ in given}
-                message["headers"] = [*given, *own, *(pair for pair in self._defaults if pair[0] not in names)]
+                message["headers"] = with_security(message.get("headers", []), scope["scheme"])
             await send(message)
 
         await self._app(scope, receive, with_headers)

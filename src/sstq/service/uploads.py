@@ -7,6 +7,7 @@ import re
 from binascii import unhexlify
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -17,6 +18,7 @@ from sstq.service.inbox import InboxFull
 from sstq.service.node import Entry, Node, unknown_campaign
 from sstq.service.receiving import Malformed, Receipt, Refusal, Upload
 from sstq.service.security import (
+    ANSWER_AT_ONCE,
     BODY_ARRIVED,
     ClientGone,
     Problem,
@@ -25,6 +27,7 @@ from sstq.service.security import (
     is_token,
     token_hash,
     unauthorized,
+    with_security,
 )
 
 __all__ = ["ALLOW_ANY_ORIGIN", "UPLOADS", "Uploads"]
@@ -47,8 +50,7 @@ _PREFLIGHT = ALLOW_ANY_ORIGIN | {
 }
 
 _PREFIX, _SUFFIX = UPLOADS.split("{name}")
-_JSON = (b"content-type", b"application/json")
-_FROM_ANYWHERE = [(name.lower().encode(), value.encode()) for name, value in ALLOW_ANY_ORIGIN.items()]
+_JSON = {"Content-Type": "application/json"}
 
 _BODY_TYPE = b"application/octet-stream"
 _READ = (
@@ -106,15 +108,11 @@ class Uploads:
         except DatabaseUnavailable:
             response = await body.refuse(database_gone())
         else:
-            self._collector.metrics.uploads[name, 200] += 1
-            headers = [
-                _JSON,
-                (b"content-length", b"%d" % len(content)),
-                *(_FROM_ANYWHERE if entry.from_anywhere else ()),
-            ]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await send({"type": "http.response.body", "body": content})
-            return
+            at_once = scope.get(ANSWER_AT_ONCE)
+            if at_once and at_once(scope, _head(scope["scheme"], entry.from_anywhere), content):
+                self._collector.metrics.uploads[name, 200] += 1
+                return
+            response = Response(content, headers=_JSON)
         self._collector.metrics.uploads[name if entry else "", response.status_code] += 1
         if entry is not None and entry.from_anywhere:
             response.headers.update(ALLOW_ANY_ORIGIN)
@@ -205,6 +203,14 @@ class Uploads:
 def database_gone() -> Problem:
     """The database does not answer; nothing was stored."""
     return Problem(503, "The database is not available; nothing was stored. Try again.", {"Retry-After": "5"})
+
+
+@cache
+def _head(scheme: str, from_anywhere: bool) -> bytes:
+    """The headers of a receipt as they are sent."""
+    headers = _JSON | (ALLOW_ANY_ORIGIN if from_anywhere else {})
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    return b"".join([b"%b: %b\r\n" % header for header in with_security(raw, scheme)])
 
 
 def _headers(scope: Scope) -> Mapping[bytes, bytes]:
