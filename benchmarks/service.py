@@ -240,17 +240,13 @@ def _afternoons_figures(kind: str, url: str, folder: Path, ours: float) -> Itera
 
 def _kills(kind: str, database: str, folder: Path) -> Iterator[Result]:
     """Kill the server under load; in the end the state must have the bits of one pass over all that was sent."""
-    from tests.service.killing import SETTINGS, differences, killed_under_load, prepared
-    from tests.service.serving import serving
+    from tests.service.killing import differences, killed_under_load, options, prepared
+    from tests.service.nursery import nursery
 
     store = prepared(database)
-    with ExitStack() as stack:
-        load = killed_under_load(
-            store,
-            lambda: stack.enter_context(serving(folder, database=database, **SETTINGS)),
-            KILLS,
-            processes=1 if store.database.sqlite else 2,
-        )
+    with nursery(folder / "kills.log") as parent:
+        processes = 1 if store.database.sqlite else 2
+        load = killed_under_load(store, lambda: parent.start(*options(store, folder)), KILLS, processes)
     wrong = differences(store, load.acknowledged)
     store.close()
     note = (

@@ -13,7 +13,11 @@ PINNED = r"[a-z/]+:\d+\.\d+(\.\d+)?-[a-z-]+"
 
 @pytest.fixture
 def compose():
-    return pytest.importorskip("yaml").safe_load((DEPLOY / "compose.yaml").read_text())
+    return read("compose.yaml")
+
+
+def read(name):
+    return pytest.importorskip("yaml").safe_load((DEPLOY / name).read_text())
 
 
 @pytest.fixture
@@ -45,10 +49,14 @@ def test_the_image_serves_as_a_user_without_rights(instructions):
     assert json.loads(dict(instructions)["CMD"]) == ["sstq", "serve"]
 
 
-def test_every_variable_is_an_option_of_the_server(instructions, compose):
-    source = "".join((ROOT / "src/sstq/cli" / name).read_text() for name in ("serve.py", "listening.py"))
+@pytest.mark.parametrize(
+    ("name", "service", "command"),
+    [("compose.yaml", "collector", "serve"), ("compose.shuffler.yaml", "shuffler", "shuffler")],
+)
+def test_every_variable_is_an_option_of_the_server(instructions, name, service, command):
+    source = "".join((ROOT / "src/sstq/cli" / file).read_text() for file in (f"{command}.py", "listening.py"))
     text = " ".join(rest for word, rest in instructions if word == "ENV") + " ".join(
-        compose["services"]["collector"]["environment"]
+        read(name)["services"][service]["environment"]
     )
     names = set(re.findall(r"SSTQ_\w+", text))
     assert names
@@ -63,9 +71,22 @@ def test_only_this_machine_reaches_the_collector_and_nobody_the_database(compose
     assert (DEPLOY / collector["build"]["context"] / collector["build"]["dockerfile"]).exists()
 
 
-def test_no_secret_is_in_the_files(compose):
-    for service in compose["services"].values():
-        for name, value in service["environment"].items():
+def test_a_shuffler_runs_like_a_collector_elsewhere(compose):
+    shuffler = read("compose.shuffler.yaml")
+    ours, theirs = shuffler["services"]["shuffler"], compose["services"]["collector"]
+    assert shuffler["name"] != compose["name"]  # on one machine, for a try, they share no volume
+    assert ours["command"] == ["sstq", "shuffler"]
+    assert ours["ports"] == ["127.0.0.1:8081:8080"]
+    same = ("build", "depends_on", "restart", "stop_grace_period", "cap_drop", "security_opt")
+    assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
+    assert shuffler["services"]["database"] == {"extends": {"file": "compose.yaml", "service": "database"}}
+    assert set(shuffler["volumes"]) == set(compose["volumes"])
+
+
+@pytest.mark.parametrize("name", ["compose.yaml", "compose.shuffler.yaml"])
+def test_no_secret_is_in_the_files(name):
+    for service in read(name)["services"].values():
+        for name, value in service.get("environment", {}).items():
             if re.search("PASSWORD|TOKEN|DATABASE", name):
                 assert "${" in value or name == "POSTGRES_DB"
 

@@ -1,11 +1,13 @@
 """What stands between clients and the collector: TLS, proxies, slow senders, and more uploads than it can hold."""
 
+import asyncio
 import datetime
 import ipaddress
 import socket
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -15,11 +17,14 @@ import sstq
 
 pytest.importorskip("fastapi")
 
+import uvicorn
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from fastapi import FastAPI
+from uvicorn.server import ServerState
 
-from sstq.service import Client
+from sstq.service import Client, protocol
 from tests.service.serving import packed, serving
 
 pytestmark = pytest.mark.slow
@@ -32,6 +37,36 @@ inbox._QUEUE_UPLOADS = 2
 security._BODY_SECONDS = 0.3
 run(Settings(**json.loads(sys.argv[1])), lambda url: print(url, flush=True))
 """
+
+
+_SLOW_TO_COMPILE = """
+import json, pathlib, sys, time
+from sstq.service import Settings, background, run
+settings = json.loads(sys.argv[1])
+compiled = pathlib.Path(settings.pop("compiled"))
+def compile():
+    while not compiled.exists():
+        time.sleep(0.01)
+background._warm_up = compile
+run(Settings(**settings), lambda url: print(url, flush=True))
+"""
+
+
+def test_uploads_wait_while_kernels_are_compiled_and_other_requests_do_not(tmp_path):
+    compiled = tmp_path / "compiled"
+    with (
+        serving(tmp_path, program=_SLOW_TO_COMPILE, compiled=str(compiled)) as server,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        server.create("open", MECHANISM)
+        sent = thread.submit(server.send, "open", MECHANISM, packed(MECHANISM), 5)
+        for _ in range(3):
+            assert server.http.get("/health").json() == {"status": "starting"}
+        assert server.status("open")["received"] == 0
+        assert not sent.done()
+        compiled.touch()
+        assert sent.result().text == '{"count":5}'
+        assert server.http.get("/health").json() == {"status": "ok"}
 
 
 @pytest.fixture
@@ -143,6 +178,31 @@ def test_a_receipt_has_the_same_headers_alone_in_a_pipeline_and_before_a_connect
     assert b"access-control-allow-origin: *\r\n" in alone
     assert b"x-content-type-options: nosniff\r\n" in alone
     assert hasty.status("open")["received"] == before + 15
+
+
+def test_a_client_that_does_not_read_its_answer_is_dropped(monkeypatch):
+    monkeypatch.setattr(protocol, "READ_SECONDS", 0.01)
+
+    async def connection():
+        config = uvicorn.Config(FastAPI(), log_config=None, ws="none")
+        config.load()
+        made, dropped = protocol.GuardedProtocol(config, ServerState(), {}), asyncio.Event()
+        transport = Mock(asyncio.Transport)
+        transport.abort.side_effect = dropped.set
+        made.connection_made(transport)
+        return made, dropped
+
+    async def run():
+        slow, dropped = await connection()
+        slow.pause_writing()
+        await asyncio.wait_for(dropped.wait(), 30)
+        reading, kept = await connection()
+        reading.pause_writing()
+        reading.resume_writing()
+        await asyncio.sleep(0.05)
+        assert not kept.is_set()
+
+    asyncio.run(run())
 
 
 def test_a_body_that_comes_too_slowly_is_refused_and_its_connection_closed(hasty):

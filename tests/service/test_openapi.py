@@ -75,6 +75,7 @@ def test_every_route_is_described(server):
     assert routes(server) == {
         ("get", "/health"),
         ("get", "/metrics"),
+        ("get", "/v1/key"),
         ("get", "/v1/campaigns"),
         ("post", "/v1/campaigns"),
         ("get", "/v1/campaigns/{name}"),

@@ -6,6 +6,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
@@ -360,6 +361,15 @@ def test_the_commands(both, tmp_path):
 
     creation = ("campaign", "create", "walks", "-m", tmp_path / "m.json", "--closes", LATER)
     assert "needs --shuffler ADDRESS" in run(*creation, "--threshold", 20, code=2)
+    # A key, an address or a collector that is not the shuffler's is noticed now, and leaves the name free.
+    for address, key, reason in (
+        (shuffler.url, "00" * 32, f"{urlsplit(shuffler.url).netloc} refused it (404)"),
+        (collector.url, shuffler.key, "is not the shuffler that the campaign names"),
+        ("http://127.0.0.1:1", shuffler.key, "there is no answer from 127.0.0.1:1"),
+    ):
+        said = run(*creation, "--shuffler", address, "--shuffler-key", key, "--threshold", 20, code=1)
+        assert reason in " ".join(said.split())
+        assert "pass the address and the public key that sstq shuffler prints" in " ".join(said.split())
     run(*creation, "--shuffler", shuffler.url, "--shuffler-key", shuffler.key, "--threshold", 20, "--delta", "1e-5")
     assert "nothing arrived yet" in run("campaign", "show", "walks")
     sending = ("send", f"{collector.url}/walks", tmp_path / "x.npy", "--most-epsilon", 4)

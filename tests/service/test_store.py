@@ -310,12 +310,32 @@ def test_a_database_that_is_gone_is_an_error_that_passes(own_postgres):
     store.close()
 
 
+READY = threading.Event()
+READY.set()
+
+
+def test_the_inbox_waits_until_it_may_begin(store):
+    ready = threading.Event()
+
+    async def run():
+        async with Inbox(store, ready) as inbox:
+            sent = asyncio.create_task(inbox.submit(upload()))
+            while not len(inbox):
+                await asyncio.sleep(0.001)
+            assert not sent.done()
+            assert store.counts("c").received == 0
+            ready.set()
+            return await sent
+
+    assert asyncio.run(run()) == Receipt(1)
+
+
 def test_the_inbox_answers_all(store):
     sent = [upload() for _ in range(500)]
     sent[7] = upload(campaign="none")
 
     async def run():
-        async with Inbox(store) as inbox:
+        async with Inbox(store, READY) as inbox:
             return await asyncio.gather(*map(inbox.submit, sent))
 
     answers = asyncio.run(run())
@@ -344,7 +364,7 @@ def test_the_inbox_holds_a_bounded_number(monkeypatch):
     slow = _SlowStore()
 
     async def run():
-        async with Inbox(slow) as inbox:
+        async with Inbox(slow, READY) as inbox:
             first = asyncio.create_task(inbox.submit(upload()))
             while len(inbox) or not first.done():  # until the writer took it
                 await asyncio.sleep(0.001)
@@ -371,7 +391,7 @@ def test_an_error_reaches_all_of_its_batch_and_no_other():
     slow.go.set()
 
     async def run():
-        async with Inbox(slow) as inbox:
+        async with Inbox(slow, READY) as inbox:
             bad = await asyncio.gather(inbox.submit(upload(count=13)), return_exceptions=True)
             return bad, await inbox.submit(upload())
 
@@ -382,7 +402,7 @@ def test_an_error_reaches_all_of_its_batch_and_no_other():
 
 def test_a_client_that_went_away_stops_nobody(store):
     async def run():
-        async with Inbox(store) as inbox:
+        async with Inbox(store, READY) as inbox:
             gone = asyncio.create_task(inbox.submit(upload()))
             await asyncio.sleep(0)
             gone.cancel()

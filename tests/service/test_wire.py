@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import re
+import time
 
 import numpy as np
 import pytest
@@ -218,8 +219,14 @@ def test_listing_shows_what_the_caller_may_read(server):
     assert {"open", "early", "over"} <= {campaign["name"] for campaign in everything}
 
 
+def test_the_key_of_the_collector_is_that_of_its_documents(server):
+    assert server.http.get("/v1/campaigns/open").json()["keys"] == [server.http.get("/v1/key").json()["key"]]
+
+
 def test_health_and_metrics(server):
-    assert server.http.get("/health").json() == {"status": "ok"}
+    while (found := server.http.get("/health").json()) == {"status": "starting"}:
+        time.sleep(0.02)
+    assert found == {"status": "ok"}
     assert server.http.get("/metrics").status_code == 401
     text = server.administer("GET", "/metrics").text
     assert re.search(r'^sstq_uploads_total\{campaign="open",status="4\d\d"\} \d+$', text, flags=re.MULTILINE)

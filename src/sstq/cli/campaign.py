@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import typer
@@ -13,6 +13,9 @@ import typer
 from sstq.cli.common import ForceOption, MechanismOption, check_output, read_mechanism
 from sstq.cli.terminal import note, paragraphs, show_facts, show_table
 from sstq.cli.usage import WrongUsage, check_usage
+
+if TYPE_CHECKING:
+    from sstq.service import Campaign
 
 __all__ = ["campaign"]
 
@@ -31,6 +34,7 @@ _Token = Annotated[
     ),
 ]
 _DEFAULT_URL = "http://127.0.0.1:8080"
+_SHUFFLER_SECONDS = 10.0
 
 campaign = typer.Typer(no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
 
@@ -79,6 +83,8 @@ def create(
 ) -> None:
     """Create a campaign and print its shared tokens, which the collector cannot show again.
 
+    A shuffler must run: it is asked for the campaign and must sign it with the key that you name.
+
     Example: sstq campaign create steps --mechanism m.json --closes 2027-02-07T18:00:00Z --readers public
 
     Example: sstq campaign create steps -m m.json --closes 2027-02-07T18:00:00Z --shuffler https://shuffle.example
@@ -101,6 +107,8 @@ def create(
         given = {field: value for field, value in terms.items() if value is not None}
         made = Campaign.from_terms(name, read_mechanism(mechanism), given)
     found = _ask("POST", url, "", token, made.to_json().encode())
+    if made.shuffling is not None:
+        _check_shuffler(made, url, token)
     facts = [("campaign", f"{url.rstrip('/')}/{name}"), ("digest", made.digest)]
     facts += [(field.replace("_", " "), found[field]) for field in ("send_token", "read_token") if field in found]
     show_facts("campaign", facts)
@@ -243,6 +251,23 @@ def _shuffling(
     if shuffler is None or key is None or threshold is None:
         raise WrongUsage("a shuffled campaign needs --shuffler ADDRESS, --shuffler-key KEY and --threshold PEOPLE")
     return {"url": shuffler.rstrip("/"), "key": key, "threshold": threshold} | rest
+
+
+def _check_shuffler(made: Campaign, url: str, token: str) -> None:
+    """Do what a sender does before it seals anything; if that fails, there is no campaign."""
+    from sstq.accounting.ledger import ledger_price
+    from sstq.service import Client
+    from sstq.service.http import request
+
+    asked = ledger_price(made.mechanism)
+    try:
+        Client(f"{url.rstrip('/')}/{made.name}", most_epsilon=asked, patience=_SHUFFLER_SECONDS)
+    except ValueError as error:
+        request("DELETE", _address(url, f"/{made.name}"), token=token)
+        raise ValueError(
+            f"the campaign was not created, because its shuffler cannot serve it: {error}; pass the address and the "
+            "public key that sstq shuffler prints, and run it with this collector's address as --collector"
+        ) from error
 
 
 def _claimed(claim: dict[str, Any], terms: dict[str, Any], status: str) -> list[tuple[str, object]]:

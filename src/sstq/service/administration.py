@@ -39,7 +39,8 @@ def administration_routes(collector: Collector) -> APIRouter:
         allow(request)
         data = await read_body(request)
         try:
-            campaign = Campaign.from_dict(data)
+            # In a thread: to make a mechanism may take seconds.
+            campaign = await asyncio.to_thread(Campaign.from_dict, data)
         except ValueError as error:
             raise Problem(422, _sentence(error)) from error
         try:

@@ -37,6 +37,8 @@ class Background(Rounds):
             _warm_up()
         except Exception:
             logger.exception("the kernels cannot be loaded")
+        finally:
+            self._collector.ready.set()
         super()._run()
 
     def round(self) -> None:
@@ -72,7 +74,10 @@ class Background(Rounds):
 
 
 def _warm_up() -> None:
-    """Load the kernels, or compile them on a machine that has none, so that the first uploads do not wait for them."""
+    """Load the kernels that check, add and estimate; `sstq serve` compiles all that are missing at the first of them.
+
+    So no later upload or estimate waits for a compiler.
+    """
     mechanism = FrameUnit(dim=2, epsilon=1.0)
     aggregator = mechanism.aggregator()
     aggregator.update(mechanism.messages_from_bytes(bytes(-(-mechanism.message_bits // 8)), 1))

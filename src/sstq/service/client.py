@@ -130,7 +130,7 @@ class Client:
             progress: is called with the number of messages after each upload.
 
         Raises:
-            ValueError: the collector refused it, or there was no success within the client's patience; the message
+            ValueError: it was refused, or there was no success within the client's patience; the message
                 says how many messages count.
         """
         # All of it before anything leaves: a row that cannot be encoded must not leave half a file behind.
@@ -217,7 +217,7 @@ class Client:
         url = f"{self._url}/messages"
         answer = self._until_answered(lambda: request("POST", url, token=self._token, headers=headers, body=body))
         if answer.json() != {"count": count}:
-            raise Unreachable("the collector's receipt is of another upload")
+            raise Unreachable(f"the receipt of {urlsplit(self._url).netloc} is of another upload")
 
     def _until_answered(self, ask: Callable[[], Answer]) -> Answer:
         """Ask again, with growing pauses, until there is an answer that another try would not change."""

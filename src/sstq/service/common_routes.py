@@ -1,4 +1,4 @@
-"""The routes that a collector and a shuffler both have: health, metrics, documents and single-use tokens."""
+"""The routes that a collector and a shuffler both have: health, metrics, the key, documents and tokens."""
 
 from __future__ import annotations
 
@@ -39,11 +39,13 @@ def common_routes(
     @router.get(
         "/health",
         summary="Whether the service and its database answer",
-        responses=answers({200: {"description": "They do.", "content": schema("Health")}}),
+        responses=answers(
+            {200: {"description": "They do; uploads wait while it starts.", "content": schema("Health")}}
+        ),
     )
     async def health() -> Response:
         await asyncio.to_thread(node.store.ping)
-        return JSONResponse({"status": "ok"})
+        return JSONResponse({"status": "ok" if node.ready.is_set() else "starting"})
 
     @router.get(
         "/metrics",
@@ -57,6 +59,14 @@ def common_routes(
     async def read_metrics(request: Request) -> Response:
         node.require_metrics(token_of(request))
         return Response(await asyncio.to_thread(metrics), media_type=_METRICS)
+
+    @router.get(
+        "/v1/key",
+        summary="Read the public key of this service, which signs campaigns and which clients pin",
+        responses=answers({200: {"description": "The key.", "content": schema("Key")}}),
+    )
+    async def key() -> Response:
+        return JSONResponse({"key": node.key.public.hex()})
 
     @router.get(
         "/v1/campaigns/{name}",

@@ -1,4 +1,4 @@
-"""Requests to a collector, for programs that administer it or send to it; nothing but the standard library."""
+"""Requests to a collector or a shuffler, for programs that administer it or send to it; only the standard library."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _LARGEST_ANSWER = 1 << 28
 
 
 class Refused(ValueError):  # noqa: N818
-    """The collector refused a request: its status, its sentence, and after how many seconds to try again, if ever."""
+    """A server refused a request: its status, its sentence, and after how many seconds to try again, if ever."""
 
-    def __init__(self, status: int, detail: str, retry_after: float | None) -> None:
-        super().__init__(f"the collector refused it ({status}): {detail}")
+    def __init__(self, server: str, status: int, detail: str, retry_after: float | None) -> None:
+        super().__init__(f"{server} refused it ({status}): {detail}")
         self.status = status
         self.retry_after = retry_after
 
@@ -36,7 +36,7 @@ class Unreachable(ValueError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Answer:
-    """What a collector answered."""
+    """What a server answered."""
 
     headers: Message
     content: bytes
@@ -47,7 +47,7 @@ class Answer:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A collector redirects nobody; whoever does would get the token."""
+    """Neither server redirects anybody; whoever does would get the token."""
 
     def redirect_request(self, *_: Any) -> None:
         """Do not follow."""
@@ -61,7 +61,7 @@ def request(
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
 ) -> Answer:
-    """Ask a collector; Refused with its sentence for a status of 400 or more, Unreachable for no answer."""
+    """Ask a server; Refused with its sentence for a status of 400 or more, Unreachable for no answer."""
     with _open(method, url, token, headers, body) as response:
         try:
             content = response.read(_LARGEST_ANSWER + 1)
@@ -102,7 +102,7 @@ def _open(
         response: http.client.HTTPResponse = opener.open(asked, timeout=_SECONDS)
     except urllib.error.HTTPError as error:
         with error:
-            raise _refused(error) from None
+            raise _refused(urlsplit(url).netloc, error) from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, ssl.SSLCertVerificationError):  # another try would not change it
@@ -118,10 +118,10 @@ def _context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _refused(error: urllib.error.HTTPError) -> Refused:
+def _refused(server: str, error: urllib.error.HTTPError) -> Refused:
     try:
         detail = str(json.loads(error.read(1 << 16))["detail"])
     except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
         detail = str(error.reason)
     wait = error.headers.get("Retry-After", "")
-    return Refused(error.code, detail, float(wait) if wait.isascii() and wait.isdigit() else None)
+    return Refused(server, error.code, detail, float(wait) if wait.isascii() and wait.isdigit() else None)

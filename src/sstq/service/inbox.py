@@ -20,13 +20,13 @@ class InboxFull(Exception):  # noqa: N818
 
 
 class Inbox:
-    """Where an event loop leaves uploads; one thread writes them to the store, as many at a time as are there.
+    """Where an event loop leaves uploads; one thread, once it may begin, writes as many at a time as are there.
 
     Use it as an async context manager. On leaving, everything that was submitted is written and answered.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, ready: threading.Event) -> None:
+        self._store, self._ready = store, ready
         self._arrived: list[_Waiting] = []
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         # Of what is not answered yet; only the event loop counts.
@@ -71,6 +71,8 @@ class Inbox:
             self._queue.put(waiting)
 
     def _write_all(self) -> None:
+        # Or this thread would compile kernels while another does the same.
+        self._ready.wait()
         while batch := self._next_batch():
             answers: list[Answer] | Exception
             try:

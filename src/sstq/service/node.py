@@ -57,6 +57,7 @@ class Node(ABC):
 
     Attributes:
         role: what the database is for; that of another role is refused.
+        ready: is set once the kernels that it needs are loaded; uploads wait for that.
     """
 
     role: str
@@ -68,7 +69,8 @@ class Node(ABC):
         if kept != self.role:
             store.close()
             raise ValueError(f"database must be that of a {self.role}, got that of a {kept}; name an empty one")
-        self.inbox = Inbox(self.store)
+        self.ready = threading.Event()
+        self.inbox = Inbox(self.store, self.ready)
         self.limits = AddressLimits(settings.uploads_per_second, settings.burst)
         self.metrics = Metrics()
         self.key = SigningKey(self.store.setting("signing-key", lambda: SigningKey.generate().secret))

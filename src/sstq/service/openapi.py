@@ -177,7 +177,8 @@ _SCHEMAS: dict[str, Any] = {
     ),
     "Certificate": {"type": "object", "description": "What `sstq audit certify` writes."},
     "Receipt": described_object({"count": {"type": "integer", "minimum": 1}}),
-    "Health": described_object({"status": {"const": "ok"}}),
+    "Key": described_object({"key": {"type": "string", "pattern": "^[0-9a-f]{64}$"}}),
+    "Health": described_object({"status": {"enum": ["ok", "starting"]}}),
     "Estimate": described_object(
         {
             "campaign": NAME,

@@ -30,6 +30,7 @@ class Shuffler(Node):
 
     def __init__(self, settings: ShufflerSettings) -> None:
         super().__init__(settings, Store(settings.database, EnvelopePacking))
+        self.ready.set()  # it looks into no message
         self._asking = asyncio.Semaphore(_ASKED_AT_ONCE)
         if settings.collector_key is not None:
             self._pin(settings.collector_key)

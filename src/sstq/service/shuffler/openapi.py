@@ -47,4 +47,4 @@ _STATUS = described_object(
 
 def install(app: FastAPI) -> None:
     """Describe the app."""
-    openapi.install(app, UPLOADS, _UPLOAD, {"Status": _STATUS, "Key": described_object({"key": {"type": "string"}})})
+    openapi.install(app, UPLOADS, _UPLOAD, {"Status": _STATUS})

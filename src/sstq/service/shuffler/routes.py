@@ -39,14 +39,6 @@ def shuffler_routes(shuffler: Shuffler) -> APIRouter:
     router = APIRouter()
 
     @router.get(
-        "/v1/key",
-        summary="Read the shuffler's public key, which campaigns name and clients pin",
-        responses=answers({200: {"description": "The key.", "content": schema("Key")}}),
-    )
-    async def key() -> Response:
-        return JSONResponse({"key": shuffler.key.public.hex()})
-
-    @router.get(
         "/v1/campaigns/{name}/status",
         summary="Count the people whose envelopes wait",
         responses=answers({200: {"description": "The counts.", "content": schema("Status")}}, 401, 403, 404),
