@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sstq.cli.terminal import note
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sstq.service import Settings
 
 __all__ = [
     "AdministratorOption",
@@ -24,7 +29,7 @@ __all__ = [
     "ProxiesOption",
     "UploadsOption",
     "kept_token",
-    "warn_of_plain_http",
+    "say_started",
 ]
 
 _TOKEN_FILE = "administrator-token"  # noqa: S105 (the name of a file)
@@ -72,9 +77,13 @@ GraceOption = Annotated[
 ]
 
 
-def warn_of_plain_http(certificate: Path | None, host: str) -> None:
-    """Say so if others can listen on the network."""
-    if certificate is None and host not in ("127.0.0.1", "::1", "localhost"):
+def say_started(settings: Settings, url: str, facts: Mapping[str, str], *, given_token: bool) -> None:
+    """Print the address, some facts and the token; say so if others can listen on the network."""
+    # What was given is known already, and logs are kept.
+    token = "as given" if given_token else settings.administrator_token
+    for name, value in {"address": url, **facts, "administrator token": token}.items():
+        typer.echo(f"{name:19}  {value}")
+    if settings.certificate is None and settings.host not in ("127.0.0.1", "::1", "localhost"):
         note("This is plain HTTP: put a proxy with TLS before it, or pass --certificate and --private-key.")
 
 

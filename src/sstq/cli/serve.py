@@ -20,7 +20,7 @@ from sstq.cli.listening import (
     ProxiesOption,
     UploadsOption,
     kept_token,
-    warn_of_plain_http,
+    say_started,
 )
 from sstq.cli.usage import check_usage
 
@@ -70,8 +70,8 @@ def serve(
             metrics_token=metrics_token,
             host=host,
             port=port,
-            certificate=None if certificate is None else str(certificate),
-            private_key=None if private_key is None else str(private_key),
+            certificate=certificate,
+            private_key=private_key,
             proxies=proxies,
             uploads_per_second=uploads_per_second,
             burst=burst,
@@ -81,11 +81,7 @@ def serve(
         )
 
     def started(url: str) -> None:
-        typer.echo(f"address              {url}")
-        if demo:
-            typer.echo(f"poll                 {url}/demo/")
-        # What was given is known already, and logs are kept.
-        typer.echo(f"administrator token  {'as given' if administrator_token else token}")
-        warn_of_plain_http(certificate, host)
+        facts = {"poll": f"{url}/demo/"} if demo else {}
+        say_started(settings, url, facts, given_token=bool(administrator_token))
 
     run(settings, started)

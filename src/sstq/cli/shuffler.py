@@ -20,7 +20,7 @@ from sstq.cli.listening import (
     ProxiesOption,
     UploadsOption,
     kept_token,
-    warn_of_plain_http,
+    say_started,
 )
 from sstq.cli.usage import check_usage
 
@@ -78,8 +78,8 @@ def shuffler(
             metrics_token=metrics_token,
             host=host,
             port=port,
-            certificate=None if certificate is None else str(certificate),
-            private_key=None if private_key is None else str(private_key),
+            certificate=certificate,
+            private_key=private_key,
             proxies=proxies,
             uploads_per_second=uploads_per_second,
             burst=burst,
@@ -93,10 +93,6 @@ def shuffler(
         )
 
     def started(url: str, key: str) -> None:
-        typer.echo(f"address              {url}")
-        typer.echo(f"public key           {key}")
-        # What was given is known already, and logs are kept.
-        typer.echo(f"administrator token  {'as given' if administrator_token else token}")
-        warn_of_plain_http(certificate, host)
+        say_started(settings, url, {"public key": key}, given_token=bool(administrator_token))
 
     run_shuffler(settings, started)

@@ -30,7 +30,7 @@ from sstq.service.database import DatabaseUnavailable
 from sstq.service.demo import demo_routes, ensure_poll
 from sstq.service.logs import LOGS
 from sstq.service.node import Node, unknown_campaign
-from sstq.service.opening_rounds import Opening
+from sstq.service.opening import Opening
 from sstq.service.protocol import GuardedProtocol
 from sstq.service.reading import collector_metrics, reading_routes
 from sstq.service.rounds import Rounds

@@ -16,7 +16,6 @@ __all__ = ["Background"]
 # While messages arrive, an estimate that took a second is made again after so many seconds, but not later than after
 # the most: the time is for folding, and a page should not show what is minutes old.
 _ESTIMATE_PAUSE, _LONGEST_PAUSE = 5.0, 30.0
-_PURGE_SECONDS = 3600.0
 
 logger = logging.getLogger("sstq.service")
 
@@ -30,7 +29,6 @@ class Background(Rounds):
         super().__init__(collector)
         self._collector = collector
         self._estimate_due: dict[str, float] = {}
-        self._purge_due = 0.0
 
     def _run(self) -> None:
         try:
@@ -48,9 +46,7 @@ class Background(Rounds):
         """
         for entry in self._collector.refresh():
             self.attempt(entry, self._renew)
-        if time.monotonic() >= self._purge_due:
-            self._collector.store.purge(self._collector.settings.grace_hours)
-            self._purge_due = time.monotonic() + _PURGE_SECONDS
+        self.purge()
 
     def _renew(self, entry: Entry) -> None:
         self._estimate(entry, arriving=self._fold(entry.campaign.name))

@@ -17,11 +17,11 @@ from typing import Any, Literal, get_args
 import rfc8785
 
 from sstq.aggregation import FamilyAggregator
-from sstq.checks import check_number, check_option, did_you_mean
+from sstq.checks import check_number, check_option
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism, from_json
 from sstq.service.sealing import KEY_ID_BYTES, OVERHEAD, key_id
-from sstq.service.shuffling import Shuffling
+from sstq.service.shuffling import Shuffling, check_fields
 
 __all__ = [
     "LARGEST_UPLOAD",
@@ -210,15 +210,7 @@ class Campaign:
     @classmethod
     def from_dict(cls, data: Any) -> Campaign:
         """The campaign of JSON values, `name` and `mechanism` at least; ValueError for anything else."""
-        if not isinstance(data, dict):
-            raise ValueError(f"a campaign must be a JSON object, got {_short(data)}")
-        known = [own.name for own in fields(cls)]
-        for field in data:
-            if field not in known:
-                raise ValueError(f"a campaign has no field {_short(field)}{did_you_mean(field, known)}")
-        for field in ("name", "mechanism"):
-            if field not in data:
-                raise ValueError(f"a campaign needs the field {field!r}")
+        check_fields("a campaign", data, cls, ("name", "mechanism"))
         terms = dict(data)
         name, mechanism = terms.pop("name"), terms.pop("mechanism")
         if not isinstance(mechanism, dict):

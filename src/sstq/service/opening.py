@@ -11,16 +11,21 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from itertools import islice
 from multiprocessing.connection import Connection
 
 from sstq.service import bodies
 from sstq.service.batches import DIGEST_BYTES, Batch, Opened, next_batch, parts_of, put
 from sstq.service.campaigns import Campaign
+from sstq.service.claims import shuffled_claim
+from sstq.service.collector import Collector
+from sstq.service.node import Entry
+from sstq.service.rounds import Rounds
 from sstq.service.sealing import envelope_info, open_envelopes
 from sstq.service.store import Store
 
-__all__ = ["Openers", "open_next"]
+__all__ = ["Openers", "Opening", "open_next"]
 
 # Fewer are opened sooner than a worker starts.
 _WORTH_A_WORKER = 5_000
@@ -140,3 +145,36 @@ def open_next(
     if put(store.database, batch, Opened(good, foreign, malformed), mechanism) and (foreign or malformed):
         logger.warning("a batch of %s had %d foreign and %d malformed envelopes", campaign.name, foreign, malformed)
     return batch
+
+
+class Opening(Rounds):
+    """A thread of its own: a batch may take minutes, and folding goes on meanwhile."""
+
+    work = "opening"
+
+    def __init__(self, collector: Collector) -> None:
+        super().__init__(collector)
+        self._collector = collector
+        self._openers = Openers()
+
+    def stop(self) -> None:
+        """End at once; a batch that is being opened begins anew after the next start."""
+        super().stop()
+        self._openers.close()
+
+    def round(self) -> None:
+        """Open a batch of each campaign that has one, until none has."""
+        opened = [True]
+        while any(opened):
+            opened = [self.attempt(entry, self._open) for entry in self._collector.refresh() if entry.sealing_keys]
+
+    def _open(self, entry: Entry) -> bool:
+        collector = self._collector
+        secrets = collector.sealing_secrets(entry)
+        if secrets and not collector.takes_batches(entry, datetime.now(UTC)):
+            collector.forget_sealing_keys(entry)
+        stopping = self._stopping.is_set
+        if stopping() or not open_next(collector.store, entry.campaign, secrets, self._openers, stopping):
+            return False
+        shuffled_claim(collector.store, entry.campaign)  # remembered from here on: a page must not wait for it
+        return True

@@ -10,7 +10,8 @@ import asyncio
 from asyncio import TimerHandle
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import CLOSE_HEADER, HttpToolsProtocol
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sstq.service.security import ANSWER_AT_ONCE, BODY_ARRIVED
 

@@ -14,6 +14,8 @@ from sstq.service.store import UnknownCampaign
 
 __all__ = ["Rounds"]
 
+_PURGE_SECONDS = 3600.0
+
 logger = logging.getLogger("sstq.service")
 
 
@@ -30,6 +32,7 @@ class Rounds(ABC):
         self._node = node
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"sstq-{self.work}")
+        self._purge_due = 0.0
 
     def start(self) -> None:
         """Begin."""
@@ -69,6 +72,12 @@ class Rounds(ABC):
             self._node.metrics.folds["failed"] += 1
             logger.exception("%s failed for the campaign %s", self.work, entry.campaign.name)
             return False
+
+    def purge(self) -> None:
+        """Forget keys whose time is over, now and then."""
+        if time.monotonic() >= self._purge_due:
+            self._node.store.purge(self._node.settings.grace_hours)
+            self._purge_due = time.monotonic() + _PURGE_SECONDS
 
     @abstractmethod
     def round(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from sstq.checks import check_number
 
@@ -36,8 +37,8 @@ class Settings:
     metrics_token: str | None = field(default=None, repr=False)
     host: str = "127.0.0.1"
     port: int = 8080
-    certificate: str | None = None
-    private_key: str | None = None
+    certificate: Path | None = None
+    private_key: Path | None = None
     proxies: str = ""
     uploads_per_second: float = 100.0
     burst: int = 1000

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from sstq.checks import check_argument, check_number, check_option, did_you_mean
 
-__all__ = ["BelowThreshold", "Shuffling"]
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["BelowThreshold", "Shuffling", "check_fields"]
 
 BelowThreshold = Literal["drop", "local"]
 """What becomes of envelopes that are fewer than the threshold when the campaign closes: they are dropped, or they are
@@ -62,13 +66,18 @@ class Shuffling:
     @classmethod
     def from_dict(cls, data: Any) -> Shuffling:
         """The terms of JSON values; ValueError for anything else."""
-        if not isinstance(data, dict):
-            raise ValueError(f"shuffling must be a JSON object, got {data!r:.100}")
-        known = [own.name for own in fields(cls)]
-        for name in data:
-            if name not in known:
-                raise ValueError(f"shuffling has no field {name!r:.100}{did_you_mean(name, known)}")
-        for name in ("url", "key", "threshold"):
-            if name not in data:
-                raise ValueError(f"shuffling needs the field {name!r}")
+        check_fields("shuffling", data, cls, ("url", "key", "threshold"))
         return cls(**data)
+
+
+def check_fields(what: str, data: Any, cls: type[DataclassInstance], needed: Iterable[str]) -> None:
+    """ValueError unless the JSON value is an object with fields of a dataclass and all that are needed."""
+    if not isinstance(data, dict):
+        raise ValueError(f"{what} must be a JSON object, got {data!r:.100}")
+    known = [own.name for own in fields(cls)]
+    for name in data:
+        if name not in known:
+            raise ValueError(f"{what} has no field {name!r:.100}{did_you_mean(name, known)}")
+    for name in needed:
+        if name not in data:
+            raise ValueError(f"{what} needs the field {name!r}")

@@ -22,7 +22,6 @@ from sstq.service.shuffling import Shuffling
 
 __all__ = ["Work"]
 
-_PURGE_SECONDS = 3600.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 # The campaign is gone, or closed for longer than batches are taken: nobody will ever open them.
 _FOR_GOOD = {404, 410}
@@ -38,7 +37,7 @@ class Work(Rounds):
     def __init__(self, shuffler: Shuffler) -> None:
         super().__init__(shuffler)
         self._shuffler = shuffler
-        self._fetch_due = self._purge_due = self._forward_due = 0.0
+        self._fetch_due = self._forward_due = 0.0
         self._pause = _FIRST_PAUSE
 
     def round(self) -> None:
@@ -53,9 +52,7 @@ class Work(Rounds):
             self.attempt(entry, self._mix)
         if time.monotonic() >= self._forward_due:
             self._forward(entries)
-        if time.monotonic() >= self._purge_due:
-            self._shuffler.store.purge(self._shuffler.settings.grace_hours)
-            self._purge_due = time.monotonic() + _PURGE_SECONDS
+        self.purge()
 
     def _fetch(self, entries: list[Entry]) -> None:
         for entry in entries:
