@@ -17,7 +17,7 @@ import numpy as np
 import sqlalchemy as sa
 
 import sstq
-from sstq.service.database import receipts
+from sstq.service.database import DatabaseUnavailable, receipts
 from sstq.service.store import Store, Upload
 
 CAMPAIGNS = {"dense": sstq.SSTQ(dim=20, epsilon=2.0), "sparse": sstq.FrameUnit(dim=20, epsilon=2.0, frames=64)}
@@ -124,7 +124,11 @@ class Load:
         mine = sa.select(receipts.c.messages).where(
             receipts.c.campaign == upload.campaign, receipts.c.key == upload.key
         )
-        return self.store.database.read(lambda connection: connection.execute(mine).scalar()) is not None
+        while True:
+            try:
+                return self.store.database.read(lambda connection: connection.execute(mine).scalar()) is not None
+            except DatabaseUnavailable:  # too busy for one connection more
+                time.sleep(0.1)
 
 
 def prepared(database: str) -> Store:

@@ -72,7 +72,7 @@ class GuardedProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if cycle.scope is not scope or cycle.disconnected or self.flow.write_paused:
             return False
-        if not cycle.keep_alive or CLOSE_HEADER in self.headers:
+        if not cycle.keep_alive or CLOSE_HEADER in scope["headers"]:
             return False
         always = b"".join([b"%b: %b\r\n" % header for header in self.server_state.default_headers])
         self.transport.write(b"HTTP/1.1 200 OK\r\n%b%bcontent-length: %d\r\n\r\n%b" % (always, head, len(body), body))
