@@ -158,7 +158,7 @@ class Aggregator(ABC, Generic[Owner]):
         second_moment -= value**2
         stderr = np.sqrt(np.maximum(second_moment, 0.0, out=second_moment), out=second_moment)
         stderr /= (self._count - 1) ** 0.5 or np.nan
-        return Estimate(value, stderr, self._count, self._simulated)
+        return Estimate(value, stderr, self._count, self._simulated, messages=self._mechanism.messages)
 
     @property
     def numbers(self) -> int:
