@@ -727,7 +727,7 @@ export class Client {
   /** Fetch and check the campaign at https://COLLECTOR/NAME. */
   static async open(url, options = {}) {
     const { mostEpsilon, pinnedKey, pinnedShuffler, patience = 300, pause = 0.5 } = options;
-    checkNumber("mostEpsilon", mostEpsilon, 1e-9, 100);
+    checkNumber("mostEpsilon", mostEpsilon, 1e-9, 81920);
     const [, base, name] = /^(https?:\/\/[^?#]+)\/([^/?#]+)\/?$/.exec(url) ?? [];
     if (!name) fail("argument", `url must be the collector's address and the campaign's name, got ${shown(url)}`);
     const get = (place) => ask({ patience, pause }, place, { method: "GET" });

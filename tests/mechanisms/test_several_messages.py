@@ -109,6 +109,27 @@ def test_ledgers_charge_the_bundle(tmp_path):
         capped.spend(ledger_price(MECHANISM), "first")
 
 
+def test_a_large_bundle_is_paid_for_where_its_owner_allows_it(tmp_path):
+    """256 messages of 2.8 are 717 if the shuffler cheats, and (1, 1e-6) if it does not."""
+    large = sstq.FrameUnit(1000, 2.8, frames=2**10, messages=256, inside=300)
+    assert ledger_price(large) == price(large) == 256 * 2.8
+    cautious = Ledger(tmp_path / "cautious", 1000.0, round_cap=100.0)
+    with pytest.raises(RoundCapExceeded, match=r"epsilon = 716\.8 .* a new one may have round_cap=716\.8$"):
+        cautious.spend(price(large), "first")
+    assert cautious.rounds_left(price(large)) == 0
+    for options in ({}, {"delta": 1e-6}, {"delta": 1e-6, "round_cap": 716.8, "composition": "optimal"}):
+        open_ = Ledger(tmp_path / f"open {len(options)}", 1500.0, **options)
+        open_.spend(price(large), "first")
+        assert (open_.spent, open_.rounds_left(price(large))) == (pytest.approx(716.8), 1)
+        assert Ledger(open_.path).entries == open_.entries
+    # Whoever counts on the shuffler spends what it gives.
+    trusting = Ledger(tmp_path / "trusting", 1.0, delta=1e-6, rounds_delta=1e-6)
+    trusting.spend(shuffled_epsilon(large, 100_000, 1e-6), "first", delta=1e-6)
+    assert 0 <= trusting.remaining < 0.5
+    low, high, _ = RANGES["answer_epsilon"]
+    assert (low, high) == (RANGES["round_epsilon"][0], RANGES["messages"][1] * RANGES["epsilon"][1])
+
+
 def test_more_messages_are_as_more_people():
     """In expected and typical errors, in the estimates, and for the shuffler."""
     large = sstq.SSTQ(5000, 2.0, bits=2)  # whose typical error is that of a smaller frame

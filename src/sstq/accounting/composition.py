@@ -157,7 +157,7 @@ class _Walk:
     def __init__(self, epsilon: float, rounds: int) -> None:
         from scipy.stats import binom
 
-        lie = 1 / (1 + math.exp(epsilon))
+        lie = math.exp(-epsilon) / (1 + math.exp(-epsilon))
         reach = _DEVIATIONS * math.sqrt(rounds * lie * (1 - lie)) + _STEPS
         first = max(0, math.floor(rounds * lie - reach))
         lies = np.arange(first, min(rounds // 2, math.ceil(rounds * lie + reach)) + 1)

@@ -110,10 +110,6 @@ class MessageReader(Protocol):
     """What reading messages needs of a mechanism."""
 
     @property
-    def messages(self) -> int:
-        """How many messages a person sends."""
-
-    @property
     def layout(self) -> Layout:
         """The fields of its messages."""
 
