@@ -228,7 +228,7 @@ class _Crowd:
         """The sum of one client's losses, where δ is about the given one."""
         law = self.law or Blanket.two_level(self.local, 1.0)
         losses = law.taken(self.participation).losses(min(self.clients, _CLIENTS_MAX), _TAIL * delta / self.slots)
-        return Sum([(losses, self.slots)], delta)
+        return Sum(losses, self.slots, delta)
 
 
 def law_blanket(mechanism: Mechanism) -> Blanket | None:
