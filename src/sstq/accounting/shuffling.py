@@ -88,7 +88,7 @@ def shuffled_epsilon(
         return crowd.epsilon(delta)
     if crowd.law is not None or crowd.slots > 1:
         raise ValueError("method must be 'numeric' for a mechanism and for several messages, got 'closed-form'")
-    return closed_form(crowd.local, crowd.clients, delta)
+    return closed_form(crowd.local, crowd.clients, delta, math.exp(-crowd.local))
 
 
 def shuffled_delta(
