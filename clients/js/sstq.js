@@ -323,7 +323,6 @@ class RowEncoder {
     this.fields = [{ name: "row", bits: bitsOf(this.draw.size), limit: this.draw.size }];
     if (this.frames > 1) this.fields.push({ name: "frame", bits: bitsOf(this.frames), limit: this.frames });
     this.wordsEach = 2 + this.fields.length;
-    if (stated.data.messages !== undefined) this.messages = stated.integer("messages", 2, 4096);
   }
 
   /** A share of the frames is for people who send their group only. */
@@ -575,13 +574,13 @@ export class Mechanism {
     this.dim = stated.integer("dim", 1, 2 ** 30);
     this.epsilon = stated.number("epsilon", 0.01, 20);
     this.clip = stated.number("clip", 1e-100, 1e100);
+    this.messages = data.messages === undefined ? 1 : stated.integer("messages", 2, 4096);
     this.#encoder = READERS[this.name](stated, this);
     stated.done();
     this.groups = this.#encoder.groups ?? null;
     this.fields = this.#encoder.fields;
     this.messageBits = this.fields.reduce((sum, field) => sum + field.bits, 0);
     this.wordsEach = this.#encoder.wordsEach;
-    this.messages = this.#encoder.messages ?? 1;
     const all = this.epsilon * this.messages; // to be rounded up
     this.bundleEpsilon = exactly(all) < exactly(this.epsilon) * BigInt(this.messages) ? all + 1.2e-16 * all : all;
     this.json = canonical(data);
@@ -728,7 +727,7 @@ export class Client {
   /** Fetch and check the campaign at https://COLLECTOR/NAME. */
   static async open(url, options = {}) {
     const { mostEpsilon, pinnedKey, pinnedShuffler, patience = 300, pause = 0.5 } = options;
-    checkNumber("mostEpsilon", mostEpsilon, 1e-9, 100);
+    checkNumber("mostEpsilon", mostEpsilon, 1e-9, 81920);
     const [, base, name] = /^(https?:\/\/[^?#]+)\/([^/?#]+)\/?$/.exec(url) ?? [];
     if (!name) fail("argument", `url must be the collector's address and the campaign's name, got ${shown(url)}`);
     const get = (place) => ask({ patience, pause }, place, { method: "GET" });

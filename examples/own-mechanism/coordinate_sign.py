@@ -85,4 +85,4 @@ class CoordinateSign(sstq.Mechanism):
 
     def to_dict(self) -> dict[str, Any]:
         """The options and the channel's integers, as JSON values."""
-        return self._named("dim", "epsilon", "clip") | weights_of(self.channel)
+        return self._common() | weights_of(self.channel)

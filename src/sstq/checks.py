@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+_EPSILON_MAX, _MESSAGES_MAX = 20, 4096
+
 RANGES: Mapping[str, tuple[float, float, bool]] = {
     "dim": (1, 2**30, True),
-    "epsilon": (0.01, 20, False),
+    "epsilon": (0.01, _EPSILON_MAX, False),
     "clip": (1e-100, 1e100, False),
     "bits": (1, 12, True),
     "frame_seed": (0, 2**64 - 1, True),
@@ -19,9 +21,12 @@ RANGES: Mapping[str, tuple[float, float, bool]] = {
     "steps": (1, 10_000, True),
     "delta": (1e-15, 0.1, False),
     "clients": (1, 2**32, True),
-    "messages": (1, 4096, True),
-    # Accounting is wider: it takes what any mechanism may spend, in one round or in all of them.
+    "messages": (1, _MESSAGES_MAX, True),
+    # Accounting is wider. Its theorems take the ε of one message or round of any mechanism; beyond 100 neither
+    # composition nor a crowd makes a round noticeably cheaper. Ledgers are charged for answers, and caps of clients
+    # compare them: all messages of a person in one round together, whether shuffled or not. Totals are of all rounds.
     "round_epsilon": (1e-9, 100.0, False),
+    "answer_epsilon": (1e-9, float(_EPSILON_MAX * _MESSAGES_MAX), False),
     "total_epsilon": (1e-9, 1e6, False),
     "total_delta": (1e-100, 0.5, False),
     "rounds": (1, 10**9, True),

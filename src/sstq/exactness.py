@@ -31,6 +31,17 @@ def exp_lower(epsilon: float) -> Fraction:
     return Fraction(context.next_minus(context.exp(Decimal(epsilon))))
 
 
+def exp_upper(epsilon: float) -> Fraction:
+    """Return a rational upper bound of e^ε, as close as `exp_lower`.
+
+    Examples:
+        >>> exp_lower(1.0) < exp_upper(1.0) < exp_lower(1.0) * (1 + Fraction(1, 10**58))
+        True
+    """
+    context = Context(prec=_DIGITS)
+    return Fraction(context.next_plus(context.exp(Decimal(epsilon))))
+
+
 def log_interval(ratio: Fraction, digits: int = 30) -> tuple[Decimal, Decimal]:
     """Return two decimal numbers of at most 60 digits with log(ratio) between them, for a ratio of at least 1.
 

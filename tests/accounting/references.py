@@ -8,6 +8,8 @@ from fractions import Fraction
 import numpy as np
 from scipy.stats import binom
 
+from sstq.accounting.amplification import Clones
+
 
 def histograms(densities):
     """The distribution of the shuffled messages of clients with these densities, by histogram."""
@@ -73,6 +75,16 @@ def attained_delta(epsilon, share, clients, total):
     c = np.arange(max(0, math.floor(mean - reach)), min(clients, math.ceil(mean + reach)) + 1)
     rest = (clients - c) * max(0.0, 1 - inside * (ratio + 1)) / (1 - 2 * inside)
     return float(np.sum(binom.pmf(c, clients, 2 * inside) * _excess(c, rest, ratio, scale))) / clients
+
+
+def earlier_clones_delta(epsilon, clients, total):
+    """δ of the clones of 2021: C ~ Bin(n − 1, e^−ε₀), and the rest as in 2023; all numbers of clones within reach."""
+    clones = Clones(epsilon, clients)
+    others, chance = clients - 1, math.exp(-epsilon)
+    reach = 12 * math.sqrt(others * chance) + 60
+    clones._smallest = np.arange(max(0, int(others * chance - reach)), min(others, int(others * chance + reach)) + 1)
+    clones.masses = binom.pmf(clones._smallest, others, chance)
+    return clones.delta(total)
 
 
 def claimed_delta(epsilon, share, clients, total):

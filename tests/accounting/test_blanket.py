@@ -10,6 +10,7 @@ import pytest
 
 import sstq
 from sstq.accounting import shuffled_epsilon, two_level_shuffled_epsilon
+from sstq.accounting.amplification import closed_form
 from sstq.accounting.blanket import Blanket, _rest
 from sstq.accounting.losses import Sum
 from sstq.exactness import TOTAL
@@ -18,6 +19,7 @@ from tests.accounting.references import (
     attained_delta,
     claimed,
     claimed_delta,
+    earlier_clones_delta,
     histograms,
     hockey_stick,
     product,
@@ -28,7 +30,7 @@ TAIL = 1e-14
 
 
 def bound(blanket, clients, total, slots=1, near=1e-3):
-    return Sum([(blanket.losses(clients, TAIL), slots)], near).delta(total)
+    return Sum(blanket.losses(clients, TAIL), slots, near).delta(total)
 
 
 def random_draw(generator):
@@ -121,17 +123,38 @@ def test_groups_and_cells_cost_little(epsilon, share, delta):
     assert claimed_delta(epsilon, share, clients, total / 1.003) > delta
 
 
+def check_between(epsilon, inside, clients, delta):
+    """A mechanism's ε is no less than what some data attain, and no more than what holds for every mechanism.
+
+    The latter is no more than the clones of 2021, nor than either closed form where it holds. `inside` is of 1024.
+    """
+    mechanism = sstq.FrameUnit(4, epsilon, frame_size=512, inside=inside)
+    own, generic = (shuffled_epsilon(message, clients, delta) for message in (mechanism, epsilon))
+    assert attained_delta(mechanism.privacy_loss(), inside / 1024, clients, own) <= delta * (1 + 1e-9)
+    assert own <= generic * (1 + 1e-9)
+    # By the law alone it is so but for the width of groups and cells.
+    assert two_level_shuffled_epsilon(epsilon, inside / 1024, clients, delta) <= generic * 1.003
+    assert generic <= epsilon
+    if 0 < generic < epsilon:
+        assert earlier_clones_delta(epsilon, clients, generic) >= delta * (1 - 1e-6)
+    for chance in (math.exp(-epsilon), 2 / (math.exp(epsilon) + 1)):
+        if chance >= 16 * math.log(2 / delta) / clients:
+            assert generic <= closed_form(epsilon, clients, delta, chance)
+
+
 @pytest.mark.parametrize("clients", [10**3, 10**5, pytest.param(10**7, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("share", [0.5, 0.1, 0.002])
-def test_between_the_attained_value_and_the_bound_for_every_mechanism(clients, share):
-    for epsilon in (0.1, 1.0, 4.0, 7.0, 10.0):
-        own, larger = (two_level_shuffled_epsilon(epsilon, share, clients, delta) for delta in (1e-6, 1e-12))
-        least = two_level_shuffled_epsilon(epsilon, share, clients, 1e-4)
-        assert least <= own <= larger <= epsilon
-        for delta, total in ((1e-4, least), (1e-6, own), (1e-12, larger)):
-            assert attained_delta(epsilon, share, clients, total) <= delta * (1 + 1e-9)
-            # The mechanism's own number is the smaller one of both; before that they may differ by the groups' width.
-            assert total <= shuffled_epsilon(epsilon, clients, delta) * 1.003
+@pytest.mark.parametrize("epsilon", [0.1, 4.0, 10.0])
+def test_the_corners_are_between_what_is_attained_and_the_bound_for_every_mechanism(clients, epsilon):
+    for inside, delta in itertools.product((512, 1), (1e-4, 1e-12)):
+        check_between(epsilon, inside, clients, delta)
+
+
+@pytest.mark.slow
+def test_anywhere_between_the_corners(seed):
+    """All 480 points of a grid are in `python -m benchmarks shuffling`."""
+    low, high = np.log10([[0.1, 1, 10**3, 1e-12], [10, 512, 10**7, 1e-4]])
+    for epsilon, inside, clients, delta in 10 ** np.random.default_rng(seed).uniform(low, high, (10, 4)):
+        check_between(float(epsilon), int(inside), int(clients), float(delta))
 
 
 @pytest.mark.parametrize(

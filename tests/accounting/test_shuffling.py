@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom
 
 import sstq
 from sstq.accounting import (
@@ -19,8 +18,7 @@ from sstq.accounting import (
     two_level_local_epsilon,
     two_level_shuffled_epsilon,
 )
-from sstq.accounting.amplification import Clones
-from tests.accounting.references import attained_delta
+from tests.accounting.references import attained_delta, earlier_clones_delta
 
 
 @settings(max_examples=15, deadline=None)
@@ -127,22 +125,14 @@ def documented(head):
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
-def earlier_clones_delta(epsilon, clients, total):
-    """The clones of 2021: C ~ Bin(n − 1, e^−ε₀), and the rest as in 2023."""
-    clones = Clones(epsilon, clients)
-    others, chance = clients - 1, math.exp(-epsilon)
-    reach = 12 * math.sqrt(others * chance) + 60
-    clones._smallest = np.arange(max(0, int(others * chance - reach)), min(others, int(others * chance + reach)) + 1)
-    clones.masses = binom.pmf(clones._smallest, others, chance)
-    return clones.delta(total)
-
-
 def test_the_table_of_bounds_is_true():
     rows = documented("ε₀ | κ |")
     assert len(rows) == 6
     for row in rows:
         epsilon, share, clients = float(row[0]), float(row[1]), int(row[2])
-        closed, earlier, generic, own, attained = (math.nan if cell == "–" else float(cell) for cell in row[3:])
+        closed, stronger, earlier, generic, own, attained = (
+            math.nan if cell == "–" else float(cell) for cell in row[3:]
+        )
         assert generic == pytest.approx(shuffled_epsilon(epsilon, clients, 1e-6), abs=6e-4)
         assert own == pytest.approx(two_level_shuffled_epsilon(epsilon, share, clients, 1e-6), abs=6e-4)
         # The other two by their δ, on both sides of what is printed.
@@ -150,11 +140,15 @@ def test_the_table_of_bounds_is_true():
         assert low < 1e-6 < high
         low, high = (attained_delta(epsilon, share, clients, attained + change) for change in (6e-4, -6e-4))
         assert low < 1e-6 < high
+        assert math.isnan(closed) == math.isnan(stronger)
         if math.isnan(closed):
             with pytest.raises(ValueError, match="epsilon must be at most"):
                 shuffled_epsilon(epsilon, clients, 1e-6, method="closed-form")
         else:
             assert closed == pytest.approx(shuffled_epsilon(epsilon, clients, 1e-6, method="closed-form"), abs=6e-4)
+            # As printed in 2023, from scratch.
+            crowd = 4 * math.sqrt(2 * math.log(4e6) / ((math.exp(epsilon) + 1) * clients)) + 4 / clients
+            assert stronger == pytest.approx(math.log1p(math.expm1(epsilon) * crowd), abs=6e-4)
 
 
 def test_the_table_of_messages_is_true():

@@ -251,7 +251,7 @@ def test_true_is_no_number_of_a_state(tmp_path, key):
 class DenseStub:
     """Decodes every message to the same vector."""
 
-    dim, decoding_scale, decoding_bound = 2, 0.5, 128.0
+    dim, decoding_scale, decoding_bound, messages = 2, 0.5, 128.0, 1
 
     def __init__(self, decoded):
         self.decoded = np.asarray(decoded)

@@ -25,6 +25,10 @@ def test_weights_are_inverse_variances():
     assert (pooled.count, pooled.simulated, pooled.estimator, pooled.note) == (1050, True, "pool", "few frames")
 
 
+def test_people_are_counted_by_their_messages():
+    assert sstq.pool([an_estimate(count=60, messages=3), an_estimate(count=50)]).people == pytest.approx(70)
+
+
 def test_one_estimate_is_itself():
     alone = an_estimate(1.0, 0.1, frame_bias=0.1, whole_bias=0.1, frames="a", bias_directions=3, directions=2.0)
     pooled = sstq.pool([alone])

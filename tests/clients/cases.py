@@ -32,6 +32,7 @@ GROUPUNITS = [
 SSTQS = [
     {"dim": 1, "epsilon": 1.0, "bits": 1},
     {"dim": 5, "epsilon": 3.0, "bits": 2},
+    {"dim": 7, "epsilon": 1.0, "bits": 2, "messages": 3},
     {"dim": 6, "epsilon": 3.0, "bits": 3, "frame_size": 8, "clip": 0.1},
     {"dim": 100, "epsilon": 3.0, "bits": 4, "codebook": "uniform", "frame_seed": 3},
     {"dim": 250, "epsilon": 3.0, "bits": 12, "steps": 1},

@@ -2,23 +2,34 @@
 
 import json
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
 from scipy.stats import chi2
 
 import sstq
-from sstq.accounting import Ledger, RoundCapExceeded, ledger_price, price
+from sstq.accounting import Ledger, RoundCapExceeded, ledger_price, price, shuffled_epsilon
 from sstq.checks import RANGES
 from sstq.mechanisms.base import LocalReport
 from sstq.messages.vectors import open_vectors
+from tests.contract.cases import CASES
 
+EVERY = [
+    sstq.FrameUnit(8, 2.0, frames=4),
+    sstq.GroupUnit(8, 2.0, groups=3, frames=4),
+    sstq.SSTQ(8, 2.0, bits=2),
+    sstq.SSTQ(8, 2.0, bits=2, channel="metric-aware"),
+    sstq.VqSGD(8, 2.0),
+    sstq.SQKR(8, 2.0, k=2),
+    sstq.SQKR(8, 2.0, variant="dense"),
+]
 X = np.random.default_rng(0).standard_normal((50, 8)) / 4
 MECHANISM = sstq.FrameUnit(8, 2.0, frames=2**20, messages=5)
 
 
 def test_one_message_is_as_before():
-    for one in (sstq.FrameUnit(8, 2.0, frames=4), sstq.GroupUnit(8, 2.0, groups=3, frames=4)):
+    for one in EVERY:
         explicit = one.replace(messages=1)
         assert "messages" not in json.loads(one.to_json())
         assert (explicit.digest(), explicit.bundle_epsilon, explicit.bundle_bits) == (
@@ -62,10 +73,24 @@ def test_a_public_coin_allows_one_message():
             sstq.FrameUnit(8, 2.0, messages=2, **options)
     with pytest.raises(ValueError, match="messages must be 1 with a public coin, got 2"):
         sstq.GroupUnit(8, 2.0, groups=3, frames=40, coin="public", messages=2)
-    for wrong in (0, 4097, 1.5, True):
+    for public in (sstq.SSTQ(8, 2.0, coin="public"), sstq.SQKR(8, 2.0, coin="public")):
+        with pytest.raises(ValueError, match=r"messages must be 1 with a public coin, got 2: .* pass coin='private'"):
+            public.replace(messages=2)
+        assert public.replace(messages=2, coin="private").messages == 2
+    for wrong, one in product((0, 4097, 1.5, True), EVERY):
         with pytest.raises(ValueError, match="messages must be an integer in"):
-            sstq.FrameUnit(8, 2.0, messages=wrong)
+            one.replace(messages=wrong)
     assert RANGES["messages"][1] == 4096
+
+
+def test_mechanisms_that_cannot_be_shuffled_refuse_messages_by_name():
+    """Public coins, continuous values, a trusted aggregator, no privacy."""
+    able = {type(one).name for one in EVERY}
+    for case, options in CASES.items():
+        name = case.split("/")[0]
+        if name not in able and name in sstq.list_mechanisms():
+            with pytest.raises(TypeError, match=f"^{name} takes no option 'messages'; it takes dim, "):
+                sstq.mechanism(name, dim=8, **options, messages=2)
 
 
 def test_ledgers_charge_the_bundle(tmp_path):
@@ -82,6 +107,45 @@ def test_ledgers_charge_the_bundle(tmp_path):
     capped = Ledger(tmp_path / "capped", 100.0, round_cap=9.0)
     with pytest.raises(RoundCapExceeded):
         capped.spend(ledger_price(MECHANISM), "first")
+
+
+def test_a_large_bundle_is_paid_for_where_its_owner_allows_it(tmp_path):
+    """256 messages of 2.8 are 717 if the shuffler cheats, and (1, 1e-6) if it does not."""
+    large = sstq.FrameUnit(1000, 2.8, frames=2**10, messages=256, inside=300)
+    assert ledger_price(large) == price(large) == 256 * 2.8
+    cautious = Ledger(tmp_path / "cautious", 1000.0, round_cap=100.0)
+    with pytest.raises(RoundCapExceeded, match=r"epsilon = 716\.8 .* a new one may have round_cap=716\.8$"):
+        cautious.spend(price(large), "first")
+    assert cautious.rounds_left(price(large)) == 0
+    for options in ({}, {"delta": 1e-6}, {"delta": 1e-6, "round_cap": 716.8, "composition": "optimal"}):
+        open_ = Ledger(tmp_path / f"open {len(options)}", 1500.0, **options)
+        open_.spend(price(large), "first")
+        assert (open_.spent, open_.rounds_left(price(large))) == (pytest.approx(716.8), 1)
+        assert Ledger(open_.path).entries == open_.entries
+    # Whoever counts on the shuffler spends what it gives.
+    trusting = Ledger(tmp_path / "trusting", 1.0, delta=1e-6, rounds_delta=1e-6)
+    trusting.spend(shuffled_epsilon(large, 100_000, 1e-6), "first", delta=1e-6)
+    assert 0 <= trusting.remaining < 0.5
+    low, high, _ = RANGES["answer_epsilon"]
+    assert (low, high) == (RANGES["round_epsilon"][0], RANGES["messages"][1] * RANGES["epsilon"][1])
+
+
+def test_more_messages_are_as_more_people():
+    """In expected and typical errors, in the estimates, and for the shuffler."""
+    large = sstq.SSTQ(5000, 2.0, bits=2)  # whose typical error is that of a smaller frame
+    for one in (*EVERY, large):
+        several = one.replace(messages=5)
+        error, same = several.typical_error(30), one.typical_error(150)
+        assert (error.bias2, error.variance) == pytest.approx((same.bias2, same.variance))
+        assert (several.bundle_epsilon, several.bundle_bits) == (10.0, 5 * one.message_bits)
+    for one in EVERY:
+        several, groups = one.replace(messages=5), one.groups_in_turn(50)
+        error, same = (m.expected_mse(X, groups=groups) for m in (several, one))
+        assert (error.bias2, 5 * error.variance) == pytest.approx((same.bias2, same.variance))
+        aggregator = several.aggregator()
+        aggregator.update(several.encode(X, rng=1, groups=groups))
+        assert (aggregator.mean().count, aggregator.mean().people) == (250, 50)
+        assert shuffled_epsilon(several, 10_000, 1e-6) == shuffled_epsilon(one, 10_000, 1e-6, messages=5)
 
 
 def test_more_messages_are_as_more_people_but_for_the_bias():

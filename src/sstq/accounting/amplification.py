@@ -46,13 +46,15 @@ import math
 
 import numpy as np
 
-from sstq.accounting.bounds import furthest
+from sstq.accounting.bounds import furthest, round_down
 from sstq.checks import check_argument, check_number
+from sstq.exactness import exp_upper
 
 # Beyond this many standard deviations (and steps) from their mean the clones' numbers have a mass below 1e-100.
 _DEVIATIONS, _STEPS = 22.0, 500
 _GROUPS = 1000
-# Relative errors of SciPy's binomial masses and tails stay below this, up to 10^12 clients.
+# Of the gain, for all that rounds: SciPy's binomial masses and tails have relative errors far below this, up to 10^12
+# clients. A count b* that is off by one, where (s·share) is an integer but for rounding, costs some 1e-16 of it.
 _SPARE = 1e-9
 
 
@@ -84,15 +86,20 @@ def least_epsilon(epsilon: float, clients: int, delta: float) -> float:
     return furthest(lambda total: clones.delta(total) <= delta, epsilon, 0.0)
 
 
-def closed_form(epsilon: float, clients: int, delta: float) -> float:
-    """The ε of one shuffled message by the theorem of 2021; ValueError where it does not hold."""
+def closed_form(epsilon: float, clients: int, delta: float, chance: float) -> float:
+    """The ε of one shuffled message among clones of a given probability q ≥ 16·log(2/δ)/n, from a formula.
+
+    The likelihoods of (A + 1, C − A) and (A, C − A + 1) differ by the factor 1 + 8·√(log(4/δ)/(qn)) + 8/(qn) at most,
+    but for δ, and Δ mixes these two worlds. With q = e^−ε₀ that is Theorem 3.1 of 2021; with q = 2/(e^ε₀ + 1), that of
+    the clones above, it is the closed form of 2023, 1 + (e^ε₀ − 1)·(4·√(2·log(4/δ)/((e^ε₀ + 1)·n)) + 4/n).
+    """
     most = math.log(clients / (16 * math.log(2 / delta)))
-    if epsilon > most:
+    if -math.log(chance) > most:
         wanted = f"at most log(clients/(16 log(2/delta))) = {most:.6g} for method 'closed-form'"
         raise ValueError(f"epsilon must be {wanted}, got {epsilon!r}")
-    grown = math.exp(epsilon)
-    crowd = 8 * math.sqrt(grown * math.log(4 / delta) / clients) + 8 * grown / clients
-    return min(epsilon, math.log1p(math.tanh(epsilon / 2) * crowd))
+    crowd = 8 * math.sqrt(math.log(4 / delta) / (chance * clients)) + 8 / (chance * clients)
+    # Some units in the last place up, for the rounding of all that.
+    return min(epsilon, math.log1p(math.tanh(epsilon / 2) * crowd) * (1 + 1e-14))
 
 
 class Clones:
@@ -105,7 +112,8 @@ class Clones:
     def __init__(self, epsilon: float, clients: int) -> None:
         from scipy.stats import binom
 
-        others, chance = clients - 1, 2 / (math.exp(epsilon) + 1)
+        # Rounded down: the fewer clones, the larger δ is.
+        others, chance = clients - 1, round_down(2 / (exp_upper(epsilon) + 1))
         mean = others * chance
         reach = _DEVIATIONS * math.sqrt(mean * (1 - chance)) + _STEPS
         low, high = max(0, math.floor(mean - reach)), min(others, math.ceil(mean + reach))

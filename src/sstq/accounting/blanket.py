@@ -89,7 +89,7 @@ from numpy.typing import NDArray
 
 from sstq.accounting.bounds import round_down, round_up
 from sstq.accounting.losses import Losses
-from sstq.exactness import TOTAL
+from sstq.exactness import TOTAL, exp_upper
 from sstq.mechanisms.laws import EitherLaw, FlatLaw, Law, TableLaw, TwoLevelLaw
 
 Floats = NDArray[np.float64]
@@ -123,7 +123,7 @@ class Blanket:
     @classmethod
     def two_level(cls, epsilon: float, share: float) -> Self:
         """The blanket of a two-level draw of ε₀ with a share κ of the candidates inside."""
-        ratio = Fraction(math.exp(epsilon) * (1 + 1e-14))
+        ratio = exp_upper(epsilon)
         most = (ratio - 1) * Fraction(share)
         return cls.exact(ratio, most / (1 + most))
 

@@ -157,7 +157,7 @@ class _Walk:
     def __init__(self, epsilon: float, rounds: int) -> None:
         from scipy.stats import binom
 
-        lie = 1 / (1 + math.exp(epsilon))
+        lie = math.exp(-epsilon) / (1 + math.exp(-epsilon))
         reach = _DEVIATIONS * math.sqrt(rounds * lie * (1 - lie)) + _STEPS
         first = max(0, math.floor(rounds * lie - reach))
         lies = np.arange(first, min(rounds // 2, math.ceil(rounds * lie + reach)) + 1)
@@ -226,7 +226,7 @@ def _total(epsilons: Counter[float], delta: float, method: str) -> float:
         # √(2 ln(1/δ)·Σε²) + Σε(e^ε − 1): it can exceed the plain sum, and never beats the optimal bound.
         squares = math.fsum(count * epsilon**2 for epsilon, count in epsilons.items())
         drift = math.fsum(count * epsilon * math.expm1(epsilon) for epsilon, count in epsilons.items())
-        return math.sqrt(2 * math.log(1 / delta) * squares) + drift
+        return (math.sqrt(2 * math.log(1 / delta) * squares) + drift) * (1 + 1e-14)
     if method == "pld":
         return _pld_total(epsilons, delta)
     if len(epsilons) > 1:

@@ -45,7 +45,7 @@ class Ledger:
         path: the file; created, readable by its owner only, if it does not exist. Its folder must.
         epsilon: the total; left out to open a ledger that exists, with its own terms.
         delta: the δ of the total. With 0 the sum of all ε must stay within `epsilon`.
-        round_cap: the greatest ε that this client allows for one round.
+        round_cap: the greatest ε that this client allows for one round, all messages of it together.
         composition: how rounds add up when δ > 0: "adaptive" (default), which charges any ε at any time; or "optimal",
             which charges every round as `round_cap` and so allows the most rounds when all have that ε.
         rounds_delta: the part of `delta` for rounds that have a δ of their own, such as shuffled ones; what is left of
@@ -146,7 +146,7 @@ class Ledger:
 
     def rounds_left(self, epsilon: float, delta: float = 0.0) -> int:
         """Return how many more rounds of (ε, δ) can be spent; at most 10⁹."""
-        epsilon, delta = check_argument("epsilon", epsilon, of="round_epsilon"), check_delta(delta)
+        epsilon, delta = check_argument("epsilon", epsilon, of="answer_epsilon"), check_delta(delta)
         if self.round_cap is not None and epsilon > self.round_cap:
             return 0
         entries = self._read()
@@ -160,16 +160,20 @@ class Ledger:
     def spend(self, epsilon: float, round_id: str | int, delta: float = 0.0) -> Entry:
         """Pay for one round of (ε, δ); when this returns, and not before, its messages may leave.
 
-        A message is a round with δ = 0. All messages of a client that are shuffled in one round are one of (ε, δ), see
-        `shuffled_epsilon`; it takes a ledger with `rounds_delta`, and holds as long as the shuffler keeps its promise.
+        Without a shuffler all messages of a client in a round cost their sum, with δ = 0: `price(mechanism)`, up to
+        81,920. Behind one they are a round of (ε, δ), see `shuffled_epsilon`. That takes a ledger with `rounds_delta`,
+        and holds as long as the shuffler keeps its promise.
 
         Each `round_id`, a string or an integer, can be spent once. A `LedgerError` (a ValueError: `BudgetExhausted`,
         `RoundCapExceeded`, `RoundAlreadySpent` or `LedgerDamaged`) means that nothing was spent.
         """
-        epsilon, name = check_argument("epsilon", epsilon, of="round_epsilon"), ledger_file.check_round_id(round_id)
+        epsilon, name = check_argument("epsilon", epsilon, of="answer_epsilon"), ledger_file.check_round_id(round_id)
         delta = check_delta(delta)
         if self.round_cap is not None and epsilon > self.round_cap:
-            raise RoundCapExceeded(f"epsilon = {epsilon!r} is more than the cap of a round, {self.round_cap!r}")
+            raise RoundCapExceeded(
+                f"epsilon = {epsilon!r} is more than the cap of a round, {self.round_cap!r}, which was fixed when "
+                f"the ledger was made; a new one may have round_cap={epsilon!r}"
+            )
         with self._locked() as lock:
             entries = self._read()
             for paid in entries:

@@ -93,7 +93,7 @@ class Terms:
         check_delta(self.delta)
         check_option("composition", self.composition, ("basic", "adaptive", "optimal"))
         if self.round_cap is not None:
-            check_argument("round_cap", self.round_cap, of="round_epsilon")
+            check_argument("round_cap", self.round_cap, of="answer_epsilon")
         check_delta(self.rounds_delta)
         if self.rounds_delta > self.delta:
             raise ValueError(f"rounds_delta must be at most delta = {self.delta!r}, got {self.rounds_delta!r}")
@@ -212,7 +212,7 @@ def _parse(data: bytes) -> tuple[Terms, tuple[Entry, ...]]:
     entries = tuple(
         Entry(
             check_round_id(line.pop("round_id")),
-            check_argument("epsilon", line.pop("epsilon"), of="round_epsilon"),
+            check_argument("epsilon", line.pop("epsilon"), of="answer_epsilon"),
             delta=check_delta(line.pop("delta", 0.0)),
             **line,
         )

@@ -88,7 +88,7 @@ def shuffled_epsilon(
         return crowd.epsilon(delta)
     if crowd.law is not None or crowd.slots > 1:
         raise ValueError("method must be 'numeric' for a mechanism and for several messages, got 'closed-form'")
-    return closed_form(crowd.local, crowd.clients, delta)
+    return closed_form(crowd.local, crowd.clients, delta, math.exp(-crowd.local))
 
 
 def shuffled_delta(
@@ -228,7 +228,7 @@ class _Crowd:
         """The sum of one client's losses, where δ is about the given one."""
         law = self.law or Blanket.two_level(self.local, 1.0)
         losses = law.taken(self.participation).losses(min(self.clients, _CLIENTS_MAX), _TAIL * delta / self.slots)
-        return Sum([(losses, self.slots)], delta)
+        return Sum(losses, self.slots, delta)
 
 
 def law_blanket(mechanism: Mechanism) -> Blanket | None:

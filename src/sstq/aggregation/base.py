@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,16 @@ MOST_MESSAGES = 1 << 32
 _STATE_FORMAT, _STATE_VERSION = "sstq-aggregate", 1
 _STATE_KEYS = {"format", "version", "digest", "count", "simulated", "sources", "state"}
 
-Owner = TypeVar("Owner", bound=MessageReader)
+
+class MessageOwner(MessageReader, Protocol):
+    """What adding messages up needs of a mechanism."""
+
+    @property
+    def messages(self) -> int:
+        """How many messages a person sends."""
+
+
+Owner = TypeVar("Owner", bound=MessageOwner)
 
 
 @dataclass(frozen=True)
@@ -158,7 +167,7 @@ class Aggregator(ABC, Generic[Owner]):
         second_moment -= value**2
         stderr = np.sqrt(np.maximum(second_moment, 0.0, out=second_moment), out=second_moment)
         stderr /= (self._count - 1) ** 0.5 or np.nan
-        return Estimate(value, stderr, self._count, self._simulated)
+        return Estimate(value, stderr, self._count, self._simulated, messages=self._mechanism.messages)
 
     @property
     def numbers(self) -> int:

@@ -49,7 +49,7 @@ class Estimate:
         bias_directions: in how many directions the frames' bias is spread.
         frames: which public frames leave a bias; estimates on the same frames err alike. Empty if none do.
         whole_bias: the norm of the bias of those frames, also where the scatter of the messages shows it.
-        messages: how many messages a person sends.
+        messages: how many messages a person sends, on average where estimates were pooled.
     """
 
     value: NDArray[np.float64]
@@ -64,7 +64,7 @@ class Estimate:
     bias_directions: int = 1
     frames: str = ""
     whole_bias: float = 0.0
-    messages: int = 1
+    messages: float = 1
 
     def __repr__(self) -> str:
         size, error = (float(np.linalg.norm(vector)) for vector in (self.value, self.stderr))

@@ -107,7 +107,8 @@ class FamilyAggregator(Aggregator[Any]):
         value = total / self._count
         scatter = np.maximum(squares - 2 * value * weighted + value**2 * (sent @ sent), 0.0)
         stderr = np.sqrt(scatter * (len(frames) / (len(frames) - 1) if len(frames) > 1 else np.nan)) / self._count
-        return Estimate(self._flat(value), self._flat(stderr), self._count, self._simulated, terms=len(frames))
+        known = (self._flat(value), self._flat(stderr), self._count, self._simulated)
+        return Estimate(*known, terms=len(frames), messages=self._mechanism.messages)
 
     def _no_sums(self) -> NDArray[np.float64]:
         return np.zeros((self._mechanism.blocks, self._mechanism.family.base.dim))

@@ -60,6 +60,7 @@ def pool(estimates: Iterable[Estimate]) -> Estimate:
         terms=_terms(parts, shares),
         directions=_directions(parts, shares),
         bias_directions=min((part.bias_directions for part in parts if part.frames), default=1),
+        messages=sum(part.count for part in parts) / sum(part.people for part in parts),
     )
 
 

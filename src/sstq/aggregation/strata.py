@@ -16,10 +16,10 @@ most 18 %. That rule looks at the number of messages only: it costs neither priv
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.aggregation.base import MessageOwner
 from sstq.aggregation.estimates import Estimate
 from sstq.aggregation.sums import FrameAggregator, trace_of_square
 from sstq.frames.tight import Frame
-from sstq.messages.batch import MessageReader
 
 MESSAGES_A_STRATUM = 8
 
@@ -44,7 +44,7 @@ class StratifiedAggregator(FrameAggregator):
         'strata'
     """
 
-    def __init__(self, mechanism: MessageReader) -> None:
+    def __init__(self, mechanism: MessageOwner) -> None:
         if not getattr(mechanism, "uniform_index", False):
             owner = type(mechanism).__name__
             raise ValueError(f"strata need coordinates drawn without looking at the data, not those of {owner}")

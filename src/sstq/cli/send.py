@@ -25,7 +25,7 @@ def send(
             metavar="VECTORS...", help="Send these vectors, one row per person: .npy, .npz, Parquet or CSV."
         ),
     ],
-    most_epsilon: Annotated[float, typer.Option(help="Refuse a campaign that asks for a greater ε per message.")],
+    most_epsilon: Annotated[float, typer.Option(help="Refuse a campaign that asks for a greater ε per person.")],
     pinned_key: Annotated[
         str | None,
         typer.Option("--key", envvar="SSTQ_COLLECTOR_KEY", help="Refuse a collector without this public key."),

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sstq import kernels
 from sstq.aggregation import Aggregator
 from sstq.cards import card
-from sstq.checks import check_argument, check_number
+from sstq.checks import check_argument, check_number, check_option
 from sstq.chunks import row_chunks
 from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.agreement import Agreement
@@ -112,7 +112,9 @@ class Mechanism(Agreement):
         clip: vectors longer than this are scaled down to it.
         clients: the number of clients of a round, where the mechanism is made for a fixed number; otherwise None.
         groups: the number of groups, where a person has a private group beside the vector; otherwise None.
-        messages: m, how many messages a person sends, for a shuffler that mixes each of these slots apart; 1 without.
+        messages: m, how many messages a person sends, for a shuffler that mixes each of these slots apart; 1 unless
+            given. Mechanisms with a discrete message and a private coin take it: each message is then an independent
+            draw from the same vector, and `epsilon` is that of one.
         coin: who draws what is public, "private" or "public".
         exact: whether the implemented output distribution is ε-LDP exactly, integer by integer. Mechanisms with
             continuous outputs are private up to floating point only.
@@ -191,9 +193,20 @@ class Mechanism(Agreement):
         """
         return self.messages * self.epsilon
 
-    def _several(self) -> dict[str, int]:
-        """The number of messages of a person as a JSON value, where there are several."""
-        return {"messages": self.messages} if self.messages > 1 else {}
+    def _take_coin(self, coin: Any) -> None:
+        """Check and keep the coin, after the number of messages; in `__init__` only."""
+        check_option("coin", coin, get_args(Coin))
+        if coin == "public" and self.messages > 1:
+            raise ValueError(
+                f"messages must be 1 with a public coin, got {self.messages}: what is read beside its client's name "
+                "cannot be shuffled; pass coin='private', and no bits to frameunit"
+            )
+        self._set(coin=coin)
+
+    def _common(self) -> dict[str, Any]:
+        """Options that all private mechanisms have, as JSON values; `messages` only where there are several."""
+        several = {"messages": self.messages} if self.messages > 1 else {}
+        return self._named("dim", "epsilon", "clip") | several
 
     @abstractmethod
     def _encode(self, batch: Batch) -> Columns:

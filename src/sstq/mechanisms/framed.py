@@ -71,4 +71,4 @@ class KashinMechanism(FramedMechanism):
     def _kashin_options(self) -> dict[str, Any]:
         """The common options and those of frame and representation, as JSON values."""
         recipe = {"kashin": self.kashin.name, "level": self.kashin.level, "steps": self.kashin.steps}
-        return self._named("dim", "epsilon", "clip") | {"frame": self.frame.name} | recipe | self._frame_options()
+        return self._common() | {"frame": self.frame.name} | recipe | self._frame_options()

@@ -9,13 +9,12 @@ decoding value.
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sstq.aggregation import FrameAggregator, StratifiedAggregator
 from sstq.aggregation.strata import MESSAGES_A_STRATUM, StratifiedVariance, uses_strata
-from sstq.checks import check_option
 from sstq.chunks import row_chunks
 from sstq.frames.kashin import missed, pick, represent
 from sstq.mechanisms import base, parts
@@ -51,6 +50,8 @@ class SSTQ(KashinMechanism):
         coin: who draws the coordinate: the client ("private", default), or a shared generator ("public"): then a
             message is b bits, both sides name the clients, and from 8N clients on the mean is taken by strata (see
             `sstq.aggregation.strata`).
+        messages: m, how many messages a client sends, each of a coordinate of its own, for a shuffler that mixes every
+            slot apart; 1 with a public coin. `epsilon` is that of one message, `bundle_epsilon` that of all.
         density: the public density of the coordinates for the optimal channel and the last two codebooks; the default
             is that of a typical certified representation.
         kashin, level, steps, frame, frame_size: as in `sstq.mechanisms.framed.KashinMechanism`.
@@ -101,13 +102,14 @@ class SSTQ(KashinMechanism):
         level: float | None = None,
         steps: int | None = None,
         coin: Coin = "private",
+        messages: int = 1,
         frame: FrameName = "hadamard",
         frame_size: int | None = None,
         frame_seed: int = 0,
         density: Density | None = None,
     ) -> None:
-        self._take(dim=dim, epsilon=epsilon, bits=bits, clip=clip)
-        check_option("coin", coin, get_args(Coin))
+        self._take(dim=dim, epsilon=epsilon, bits=bits, clip=clip, messages=messages)
+        self._take_coin(coin)
         self._take_frame(frame_size, frame_seed, level, steps, frame, kashin)
         if self._stated is None:
             beta = self.kashin.bound(self.frame) if self.kashin.exact else None
@@ -117,7 +119,7 @@ class SSTQ(KashinMechanism):
             )
         else:
             scalar = parts.stated_scalar(self.bits, self.epsilon, self._stated)
-        self._set(channel=scalar[0], codebook=scalar[1], decoder=scalar[2], coin=coin)
+        self._set(channel=scalar[0], codebook=scalar[1], decoder=scalar[2])
         fields = [Field("code", self.bits, 1 << self.bits)]
         if coin == "private":
             fields.append(Field("index", (self.frame.size - 1).bit_length(), self.frame.size))
@@ -214,13 +216,13 @@ class SSTQ(KashinMechanism):
         if share == 1:
             return super().typical_error(clients)
         dim, size = self.dim // share, self.frame.size // share
-        small = self._with_parts(dim=dim, frame=replace(self.frame, dim=dim, size=size, seed=0))
+        small = self._with_parts(dim=dim, frame=replace(self.frame, dim=dim, size=size, seed=0), messages=1)
         if self.coin == "public" and uses_strata(clients, self.frame.size):
             # As many messages per stratum as there are here.
             return _error_of(small, max(clients // share, MESSAGES_A_STRATUM * size))
         error = _error_of(small, 1)
         power = (error.variance + self.clip**2) * self.dim / dim
-        return replace(error, variance=(power - self.clip**2) / clients)
+        return replace(error, variance=(power - self.clip**2) / (clients * self.messages))
 
     def _message_moments(self, rows: Rows) -> tuple[Floats, Floats]:
         """E[w] and E[w²] of a message in every coordinate of each row, both (n, N)."""

@@ -66,6 +66,10 @@ class VqSGD(Mechanism):
     Warning:
         The vqSGD paper states an error of O(d²/ε²); it treats p − q as if it did not depend on d. It is Θ(d³/ε²).
 
+    Args:
+        messages: m, how many messages a client sends, for a shuffler that mixes every slot apart. `epsilon` is that of
+            one message, `bundle_epsilon` that of all.
+
     Examples:
         >>> mechanism = VqSGD(dim=100, epsilon=3.0, clip=0.2)
         >>> mechanism.message_bits, round(mechanism.expected_mse(np.full(100, 0.02)).total)
@@ -84,8 +88,8 @@ class VqSGD(Mechanism):
     channel: FlatChannel
     frame: IdentityFrame
 
-    def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
-        self._take(dim=dim, epsilon=epsilon, clip=clip)
+    def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0, messages: int = 1) -> None:
+        self._take(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
         size = 2 * self.dim
         self._set(channel=flat_response(size, self.epsilon, self._stated), frame=IdentityFrame(self.dim, self.dim))
         # Vertex 2i is √d·e_i, vertex 2i + 1 its opposite.
@@ -122,7 +126,7 @@ class VqSGD(Mechanism):
 
     def to_dict(self) -> dict[str, Any]:
         """The options and the channel's integers, as JSON values."""
-        return self._named("dim", "epsilon", "clip") | weights_of(self.channel)
+        return self._common() | weights_of(self.channel)
 
 
 def _round_to_vertices(unit: Floats32, which: Words, spread: Words) -> Ints:

@@ -66,7 +66,7 @@ class Client:
         token: str | None = None,
         patience: float = 300.0,
     ) -> None:
-        check_argument("most_epsilon", most_epsilon, of="round_epsilon")
+        check_argument("most_epsilon", most_epsilon, of="answer_epsilon")
         base, _, name = url.rstrip("/").rpartition("/")
         if not urlsplit(base).netloc or not name:
             raise ValueError(f"url must be the collector's address and the campaign, such as {url}/NAME, got {url!r}")
@@ -84,7 +84,7 @@ class Client:
         if self._price > most_epsilon:
             raise ValueError(
                 f"the campaign asks for epsilon = {self._price!r} per person, more than most_epsilon = "
-                f"{most_epsilon!r}; nothing was sent"
+                f"{most_epsilon!r}; nothing was sent. To allow it, pass most_epsilon={self._price!r}"
             )
 
     def _check_shuffler(self, document: Answer, pinned: str | None) -> str | None:

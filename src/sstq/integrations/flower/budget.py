@@ -58,7 +58,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         if self.max_epsilon is not None:
-            check_argument("max_epsilon", self.max_epsilon, of="round_epsilon")
+            check_argument("max_epsilon", self.max_epsilon, of="answer_epsilon")
         if self.total_epsilon is not None:
             check_argument("total_epsilon", self.total_epsilon)
         if self.ledger is not None:
@@ -91,7 +91,7 @@ class NodeBudget:
         _check_keys(node_config, run_config)
         node_total = _number(node_config, "sstq-total-epsilon", "total_epsilon")
         self.max_epsilon = _smaller(
-            _number(node_config, "sstq-max-epsilon", "round_epsilon"), app.max_epsilon, "sstq-max-epsilon"
+            _number(node_config, "sstq-max-epsilon", "answer_epsilon"), app.max_epsilon, "sstq-max-epsilon"
         )
         self.total_epsilon = _smaller(node_total, app.total_epsilon, "sstq-total-epsilon")
         self._trust = check_option("sstq-trust", node_config.get("sstq-trust", "local"), _TRUST)

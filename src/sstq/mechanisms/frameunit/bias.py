@@ -86,7 +86,6 @@ def _with_frames(estimate: Estimate, mechanism: Any) -> Estimate:
     frames = f"{frame.size} rows, {frame.rounds} mixings, seed {frame.seed}{', alone' * (mechanism.frames == 1)}"
     estimate = replace(
         estimate,
-        messages=mechanism.messages,
         note=note,
         # The worst case is that of people who are all alike: the bias is in one frame, orthogonal to their vector.
         bias_directions=max(frame.dim - 1, 1),

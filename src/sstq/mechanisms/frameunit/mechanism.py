@@ -113,7 +113,8 @@ class FrameUnit(RowMechanism):
         frames = self._frames_of(frames, clients)
         rounds = 3 if self.dim <= _THREE_MIXINGS or frames >= _MANY_FRAMES else 2
         frame = HadamardFrame(self.dim, size, check_argument("frame_seed", frame_seed), rounds=rounds)
-        self._set(frame=frame, frames=frames, bits=bits, coin=_coin_of(coin, frames, bits, self.messages))
+        self._take_coin(resolved_coin(coin, frames) if bits is None else _coin_with_bits(coin))
+        self._set(frame=frame, frames=frames, bits=bits)
         # Row 2j is u_j, 2j + 1 its opposite. Words are for the flip, two for the draw, and for the frame if it is sent.
         fields = [Field("row", (self.choice.size - 1).bit_length(), self.choice.size)]
         if self._sends_frame:
@@ -188,16 +189,13 @@ class FrameUnit(RowMechanism):
 
     def to_dict(self) -> dict[str, Any]:
         """The options, the draw's integers and the alignment, as JSON values."""
-        options = self._named("dim", "epsilon", "clip", "frames", "bits", "coin", "alignment")
-        return options | self._several() | self._frame_options() | self.choice.to_dict()
+        options = self._common() | self._named("frames", "bits", "coin", "alignment")
+        return options | self._frame_options() | self.choice.to_dict()
 
 
-def _coin_of(coin: Any, frames: int, bits: int | None, messages: int) -> Coin:
-    """The coin, which must be public with `bits` and has no use for one frame with all its rows."""
-    if bits is None:
-        return resolved_coin(coin, frames, messages)
+def _coin_with_bits(coin: Any) -> Any:
     if coin == "private":
         raise ValueError(
             "coin must be 'public' with bits, got 'private': a private choice of rows would have to be sent"
         )
-    return resolved_coin("public" if coin is None else coin, 0, messages)
+    return "public" if coin is None else coin

@@ -1,16 +1,16 @@
 """What mechanisms that send one signed row of a frame share: frames, the error that they leave, and advice on it."""
 
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
 from sstq import kernels
-from sstq.checks import check_number, check_option
+from sstq.checks import check_number
 from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms import base
-from sstq.mechanisms.base import Batch, Coin, ExpectedError, Floats, Floats32, Ints, Rows, Words
+from sstq.mechanisms.base import Batch, ExpectedError, Floats, Floats32, Ints, Rows, Words
 from sstq.mechanisms.closest import KClosest, whole_budget
 from sstq.mechanisms.framed import FramedMechanism
 from sstq.mechanisms.frameunit import bias
@@ -183,17 +183,8 @@ class RowMechanism(FramedMechanism):
         )
 
 
-def resolved_coin(coin: Any, frames: int, messages: int) -> Coin:
-    """The coin, "private" unless given; one frame leaves nothing to choose, and several messages need a private one."""
-    if coin is None:
-        return "private"
-    check_option("coin", coin, get_args(Coin))
+def resolved_coin(coin: Any, frames: int) -> Any:
+    """The coin, "private" unless given; one frame leaves nothing to choose."""
     if coin == "public" and frames == 1:
         raise ValueError("coin must be 'private' unless frames are given, got 'public'")
-    if coin == "public" and messages > 1:
-        raise ValueError(
-            f"messages must be 1 with a public coin, got {messages}: what is read beside its client's name cannot be "
-            "shuffled; pass coin='private' and no bits"
-        )
-    chosen: Coin = coin
-    return chosen
+    return "private" if coin is None else coin

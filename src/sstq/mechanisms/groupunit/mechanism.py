@@ -136,8 +136,8 @@ class GroupUnit(RowMechanism):
             )
         seed = check_argument("frame_seed", frame_seed)
         frame = HadamardFrame(self._block_dim, size, seed, rounds=_MIXINGS)
-        coin = resolved_coin(coin, frames, self.messages)
-        self._set(frame=frame, frames=frames, coin=coin, share_codes=self._share_codes(seed))
+        self._take_coin(resolved_coin(coin, frames))
+        self._set(frame=frame, frames=frames, share_codes=self._share_codes(seed))
         # Row 2N·b + 2j is u_j of block b, the next one its opposite. Words are for the flip, two for the draw, and for
         # the frame if it is sent.
         fields = [Field("row", (self.choice.size - 1).bit_length(), self.choice.size)]
@@ -371,8 +371,8 @@ class GroupUnit(RowMechanism):
 
     def to_dict(self) -> dict[str, Any]:
         """The options, the integers of both draws and the alignment, as JSON values."""
-        names = ("dim", "epsilon", "clip", "groups", "blocks", "frames", "coin", "share_people", "alignment")
-        options = self._named(*names) | self._several() | self._frame_options() | self.choice.to_dict()
+        own = self._named("groups", "blocks", "frames", "coin", "share_people", "alignment")
+        options = self._common() | own | self._frame_options() | self.choice.to_dict()
         if self.share_codes is None:
             return options
         draw = self.share_codes.draw

@@ -72,7 +72,7 @@ class CapMechanism(Mechanism):
 
     def to_dict(self) -> dict[str, Any]:
         """The options, the cap's integers and its gain, as JSON values."""
-        return self._named("dim", "epsilon", "clip") | self.cap.to_dict()
+        return self._common() | self.cap.to_dict()
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact: E‖x̂‖² = clip²·E‖v‖²/m² whatever x is."""

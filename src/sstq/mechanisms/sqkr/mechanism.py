@@ -7,7 +7,7 @@ sends all N of them through the half-space mechanism. `sstq.mechanisms.sqkr.code
 
 import math
 from functools import cached_property
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -70,6 +70,8 @@ class SQKR(KashinMechanism):
         variant: "subsampled" (default) or "dense".
         coin: who draws the k coordinates: the client ("private", default), or a shared generator ("public"): then a
             message is k bits, and both sides name the clients.
+        messages: m, how many messages a client sends, each of coordinates of its own, for a shuffler that mixes every
+            slot apart; 1 with a public coin. `epsilon` is that of one message, `bundle_epsilon` that of all.
         kashin, level, steps, frame, frame_size: as in `sstq.mechanisms.framed.KashinMechanism`.
 
     Examples:
@@ -99,6 +101,7 @@ class SQKR(KashinMechanism):
         k: int | Literal["paper"] | None = None,
         variant: Literal["subsampled", "dense"] = "subsampled",
         coin: Coin = "private",
+        messages: int = 1,
         kashin: Recipe = "certified",
         level: float | None = None,
         steps: int | None = None,
@@ -106,15 +109,15 @@ class SQKR(KashinMechanism):
         frame_size: int | None = None,
         frame_seed: int = 0,
     ) -> None:
-        self._take(dim=dim, epsilon=epsilon, clip=clip)
+        self._take(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
         check_option("variant", variant, ("subsampled", "dense"))
-        check_option("coin", coin, get_args(Coin))
+        self._take_coin(coin)
         self._take_frame(frame_size, frame_seed, level, steps, frame, kashin)
         if variant == "subsampled" and k in (None, "paper"):
             k = paper_k(self.epsilon) if k else best_k(self.dim, self.epsilon, self.kashin.bound(self.frame))
         bits = _token_bits(variant, k, coin)
         channel = flat_response(1 << bits, self.epsilon, self._stated)
-        self._set(variant=variant, k=None if k is None else bits, coin=coin, channel=channel)
+        self._set(variant=variant, k=None if k is None else bits, channel=channel)
         self._set(words_each=self.coder.words_each, layout=Layout(self.coder.fields))
 
     @cached_property

@@ -51,6 +51,7 @@ class NormSurvey(Agreement):
     json_format: ClassVar[str] = "sstq-norm-survey"
     exact: ClassVar[bool] = True
     trust: ClassVar[Trust] = "local"
+    messages: int = 1
 
     epsilon: float
     thresholds: tuple[float, ...]
