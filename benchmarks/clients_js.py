@@ -51,8 +51,8 @@ def javascript() -> Iterator[Result | Remark]:
     mechanisms = {
         "FrameUnit": (sstq.FrameUnit(DIM, 3.0), 5.0),
         "FrameUnit, 64 frames": (sstq.FrameUnit(DIM, 3.0, frames=64), 5.0),
-        "GroupUnit, 10 groups": (sstq.GroupUnit(DIM // 10, 3.0, groups=10), None),
-        "SSTQ": (sstq.SSTQ(DIM, 3.0, bits=4), None),
+        "GroupUnit, 10 groups": (sstq.GroupUnit(DIM // 10, 3.0, groups=10), 5.0),
+        "SSTQ": (sstq.SSTQ(DIM, 3.0, bits=4), 5.0),
     }
     if node_path() is None:
         yield _NO_NODE

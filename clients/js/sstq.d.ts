@@ -7,8 +7,9 @@ export declare class SstqError extends Error {
    * - `epsilon`: the campaign asks for more than `mostEpsilon`.
    * - `time`: the campaign is not open yet, or closed.
    * - `ledger`: the budget is spent, or the ledger cannot be used. Nothing was spent or sent.
-   * - `refused`: the collector refused the upload; see `status`.
+   * - `refused`: the collector or the shuffler, which the message names, refused it; see `status`.
    * - `unreachable`: there was no answer in time.
+   * - `module`: `sealing.js` or `node-ledger.js`, which only some need, does not lie beside `sstq.js`.
    * - `crypto`: WebCrypto, Ed25519 or, for a shuffled campaign, X25519 is missing.
    */
   readonly code:
@@ -21,6 +22,7 @@ export declare class SstqError extends Error {
     | "ledger"
     | "refused"
     | "unreachable"
+    | "module"
     | "crypto";
   /** The HTTP status of a refusal. */
   readonly status?: number;
@@ -139,6 +141,10 @@ export interface ClientOptions {
   patience?: number;
   /** The first pause between two tries, in seconds; 0.5 unless given. It doubles up to 30. */
   pause?: number;
+  /** After how many seconds one request without an answer is given up; 30 unless given. */
+  timeout?: number;
+  /** Is called before each pause with what went wrong and the seconds until the next try. */
+  onRetry?: (error: SstqError, seconds: number) => void;
 }
 
 /** Sends to one campaign. */
@@ -165,7 +171,7 @@ export interface Entry {
   readonly time: string;
 }
 
-/** A budget that refuses to be overspent, in IndexedDB or, in Node, in a file. */
+/** A budget that refuses to be overspent, in IndexedDB or, in Node, in a file. Pages and processes may share it. */
 export declare class Ledger {
   /** Open or create the ledger of that name or path, with its total ε and the most of one expense. */
   static open(place: string, terms: { epsilon: number; cap?: number }): Promise<Ledger>;

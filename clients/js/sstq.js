@@ -1,16 +1,14 @@
 // sstq for JavaScript: encode a vector as one ε-locally private message of 10 to 30 bits, and send it to a collector.
 //
-// For browsers and Node ≥ 20. docs/client-specification.md defines every step, sstq.d.ts the names; clients/vectors
-// has test vectors. What protects a person is the secret draw: integers only.
-//
-// A float32 operation is one in double precision, rounded by Math.fround or by the store into a Float32Array.
+// For browsers and Node ≥ 20. sstq.d.ts describes what is exported, docs/client-specification.md every step.
+// What protects a person is the secret draw: integers only. A float32 operation is one in double precision, rounded
+// by Math.fround or by the store into a Float32Array.
 
 const { fround, imul } = Math;
 const WORD = 1n << 64n;
 const TOTAL = 1n << 62n; // the sum of all weights of a draw
 const TWO_32 = 2 ** 32;
 
-/** What went wrong. */
 export class SstqError extends Error {
   constructor(code, message, details) {
     super(message);
@@ -24,8 +22,7 @@ const fail = (code, message, details) => {
 const isNumber = (value, low, high) => typeof value === "number" && value >= low && value <= high;
 const checkNumber = (name, value, low, high) =>
   isNumber(value, low, high) || fail("argument", `${name} must be a number in [${low}, ${high}], got ${shown(value)}`);
-/** The value of a JSON text; null if it is none. */
-const parsed = (text) => {
+const parsedOrNull = (text) => {
   try {
     return JSON.parse(text);
   } catch {
@@ -41,7 +38,6 @@ const shown = (value) => {
 
 const product = new Uint32Array(4); // of the last `multiply`, the lowest half first
 
-/** The high half of a product of two unsigned 32-bit numbers. */
 function high32(a, b) {
   const aLow = a & 0xffff, aHigh = a >>> 16, bLow = b & 0xffff, bHigh = b >>> 16;
   const first = aHigh * bLow + ((aLow * bLow) >>> 16);
@@ -49,7 +45,6 @@ function high32(a, b) {
   return aHigh * bHigh + (first >>> 16) + (second >>> 16);
 }
 
-/** The 128-bit product of two 64-bit numbers. */
 function multiply(aHigh, aLow, bHigh, bLow) {
   const one = high32(aLow, bLow) + (imul(aLow, bHigh) >>> 0) + (imul(aHigh, bLow) >>> 0);
   const two = high32(aLow, bHigh) + high32(aHigh, bLow) + (imul(aHigh, bHigh) >>> 0) + Math.floor(one / TWO_32);
@@ -61,21 +56,15 @@ function multiply(aHigh, aLow, bHigh, bLow) {
 
 /** The keys of all ten rounds, as halves: those of the seed and of the purpose in turns. */
 function roundKeys(seed, purpose) {
-  let first = seed, second = 0n;
-  for (let i = purpose.length - 1; i >= 0; i--) second = (second << 8n) | BigInt(purpose.charCodeAt(i));
-  const keys = new Uint32Array(40);
-  for (let round = 0; round < 40; round += 4) {
-    keys[round] = Number(first & 0xffffffffn);
-    keys[round + 1] = Number(first >> 32n);
-    keys[round + 2] = Number(second & 0xffffffffn);
-    keys[round + 3] = Number(second >> 32n);
-    first = (first + 0x9e3779b97f4a7c15n) % WORD;
-    second = (second + 0xbb67ae8584caa73bn) % WORD;
+  const keys = new BigUint64Array(20), [second] = new BigUint64Array(utf8(purpose.padEnd(8, "\0")).buffer);
+  for (let round = 0; round < 10; round++) {
+    keys[2 * round] = seed + BigInt(round) * 0x9e3779b97f4a7c15n;
+    keys[2 * round + 1] = second + BigInt(round) * 0xbb67ae8584caa73bn;
   }
-  return keys;
+  return new Uint32Array(keys.buffer);
 }
 
-/** Write the four words of the block with counter (counter, 0, 0, 0) as eight halves, the lowest first. */
+/** Write the block with counter (counter, 0, 0, 0): four words as halves, the lower one first as in the memory. */
 function philox(keys, counter, out, offset) {
   let c0 = counter >>> 0, c0High = Math.floor(counter / TWO_32), c1 = 0, c1High = 0;
   let c2 = 0, c2High = 0, c3 = 0, c3High = 0;
@@ -95,7 +84,7 @@ function philox(keys, counter, out, offset) {
   out.set([c0, c0High, c1, c1High, c2, c2High, c3, c3High], offset);
 }
 
-/** The first `count` words of a stream as halves, the lower one first; a multiple of four words. */
+/** The first `count` words of a stream, rounded up to whole blocks, as halves. */
 function streamHalves(seed, purpose, count) {
   const blocks = Math.ceil(count / 4), halves = new Uint32Array(8 * blocks), keys = roundKeys(seed, purpose);
   for (let block = 0; block < blocks; block++) philox(keys, block + 1, halves, 8 * block);
@@ -106,26 +95,24 @@ function streamHalves(seed, purpose, count) {
 function wordOf(seed, purpose, identifier) {
   const halves = new Uint32Array(8);
   philox(roundKeys(seed, purpose), identifier, halves, 0);
-  return (BigInt(halves[1]) << 32n) | BigInt(halves[0]);
+  return new BigUint64Array(halves.buffer)[0];
 }
 
-/** The bits of the first `count` signs of a stream. */
 const signBits = (seed, purpose, count) => streamHalves(seed, purpose, Math.ceil(count / 64));
 
-/** Negate those of the first `count` numbers whose bit is 1; `view` has the numbers' bits. */
+/** Negate those of the first `count` numbers, given as their bits, whose sign's bit is 1. */
 function flipSigns(view, bits, count) {
   for (let i = 0; i < count; i++) view[i] ^= (bits[i >>> 5] << (~i & 31)) & 0x80000000;
 }
 
-/** `chosen` of `size` places, ascending: those of the smallest words, ties to the smaller place; and the others. */
+/** `chosen` of `size` places, ascending: those of the smallest words, ties to the smaller place. */
 function chosenPlaces(seed, purpose, chosen, size) {
-  const halves = streamHalves(seed, purpose, size), keys = new BigUint64Array(size);
-  for (let i = 0; i < size; i++) keys[i] = (BigInt(halves[2 * i + 1]) << 32n) | BigInt(halves[2 * i]);
-  const last = keys.slice().sort()[chosen - 1], places = [], others = [];
+  const keys = new BigUint64Array(streamHalves(seed, purpose, size).buffer, 0, size);
+  const last = keys.slice().sort()[chosen - 1], places = [];
   let ties = chosen;
   for (const key of keys) if (key < last) ties--;
-  keys.forEach((key, i) => (key < last || (key === last && ties-- > 0) ? places : others).push(i));
-  return { places: Uint32Array.from(places), others: Uint32Array.from(others) };
+  keys.forEach((key, i) => (key < last || (key === last && ties-- > 0)) && places.push(i));
+  return Uint32Array.from(places);
 }
 
 /** ⌊word·limit/2^bits⌋. */
@@ -142,39 +129,138 @@ function norm(x) {
   return Math.sqrt(s[0] + s[1] + (s[2] + s[3]) + (s[4] + s[5] + (s[6] + s[7])));
 }
 
-/** The butterflies of the index bits from `first` to before `last`, in ascending order, two at a time, in place. */
-function butterflies(x, first, last) {
-  const size = x.length;
-  let bit = first;
-  for (; bit + 1 < last; bit += 2) {
-    const s = 1 << bit, s2 = 2 * s, s3 = 3 * s;
-    for (let block = 0; block < size; block += 4 * s) {
-      for (let i = block, end = block + s; i < end; i++) {
-        const p = x[i], q = x[i + s], r = x[i + s2], t = x[i + s3];
-        const a = fround(p + q), b = fround(p - q), c = fround(r + t), d = fround(r - t);
-        x[i] = a + c;
-        x[i + s] = b + d;
-        x[i + s2] = a - c;
-        x[i + s3] = b - d;
-      }
+/**
+ * Loops over a buffer of float32 numbers; places in it are counted in bytes. Engines that know asm.js compile them to
+ * float32 arithmetic, others run them as any JavaScript, with the same bits.
+ */
+function floatLoops(stdlib, foreign, buffer) {
+  "use asm";
+  var f = stdlib.Math.fround, tell = foreign.tell;
+  var x = new stdlib.Float32Array(buffer), bits = new stdlib.Int32Array(buffer);
+
+  /** Keep x only where its mask is set. */
+  function clear(size) {
+    size = size | 0;
+    var i = 0;
+    for (; (i | 0) < (size | 0); i = (i + 4) | 0) bits[i >> 2] = bits[i >> 2] & bits[(i + (size << 1)) >> 2];
+  }
+
+  /** The butterflies of one index bit. */
+  function two(start, end, r) {
+    start = start | 0;
+    end = end | 0;
+    r = r | 0;
+    var k = 0, i = 0, j = 0, a = f(0), b = f(0);
+    for (k = start >> 1; (k | 0) < (end >> 1); k = (k + 4) | 0) {
+      i = (k + (k & -r)) | 0;
+      j = (i + r) | 0;
+      a = f(x[i >> 2]);
+      b = f(x[j >> 2]);
+      x[i >> 2] = f(a + b);
+      x[j >> 2] = f(a - b);
     }
   }
-  if (bit < last) {
-    const s = 1 << bit;
-    for (let block = 0; block < size; block += 2 * s) {
-      for (let i = block, end = block + s; i < end; i++) {
-        const p = x[i], q = x[i + s];
-        x[i] = p + q;
-        x[i + s] = p - q;
+
+  /** Those of three, in this order. i0 counts in all other bits: the carry of i7 + 4 runs over these three. */
+  function eight(i0, end, r, s, t) {
+    i0 = i0 | 0;
+    end = end | 0;
+    r = r | 0;
+    s = s | 0;
+    t = t | 0;
+    var i1 = 0, i2 = 0, i3 = 0, i4 = 0, i5 = 0, i6 = 0, i7 = 0;
+    var a = f(0), b = f(0), c = f(0), d = f(0), p = f(0), q = f(0), u = f(0), v = f(0);
+    var k = f(0), l = f(0), m = f(0), n = f(0);
+    for (; (i0 | 0) < (end | 0); i0 = (i7 + 4) & ~(r | s | t)) {
+      i1 = (i0 + r) | 0;
+      i2 = (i0 + s) | 0;
+      i3 = (i1 + s) | 0;
+      i4 = (i0 + t) | 0;
+      i5 = (i1 + t) | 0;
+      i6 = (i2 + t) | 0;
+      i7 = (i3 + t) | 0;
+      a = f(x[i0 >> 2]); b = f(x[i1 >> 2]); c = f(x[i2 >> 2]); d = f(x[i3 >> 2]);
+      p = f(a + b); q = f(a - b); u = f(c + d); v = f(c - d);
+      k = f(p + u); l = f(q + v); m = f(p - u); n = f(q - v);
+      a = f(x[i4 >> 2]); b = f(x[i5 >> 2]); c = f(x[i6 >> 2]); d = f(x[i7 >> 2]);
+      p = f(a + b); q = f(a - b); u = f(c + d); v = f(c - d);
+      a = f(p + u); b = f(q + v); c = f(p - u); d = f(q - v);
+      x[i0 >> 2] = f(k + a); x[i1 >> 2] = f(l + b); x[i2 >> 2] = f(m + c); x[i3 >> 2] = f(n + d);
+      x[i4 >> 2] = f(k - a); x[i5 >> 2] = f(l - b); x[i6 >> 2] = f(m - c); x[i7 >> 2] = f(n - d);
+    }
+  }
+
+  /** One step s of a representation t; tells the sums of x², x·s and s². */
+  function relax(start, end, size, block, stride, rate, scale, box) {
+    start = start | 0;
+    end = end | 0;
+    size = size | 0;
+    block = block | 0;
+    stride = stride | 0;
+    rate = f(rate);
+    scale = f(scale);
+    box = f(box);
+    var spare = 0, next = 0, lane = 0, k = 0, i = 0, j = 0;
+    var value = f(0), old = f(0), now = f(0), step = f(0), low = f(0), a = f(0), b = f(0), c = f(0);
+    var first = 0.0, second = 0.0, third = 0.0;
+    // To clamp without a branch, which nobody could predict, a number is looked up beside the bounds.
+    low = f(-box);
+    spare = (size + (size << 1)) | 0;
+    x[(spare + 4) >> 2] = box;
+    x[(spare + 8) >> 2] = low;
+    for (; (start | 0) < (end | 0); start = next) {
+      next = (start + block) | 0;
+      for (lane = start; (lane | 0) < ((start + 64) | 0); lane = (lane + 4) | 0) {
+        a = b = c = f(0);
+        for (k = lane; (k | 0) < ((start + stride) | 0); k = (k + 64) | 0) {
+          for (i = k; (i | 0) < (next | 0); i = (i + stride) | 0) {
+            j = (size + i) | 0;
+            value = f(x[i >> 2]);
+            old = f(x[j >> 2]);
+            now = f(old + f(value * rate));
+            x[spare >> 2] = now;
+            now = f(x[(spare + ((now > box) << 2) + ((now < low) << 3)) >> 2]);
+            x[j >> 2] = now;
+            step = f(now - old);
+            x[i >> 2] = f(f(value * scale) - step);
+            a = f(a + f(value * value));
+            b = f(b + f(value * step));
+            c = f(c + f(step * step));
+          }
+        }
+        first = first + +a;
+        second = second + +b;
+        third = third + +c;
       }
     }
+    tell(first, second, third);
+  }
+
+  return { clear: clear, two: two, eight: eight, relax: relax };
+}
+
+/** Float32 numbers x and t, masks of x, and the loops over them. */
+class Floats {
+  constructor(size) {
+    const buffer = new ArrayBuffer(Math.max(16 * size, 2 ** 16)); // asm.js wants a power of two from 2^16 on
+    this.x = new Float32Array(buffer, 0, size);
+    this.bits = new Int32Array(buffer, 0, size);
+    this.t = new Float32Array(buffer, 4 * size, size);
+    this.mask = new Int32Array(buffer, 8 * size, size);
+    this.loops = floatLoops(globalThis, { tell: (...sums) => (this.sums = sums) }, buffer);
+  }
+
+  /** The butterflies of these index bits, in their order. */
+  butterflies(order, start = 0, end = this.x.byteLength) {
+    const steps = order.map((bit) => 4 << bit);
+    while (steps.length > 2) this.loops.eight(start, end, ...steps.splice(0, 3));
+    for (const step of steps) this.loops.two(start, end, step);
   }
 }
 
-/**
- * The magnitude and the index of the last of the `inside` scores of largest magnitude; ties go to the smaller index.
- * Magnitudes are compared as the integers that their bits are, eleven bits at a time.
- */
+const ranges = (...pairs) => pairs.flatMap(([first, end]) => Array.from({ length: end - first }, (_, i) => first + i));
+
+/** The magnitude, as the integer of its bits, and the index of the last of the `inside` largest; ties by index. */
 function lastInside(bits, inside) {
   const counts = new Uint32Array(2048);
   let rank = inside - 1, prefix = 0;
@@ -226,9 +312,8 @@ class TwoLevelDraw {
   constructor(epsilon, size, inside, threshold) {
     Object.assign(this, { size, inside, threshold });
     const sides = [[BigInt(inside), threshold], [BigInt(size - inside), TOTAL - threshold]];
-    const most = sides.map(([members, weight]) => weight * ((TOTAL + members - 1n) / members));
-    const least = sides.map(([members, weight]) => weight * (TOTAL / members));
-    requirePrivate(most[0] > most[1] ? most[0] : most[1], least[0] < least[1] ? least[0] : least[1], epsilon);
+    for (const [[members, weight], [others, rest]] of [sides, [sides[1], sides[0]]])
+      requirePrivate(weight * ((TOTAL + members - 1n) / members), rest * (TOTAL / others), epsilon);
   }
 
   place(first, second) {
@@ -290,14 +375,13 @@ const bitsOf = (limit) => 32 - Math.clz32(limit - 1); // ⌈log₂ limit⌉
 const largestFrame = (dim) => 8 * Math.max(2 ** bitsOf(Math.ceil(2.5 * dim)), 256);
 
 function frameSize(stated, dim, most) {
-  const size = stated.integer("frame_size", dim, Math.min(most, 2 ** 30));
+  const size = stated.integer("frame_size", dim, Math.min(most, 2 ** 26));
   return stated.must("frame_size", (size & (size - 1)) === 0, "a power of two");
 }
 
-/** Rounds halves to the even neighbour, as Python does. */
 const roundHalfEven = (value) => {
-  const floor = Math.floor(value), rest = value - floor;
-  return rest > 0.5 || (rest === 0.5 && floor % 2) ? floor + 1 : floor;
+  const up = Math.round(value);
+  return up % 2 && up - value === 0.5 ? up - 1 : up;
 };
 
 function primeAtLeast(number) {
@@ -339,7 +423,6 @@ class RowEncoder {
     this.slots = Math.min(this.multipliers, Math.floor(this.draw.size / size));
   }
 
-  /** The bits of the signs before each transform. */
   signs(frame) {
     if (this.kept) return this.kept;
     const seed = this.frames === 1 ? this.seed : wordOf(this.seed, "frames", frame), found = [];
@@ -352,15 +435,14 @@ class RowEncoder {
   scores(x, start, flip, signs) {
     const length = norm(x), share = Math.min(1, (1 / this.clip) * length);
     const sign = flip < (1 - share) / 2 ? -1 : 1, factor = length > 0 ? sign / length : 0;
-    const scores = (this.scratch ??= new Float32Array(this.size)), view = new Int32Array(scores.buffer);
-    scores.fill(0);
+    const floats = (this.floats ??= new Floats(this.size)), scores = floats.x.fill(0);
     for (let i = 0; i < x.length; i++) scores[start + i] = x[i] * factor;
     if (length === 0) scores[0] = sign; // e₁ stands for the direction of zero
     signs.forEach((bits, round) => {
-      flipSigns(view, bits, round ? this.size : this.own * this.dim);
-      butterflies(scores, 0, bitsOf(this.size));
+      flipSigns(floats.bits, bits, round ? this.size : this.own * this.dim);
+      floats.butterflies(ranges([0, bitsOf(this.size)]));
     });
-    return scores;
+    return floats;
   }
 
   encode(x, group, words) {
@@ -373,8 +455,8 @@ class RowEncoder {
   row(x, group, frame, words) {
     const block = Math.floor(group / this.own), all = 2 * this.size, { inside } = this.draw;
     const drawn = this.draw.place(words[1], words[2]), place = drawn < all ? drawn : 0;
-    const scores = this.scores(x, (group % this.own) * this.dim, uniform(words[0]), this.signs(frame));
-    const bits = new Int32Array(scores.buffer), last = lastInside(bits, inside);
+    const floats = this.scores(x, (group % this.own) * this.dim, uniform(words[0]), this.signs(frame));
+    const { bits, x: scores } = floats, last = lastInside(bits, inside);
     const isInside = place < 2 * inside, rank = isInside ? place % inside : Math.floor((place - 2 * inside) / 2);
     const index = memberOf(bits, last, isInside, rank);
     const negative = isInside ? (scores[index] < 0) !== place >= inside : place % 2 === 1;
@@ -454,18 +536,10 @@ class CoordinateEncoder {
     return lower + Number(random < (gap > 0 ? (coordinate - values[lower]) / gap : 1));
   }
 
-  /** A coordinate of the representation in units of its bound. */
   coordinate(x, index) {
-    this.frame ??= {
-      ...chosenPlaces(this.seed, "columns", this.dim, this.size),
-      signs: signBits(this.seed, "signs1", this.dim),
-      schedule: this.schedule(),
-    };
+    this.frame ??= new KashinFrame(this.seed, this.dim, this.size, this.schedule());
     const length = norm(x), natural = 1 / this.clip, factor = natural * length > 1 ? 1 / length : natural;
-    const unit = new Float32Array(this.dim);
-    for (let i = 0; i < unit.length; i++) unit[i] = x[i] * factor;
-    flipSigns(new Int32Array(unit.buffer), this.frame.signs, unit.length);
-    const t = represent(unit, this.frame, this.size), bound = this.frame.schedule.at(-1)[2];
+    const t = this.frame.represent(x, factor, index), bound = this.frame.schedule.at(-1)[2];
     return Math.min(Math.max(fround(t[index] / bound), -1), 1);
   }
 
@@ -483,58 +557,48 @@ class CoordinateEncoder {
   }
 }
 
-/** One step on a block of `count` times `stride` numbers; adds a², a·s and s² of its steps s to 16 lanes each. */
-function relax(a, t, start, stride, count, rate, scale, box, lanes) {
-  for (let k = 0; k < stride; k++) {
-    const lane = k & 15;
-    for (let part = 0, i = start + k; part < count; part++, i += stride) {
-      const value = a[i], old = t[i], moved = fround(old + fround(value * rate));
-      const now = moved > box ? box : moved < -box ? -box : moved, taken = fround(now - old);
-      t[i] = now;
-      a[i] = fround(value * scale) - taken;
-      lanes[lane] += fround(value * value);
-      lanes[lane + 16] += fround(value * taken);
-      lanes[lane + 32] += fround(taken * taken);
-    }
+/** A frame of one mixing, which represents vectors by projections onto a growing box. */
+class KashinFrame {
+  constructor(seed, dim, size, schedule) {
+    this.places = chosenPlaces(seed, "columns", dim, size);
+    this.signs = signBits(seed, "signs1", dim);
+    this.schedule = schedule;
+    this.floats = new Floats(size);
+    for (const place of this.places) this.floats.mask[place] = -1;
   }
-}
 
-/**
- * The Kashin representation t of a vector: projections onto a growing box. Index bits are transformed in the order of
- * the library, because the order of float32 sums decides their last bits.
- */
-function represent(signed, { places, others, schedule }, size) {
-  const bits = bitsOf(size), isFused = bits >= 10, block = isFused ? Math.min(11, bits - 1) : bits;
-  const row = isFused ? Math.max(block, bits - 8) : bits, low = isFused ? Math.max(8, block - 3) : bits;
-  // Rows are numbered by the highest bits. The three highest of more than three come first on the way to the mask.
-  const outer = bits - row > 3 ? bits - 3 : bits, masked = Math.min(outer, row + 3);
-  const toMask = [[outer, bits], [masked, outer], [row, masked]], toStep = [[block, row], [0, low], [low, block]];
-  const a = new Float32Array(size), t = new Float32Array(size);
-  const lanes = new Float32Array(48), stride = 1 << low, count = 1 << (block - low);
-  const pass = (order) => order.forEach(([first, last]) => butterflies(a, first, last));
-  places.forEach((place, i) => (a[place] = signed[i]));
-  butterflies(a, row, bits);
-  let scale = 1, last = [0, 0, 0], before = [0, 0, 0];
-  for (const [omega, gamma, box] of schedule) {
-    if (scale < 1) {
-      pass(isFused ? [...toStep].reverse() : []);
-      pass(isFused ? toMask : toStep);
-      for (let i = 0; i < others.length; i++) a[others[i]] = 0;
-      pass([...toMask].reverse());
-    }
-    pass(toStep);
-    const quotient = before[2] / Math.max(2 * before[1] - before[0] + last[0], 1e-30);
-    const rate = fround(Math.max(omega, fround(Math.min(gamma * quotient, 16))) * scale), sums = [0, 0, 0];
-    for (let start = 0; start < size; start += 1 << block) {
-      lanes.fill(0);
-      relax(a, t, start, stride, count, rate, scale, box, lanes);
-      for (let k = 0; k < 48; k++) sums[k >> 4] += lanes[k];
-    }
-    before = last;
-    last = [sums[0] * scale ** 2, sums[1] * scale, sums[2]];
-    scale = 1 / size; // from here on a comes from two transforms
+  /** The numbers t of a vector times a factor; only those in the block of an index are final, if one is given. */
+  represent(vector, factor, index) {
+    const { places, signs, schedule, floats } = this, { x, t, loops } = floats, size = x.length, bits = bitsOf(size);
+    const isSmall = bits < 10, block = isSmall ? bits : Math.min(11, bits - 1), low = isSmall ? bits : 8;
+    const row = Math.max(block, bits - 8), top = bits - row > 3 ? bits - 3 : bits, middle = Math.min(top, row + 3);
+    // Index bits in the order of the library, because that of float32 sums decides their last digits.
+    const toMask = ranges([low, block], [0, low], [block, row], [top, bits], [middle, top], [row, middle]);
+    const toBlocks = ranges([row, bits], [block, row]), inBlock = ranges([0, block]), factors = [factor, -factor];
+    x.fill(0);
+    t.fill(0);
+    for (let i = 0; i < places.length; i++) x[places[i]] = vector[i] * factors[(signs[i >>> 5] >>> (i & 31)) & 1];
+    let scale = 1, last = [0, 0, 0], before = last, start = 0, end = 4 * size;
+    schedule.forEach(([omega, gamma, box], i) => {
+      if (i > 0) {
+        floats.butterflies(toMask);
+        loops.clear(4 * size);
+      }
+      if (i === schedule.length - 1 && index !== undefined) {
+        floats.butterflies(toBlocks);
+        start = (index >> block) * (4 << block);
+        end = start + (4 << block);
+        floats.butterflies(inBlock, start, end);
+      } else floats.butterflies([...toBlocks, ...inBlock]);
+      const quotient = before[2] / Math.max(2 * before[1] - before[0] + last[0], 1e-30);
+      const rate = fround(Math.max(omega, fround(Math.min(gamma * quotient, 16))) * scale);
+      loops.relax(start, end, 4 * size, 4 << block, 4 << low, rate, scale, box);
+      before = last;
+      last = [floats.sums[0] * scale ** 2, floats.sums[1] * scale, floats.sums[2]];
+      scale = 1 / size; // from here on x comes from two transforms
+    });
+    return t;
   }
-  return t;
 }
 
 // ---- Mechanisms
@@ -545,7 +609,6 @@ const READERS = {
   sstq: (stated, common) => new CoordinateEncoder(stated, common),
 };
 
-/** The canonical form of RFC 8785 of a value that JSON.parse returned. */
 export function canonical(value) {
   if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
   if (value === null || typeof value !== "object") return JSON.stringify(value);
@@ -561,12 +624,11 @@ const subtle = () =>
   globalThis.crypto?.subtle ??
   fail("crypto", "crypto.subtle is missing: browsers have it on pages from HTTPS or localhost only");
 
-/** A randomizer of vectors, read from its JSON. */
 export class Mechanism {
   #encoder;
 
   constructor(json) {
-    const data = typeof json === "string" ? parsed(json) : json;
+    const data = typeof json === "string" ? parsedOrNull(json) : json;
     const stated = new Stated(data, "the mechanism", "mechanism");
     stated.option("format", "sstq-mechanism");
     stated.option("version", 2);
@@ -587,12 +649,10 @@ export class Mechanism {
     Object.freeze(this);
   }
 
-  /** The SHA-256 of the canonical form in hexadecimal. */
   async digest() {
     return hex(new Uint8Array(await subtle().digest("SHA-256", utf8(this.json))));
   }
 
-  /** One private message of a vector: the values of the fields, in their order. */
   encode(vector, group) {
     const words = crypto.getRandomValues(new BigUint64Array(this.wordsEach));
     try {
@@ -602,7 +662,6 @@ export class Mechanism {
     }
   }
 
-  /** The message that these words give, private only if nobody knows them. */
   encodeWithWords(vector, group, words) {
     const x = this.#checked(vector);
     if (this.groups === null ? group !== undefined : !(Number.isInteger(group) && group >= 0 && group < this.groups)) {
@@ -625,7 +684,6 @@ export class Mechanism {
     return x;
   }
 
-  /** Messages as bits without gaps, the first field in the lowest bits. */
   pack(messages) {
     const bytes = new Uint8Array(Math.ceil((messages.length * this.messageBits) / 8));
     let place = 0;
@@ -660,14 +718,14 @@ async function isSigned(document, signature, key, prefix = "sstq-campaign-v1\0")
 const fromHex = (text) => Uint8Array.from(text.match(/../g), (pair) => parseInt(pair, 16));
 const isKey = (key) => typeof key === "string" && /^[0-9a-f]{64}$/.test(key);
 
-/** What only shuffled campaigns need; it lies beside this file. */
-const sealing = () => import("./sealing.js");
+const beside = (name, loading) =>
+  loading.catch((error) => fail("module", `${name} is missing: copy it beside sstq.js (${error.message})`));
+const sealing = () => beside("sealing.js", import("./sealing.js"));
 
-/** The campaign of a document's bytes, once all of it is checked. */
 export async function readCampaign(document, signature, pinnedKey) {
   if (pinnedKey !== undefined && !isKey(pinnedKey))
     fail("argument", `pinnedKey must be 64 hexadecimal digits, got ${shown(pinnedKey)}`);
-  const text = decode(document), data = parsed(text);
+  const text = decode(document), data = parsedOrNull(text);
   const stated = new Stated(data, "the campaign", "campaign");
   stated.option("format", "sstq-campaign");
   stated.option("version", 1);
@@ -709,11 +767,8 @@ export async function readCampaign(document, signature, pinnedKey) {
 
 // ---- Sending
 
-// Statuses after which the same upload may succeed.
-const PASSING = new Set([408, 429, 500, 502, 503, 504]);
-const LONGEST_PAUSE = 30, REQUEST_SECONDS = 30;
+const PASSING_STATUSES = new Set([408, 429, 500, 502, 503, 504]), LONGEST_PAUSE = 30;
 
-/** Sends to one campaign. */
 export class Client {
   #options;
   #url;
@@ -724,13 +779,13 @@ export class Client {
     this.#options = options;
   }
 
-  /** Fetch and check the campaign at https://COLLECTOR/NAME. */
   static async open(url, options = {}) {
-    const { mostEpsilon, pinnedKey, pinnedShuffler, patience = 300, pause = 0.5 } = options;
+    const settings = { patience: 300, pause: 0.5, timeout: 30, ...options };
+    const { mostEpsilon, pinnedKey, pinnedShuffler } = settings;
     checkNumber("mostEpsilon", mostEpsilon, 1e-9, 81920);
     const [, base, name] = /^(https?:\/\/[^?#]+)\/([^/?#]+)\/?$/.exec(url) ?? [];
     if (!name) fail("argument", `url must be the collector's address and the campaign's name, got ${shown(url)}`);
-    const get = (place) => ask({ patience, pause }, place, { method: "GET" });
+    const get = (place) => ask(settings, place, { method: "GET" });
     const address = `${base}/v1/campaigns/${name}`, answer = await get(address);
     const campaign = await readCampaign(answer.content, answer.headers.get("SSTQ-Signature"), pinnedKey);
     if (campaign.name !== name) fail("campaign", `the collector answered with the campaign ${shown(campaign.name)}`);
@@ -740,7 +795,7 @@ export class Client {
     if (pinnedShuffler !== undefined && shuffling?.key !== pinnedShuffler)
       fail("signature", `the campaign has another shuffler than the pinned one: ${shuffling?.key}; nothing was sent`);
     const sealer = shuffling && (await (await sealing()).openSealer(campaign, answer, { fail, get, isSigned }));
-    return new Client(campaign, sealer?.address ?? address, { ...options, sealer, patience, pause });
+    return new Client(campaign, sealer?.address ?? address, { ...settings, sealer });
   }
 
   /** Each vector is another person's, so that the ledger is charged once. */
@@ -754,7 +809,6 @@ export class Client {
     return this.sendMessages(slots.flat());
   }
 
-  /** As `send`, for messages that were never sent before. */
   async sendMessages(messages) {
     const { name, mechanism, mostMessages, senders, opens, closes } = this.campaign;
     const { ledger, sealer } = this.#options, total = messages.length;
@@ -792,52 +846,51 @@ export class Client {
     };
     const answer = await ask(this.#options, `${this.#url}/messages`, { method: "POST", headers, body });
     if (decode(answer.content) !== `{"count":${count}}`)
-      fail("unreachable", "the collector's receipt is of another upload");
+      fail("unreachable", `${new URL(this.#url).host} sent the receipt of another upload`);
   }
 }
 
 const randomKey = () => hex(crypto.getRandomValues(new Uint8Array(16)));
 
 /** Ask until there is an answer that another try would not change. */
-async function ask({ patience, pause }, url, request) {
+async function ask({ patience, pause, timeout, onRetry }, url, request) {
   const ends = Date.now() + 1000 * patience;
   for (; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
-    let error;
     try {
-      return await askOnce(url, request);
-    } catch (caught) {
-      if (!(caught instanceof SstqError) || (caught.status && !PASSING.has(caught.status))) throw caught;
-      error = caught;
+      return await askOnce(timeout, url, request);
+    } catch (error) {
+      // Many clients that failed together should not come back together.
+      const wait = Math.max(error.retryAfter || 0, pause) * (1 + Math.random() / 2);
+      const mayPass = error.code === "unreachable" || PASSING_STATUSES.has(error.status);
+      if (!mayPass || Date.now() + 1000 * wait > ends) throw error;
+      onRetry?.(error, wait);
+      await new Promise((resolve) => setTimeout(resolve, 1000 * wait));
     }
-    // Many clients that failed together should not come back together.
-    const wait = Math.max(error.retryAfter || 0, pause) * (1 + Math.random() / 2);
-    if (Date.now() + 1000 * wait > ends) throw error;
-    await new Promise((resolve) => setTimeout(resolve, 1000 * wait));
   }
 }
 
-async function askOnce(url, request) {
+async function askOnce(timeout, url, request) {
+  const { host } = new URL(url);
   let answer, content;
   try {
     // A collector redirects nobody; whoever does would get the token.
-    const signal = AbortSignal.timeout(1000 * REQUEST_SECONDS);
+    const signal = AbortSignal.timeout(1000 * timeout);
     answer = await fetch(url, { ...request, signal, redirect: "error", credentials: "omit", cache: "no-store" });
     content = new Uint8Array(await answer.arrayBuffer());
   } catch (error) {
-    fail("unreachable", `there is no answer from ${new URL(url).host}: ${error.cause?.message ?? error.message}`);
+    const why = error.name === "TimeoutError" ? `${timeout} seconds` : error.cause?.message || error.message;
+    fail("unreachable", `there is no answer from ${host}: ${why}`);
   }
   if (answer.ok) return { headers: answer.headers, content };
-  const detail = parsed(decode(content))?.detail ?? answer.statusText;
-  const after = answer.headers.get("Retry-After") ?? "";
-  const retryAfter = /^\d{1,6}$/.test(after) ? Number(after) : 0;
-  fail("refused", `the collector refused it (${answer.status}): ${detail}`, { status: answer.status, retryAfter });
+  const detail = parsedOrNull(decode(content))?.detail ?? answer.statusText;
+  const [after] = /^\d{1,6}$/.exec(answer.headers.get("Retry-After")) ?? [0], { status } = answer;
+  fail("refused", `${host} refused it (${status}): ${detail}`, { status, retryAfter: Number(after) });
 }
 
 // ---- The ledger
 
 const LEDGER_FORMAT = "sstq-js-ledger-1";
 
-/** A budget that refuses to be overspent, in IndexedDB or, in Node, in a file; pages and processes may share it. */
 export class Ledger {
   #storage;
 
@@ -845,11 +898,12 @@ export class Ledger {
     this.#storage = storage;
   }
 
-  /** Open or create the ledger of a name, or in a file. */
   static async open(place, { epsilon, cap = epsilon } = {}) {
     checkNumber("epsilon", epsilon, 1e-9, 1e6);
     checkNumber("cap", cap, 1e-9, 1e6);
-    const storage = globalThis.indexedDB ? new DatabaseStorage(place) : await FileStorage.at(place);
+    const storage = globalThis.indexedDB
+      ? new DatabaseStorage(place)
+      : (await beside("node-ledger.js", import("./node-ledger.js"))).fileStorage(place, fail);
     await storage.update((state) => {
       if (state === undefined) return { format: LEDGER_FORMAT, epsilon, cap, entries: [] };
       checkLedger(state, place);
@@ -895,6 +949,12 @@ function checkLedger(state, place) {
   return state;
 }
 
+const settled = (event) =>
+  new Promise((resolve, reject) => {
+    event.onsuccess = event.oncomplete = () => resolve(event.result);
+    event.onerror = event.onabort = () => reject(event.error);
+  });
+
 /** A ledger in IndexedDB, whose transactions exclude each other in all pages of an origin. */
 class DatabaseStorage {
   constructor(place) {
@@ -903,83 +963,22 @@ class DatabaseStorage {
 
   /** Replace the state by what `change` makes of it, unless that is undefined; resolves when it is durable. */
   async update(change) {
-    const database = await new Promise((resolve, reject) => {
-      const opening = indexedDB.open(`sstq-ledger-${this.place}`, 1);
-      opening.onupgradeneeded = () => opening.result.createObjectStore("ledger");
-      opening.onsuccess = () => resolve(opening.result);
-      opening.onerror = () => reject(opening.error);
-    });
+    const opening = indexedDB.open(`sstq-ledger-${this.place}`, 1);
+    opening.onupgradeneeded = () => opening.result.createObjectStore("ledger");
+    const database = await settled(opening);
     try {
-      await new Promise((resolve, reject) => {
-        const transaction = database.transaction("ledger", "readwrite", { durability: "strict" });
-        const store = transaction.objectStore("ledger"), reading = store.get("state");
-        let refusal;
-        reading.onsuccess = () => {
-          try {
-            const changed = change(reading.result);
-            if (changed !== undefined) store.put(changed, "state");
-          } catch (error) {
-            refusal = error;
-            transaction.abort();
-          }
-        };
-        transaction.oncomplete = resolve;
-        transaction.onabort = transaction.onerror = () => reject(refusal ?? transaction.error);
-      });
+      const transaction = database.transaction("ledger", "readwrite", { durability: "strict" });
+      const store = transaction.objectStore("ledger"), committed = settled(transaction);
+      const changed = change(await settled(store.get("state")));
+      if (changed !== undefined) store.put(changed, "state");
+      await committed;
     } finally {
       database.close();
     }
   }
 }
 
-/** A ledger in a file, which is replaced as a whole; a second file keeps other processes out meanwhile. */
-class FileStorage {
-  static async at(place) {
-    const [fs, path] = await Promise.all([import("node:fs/promises"), import("node:path")]);
-    return Object.assign(new FileStorage(), { fs, path, place: path.resolve(place) });
-  }
-
-  async update(change) {
-    const { fs, place } = this, lock = `${place}.lock`;
-    await this.#lock(lock);
-    try {
-      const text = await fs.readFile(place, "utf8").catch((error) => {
-        if (error.code !== "ENOENT") throw error;
-      });
-      const changed = change(text === undefined ? undefined : parsed(text));
-      if (changed !== undefined) await this.#replace(`${JSON.stringify(changed)}\n`);
-    } finally {
-      await fs.unlink(lock);
-    }
-  }
-
-  async #lock(lock) {
-    for (let tries = 0; ; tries++) {
-      try {
-        return await (await this.fs.open(lock, "wx", 0o600)).close();
-      } catch (error) {
-        if (error.code !== "EEXIST") throw error;
-        if (tries === 250) fail("ledger", `${lock} is there for 5 seconds; delete it if no program uses the ledger`);
-      }
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
-  }
-
-  async #replace(text) {
-    const { fs, path, place } = this, part = `${place}.part`;
-    const file = await fs.open(part, "w", 0o600);
-    await file.writeFile(text);
-    await file.sync();
-    await file.close();
-    await fs.rename(part, place);
-    const folder = await fs.open(path.dirname(place)); // the new name must last as well
-    await folder.sync();
-    await folder.close();
-  }
-}
-
-/** The steps by themselves, for tests and reviewers. */
 export const steps = {
-  ...{ streamHalves, wordOf, signBits, flipSigns, chosenPlaces, scaled, uniform, norm, butterflies, lastInside },
-  ...{ memberOf, represent, expBelow, TwoLevelDraw, RowEncoder, CoordinateEncoder },
+  ...{ streamHalves, wordOf, signBits, flipSigns, chosenPlaces, scaled, uniform, norm, Floats, ranges, lastInside },
+  ...{ memberOf, KashinFrame, expBelow, TwoLevelDraw, RowEncoder, CoordinateEncoder },
 };

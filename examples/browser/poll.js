@@ -7,6 +7,8 @@ const ESTIMATE = new URL("../v1/campaigns/demo-poll/estimate", document.baseURI)
 const ANSWERS = { "strongly disagree": -1, disagree: -0.5, "no opinion": 0, agree: 0.5, "strongly agree": 1 };
 // The most that this page lets a campaign ask for per message, and what a visitor may spend here in all: two messages.
 const MOST_EPSILON = 2, BUDGET = 4;
+// A visitor looks at the page meanwhile: give up soon.
+const PATIENCE_SECONDS = 30, REQUEST_SECONDS = 20;
 const POLL_SECONDS = 1, NORMAL_95 = 1.96;
 const SIMULATED = 1000;
 // The chances of the five answers of a simulated visitor, question by question.
@@ -41,10 +43,14 @@ function setText(node, text) {
   if (node.textContent !== text) node.textContent = text; // a screen reader would read it again
 }
 
+function showProblem(text) {
+  setText(at("problem"), text.charAt(0).toUpperCase() + text.slice(1));
+  at("problem").hidden = false;
+}
+
 function complain(error) {
   console.warn(error);
-  setText(at("problem"), error.message);
-  at("problem").hidden = false;
+  showProblem(`${error.message}.`);
 }
 
 // The questions
@@ -91,7 +97,7 @@ function showSent(mechanism, vector, message, { url, method, headers, body }) {
   at("bits").ariaLabel = mechanism.fields.map(({ name }, i) => `${name}: ${texts[i].split("").join(" ")}`).join("; ");
   const meaning = [
     `signed row ${row % 2 ? "−" : "+"}${row >> 1} of ${mechanism.fields[0].limit / 2} public directions`,
-    `frame ${frame} of ${whole.format(mechanism.fields[1]?.limit ?? 1)}: which set of directions, drawn at random`,
+    `frame ${whole.format(frame ?? 0)} of ${whole.format(mechanism.fields[1]?.limit ?? 1)}: which set of directions, drawn at random`,
   ];
   const facts = mechanism.fields.map(({ name, bits }, i) => {
     const term = element("dt", { className: `field${i}` }, `${name}, ${bits} bits`);
@@ -103,13 +109,18 @@ function showSent(mechanism, vector, message, { url, method, headers, body }) {
   at("request").textContent = [...head, "", `${bytes}   (${body.length} bytes)`].join("\n");
   const { epsilon } = mechanism, odds = Math.exp(epsilon), sure = (100 * odds) / (1 + odds);
   const conclusions = [
-    `With your answers this message is at most e^ε = e^${epsilon} = ${odds.toFixed(1)} times as likely as with any ` +
-      "others. That holds for every message and every pair of answers.",
+    [
+      "With your answers this message is at most e",
+      element("sup", {}, "ε"),
+      " = e",
+      element("sup", {}, String(epsilon)),
+      ` = ${odds.toFixed(1)} times as likely as with any others. That holds for every message and every pair of answers.`,
+    ],
     `Somebody who was 50 % sure of one of your answers can become at most ${sure.toFixed(0)} % sure, and at ` +
       `least ${(100 - sure).toFixed(0)} %.`,
     "A single message is mostly noise. In the mean of many the noise averages out.",
   ];
-  at("conclusions").replaceChildren(...conclusions.map((text) => element("li", {}, text)));
+  at("conclusions").replaceChildren(...conclusions.map((parts) => element("li", {}, ...[parts].flat())));
   const others = Array.from({ length: 12 }, () => bitsOf(mechanism, mechanism.encode(vector)).join(" "));
   at("others").replaceChildren(...others.map((text) => element("li", {}, text)));
   at("sent-none").hidden = true;
@@ -129,7 +140,8 @@ function showEstimate(labels) {
   const { count, value, stderr } = newest;
   const messages = `${whole.format(count)} private ${count === 1 ? "message" : "messages"}`;
   setText(at("count"), count ? `From ${messages}.` : "No messages yet. Send the first one.");
-  const width = 460, step = 52, height = labels.length * step + 26;
+  // As wide as there is room, so that text has its natural size on a phone.
+  const width = Math.max(260, Math.round(at("chart").clientWidth)), step = 52, height = labels.length * step + 26;
   const place = (mean) => width / 2 + (Math.max(-1.1, Math.min(1.1, mean)) * width) / 2.4;
   const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Mean of each answer" });
   for (const [tick, text] of [[-1, "disagree"], [0, "0"], [1, "agree"]]) {
@@ -193,22 +205,29 @@ function setLook(look) {
 async function showBudget(ledger, epsilon) {
   const spent = await ledger.spent();
   const left = Math.floor((BUDGET - spent) / epsilon + 1e-9);
-  const rest = left > 0 ? "" : "; it lets nothing more be sent";
-  setText(at("budget"), `This browser's ledger: ε = ${spent} of ${BUDGET} spent${rest}.`);
+  const rest = left > 0 ? "" : " Nothing more can be sent from here.";
+  setText(at("budget"), `This browser's ledger: ε = ${spent} of ${BUDGET} spent.${rest}`);
   return left > 0;
 }
 
 async function start() {
   const ledger = await Ledger.open("demo-poll", { epsilon: BUDGET });
-  const client = await Client.open(CAMPAIGN, { mostEpsilon: MOST_EPSILON, ledger });
-  const others = await Client.open(CAMPAIGN, { mostEpsilon: MOST_EPSILON }); // other people: not this one's budget
+  const onRetry = (error, seconds) => showProblem(`${error.message}. Next try in ${Math.ceil(seconds)} s.`);
+  const options = { mostEpsilon: MOST_EPSILON, patience: PATIENCE_SECONDS, timeout: REQUEST_SECONDS, onRetry };
+  const client = await Client.open(CAMPAIGN, { ...options, ledger });
+  const others = await Client.open(CAMPAIGN, options); // other people: not this one's budget
+  at("problem").hidden = true;
   const { labels, mechanism } = client.campaign, form = at("poll");
   showQuestions(labels);
   setText(at("bits-total"), `one message of ${mechanism.messageBits} bits`);
   const described = `${mechanism.name}, d = ${mechanism.dim}, ε = ${mechanism.epsilon}`;
   setText(at("mechanism"), `${described}, digest ${client.campaign.digest}`);
   let canPay = await showBudget(ledger, mechanism.epsilon);
-  const refresh = () => (at("send").disabled = !canPay || answersOf(form, labels).some(Number.isNaN));
+  const refresh = () => {
+    const missing = answersOf(form, labels).filter(Number.isNaN).length;
+    at("send").disabled = !canPay || missing > 0;
+    setText(at("missing"), canPay && missing > 0 ? `Answer all ${labels.length} statements first.` : "");
+  };
   form.addEventListener("input", refresh);
   refresh();
 
@@ -218,6 +237,7 @@ async function start() {
     at("problem").hidden = true;
     try {
       await work();
+      at("problem").hidden = true;
     } catch (error) {
       complain(error);
     }

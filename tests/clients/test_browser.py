@@ -109,7 +109,7 @@ def test_a_visitor_sees_the_bits_that_leave_the_page_and_the_estimate_move(page,
     before = server.status(POLL)["received"]
     with page.expect_request("**/messages") as asked:
         page.click("#send")
-    playwright.expect(page.locator("#sent")).to_be_visible()
+    playwright.expect(page.locator("#sent")).to_be_visible(timeout=20_000)
     body = asked.value.post_data_buffer
     mechanism = sstq.from_json(json.dumps(server.http.get(f"/v1/campaigns/{POLL}").json()["mechanism"]))
     (row,), (frame,) = mechanism.messages_from_bytes(body, 1).columns
@@ -265,6 +265,28 @@ def test_a_changed_campaign_is_refused_and_said(browser, server):
     page.goto(f"{server.url}/demo/")
     playwright.expect(page.locator("#problem")).to_contain_text("somebody changed it on the way")
     assert page.is_disabled("#send")
+    page.close()
+
+
+@needs_browser
+def test_a_collector_that_is_gone_or_refuses_is_said(browser, server):
+    page = browser.new_page()
+    page.goto(f"{server.url}/demo/")
+    playwright.expect(page.locator("#missing")).to_have_text("Answer all 5 statements first.")
+    page.route("**/messages", lambda route: route.abort())
+    page.click("#simulate")
+    host = server.url.removeprefix("http://")
+    playwright.expect(page.locator("#problem")).to_contain_text(f"There is no answer from {host}")
+    playwright.expect(page.locator("#problem")).to_contain_text("Next try in")
+    page.unroute("**/messages")
+    closed = {"status": 410, "detail": "the campaign closed"}
+    page.route("**/messages", lambda route: route.fulfill(status=410, json=closed))
+    text = f"{host} refused it (410): the campaign closed (0 of 1000 messages count)."
+    playwright.expect(page.locator("#problem")).to_have_text(text, timeout=30_000)
+    page.unroute("**/messages")
+    page.click("#simulate")
+    playwright.expect(page.locator("#problem")).to_be_hidden()
+    playwright.expect(page.locator("#count")).to_contain_text("private")
     page.close()
 
 

@@ -64,7 +64,8 @@ def test_python(server, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.usefixtures("counted")
 def test_node(server, tmp_path):
-    shutil.copy(ROOT / "clients" / "js" / "sstq.js", tmp_path)
+    for module in ("sstq.js", "node-ledger.js"):
+        shutil.copy(ROOT / "clients" / "js" / module, tmp_path)
     (tmp_path / "send.mjs").write_text(example(server, "js"))
     done = subprocess.run([find_node(), "send.mjs"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout == "1 message sent\n", done.stderr

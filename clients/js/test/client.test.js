@@ -2,13 +2,15 @@
 
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { Client, Ledger, Mechanism } from "../sstq.js";
-import { publicKey, signedDocument, withCollector } from "./collector.js";
+import { publicKey, shuffledDocument, signedDocument, withCollector } from "./collector.js";
 
 const QUICK = { mostEpsilon: 2, pause: 0.001 };
 const VECTOR = [0.1, -0.2, 0.3];
@@ -67,7 +69,7 @@ test("Retry-After is waited for, and patience ends", () =>
       const begun = Date.now(), client = await Client.open(url, { ...QUICK, patience: 3 });
       await client.send(VECTOR);
       assert.ok(Date.now() - begun >= 1000);
-      const sentence = /refused it \(429\): status “429” \(0 of 1 messages count\)/;
+      const sentence = /^127\.0\.0\.1:\d+ refused it \(429\): status “429” \(0 of 1 messages count\)/;
       await assert.rejects(client.send(VECTOR), refused("refused", sentence));
     },
     {
@@ -109,6 +111,36 @@ test("a single-use token is for one person", () =>
 
 test("nobody there", () =>
   assert.rejects(Client.open("http://127.0.0.1:1/steps", { ...QUICK, patience: 0 }), refused("unreachable")));
+
+test("a server that does not answer is given up in time, and retries are told of", async () => {
+  const server = createServer(() => {}); // takes the request and says nothing
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  try {
+    const told = [], url = `http://127.0.0.1:${server.address().port}/steps`;
+    const onRetry = (error, seconds) => told.push([error.code, seconds > 0]);
+    const opening = Client.open(url, { ...QUICK, timeout: 0.05, patience: 0.2, onRetry });
+    await assert.rejects(opening, refused("unreachable", /no answer from 127\.0\.0\.1:\d+: 0.05 seconds$/));
+    assert.ok(told.length > 0 && told.every((each) => each[0] === "unreachable" && each[1]));
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
+test("a part that was not copied is named", () =>
+  inFolder(async (folder) => {
+    await copyFile(new URL("../sstq.js", import.meta.url), join(folder, "alone.mjs"));
+    const alone = await import(pathToFileURL(join(folder, "alone.mjs")).href);
+    const opening = alone.Ledger.open(join(folder, "ledger"), { epsilon: 1 });
+    await assert.rejects(opening, refused("module", /node-ledger\.js is missing: copy it beside sstq\.js/));
+    await withCollector(
+      async (url) => {
+        const shuffled = alone.Client.open(url, { ...QUICK, mostEpsilon: 100 });
+        await assert.rejects(shuffled, refused("module", /sealing\.js is missing: copy it beside sstq\.js/));
+      },
+      { shuffled: (url) => [shuffledDocument(url)] },
+    );
+  }));
 
 const fresh = signedDocument(), changed = fresh.document.replace('"clip":1', '"clip":2');
 const members = (changes) => ({ document: signedDocument(changes) });
@@ -177,7 +209,7 @@ test("the expense is on the disk before the message leaves, and retries cost not
       { answers: [403] },
     );
     assert.equal(await other.spent(), 2);
-    assert.deepEqual((await readdir(folder)).sort(), ["ledger", "other"]);
+    assert.deepEqual((await readdir(folder)).sort(), ["ledger", "ledger.made", "other", "other.made"]);
     assert.equal(JSON.parse(await readFile(path, "utf8")).entries.length, 2);
   }));
 
@@ -246,7 +278,10 @@ test("a ledger keeps its terms, its cap and its purposes, and is never replaced"
       await assert.rejects(Ledger.open(path, { epsilon: 4, cap: 2 }), refused("ledger", /damaged/));
     }
     await rm(path);
-    await assert.rejects(ledger.spend(1, "c"), refused("ledger", /missing/));
+    await assert.rejects(ledger.spend(1, "c"), refused("ledger", /ledger is missing, although .*ledger\.made is there/));
+    await assert.rejects(Ledger.open(path, { epsilon: 4, cap: 2 }), refused("ledger", /put it back/));
+    await writeFile(path, text);
+    assert.equal(await (await Ledger.open(path, { epsilon: 4, cap: 2 })).spent(), 2);
   }));
 
 test("bad arguments are named", async () => {

@@ -56,7 +56,7 @@ test("signs", () => {
 
 test("columns", () => {
   for (const { seed, dim, size, columns } of read("columns").cases)
-    assert.deepEqual(Array.from(steps.chosenPlaces(BigInt(seed), "columns", dim, size).places), columns);
+    assert.deepEqual(Array.from(steps.chosenPlaces(BigInt(seed), "columns", dim, size)), columns);
 });
 
 test("frames", () => {
@@ -81,9 +81,10 @@ test("norm", () => {
 
 test("transform", () => {
   for (const data of read("transform").cases) {
-    const x = vectorOf(data);
-    steps.butterflies(x, 0, Math.log2(x.length));
-    assertFloats(x, data, "y");
+    const x = vectorOf(data), floats = new steps.Floats(x.length);
+    floats.x.set(x);
+    floats.butterflies(steps.ranges([0, Math.log2(x.length)]));
+    assertFloats(floats.x, data, "y");
   }
 });
 
@@ -93,7 +94,7 @@ test("mixing", () => {
     // With a share of 0 numbers on either side of one half give either sign.
     const parts = { clip: Infinity, own: 1, dim, size, rounds, frames: 1, seed: BigInt(seed) };
     const encoder = partOf(steps.RowEncoder, parts);
-    assertFloats(encoder.scores(vectorOf(data), 0, negative ? 0 : 0.5, encoder.signs(0)), data, "scores");
+    assertFloats(encoder.scores(vectorOf(data), 0, negative ? 0 : 0.5, encoder.signs(0)).x, data, "scores");
   }
 });
 
@@ -148,9 +149,7 @@ test("representation", () => {
     const encoder = partOf(steps.CoordinateEncoder, { dim, size, clip: 1, level: float64(level), steps: count });
     const schedule = encoder.schedule();
     assert.deepEqual(bitsOf(schedule.flat()), data.schedule.split(" "));
-    steps.flipSigns(new Int32Array(x.buffer), steps.signBits(BigInt(seed), "signs1", dim), dim);
-    const frame = steps.chosenPlaces(BigInt(seed), "columns", dim, size);
-    const t = steps.represent(x, { ...frame, schedule }, size);
+    const t = new steps.KashinFrame(BigInt(seed), dim, size, schedule).represent(x, 1);
     assertFloats(t.map((value) => Math.min(Math.max(value / schedule.at(-1)[2], -1), 1)), data, "values");
   }
 });
