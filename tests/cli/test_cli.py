@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +20,11 @@ from sstq.mechanisms import mechanism_class
 from sstq.messages import vectors as vector_files
 from sstq.planning import plan
 from sstq.planning.clipping import NormSurvey
+from tests.patience import PATIENCE, until
 
 DIM = 6
 COMMANDS = ["spec", "encode", "aggregate", "inspect", "channel", "mechanisms", "compare", "frontier", "plan", "account"]
 COMMANDS += ["train", "reproduce", "demo", "bench", "warmup", "clip", "data", "audit"]
-PATIENCE = 300  # seconds; only against hanging for ever
 
 
 def run(*arguments, code=0, env=None):
@@ -128,11 +127,12 @@ def truncated(tmp_path, shards):
 
 def wait_for(condition, process):
     """Wait until the condition holds, while the process lives."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
+
+    def holds():
         assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+        return condition()
+
+    until(holds)
 
 
 # --- help, versions and errors ---

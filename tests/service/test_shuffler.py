@@ -22,6 +22,7 @@ from sstq.service import Campaign, Client, Shuffling
 from sstq.service.campaigns import read_document, sealing_keys_of
 from sstq.service.sealing import payloads, seal_people
 from sstq.service.signing import SHUFFLER_PREFIX, SigningKey
+from tests.patience import until
 from tests.service.serving import ADMINISTRATOR, serving
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=2)
@@ -56,13 +57,6 @@ def claim(collector, name):
 
 def waiting(shuffler, name):
     return shuffler.status(name)["waiting"]
-
-
-def until(condition):
-    ends = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 def test_messages_go_through_the_shuffler_to_the_estimate(both):

@@ -22,6 +22,7 @@ pytest.importorskip("fastapi")
 from sstq.service.campaigns import sealing_keys_of
 from sstq.service.sealing import payloads, seal_people
 from sstq.service.store import Store
+from tests.patience import PATIENCE, until
 from tests.service.nursery import nursery
 from tests.service.serving import ADMINISTRATOR
 
@@ -36,7 +37,7 @@ HEADERS = {"Authorization": f"Bearer {ADMINISTRATOR}"}
 
 
 class Forgetful(BaseHTTPRequestHandler):
-    """Passes requests on to the collector, wherever it is now, and loses some answers to batches."""
+    """Passes requests on to the collector, wherever it is now, and loses some answers to batches: the first always."""
 
     def do_GET(self):
         self._pass_on(b"")
@@ -45,7 +46,7 @@ class Forgetful(BaseHTTPRequestHandler):
         self._pass_on(self.rfile.read(int(self.headers["Content-Length"])))
 
     def _pass_on(self, body):
-        connection = http.client.HTTPConnection(urlsplit(self.server.collector.url).netloc, timeout=30)
+        connection = http.client.HTTPConnection(urlsplit(self.server.collector.url).netloc, timeout=PATIENCE)
         with closing(connection):
             try:
                 connection.request(self.command, self.path, body, dict(self.headers))
@@ -53,8 +54,8 @@ class Forgetful(BaseHTTPRequestHandler):
                 content = answer.read()
             except (OSError, http.client.HTTPException):
                 return
-        if self.command == "POST" and random.random() < 0.2:
-            self.server.lost += answer.status == 200
+        if self.command == "POST" and answer.status == 200 and (not self.server.lost or random.random() < 0.2):
+            self.server.lost += 1
             return
         self.send_response(answer.status)
         self.send_header("SSTQ-Signature", answer.getheader("SSTQ-Signature", ""))
@@ -116,9 +117,9 @@ class Senders:
             "SSTQ-Count": str(PEOPLE),
             "SSTQ-Digest": MECHANISM.digest(),
         }
-        ends = time.monotonic() + 180
+        ends = time.monotonic() + PATIENCE
         while time.monotonic() < ends:
-            connection = http.client.HTTPConnection(urlsplit(self.shuffler.url).netloc, timeout=30)
+            connection = http.client.HTTPConnection(urlsplit(self.shuffler.url).netloc, timeout=PATIENCE)
             with closing(connection):
                 try:
                     connection.request("POST", "/v1/campaigns/steps/messages", body, headers)
@@ -132,13 +133,6 @@ class Senders:
             self.messages.append(messages)
             return
         raise AssertionError("an upload was never acknowledged")
-
-
-def until(condition):
-    ends = time.monotonic() + 180
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
