@@ -4,10 +4,12 @@ Set SSTQ_TEST_SEED to repeat a run.
 """
 
 import functools
+import gc
 import os
 import secrets
 import tempfile
 import zlib
+from collections.abc import Generator
 
 import hypothesis
 import pytest
@@ -76,6 +78,22 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.markexpr == "not slow":
         hypothesis.settings.load_profile("quick")
         config.option.ignore_glob = [*(config.option.ignore_glob or ()), *_NEEDS_OTHERS]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector: it would look again and again at a million objects that all stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int, int]:
+    """One worker more than cores: slow tests that wait for a server, a database or a browser leave a core idle."""
+    return (yield) + (config.option.markexpr != "not slow")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

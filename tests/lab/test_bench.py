@@ -33,7 +33,7 @@ from sstq.lab.bench import (
     suite,
     write_run,
 )
-from sstq.lab.bench.harness import in_turns
+from sstq.lab.bench.harness import in_turns, seconds_of
 from sstq.lab.bench.processes import installed_bytes, requirements, run_python
 from sstq.lab.bench.references import (
     aligned_zeros,
@@ -277,7 +277,8 @@ def test_malformed_runs_are_refused(change, tmp_path):
 
 @pytest.fixture
 def small(monkeypatch):
-    """The same measurements in fewer dimensions."""
+    """The same measurements in fewer dimensions, with every process started once."""
+    monkeypatch.setattr(processes, "fastest", lambda *calls, repeats: [seconds_of(call) for call in calls])
     for module in (measurements, profile):
         monkeypatch.setattr(module, "DIM", 300)
     monkeypatch.setattr(measurements.unit_vectors, "__defaults__", (300,))

@@ -88,6 +88,7 @@ def test_an_error_that_was_asked_for_is_feasible():
 # --- the two tasks that cannot work ---
 
 
+@pytest.mark.slow
 def test_ten_hospitals_are_refused():
     found = plan(**HOSPITALS)
     verdict = found.verdict()
@@ -102,6 +103,7 @@ def test_ten_hospitals_are_refused():
     assert text.endswith(" or at most 13 dimensions")
 
 
+@pytest.mark.slow
 def test_a_hundred_rounds_at_a_total_of_eight_are_refused():
     verdict = plan(**ROUNDS).verdict()
     assert str(verdict).startswith(
