@@ -533,6 +533,7 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["child waits", "child spends", "parent is killed"])
 def test_a_forked_child_does_not_hold_the_lock(path, mode):
     command = [sys.executable, "-W", "ignore", "-c", FORKER, str(path), mode]

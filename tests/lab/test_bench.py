@@ -398,6 +398,7 @@ def test_nothing_is_written_over_when_there_is_nothing_to_keep(benchmarks, tmp_p
     assert path.read_text() == "what was there"
 
 
+@pytest.mark.slow
 def test_a_signal_interrupts_the_command(tmp_path):
     program = """
 import os, signal, sys
@@ -446,6 +447,7 @@ def test_the_command_says_why_nothing_is_measured(monkeypatch):
     assert "scaling: nothing to measure: there is one core to run on, or SSTQ_THREADS is 1" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_is_a_clear_error(monkeypatch):
     with pytest.raises(ChildProcessError, match=r"`python -c import nothing` ended with code 1: ModuleNotFoundError"):
         run_python("-c", "import nothing")

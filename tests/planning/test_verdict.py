@@ -195,6 +195,7 @@ def test_where_a_delta_is_enough_no_shuffler_is_asked_for():
     assert names == ["people", "epsilon", "delta", "once", "dimensions"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["rather in cohorts", "rather in cohorts, by epsilon"])
 def test_one_answer_per_person_is_enough_where_many_are_not(case):
     names = [remedy.name for remedy in plan(**REFUSED[case]).verdict().remedies]
@@ -229,6 +230,7 @@ def test_clients_without_a_common_direction_have_no_remedy():
 # --- the command ---
 
 
+@pytest.mark.slow
 def test_the_command_refuses_with_the_sentence_and_writes_no_mechanism(tmp_path):
     spec, numbers = tmp_path / "spec.json", tmp_path / "plan.json"
     options = ("plan", "--dim", 300, "--clients", 20, "--epsilon", 2)
