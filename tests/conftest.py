@@ -49,8 +49,9 @@ _LOUD = ("NO BROWSER", "NO C COMPILER", "NO NODE", "NO CURL")
 _SLOW_DOCTESTS = {"sstq.runs.warmup.warm_up", "sstq.cli.models.image_problem_with"}
 
 # Nothing here is a matter of time: an example that takes longer than usual on a busy machine is no failure.
-hypothesis.settings.register_profile("patient", deadline=None)
-hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
+_PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("patient", _PATIENT)
+hypothesis.settings.register_profile("quick", _PATIENT, max_examples=20)
 hypothesis.settings.load_profile("patient")
 
 # Hundreds of processes are started by tests; each would compile the sources anew.
