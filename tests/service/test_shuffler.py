@@ -7,7 +7,6 @@ import time
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-import httpx
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -266,7 +265,7 @@ def test_the_collector_takes_batches_of_the_shuffler_only(both):
 )
 def test_uploads_that_cannot_be_stored(both, change, status, said):
     _, shuffler = both
-    if httpx.get(f"{shuffler.url}/v1/campaigns/wrong").status_code == 404:
+    if shuffler.http.get("/v1/campaigns/wrong").status_code == 404:
         create(both, "wrong")
     public = next(iter(sealing_keys_of(shuffler.http.get("/v1/campaigns/wrong").content).values()))
     body = change(sealed(MECHANISM, X[:2], public, "wrong"))

@@ -129,6 +129,8 @@ class Senders:
                     self.lost += 1
                     time.sleep(random.uniform(0.02, 0.1))
                     continue
+            if answer.status == 503:  # the database of a busy machine: nothing was stored
+                continue
             assert (answer.status, said) == (200, b'{"count":%d}' % PEOPLE)
             self.messages.append(messages)
             return
@@ -141,7 +143,7 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path,
     if kind == "postgresql":
         databases = [request.getfixturevalue("postgres").url() for _ in databases]
     fast = f"--folder={tmp_path}", "--uploads-per-second=0", f"--administrator-token={ADMINISTRATOR}"
-    with nursery(tmp_path / "log") as parent:
+    with nursery(tmp_path / "log") as parent, httpx.Client(timeout=PATIENCE) as client:
 
         def start_collector():
             between.collector = parent.start(*fast, f"--database={databases[0]}", "--port=0", "--fold-seconds=0.02")
@@ -152,12 +154,12 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path,
             return parent.start(*fast, f"--database={databases[1]}", "--port=0", *more, command="shuffler")
 
         collector, shuffler = start_collector(), start_shuffler()
-        key = httpx.get(f"{shuffler.url}/v1/key").json()["key"]
+        key = client.get(f"{shuffler.url}/v1/key").json()["key"]
         shuffling = {"url": shuffler.url, "key": key, "threshold": THRESHOLD, "below_threshold": "local"}
         terms = {"name": "steps", "mechanism": json.loads(MECHANISM.to_json())}
         terms |= {"closes": "2100-01-01T00:00:00Z", "shuffling": shuffling}
-        assert httpx.post(f"{collector.url}/v1/campaigns", json=terms, headers=HEADERS).status_code == 201
-        document = httpx.get(f"{shuffler.url}/v1/campaigns/steps").content
+        assert client.post(f"{collector.url}/v1/campaigns", json=terms, headers=HEADERS).status_code == 201
+        document = client.get(f"{shuffler.url}/v1/campaigns/steps").content
         (public,) = sealing_keys_of(document).values()
         store = Store(databases[0])
         with Senders(shuffler, public) as senders:
@@ -171,12 +173,12 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path,
                 else:
                     collector.kill()
                     collector = start_collector()
-        closed = httpx.patch(f"{collector.url}/v1/campaigns/steps", json={"closed": True}, headers=HEADERS)
+        closed = client.patch(f"{collector.url}/v1/campaigns/steps", json={"closed": True}, headers=HEADERS)
         assert closed.status_code == 200
         sent = sum(map(len, senders.messages))
         until(lambda: store.counts("steps").folded >= sent)
         time.sleep(0.2)  # more would be doubled
-        claim = httpx.get(f"{collector.url}/v1/campaigns/steps/status", headers=HEADERS).json()["shuffling"]
+        claim = client.get(f"{collector.url}/v1/campaigns/steps/status", headers=HEADERS).json()["shuffling"]
     assert senders.lost  # uploads were cut off, and sent again
     assert between.lost  # and so were batches that the collector had stored
     expected = MECHANISM.aggregator()
