@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 # Not compiled when installed: that takes a minute, for many thousand modules that nobody imports.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-# Tests of one file run in one worker, which starts Ray or solves a channel once; tests/conftest.py decides the order.
+# Tests of one file run in one worker, which starts Ray or solves a channel once; tests/conftest.py decides the order
+# and how many workers there are.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo quick test check release-check format docs bench clean

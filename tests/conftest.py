@@ -4,10 +4,12 @@ Set SSTQ_TEST_SEED to repeat a run.
 """
 
 import functools
+import gc
 import os
 import secrets
 import tempfile
 import zlib
+from collections.abc import Generator
 
 import hypothesis
 import pytest
@@ -29,14 +31,21 @@ _NEEDS_OTHERS = (
     "*/lab/training/torch_*.py",
 )
 
-# Files that take long, longest first.
+# Files that take long, longest first; those that wait for others are among those that compute.
 _LONGEST = (
     "test_warmup.py",
     "test_flower_deployment.py",
     "test_documentation.py",
-    "test_contract.py",
-    "test_ray.py",
     "test_targets.py",
+    "test_ray.py",
+    "test_verdict.py",
+    "test_dashboard.py",
+    "test_contract.py",
+    "test_kill.py",
+    "test_planner.py",
+    "test_shuffler_kill.py",
+    "test_bench.py",
+    "test_browser.py",
     "test_ray_nodes.py",
 )
 
@@ -47,8 +56,9 @@ _LOUD = ("NO BROWSER", "NO C COMPILER", "NO NODE", "NO CURL")
 _SLOW_DOCTESTS = {"sstq.runs.warmup.warm_up", "sstq.cli.models.image_problem_with"}
 
 # Nothing here is a matter of time: an example that takes longer than usual on a busy machine is no failure.
-hypothesis.settings.register_profile("patient", deadline=None)
-hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
+_PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("patient", _PATIENT)
+hypothesis.settings.register_profile("quick", _PATIENT, max_examples=20)
 hypothesis.settings.load_profile("patient")
 
 # Hundreds of processes are started by tests; each would compile the sources anew.
@@ -76,6 +86,22 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.markexpr == "not slow":
         hypothesis.settings.load_profile("quick")
         config.option.ignore_glob = [*(config.option.ignore_glob or ()), *_NEEDS_OTHERS]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector: it would look again and again at a million objects that all stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int, int]:
+    """One worker more than cores: slow tests that wait for a server, a database or a browser leave a core idle."""
+    return (yield) + (config.option.markexpr != "not slow")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -288,6 +288,7 @@ def shuffled_distribution(rows):
     return histograms
 
 
+@pytest.mark.slow
 def test_no_shuffled_channel_reveals_more_than_the_clones(seed):
     generator = np.random.default_rng(seed)
     for _ in range(30):

@@ -35,8 +35,7 @@ from sstq.accounting import (
 )
 from sstq.accounting.ledger_file import Terms, renyi
 from sstq.mechanisms import FrameUnit
-
-PATIENCE = 300  # seconds; only against hanging for ever
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -498,7 +497,7 @@ import os, signal, sys, threading
 from sstq.accounting import Ledger
 
 path, mode = sys.argv[1:]
-signal.alarm(60)  # only against hanging for ever
+signal.alarm(300)  # only against hanging for ever
 ledger = Ledger(path, epsilon=10.0)
 inside, go_on, replace = threading.Event(), threading.Event(), os.replace
 
@@ -515,7 +514,7 @@ thread.start()
 inside.wait()
 child = os.fork()
 if child == 0:
-    signal.alarm(60)
+    signal.alarm(300)
     os.replace = replace
     if mode == "child spends":
         ledger.spend(1.0, "child")
@@ -534,6 +533,7 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["child waits", "child spends", "parent is killed"])
 def test_a_forked_child_does_not_hold_the_lock(path, mode):
     command = [sys.executable, "-W", "ignore", "-c", FORKER, str(path), mode]
@@ -543,7 +543,7 @@ def test_a_forked_child_does_not_hold_the_lock(path, mode):
             assert process.wait(PATIENCE) == -signal.SIGKILL
             thread = threading.Thread(target=Ledger(path).spend, args=(1.0, "other"), daemon=True)
             thread.start()
-            thread.join(30)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
         else:
             assert process.stdout.readline() == "spent\n"

@@ -91,6 +91,7 @@ def test_a_mechanisms_own_number_of_messages_counts():
     assert shuffled_epsilon(mechanism, 10_000, 1e-6) == many > shuffled_epsilon(mechanism, 10_000, 1e-6, messages=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("messages", [1, 5])
 def test_delta_is_the_inverse(messages):
     mechanism = sstq.FrameUnit(dim=10, epsilon=4.0)
@@ -110,7 +111,7 @@ def test_participation_is_nearly_linear_and_one_changes_nothing():
 
 
 @pytest.mark.parametrize("clients", [1, 2, 10**12])
-@pytest.mark.parametrize("epsilon", [1e-9, 0.5, 20.0, 100.0])
+@pytest.mark.parametrize("epsilon", [1e-9, 0.5, 20.0, pytest.param(100.0, marks=pytest.mark.slow)])
 def test_the_corners_of_the_ranges(epsilon, clients):
     for messages in (2, 1000):
         total = shuffled_epsilon(epsilon, clients, 1e-6, messages=messages, participation=1e-9 if epsilon > 50 else 1.0)

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +20,11 @@ from sstq.mechanisms import mechanism_class
 from sstq.messages import vectors as vector_files
 from sstq.planning import plan
 from sstq.planning.clipping import NormSurvey
+from tests.patience import PATIENCE, until
 
 DIM = 6
 COMMANDS = ["spec", "encode", "aggregate", "inspect", "channel", "mechanisms", "compare", "frontier", "plan", "account"]
 COMMANDS += ["train", "reproduce", "demo", "bench", "warmup", "clip", "data", "audit"]
-PATIENCE = 300  # seconds; only against hanging for ever
 
 
 def run(*arguments, code=0, env=None):
@@ -128,11 +127,12 @@ def truncated(tmp_path, shards):
 
 def wait_for(condition, process):
     """Wait until the condition holds, while the process lives."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
+
+    def holds():
         assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+        return condition()
+
+    until(holds)
 
 
 # --- help, versions and errors ---
@@ -218,6 +218,7 @@ def test_wrong_usage_is_exit_code_2(arguments):
     assert run(*arguments, code=2).stdout == ""
 
 
+@pytest.mark.slow
 def test_user_errors_are_one_line_on_stderr_without_traceback(tmp_path, spec):
     code, out, err = run_program("encode", tmp_path / "none.npy", "-m", spec, "-o", tmp_path / "out.sstq")
     assert (code, out) == (2, "")
@@ -320,6 +321,7 @@ def test_what_an_aggregate_advises_can_be_pasted(tmp_path, monkeypatch):
     assert sstq.from_json((tmp_path / "next.json").read_text()).note(300) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default::sstq.FrameBiasWarning")
 def test_a_plan_prints_no_raw_warning():
     result = run("plan", "--dim", 784, "--clients", 1000, "--epsilon", 0.4, code=1)
@@ -817,6 +819,7 @@ def test_channel_options_are_checked(tmp_path, spec):
 # --- demo ---
 
 
+@pytest.mark.slow
 def test_demo_writes_a_picture_and_prints_its_path_last(tmp_path, monkeypatch):
     from sstq.lab import demo
 
@@ -837,6 +840,7 @@ TRAINING = ("train", "--dataset", "regression", "--dim", 6, "--clients", 20, "--
 TRAINING += ("--mechanism", "frameunit:frames=4", "--epsilon", 2, "--noise-seed", 1)
 
 
+@pytest.mark.slow
 def test_train_writes_rounds_and_goes_on_where_it_stood(tmp_path):
     result = run(*TRAINING, "--rounds", 3, "-o", tmp_path / "run")
     assert result.stdout.splitlines()[-1] == str(tmp_path / "run" / "training.png")
@@ -880,6 +884,7 @@ def test_train_refuses_what_it_cannot_do(arguments, message, tmp_path):
     assert message in result.stderr
 
 
+@pytest.mark.slow
 def test_compare_writes_what_it_prints(tmp_path):
     csv, json_path, png = tmp_path / "c.csv", tmp_path / "c.json", tmp_path / "c.png"
     files = ("--csv", csv, "--json", json_path, "--png", png)

@@ -7,8 +7,10 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 from sstq.accounting import Ledger
+from sstq.cli import app, terminal
 
 pytestmark = pytest.mark.slow
 
@@ -16,7 +18,14 @@ TRAINING = ("train", "--dataset", "regression", "--dim", 6, "--clients", 20, "--
 TRAINING += ("--epsilon", 3, "--rounds", 4)
 
 
-def run(*arguments, prelude=""):
+def run(*arguments):
+    """Run the command in this process: to start one takes longer than most of them."""
+    terminal._stderr.cache_clear()  # what it knows of colours is that of the environment it was made in
+    words = [str(argument) for argument in arguments]
+    return CliRunner().invoke(app, words, env={"SSTQ_QUIET": "1"}, prog_name="sstq")
+
+
+def run_after(prelude, *arguments):
     """Run the command in a process of its own, after a line of Python."""
     code = f"import sys; {prelude}\nfrom sstq.cli import main\nsys.argv = ['sstq', *sys.argv[1:]]\nmain()"
     command = [sys.executable, "-c", code, *map(str, arguments)]
@@ -41,13 +50,13 @@ KILLED = (
 
 
 def test_table_csv_and_ledger_agree_after_a_kill_between_charge_and_checkpoint(tmp_path):
-    killed = run(*TRAINING, "--budget", 30, "-o", tmp_path, prelude=KILLED)
+    killed = run_after(KILLED, *TRAINING, "--budget", 30, "-o", tmp_path)
     assert killed.returncode == -signal.SIGKILL
     ledger = Ledger(tmp_path / "frameunit" / "ledger.jsonl")
     assert ledger.spent == 9.0
     # Without --budget as well: what was charged is not forgotten.
     done = run(*TRAINING, "-o", tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     # Four rounds, the third of them twice.
     assert ledger.spent == 15.0
     assert total_epsilon(done) == [15.0]
@@ -55,7 +64,7 @@ def test_table_csv_and_ledger_agree_after_a_kill_between_charge_and_checkpoint(t
 
 
 def test_what_was_charged_counts_also_when_nothing_is_left(tmp_path):
-    run(*TRAINING, "--budget", 9, "-o", tmp_path, prelude=KILLED)
+    run_after(KILLED, *TRAINING, "--budget", 9, "-o", tmp_path)
     done = run(*TRAINING, "--budget", 9, "-o", tmp_path)
     assert "frameunit stops after round 2" in done.stderr
     assert total_epsilon(done) == [9.0]
@@ -66,13 +75,13 @@ COHORTS = (*TRAINING, "--participation", "once", "--budget", 3)
 
 
 def test_cohorts_go_on_after_a_kill_and_nobody_pays_twice(tmp_path):
-    killed = run(*COHORTS, "-o", tmp_path, prelude=KILLED)
+    killed = run_after(KILLED, *COHORTS, "-o", tmp_path)
     assert killed.returncode == -signal.SIGKILL
     folder = tmp_path / "frameunit" / "ledgers"
     assert [Ledger(path).spent for path in folder.glob("*.jsonl")] == [3.0] * 15  # three cohorts of five have paid
     # Without --budget as well: what was charged is not forgotten.
     done = run(*COHORTS[:-2], "-o", tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert [Ledger(path).spent for path in folder.glob("*.jsonl")] == [3.0] * 20
     assert total_epsilon(done) == [3.0]
     with (tmp_path / "rounds.csv").open(newline="") as file:
@@ -84,7 +93,7 @@ def test_cohorts_go_on_after_a_kill_and_nobody_pays_twice(tmp_path):
 
 def test_the_total_of_a_client_is_in_table_and_title(tmp_path):
     prelude = "import sstq.lab.plots as p; p.draw_training = lambda *_, title, **__: print(title, file=sys.stderr)"
-    done = run(*TRAINING, "--participation", 2, "--adaptive-clip", 0.5, "-o", tmp_path, prelude=prelude)
+    done = run_after(prelude, *TRAINING, "--participation", 2, "--adaptive-clip", 0.5, "-o", tmp_path)
     assert done.returncode == 0, done.stderr
     assert total_epsilon(done) == [6.0]
     assert "20 clients in cohorts of 10, each answers 2 times, d = 6" in done.stderr
@@ -103,7 +112,7 @@ def test_the_total_of_a_client_is_in_table_and_title(tmp_path):
 )
 def test_wrong_cohorts_are_refused_before_anything_is_written(tmp_path, options, message):
     done = run(*TRAINING, *options, "-o", tmp_path / "run")
-    assert done.returncode == 2, done.stderr
+    assert done.exit_code == 2, done.stderr
     assert message in done.stderr
     assert not (tmp_path / "run").exists()
 
@@ -111,10 +120,10 @@ def test_wrong_cohorts_are_refused_before_anything_is_written(tmp_path, options,
 def test_a_budget_counts_from_the_first_round(tmp_path):
     run(*TRAINING, "-o", tmp_path)
     refused = run(*TRAINING, "--budget", 30, "-o", tmp_path)
-    assert refused.returncode != 0
+    assert refused.exit_code != 0
     assert "--budget must count from the first round" in refused.stderr
     # Nothing has changed: the training can go on as it began.
-    assert run(*TRAINING, "-o", tmp_path).returncode == 0
+    assert run(*TRAINING, "-o", tmp_path).exit_code == 0
 
 
 def test_a_log_has_lines_while_it_trains(tmp_path):
@@ -125,7 +134,7 @@ def test_a_log_has_lines_while_it_trains(tmp_path):
 
 
 def test_what_is_needed_is_asked_for_before_anything_is_computed(tmp_path):
-    done = run(*TRAINING, "-o", tmp_path / "run", prelude="sys.modules['matplotlib'] = None")
+    done = run_after("sys.modules['matplotlib'] = None", *TRAINING, "-o", tmp_path / "run")
     assert done.returncode == 1
     assert "pip install 'sstq[plots]'" in done.stderr
     assert not (tmp_path / "run").exists()
@@ -133,7 +142,7 @@ def test_what_is_needed_is_asked_for_before_anything_is_computed(tmp_path):
 
 def test_tables_come_before_pictures(tmp_path):
     broken = "import sstq.lab.plots; sstq.lab.plots.draw_training = lambda *_, **__: 1 / 0"
-    done = run(*TRAINING, "-o", tmp_path, prelude=broken)
+    done = run_after(broken, *TRAINING, "-o", tmp_path)
     assert "ZeroDivisionError" in done.stderr
     assert (tmp_path / "rounds.csv").exists()
     assert "frameunit\t4\t" in done.stdout
@@ -141,9 +150,9 @@ def test_tables_come_before_pictures(tmp_path):
 
 def test_the_results_of_other_mechanisms_are_not_overwritten(tmp_path):
     both = run(*TRAINING, "--mechanism", "clean", "-o", tmp_path)
-    assert both.returncode == 0, both.stderr
+    assert both.exit_code == 0, both.stderr
     rows = (tmp_path / "rounds.csv").read_text()
     one = run(*TRAINING, "-o", tmp_path)
-    assert one.returncode == 2
+    assert one.exit_code == 2
     assert "pass --force" in one.stderr
     assert (tmp_path / "rounds.csv").read_text() == rows

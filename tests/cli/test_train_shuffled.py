@@ -16,7 +16,7 @@ TRAINING += ("--rounds", 6, "--participation", 3, "--trust", "shuffler", "--epsi
 @pytest.mark.slow
 def test_the_total_and_what_is_left_of_it_stand_beside_the_accuracy(tmp_path):
     done = run(*TRAINING, "--messages", 2, "--noise-seed", 1, "-o", tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     header, row = (line.split("\t") for line in done.stdout.splitlines()[:2])
     shown = dict(zip(header, row, strict=True))
     mechanism = sstq.from_json((tmp_path / "frameunit" / "mechanism.json").read_text())
@@ -55,6 +55,6 @@ def test_the_total_and_what_is_left_of_it_stand_beside_the_accuracy(tmp_path):
 @pytest.mark.slow
 def test_what_does_not_go_with_a_shuffler_is_refused(tmp_path, options, message):
     done = run(*TRAINING, *options, "-o", tmp_path / "run")
-    assert done.returncode == 2, done.stderr
+    assert done.exit_code == 2, done.stderr
     assert message in done.stderr
     assert not (tmp_path / "run").exists()

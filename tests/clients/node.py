@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 JAVASCRIPT = ROOT / "clients" / "js"
 _LEAST = 20
@@ -42,7 +44,7 @@ def run_tests(*names, **environment):
     """Run files of clients/js/test in Node's own runner; returns how many tests passed, and fails if one did not."""
     files = [str(JAVASCRIPT / "test" / name) for name in names]
     command = [find_node(), "--test", "--test-reporter=tap", *files]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=os.environ | environment)
     failed = [line for line in done.stdout.splitlines() if line.lstrip().startswith("not ok")]
     assert done.returncode == 0, "\n".join([*failed, done.stdout[-4000:], done.stderr[-2000:]])
     counts = dict(

@@ -5,7 +5,6 @@ The browser is SSTQ_CHROMIUM or the Chromium on the PATH. SSTQ_PICTURES=docs ren
 
 import json
 import os
-import shutil
 import threading
 from dataclasses import replace
 from functools import partial
@@ -27,12 +26,13 @@ from sstq.service.collector import Collector
 from sstq.service.dashboard import dashboard_routes
 from sstq.service.demo import POLL, ensure_poll
 from sstq.service.security import CONTENT_POLICY
+from tests.browsing import CHROMIUM, browsing
+from tests.patience import PATIENCE
 from tests.service.serving import ADMINISTRATOR, serving
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-CHROMIUM = os.environ.get("SSTQ_CHROMIUM") or shutil.which("chromium")
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="NO BROWSER: the poll and the client are not tested there; set SSTQ_CHROMIUM"
 )
@@ -70,10 +70,8 @@ def elsewhere():
 
 @pytest.fixture(scope="module")
 def browser():
-    with playwright.sync_playwright() as started:
-        running = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with browsing() as running:
         yield running
-        running.close()
 
 
 @pytest.fixture
@@ -82,6 +80,7 @@ def page(browser, server):
     context = browser.new_context(viewport={"width": 1200, "height": 900}, color_scheme="light")
     said = []
     opened = context.new_page()
+    opened.set_default_timeout(1000 * PATIENCE)
     opened.on("console", lambda message: said.append(message.text))
     opened.on("pageerror", lambda error: said.append(str(error)))
     opened.on("request", lambda request: request.url.startswith(server.url) or said.append(request.url))
@@ -126,7 +125,7 @@ def test_a_visitor_sees_the_bits_that_leave_the_page_and_the_estimate_move(page,
     for _ in range(2):
         page.click("#simulate:enabled")
         page.wait_for_selector("#simulate:enabled")
-    playwright.expect(page.locator("#count")).to_contain_text(f"{before + 2001:,} private", timeout=20_000)
+    playwright.expect(page.locator("#count")).to_contain_text(f"{before + 2001:,} private")
     page.click("summary")
     rows = [row.locator("td").all_text_contents() for row in page.locator("#chart tbody tr").all()]
     estimate = server.estimate(POLL, before + 2001)

@@ -1,7 +1,6 @@
 """“Send from your app”: every example of the page sends to a real collector, and counts there."""
 
 import http.server
-import os
 import shutil
 import subprocess
 import threading
@@ -10,6 +9,7 @@ from functools import partial
 import pytest
 
 import sstq
+from tests.browsing import CHROMIUM, browsing
 from tests.cli.test_cli import run
 from tests.clients.c_client import compilers
 from tests.clients.node import find_node
@@ -24,7 +24,6 @@ pytestmark = pytest.mark.slow
 PAGE = ROOT / "docs" / "sending.md"
 ADDRESS = "https://collect.example"
 KEY = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
-CHROMIUM = os.environ.get("SSTQ_CHROMIUM") or shutil.which("chromium")
 
 
 @pytest.fixture(scope="module")
@@ -97,14 +96,10 @@ def test_browser(server, site):
     playwright = pytest.importorskip("playwright.sync_api")
     address, folder = site
     (folder / "index.html").write_text(f"<!doctype html><title>Send</title><body>\n{example(server, 'html')}</body>\n")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        try:
-            page = browser.new_page()
-            page.goto(f"{address}/index.html")
-            playwright.expect(page.locator("body")).to_have_text("1 message sent", timeout=20_000)
-        finally:
-            browser.close()
+    with browsing() as browser:
+        page = browser.new_page()
+        page.goto(f"{address}/index.html")
+        playwright.expect(page.locator("body")).to_have_text("1 message sent")
 
 
 @pytest.mark.skipif(not compilers(), reason="NO C COMPILER: the example in C is not run")

@@ -23,6 +23,7 @@ from sstq.lab.training import HiddenLayer, Problem, Server, iid_partition, regre
 from sstq.lab.training.ray import RayRounds
 from sstq.runs.adaptive_clip import AdaptiveClip
 from sstq.runs.shards import Shard, encode_shard, plan_shards, unfinished_folder
+from tests.patience import PATIENCE
 
 DIM = 12
 
@@ -350,7 +351,7 @@ def test_wrong_usage_of_engines(tmp_path, spec):
 def program(*arguments):
     """The command in a process of its own, as a user starts it."""
     command = [Path(sys.executable).parent / "sstq", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
 def test_a_program_joins_this_ray_and_leaves_it_running(tmp_path, spec, seed):

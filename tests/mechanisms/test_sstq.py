@@ -12,6 +12,7 @@ from sstq.mechanisms.structured import structured_vectors
 from sstq.randomness import streams
 from sstq.scalar.densities import Density
 from tests.contract.cases import reread
+from tests.patience import PATIENCE
 
 VARIANTS = {
     "flat-optimized": {},
@@ -369,7 +370,7 @@ def test_forked_children_draw_their_own_randomness():
     children = [context.Process(target=_encode_in_child, args=(queue,)) for _ in range(2)]
     for child in children:
         child.start()
-    drawn = [queue.get(timeout=120) for _ in children]
+    drawn = [queue.get(timeout=PATIENCE) for _ in children]
     for child in children:
         child.join()
     assert drawn[0] != drawn[1]

@@ -76,6 +76,7 @@ def test_the_law_of_the_integers_is_within_the_budget(clients, epsilon, delta, m
     assert eval(f"sstq.{mechanism!r}") == mechanism == sstq.from_json(mechanism.to_json())  # noqa: S307
 
 
+@pytest.mark.slow
 def test_bits_are_kept_and_more_of_them_are_not_worse():
     errors = []
     for bits in (9, 14, 40):
@@ -213,6 +214,7 @@ def test_wrong_usage(arguments, message):
     assert message in " ".join(output.split())
 
 
+@pytest.mark.slow
 def test_a_classifier_behind_a_shuffler(tmp_path):
     options = ("--classes", 10, "--features", 64, "--clients", 59_000, "--epsilon", 1)
     arguments = ("plan", "--learn", "--trust", "shuffler", *options, "--messages", 1, "--json", tmp_path / "n.json")

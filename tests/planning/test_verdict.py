@@ -88,6 +88,7 @@ def test_an_error_that_was_asked_for_is_feasible():
 # --- the two tasks that cannot work ---
 
 
+@pytest.mark.slow
 def test_ten_hospitals_are_refused():
     found = plan(**HOSPITALS)
     verdict = found.verdict()
@@ -102,6 +103,7 @@ def test_ten_hospitals_are_refused():
     assert text.endswith(" or at most 13 dimensions")
 
 
+@pytest.mark.slow
 def test_a_hundred_rounds_at_a_total_of_eight_are_refused():
     verdict = plan(**ROUNDS).verdict()
     assert str(verdict).startswith(
@@ -193,6 +195,7 @@ def test_where_a_delta_is_enough_no_shuffler_is_asked_for():
     assert names == ["people", "epsilon", "delta", "once", "dimensions"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["rather in cohorts", "rather in cohorts, by epsilon"])
 def test_one_answer_per_person_is_enough_where_many_are_not(case):
     names = [remedy.name for remedy in plan(**REFUSED[case]).verdict().remedies]
@@ -227,6 +230,7 @@ def test_clients_without_a_common_direction_have_no_remedy():
 # --- the command ---
 
 
+@pytest.mark.slow
 def test_the_command_refuses_with_the_sentence_and_writes_no_mechanism(tmp_path):
     spec, numbers = tmp_path / "spec.json", tmp_path / "plan.json"
     options = ("plan", "--dim", 300, "--clients", 20, "--epsilon", 2)

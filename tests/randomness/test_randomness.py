@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sstq.randomness.secret import SecureBits, bit_source, channel_words, unit_interval
+from tests.patience import PATIENCE
 
 
 def test_default_is_the_operating_system(monkeypatch):
@@ -42,7 +43,7 @@ def test_fork_does_not_repeat_words():
     for child in children:
         child.start()
     for _ in children:
-        seen += queue.get(timeout=60)
+        seen += queue.get(timeout=PATIENCE)
     for child in children:
         child.join()
     seen += source.words(64).tolist()

@@ -6,12 +6,13 @@ import secrets
 import ssl
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import numpy as np
+
+from tests.patience import PATIENCE, until
 
 ADMINISTRATOR = "administrator-of-the-tests"
 
@@ -22,7 +23,7 @@ class Server:
     def __init__(self, url: str, process: subprocess.Popen, log: Path) -> None:
         self.url, self.process, self.log = url, process, log
         # The context of the standard library, which believes in SSL_CERT_FILE as our own client does.
-        self.http = httpx.Client(base_url=url, timeout=30, verify=ssl.create_default_context())
+        self.http = httpx.Client(base_url=url, timeout=PATIENCE, verify=ssl.create_default_context())
 
     def kill(self):
         """Kill it with SIGKILL."""
@@ -55,18 +56,16 @@ class Server:
 
     def wait(self, name, messages, field="covered"):
         """Return when so many messages are counted."""
-        ends = time.monotonic() + 30
-        while self.status(name)[field] < messages:
-            assert time.monotonic() < ends, self.status(name)
-            time.sleep(0.02)
+        until(lambda: self.status(name)[field] >= messages)
 
     def estimate(self, name, messages):
         """The estimate, once it covers so many messages."""
-        ends = time.monotonic() + 30
-        while (found := self.administer("GET", f"/v1/campaigns/{name}/estimate").json())["count"] < messages:
-            assert time.monotonic() < ends, found
-            time.sleep(0.02)
-        return found
+
+        def covering():
+            found = self.administer("GET", f"/v1/campaigns/{name}/estimate").json()
+            return found if found["count"] >= messages else None
+
+        return until(covering)
 
 
 @contextmanager
@@ -100,7 +99,7 @@ def serving(folder, program=None, environment=None, command="serve", **settings)
             server.http.close()
         process.terminate()
         try:
-            process.wait(30)
+            process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             raise

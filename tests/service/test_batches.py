@@ -4,7 +4,6 @@ import hashlib
 import secrets
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +24,7 @@ from sstq.service.opening import Openers, open_next
 from sstq.service.sealing import SealingKey, envelope_info, payloads, seal
 from sstq.service.signing import SigningKey
 from sstq.service.store import Store
+from tests.patience import until
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=2)
 KEY = SealingKey.generate()
@@ -205,10 +205,7 @@ def test_workers_end_with_a_killed_collector():
             worker = int(process.stdout.readline())
         finally:
             process.kill()
-    ends = time.monotonic() + 30
-    while runs(worker):
-        assert time.monotonic() < ends
-        time.sleep(0.05)
+    until(lambda: not runs(worker))
 
 
 def runs(process):

@@ -8,8 +8,8 @@ import hashlib
 import json
 import os
 import secrets
-import shutil
 import time
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -30,11 +30,12 @@ from sstq.service.manifests import Manifest
 from sstq.service.sealing import KEY_ID_BYTES, payloads, seal_people
 from sstq.service.security import CONTENT_POLICY
 from sstq.service.signing import SigningKey
+from tests.browsing import CHROMIUM, browsing
+from tests.patience import PATIENCE, until
 from tests.service.serving import ADMINISTRATOR, serving
 
 pytestmark = pytest.mark.slow
 
-CHROMIUM = os.environ.get("SSTQ_CHROMIUM") or shutil.which("chromium")
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="NO BROWSER: the dashboard is not tested; install chromium or set SSTQ_CHROMIUM"
 )
@@ -82,10 +83,8 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    with playwright.sync_playwright() as started:
-        running = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with browsing() as running:
         yield running
-        running.close()
 
 
 @pytest.fixture
@@ -94,6 +93,7 @@ def page(browser, server):
     context = browser.new_context(viewport={"width": 1200, "height": 900}, accept_downloads=True, color_scheme="light")
     said = []
     opened = context.new_page()
+    opened.set_default_timeout(1000 * PATIENCE)
     opened.on("console", lambda message: said.append(message.text))
     opened.on("pageerror", lambda error: said.append(str(error)))
     opened.on("request", lambda request: request.url.startswith((server.url, "blob:")) or said.append(request.url))
@@ -131,12 +131,12 @@ def test_an_estimate_changes_while_messages_arrive(page, server, tmp_path):
     assert [row[0] for row in table(page, "Standard error against messages")][:3] == ["300", "1,000", "3,000"]
     page.evaluate("document.querySelector('#estimate-figures details').open = true")
     send(server, "hours-of-sleep", SLEEP, sleep(40_000, 9))
-    playwright.expect(covered).to_have_text("43,000", timeout=20_000)
+    playwright.expect(covered).to_have_text("43,000")
     after = table(page, "Mean of each coordinate")
     assert after != before
     assert float(after[5][2]) < float(before[5][2])  # the error bar of Saturday
     assert page.evaluate("document.querySelector('#estimate-figures details').open")  # not built anew
-    assert "43,000 messages in" in page.locator("#arrivals-text").text_content()
+    playwright.expect(page.locator("#arrivals-text")).to_contain_text("43,000 messages in")
     page.evaluate("document.querySelector('#estimate-figures details').open = false")
     picture(page, "bars", tmp_path, whole=True)
 
@@ -216,7 +216,7 @@ def test_changed_terms_are_shown_without_a_reload(page, server):
     page.goto(f"{server.url}/renamed")
     playwright.expect(page.locator("#estimate-text")).to_contain_text("No messages yet")
     send(server, "renamed", SLEEP, sleep(500, 3))
-    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("500", timeout=20_000)
+    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("500")
     assert [row[0] for row in table(page, "Mean of each coordinate")] == list("0123456")
     server.administer("PATCH", "/v1/campaigns/renamed", json={"labels": DAYS})
     playwright.expect(page.locator("#estimate-figures tbody tr th").first).to_have_text("Mon")
@@ -255,13 +255,14 @@ def test_progress_has_the_measured_and_the_predicted_error(server):
 def test_everything_that_a_page_asks_for_is_answered_in_50_ms(server):
     paths = ["/", "/travel", "/dashboard/dashboard.js", "/v1/campaigns"]
     paths += [f"/v1/campaigns/travel{more}" for more in ("", "/status", "/estimate", "/progress", "/certificate")]
+
+    def is_fast(path):
+        begun = time.perf_counter()
+        assert server.http.get(path).status_code == 200
+        return time.perf_counter() - begun < 0.05
+
     for path in paths:
-        seconds = []
-        for _ in range(9):
-            begun = time.perf_counter()
-            assert server.http.get(path).status_code == 200
-            seconds.append(time.perf_counter() - begun)
-        assert min(seconds) < 0.05, path  # other tests may have the processor at times
+        until(partial(is_fast, path))  # other programs may have the processor at times
 
 
 def test_files_of_the_page_are_those_that_were_committed(server):
@@ -296,7 +297,7 @@ def test_a_shuffled_campaign_shows_what_arrived_justifies(server, page, tmp_path
     assert server.http.post("/v1/campaigns/shuffled/batches", content=body, headers=headers).json() == {"count": 300}
     epsilon = shuffled_epsilon(SLEEP, 300, 1e-6)
     expected = f"({float(f'{epsilon:.4g}'):g}, 1e-6)"
-    playwright.expect(page.locator("#facts")).to_contain_text(expected, timeout=20_000)
+    playwright.expect(page.locator("#facts")).to_contain_text(expected)
     playwright.expect(page.locator("#privacy-text")).to_contain_text("otherwise a participant spends ε = 4")
     playwright.expect(page.locator("#privacy")).to_contain_text("300 (threshold 200)")
     picture(page, "shuffled", tmp_path, whole=True)

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from sstq.service import database as tables
 from sstq.service.database import Database, DatabaseUnavailable
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -151,7 +152,7 @@ def test_a_deadlock_is_tried_again(postgres):
             for number, name in enumerate(names):
                 connection.execute(tables.settings.update().where(tables.settings.c.name == name).values(value=b"x"))
                 if number == 0 and len(tries) <= 2:
-                    both.wait(30)
+                    both.wait(PATIENCE)
 
         database.write(work)
 

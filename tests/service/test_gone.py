@@ -17,6 +17,7 @@ pytest.importorskip("fastapi")
 from sstq.service import results
 from sstq.service.campaigns import Campaign
 from sstq.service.store import Store, Upload
+from tests.patience import PATIENCE
 from tests.service.serving import packed, serving
 
 pytestmark = pytest.mark.slow
@@ -138,7 +139,7 @@ def test_a_full_disk_refuses_what_it_cannot_store_and_recovers(disk, tmp_path):
         server.create("steps", MECHANISM)
         body, acknowledged = packed(MECHANISM, 5), 0
         disk.fill(server.process.pid)
-        ends = time.monotonic() + 30
+        ends = time.monotonic() + PATIENCE
         # What is allocated already may still be used.
         while (answer := server.send("steps", MECHANISM, body, 5, key=secrets.token_hex(16))).status_code == 200:
             acknowledged += 5

@@ -1,13 +1,11 @@
 """What a security reviewer looks for: headers, tokens, limits, slow clients, and a log that knows nobody."""
 
 import asyncio
-import contextlib
 import hmac
 import logging
 import re
 import socket
 import sys
-import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -23,6 +21,7 @@ from sstq.service.logs import PrivateFormatter
 from sstq.service.protocol import MOST_HEADER_BYTES
 from sstq.service.security import AddressLimits, Problem, bearer_token, is_token, token_hash
 from sstq.service.store import Store
+from tests.patience import PATIENCE
 from tests.service.serving import ADMINISTRATOR, packed, serving
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
@@ -90,7 +89,7 @@ def test_a_running_collector_forgets_addresses(tmp_path, monkeypatch):
 
     async def run():
         async with application.router.lifespan_context(application):
-            await asyncio.wait_for(forgotten.wait(), 30)
+            await asyncio.wait_for(forgotten.wait(), PATIENCE)
 
     asyncio.run(run())
 
@@ -116,7 +115,7 @@ def server(tmp_path_factory):
 
 def connected(server):
     parts = urlsplit(server.url)
-    return socket.create_connection((parts.hostname, parts.port), timeout=30)
+    return socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE)
 
 
 @pytest.mark.slow
@@ -174,16 +173,6 @@ def test_headers_without_end_are_cut_off(server):
         except ConnectionError:
             pass
     assert server.http.get("/health").status_code == 200
-
-
-@pytest.mark.slow
-def test_a_client_that_never_ends_its_headers_is_dropped(server):
-    begun = time.monotonic()
-    with connected(server) as line:
-        line.sendall(b"GET /health HTTP/1.1\r\n")
-        with contextlib.suppress(ConnectionError):
-            assert line.recv(1000) == b""
-    assert time.monotonic() - begun < 29
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import urlsplit
 
-import httpx
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -23,6 +22,7 @@ from sstq.service import Campaign, Client, Shuffling
 from sstq.service.campaigns import read_document, sealing_keys_of
 from sstq.service.sealing import payloads, seal_people
 from sstq.service.signing import SHUFFLER_PREFIX, SigningKey
+from tests.patience import until
 from tests.service.serving import ADMINISTRATOR, serving
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=2)
@@ -57,13 +57,6 @@ def claim(collector, name):
 
 def waiting(shuffler, name):
     return shuffler.status(name)["waiting"]
-
-
-def until(condition):
-    ends = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 def test_messages_go_through_the_shuffler_to_the_estimate(both):
@@ -273,7 +266,7 @@ def test_the_collector_takes_batches_of_the_shuffler_only(both):
 )
 def test_uploads_that_cannot_be_stored(both, change, status, said):
     _, shuffler = both
-    if httpx.get(f"{shuffler.url}/v1/campaigns/wrong").status_code == 404:
+    if shuffler.http.get("/v1/campaigns/wrong").status_code == 404:
         create(both, "wrong")
     public = next(iter(sealing_keys_of(shuffler.http.get("/v1/campaigns/wrong").content).values()))
     body = change(sealed(MECHANISM, X[:2], public, "wrong"))

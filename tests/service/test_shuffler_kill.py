@@ -22,6 +22,7 @@ pytest.importorskip("fastapi")
 from sstq.service.campaigns import sealing_keys_of
 from sstq.service.sealing import payloads, seal_people
 from sstq.service.store import Store
+from tests.patience import PATIENCE, until
 from tests.service.nursery import nursery
 from tests.service.serving import ADMINISTRATOR
 
@@ -36,7 +37,7 @@ HEADERS = {"Authorization": f"Bearer {ADMINISTRATOR}"}
 
 
 class Forgetful(BaseHTTPRequestHandler):
-    """Passes requests on to the collector, wherever it is now, and loses some answers to batches."""
+    """Passes requests on to the collector, wherever it is now, and loses some answers to batches: the first always."""
 
     def do_GET(self):
         self._pass_on(b"")
@@ -45,7 +46,7 @@ class Forgetful(BaseHTTPRequestHandler):
         self._pass_on(self.rfile.read(int(self.headers["Content-Length"])))
 
     def _pass_on(self, body):
-        connection = http.client.HTTPConnection(urlsplit(self.server.collector.url).netloc, timeout=30)
+        connection = http.client.HTTPConnection(urlsplit(self.server.collector.url).netloc, timeout=PATIENCE)
         with closing(connection):
             try:
                 connection.request(self.command, self.path, body, dict(self.headers))
@@ -53,8 +54,8 @@ class Forgetful(BaseHTTPRequestHandler):
                 content = answer.read()
             except (OSError, http.client.HTTPException):
                 return
-        if self.command == "POST" and random.random() < 0.2:
-            self.server.lost += answer.status == 200
+        if self.command == "POST" and answer.status == 200 and (not self.server.lost or random.random() < 0.2):
+            self.server.lost += 1
             return
         self.send_response(answer.status)
         self.send_header("SSTQ-Signature", answer.getheader("SSTQ-Signature", ""))
@@ -116,9 +117,9 @@ class Senders:
             "SSTQ-Count": str(PEOPLE),
             "SSTQ-Digest": MECHANISM.digest(),
         }
-        ends = time.monotonic() + 180
+        ends = time.monotonic() + PATIENCE
         while time.monotonic() < ends:
-            connection = http.client.HTTPConnection(urlsplit(self.shuffler.url).netloc, timeout=30)
+            connection = http.client.HTTPConnection(urlsplit(self.shuffler.url).netloc, timeout=PATIENCE)
             with closing(connection):
                 try:
                     connection.request("POST", "/v1/campaigns/steps/messages", body, headers)
@@ -128,17 +129,12 @@ class Senders:
                     self.lost += 1
                     time.sleep(random.uniform(0.02, 0.1))
                     continue
+            if answer.status == 503:  # the database of a busy machine: nothing was stored
+                continue
             assert (answer.status, said) == (200, b'{"count":%d}' % PEOPLE)
             self.messages.append(messages)
             return
         raise AssertionError("an upload was never acknowledged")
-
-
-def until(condition):
-    ends = time.monotonic() + 180
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -147,7 +143,7 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path,
     if kind == "postgresql":
         databases = [request.getfixturevalue("postgres").url() for _ in databases]
     fast = f"--folder={tmp_path}", "--uploads-per-second=0", f"--administrator-token={ADMINISTRATOR}"
-    with nursery(tmp_path / "log") as parent:
+    with nursery(tmp_path / "log") as parent, httpx.Client(timeout=PATIENCE) as client:
 
         def start_collector():
             between.collector = parent.start(*fast, f"--database={databases[0]}", "--port=0", "--fold-seconds=0.02")
@@ -158,12 +154,12 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path,
             return parent.start(*fast, f"--database={databases[1]}", "--port=0", *more, command="shuffler")
 
         collector, shuffler = start_collector(), start_shuffler()
-        key = httpx.get(f"{shuffler.url}/v1/key").json()["key"]
+        key = client.get(f"{shuffler.url}/v1/key").json()["key"]
         shuffling = {"url": shuffler.url, "key": key, "threshold": THRESHOLD, "below_threshold": "local"}
         terms = {"name": "steps", "mechanism": json.loads(MECHANISM.to_json())}
         terms |= {"closes": "2100-01-01T00:00:00Z", "shuffling": shuffling}
-        assert httpx.post(f"{collector.url}/v1/campaigns", json=terms, headers=HEADERS).status_code == 201
-        document = httpx.get(f"{shuffler.url}/v1/campaigns/steps").content
+        assert client.post(f"{collector.url}/v1/campaigns", json=terms, headers=HEADERS).status_code == 201
+        document = client.get(f"{shuffler.url}/v1/campaigns/steps").content
         (public,) = sealing_keys_of(document).values()
         store = Store(databases[0])
         with Senders(shuffler, public) as senders:
@@ -177,12 +173,12 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path,
                 else:
                     collector.kill()
                     collector = start_collector()
-        closed = httpx.patch(f"{collector.url}/v1/campaigns/steps", json={"closed": True}, headers=HEADERS)
+        closed = client.patch(f"{collector.url}/v1/campaigns/steps", json={"closed": True}, headers=HEADERS)
         assert closed.status_code == 200
         sent = sum(map(len, senders.messages))
         until(lambda: store.counts("steps").folded >= sent)
         time.sleep(0.2)  # more would be doubled
-        claim = httpx.get(f"{collector.url}/v1/campaigns/steps/status", headers=HEADERS).json()["shuffling"]
+        claim = client.get(f"{collector.url}/v1/campaigns/steps/status", headers=HEADERS).json()["shuffling"]
     assert senders.lost  # uploads were cut off, and sent again
     assert between.lost  # and so were batches that the collector had stored
     expected = MECHANISM.aggregator()

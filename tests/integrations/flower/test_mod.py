@@ -16,6 +16,7 @@ from sstq.accounting import Ledger
 from sstq.integrations.flower import SstqMod
 from sstq.integrations.flower.mod import COUNTS
 from sstq.integrations.flower.wire import METRICS, RECORD, Answer, Request
+from tests.patience import PATIENCE
 
 from .apps import DIM, NAMES, context, frameunit, model, request_message, train_to
 
@@ -534,7 +535,7 @@ def test_two_processes_share_one_budget(ledgers):
         )
         for name in ("a", "b")
     ]
-    answered = [int(process.communicate(timeout=300)[0]) for process in processes]
+    answered = [int(process.communicate(timeout=PATIENCE)[0]) for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     assert sum(answered) == 10
     assert Ledger(ledgers / "node-2.ledger").spent == 10.0
