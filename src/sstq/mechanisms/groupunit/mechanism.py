@@ -28,7 +28,6 @@ _LEAST_ROWS = 256
 # So many rows inside make the best share of them an integer to 2 %, as far as frames of up to so many rows have them.
 _ROWS_INSIDE, _USUAL_ROWS = 24, 1 << 16
 _BLOCK_DIM_MAX, _CANDIDATES_MAX = 1 << 22, 1 << 31
-_GROUPS_MAX = 1 << 24
 # Two mixings leave two spikes 7 % off where one row is inside.
 _MIXINGS = 3
 # Of fewer frames one is more than an eighth, which is too much for shares.
@@ -114,7 +113,7 @@ class GroupUnit(RowMechanism):
         frame_seed: int = 0,
     ) -> None:
         self._take(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
-        groups = check_number("groups", groups, 2, _GROUPS_MAX, integer=True)
+        groups = check_argument("groups", groups)
         share_people = float(check_number("share_people", share_people, 0, 0.5))
         if blocks is None:
             blocks = best_blocks(self.epsilon, groups, share_people)
@@ -190,9 +189,7 @@ class GroupUnit(RowMechanism):
 
     @classmethod
     def _usual_frame_size(cls, data: Any) -> int:
-        groups, blocks = (
-            check_number(name, data.get(name), 1, _GROUPS_MAX, integer=True) for name in ("groups", "blocks")
-        )
+        groups, blocks = (check_argument(name, data.get(name), of="groups", low=1) for name in ("groups", "blocks"))
         return max(
             super()._usual_frame_size({"dim": -(-groups // blocks) * check_argument("dim", data.get("dim"))}),
             _USUAL_ROWS,
