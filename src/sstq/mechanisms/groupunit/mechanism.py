@@ -21,7 +21,6 @@ from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
 from sstq.mechanisms.groupunit.shares import ShareCodes, best_share_draw, hit_rates
 from sstq.mechanisms.laws import EitherLaw, Law
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Field, Layout
 
 # Fewer rows are not like the coordinates of a uniform direction.
 _LEAST_ROWS = 256
@@ -137,12 +136,8 @@ class GroupUnit(RowMechanism):
         frame = HadamardFrame(self._block_dim, size, seed, rounds=_MIXINGS)
         self._take_coin(resolved_coin(coin, frames))
         self._set(frame=frame, frames=frames, share_codes=self._share_codes(seed))
-        # Row 2N·b + 2j is u_j of block b, the next one its opposite. Words are for the flip, two for the draw, and for
-        # the frame if it is sent.
-        fields = [Field("row", (self.choice.size - 1).bit_length(), self.choice.size)]
-        if self._sends_frame:
-            fields.append(Field("frame", (frames - 1).bit_length(), frames))
-        self._set(layout=Layout(tuple(fields)), words_each=2 + len(fields))
+        # Row 2N·b + 2j is u_j of block b, the next one its opposite.
+        self._take_fields()
 
     @property
     def _own_groups(self) -> int:
