@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-_EPSILON_MAX, _MESSAGES_MAX = 20, 4096
+_EPSILON_MAX, _MESSAGES_MAX = 20.0, 4096
 
 RANGES: Mapping[str, tuple[float, float, bool]] = {
     "dim": (1, 2**30, True),
@@ -22,11 +22,12 @@ RANGES: Mapping[str, tuple[float, float, bool]] = {
     "delta": (1e-15, 0.1, False),
     "clients": (1, 2**32, True),
     "messages": (1, _MESSAGES_MAX, True),
+    "groups": (2, 2**24, True),
     # Accounting is wider. Its theorems take the ε of one message or round of any mechanism; beyond 100 neither
     # composition nor a crowd makes a round noticeably cheaper. Ledgers are charged for answers, and caps of clients
     # compare them: all messages of a person in one round together, whether shuffled or not. Totals are of all rounds.
     "round_epsilon": (1e-9, 100.0, False),
-    "answer_epsilon": (1e-9, float(_EPSILON_MAX * _MESSAGES_MAX), False),
+    "answer_epsilon": (1e-9, _EPSILON_MAX * _MESSAGES_MAX, False),
     "total_epsilon": (1e-9, 1e6, False),
     "total_delta": (1e-100, 0.5, False),
     "rounds": (1, 10**9, True),

@@ -108,7 +108,7 @@ class Sum:
 
     def _compose(self, losses: Losses, count: int, delta: float) -> None:
         step, (first, masses) = losses.step, losses.both_sides()
-        places = step * (first + np.arange(len(masses)))
+        places = step * (first + np.arange(len(masses), dtype=np.float64))
 
         def log_moments(tilts: Floats) -> Floats:
             return count * _log_moments(places, masses, tilts)
@@ -128,7 +128,8 @@ class Sum:
             return
         (exponents,) = _exponents(places, masses, np.array([tilt]))
         wrapped = (first + np.arange(len(masses))) % size
-        tilted = np.bincount(wrapped, weights=np.exp(exponents - log_moment / count), minlength=size)
+        tilted: Floats = np.zeros(size)
+        np.add.at(tilted, wrapped, np.exp(exponents - log_moment / count))
         indices = math.floor(bottom / step) + np.arange(size)
         indices = indices[indices > 0]
         self._losses = step * indices

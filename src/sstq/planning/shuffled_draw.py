@@ -23,7 +23,7 @@ from typing import Any
 
 from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon
 from sstq.accounting.bounds import check_delta
-from sstq.checks import check_argument, check_number
+from sstq.checks import RANGES, check_argument, check_number
 from sstq.mechanisms import FrameUnit, GroupUnit
 from sstq.mechanisms.closest import whole_budget
 from sstq.mechanisms.frameunit.alignment import RowDraw
@@ -39,7 +39,7 @@ _LEAST_ROWS, _MOST_ROWS = 256, 1 << 16
 _SLACK = 0.002
 # Of ε₀, where the integers of a law have a little more than the draw that was searched with.
 _SHRINK = 1e-5
-_EPSILON_MIN, _EPSILON_MAX = 0.01, 20.0
+_EPSILON_MIN, _EPSILON_MAX, _ = RANGES["epsilon"]
 # What a plan may have more than the squared error of a first guess: it may take half as many messages.
 _SPARE = 1.03
 
@@ -126,9 +126,7 @@ def shuffled_mechanism(
         check_argument("messages", messages),
         check_argument("rounds", rounds),
     )
-    dim, blocks = check_argument("dim", dim), 1
-    if groups is not None:
-        blocks = check_number("groups", groups, 2, 2**24, integer=True)
+    dim, blocks = check_argument("dim", dim), 1 if groups is None else check_argument("groups", groups)
     place, _ = best_share(budget, blocks)
     size, frames, inside = _best_frames(budget, dim, blocks, place, bits)
     options: dict[str, Any] = {"frames": frames, "frame_size": size, "inside": inside}

@@ -9,7 +9,7 @@ from typing import Any
 
 from sstq.accounting import gaussian_sigma
 from sstq.accounting.bounds import check_delta
-from sstq.checks import RANGES, check_argument, check_number
+from sstq.checks import RANGES, check_argument
 from sstq.mechanisms import FrameUnit, GroupUnit
 from sstq.planning.shuffled_draw import MESSAGE_BITS, MOST_MESSAGES, Budget, best_share, likely_mse, shuffled_mechanism
 from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, USUAL_DELTA, Remedy, Task, Verdict, typed
@@ -193,8 +193,7 @@ def plan_shuffled(
     dim, epsilon = check_argument("dim", dim), check_argument("epsilon", epsilon)
     delta, clients = check_delta(delta, positive=True), check_argument("clients", clients)
     messages, clip = check_argument("messages", messages), check_argument("clip", clip)
-    if groups is not None:
-        groups = check_number("groups", groups, 2, 2**24, integer=True)
+    groups = None if groups is None else check_argument("groups", groups)
     chosen = fewest_messages(Budget(epsilon, delta, clients, messages), groups or 1)
     mechanism = shuffled_mechanism(dim, epsilon, delta, clients, messages=chosen, groups=groups, bits=bits, clip=clip)
     error = mechanism.typical_error(clients)

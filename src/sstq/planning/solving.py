@@ -13,11 +13,12 @@ from dataclasses import replace
 from decimal import ROUND_CEILING, Context
 
 from sstq.accounting import compose, epsilon_per_round, rounds_allowed
+from sstq.checks import RANGES
 from sstq.mechanisms.base import Coin
 from sstq.planning.offers import Family, Offer, Terms, frameunit_family, rrsc_family, sqkr_family, vqsgd_family
 from sstq.planning.tuning import private_families, strata_families
 
-EPSILON_MIN, EPSILON_MAX = 0.01, 20.0
+EPSILON_MIN, EPSILON_MAX, _ = RANGES["epsilon"]
 CLIENTS_MAX = 10**12
 
 # Errors that differ by less are the same: an error that was predicted can be asked for again.

@@ -241,7 +241,7 @@ def test_only_the_node_can_allow_what_is_not_locally_private(tmp_path, name, tru
 
 
 @pytest.mark.parametrize(
-    "limits", [{"max_epsilon": 0.0}, {"total_epsilon": -1.0}, {"max_epsilon": 1000.0}, {"ledger": ""}]
+    "limits", [{"max_epsilon": 0.0}, {"total_epsilon": -1.0}, {"max_epsilon": 1e5}, {"ledger": ""}]
 )
 def test_an_apps_caps_are_checked(limits):
     with pytest.raises(ValueError, match=next(iter(limits))):

@@ -15,7 +15,6 @@ from sstq.mechanisms.frameunit import bias
 from sstq.mechanisms.frameunit.alignment import RowDraw
 from sstq.mechanisms.frameunit.rows import SIZE_MAX, RowMechanism, resolved_coin
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 
 # Fewer rows are not like the coordinates of a uniform direction.
@@ -115,11 +114,8 @@ class FrameUnit(RowMechanism):
         frame = HadamardFrame(self.dim, size, check_argument("frame_seed", frame_seed), rounds=rounds)
         self._take_coin(resolved_coin(coin, frames) if bits is None else _coin_with_bits(coin))
         self._set(frame=frame, frames=frames, bits=bits)
-        # Row 2j is u_j, 2j + 1 its opposite. Words are for the flip, two for the draw, and for the frame if it is sent.
-        fields = [Field("row", (self.choice.size - 1).bit_length(), self.choice.size)]
-        if self._sends_frame:
-            fields.append(Field("frame", (frames - 1).bit_length(), frames))
-        self._set(layout=Layout(tuple(fields)), words_each=2 + len(fields))
+        # Row 2j is u_j, 2j + 1 its opposite.
+        self._take_fields()
 
     def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
         """The frame row and the sign's code of every message."""

@@ -15,6 +15,7 @@ from sstq.mechanisms.closest import KClosest, whole_budget
 from sstq.mechanisms.framed import FramedMechanism
 from sstq.mechanisms.frameunit import bias
 from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw, moments_of_frame
+from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import unit_interval
 
@@ -76,6 +77,12 @@ class RowMechanism(FramedMechanism):
         if frames is not None:
             raise ValueError(f"frames must be left out where clients are given, which it follows from, got {frames!r}")
         return self.frames_for(clients)
+
+    def _take_fields(self) -> None:
+        """Keep the fields of a message and the words it takes: for the flip, two for the draw, and for a frame sent."""
+        limits = {"row": self.choice.size} | ({"frame": self.frames} if self._sends_frame else {})
+        fields = tuple(Field(name, (limit - 1).bit_length(), limit) for name, limit in limits.items())
+        self._set(layout=Layout(fields), words_each=2 + len(fields))
 
     @property
     def _sends_frame(self) -> bool:

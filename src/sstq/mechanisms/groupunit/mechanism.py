@@ -21,14 +21,12 @@ from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
 from sstq.mechanisms.groupunit.shares import ShareCodes, best_share_draw, hit_rates
 from sstq.mechanisms.laws import EitherLaw, Law
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Field, Layout
 
 # Fewer rows are not like the coordinates of a uniform direction.
 _LEAST_ROWS = 256
 # So many rows inside make the best share of them an integer to 2 %, as far as frames of up to so many rows have them.
 _ROWS_INSIDE, _USUAL_ROWS = 24, 1 << 16
 _BLOCK_DIM_MAX, _CANDIDATES_MAX = 1 << 22, 1 << 31
-_GROUPS_MAX = 1 << 24
 # Two mixings leave two spikes 7 % off where one row is inside.
 _MIXINGS = 3
 # Of fewer frames one is more than an eighth, which is too much for shares.
@@ -114,7 +112,7 @@ class GroupUnit(RowMechanism):
         frame_seed: int = 0,
     ) -> None:
         self._take(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
-        groups = check_number("groups", groups, 2, _GROUPS_MAX, integer=True)
+        groups = check_argument("groups", groups)
         share_people = float(check_number("share_people", share_people, 0, 0.5))
         if blocks is None:
             blocks = best_blocks(self.epsilon, groups, share_people)
@@ -138,12 +136,8 @@ class GroupUnit(RowMechanism):
         frame = HadamardFrame(self._block_dim, size, seed, rounds=_MIXINGS)
         self._take_coin(resolved_coin(coin, frames))
         self._set(frame=frame, frames=frames, share_codes=self._share_codes(seed))
-        # Row 2N·b + 2j is u_j of block b, the next one its opposite. Words are for the flip, two for the draw, and for
-        # the frame if it is sent.
-        fields = [Field("row", (self.choice.size - 1).bit_length(), self.choice.size)]
-        if self._sends_frame:
-            fields.append(Field("frame", (frames - 1).bit_length(), frames))
-        self._set(layout=Layout(tuple(fields)), words_each=2 + len(fields))
+        # Row 2N·b + 2j is u_j of block b, the next one its opposite.
+        self._take_fields()
 
     @property
     def _own_groups(self) -> int:
@@ -190,9 +184,7 @@ class GroupUnit(RowMechanism):
 
     @classmethod
     def _usual_frame_size(cls, data: Any) -> int:
-        groups, blocks = (
-            check_number(name, data.get(name), 1, _GROUPS_MAX, integer=True) for name in ("groups", "blocks")
-        )
+        groups, blocks = (check_argument(name, data.get(name), of="groups", low=1) for name in ("groups", "blocks"))
         return max(
             super()._usual_frame_size({"dim": -(-groups // blocks) * check_argument("dim", data.get("dim"))}),
             _USUAL_ROWS,
