@@ -216,20 +216,16 @@ def schedule(dim, size, level, steps):
 
 
 def orders(bits):
-    """The bits of the index in the order of butterflies: before the first step, before a step and after it, and
-    before the mask and after it."""
+    """The bits of the index in the order of butterflies: from the mask up to a step, and down from it to the mask."""
     if bits < 10:
-        return [*range(bits)], [], [], [*range(bits)], [*range(bits)]
+        return [*range(bits)], [*range(bits)]
     block = min(11, bits - 1)
-    count = min(8, bits - block)
-    row = bits - count
-    first, rows, middle = [*range(row, bits)], [*range(row, bits)], [*range(block, row)]
-    forward, backward = [*middle, *range(block)], [*range(8, block), *range(8), *middle]
-    if count <= 3:
-        return first, forward, backward, rows, rows
-    masked = row + min(count - 3, 3)
-    top, between, low = [*range(bits - 3, bits)], [*range(masked, bits - 3)], [*range(row, masked)]
-    return first, forward, backward, top + between + low, low + between + top
+    row = max(block, bits - 8)
+    top = bits - 3 if bits - row > 3 else bits
+    middle = min(top, row + 3)
+    up = [*range(row, bits), *range(block, row), *range(block)]
+    inner = [*range(8, block), *range(8), *range(block, row)]
+    return up, [*inner, *range(top, bits), *range(middle, top), *range(row, middle)]
 
 
 def lane_sums(left, right, bits):
@@ -253,21 +249,19 @@ def lane_sums(left, right, bits):
 def representation(x, dim, size, seed, level, steps):
     """t/β of a vector of the unit ball."""
     bits, one = size.bit_length() - 1, np.float32(1)
-    first, forward, backward, before_mask, after_mask = orders(bits)
+    up, down = orders(bits)
     chosen = columns(seed, dim, size)
     mask = np.zeros(size, dtype=bool)
     mask[chosen] = True
     a, t = np.zeros(size, dtype=np.float32), np.zeros(size, dtype=np.float32)
     a[chosen] = signs(seed, "signs1", dim) * x
-    butterflies(a, first)
     plan, scale, sums = schedule(dim, size, level, steps), one, [(0.0, 0.0, 0.0)] * 2
     for step, (omega, gamma, box) in enumerate(plan):
         if step > 0:
-            butterflies(a, before_mask)
+            butterflies(a, down)
             a[~mask] = 0
-            butterflies(a, after_mask)
             scale = np.float32(1 / size)
-        butterflies(a, forward)
+        butterflies(a, up)
         before, last = sums
         quotient = before[2] / max(2 * before[1] - before[0] + last[0], 1e-30)
         rate = max(omega, np.float32(min(float(gamma) * quotient, 16.0))) * scale
@@ -276,7 +270,6 @@ def representation(x, dim, size, seed, level, steps):
         power, product, moved = lane_sums(a, a, bits), lane_sums(a, taken, bits), lane_sums(taken, taken, bits)
         sums = [last, (power * (float(scale) * float(scale)), product * float(scale), moved)]
         a, t = a * scale - taken, new
-        butterflies(a, backward)
     return np.clip(t / plan[-1, 2], -one, one)
 
 

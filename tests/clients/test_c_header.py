@@ -94,6 +94,7 @@ def test_the_header_says_how_many_messages_a_person_sends():
     one, three = (c_header(sstq.FrameUnit(**options, messages=messages), "rooms") for messages in (1, 3))
     assert "person" not in one
     assert "A person sends 3 messages, epsilon = 2.1 in all: call sstq_encode once for each." in three
+    assert "this client does not seal" in three
     # Nothing else differs but the draw's name: each message is drawn as if it were the only one.
     own = [[line for line in text.splitlines() if ".digest" not in line][-20:] for text in (one, three)]
     assert own[0] == own[1]

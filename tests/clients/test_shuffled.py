@@ -10,6 +10,7 @@ from tests.clients.node import JAVASCRIPT, find_node
 
 pytest.importorskip("fastapi")
 
+from sstq.service import Client
 from tests.service.serving import serving
 
 pytestmark = pytest.mark.slow
@@ -33,6 +34,19 @@ def both(tmp_path_factory):
         serving(folders[1], command="shuffler", collector=collector.url, fetch_seconds=0.2) as shuffler,
     ):
         yield collector, shuffler
+
+
+def test_a_gateway_seals_what_a_device_has_encoded(both):
+    """As docs/sending.md says for the C client: bytes of m messages, packed one after the other."""
+    collector, shuffler = both
+    mechanism = sstq.FrameUnit(3, 2.0, frames=40, messages=2)
+    terms = {"url": shuffler.url, "key": shuffler.http.get("/v1/key").json()["key"], "threshold": 2}
+    collector.create("devices", mechanism, closes="2100-01-01T00:00:00Z", shuffling=terms)
+    client = Client(f"{collector.url}/devices", most_epsilon=4.0)
+    for _ in range(2):
+        encoded = mechanism.encode(np.array(VECTOR)).to_bytes()
+        assert client.send_messages(client.campaign.mechanism.messages_from_bytes(encoded, 2)) == 2
+    assert collector.estimate("devices", 4)["shuffling"]["accepted"] == 4
 
 
 def test_a_crowd_from_javascript_is_counted(both, tmp_path):

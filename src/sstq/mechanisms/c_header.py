@@ -50,10 +50,8 @@ def c_header(mechanism: Mechanism, name: str) -> str:
     about = f"/* {mechanism.name}, {options}, {mechanism.message_bits} bits per message.\n"
     if mechanism.messages > 1:
         about += f" * A person sends {mechanism.messages} messages, epsilon = {mechanism.bundle_epsilon:.6g} in all: "
-        about += (
-            "call sstq_encode once for each.\n * For a shuffler seal each for its slot; docs/client-specification.md "
-        )
-        about += "says how.\n"
+        about += "call sstq_encode once for each.\n"
+        about += " * They are for a shuffler, and this client does not seal: see Shuffled campaigns in docs/sending.md.\n"
     about += " * Written by `sstq spec --c-header`; all of it is public. */\n"
     fields = "".join(f"    .{field} = {value},\n" for field, value in values.items())
     begin = f'{about}#ifndef {guard}\n#define {guard}\n\n#include "sstq.h"\n\n'
