@@ -1,4 +1,4 @@
-"""What a collector does with batches beside the requests: it opens them, and forgets keys whose time is over."""
+"""A collector's background thread for batches: opens them, and deletes keys that have expired."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Opening"]
 
 
 class Opening(Rounds):
-    """A thread of its own: a batch may take minutes, and folding goes on meanwhile."""
+    """A separate thread, because a batch may take minutes and folding must go on meanwhile."""
 
     work = "opening"
 
@@ -24,12 +24,12 @@ class Opening(Rounds):
         self._openers = Openers()
 
     def stop(self) -> None:
-        """End at once; a batch that is being opened begins anew after the next start."""
+        """Stop at once; a batch that is being opened is opened again after the next start."""
         super().stop()
         self._openers.close()
 
     def round(self) -> None:
-        """Open a batch of each campaign that has one, until none has."""
+        """Open one batch per campaign in turn until none is left."""
         opened = [True]
         while any(opened):
             opened = [self.attempt(entry, self._open) for entry in self._collector.refresh() if entry.sealing_keys]
@@ -42,5 +42,5 @@ class Opening(Rounds):
         stopping = self._stopping.is_set
         if stopping() or not open_next(collector.store, entry.campaign, secrets, self._openers, stopping):
             return False
-        shuffled_claim(collector.store, entry.campaign)  # remembered from here on: a page must not wait for it
+        shuffled_claim(collector.store, entry.campaign)  # cached from here on, so that no page waits for it
         return True
