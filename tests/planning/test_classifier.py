@@ -139,7 +139,7 @@ def test_the_command_plans_a_classifier(tmp_path):
     assert shown["verdict"] == str(found.verdict())
     assert shown["total epsilon of a person"] == "3: one message, once"
     assert shown["bits per message"] == str(found.mechanism.message_bits)
-    assert shown["bytes in all"] == str(found.total_bytes)
+    assert shown["total bytes"] == str(found.total_bytes)
     assert sstq.from_json(spec.read_text()) == found.mechanism
     assert eval(shown["mechanism in python"], {"sstq": sstq}) == found.mechanism  # noqa: S307
     written = json.loads(numbers.read_text())

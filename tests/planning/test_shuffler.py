@@ -230,5 +230,5 @@ def test_a_classifier_behind_a_shuffler(tmp_path):
     assert remedy.commands[0].startswith("sstq plan --learn --classes 10 --features 5000 --clients ")
     assert "--trust shuffler" in remedy.commands[0]
     assert plan_classifier(**remedy.arguments).feasible
-    with pytest.raises(ValueError, match="delta must be left out without trust='shuffler'"):
+    with pytest.raises(ValueError, match="delta must be left out unless trust='shuffler'"):
         plan_classifier(10, 64, 59_000, 1.0, delta=1e-6)

@@ -94,7 +94,7 @@ def test_ten_hospitals_are_refused():
     assert not verdict.feasible
     assert repr(found).endswith("error 721 of clip, infeasible>")
     text = str(verdict)
-    assert text.startswith("infeasible: signal-to-noise 0.00139, the mean has an error of 721 × clip; only with ")
+    assert text.startswith("infeasible: signal-to-noise 0.00139, the mean has an error of 721 × clip; needs ")
     assert "\n" not in text
     # No ε up to 20 is enough, and ten people hide nobody in a shuffler.
     assert [remedy.name for remedy in verdict.remedies] == ["people", "shuffler", "dimensions"]

@@ -20,7 +20,7 @@ _WORDS = ("frame_seed", "threshold", "share_threshold", "own", "other")  # of 64
 
 
 def c_header(mechanism: Mechanism, name: str) -> str:
-    """The text of a header that defines `static const sstq_params NAME`; ValueError for what the C client cannot do.
+    """Write a C header that defines `static const sstq_params NAME`; ValueError for what the C client cannot do.
 
     Examples:
         >>> import sstq
