@@ -591,7 +591,7 @@ def test_the_mean_says_when_the_bias_matters():
         ({"bits": 0}, r"bits must be an integer in \[1, 9\]"),
         ({"bits": 10}, r"bits must be an integer in \[1, 9\]"),
         ({"bits": 3, "coin": "private"}, "coin must be 'public' with bits"),
-        ({"coin": "public"}, "coin must be 'private' unless frames are given"),
+        ({"coin": "public"}, "coin must be 'private' without frames="),
         ({"coin": "secret"}, "coin must be"),
     ],
 )

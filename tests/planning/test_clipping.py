@@ -272,7 +272,7 @@ def test_notes_say_what_is_wrong_with_a_survey():
     assert "at or above the highest threshold" in suggest_clip(above, mechanism, 10**6).note
     below = NormProfile.from_counts(np.array([1.0, 2.0]), counts[:, ::-1], 1.0, 0.95)
     assert "at or below the lowest threshold" in suggest_clip(below, mechanism, 10**6).note
-    assert "times clip whatever the clip" in suggest_clip(above, mechanism, 10).note
+    assert "times clip for every clip" in suggest_clip(above, mechanism, 10).note
 
 
 # Manners
@@ -448,10 +448,8 @@ def test_a_suggestion_from_vectors(files):
 
 
 def test_mistakes_on_the_command_line(files):
-    assert "--dim is needed" in run("suggest", "--vectors", files / "vectors.npz", code=1)
-    assert "--clients goes with --mechanism" in run(
-        "suggest", "--vectors", files / "vectors.npy", "--clients", 5, code=1
-    )
+    assert "pass --dim" in run("suggest", "--vectors", files / "vectors.npz", code=1)
+    assert "--clients needs --mechanism" in run("suggest", "--vectors", files / "vectors.npy", "--clients", 5, code=1)
     assert "format must be 'sstq-norm-survey'" in run(
         "aggregate", files / "x", "--survey", files / "mechanism.json", code=1
     )

@@ -50,7 +50,7 @@ def test_the_people_that_an_error_takes_are_solved_for():
         ({"participation": "once"}, "rounds must be given with participation"),
         ({"participation": 3, "rounds": 2}, r"participation must be an integer in \[1, 2\], got 3"),
         ({"participation": "often", "rounds": 2}, "participation must be 'once' or"),
-        ({"participation": 1, "rounds": 101}, "rounds must be at most 100, one for each answer of 100 people"),
+        ({"participation": 1, "rounds": 101}, "rounds must be at most 100, one per answer of 100 people"),
         ({"participation": 2, "rounds": 10, "total_epsilon": 5.0}, "is 8 in total, above total_epsilon = 5"),
     ],
 )

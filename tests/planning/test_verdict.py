@@ -259,4 +259,4 @@ def test_a_feasible_plan_as_json(tmp_path):
 
 def test_a_spec_for_an_infeasible_task_warns(tmp_path):
     result = run("spec", "--dim", 300, "--clients", 20, "--epsilon", 2, "-o", tmp_path / "m.json")
-    assert "`sstq plan --dim 300 --clients 20 --epsilon 2` says what would be feasible" in result.stderr
+    assert "`sstq plan --dim 300 --clients 20 --epsilon 2` shows what would be feasible" in result.stderr

@@ -128,7 +128,7 @@ def _clients_instead(terms: Terms, target_error: float, epsilon: float) -> str:
 def _epsilon_instead(terms: Terms, clients: int, target_error: float) -> str:
     if weigh(terms, EPSILON_MAX, clients)[0].mse > target_error**2:
         return ""
-    return f"; or pass epsilon={least_epsilon(terms, clients, target_error):g} for these clients"
+    return f"; pass epsilon={least_epsilon(terms, clients, target_error):g} for these clients"
 
 
 def allowed_epsilon(epsilon: float | None, rounds: int | None, total: float | None, delta: float) -> float | None:
