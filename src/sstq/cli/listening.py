@@ -1,4 +1,4 @@
-"""What `sstq serve` and `sstq shuffler` share: options, the administrator's token, and a word about TLS."""
+"""Helpers of `sstq serve` and `sstq shuffler`: options, the administrator's token, and a note about TLS."""
 
 from __future__ import annotations
 
@@ -45,41 +45,43 @@ AdministratorOption = Annotated[
     str | None,
     typer.Option(
         envvar="SSTQ_ADMINISTRATOR_TOKEN",
-        help="Take this token instead of the folder's, best from the environment: other users see options.",
+        help="Use this token instead of the folder's; set it in the environment, as other users can see options.",
     ),
 ]
 MetricsOption = Annotated[
-    str | None, typer.Option(envvar="SSTQ_METRICS_TOKEN", help="Let holders of this token read the metrics.")
+    str | None, typer.Option(envvar="SSTQ_METRICS_TOKEN", help="Allow reading the metrics with this token.")
 ]
 CertificateOption = Annotated[
     Path | None,
-    typer.Option(envvar="SSTQ_CERTIFICATE", help="Speak TLS with this certificate chain (PEM).", exists=True),
+    typer.Option(envvar="SSTQ_CERTIFICATE", help="Use TLS with this certificate chain (PEM).", exists=True),
 ]
 PrivateKeyOption = Annotated[
     Path | None,
-    typer.Option(envvar="SSTQ_PRIVATE_KEY", help="Use this private key of the certificate (PEM).", exists=True),
+    typer.Option(envvar="SSTQ_PRIVATE_KEY", help="Use this private key for the certificate (PEM).", exists=True),
 ]
 ProxiesOption = Annotated[
-    str, typer.Option(envvar="SSTQ_PROXIES", help="Believe X-Forwarded-For of these addresses, such as 10.0.0.1.")
+    str, typer.Option(envvar="SSTQ_PROXIES", help="Trust X-Forwarded-For from these addresses, such as 10.0.0.1.")
 ]
 UploadsOption = Annotated[
     float,
-    typer.Option(envvar="SSTQ_UPLOADS_PER_SECOND", help="Allow each address so many uploads; 0 for any number."),
+    typer.Option(
+        envvar="SSTQ_UPLOADS_PER_SECOND", help="Allow each address this many uploads per second; 0 for no limit."
+    ),
 ]
-BurstOption = Annotated[int, typer.Option(envvar="SSTQ_BURST", help="Allow each address so many uploads at once.")]
+BurstOption = Annotated[int, typer.Option(envvar="SSTQ_BURST", help="Allow each address this many uploads at once.")]
 GraceOption = Annotated[
-    int, typer.Option(envvar="SSTQ_GRACE_HOURS", help="Answer retries so long after a campaign closed.")
+    int, typer.Option(envvar="SSTQ_GRACE_HOURS", help="Answer retries for this many hours after a campaign has closed.")
 ]
 
 
 def warn_of_plain_http(certificate: Path | None, host: str) -> None:
-    """Say so if others can listen on the network."""
+    """Print a note if others can listen on the network."""
     if certificate is None and host not in ("127.0.0.1", "::1", "localhost"):
-        note("This is plain HTTP: put a proxy with TLS before it, or pass --certificate and --private-key.")
+        note("This is plain HTTP: put a proxy with TLS in front of it, or pass --certificate and --private-key.")
 
 
 def kept_token(folder: Path) -> str:
-    """The administrator's token in the folder, which is made if it is not there."""
+    """Return the administrator's token in the folder, created if it does not exist."""
     from sstq.service.security import new_token
 
     path = folder / _TOKEN_FILE
