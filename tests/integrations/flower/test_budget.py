@@ -150,7 +150,7 @@ def test_a_ledger_with_a_delta_of_its_own_takes_pure_epsilon_only(tmp_path):
     Ledger(tmp_path / "node-2.ledger", epsilon=3.0, delta=1e-6, round_cap=1.0)
     node = budget(tmp_path, **{"sstq-trust": "aggregator", "sstq-max-delta": 1e-5})
     for ask in (node.permit, node.charge):
-        with pytest.raises(ValueError, match="pure epsilon only"):
+        with pytest.raises(ValueError, match="only for pure epsilon"):
             ask(csgm(1e-6), "round 1")
     node.permit(frameunit(1.0), "round 1")
     assert Ledger(node.path).spent == 0.0

@@ -177,7 +177,7 @@ def test_what_cannot_be_encoded_is_sent_as_zeros(mod, tmp_path, monkeypatch):
     assert Ledger(tmp_path / "node-2.ledger").spent == 2.0
     monkeypatch.setattr(type(frameunit()), "encode", _raise)
     reason = refusal(mod(request_message(frameunit(), message_id="b"), context(), train_to(UPDATE)))
-    assert reason == "SstqMod: no update can be encoded; the node's operator finds the reason in the log"
+    assert reason == "SstqMod: the update cannot be encoded; the node's operator can find the reason in the log"
 
 
 @pytest.mark.parametrize("broken", [train_to(np.full(DIM, np.nan)), _raise])
@@ -288,7 +288,7 @@ def _with_two_models():
         (_without_request, "no 'sstq' record"),
         (lambda: _with(digest="0" * 64), "digest"),
         (lambda: _with(mechanism="{}"), "format"),
-        (lambda: request_message(frameunit(), names=["matrix"]), "for 6 numbers, the arrays hold 4"),
+        (lambda: request_message(frameunit(), names=["matrix"]), "must have dim = 4, as the arrays have, got 6"),
         (lambda: request_message(frameunit(), names=[*NAMES, "steps"]), "must hold real numbers"),
         (_with_two_models, "exactly one ArrayRecord, got 2"),
         (lambda: _with_bytes(b"PK\x03\x04 nonsense"), "'bias' cannot be read"),
@@ -370,7 +370,7 @@ def test_a_node_warns_once_of_what_leaves_in_clear(mod, monkeypatch):
             message = request_message(frameunit(), message_id=message_id)
             message.content[RECORD] = Request(frameunit(), 1, NAMES, evaluates=True).to_record()
             assert mod(message, own, train_to(UPDATE)).has_content()
-        assert [line for line in lines if "leave this node in clear" in line] == lines
+        assert [line for line in lines if "leave this node without privacy" in line] == lines
         assert len(lines) == 1
 
 
@@ -430,8 +430,8 @@ def _unreadable(message, context):
 @pytest.mark.parametrize(
     ("train", "detail"),
     [
-        (_extra, "given only; new: extra"),
-        (_renamed, "given only; new: module.bias"),
+        (_extra, "given; new: extra"),
+        (_renamed, "given; new: module.bias"),
         (_without("bias"), "no array 'bias'"),
         (_reshaped, "'bias' has shape (2,), expected (1,)"),
         (_twice, "exactly one ArrayRecord, got 2"),
@@ -448,7 +448,7 @@ def test_an_update_of_another_form_is_refused_in_the_same_words_and_costs_nothin
         "sstq.integrations.flower.mod.log", lambda level, text, *values, **_: lines.append(text % values)
     )
     reason = refusal(mod(request_message(frameunit()), context(), train))
-    assert reason == "SstqMod: the training's reply has another form than the model that was sent"
+    assert reason == "SstqMod: the training's reply does not fit the model that was sent"
     assert any(detail in line for line in lines)
     assert Ledger(tmp_path / "node-2.ledger").spent == 0.0
 
@@ -492,7 +492,7 @@ def test_every_private_mechanism_can_be_asked_for(tmp_path, name):
 def test_private_groups_are_refused(mod):
     used = sstq.GroupUnit(dim=DIM, epsilon=2.0, groups=3)
     reply = mod(request_message(used), context(), train_to(UPDATE))
-    assert "groupunit sends a private group" in reply.error.reason
+    assert "must be without private groups, got groupunit" in reply.error.reason
 
 
 def test_behind_a_public_coin_node_and_round_name_the_client(mod, monkeypatch):
