@@ -146,7 +146,7 @@ def test_slices_and_joins():
     other = sstq.SSTQ(dim=20, epsilon=2.5, bits=3, frame="fourier", frame_size=50).encode(np.ones((1, 20)))
     with pytest.raises(ValueError, match="different mechanisms"):
         Messages.concatenate([messages, other])
-    with pytest.raises(TypeError, match="taken by slices"):
+    with pytest.raises(TypeError, match="must be a slice"):
         messages[0]
     with pytest.raises(ValueError, match="no batches"):
         Messages.concatenate([])
@@ -159,7 +159,7 @@ def test_slices_and_joins():
 @pytest.mark.parametrize(
     ("clients", "message"),
     [
-        (None, "clients is required"),
+        (None, "clients must be given"),
         ([1, 2], "clients must be 3 integers"),
         ([[1, 2, 3]], "clients must be 3 integers"),
         ([1, 2, 2], "must be distinct"),

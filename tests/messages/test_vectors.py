@@ -215,7 +215,7 @@ def test_parquet_columns_of_the_wrong_number_or_type(tmp_path, vectors):
     with pytest.raises(ValueError, match="5 columns of floats; it has 0 and 4"):
         open_vectors(path, DIM)
     path = parquet(tmp_path / "y.parquet", {"a": list(vectors), "b": list(vectors), "c": ["word"] * 7})
-    with pytest.raises(ValueError, match="say which with a column"):
+    with pytest.raises(ValueError, match="pass a column"):
         open_vectors(path, DIM)
     with pytest.raises(ValueError, match="column 'c' must hold lists of numbers, got string"):
         open_vectors(path, DIM, column="c")
