@@ -241,13 +241,24 @@ def price(mechanism: Mechanism) -> float:
     """Return the ε that a ledger charges for one answer with this mechanism, without a shuffler.
 
     That is the nominal ε of a message, or its exact privacy loss if that is larger, times the messages per person.
+
+    Examples:
+        >>> import sstq
+        >>> price(sstq.FrameUnit(dim=3, epsilon=2.0)), price(sstq.FrameUnit(dim=3, epsilon=2.0, messages=4))
+        (2.0, 8.0)
     """
     each = max(mechanism.epsilon, mechanism.privacy_loss())
     return each if mechanism.messages == 1 else round_up(mechanism.messages * Fraction(each))
 
 
 def ledger_price(mechanism: Mechanism) -> float:
-    """Return the `price`; ValueError for a mechanism with δ > 0, because ledgers add up pure ε."""
+    """Return the `price`; ValueError for a mechanism with δ > 0, because ledgers add up pure ε.
+
+    Examples:
+        >>> import sstq
+        >>> ledger_price(sstq.FrameUnit(dim=3, epsilon=2.0))
+        2.0
+    """
     if mechanism.delta > 0:
         problem = f"mechanism {mechanism.name!r} is (ε, δ)-private with delta = {mechanism.delta!r}"
         remedy = "leave the ledger out, or use a mechanism with δ = 0"
@@ -264,6 +275,13 @@ class RunExpenses:
     Args:
         mechanism: the mechanism of the messages.
         epsilon: the ε of one answer, if it contains more than the message; the mechanism's price by default.
+
+    Examples:
+        >>> import sstq, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger(f"{folder}/client.ledger", epsilon=8.0)
+        ...     RunExpenses(sstq.FrameUnit(dim=3, epsilon=2.0)).charge(ledger, 1).epsilon
+        2.0
     """
 
     def __init__(self, mechanism: Mechanism, epsilon: float | None = None) -> None:

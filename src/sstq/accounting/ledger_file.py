@@ -29,15 +29,40 @@ _SPARE = 1e-12  # above the relative rounding errors of the functions used
 
 
 class LedgerError(ValueError):
-    """A ledger refused the expense; nothing was spent."""
+    """A ledger refused the expense; nothing was spent.
+
+    Examples:
+        >>> issubclass(BudgetExhausted, LedgerError), issubclass(LedgerError, ValueError)
+        (True, True)
+    """
 
 
 class BudgetExhausted(LedgerError):  # noqa: N818
-    """The round would cost more than is left of the total."""
+    """The round would cost more than is left of the total.
+
+    Examples:
+        >>> import tempfile
+        >>> from sstq.accounting import Ledger
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger(f"{folder}/client.ledger", epsilon=1.0).spend(2.0, "round 1")
+        Traceback (most recent call last):
+        ...
+        sstq.accounting.ledger_file.BudgetExhausted: epsilon = 2.0 is more than is left: 1.0 of 1.0 (0.0 is spent)
+    """
 
 
 class RoundCapExceeded(LedgerError):  # noqa: N818
-    """The round would cost more than this client allows for one round."""
+    """The round would cost more than this client allows for one round.
+
+    Examples:
+        >>> import tempfile
+        >>> from sstq.accounting import Ledger
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger(f"{folder}/client.ledger", epsilon=4.0, round_cap=1.0).spend(2.0, "round 1")
+        Traceback (most recent call last):
+        ...
+        sstq.accounting.ledger_file.RoundCapExceeded: epsilon must be at most round_cap = 1.0, got 2.0
+    """
 
 
 class RoundAlreadySpent(LedgerError):  # noqa: N818
@@ -50,7 +75,16 @@ class LedgerDamaged(LedgerError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Entry:
-    """A round that was paid for: its name, its ε, when it was paid, in UTC, and its δ."""
+    """A round that was paid for: its name, its ε, when it was paid, in UTC, and its δ.
+
+    Examples:
+        >>> import tempfile
+        >>> from sstq.accounting import Ledger
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     entry = Ledger(f"{folder}/client.ledger", epsilon=1.0).spend(0.5, "round 1")
+        >>> entry.epsilon, entry.delta
+        (0.5, 0.0)
+    """
 
     round_id: str
     epsilon: float

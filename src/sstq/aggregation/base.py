@@ -232,7 +232,18 @@ def write_state(
 
 
 def describe_state(path: str | os.PathLike[str]) -> StateInfo:
-    """Read the description of a saved state; ValueError if the file is damaged or something else."""
+    """Read the description of a saved state; ValueError if the file is damaged or something else.
+
+    Examples:
+        >>> import sstq, tempfile
+        >>> mechanism = sstq.FrameUnit(dim=3, epsilon=2.0)
+        >>> aggregator = mechanism.aggregator()
+        >>> aggregator.update(mechanism.encode(np.zeros((5, 3))))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     aggregator.save(f"{folder}/state.npz")
+        ...     describe_state(f"{folder}/state.npz").count
+        5
+    """
     return _read_state(path)[0]
 
 

@@ -16,7 +16,12 @@ _MOST_BARS = 40  # beyond this many coordinates a line with a band is easier to 
 
 @dataclass(frozen=True)
 class Region:
-    """A ball of Euclidean `radius` and a box of `half_width`, (d,); each contains the mean with probability `level`."""
+    """A ball of Euclidean `radius` and a box of `half_width`, (d,); each contains the mean with probability `level`.
+
+    Examples:
+        >>> Region(0.95, radius=0.1, half_width=np.full(2, 0.08)).level
+        0.95
+    """
 
     level: float
     radius: float

@@ -24,6 +24,11 @@ class FamilyAggregator(Aggregator[Any]):
     synthesis per frame and block gives the mean. Memory grows with the distinct rows that were sent, not with the
     frames. The mechanism has `family`, the frames, of which those from `vector_frames` on estimate nothing; `blocks`,
     `estimate_dim` and `gain`; and `frames_indices_and_codes(messages)`, with code 0 for + and 1 for −.
+
+    Examples:
+        >>> import sstq
+        >>> isinstance(sstq.FrameUnit(dim=4, epsilon=4.0, frames=16).aggregator(), FamilyAggregator)
+        True
     """
 
     sparse = True

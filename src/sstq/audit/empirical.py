@@ -81,7 +81,7 @@ def worst_pairs(mechanism: Mechanism, rng: np.random.Generator) -> dict[str, tup
 
     Examples:
         >>> import sstq
-        >>> list(worst_pairs(sstq.FrameUnit(dim=3, epsilon=1.0)))[:2]
+        >>> list(worst_pairs(sstq.FrameUnit(dim=3, epsilon=1.0), np.random.default_rng(0)))[:2]
         ['a Gaussian vector and its opposite', 'a spike and its opposite']
     """
     vectors = structured_vectors(mechanism.dim, rng)

@@ -90,6 +90,12 @@ def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
     """Check a certificate and, if a mechanism is given, that it certifies it; ValueError says what is wrong.
 
     Everything is computed again from the integers and compared with the certificate.
+
+    Examples:
+        >>> import sstq
+        >>> mechanism = sstq.mechanism("vqsgd", dim=10, epsilon=1.0)
+        >>> verify(certify(mechanism), mechanism).holds
+        True
     """
     try:
         data = read_json(text)

@@ -71,6 +71,15 @@ def register(cls: type[Kind]) -> type[Kind]:
 
     `mechanism`, `from_json`, files, aggregation, audits and the contract suite then know it. A name already in use is a
     ValueError. See examples/own-mechanism.
+
+    Examples:
+        >>> import sstq
+        >>> @register
+        ... class Renamed(sstq.FrameUnit):
+        ...     name = "renamed-frameunit"
+        >>> mechanism("renamed-frameunit", dim=3, epsilon=1.0).name
+        'renamed-frameunit'
+        >>> del _REGISTRY["renamed-frameunit"]
     """
     if not (isinstance(cls, type) and issubclass(cls, Mechanism)) or inspect.isabstract(cls):
         raise TypeError(f"cls must be a subclass of sstq.Mechanism without abstract methods, got {cls!r}")

@@ -52,7 +52,12 @@ _FRAME_FACTOR, _LEAST_FRAME = 8, 256
 
 
 class Unbiased(StrEnum):
-    """When the expected estimate is the (clipped) vector; only `ALWAYS` is truthy."""
+    """When the expected estimate is the (clipped) vector; only `ALWAYS` is truthy.
+
+    Examples:
+        >>> bool(Unbiased.ALWAYS), bool(Unbiased.OVER_FRAMES)
+        (True, False)
+    """
 
     NEVER = "never"
     OVER_FRAMES = "over frames"
@@ -64,7 +69,12 @@ class Unbiased(StrEnum):
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """The expected squared error of a mean: the squared bias and the variance, summed over the coordinates."""
+    """The expected squared error of a mean: the squared bias and the variance, summed over the coordinates.
+
+    Examples:
+        >>> ExpectedError(bias2=0.01, variance=0.04).total
+        0.05
+    """
 
     bias2: float
     variance: float
@@ -131,6 +141,14 @@ class Mechanism(Agreement):
         unbiased: when the estimate's expectation is the (clipped) vector, over messages and public coins.
         layout: the fields of a message.
         words_each: how many secret words a message takes, whatever its vector.
+
+    Examples:
+        >>> import sstq
+        >>> mechanism = sstq.mechanism("frameunit", dim=3, epsilon=2.0)
+        >>> aggregator = mechanism.aggregator()
+        >>> aggregator.update(mechanism.encode(np.full((1000, 3), 0.5)))
+        >>> aggregator.mean().count, mechanism.privacy_loss() <= 2.0
+        (1000, True)
     """
 
     json_format: ClassVar[str] = "sstq-mechanism"

@@ -24,6 +24,12 @@ class Messages:
         simulated: whether a seed replaced the operating system's randomness; then nothing is private.
         in_clear: whether the mechanism is not locally private; files of such messages are readable only by their owner.
         labels: public labels of the messages, such as a country; None if there are none.
+
+    Examples:
+        >>> import numpy as np, sstq
+        >>> messages = sstq.FrameUnit(dim=3, epsilon=2.0).encode(np.zeros((5, 3)))
+        >>> len(messages), len(messages[:2]), len(messages.to_bytes())
+        (5, 2, 6)
     """
 
     layout: Layout

@@ -35,6 +35,13 @@ def write_messages(path: str | os.PathLike[str], batches: Messages | Iterable[Me
     """Write batches of messages of one mechanism to a file, Parquet if its name ends in .parquet; returns their number.
 
     The file appears completely or not at all. Messages that are not private are readable only by the file's owner.
+
+    Examples:
+        >>> import tempfile, numpy as np, sstq
+        >>> mechanism = sstq.FrameUnit(dim=3, epsilon=2.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_messages(f"{folder}/day1.sstq", [mechanism.encode(np.zeros((5, 3)))])
+        5
     """
     filled = filter(len, [batches] if isinstance(batches, Messages) else batches)
     first = next(filled, None)
@@ -51,6 +58,14 @@ def read_messages(path: str | os.PathLike[str], mechanism: MessageReader) -> Ite
 
     Raises ValueError, saying what is wrong and where, for a file that is damaged or of another version or mechanism.
     Batches before the damage have been returned by then; `Aggregator.update_from_file` adds all of a file or nothing.
+
+    Examples:
+        >>> import tempfile, numpy as np, sstq
+        >>> mechanism = sstq.FrameUnit(dim=3, epsilon=2.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     count = write_messages(f"{folder}/day1.sstq", [mechanism.encode(np.zeros((5, 3)))])
+        ...     [len(batch) for batch in read_messages(f"{folder}/day1.sstq", mechanism)]
+        [5]
     """
     with open(path, "rb") as file:
         form = _format_of(file)

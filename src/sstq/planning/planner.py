@@ -57,6 +57,11 @@ class Plan:
         alternatives: the other allowed mechanisms, the least error first; then those with a public coin.
         wish: the arguments given to `plan`; `terms` are those by which the mechanisms are compared.
         cohorts: the schedule, if people take turns; then `clients` is one cohort, and `rounds` the answers per person.
+
+    Examples:
+        >>> found = plan(dim=300, clients=1000, epsilon=3.0)
+        >>> found.name, found.feasible, round(found.relative_error, 2)
+        ('frameunit', True, 0.48)
     """
 
     dim: int

@@ -56,6 +56,11 @@ class Verdict:
         signal_to_noise: the signal-to-noise ratio of all rounds together.
         reason: the numbers behind it, in words.
         remedies: single changes that would make an infeasible task feasible; empty if there is none.
+
+    Examples:
+        >>> from sstq.planning import plan
+        >>> plan(dim=300, clients=100, epsilon=3.0).verdict().feasible
+        False
     """
 
     feasible: bool

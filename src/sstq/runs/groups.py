@@ -43,6 +43,11 @@ class GroupMean:
         radius: the radius of the ball that contains the true mean with probability `level` (`Estimate.region`); nan
             for a single message.
         level: the probability of the ball.
+
+    Examples:
+        >>> from sstq.aggregation import Estimate
+        >>> GroupMean("DE", Estimate(np.full(2, 0.3), np.full(2, 0.01), count=1000), radius=0.03, level=0.95).mark
+        ''
     """
 
     label: str

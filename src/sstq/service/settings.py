@@ -29,6 +29,10 @@ class Settings:
         fold_seconds: the seconds between rounds that fold stored uploads into the state.
         grace_hours: how long keys are kept after a campaign closes, so that late retries are answered.
         demo: whether to serve a demonstration poll at /demo/.
+
+    Examples:
+        >>> Settings("sqlite:///collector.sqlite3", administrator_token="x" * 32).port
+        8080
     """
 
     database: str

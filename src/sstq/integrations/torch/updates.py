@@ -29,6 +29,14 @@ class UpdateReport(LocalReport):
 
     Attributes:
         not_finite: how many updates had nan or infinity, and were sent as the zero vector instead.
+
+    Examples:
+        >>> import numpy as np, torch, sstq
+        >>> layer, report = torch.nn.Linear(2, 1), UpdateReport()
+        >>> layer.weight.grad, layer.bias.grad = torch.full((1, 2), np.nan), torch.zeros(1)
+        >>> messages = encode_gradients(layer, sstq.FrameUnit(dim=3, epsilon=2.0), report=report)
+        >>> report.not_finite
+        1
     """
 
     not_finite: int = 0

@@ -100,7 +100,15 @@ def compare(new: Run, old: Run) -> dict[tuple[str, str], Change]:
 
 
 def write_run(run: Run, path: str | os.PathLike[str]) -> None:
-    """Write a run as JSON, one line per result, completely or not at all."""
+    """Write a run as JSON, one line per result, completely or not at all.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_run(Run.of_now({"sorting": [Result("ints", 2.0, "µs")]}), f"{folder}/bench.json")
+        ...     read_run(f"{folder}/bench.json").results["sorting"][0].figure
+        2.0
+    """
     results = [
         {"benchmark": name, "spread": result.spread} | asdict(result) | {"figure": float(result.figure)}
         for name, lines in run.results.items()

@@ -82,6 +82,11 @@ def image_problem(
         start: the start of the network, "uniform" or "he" (see `HiddenLayer`).
         alpha: the parameter of a Dirichlet partition by label; by default a random partition.
         model: a model instead of the paper's network; then `hidden` and `start` are not used.
+
+    Examples:
+        >>> from sstq.lab.datasets import load
+        >>> image_problem(load("digits"), clients=10, seed=0).model.dim
+        2410
     """
     if model is None:
         model = HiddenLayer(dataset.train_images.shape[1], hidden, len(dataset.classes), start)

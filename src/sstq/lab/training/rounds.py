@@ -240,7 +240,13 @@ def _stepped(state: State, server: Server, result: RoundResult) -> State:
 def private_mean(
     mechanism: Mechanism, gradients: NDArray[np.float32], round_number: int, rng: np.random.Generator | None
 ) -> NDArray[np.float64]:
-    """Return the mean of the clients' vectors as the server estimates it from their messages."""
+    """Return the mean of the clients' vectors as the server estimates it from their messages.
+
+    Examples:
+        >>> import sstq
+        >>> private_mean(sstq.FrameUnit(dim=3, epsilon=4.0), np.full((100, 3), 0.1), 1, None).shape
+        (3,)
+    """
     count = len(gradients)
     clients = round_identities(mechanism, count, round_number)
     aggregator = mechanism.aggregator()

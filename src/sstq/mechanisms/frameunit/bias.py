@@ -47,7 +47,13 @@ def clients_allowed(error: Callable[[int], ExpectedError]) -> int:
 
 
 class FrameBiasWarning(UserWarning):
-    """Warns that the mean has so many clients that the bias of the frames exceeds a fifth of its error."""
+    """Warns that the mean has so many clients that the bias of the frames exceeds a fifth of its error.
+
+    Examples:
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore", FrameBiasWarning)  # the estimate's note says the same
+    """
 
 
 class FrameUnitAggregator(FrameAggregator):

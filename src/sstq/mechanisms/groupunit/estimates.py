@@ -26,6 +26,11 @@ class GroupEstimate(Estimate):
             if nobody sends their group only (`share_people=0`).
         shares_stderr: the standard errors of the shares, (groups,).
         tie: the covariance of a group's sum and share over the sum, per message; 0 if they are from different people.
+
+    Examples:
+        >>> found = GroupEstimate(np.array([0.2, 0.1]), np.full(2, 0.01), 1000, shares=np.array([0.5, 0.5]))
+        >>> found.sums.tolist(), found.means.tolist()
+        ([[200.0], [100.0]], [[0.4], [0.2]])
     """
 
     shares: Floats = field(default_factory=lambda: _NONE)

@@ -240,6 +240,13 @@ def suggest_clip(profile: NormProfile, mechanism: Mechanism, clients: int, *, al
         mechanism: the mechanism that will estimate the mean; its own clip does not matter.
         clients: n, the number of clients in the mean.
         alignment: a in (0, 1], how well the cut-off parts point in one direction; 1, the worst case, if they all do.
+
+    Examples:
+        >>> import sstq
+        >>> counts = np.array([[0, 100_000], [50_000, 50_000], [100_000, 0]])
+        >>> profile = NormProfile.from_counts(np.array([1.0, 2.0, 4.0]), counts, gain=1.0, confidence=0.95)
+        >>> 2 < suggest_clip(profile, sstq.FrameUnit(dim=10, epsilon=4.0), clients=100_000).clip <= 4
+        True
     """
     alignment = check_number("alignment", alignment, 1e-6, 1)
     rate = relative_error(mechanism, clients)
