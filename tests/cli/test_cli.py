@@ -354,7 +354,7 @@ def test_outputs_need_a_folder(tmp_path):
     result = run("spec", "--dim", 10, "--epsilon", 1, "-o", tmp_path / "none" / "m.json", code=2)
     assert "there is no folder" in result.stderr
     result = run("spec", "--dim", 10, "--epsilon", 1, "-o", tmp_path, code=2)
-    assert "is a folder" in result.stderr
+    assert "must be a file, got the folder" in result.stderr
     run("spec", "--dim", 10, "--epsilon", 1, "-o", tmp_path / "m.json")
     aggregate = ["aggregate", tmp_path / "none", "-m", tmp_path / "m.json", "-o", tmp_path / "result"]
     assert "--state" in run(*aggregate, "--state", tmp_path / "none" / "state.npz", code=2).stderr

@@ -134,7 +134,7 @@ def test_labels_and_their_absence_do_not_mix(files, spec):
     groups, mean = files / "groups", files / "mean"
     run("aggregate", labelled, "-m", spec, "-o", groups)
     assert "must have labels" in run("aggregate", plain, "-m", spec, "-o", groups, code=1).stderr
-    assert "has labels of 'town'" in run("aggregate", town, "-m", spec, "-o", groups, code=1).stderr
+    assert "has labels by 'town'" in run("aggregate", town, "-m", spec, "-o", groups, code=1).stderr
     run("aggregate", plain, "-m", spec, "-o", mean)
     refused = run("aggregate", labelled, "-m", spec, "-o", mean, code=1)
     assert "has public labels by 'country'" in refused.stderr

@@ -504,7 +504,7 @@ def test_secret_noise_differs_and_all_else_does_not():
 
 def test_an_engine_and_an_estimate_exclude_each_other():
     problem = regression_problem(dim=DIM, clients=10, seed=0)
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="must not be given together"):
         next(train(problem, sstq.mechanism("clean", dim=DIM), Server(), 1, engine=RayRounds(), estimate=max))
 
 

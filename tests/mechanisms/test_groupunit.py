@@ -296,7 +296,7 @@ def test_wrong_options_are_refused(options, message):
 
 
 def test_the_remedies_work():
-    with pytest.raises(ValueError, match="blocks=16 would do"):
+    with pytest.raises(ValueError, match="pass blocks=16"):
         sstq.GroupUnit(64, 1.0, groups=1_000_000)
     assert sstq.GroupUnit(64, 1.0, groups=1_000_000, blocks=16).frame.size == 1 << 22
     assert sstq.GroupUnit(4, 1.0, groups=4, frames=1, share_people=0).frames == 1

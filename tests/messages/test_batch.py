@@ -148,7 +148,7 @@ def test_slices_and_joins():
         Messages.concatenate([messages, other])
     with pytest.raises(TypeError, match="must be a slice"):
         messages[0]
-    with pytest.raises(ValueError, match="no batches"):
+    with pytest.raises(ValueError, match="batches must not be empty"):
         Messages.concatenate([])
     with pytest.raises(ValueError, match="must be bytes, got str"):
         MECHANISM.messages_from_bytes("text", 1)

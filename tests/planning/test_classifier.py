@@ -172,4 +172,4 @@ def test_mistakes_are_one_line(typed, message):
 def test_classes_without_learn_are_a_mistake():
     result = CliRunner().invoke(app, ["plan", "--dim", "9", "--clients", "9", "--epsilon", "3", "--classes", "2"])
     assert result.exit_code == 2
-    assert "pass --learn" in result.stderr
+    assert "need --learn" in result.stderr

@@ -192,7 +192,7 @@ def test_no_shorter_message_has_the_target_error(coin, share):
     found = plan(200, 5000, 3.0, coin=coin, target_error=share * best)
     assert found.solved_for == "bits"
     assert found.relative_error <= share * best * (1 + 1e-9)
-    with pytest.raises(ValueError, match=r"out of reach|too little"):
+    with pytest.raises(ValueError, match=r"out of reach|bits must be at least"):
         plan(200, 5000, 3.0, coin=coin, target_error=share * best, bits=found.bits - 1)
 
 
@@ -376,7 +376,7 @@ def test_the_command_prints_facts_and_writes_a_spec_that_encodes(tmp_path):
     assert facts["mechanism"] == found.label
     assert facts["bits per message"] == str(found.bits)
     assert facts["total bytes"] == str(found.total_bytes)
-    assert facts["epsilon of all rounds, sum"] == "12"
+    assert facts["total epsilon of all rounds, sum"] == "12"
     assert facts["error of the mean"] == f"{found.error:.3g} ({found.relative_error:.3g} of clip)"
     assert facts["why"] == found.explanation
     assert facts["python"] == found.python()
@@ -393,7 +393,7 @@ def test_the_command_solves_and_refuses(tmp_path):
     result = run("--dim", 300, "--epsilon", 3, "--target-error", 0.5)
     assert f"clients\t{plan(300, epsilon=3.0, target_error=0.5).clients}\n" in result.stdout
     result = run("--dim", 300, "--clients", 500, "--rounds", 50, "--total-epsilon", 8, "--delta", 1e-6)
-    assert "epsilon of all rounds, delta 1e-06\t8\n" in result.stdout
+    assert "total epsilon of all rounds, delta 1e-06\t8\n" in result.stdout
     refused = run("--dim", 300, "--clients", 500, "--epsilon", 3, "--output", tmp_path / "nowhere" / "spec.json")
     assert "no folder" in str(refused.exception)
     assert "two of --epsilon (or --rounds and --total-epsilon), --clients and" in str(run("--dim", 300).exception)

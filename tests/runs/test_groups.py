@@ -134,7 +134,7 @@ def test_what_does_not_belong_is_refused_and_changes_nothing(tmp_path, seed):
         (lambda: groups.merge(GroupedAggregator(other)), "the other aggregator is of another mechanism"),
         (lambda: groups.merge(GroupedAggregator(mechanism, "town")), "labels by 'town', expected labels by 'country'"),
         (lambda: groups.update_from_file(tmp_path / "plain.sstq"), "must have labels.*encode it with --by country"),
-        (lambda: groups.update_from_file(tmp_path / "town.sstq"), r"town\.sstq has labels of 'town'"),
+        (lambda: groups.update_from_file(tmp_path / "town.sstq"), r"town\.sstq has labels by 'town'"),
         (lambda: groups.update_from_file(whole), "truncated or damaged"),
         (lambda: groups.mean("nobody"), "there is no group 'nobody'"),
     ]

@@ -372,7 +372,7 @@ def test_tampered_tables_are_refused() -> None:
     refuse(matrix, "column 0 of matrix is zero in some rows and positive in others")
     matrix = tampered()
     matrix[0][1], matrix[0][0] = -5, matrix[0][0] + matrix[0][1] + 5
-    refuse(matrix, "negative weight, -5")
+    refuse(matrix, "non-negative weights, got -5")
     refuse([[float(w) for w in row] for row in tampered()], "int64 weights .* got float64")
     refuse([[TOTAL, TOTAL, TOTAL, TOTAL, TOTAL]], "row 0 of matrix must sum")
     refuse([[2**70]], "int64 weights .* got object")

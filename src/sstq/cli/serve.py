@@ -41,7 +41,9 @@ def serve(
     burst: BurstOption = 1000,
     fold_seconds: Annotated[
         float,
-        typer.Option(envvar="SSTQ_FOLD_SECONDS", help="Fold stored uploads into the state every so many seconds."),
+        typer.Option(
+            envvar="SSTQ_FOLD_SECONDS", help="Fold stored uploads into the state at this interval, in seconds."
+        ),
     ] = 1.0,
     grace_hours: GraceOption = 72,
     demo: Annotated[

@@ -49,11 +49,15 @@ def shuffler(
     burst: BurstOption = 1000,
     mix_seconds: Annotated[
         float,
-        typer.Option(envvar="SSTQ_MIX_SECONDS", help="Look for crowds that are large enough every so many seconds."),
+        typer.Option(
+            envvar="SSTQ_MIX_SECONDS", help="Look for crowds that are large enough at this interval, in seconds."
+        ),
     ] = 1.0,
     fetch_seconds: Annotated[
         float,
-        typer.Option(envvar="SSTQ_FETCH_SECONDS", help="Check every so many seconds whether campaigns have changed."),
+        typer.Option(
+            envvar="SSTQ_FETCH_SECONDS", help="Check whether campaigns have changed at this interval, in seconds."
+        ),
     ] = 10.0,
     closing_seconds: Annotated[
         float,

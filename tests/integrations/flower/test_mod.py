@@ -433,7 +433,7 @@ def _unreadable(message, context):
         (_extra, "given; new: extra"),
         (_renamed, "given; new: module.bias"),
         (_without("bias"), "no array 'bias'"),
-        (_reshaped, "'bias' has shape (2,), expected (1,)"),
+        (_reshaped, "'bias' must have shape (1,), got (2,)"),
         (_twice, "exactly one ArrayRecord, got 2"),
         (_nothing, "exactly one ArrayRecord, got 0"),
         (_integers, "got dtype int64"),

@@ -62,7 +62,7 @@ def test_arrays_that_cannot_be_private_are_refused(names, reason):
 def test_another_shape_of_as_many_numbers_is_refused():
     other = model()
     other["matrix"] = Array(np.zeros((4, 1), dtype=np.float32))
-    with pytest.raises(ValueError, match=r"'matrix' has shape \(4, 1\), expected \(2, 2\)"):
+    with pytest.raises(ValueError, match=r"'matrix' must have shape \(2, 2\), got \(4, 1\)"):
         PrivateArrays.of(model(), NAMES).flatten(other)
 
 
