@@ -86,7 +86,7 @@ def test_one_mean_per_public_group(files, spec, suffix, people):
     for vectors, path in zip((files / "one.csv", files / "two.parquet"), messages, strict=True):
         result = run("encode", vectors, "--by", "country", "--mechanism", spec, "--output", path)
         assert facts(result)["public labels"] == "country"
-        assert "in clear" in result.stderr
+        assert "is public" in result.stderr
     table = lines(run("aggregate", *messages, "--mechanism", spec, "--output", out))
     assert [*table] == ["country", "DE", "ZW", "a/b", "x\\ty"]  # the order is that of the labels, not of the escapes
     assert [table[name][0] for name in ("DE", "a/b", "x\\ty", "ZW")] == [str(size) for size in SIZES]

@@ -140,7 +140,7 @@ def test_pipelines_and_cross_validation_work():
         ({"classes": [0, 0, 1, 2]}, "different labels"),
         ({"classes": [0]}, "different labels"),
         ({"public": np.ones((5, 8))}, "public must have at least 10 examples"),
-        ({"public": np.ones((50, 8))}, "public must be different"),
+        ({"public": np.ones((50, 8))}, "public must be distinct"),
         ({"public": np.random.default_rng(0).random((50, 8)), "max_features": 20}, "at least 100 examples for 20"),
         ({"public": np.zeros((50, 8))}, "features of public must not all be zero"),
         ({"public": np.full((50, 8), np.inf)}, "finite"),

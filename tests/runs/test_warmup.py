@@ -168,7 +168,7 @@ def test_another_folder_than_the_chosen_one_is_told(monkeypatch, tmp_path):
         result = CliRunner().invoke(app, ["warmup"], prog_name="sstq")
         assert result.exit_code == 0
         assert ("warning: NUMBA_CACHE_DIR is" in result.stderr) == told
-        assert f"1 of 1 compiled, and kept in {place}" in result.stderr
+        assert f"1 of 1 compiled and kept in {place}" in result.stderr
 
 
 def test_what_is_there_already_needs_no_folder(monkeypatch):

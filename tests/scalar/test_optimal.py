@@ -305,8 +305,8 @@ def test_positions_must_be_those_of_the_integers():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"codebook": "uniform"}, "brings its own codebook: codebook must be 'optimal', got 'uniform'"),
-        ({"decoder": "identity"}, "brings its own decoder: decoder must be 'unbiased', got 'identity'"),
+        ({"codebook": "uniform"}, "codebook must be 'optimal' with channel='optimal', got 'uniform'"),
+        ({"decoder": "identity"}, "decoder must be 'unbiased' with channel='optimal', got 'identity'"),
         ({"rate": "paper"}, "rate must be left out unless channel='metric-aware'"),
         ({"kashin": "paper"}, "density must be given"),
         ({"channel": "flat", "codebook": "optimal"}, "codebook must not be 'optimal' unless channel='optimal'"),

@@ -89,7 +89,7 @@ class FamilyAggregator(Aggregator[Any]):
         if not bounded or np.any(signs.sum(axis=1) < 1) or np.any(np.diff(keys) <= 0):
             raise ValueError("its sums are not those of a sparse aggregator")
         if sum(map(int, signs.sum(axis=1))) != count:
-            raise ValueError(f"its sums must be those of {count} messages")
+            raise ValueError(f"its sums must be those of {count} messages, got another number")
 
     def mean(self) -> Estimate:
         """Return the mean so far with its standard error.

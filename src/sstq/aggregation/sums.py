@@ -49,7 +49,7 @@ class FrameAggregator(Aggregator[Any]):
         super()._check_state(state, count)
         counts = state[:, 0]
         if np.any(counts < 0) or np.any(counts > count) or int(counts.sum()) != count:
-            raise ValueError(f"its sums must be those of {count} messages")
+            raise ValueError(f"its sums must be those of {count} messages, got another number")
 
     def _coordinate_totals(self) -> NDArray[np.float64]:
         """The sum of the decoded values of every coordinate, in units of the decoding scale."""

@@ -166,7 +166,7 @@ def encode(
     if seed is not None:
         warn_of_seed("the messages come from --seed and are marked as simulated")
     elif shared.trust != "local":
-        warn(f"the messages are not private: {privacy_of(shared, simulated=False)}")
+        warn(f"NOT PRIVATE: {privacy_of(shared, simulated=False).removeprefix('no: ')}")
 
 
 def _to_one_file(

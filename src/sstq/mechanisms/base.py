@@ -328,7 +328,7 @@ class Mechanism(Agreement):
     def decode(self, messages: Messages) -> Floats:
         """Return the estimate of each single message, (n, d), for diagnosis; use `aggregator` for a mean."""
         if messages.digest != self.digest():
-            raise ValueError("messages must come from this mechanism, got messages of another one")
+            raise ValueError("messages must come from this mechanism, got messages of another mechanism")
         return self._decode(messages)
 
     @abstractmethod
@@ -455,7 +455,7 @@ class Mechanism(Agreement):
         if self.coin == "public":
             return client_ids(clients, count)
         if clients is not None:
-            raise ValueError("clients must be left out: this mechanism has coin='private'")
+            raise ValueError("clients must be left out: they are for a public coin, got coin='private'")
         return None
 
     def _check_vectors(self, X: ArrayLike) -> Rows:
