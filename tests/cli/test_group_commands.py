@@ -251,7 +251,7 @@ def test_private_groups_are_required_where_there_are_some_and_refused_elsewhere(
     both = run(*everybody, private, "--private-group", "number", "--by", "number", code=1)
     assert "cannot be public labels and private groups at once" in both.stderr
     text = run(*everybody, private, "--private-group", "diagnosis", code=1)
-    assert "must hold integers from 0 on" in text.stderr
+    assert "must hold integers ≥ 0" in text.stderr
     assert "--group-names" in text.stderr
     (files / "names.txt").write_text("cold\nflu\n")
     named = ("--private-group", "diagnosis", "--group-names", files / "names.txt")

@@ -198,7 +198,7 @@ def test_each_answer_is_drawn_anew(mod, tmp_path):
 
 def test_a_request_is_answered_once(mod, tmp_path):
     mod(request_message(frameunit()), context(), train_to(UPDATE))
-    assert "answered already" in refusal(mod(request_message(frameunit()), context(), never))
+    assert "already answered" in refusal(mod(request_message(frameunit()), context(), never))
     assert Ledger(tmp_path / "node-2.ledger").spent == 2.0
 
 
@@ -234,7 +234,7 @@ def test_a_crash_between_expense_and_reply_has_spent(mod, tmp_path, monkeypatch)
         mod(request_message(frameunit()), context(), train_to(UPDATE))
     monkeypatch.undo()
     assert Ledger(tmp_path / "node-2.ledger").spent == 2.0
-    assert "answered already" in refusal(mod(request_message(frameunit()), context(), never))
+    assert "already answered" in refusal(mod(request_message(frameunit()), context(), never))
 
 
 def test_a_crash_in_the_training_has_not(mod, tmp_path):
@@ -309,7 +309,7 @@ def test_refusals_come_before_the_training_and_cost_nothing(mod, tmp_path, messa
 
 
 def test_without_a_cap_anywhere_nothing_is_sent(tmp_path):
-    assert "no cap" in refusal(SstqMod(ledger=tmp_path)(request_message(frameunit()), context(), never))
+    assert "no limit" in refusal(SstqMod(ledger=tmp_path)(request_message(frameunit()), context(), never))
     assert not list(tmp_path.iterdir())
 
 
@@ -319,7 +319,10 @@ def test_without_a_cap_anywhere_nothing_is_sent(tmp_path):
         ({"sstq-max-epsilom": 1.0}, "no key 'sstq-max-epsilom': did you mean 'sstq-max-epsilon'?"),
         ({"sstq_max_epsilon": 1.0}, "no key 'sstq_max_epsilon': did you mean 'sstq-max-epsilon'?"),
         ({"SSTQ-Exact": True}, "no key 'SSTQ-Exact': did you mean 'sstq-exact'?"),
-        ({"sstq.budget.of.ward": 1.0}, "no key 'sstq.budget.of.ward': there are sstq-max-epsilon, sstq-total-epsilon"),
+        (
+            {"sstq.budget.of.ward": 1.0},
+            "no key 'sstq.budget.of.ward': valid keys are sstq-max-epsilon, sstq-total-epsilon",
+        ),
     ],
 )
 def test_a_misspelled_setting_sends_nothing(mod, tmp_path, settings, reason):
