@@ -152,7 +152,7 @@ def test_slices_and_joins():
         Messages.concatenate([])
     with pytest.raises(ValueError, match="must be bytes, got str"):
         MECHANISM.messages_from_bytes("text", 1)
-    with pytest.raises(ValueError, match="no field 'token'; a message has code, index"):
+    with pytest.raises(ValueError, match="name must be one of code, index, got 'token'"):
         messages.column("token")
 
 

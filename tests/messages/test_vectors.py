@@ -183,7 +183,7 @@ def test_keys_choose_among_arrays(tmp_path, vectors):
     assert np.array_equal(read(tmp_path / "x.npz", key="second"), 2 * vectors)
     with pytest.raises(ValueError, match=r"has 2 arrays \(first, second\)"):
         open_vectors(tmp_path / "x.npz", DIM)
-    with pytest.raises(ValueError, match=r"no array 'third'; it holds first, second"):
+    with pytest.raises(ValueError, match=r"no array 'third'; it has first, second"):
         open_vectors(tmp_path / "x.npz", DIM, key="third")
 
 
