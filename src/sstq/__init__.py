@@ -1,6 +1,6 @@
-"""Mean estimation of high-dimensional vectors under pure local differential privacy, in about 20 bits per client.
+"""Estimate the mean of many people's vectors with ε-local differential privacy, in about 20 bits per person.
 
-The public names are loaded on first use, so that `import sstq` and `sstq --help` answer at once.
+The public names are loaded on first use, so that `import sstq` and `sstq --help` are fast.
 """
 
 from importlib import import_module

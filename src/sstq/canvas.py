@@ -1,4 +1,4 @@
-"""What all pictures share: an empty figure without a window, colours, names beside marks, and writing to a file."""
+"""Helpers of all pictures: an empty figure without a window, colours, names next to marks, and writing to a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINE_HEIGHT, _LETTER_WIDTH = 0.145, 0.065
 
 
 def require_matplotlib() -> None:
-    """Say that pictures cannot be drawn (ImportError), before anything is computed for them."""
+    """Raise ImportError if pictures cannot be drawn, before anything is computed for them."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
@@ -35,13 +35,13 @@ def new_figure(width: float, height: float, layout: Literal["constrained"] | Non
 
 
 def save(figure: Any, path: str | os.PathLike[str]) -> None:
-    """Write the figure to a file, whole or not at all, in the format of its ending."""
+    """Write the figure to a file, completely or not at all, in the format of its extension."""
     with atomic_file(path) as file:
         figure.savefig(file, format=Path(path).suffix.lower().removeprefix("."))
 
 
 def tidy(axes: Any) -> None:
-    """Leave out the frame's upper and right lines."""
+    """Remove the upper and right border of the axes."""
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -51,10 +51,10 @@ def label_marks(axes: Any, marks: Sequence[tuple[float, float, str]], *, width: 
     Places are fractions of the (logarithmic) axes, so the limits must be final.
 
     Args:
-        axes: to write on.
-        marks: the places, in the data's units, and their names; empty where there is only a mark to keep clear of.
-        width: of the axes, about, in inches.
-        height: of the axes, about, in inches.
+        axes: the axes to write on.
+        marks: the positions, in data units, and their names; an empty name only keeps the position clear.
+        width: the approximate width of the axes in inches.
+        height: the approximate height of the axes in inches.
     """
     style = {"textcoords": "axes fraction", "fontsize": 8, "color": INK, "va": "center"}
     box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # over the lines of the axes

@@ -1,11 +1,11 @@
-"""What a notebook shows of an object: a heading and a small table."""
+"""Cards for notebooks: a heading and a small table as HTML."""
 
 from collections.abc import Mapping
 from html import escape
 
 
 def card(title: str, facts: Mapping[str, object]) -> str:
-    """A heading and a table of names and values as HTML, without scripts or styles of its own.
+    """Return a heading and a table of names and values as HTML, without scripts or styles.
 
     Examples:
         >>> card("FrameUnit", {"bits per message": 16})

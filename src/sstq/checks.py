@@ -1,4 +1,4 @@
-"""Argument checks in one dialect: every bad argument reads “name must be …, got …”, and names what was meant."""
+"""Argument checks with uniform messages: “name must be …, got …”, with a suggestion for misspelt names."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ RANGES: Mapping[str, tuple[float, float, bool]] = {
     "rounds": (1, 10**9, True),
     "crowd": (1, 10**12, True),
 }
-"""The least and the largest value of each argument that several places take, and whether it is an integer."""
+"""The minimum and maximum of each common argument, and whether it is an integer."""
 
 
 def check_argument(
     name: str, value: Any, *, of: str | None = None, low: float | None = None, high: float | None = None
 ) -> Any:
-    """The value of a common argument within its range (that of the entry `of`, if given), which a caller may narrow.
+    """Return a common argument if it is within its range (that of entry `of`, if given), which callers may narrow.
 
     Examples:
         >>> check_argument("epsilon", 3)
@@ -55,13 +55,13 @@ def check_argument(
 
 
 def check_number(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:
-    """The value as an int or float in [low, high]; otherwise a ValueError with its name, its value and its range."""
+    """Return the value as an int or float in [low, high]; otherwise a ValueError with name, value and range."""
     kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
     kind, ends = ("an integer", f"[{int(low)}, {int(high)}]") if integer else ("a number", f"[{low:g}, {high:g}]")
     allowed = f"{name} must be {kind} in {ends}"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, kinds):
         raise ValueError(f"{allowed}, got {value!r}")
-    # An integer of Python's own is compared as it is: it may be too large for a float, or for being printed.
+    # A Python integer is compared as it is: it may be too large for a float, or for printing.
     number = value if isinstance(value, int) else int(value) if integer else float(value)
     if not low <= number <= high:
         long = isinstance(number, int) and abs(number) >= 10**100
@@ -70,7 +70,7 @@ def check_number(name: str, value: Any, low: float, high: float, *, integer: boo
 
 
 def check_option(name: str, value: Any, allowed: Sequence[str]) -> str:
-    """The value if it is one of the allowed words; otherwise a ValueError with its name, its value and the words."""
+    """Return the value if it is one of the allowed words; otherwise a ValueError with name, value and words."""
     if value not in allowed:
         close = did_you_mean(value, allowed)
         raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}, got {value!r}{close}")
@@ -78,7 +78,7 @@ def check_option(name: str, value: Any, allowed: Sequence[str]) -> str:
 
 
 def stated_integer(name: str, value: Any) -> int:
-    """The integer of a decimal string: JSON parsers of other languages round integers beyond 2^53.
+    """Return the integer of a decimal string, because JSON parsers of other languages round integers beyond 2^53.
 
     Examples:
         >>> stated_integer("threshold", "4611686018427387904")
@@ -94,14 +94,14 @@ def stated_integer(name: str, value: Any) -> int:
 
 
 def stated_integers(name: str, value: Any) -> Any:
-    """The integers of decimal strings, in lists that may be nested."""
+    """Return the integers of decimal strings in lists, which may be nested."""
     if isinstance(value, list):
         return [stated_integers(name, entry) for entry in value]
     return stated_integer(name, value)
 
 
 def did_you_mean(name: Any, names: Iterable[str]) -> str:
-    """The end of an error about a wrong name: a question with the closest of the right ones, or nothing.
+    """Return the end of an error about a wrong name: a question with the closest valid name, or an empty string.
 
     Examples:
         >>> did_you_mean("framunit", ["sstq", "frameunit"])

@@ -1,4 +1,4 @@
-"""Rows in pieces, so that memory does not grow with their number."""
+"""Splitting rows into pieces, so that memory does not grow with their number."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ _NUMBERS_AT_A_TIME = 1 << 21
 
 
 def row_chunks(rows: int, width: int) -> Iterator[slice]:
-    """Slices over the rows that hold a bounded amount of numbers each.
+    """Yield slices over the rows, each with a bounded amount of numbers.
 
     Examples:
         >>> list(row_chunks(3, 1 << 21))

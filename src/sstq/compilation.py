@@ -1,7 +1,7 @@
-"""What a program does before it compiles a kernel that no folder holds: nothing, unless it has said otherwise.
+"""A hook that runs before the first kernel is compiled.
 
-A library call compiles the kernels that it needs. The command line compiles all of them together (`sstq.cli`), so that
-no later command waits again. Nothing heavy is imported here: the command line must start at once.
+A library call compiles only the kernels it needs. The command line uses the hook to compile all of them, so that
+no later command has to wait. Nothing heavy is imported here: the command line must start fast.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _actions: list[Callable[[], None]] = []
 
 @contextmanager
 def at_first_compilation(action: Callable[[], None]) -> Iterator[None]:
-    """Call `action` once within the block, before the first kernel is compiled, if one has to be.
+    """Call `action` once within the block, before the first kernel is compiled, if any is.
 
     Examples:
         >>> with at_first_compilation(lambda: print("compiling")):
@@ -30,7 +30,7 @@ def at_first_compilation(action: Callable[[], None]) -> Iterator[None]:
 
 
 def first_compilation() -> bool:
-    """Do what is to be done before the first kernel is compiled; returns whether there was anything to do."""
+    """Run the hook before the first kernel is compiled; returns whether there was one."""
     if not _actions:
         return False
     _actions.pop()()

@@ -1,4 +1,4 @@
-"""Exact arithmetic for privacy: bounds on exp and log that never err on the wrong side.
+"""Exact arithmetic for privacy: bounds on exp and log that are always on the safe side.
 
 A channel is ε-LDP when every column of its weight matrix satisfies max/min ≤ e^ε, where ε is the exact value of a
 double. Both sides are compared as rationals. Python's ``decimal`` rounds ``exp`` and ``ln`` correctly, so that one unit
@@ -75,9 +75,9 @@ def log_upper(ratio: Fraction) -> float:
 
 
 def rows_sum_to_total(weights: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Say for each row of non-negative int64 weights whether it sums to exactly 2^62.
+    """Return for each row of non-negative int64 weights whether it sums to exactly 2^62.
 
-    The halves of each weight are added apart: a plain int64 sum of tampered weights could wrap around to 2^62.
+    The halves of each weight are added separately: a plain int64 sum of tampered weights could wrap around to 2^62.
     """
     half, mask = WORD_BITS // 2, (1 << WORD_BITS // 2) - 1
     low = (weights & mask).sum(axis=1)

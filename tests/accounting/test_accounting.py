@@ -401,7 +401,7 @@ def test_almost_no_clone_hides_nobody():
         (lambda: compose(0.0, 3), r"epsilon must be a number in \[1e-09, 100\], got 0.0"),
         (lambda: compose(math.inf, 3), "epsilon must be a number"),
         (lambda: compose(True, 3), "epsilon must be a number"),
-        (lambda: compose([], delta=1e-6), "epsilon must have at least one round"),
+        (lambda: compose([], delta=1e-6), "epsilon must have at least one value"),
         (lambda: compose([1.0], 3), "rounds must be left out"),
         (lambda: compose([1.0, 2.0], delta=1e-6), "use 'pld'"),
         (lambda: compose(1.0, 0), r"rounds must be an integer in \[1, 1000000000\], got 0"),
@@ -456,12 +456,12 @@ def test_account_shows_every_method():
     assert list(rows) == list(METHODS)
     assert rows["basic"]["epsilon of 100 rounds"] == "10"
     assert rows["basic"]["delta"] == "0"
-    assert rows["basic"]["epsilon a round, 100 rounds within 8"] == "0.0799999"  # 100 times the double 0.08 is over 8
+    assert rows["basic"]["epsilon per round, 100 rounds within 8"] == "0.0799999"  # 100 times the double 0.08 is over 8
     assert rows["optimal"]["delta"] == "1e-06"
     assert float(rows["optimal"]["epsilon of 100 rounds"]) == pytest.approx(compose(0.1, 100, 1e-6), rel=1e-5)
     assert float(rows["optimal"]["epsilon of 100 rounds"]) >= compose(0.1, 100, 1e-6)
     assert rows["optimal"]["rounds within 8"] == str(rounds_allowed(0.1, 8.0, 1e-6))
-    assert float(rows["optimal"]["epsilon a round, 100 rounds within 8"]) <= epsilon_per_round(100, 8.0, 1e-6)
+    assert float(rows["optimal"]["epsilon per round, 100 rounds within 8"]) <= epsilon_per_round(100, 8.0, 1e-6)
 
 
 def test_account_solves_for_what_is_left_out():
@@ -469,7 +469,7 @@ def test_account_solves_for_what_is_left_out():
         "basic": {"method": "basic", "delta": "0", "rounds within 8": "16"}
     }
     assert table(run("--rounds", 16, "--total-epsilon", 8)) == {
-        "basic": {"method": "basic", "delta": "0", "epsilon a round, 16 rounds within 8": "0.5"}
+        "basic": {"method": "basic", "delta": "0", "epsilon per round, 16 rounds within 8": "0.5"}
     }
 
 
@@ -548,7 +548,7 @@ def test_account_shows_a_ledger(tmp_path):
     lines = dict(line.split("\t", 1) for line in run("--ledger", ledger.path).stdout.splitlines())
     assert lines["spent"] == "0.5"
     assert lines["remaining"] == "1.5"
-    assert lines["cap of a round"] == "1.0"
+    assert lines["round cap"] == "1.0"
     assert lines["first"].startswith("0.5\t")
 
 
@@ -556,12 +556,12 @@ def test_account_shows_a_ledger(tmp_path):
     ("arguments", "message"),
     [
         (["--epsilon", 1], "two of --epsilon, --rounds and --total-epsilon"),
-        (["--epsilon", 1, "--rounds", 2, "--shuffled"], "--shuffled and --clients go together"),
-        (["--epsilon", 1, "--rounds", 2, "--clients", 9], "--shuffled and --clients go together"),
+        (["--epsilon", 1, "--rounds", 2, "--shuffled"], "--shuffled and --clients must be given together"),
+        (["--epsilon", 1, "--rounds", 2, "--clients", 9], "--shuffled and --clients must be given together"),
         (["--rounds", 2, "--total-epsilon", 1, "--probability", 0.5], "--probability needs --epsilon"),
         (["--epsilon", 2, "--rounds", 2, "--participation", 3], "--participation must be at most the 2 of --rounds"),
         (["--epsilon", 2, "--total-epsilon", 9, "--participation", 3], "--participation needs --rounds"),
-        (["--ledger", "x", "--epsilon", 1], "--ledger stands alone"),
+        (["--ledger", "x", "--epsilon", 1], "--ledger cannot be combined"),
         (["--epsilon", 1, "--messages", 2], "--mechanism and --messages need --shuffled, --clients and --delta"),
         (["--messages", 2, "--shuffled", "--clients", 9, "--delta", 0.1], "either --mechanism or --epsilon"),
     ],

@@ -257,10 +257,10 @@ def test_people_who_send_their_group_only_are_counted_by_their_share():
 @pytest.mark.parametrize(
     ("mechanism", "message"),
     [
-        (sstq.SSTQ(4, 1.0, coin="public"), "private coin to be shuffled: sstq has a public coin.*coin='private'"),
+        (sstq.SSTQ(4, 1.0, coin="public"), "private coin to be shuffled: sstq has coin='public'.*coin='private'"),
         (sstq.MMRC(4, 1.0), "private coin to be shuffled"),
         (sstq.PrivUnit(4, 1.0), "discrete law, but privunit sends continuous values; pass its epsilon, 1.0"),
-        (sstq.TurboQuant(4), "private by itself to be shuffled, got trust 'none'"),
+        (sstq.TurboQuant(4), "locally private to be shuffled, got trust 'none'"),
     ],
 )
 def test_no_number_without_a_shuffled_law(mechanism, message):

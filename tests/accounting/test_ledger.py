@@ -79,14 +79,14 @@ def test_a_round_can_be_spent_once(path):
     ledger.spend(0.5, 7)
     before = path.read_bytes()
     for again in (7, "7"):
-        with pytest.raises(RoundAlreadySpent, match="round '7' was spent already"):
+        with pytest.raises(RoundAlreadySpent, match="round '7' was already spent"):
             ledger.spend(0.5, again)
     assert path.read_bytes() == before
 
 
 def test_the_cap_of_a_round(path):
     ledger = Ledger(path, epsilon=2.0, round_cap=0.5)
-    with pytest.raises(RoundCapExceeded, match=r"epsilon = 0.6 is more than the cap of a round, 0.5"):
+    with pytest.raises(RoundCapExceeded, match=r"epsilon must be at most round_cap = 0.5, got 0.6"):
         ledger.spend(0.6, "a")
     assert ledger.entries == ()
     assert ledger.rounds_left(0.6) == 0
@@ -232,9 +232,9 @@ def test_other_terms_are_refused(path, terms):
         ({"epsilon": 1.0, "delta": 1.0}, "delta must be a number"),
         ({"epsilon": 1.0, "round_cap": 0.0}, "round_cap must be a number"),
         ({"epsilon": 1.0, "composition": "best"}, "composition must be"),
-        ({"epsilon": 1.0, "composition": "adaptive"}, "does not go with delta = 0.0"),
-        ({"epsilon": 1.0, "delta": 1e-6, "composition": "basic"}, "does not go with delta"),
-        ({"epsilon": 1.0, "delta": 1e-6, "composition": "optimal"}, "needs a round_cap"),
+        ({"epsilon": 1.0, "composition": "adaptive"}, "composition must not be 'adaptive' with delta = 0.0"),
+        ({"epsilon": 1.0, "delta": 1e-6, "composition": "basic"}, "composition must not be 'basic' with delta"),
+        ({"epsilon": 1.0, "delta": 1e-6, "composition": "optimal"}, "round_cap must be given"),
         ({"delta": 1e-6}, "epsilon must be given"),
     ],
 )
@@ -371,7 +371,7 @@ def test_a_lost_ledger_is_not_a_fresh_budget(path):
     ledger = Ledger(path, epsilon=2.0)
     ledger.spend(0.5, "a")
     path.unlink()
-    with pytest.raises(LedgerDamaged, match=r"missing, although client.ledger.lock is there"):
+    with pytest.raises(LedgerDamaged, match=r"missing, although client.ledger.lock exists"):
         Ledger(path, epsilon=2.0)
     with pytest.raises(LedgerDamaged, match="missing"):
         ledger.spend(0.5, "b")

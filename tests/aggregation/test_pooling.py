@@ -67,7 +67,7 @@ def test_estimates_on_one_frame_are_known_by_it():
         ([an_estimate(), an_estimate(dim=5)], "same dimension, got 5 at 1 and 4 at 0"),
         ([an_estimate(stderr=np.nan, count=1)], "two or more messages"),
         ([an_estimate(stderr=0.0)], "positive standard errors, got a total of 0.0 at 0"),
-        ([an_estimate()] * 2, "different messages, got one twice, at 1"),
+        ([an_estimate()] * 2, "different messages, got the same one twice, at 1"),
         ([sstq.pool([an_estimate()])], "pool all of them in one call"),
     ],
 )

@@ -86,7 +86,7 @@ def test_one_mean_per_public_group(files, spec, suffix, people):
     for vectors, path in zip((files / "one.csv", files / "two.parquet"), messages, strict=True):
         result = run("encode", vectors, "--by", "country", "--mechanism", spec, "--output", path)
         assert facts(result)["public labels"] == "country"
-        assert "in clear" in result.stderr
+        assert "is public" in result.stderr
     table = lines(run("aggregate", *messages, "--mechanism", spec, "--output", out))
     assert [*table] == ["country", "DE", "ZW", "a/b", "x\\ty"]  # the order is that of the labels, not of the escapes
     assert [table[name][0] for name in ("DE", "a/b", "x\\ty", "ZW")] == [str(size) for size in SIZES]
@@ -116,12 +116,12 @@ def test_files_of_groups_are_counted_once_and_resumed(files, spec):
     run("aggregate", files / "one.sstq", files / "two.sstq", "-m", spec, "-o", files / "once")
     run("aggregate", files / "one.sstq", "-m", spec, "-o", files / "twice")
     again = run("aggregate", files / "two.sstq", files / "one.sstq", "-m", spec, "-o", files / "twice")
-    assert "1 of 2 files were in already" in again.stderr
+    assert "1 of 2 files were already counted" in again.stderr
     for name in ("means.npy", "stderr.npy", "groups.csv", "state.npz"):
         assert (files / "once" / name).read_bytes() == (files / "twice" / name).read_bytes()
     (files / "twice" / "state.npz").unlink()
     refused = run("aggregate", files / "one.sstq", "-m", spec, "-o", files / "twice", code=2)
-    assert "means.npy exists already; pass --force" in refused.stderr
+    assert "means.npy already exists; pass --force" in refused.stderr
 
 
 def test_labels_and_their_absence_do_not_mix(files, spec):
@@ -133,8 +133,8 @@ def test_labels_and_their_absence_do_not_mix(files, spec):
     run("encode", files / "town.parquet", "--by", "town", "-m", spec, "-o", town)
     groups, mean = files / "groups", files / "mean"
     run("aggregate", labelled, "-m", spec, "-o", groups)
-    assert "has no labels" in run("aggregate", plain, "-m", spec, "-o", groups, code=1).stderr
-    assert "has labels of 'town'" in run("aggregate", town, "-m", spec, "-o", groups, code=1).stderr
+    assert "must have labels" in run("aggregate", plain, "-m", spec, "-o", groups, code=1).stderr
+    assert "has labels by 'town'" in run("aggregate", town, "-m", spec, "-o", groups, code=1).stderr
     run("aggregate", plain, "-m", spec, "-o", mean)
     refused = run("aggregate", labelled, "-m", spec, "-o", mean, code=1)
     assert "has public labels by 'country'" in refused.stderr
@@ -152,7 +152,7 @@ def test_shards_keep_their_labels(files, spec):
     arguments = ("encode", files / "one.csv", files / "two.parquet", "-m", spec, "-o", shards, "--shards", "sstq")
     run(*arguments, "--by", "country")
     assert describe_messages(shards / "one.sstq").label_column == "country"
-    assert "2 of 2 message files were there already" in run(*arguments, "--by", "country").stderr
+    assert "2 of 2 message files already existed" in run(*arguments, "--by", "country").stderr
     table = lines(run("aggregate", shards / "one.sstq", shards / "two.sstq", "-m", spec, "-o", files / "out"))
     assert table["DE"][0] == "3000"
     plain = run("encode", files / "all.parquet", "-m", spec, "-o", shards, "--shards", "sstq", code=0)
@@ -173,7 +173,7 @@ def test_wrong_columns_leave_no_file(files, spec):
     assert "nan in row 1" in nan.stderr
     central = written(files, sstq.CSGM(DIM, 1.0, clients=10))
     refused = run("encode", files / "two.parquet", "--by", "country", "-m", central, "-o", files / "x.sstq", code=2)
-    assert "--by needs a mechanism whose messages are private one by one" in refused.stderr
+    assert "--by needs a mechanism whose single messages are private" in refused.stderr
     assert not (files / "x.sstq").exists()
 
 
@@ -247,11 +247,11 @@ def test_public_and_private_groups_together(files, private):
 def test_private_groups_are_required_where_there_are_some_and_refused_elsewhere(files, private):
     out = ("-o", files / "x.sstq")
     everybody = ("encode", files / "all.parquet", "--column", "x", *out, "-m")
-    assert "--private-group is required" in run(*everybody, private, code=2).stderr
+    assert "pass --private-group" in run(*everybody, private, code=2).stderr
     both = run(*everybody, private, "--private-group", "number", "--by", "number", code=1)
     assert "cannot be public labels and private groups at once" in both.stderr
     text = run(*everybody, private, "--private-group", "diagnosis", code=1)
-    assert "must hold integers from 0 on" in text.stderr
+    assert "must hold integers ≥ 0" in text.stderr
     assert "--group-names" in text.stderr
     (files / "names.txt").write_text("cold\nflu\n")
     named = ("--private-group", "diagnosis", "--group-names", files / "names.txt")
@@ -267,5 +267,5 @@ def test_private_groups_are_required_where_there_are_some_and_refused_elsewhere(
     assert "must be a column with --shards" in run(*everybody, private, *array, code=2).stderr
     plain = written(files, sstq.FrameUnit(DIM, 4.0))
     assert "needs GroupUnit" in run(*everybody, plain, "--private-group", "number", code=2).stderr
-    assert "is for private groups" in run(*everybody, plain, "--group-names", files / "names.txt", code=2).stderr
+    assert "needs private groups" in run(*everybody, plain, "--group-names", files / "names.txt", code=2).stderr
     assert not (files / "x.sstq").exists()

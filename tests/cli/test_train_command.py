@@ -121,7 +121,7 @@ def test_a_budget_counts_from_the_first_round(tmp_path):
     run(*TRAINING, "-o", tmp_path)
     refused = run(*TRAINING, "--budget", 30, "-o", tmp_path)
     assert refused.exit_code != 0
-    assert "--budget must count from the first round" in refused.stderr
+    assert "--budget must be given from the first round on" in refused.stderr
     # Nothing has changed: the training can go on as it began.
     assert run(*TRAINING, "-o", tmp_path).exit_code == 0
 

@@ -49,7 +49,7 @@ def test_the_total_and_what_is_left_of_it_stand_beside_the_accuracy(tmp_path):
         (("--delta", 0), "--delta must be"),
         (("--messages", 0), "--messages must be"),
         (("--trust", "server"), "--trust must be"),
-        (("--trust", "local"), "--delta needs a shuffler: pass --trust shuffler"),
+        (("--trust", "local"), "--delta needs --trust shuffler"),
     ],
 )
 @pytest.mark.slow

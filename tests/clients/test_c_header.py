@@ -121,7 +121,7 @@ def test_the_command_writes_the_header(tmp_path):
     assert mechanism.digest() in there.read_text()
     (tmp_path / "m.json").unlink()
     there.write_text("mine")
-    assert f"--c-header {there} exists already; pass --force" in run(*options, code=2).stderr
+    assert f"--c-header {there} already exists; pass --force" in run(*options, code=2).stderr
     assert there.read_text() == "mine"
     assert not (tmp_path / "m.json").exists()
     run(*options, "--force")
@@ -152,4 +152,4 @@ def test_a_file_whose_name_is_none_in_c_is_refused(tmp_path, name):
 
 def test_both_files_cannot_be_one(tmp_path):
     files = ("-o", tmp_path / "m.h", "--c-header", tmp_path / "m.h")
-    assert "must be two files" in run("spec", "--dim", 8, "--epsilon", 1, *files, code=2).stderr
+    assert "must be different files" in run("spec", "--dim", 8, "--epsilon", 1, *files, code=2).stderr

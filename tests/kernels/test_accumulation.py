@@ -47,7 +47,7 @@ def test_every_kind_of_array_is_one_type_to_the_compiler(kind):
     assert state[[0, 1, 256]].tolist() == [[1, 5, 6, 7], [1, 5, 6, 7], [1, 8, 9, 10]]
     assert state[:, 0].sum() == 3
     assert len(add_messages.signatures) == before
-    with pytest.raises(ValueError, match=r"code must lie in \[0, 2\), but one entry is 256"):
+    with pytest.raises(ValueError, match=r"code must lie in \[0, 2\), got 256"):
         accumulate(state, make([1]), make([256]), table)
 
 
@@ -67,9 +67,9 @@ def test_no_messages():
 @pytest.mark.parametrize(
     ("index", "code", "says"),
     [
-        ([0, 2], [0, 0], r"index must lie in \[0, 2\), but one entry is 2"),
+        ([0, 2], [0, 0], r"index must lie in \[0, 2\), got 2"),
         ([0, -1], [0, 0], "index must lie .* -1"),
-        ([0, 1], [0, 4], r"code must lie in \[0, 4\), but one entry is 4"),
+        ([0, 1], [0, 4], r"code must lie in \[0, 4\), got 4"),
         ([0, 1], [-7, 0], "code must lie .* -7"),
         ([0, 1], [0], "shape"),
     ],

@@ -63,7 +63,7 @@ def test_other_types_are_refused(bad):
 
 @pytest.mark.parametrize("clip", [0.0, -1.0, np.inf, np.nan])
 def test_other_clips_are_refused(clip):
-    with pytest.raises(ValueError, match="clip must be positive and finite, not"):
+    with pytest.raises(ValueError, match="clip must be positive and finite, got"):
         clip_to_ball(np.ones((1, 2)), clip)
 
 

@@ -85,5 +85,5 @@ def test_refuses_an_unknown_vector_width(monkeypatch):
     from sstq.kernels import vectors
 
     monkeypatch.setenv("SSTQ_VECTOR_WIDTH", "12")
-    with pytest.raises(ValueError, match="8 or 16, not '12'"):
+    with pytest.raises(ValueError, match="8 or 16, got '12'"):
         vectors._choose_vector_width()

@@ -89,7 +89,7 @@ def test_no_rows():
 @pytest.mark.parametrize(
     ("x", "error", "says"),
     [
-        (np.zeros(3, np.float32), ValueError, "power of two, but is 3"),
+        (np.zeros(3, np.float32), ValueError, "power of two, got 3"),
         (np.zeros(0, np.float32), ValueError, "power of two"),
         (np.zeros((1, 2, 4), np.float32), ValueError, "dimensions"),
         (np.zeros((4, 4), np.float32)[:, ::2], ValueError, "contiguous"),

@@ -48,11 +48,11 @@ def test_reads_read_only_and_strided_bytes():
 
 def test_refuses():
     values = np.array([1, 16], np.uint64)
-    with pytest.raises(ValueError, match=r"below 2\^4, but one is 16"):
+    with pytest.raises(ValueError, match=r"below 2\^4, got 16"):
         pack_bits(values, 4)
-    with pytest.raises(ValueError, match="from 1 to 64, but is 65"):
+    with pytest.raises(ValueError, match="from 1 to 64, got 65"):
         pack_bits(values, 65)
-    with pytest.raises(ValueError, match="from 1 to 64, but is 0"):
+    with pytest.raises(ValueError, match="from 1 to 64, got 0"):
         unpack_bits(np.zeros(0, np.uint8), 3, 0)
     with pytest.raises(TypeError, match="uint64"):
         pack_bits(values.astype(np.int64), 5)

@@ -48,7 +48,7 @@ def test_threads_do_not_change_codes(seed, monkeypatch):
 def test_refuses():
     table = np.array([[TOTAL // 2, TOTAL]], np.uint64)
     token, word = np.array([0]), np.array([7], np.uint64)
-    with pytest.raises(ValueError, match=r"tokens must lie in \[0, 1\), but one entry is 1"):
+    with pytest.raises(ValueError, match=r"tokens must lie in \[0, 1\), got 1"):
         sample_table(token + 1, word, table)
     with pytest.raises(ValueError, match="words must lie"):
         sample_table(token, np.array([TOTAL], np.uint64), table)

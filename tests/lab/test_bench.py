@@ -223,7 +223,7 @@ def test_changes_beyond_noise_are_marked():
     ("text", "says"),
     [
         ("nonsense", "is not JSON"),
-        ("[]", "no results of sstq bench"),
+        ("[]", "must be written by sstq bench"),
         ('{"format": "sstq-bench", "version": 7}', "version 7"),
         ('{"format": "sstq-bench", "version": 2, "results": [{}]}', "malformed"),
         ('{"format": "sstq-bench", "version": 2, "results": [3]}', "malformed"),
@@ -243,8 +243,8 @@ def test_other_files_are_refused(text, says, tmp_path):
     ("line", "says"),
     [
         ({"figure": float("inf")}, "Infinity is not a number"),
-        ({"figure": "3"}, "figure must be a finite number, not '3'"),
-        ({"figure": True}, "figure must be a finite number, not True"),
+        ({"figure": "3"}, "figure must be a finite number, got '3'"),
+        ({"figure": True}, "figure must be a finite number, got True"),
         ({"figure": None}, "figure must be a number"),
         ({"figure": 10**400}, "too large"),
         ({"spread": float("nan")}, "NaN is not a number"),
@@ -380,7 +380,7 @@ def test_what_was_measured_before_the_end_is_kept(error, code, benchmarks, tmp_p
     assert {name: len(lines) for name, lines in run.results.items()} == {"copying": 2, "adding": 2, "failing": 1}
     benchmarks["failing"] = copying
     compared = bench("--compare", path, "--output", path, "--force")
-    assert "the other run is incomplete" in compared.stderr
+    assert "the earlier run is incomplete" in compared.stderr
     assert "0 of 4 figures differ" in compared.stderr
     assert read_run(path).complete
 
@@ -393,7 +393,7 @@ def test_nothing_is_written_over_when_there_is_nothing_to_keep(benchmarks, tmp_p
         raise KeyboardInterrupt
 
     benchmarks["copying"] = interrupted
-    assert "exists already; pass --force" in bench("--output", path, code=2).stderr
+    assert "already exists; pass --force" in bench("--output", path, code=2).stderr
     assert bench("--output", path, "--force", code=130).stdout == ""
     assert path.read_text() == "what was there"
 
@@ -432,8 +432,8 @@ def test_quick_and_whole_runs_are_told_apart(benchmarks, tmp_path):
     bench("--quick", "--output", quick)
     bench("--output", whole)
     assert (read_run(quick).quick, read_run(whole).quick) == (True, False)
-    assert "the other run is --quick and this one is not" in bench("--compare", quick).stderr
-    assert "this run is --quick and the other one is not" in bench("--quick", "--compare", whole).stderr
+    assert "the earlier run is --quick and this one is not" in bench("--compare", quick).stderr
+    assert "this run is --quick and the earlier one is not" in bench("--quick", "--compare", whole).stderr
     for same in (bench("--quick", "--compare", quick), bench("--compare", whole)):
         assert "warning" not in same.stderr
     write_run(Run.of_now({"sorting": []}), whole)
@@ -468,7 +468,7 @@ def test_first_messages_are_timed_from_outside(monkeypatch):
 
 
 def test_the_command_refuses_before_it_measures(tmp_path):
-    assert "there is no benchmark 'speed'; there are: bandwidth" in bench("--only", "speed", code=2).stderr
+    assert "name must be one of bandwidth" in bench("--only", "speed", code=2).stderr
     assert "did you mean 'startup'?" in bench("--only", "start-up", code=2).stderr
     assert "there is no folder" in bench("--output", tmp_path / "none" / "a.json", code=2).stderr
     assert "nothing.json" in bench("--compare", tmp_path / "nothing.json", code=2).stderr
@@ -492,7 +492,7 @@ def test_the_benchmarks_of_the_repository_use_the_same_harness(tmp_path):
     assert done.returncode == 0, done.stderr
     assert list(read_run(tmp_path / "packing.json").results) == ["packing"]
     for arguments, says in (
-        (["nonsense"], "there is no benchmark 'nonsense'"),
+        (["nonsense"], "got 'nonsense'"),
         (["packing", "--compare", tmp_path / "none.json"], "none.json: No such file"),
         (["packing", "--output", tmp_path / "none" / "a.json"], "--output"),
     ):

@@ -401,7 +401,7 @@ def test_the_command_goes_on_where_it_stood(tmp_path, monkeypatch):
     assert len(times) == 2 * len(TINY.methods[1:])
     code, output = run_command(*arguments)
     assert code == 0
-    assert f"{len(times)} of {len(times)} pieces are done already" in " ".join(output.split())
+    assert f"{len(times)} of {len(times)} pieces were done before" in " ".join(output.split())
     assert {path: path.stat().st_mtime_ns for path in times} == times
 
 

@@ -571,7 +571,7 @@ LOPSIDED = Codebook("lopsided", [-1.0, 0.5, 0.6, 1.0])
         (lambda: theory.flat_mse_bound(0, 3.0, 4), r"dim must be an integer in \[1, 1073741824\], got 0"),
         (lambda: theory.flat_mse_bound(500, 3.0, 4, frame_size=400), r"frame_size must be .* \[500, .*got 400"),
         (lambda: theory.flat_mse_bound(500, 3.0, 4, clip=-1.0), r"clip must be a number in .*got -1.0"),
-        (lambda: theory.flat_second_moment(LOPSIDED, 3.0, Density.uniform()), "add up to 0, got a sum of 1.1"),
+        (lambda: theory.flat_second_moment(LOPSIDED, 3.0, Density.uniform()), "add up to 0, got 1.1"),
         (lambda: theory.optimized_mse_rate(100, 8.0, 3), r"bits must be .* \[5, 12\] at epsilon = 8.0, got 3"),
         (lambda: theory.metric_aware_mse_bound(9, 3.0, 4, gap_constant=0.5), r"gap_constant must be .*got 0.5"),
         (lambda: theory.metric_aware_mse_bound(9, 3.0, 4, norm=1.5), r"norm must be a number in \[0, 1\], got 1.5"),

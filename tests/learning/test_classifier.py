@@ -77,7 +77,7 @@ def test_a_deployment_learns_from_messages_alone(seed, public):
         first += size
     assert not server.cohorts_left
     assert server.score(X, y) > 0.85
-    with pytest.raises(ValueError, match="everything is learned"):
+    with pytest.raises(ValueError, match="all cohorts have answered"):
         server.question(10)
 
 
@@ -140,7 +140,7 @@ def test_pipelines_and_cross_validation_work():
         ({"classes": [0, 0, 1, 2]}, "different labels"),
         ({"classes": [0]}, "different labels"),
         ({"public": np.ones((5, 8))}, "public must have at least 10 examples"),
-        ({"public": np.ones((50, 8))}, "public must be different"),
+        ({"public": np.ones((50, 8))}, "public must be distinct"),
         ({"public": np.random.default_rng(0).random((50, 8)), "max_features": 20}, "at least 100 examples for 20"),
         ({"public": np.zeros((50, 8))}, "features of public must not all be zero"),
         ({"public": np.full((50, 8), np.inf)}, "finite"),
@@ -166,7 +166,7 @@ def test_bad_examples_are_refused():
         PrivateClassifier().fit(X, y[:-1])
     with pytest.raises(ValueError, match="NaN"):
         PrivateClassifier().fit(np.where(X > 2, np.nan, X), y)
-    with pytest.raises(ValueError, match="all be zero, as in row 7"):
+    with pytest.raises(ValueError, match="all be zero, got zeros in row 7"):
         PrivateClassifier().fit(np.where(np.arange(300)[:, None] == 7, 0, X), y)
     with pytest.raises(ValueError, match="2 different labels, got 1 class"):
         PrivateClassifier().fit(X, np.zeros(300))
@@ -177,7 +177,7 @@ def test_the_server_asks_in_order():
         PrivateClassifier().question(10)
     with pytest.raises(ValueError, match="call question first"):
         PrivateClassifier().learn(None)
-    with pytest.raises(ValueError, match="public be given"):
+    with pytest.raises(ValueError, match="public must be given"):
         PrivateClassifier(classes=[0, 1]).question(10)
 
 
@@ -216,7 +216,7 @@ def test_the_mechanism_behind_a_shuffler_keeps_the_total_for_its_cohort():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"messages": 2}, "messages must be 1 without trust='shuffler'"),
+        ({"messages": 2}, "messages must be 1 unless trust='shuffler'"),
         ({"trust": "aggregator"}, "trust must be"),
         ({"trust": "shuffler", "delta": 0.0}, "delta must be"),
     ],

@@ -63,7 +63,7 @@ def test_a_check_says_whether_the_scores_are_right():
         (np.ones((2, 36)), ["a"], "y must be 2 labels"),
         (np.ones((2, 36)), None, "y must be 2 labels"),
         (np.ones((2, 35)), ["a", "b"], "36 features, got 35"),
-        (np.eye(36)[:2] * [[1.0], [0.0]], ["a", "b"], "all be zero, as in row 1"),
+        (np.eye(36)[:2] * [[1.0], [0.0]], ["a", "b"], "all be zero, got zeros in row 1"),
         (np.full((2, 36), np.nan), ["a", "b"], "finite"),
     ],
 )

@@ -196,7 +196,7 @@ def test_messages_are_bits_and_the_clients_are_named(cls):
     other = mechanism.messages_from_bytes(raw, 5, clients=ids[::-1].copy())
     assert not np.allclose(mechanism.decode(other), mechanism.decode(messages))
     assert mechanism.encode(x, rng=1, clients=ids).to_bytes() == raw
-    with pytest.raises(ValueError, match="clients is required"):
+    with pytest.raises(ValueError, match="clients must be given"):
         mechanism.encode(x)
     assert len(mechanism.decode(messages[:0])) == 0
 

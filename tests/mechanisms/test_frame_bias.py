@@ -103,7 +103,7 @@ def test_tables_agree_about_the_bias():
 
 
 def test_clients_and_frames_exclude_each_other():
-    with pytest.raises(ValueError, match="frames must be left out where clients are given"):
+    with pytest.raises(ValueError, match="frames must be left out if clients is given"):
         FrameUnit(10, 1.0, frames=2, clients=10)
     with pytest.raises(ValueError, match="clients must be an integer"):
         FrameUnit(10, 1.0, clients=0)

@@ -370,7 +370,7 @@ def test_json_carries_the_same_mechanism():
         (lambda m: {"alignment": m.alignment * 1.001}, "alignment must be"),
         (lambda _: {"alignment": -1.0}, "alignment must be"),
         (lambda _: {"frame_size": 257}, "LDP"),
-        (lambda _: {"rounds": 2}, r"does not know .*\['rounds'\]"),
+        (lambda _: {"rounds": 2}, r"unknown .*\['rounds'\]"),
         (lambda _: {"frame_seed": -1}, "frame_seed must be"),
         (lambda _: {"frame_seed": str(2**64)}, "frame_seed must be"),
     ],
@@ -591,7 +591,7 @@ def test_the_mean_says_when_the_bias_matters():
         ({"bits": 0}, r"bits must be an integer in \[1, 9\]"),
         ({"bits": 10}, r"bits must be an integer in \[1, 9\]"),
         ({"bits": 3, "coin": "private"}, "coin must be 'public' with bits"),
-        ({"coin": "public"}, "coin must be 'private' unless frames are given"),
+        ({"coin": "public"}, "coin must be 'private' without frames="),
         ({"coin": "secret"}, "coin must be"),
     ],
 )

@@ -258,7 +258,7 @@ def test_means_of_groups_are_within_their_errors(seed):
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
-        (None, "groups is required: one integer from 0 to 3 per row of X"),
+        (None, "groups must be one integer from 0 to 3 per row of X, got None"),
         ([0, 1], "groups must be 3 integers, got an array of shape (2,)"),
         ([0, 1, 4], "groups must be from 0 to 3, got 4 at row 2"),
         ([0, -1, 1], "groups must be from 0 to 3, got -1 at row 1"),
@@ -281,7 +281,7 @@ def test_wrong_groups_are_refused_before_anything_is_sampled(groups, message, mo
     ("options", "message"),
     [
         ({"dim": 64, "epsilon": 1.0, "groups": 1_000_000}, "needs a frame of 2^26 rows"),
-        ({"dim": 64, "epsilon": 1.0, "groups": 1_000_000}, "blocks=16 would do, at 5.96 times"),
+        ({"dim": 64, "epsilon": 1.0, "groups": 1_000_000}, "pass blocks=16, which has 5.96 times"),
         ({"dim": 1 << 23, "epsilon": 1.0, "groups": 2}, "dim must be at most 4194304"),
         ({"dim": 4, "epsilon": 1.0, "groups": 1}, "groups must be"),
         ({"dim": 4, "epsilon": 1.0, "groups": 4, "blocks": 5}, "blocks must be"),
@@ -297,7 +297,7 @@ def test_wrong_options_are_refused(options, message):
 
 
 def test_the_remedies_work():
-    with pytest.raises(ValueError, match="blocks=16 would do"):
+    with pytest.raises(ValueError, match="pass blocks=16"):
         sstq.GroupUnit(64, 1.0, groups=1_000_000)
     assert sstq.GroupUnit(64, 1.0, groups=1_000_000, blocks=16).frame.size == 1 << 22
     assert sstq.GroupUnit(4, 1.0, groups=4, frames=1, share_people=0).frames == 1
@@ -311,7 +311,7 @@ def test_impossible_rows_of_frames_for_shares_are_refused():
     mechanism = sstq.GroupUnit(6, 2.0, groups=5, blocks=2, frames=20, frame_size=32)
     row, frame = (np.array([value]) for value in (mechanism.share_codes.codes, 19))
     assert mechanism.share_codes.codes < mechanism.choice.size
-    with pytest.raises(ValueError, match="a message of a frame for shares has the row"):
+    with pytest.raises(ValueError, match="the row of a message on a frame for shares must be at most"):
         mechanism.messages_from_columns((row, frame), None, False)
     mechanism.messages_from_columns((row, frame - 19), None, False)
 

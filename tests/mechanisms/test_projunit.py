@@ -276,7 +276,7 @@ def test_round_trip_through_bytes(variant):
     assert len(raw) == 3 * 4 * k
     again = mechanism.messages_from_bytes(raw, 3, clients=ids)
     np.testing.assert_array_equal(mechanism.decode(again), mechanism.decode(messages))
-    with pytest.raises(ValueError, match="clients is required"):
+    with pytest.raises(ValueError, match="clients must be given"):
         mechanism.messages_from_bytes(raw, 3)
     with pytest.raises(ValueError, match="must have a norm in"):
         mechanism.messages_from_bytes(np.full(k, 2.0, dtype=np.float32).tobytes(), 1, clients=[1])

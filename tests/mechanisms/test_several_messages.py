@@ -37,7 +37,7 @@ def test_one_message_is_as_before():
             2.0,
             one.message_bits,
         )
-        with pytest.raises(ValueError, match="does not know or would not keep"):
+        with pytest.raises(ValueError, match="has unknown or inconsistent fields"):
             sstq.from_json(json.dumps(json.loads(one.to_json()) | {"messages": 1}))
 
 

@@ -404,7 +404,7 @@ def test_public_indices_come_from_the_streams():
     rows = mechanism.frame.rows(index.reshape(-1)).reshape(3, 3, DIM)
     by_hand = np.einsum("nk,nkd->nd", 2.0 * bits - 1, rows) * (DIM * mechanism.bound / 3 / mechanism.coder.gain)
     np.testing.assert_allclose(mechanism.decode(messages), by_hand, rtol=1e-12)
-    with pytest.raises(ValueError, match="clients is required"):
+    with pytest.raises(ValueError, match="clients must be given"):
         mechanism.encode(some_vector(0))
 
 
@@ -539,9 +539,9 @@ def test_tampered_json_is_refused(change):
         ({"k": 2.5}, "k must be"),
         ({"k": "best"}, r"k must be an integer in \[1, 32\], 'paper' or None, got 'best'"),
         ({"variant": "sparse"}, "variant must be 'subsampled' or 'dense', got 'sparse'"),
-        ({"variant": "dense", "k": 2}, "k is an argument of the subsampled variant"),
-        ({"variant": "dense", "k": "paper"}, "k is an argument of the subsampled variant"),
-        ({"variant": "dense", "coin": "public"}, "coin='public' is for the subsampled variant"),
+        ({"variant": "dense", "k": 2}, "k must be left out with variant='dense'"),
+        ({"variant": "dense", "k": "paper"}, "k must be left out with variant='dense'"),
+        ({"variant": "dense", "coin": "public"}, "coin must be 'private' with variant='dense'"),
         ({"coin": "assigned"}, "coin must be 'private' or 'public', got 'assigned'"),
         ({"kashin": "lp"}, "kashin must be"),
         ({"level": -1.0}, "level must be"),

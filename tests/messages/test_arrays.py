@@ -84,7 +84,7 @@ def test_a_mechanism_takes_all_of_them(name, arguments):
     for held in HELD.values():
         assert len(mechanism.encode(held)) == 2
         assert mechanism.expected_mse(held) == mechanism.expected_mse(np.array(ROWS))
-    with pytest.raises(ValueError, match="rows of x are the clients"):
+    with pytest.raises(ValueError, match="rows of x, which are the clients"):
         mechanism.expected_mse(column(), clients=5)
 
 

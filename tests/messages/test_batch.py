@@ -146,20 +146,20 @@ def test_slices_and_joins():
     other = sstq.SSTQ(dim=20, epsilon=2.5, bits=3, frame="fourier", frame_size=50).encode(np.ones((1, 20)))
     with pytest.raises(ValueError, match="different mechanisms"):
         Messages.concatenate([messages, other])
-    with pytest.raises(TypeError, match="taken by slices"):
+    with pytest.raises(TypeError, match="must be a slice"):
         messages[0]
-    with pytest.raises(ValueError, match="no batches"):
+    with pytest.raises(ValueError, match="batches must not be empty"):
         Messages.concatenate([])
     with pytest.raises(ValueError, match="must be bytes, got str"):
         MECHANISM.messages_from_bytes("text", 1)
-    with pytest.raises(ValueError, match="no field 'token'; a message has code, index"):
+    with pytest.raises(ValueError, match="name must be one of code, index, got 'token'"):
         messages.column("token")
 
 
 @pytest.mark.parametrize(
     ("clients", "message"),
     [
-        (None, "clients is required"),
+        (None, "clients must be given"),
         ([1, 2], "clients must be 3 integers"),
         ([[1, 2, 3]], "clients must be 3 integers"),
         ([1, 2, 2], "must be distinct"),

@@ -127,7 +127,7 @@ def test_numbers_that_are_not_finite_are_found_in_a_later_chunk(tmp_path, vector
         parquet(path, {"x": list(vectors)})
     chunks = open_vectors(path, DIM).chunks()
     next(chunks)
-    with pytest.raises(ValueError, match=r"in row 5, column 3; it must be finite"):
+    with pytest.raises(ValueError, match=r"must be finite, got .* in row 5, column 3"):
         list(chunks)
 
 
@@ -163,7 +163,7 @@ def test_a_header_that_declares_another_array_is_refused(tmp_path, vectors, rows
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive, archive.open("x.npy", "w") as file:
         np.lib.format.write_array_header_1_0(file, header)
         file.write(vectors.tobytes("F"))
-    with pytest.raises(ValueError, match=r"x\.npz is truncated or damaged: an array of shape"):
+    with pytest.raises(ValueError, match=r"x\.npz is truncated or damaged: the size of the file does not match"):
         list(open_vectors(tmp_path / "x.npz", DIM).chunks())
 
 
@@ -181,9 +181,9 @@ def test_a_damaged_npz_fails_its_checksum(tmp_path, vectors):
 def test_keys_choose_among_arrays(tmp_path, vectors):
     np.savez(tmp_path / "x.npz", first=vectors, second=2 * vectors)
     assert np.array_equal(read(tmp_path / "x.npz", key="second"), 2 * vectors)
-    with pytest.raises(ValueError, match=r"holds 2 arrays \(first, second\)"):
+    with pytest.raises(ValueError, match=r"has 2 arrays \(first, second\)"):
         open_vectors(tmp_path / "x.npz", DIM)
-    with pytest.raises(ValueError, match=r"no array 'third'; it holds first, second"):
+    with pytest.raises(ValueError, match=r"no array 'third'; it has first, second"):
         open_vectors(tmp_path / "x.npz", DIM, key="third")
 
 
@@ -215,7 +215,7 @@ def test_parquet_columns_of_the_wrong_number_or_type(tmp_path, vectors):
     with pytest.raises(ValueError, match="5 columns of floats; it has 0 and 4"):
         open_vectors(path, DIM)
     path = parquet(tmp_path / "y.parquet", {"a": list(vectors), "b": list(vectors), "c": ["word"] * 7})
-    with pytest.raises(ValueError, match="say which with a column"):
+    with pytest.raises(ValueError, match="pass a column"):
         open_vectors(path, DIM)
     with pytest.raises(ValueError, match="column 'c' must hold lists of numbers, got string"):
         open_vectors(path, DIM, column="c")
@@ -270,7 +270,7 @@ def test_csv_with_and_without_a_header(tmp_path, vectors, header, mark):
         (",,,,\n1,2,3,4,5\n", "got '' in line 1"),
         ("1,2,NA,4,5\n", "got 'NA' in line 1"),
         ("1,2,3,4,5\n1,2,1_0,4,5\n", "got '1_0' in line 2"),
-        ("1,2,3,4,5\n1,2,nan,4,5\n", "nan in row 1, column 2; it must be finite"),
+        ("1,2,3,4,5\n1,2,nan,4,5\n", "must be finite, got nan in row 1, column 2"),
         ("1,2,3,4,5\n1,2,3,4\n", "line 2 has 4 values, vectors have 5"),
         ("id,a,b,c,d,e\nx,1,2,3,4,5\n", "line 1 has 6 values"),
         ("0,1,2,3,4\n1,2,3,4,5\n", "may be a header or a vector.*give the columns names"),

@@ -137,9 +137,9 @@ def test_the_command_plans_a_classifier(tmp_path):
     shown = facts(run(*options(FASHION), "--output", spec, "--json", numbers))
     found = plan_classifier(**FASHION)
     assert shown["verdict"] == str(found.verdict())
-    assert shown["total epsilon of a person"] == "3: one message, once"
+    assert shown["total epsilon per person"] == "3: one message, once"
     assert shown["bits per message"] == str(found.mechanism.message_bits)
-    assert shown["bytes in all"] == str(found.total_bytes)
+    assert shown["total bytes"] == str(found.total_bytes)
     assert sstq.from_json(spec.read_text()) == found.mechanism
     assert eval(shown["mechanism in python"], {"sstq": sstq}) == found.mechanism  # noqa: S307
     written = json.loads(numbers.read_text())
@@ -160,8 +160,8 @@ def test_the_command_refuses_a_classifier(tmp_path):
     ("typed", "message"),
     [
         (("--classes", 10), "--learn needs --features, --clients, --epsilon"),
-        ((*options(FASHION), "--dim", 9, "--rounds", 2), "--learn does not take --dim, --rounds"),
-        ((*options(FASHION), "--coin", "public"), "--learn does not take --coin"),
+        ((*options(FASHION), "--dim", 9, "--rounds", 2), "--learn cannot be combined with --dim, --rounds"),
+        ((*options(FASHION), "--coin", "public"), "--learn cannot be combined with --coin"),
         (options({**FASHION, "classes": 1}), "--classes must be"),
     ],
 )
@@ -172,4 +172,4 @@ def test_mistakes_are_one_line(typed, message):
 def test_classes_without_learn_are_a_mistake():
     result = CliRunner().invoke(app, ["plan", "--dim", "9", "--clients", "9", "--epsilon", "3", "--classes", "2"])
     assert result.exit_code == 2
-    assert "pass --learn" in result.stderr
+    assert "need --learn" in result.stderr

@@ -31,7 +31,7 @@ def test_several_answers_share_the_total():
     found = sstq.plan(7850, clients=6000, rounds=60, total_epsilon=8.0, participation=4)
     assert (found.clients, found.epsilon, found.total_epsilon_basic) == (400, 2.0, 8.0)
     facts = dict(cohort_facts(found))
-    assert facts["people"] == "6,000; 60 rounds of 400; each person answers 4 times"
+    assert facts["people"] == "6,000 in 60 rounds of 400; each answers 4 times"
     assert facts["one answer or many"].endswith("than these 4 together: pass --participation once")
 
 
@@ -50,8 +50,8 @@ def test_the_people_that_an_error_takes_are_solved_for():
         ({"participation": "once"}, "rounds must be given with participation"),
         ({"participation": 3, "rounds": 2}, r"participation must be an integer in \[1, 2\], got 3"),
         ({"participation": "often", "rounds": 2}, "participation must be 'once' or"),
-        ({"participation": 1, "rounds": 101}, "rounds must be at most 100, one for each answer of 100 people"),
-        ({"participation": 2, "rounds": 10, "total_epsilon": 5.0}, "is 8 together, above total_epsilon = 5"),
+        ({"participation": 1, "rounds": 101}, "rounds must be at most 100, one per answer of 100 people"),
+        ({"participation": 2, "rounds": 10, "total_epsilon": 5.0}, "is 8 in total, above total_epsilon = 5"),
     ],
 )
 def test_impossible_cohorts_are_refused(options, message):

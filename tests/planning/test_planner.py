@@ -192,7 +192,7 @@ def test_no_shorter_message_has_the_target_error(coin, share):
     found = plan(200, 5000, 3.0, coin=coin, target_error=share * best)
     assert found.solved_for == "bits"
     assert found.relative_error <= share * best * (1 + 1e-9)
-    with pytest.raises(ValueError, match=r"out of reach|too little"):
+    with pytest.raises(ValueError, match=r"out of reach|bits must be at least"):
         plan(200, 5000, 3.0, coin=coin, target_error=share * best, bits=found.bits - 1)
 
 
@@ -201,7 +201,7 @@ def test_a_capped_plan_may_spend_less_than_is_allowed():
     assert found.epsilon < 6.0
     full = FrameUnit(200, 6.0, frames=found.arguments["frames"])
     assert full.typical_error(300).total > found.error**2
-    assert f"{found.epsilon:g} of ε" in found.explanation
+    assert f"ε = {found.epsilon:g}" in found.explanation
     assert plan(200, 300, 6.0).epsilon == 6.0
 
 
@@ -318,7 +318,7 @@ def test_times_are_measured_unless_one_message_takes_too_long():
 @pytest.mark.parametrize(
     ("wish", "message"),
     [
-        ({"dim": 1000}, "two of epsilon=.* are needed"),
+        ({"dim": 1000}, "two of epsilon=.* must be given"),
         ({"dim": 1000, "clients": 10, "delta": 1e-6}, "two of epsilon"),
         ({"dim": 0, "clients": 10, "epsilon": 1.0}, r"dim must be an integer in \[1, "),
         ({"dim": 1000, "clients": 0, "epsilon": 1.0}, "clients must be"),
@@ -327,16 +327,16 @@ def test_times_are_measured_unless_one_message_takes_too_long():
         ({"dim": 1000, "clients": 10, "epsilon": 1.0, "coin": "fair"}, "coin must be 'private' or 'public' or 'any'"),
         ({"dim": 1000, "clients": 10, "epsilon": 1.0, "trust": "aggregator"}, "trust must be 'local'"),
         ({"dim": 1000, "clients": 10, "epsilon": 1.0, "alike": 2.0}, "alike must be"),
-        ({"dim": 1000, "clients": 10, "epsilon": 1.0, "bits": 9}, "closest are bits = 11, or coin = 'public'"),
-        ({"dim": 1000, "epsilon": 1.0, "target_error": 1e-8}, r"even 1e\+12 clients have is 8.1"),
+        ({"dim": 1000, "clients": 10, "epsilon": 1.0, "bits": 9}, "pass bits=11, or coin='public'"),
+        ({"dim": 1000, "epsilon": 1.0, "target_error": 1e-8}, r"even 1e\+12 clients have an error of 8.1"),
         (
             {"dim": 1000, "clients": 10, "target_error": 0.1},
-            "closest that epsilon = 20 has is .*; [0-9]+ clients would",
+            "the least error, at epsilon = 20, is .*; pass clients=[0-9]+ at",
         ),
-        ({"dim": 1000, "clients": 10, "rounds": 1000, "total_epsilon": 1.0}, "closest is rounds = (99|100)$"),
+        ({"dim": 1000, "clients": 10, "rounds": 1000, "total_epsilon": 1.0}, "pass rounds=(99|100)$"),
         (
             {"dim": 1000, "clients": 10, "epsilon": 1.0, "rounds": 10, "total_epsilon": 8.0},
-            "closest are epsilon = 0.8, or rounds = 8",
+            "pass epsilon=0.8 or rounds=8",
         ),
         ({"dim": 1000, "clients": 10, "epsilon": 9.0, "total_epsilon": 8.0}, "not even one round fits"),
     ],
@@ -351,8 +351,8 @@ def test_the_closest_that_is_named_is_possible():
     with pytest.raises(ValueError, match="out of reach") as refusal:
         plan(1000, 1000, 1.0, target_error=0.9)
     text = str(refusal.value)
-    clients = int(text.split("; ")[1].split(" clients")[0])
-    epsilon = float(text.rsplit("epsilon = ", 1)[1])
+    clients = int(text.split("clients=")[1].split()[0])
+    epsilon = float(text.split("epsilon=")[1].split()[0])
     assert plan(1000, clients, 1.0).relative_error <= 0.9 * (1 + 1e-8)
     assert plan(1000, clients - 1, 1.0).relative_error > 0.9
     assert plan(1000, 1000, epsilon).relative_error <= 0.9 * (1 + 1e-8)
@@ -375,8 +375,8 @@ def test_the_command_prints_facts_and_writes_a_spec_that_encodes(tmp_path):
     found = plan(300, 1000, 3.0, bits=12, clip=2.0, rounds=4)
     assert facts["mechanism"] == found.label
     assert facts["bits per message"] == str(found.bits)
-    assert facts["bytes in all"] == str(found.total_bytes)
-    assert facts["epsilon of all rounds, sum"] == "12"
+    assert facts["total bytes"] == str(found.total_bytes)
+    assert facts["total epsilon of all rounds, sum"] == "12"
     assert facts["error of the mean"] == f"{found.error:.3g} ({found.relative_error:.3g} of clip)"
     assert facts["why"] == found.explanation
     assert facts["python"] == found.python()
@@ -393,7 +393,7 @@ def test_the_command_solves_and_refuses(tmp_path):
     result = run("--dim", 300, "--epsilon", 3, "--target-error", 0.5)
     assert f"clients\t{plan(300, epsilon=3.0, target_error=0.5).clients}\n" in result.stdout
     result = run("--dim", 300, "--clients", 500, "--rounds", 50, "--total-epsilon", 8, "--delta", 1e-6)
-    assert "epsilon of all rounds, delta 1e-06\t8\n" in result.stdout
+    assert "total epsilon of all rounds, delta 1e-06\t8\n" in result.stdout
     refused = run("--dim", 300, "--clients", 500, "--epsilon", 3, "--output", tmp_path / "nowhere" / "spec.json")
     assert "no folder" in str(refused.exception)
     assert "two of --epsilon (or --rounds and --total-epsilon), --clients and" in str(run("--dim", 300).exception)

@@ -276,7 +276,7 @@ def test_a_public_coin_hinders_attackers_who_cannot_choose_their_identifiers(see
     [
         ({"fraction": 1.5}, r"fraction must be a number in \[0, 1\], got 1.5"),
         ({"fraction": 0.1, "clients": 0}, r"clients must be an integer in \[1, "),
-        ({"fraction": 0.1}, "clients is needed"),
+        ({"fraction": 0.1}, "clients must be given"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):

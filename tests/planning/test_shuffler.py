@@ -203,8 +203,8 @@ def test_the_command_and_the_line_of_python_make_the_mechanism(tmp_path):
     [
         (("--trust", "shuffler", "--dim", 10), "--trust shuffler needs --clients, --epsilon"),
         (("--trust", "shuffler", "--rounds", 3), "does not take --rounds"),
-        (("--messages", 3, "--dim", 10), "pass --trust shuffler"),
-        (("--learn", "--messages", 3, "--classes", 3), "--learn does not take --messages"),
+        (("--messages", 3, "--dim", 10), "needs --trust shuffler"),
+        (("--learn", "--messages", 3, "--classes", 3), "--learn cannot be combined with --messages"),
         (("--trust", "nobody", "--dim", 3, "--clients", 9, "--epsilon", 1), "--trust must be local or shuffler"),
     ],
 )
@@ -232,5 +232,5 @@ def test_a_classifier_behind_a_shuffler(tmp_path):
     assert remedy.commands[0].startswith("sstq plan --learn --classes 10 --features 5000 --clients ")
     assert "--trust shuffler" in remedy.commands[0]
     assert plan_classifier(**remedy.arguments).feasible
-    with pytest.raises(ValueError, match="delta must be left out without trust='shuffler'"):
+    with pytest.raises(ValueError, match="delta must be left out unless trust='shuffler'"):
         plan_classifier(10, 64, 59_000, 1.0, delta=1e-6)

@@ -100,7 +100,10 @@ def test_the_command_line_tunes(tmp_path):
     assert "% below the default's" in result.output
     tuned, mechanism = tune(1000, 3.0, 2), sstq.from_json(spec.read_text())
     assert mechanism == tuned.mechanism
-    for more, message in (["--level", "3"], "--level cannot be given"), (["--name", "frameunit"], "--tune is for sstq"):
+    for more, message in (
+        (["--level", "3"], "--tune cannot be combined with --level"),
+        (["--name", "frameunit"], "--tune needs --name sstq"),
+    ):
         refused = CliRunner().invoke(app, [*arguments[:5], "--output", str(tmp_path / "other.json"), *more, "--tune"])
         assert refused.exit_code != 0
         assert message in refused.output

@@ -95,7 +95,7 @@ def test_ten_hospitals_are_refused():
     assert not verdict.feasible
     assert repr(found).endswith("error 721 of clip, infeasible>")
     text = str(verdict)
-    assert text.startswith("infeasible: signal-to-noise 0.00139, the mean has an error of 721 × clip; only with ")
+    assert text.startswith("infeasible: signal-to-noise 0.00139, the mean has an error of 721 × clip; needs ")
     assert "\n" not in text
     # No ε up to 20 is enough, and ten people hide nobody in a shuffler.
     assert [remedy.name for remedy in verdict.remedies] == ["people", "shuffler", "dimensions"]
@@ -263,4 +263,4 @@ def test_a_feasible_plan_as_json(tmp_path):
 
 def test_a_spec_for_an_infeasible_task_warns(tmp_path):
     result = run("spec", "--dim", 300, "--clients", 20, "--epsilon", 2, "-o", tmp_path / "m.json")
-    assert "`sstq plan --dim 300 --clients 20 --epsilon 2` says what would be feasible" in result.stderr
+    assert "`sstq plan --dim 300 --clients 20 --epsilon 2` shows what would be feasible" in result.stderr

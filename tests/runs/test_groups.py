@@ -98,7 +98,7 @@ def test_files_count_once(tmp_path, seed):
     assert not groups.update_from_file(tmp_path / "a.sstq")
     other = GroupedAggregator(mechanism)
     other.update_from_file(tmp_path / "a.sstq")
-    with pytest.raises(ValueError, match="both aggregators hold the same message file"):
+    with pytest.raises(ValueError, match="both aggregators contain the same message file"):
         groups.merge(other)
     with pytest.raises(ValueError, match="cannot be merged with itself"):
         groups.merge(groups)
@@ -123,15 +123,18 @@ def test_what_does_not_belong_is_refused_and_changes_nothing(tmp_path, seed):
     other = mechanism.replace(epsilon=5.0)
     refusals = [
         (lambda: groups.update(messages), "these messages carry none"),
-        (lambda: groups.update(messages, LABELS[1:]), f"labels must be {ALL}, one for each message, got"),
+        (lambda: groups.update(messages, LABELS[1:]), f"labels must be {ALL}, one per message, got"),
         (lambda: groups.update(messages, [None] * ALL), "must not be null"),
-        (lambda: groups.update(with_labels(messages, LABELS), LABELS), "carry labels of their own"),
-        (lambda: groups.update(with_labels(messages, LABELS, "town")), "labels of 'town', expected those of 'country'"),
+        (lambda: groups.update(with_labels(messages, LABELS), LABELS), "these messages carry labels"),
+        (
+            lambda: groups.update(with_labels(messages, LABELS, "town")),
+            "labels by 'town', expected labels by 'country'",
+        ),
         (lambda: groups.update(encoded(other, seed), LABELS), "messages are of another mechanism"),
         (lambda: groups.merge(GroupedAggregator(other)), "the other aggregator is of another mechanism"),
-        (lambda: groups.merge(GroupedAggregator(mechanism, "town")), "labels of 'town', expected those of 'country'"),
-        (lambda: groups.update_from_file(tmp_path / "plain.sstq"), "has no labels.*encode it with --by country"),
-        (lambda: groups.update_from_file(tmp_path / "town.sstq"), r"town\.sstq has labels of 'town'"),
+        (lambda: groups.merge(GroupedAggregator(mechanism, "town")), "labels by 'town', expected labels by 'country'"),
+        (lambda: groups.update_from_file(tmp_path / "plain.sstq"), "must have labels.*encode it with --by country"),
+        (lambda: groups.update_from_file(tmp_path / "town.sstq"), r"town\.sstq has labels by 'town'"),
         (lambda: groups.update_from_file(whole), "truncated or damaged"),
         (lambda: groups.mean("nobody"), "there is no group 'nobody'"),
     ]
@@ -142,7 +145,7 @@ def test_what_does_not_belong_is_refused_and_changes_nothing(tmp_path, seed):
 
 
 def test_noise_for_a_whole_round_has_no_groups():
-    with pytest.raises(ValueError, match="csgm adds noise once for all clients of a round, not for each group"):
+    with pytest.raises(ValueError, match="csgm adds noise once for all clients of a round, not per group"):
         GroupedAggregator(sstq.CSGM(DIM, 1.0, clients=100))
 
 
@@ -152,7 +155,7 @@ def test_no_vector_beyond_reach_is_half_added(tmp_path, seed):
     groups.update(encoded(mechanism, seed), LABELS)
     before = saved(groups, tmp_path / "before")
     impossible = mechanism._messages((np.full((2, DIM), 1e30, np.float32),), None, False)
-    with pytest.raises(ValueError, match="no honest client sends it"):
+    with pytest.raises(ValueError, match="no honest client sends larger ones"):
         groups.update(Messages.concatenate([encoded(mechanism, seed, 5), impossible]), list("abcdexy"))
     assert saved(groups, tmp_path / "after") == before
 
@@ -174,7 +177,7 @@ def test_damaged_states_are_refused(tmp_path, seed):
     refused("is damaged or not a state of groups", labels=None)
     refused("is damaged or not a state of groups", counts=-stored["counts"])
     refused("is damaged or not a state of groups", labels=stored["labels"][::-1].copy())
-    refused("version 2 of the format, this library reads version 1", version=2)
+    refused("format has version 2, this library reads version 1", version=2)
     refused("is damaged", counts=stored["counts"] + 1)
     refused("is damaged", sums=stored["sums"][1:])
     refused("is damaged", held0=stored["held0"][1:])

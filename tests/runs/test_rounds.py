@@ -28,7 +28,7 @@ def test_every_frame_and_every_public_coin_is_fresh_in_a_round(name):
 
 
 def test_updates_have_no_private_groups():
-    with pytest.raises(ValueError, match=r"groupunit sends a private group .* take frameunit"):
+    with pytest.raises(ValueError, match=r"without private groups, got groupunit; use frameunit"):
         round_mechanism(build("groupunit", groups=3), 7, 1)
 
 
@@ -46,7 +46,7 @@ def test_a_client_has_another_name_in_every_round_and_no_client_s_name_in_its_ow
 def test_names_are_for_public_coins():
     assert client_identifier(build("frameunit"), None, 1) is None
     assert round_identities(build("frameunit"), 3, 1) is None
-    with pytest.raises(ValueError, match="client is required"):
+    with pytest.raises(ValueError, match="client must be given"):
         client_identifier(build("mmrc"), None, 1)
     with pytest.raises(ValueError, match="round_number"):
         client_identifier(build("mmrc"), 1, 2**32)

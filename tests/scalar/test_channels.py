@@ -262,7 +262,7 @@ def test_moments_are_those_of_the_integers(channel: Channel, seed: int) -> None:
         square = sum(weight * x * x for weight, x in zip(row, exact, strict=True)) / TOTAL
         assert first[k] == pytest.approx(float(mean), abs=1e-13)
         assert second[k] == pytest.approx(float(square), abs=1e-13)
-    with pytest.raises(ValueError, match="values must have one value for each of"):
+    with pytest.raises(ValueError, match="values must have one value per code"):
         channel.moments(np.zeros(channel.outputs + 1))
 
 
@@ -308,7 +308,7 @@ def test_decoders_that_do_not_exist_are_refused() -> None:
         unbiased_decoder(TableChannel("blind", 1.0, same), book)
     with pytest.raises(ValueError, match="do not depend on the tokens"):
         unbiased_decoder(FlatChannel(1.0, 2, TOTAL // 2, TOTAL // 2), book)
-    with pytest.raises(ValueError, match="codebook has 4 codewords, not one for each of 2 tokens"):
+    with pytest.raises(ValueError, match="codebook must have one codeword per token, 2, got 4"):
         unbiased_decoder(flat_channel(1, 1.0), uniform_codebook(2))
 
 
@@ -366,17 +366,17 @@ def test_tampered_tables_are_refused() -> None:
 
     matrix = tampered()
     matrix[1][2] += 1
-    refuse(matrix, r"row 1 of matrix does not sum to exactly 2\^62")
+    refuse(matrix, r"row 1 of matrix must sum to exactly 2\^62")
     matrix = tampered()
     matrix[2][1], matrix[2][0] = matrix[2][1] + matrix[2][0], 0
     refuse(matrix, "column 0 of matrix is zero in some rows and positive in others")
     matrix = tampered()
     matrix[0][1], matrix[0][0] = -5, matrix[0][0] + matrix[0][1] + 5
-    refuse(matrix, "negative weight, -5")
+    refuse(matrix, "non-negative weights, got -5")
     refuse([[float(w) for w in row] for row in tampered()], "int64 weights .* got float64")
-    refuse([[TOTAL, TOTAL, TOTAL, TOTAL, TOTAL]], "row 0 of matrix does not sum")
+    refuse([[TOTAL, TOTAL, TOTAL, TOTAL, TOTAL]], "row 0 of matrix must sum")
     refuse([[2**70]], "int64 weights .* got object")
-    refuse([[1, 2], [3]], "not a rectangular table")
+    refuse([[1, 2], [3]], "must be a rectangular table")
     refuse([], "int64 weights")
     refuse([[]], "int64 weights")
     refuse("weights", "int64 weights")

@@ -196,7 +196,7 @@ def test_panter_dite_reaches_its_high_resolution_distortion() -> None:
 
 
 def test_panter_dite_needs_mass_inside() -> None:
-    with pytest.raises(ValueError, match="no mass strictly between"):
+    with pytest.raises(ValueError, match="must have mass strictly between"):
         panter_dite_codebook(2, Density([0.0], edges=(0.5, 0.5)))
 
 

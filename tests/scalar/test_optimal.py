@@ -298,18 +298,18 @@ def test_json_carries_and_rechecks_everything():
 
 def test_positions_must_be_those_of_the_integers():
     matrix = flat_channel(1, 3.0).matrix
-    with pytest.raises(ValueError, match="do not belong to a channel of 2 tokens and 2 codes"):
+    with pytest.raises(ValueError, match="do not fit a channel of 2 tokens and 2 codes"):
         OptimalChannel(TableChannel("optimal", 3.0, matrix), Codebook("optimal", [-1.0, 0.0, 1.0]), [-1.0, 1.0])
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"codebook": "uniform"}, "brings its own codebook: codebook must be 'optimal', got 'uniform'"),
-        ({"decoder": "identity"}, "brings its own decoder: decoder must be 'unbiased', got 'identity'"),
-        ({"rate": "paper"}, "rate is an argument of the metric-aware channel"),
-        ({"kashin": "paper"}, "needs an explicit density"),
-        ({"channel": "flat", "codebook": "optimal"}, "codebook='optimal' belongs to channel='optimal'"),
+        ({"codebook": "uniform"}, "codebook must be 'optimal' with channel='optimal', got 'uniform'"),
+        ({"decoder": "identity"}, "decoder must be 'unbiased' with channel='optimal', got 'identity'"),
+        ({"rate": "paper"}, "rate must be left out unless channel='metric-aware'"),
+        ({"kashin": "paper"}, "density must be given"),
+        ({"channel": "flat", "codebook": "optimal"}, "codebook must not be 'optimal' unless channel='optimal'"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):

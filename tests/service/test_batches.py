@@ -1,4 +1,4 @@
-"""Batches in the collector's database: taken once, opened once, and what they justify."""
+"""Batches in the collector's database: taken once, opened once and counted."""
 
 import hashlib
 import secrets

@@ -73,4 +73,4 @@ def test_numbers_that_only_the_sums_refuse_are_refused_on_arrival():
     honest = packed(mechanism, 1, 0)
     _, found = bodies.checked(mechanism, [honest, (1, spike.tobytes()), honest])
     assert list(found) == [1]
-    assert "no honest client sends it" in found[1]
+    assert "no honest client sends larger ones" in found[1]

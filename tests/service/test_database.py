@@ -80,7 +80,7 @@ def test_another_program_is_refused(tmp_path):
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE settings (id INTEGER)")
     connection.close()
-    with pytest.raises(ValueError, match="has the tables settings of another program or version; name an empty"):
+    with pytest.raises(ValueError, match="has the tables settings of another program or version; pass an empty"):
         Database(f"sqlite:///{path}")
 
 

@@ -40,7 +40,7 @@ def test_a_campaign_that_another_process_deleted_is_not_found(tmp_path):
             ("POST", "/tokens", {"count": 1}),
         ]:
             answer = server.administer(method, f"/v1/campaigns/gone{path}", json=content)
-            assert (answer.status_code, answer.json()["detail"]) == (404, "There is no campaign of this name."), path
+            assert (answer.status_code, answer.json()["detail"]) == (404, "There is no campaign with this name."), path
         assert server.send("gone", MECHANISM, packed(MECHANISM, 1), 1, token="t" * 32).status_code == 404
         assert server.administer("GET", "/v1/campaigns").json() == {"campaigns": []}
         assert server.administer("GET", "/metrics").status_code == 200

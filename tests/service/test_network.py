@@ -145,7 +145,7 @@ def test_more_uploads_than_it_holds_are_told_to_come_again(hasty):
     assert sorted(answer.status_code for answer in answers) == [200] * 2 + [503] * 6
     for answer in answers:
         if answer.status_code == 503:
-            assert answer.json()["detail"] == "Too many uploads wait to be stored; try again."
+            assert answer.json()["detail"] == "Too many uploads are waiting to be stored; try again."
             assert answer.headers["retry-after"] == "1"
     assert hasty.status("open")["received"] == before + 10
     assert send(0).status_code == 200
@@ -228,5 +228,5 @@ def test_a_body_that_comes_too_slowly_is_refused_and_its_connection_closed(hasty
         while part := line.recv(1000):  # until it closes
             said += part
     assert said.startswith(b"HTTP/1.1 408 ")
-    assert b"The body of the request came too slowly." in said
+    assert b"The body of the request arrived too slowly." in said
     assert hasty.status("open")["received"] == before

@@ -205,7 +205,7 @@ def test_a_body_that_comes_too_slowly_is_refused(monkeypatch):
     async def read():
         await security.RequestBody(receive).read(100)
 
-    with pytest.raises(Problem, match="came too slowly") as caught:
+    with pytest.raises(Problem, match="arrived too slowly") as caught:
         asyncio.run(read())
     assert caught.value.status == 408
 
@@ -220,6 +220,6 @@ def test_a_mistake_of_the_collector_has_the_headers_and_says_nothing_more(tmp_pa
             return await client.get("/health")
 
     answer = asyncio.run(ask())
-    assert (answer.status_code, answer.json()["detail"]) == (500, "The service made a mistake; its log says where.")
+    assert (answer.status_code, answer.json()["detail"]) == (500, "Internal error; the service's log has the details.")
     assert answer.headers["content-security-policy"] == security.CONTENT_POLICY
     assert answer.headers["cache-control"] == "no-store"

@@ -192,7 +192,7 @@ def test_both_keys_are_checked_before_anything_is_drawn(both):
     for url in (f"{shuffler.url}/pinned", f"{collector.url}/pinned"):
         client = Client(url, most_epsilon=4.0, pinned_key=key, pinned_shuffler=shuffler.key)
         assert (client.key, client.shuffler_key) == (key, shuffler.key)
-    with pytest.raises(ValueError, match="another key than the pinned one"):
+    with pytest.raises(ValueError, match="is not the pinned one"):
         Client(f"{shuffler.url}/pinned", most_epsilon=4.0, pinned_key=shuffler.key)
     with pytest.raises(ValueError, match=f"names the shuffler {shuffler.key} instead of the pinned one"):
         Client(f"{shuffler.url}/pinned", most_epsilon=4.0, pinned_shuffler="00" * 32)
@@ -292,7 +292,7 @@ def test_a_database_has_one_role(tmp_path):
 
     database = f"sqlite:///{tmp_path}/one.sqlite3"
     Collector(Settings(database, ADMINISTRATOR)).store.close()
-    with pytest.raises(ValueError, match="database must be that of a shuffler, got that of a collector"):
+    with pytest.raises(ValueError, match="database must belong to a shuffler, got one of a collector"):
         create_shuffler_app(ShufflerSettings(database, ADMINISTRATOR, collector="http://127.0.0.1:1"))
 
 
@@ -309,7 +309,7 @@ def test_terms_of_a_shuffled_campaign():
     assert (described["slots"], described["envelope_bytes"]) == (2, 48 + -(-MECHANISM.message_bits // 8))
     with pytest.raises(ValueError, match="sealing_keys must be one or more keys of 32 bytes"):
         read_document(campaign.document([b"k" * 32], []))
-    with pytest.raises(ValueError, match="closes must be a time where messages are shuffled"):
+    with pytest.raises(ValueError, match="closes must be given if messages are shuffled"):
         Campaign("steps", MECHANISM, shuffling=shuffling)
     with pytest.raises(ValueError, match="senders must be 'everybody' or 'single-use'"):
         Campaign("steps", MECHANISM, closes=closes, senders="token", shuffling=shuffling)
@@ -318,8 +318,8 @@ def test_terms_of_a_shuffled_campaign():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"url": "ftp://shuffle.example"}, "url must be the shuffler's address"),
-        ({"url": "https://shuffle.example/"}, "without query, fragment or final slash"),
+        ({"url": "ftp://shuffle.example"}, "url must be the shuffler's URL"),
+        ({"url": "https://shuffle.example/"}, "must have no query, fragment or final slash"),
         ({"key": "AB" * 32}, "key must be 64 hexadecimal digits"),
         ({"threshold": 1}, r"threshold must be an integer in \[2, 1000000000\], got 1"),
         ({"delta": 0.5}, "delta must be a number in"),

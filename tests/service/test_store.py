@@ -58,7 +58,7 @@ def test_campaigns(store):
     store.end("b")
     assert (store.campaign("b").terms, store.campaign("b").closed) == ("[]", True)
     for work in (store.end, store.counts, store.fold, store.state, lambda name: store.issue(name, [b"t" * 32])):
-        with pytest.raises(ValueError, match="name must be that of a campaign, got 'none'"):
+        with pytest.raises(ValueError, match="name must be an existing campaign, got 'none'"):
             work("none")
 
 

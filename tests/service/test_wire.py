@@ -36,8 +36,8 @@ def server(request, tmp_path_factory):
 @pytest.mark.parametrize(
     ("name", "changes", "body", "status", "sentence"),
     [
-        ("none", {}, None, 404, "There is no campaign of this name."),
-        ("NONE", {}, None, 404, "There is no campaign of this name."),
+        ("none", {}, None, 404, "There is no campaign with this name."),
+        ("NONE", {}, None, 404, "There is no campaign with this name."),
         ("open", {"Content-Type": "text/plain"}, None, 415, "Content-Type must be application/octet-stream"),
         ("open", {"Content-Type": None}, None, 415, "Content-Type must be application/octet-stream"),
         ("open", {"Content-Encoding": "gzip"}, None, 415, "without a Content-Encoding"),
@@ -47,7 +47,7 @@ def server(request, tmp_path_factory):
         ("open", {"SSTQ-Count": "-1"}, None, 400, "SSTQ-Count must be the number of messages"),
         ("open", {"SSTQ-Count": "51"}, None, 413, "at most 50 messages, got 51"),
         ("open", {"SSTQ-Digest": "ab"}, None, 400, "SSTQ-Digest must be the digest of the mechanism"),
-        ("open", {"SSTQ-Digest": "0" * 64}, None, 409, "The messages are of another mechanism"),
+        ("open", {"SSTQ-Digest": "0" * 64}, None, 409, "The messages come from another mechanism"),
         ("open", {}, b"\x00" * 1000, 413, "at most 57 bytes, got 1000"),
         ("open", {}, b"\x00" * 5, 422, "5 messages of 9 bits take 6 bytes, got 5"),
         ("open", {}, b"\x00" * 7, 422, "5 messages of 9 bits take 6 bytes, got 7"),
@@ -203,7 +203,7 @@ def test_administration_needs_the_token_and_says_what_is_wrong(server):
     assert taken.status_code == 409
     public = json.loads(sstq.FrameUnit(dim=6, epsilon=2.0, bits=3).to_json())
     refused = server.administer("POST", "/v1/campaigns", json=content | {"mechanism": public})
-    assert (refused.status_code, "private coin" in refused.json()["detail"]) == (422, True)
+    assert (refused.status_code, "coin='private'" in refused.json()["detail"]) == (422, True)
     assert server.administer("POST", "/v1/campaigns/open/tokens", json={"count": 3}).status_code == 409
     assert server.administer("POST", "/v1/campaigns/open/tokens", json={"count": 0}).status_code == 422
     server.create("gone", MECHANISM)

@@ -1,7 +1,7 @@
-"""What many private messages of one client reveal together, and a ledger that keeps a client within its budget.
+"""Privacy accounting: what several messages of one client reveal together, and a ledger that enforces a budget.
 
-A message is ε-LDP. `compose` says what T of them are worth, `rounds_allowed` and `epsilon_per_round` turn the question
-round, `subsampled_epsilon` and `shuffled_epsilon` say when a crowd helps, and `Ledger` refuses to spend too much.
+A message is ε-LDP. `compose` gives the total ε of T messages, `rounds_allowed` and `epsilon_per_round` solve for T and
+ε, `subsampled_epsilon` and `shuffled_epsilon` give the ε in a crowd, and `Ledger` refuses to spend too much.
 """
 
 from sstq.accounting.amplification import subsampled_epsilon

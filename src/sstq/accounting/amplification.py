@@ -1,4 +1,4 @@
-"""Amplification: a message hides among those of other clients (shuffling), or behind a secret coin (subsampling).
+"""Amplification: how much more private a message is in a shuffled crowd, or behind a secret coin (subsampling).
 
 **What shuffling gives.** All n clients use one ε₀-LDP mechanism. With q = 2/(e^ε₀ + 1) take two distributions of a pair
 of counts, the client's own message Δ and fair *clones* of it,
@@ -13,7 +13,7 @@ The shuffled messages are (ε, δ)-private for δ = sup_S P(S) − e^ε·Q(S), w
 others. Since R_i ≥ e^−ε₀·R₀ and R_i ≥ e^−ε₀·R₁, all others have the part ω = e^−ε₀·max(R₀, R₁) in common, of mass γ: a
 message is drawn from ω/γ with probability γ, otherwise from what is left of R_i. Let the server be told who drew from
 what is left, and those messages. It knows more then, and what it is told does not depend on the client. It remains to
-find the client's message among those of C ~ Bin(n − 1, γ) others, all from ω/γ. With s = C + 1 messages in random order
+It remains to among those of C ~ Bin(n − 1, γ) others, all from ω/γ. With s = C + 1 messages in random order
 their density relative to (ω/γ)^s is γ/s·Σ_j R_h(y_j)/ω(y_j) for h = 0, 1. So, with ℓ = (R₀ − e^ε·R₁)/ω,
 
     δ ≤ Σ_s Pr[Bin(n − 1, γ) = s − 1]·γ/s·E(Σ_{j ≤ s} ℓ(Y_j))⁺ = 1/n·E(Z₁ + … + Z_n)⁺,
@@ -59,11 +59,11 @@ _SPARE = 1e-9
 
 
 def subsampled_epsilon(epsilon: float, probability: float) -> float:
-    """Return ε′ = log(1 + q(e^ε − 1)) of a client that takes part with probability q, and keeps that secret.
+    """Return the ε′ = log(1 + q(e^ε − 1)) of a client that takes part with probability q in secret.
 
     It holds when nobody who sees the messages can tell whether the client took part: each client tosses a coin of its
-    own, the same for every vector, and tells nobody. A client that stays out sends a message all the same, the encoding
-    of a public vector such as zero. Then Pr[m | x] = (1 − q)·Pr[M(0) = m] + q·Pr[M(x) = m], which gives ε′ for each
+    own, the same for every vector, and tells nobody. A client that stays out still sends a message, the encoding
+    of a public vector such as zero. Then Pr[m | x] = (1 − q)·Pr[M(0) = m] + q·Pr[M(x) = m], which gives ε′ per
     message, with no trust in anybody. The price: the mean of the messages estimates q times the mean of the vectors.
 
     Warning:
@@ -76,7 +76,7 @@ def subsampled_epsilon(epsilon: float, probability: float) -> float:
     """
     epsilon = check_argument("epsilon", epsilon, of="round_epsilon")
     probability = check_number("probability", probability, 0, 1)
-    # Some units in the last place up, for the rounding of log1p and expm1.
+    # Rounded up by some units in the last place, which covers the rounding of log1p and expm1.
     return min(epsilon, math.log1p(probability * math.expm1(epsilon)) * (1 + 1e-15))
 
 
@@ -105,7 +105,7 @@ def closed_form(epsilon: float, clients: int, delta: float, chance: float) -> fl
 class Clones:
     """The number of clones in groups, each with its smallest number and its probability.
 
-    To count a group at its smallest number errs on the safe side: one more clone is a fair bit that the server could
+    Counting a group at its smallest number is conservative: one more clone is a fair bit that the server could
     have added itself.
     """
 
@@ -121,7 +121,7 @@ class Clones:
         smallest = np.unique(np.append(np.linspace(low, high, _GROUPS).astype(np.int64), 0))
         below = binom.cdf(smallest - 1, others, chance)
         above = binom.sf(smallest - 1, others, chance)
-        # Differences of whichever tail is small, so that they keep their digits.
+        # Differences of whichever tail is small, which keeps their digits.
         self.masses = np.where(smallest < mean, np.diff(below, append=1.0), -np.diff(above, append=0.0))
         self._epsilon, self._smallest = epsilon, smallest
 

@@ -1,4 +1,4 @@
-"""Shuffled messages, accounted by the mechanism's own law.
+"""The ε of shuffled messages from the mechanism's own law, which is less than the bound for every mechanism.
 
 The bound for every ε₀-LDP mechanism (`sstq.accounting.amplification`) allows for two vectors whose messages differ as
 much as ε₀ permits. A mechanism with many possible messages, few of which are likely, is far from that, and its law says
@@ -95,7 +95,7 @@ from sstq.mechanisms.laws import EitherLaw, FlatLaw, Law, TableLaw, TwoLevelLaw
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Relative widths of a group of c, and of a cell of r.
+# Relative widths of a group of c and of a cell of r.
 _CLONES_WIDTH, _REST_WIDTH = 0.002, 0.02
 # Steps of the grid per standard deviation, and its length at most.
 _STEPS, _POINTS_MAX = 40, 1 << 16
@@ -129,7 +129,7 @@ class Blanket:
 
     @classmethod
     def exact(cls, ratio: Fraction, apart: Fraction) -> Self:
-        """Of densities with this ratio, for which clients have all but the mass `apart` in common."""
+        """The blanket of densities with this ratio, if clients have all but the mass `apart` in common."""
         grown = round_up(ratio)
         inside = round_down(1 / (Fraction(grown) + 1))
         if ratio > 1:
@@ -137,7 +137,7 @@ class Blanket:
         return cls(grown, inside)
 
     def taken(self, probability: float) -> "Blanket":
-        """For clients that send nothing unless they take part, which they do with a secret probability."""
+        """The blanket of clients that take part with this secret probability and otherwise send nothing."""
         return replace(self, inside=round_up(Fraction(self.inside) * Fraction(probability)))
 
     @property
@@ -146,7 +146,7 @@ class Blanket:
         return float(max(Fraction(0), 1 - Fraction(self.inside) * (Fraction(self.ratio) + 1)))
 
     def losses(self, clients: int, tail: float) -> Losses:
-        """The losses of n messages shuffled; about `tail` of their mass is left out and counts as infinite."""
+        """The privacy losses of n shuffled messages; about `tail` of their mass is left out and counts as infinite."""
         clones = _Clones(self.inside, clients, tail)
         rest, weights, missed = _rest(clients - clones.largest, self, clones.largest, tail)
         first, second, likely = clones.counts(tail)
@@ -203,7 +203,7 @@ class _Clones:
         self.missed = float(below[0] + above[-1])
 
     def counts(self, tail: float) -> tuple[Floats, Floats, Floats]:
-        """Both counts over c and their mass, a row for each group, from equal counts on."""
+        """Both counts divided by c, and their mass, one row per group, starting from equal counts."""
         from scipy.stats import binom
 
         reach = math.ceil(math.sqrt(-math.log(tail) / 2 * float(self.smallest[-1]))) + 1
@@ -217,13 +217,13 @@ class _Clones:
 
 
 def _rest(trials: Ints, blanket: Blanket, clones: Ints, tail: float) -> tuple[Floats, Floats, Floats]:
-    """Messages elsewhere per clone, their weights (a row for each group of clones), and the mass left out below."""
+    """Messages elsewhere per clone, their weights (one row per group of clones), and the mass left out below."""
     from scipy.stats import binom
 
-    # Below the true one by more than the rounding errors, also where that is almost 1.
+    # Below the true value by more than the rounding errors, even if that is almost 1.
     chance = min(1.0, blanket.elsewhere / (1 - 2 * blanket.inside)) * (1 - 2.0**-50)
     low, high = _central(trials, chance, tail)
-    # The least likelihood of the second world, relative to which a cell is to be narrow.
+    # The least likelihood of the second world: a cell should be narrow relative to it.
     fewest = np.maximum(clones / 2 - np.sqrt(-math.log(tail) / 2 * clones), 0.0)
     cells = np.ceil(np.max((high - low) / (_REST_WIDTH * (low + clones + (blanket.ratio - 1) * fewest))))
     width = np.maximum(np.ceil((high - low) / max(1.0, cells)), 1.0)
@@ -239,7 +239,7 @@ def _rest(trials: Ints, blanket: Blanket, clones: Ints, tail: float) -> tuple[Fl
 
 
 def _central(trials: Any, chance: float, tail: float) -> tuple[Any, Any]:
-    """The least and the largest number beyond which a binomial one has about `tail` of its mass, by Bernstein."""
+    """The interval outside of which a binomial number has about `tail` of its mass, by Bernstein's inequality."""
     mean, log = trials * chance, -math.log(tail)
     reach = np.sqrt(2 * log * mean * (1 - chance)) + log
     return np.maximum(np.floor(mean - reach), 0.0), np.minimum(np.ceil(mean + reach), trials)

@@ -1,4 +1,4 @@
-"""Rounding, and searches for the edge of what a budget allows, that never err on the wrong side."""
+"""Conservative rounding, and conservative searches for the largest value that a budget allows."""
 
 import math
 from bisect import bisect_left
@@ -30,7 +30,7 @@ def round_down(value: Fraction) -> float:
 
 
 def furthest(fits: Callable[[float], bool], safe: float, limit: float) -> float:
-    """The last number from `safe`, which must fit, towards `limit` that fits; it was tried itself."""
+    """The last number that fits between `safe`, which must fit, and `limit`; the result itself was tried."""
     if fits(limit):
         return limit
     while abs(limit - safe) > _TOLERANCE * max(safe, limit):
@@ -47,7 +47,7 @@ def last_below_zero(
 ) -> float:
     """The last number from `safe` to `limit`, to `tolerance`, at which an increasing function is not positive.
 
-    It was tried itself, unless it is `safe`. A good guess and a slope of about one make the trials few: false position
+    The result itself was tried, unless it is `safe`. A good guess and a slope near one need few trials: false position
     with halving (the Illinois rule).
     """
     low = high = min(max(safe, guess), limit)
@@ -76,9 +76,9 @@ def last_below_zero(
 
 
 def greatest_count(fits: Callable[[int], bool], low: int, limit: int) -> int:
-    """The greatest integer in [low, limit] that fits, where all below one that fits do; `low` must.
+    """The greatest integer in [low, limit] that fits, if all integers below one that fits also fit; `low` must fit.
 
-    It doubles before it bisects, because a count far beyond the edge may take long to try.
+    The search doubles before it bisects, because trying a count far beyond the edge may take long.
     """
     step = 1
     while low + step <= limit and fits(low + step):

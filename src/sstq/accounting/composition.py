@@ -1,4 +1,4 @@
-"""What several ε-LDP messages of one client reveal together, how many a budget allows, and how large each may be.
+"""Composition: the total ε of several ε-LDP messages of one client, how many a budget allows, and the ε of each.
 
 Everything rests on one fact (Kairouz, Oh, Viswanath 2015): among all ε-LDP mechanisms binary randomized response,
 which tells the truth with probability e^ε/(1 + e^ε), reveals the most. Its privacy loss is +ε or −ε, so the loss of T
@@ -25,13 +25,13 @@ ROUNDS_MAX = int(RANGES["rounds"][1])
 
 # Losses further than this many standard deviations (and steps) from their mean have a mass below 1e-170.
 _DEVIATIONS, _STEPS = 40.0, 1000
-# SciPy's binomial masses are good to about 1e-13, relatively; bounds are searched with this to spare.
+# SciPy's binomial masses have relative errors of about 1e-13; bounds are searched with this margin.
 _SPARE = 1 + 1e-9
-# One or two units in the last place: losses are rounded up, which matters when δ is as small as that.
+# One or two units in the last place: losses are rounded up, which matters if δ is this small.
 _ROUND_UP = 1 + 2.0**-52
 
 _PLD_ROUNDS_MAX, _PLD_DELTA_MIN = 10**5, 1e-9
-# The Fourier transform errs by some 1e-13 in δ, in either direction; a thousandth of δ ≥ 1e-9 is enough to spare.
+# The Fourier transform errs by about 1e-13 in δ, in either direction; a margin of a thousandth of δ ≥ 1e-9 suffices.
 _PLD_SPARE = 1 - 1e-3
 _PLD_CELLS = 1 << 18
 
@@ -44,20 +44,20 @@ def compose(
     *,
     clients: int | None = None,
 ) -> float:
-    """Return the ε of all messages of one client together, for a given δ.
+    """Return the total ε of all messages of one client, for a given δ.
 
     The server may choose each round's mechanism by what it saw before, as long as the ε of each round is fixed
-    beforehand. (Where it is not, only "basic" holds as it is; `Ledger` counts such rounds correctly.)
+    beforehand. (If it is not, only "basic" holds; `Ledger` counts such rounds correctly.)
 
     Args:
-        epsilon: ε of every round, or a sequence with one ε per round.
-        rounds: T, when all rounds have the same ε; 1 unless given.
-        delta: δ of all rounds together. With δ = 0 only the sum of all ε holds, whatever the method.
+        epsilon: the ε of every round, or a sequence with one ε per round.
+        rounds: T, if all rounds have the same ε; 1 by default.
+        delta: the total δ. With δ = 0 the result is the sum of all ε, whatever the method.
         method: "basic", the sum, which needs no δ; "advanced", the classical bound; "optimal", exact for equal ε;
             "pld", numerical convolution for any ε (needs the extra `accounting`, δ ≥ 1e-9, T ≤ 1e5).
-        clients: how many clients' messages a trusted shuffler mixes in every round; see `shuffled_epsilon` for what
-            that takes. Half of δ pays for the shuffling (all of it with "basic"); with "pld" and equal ε the shuffled
-            rounds' losses are added up instead, which is much better.
+        clients: how many clients' messages a trusted shuffler mixes in every round; see `shuffled_epsilon` for the
+            assumptions. Half of δ pays for the shuffling (all of it with "basic"); with "pld" and equal ε the shuffled
+            rounds' losses are composed instead, which is much tighter.
 
     Examples:
         >>> compose([0.5, 0.25, 0.25])
@@ -80,10 +80,10 @@ def compose(
 def rounds_allowed(
     epsilon: float, total_epsilon: float, delta: float = 0.0, method: str = "optimal", *, clients: int | None = None
 ) -> int:
-    """Return how many rounds of ε stay within a total (ε′, δ); at most 10⁹, and 0 when not even one does.
+    """Return how many rounds of ε stay within a total (ε′, δ): at most 10⁹, and 0 if not even one fits.
 
-    Arguments are those of `compose`. The doubles are taken at their exact values: 0.3 is a little less than three
-    times 0.1, so that two rounds fit.
+    See `compose` for the arguments. Doubles are taken at their exact values: 0.3 is a little less than three
+    times 0.1, so only two rounds fit.
 
     Examples:
         >>> rounds_allowed(0.1, 8.0, delta=1e-6)
@@ -94,7 +94,7 @@ def rounds_allowed(
     epsilon = check_argument("epsilon", epsilon, of="round_epsilon")
     total = check_argument("total_epsilon", total_epsilon)
     delta, method, clients = _checked(delta, method, clients)
-    # The sum of all ε holds whatever the method says.
+    # The sum of all ε is a valid bound for every method.
     basic = min(ROUNDS_MAX, Fraction(total) // Fraction(epsilon))
     limit = _PLD_ROUNDS_MAX if method == "pld" else ROUNDS_MAX
     return greatest_count(lambda rounds: _fits(epsilon, rounds, total, delta, method, clients), basic, limit)
@@ -117,15 +117,15 @@ def epsilon_per_round(
     delta, method, clients = _checked(delta, method, clients)
     basic = min(_EPSILON_MAX, round_down(Fraction(total) / rounds))
     if basic < _EPSILON_MIN:
-        raise ValueError(f"total_epsilon = {total_epsilon!r} leaves less than {_EPSILON_MIN:g} for each round")
+        raise ValueError(f"total_epsilon = {total_epsilon!r} leaves less than {_EPSILON_MIN:g} per round")
     return furthest(lambda epsilon: _fits(epsilon, rounds, total, delta, method, clients), basic, _EPSILON_MAX)
 
 
 def optimal_delta(epsilon: float, rounds: int, total_epsilon: float) -> float:
-    """Return the least δ for which any T rounds (`rounds`) of ε-LDP are (ε′, δ)-private together (`total_epsilon`).
+    """Return the least δ for which any T = `rounds` rounds of ε-LDP are (ε′, δ)-private, with ε′ = `total_epsilon`.
 
-    δ(ε′) = Σ_l C(T, l)·[e^((T−l)ε) − e^(ε′ + lε)]⁺ / (1 + e^ε)^T, to about twelve digits. No mechanism that is only
-    known to be ε-LDP has a better one.
+    δ(ε′) = Σ_l C(T, l)·[e^((T−l)ε) − e^(ε′ + lε)]⁺ / (1 + e^ε)^T, to about twelve digits. Knowing only that a mechanism
+    is ε-LDP, no smaller δ can be proved.
 
     Examples:
         >>> optimal_delta(1.0, 100, 80.0)
@@ -141,12 +141,12 @@ def optimal_delta(epsilon: float, rounds: int, total_epsilon: float) -> float:
 
 
 def basic_total(epsilons: Counter[float]) -> Fraction:
-    """The sum of all ε, exactly: what T pure messages give for δ = 0, and nothing better exists."""
+    """The sum of all ε, exactly: the best possible bound for δ = 0."""
     return sum((count * Fraction(epsilon) for epsilon, count in epsilons.items()), Fraction(0))
 
 
 def optimal_total(epsilon: float, rounds: int, delta: float) -> float:
-    """The least ε′ for which T rounds of ε are (ε′, δ)-private together."""
+    """The least ε′ for which T rounds of ε are (ε′, δ)-private."""
     walk = _Walk(epsilon, rounds)
     return furthest(lambda total: walk.fits(total, delta), round_up(rounds * Fraction(epsilon)), 0.0)
 
@@ -165,7 +165,7 @@ class _Walk:
         self._masses = binom.pmf(lies, rounds, lie)
 
     def delta(self, total: float) -> float:
-        """E[(1 − e^(ε′ − loss))⁺]; all terms are positive, so that nothing cancels."""
+        """E[(1 − e^(ε′ − loss))⁺]; all terms are positive, so nothing cancels."""
         above = self._losses > total
         return float(np.sum(self._masses[above] * -np.expm1(total - self._losses[above])))
 
@@ -174,9 +174,9 @@ class _Walk:
 
 
 def _pld_total(epsilons: Counter[float], delta: float) -> float:
-    """The ε′ of the composed privacy loss distributions, which dp-accounting multiplies by Fourier transform.
+    """The ε′ of the composed privacy loss distributions, which dp-accounting convolves by Fourier transform.
 
-    Rounds of one ε lie on a grid of that ε, so that nothing is rounded; otherwise losses are rounded up to a grid, by
+    Rounds of one ε lie on a grid of that ε, so nothing is rounded; otherwise losses are rounded up to a grid, by
     at most T·Σε·2⁻¹⁸ in all.
     """
     rounds = epsilons.total()
@@ -207,12 +207,12 @@ def _count_rounds(epsilon: float | Sequence[float], rounds: int | None) -> Count
     if rounds is not None:
         raise ValueError(f"rounds must be left out when epsilon has one number per round, got {rounds!r}")
     if len(epsilon) == 0:
-        raise ValueError("epsilon must have at least one round, got none")
+        raise ValueError("epsilon must have at least one value, got an empty sequence")
     return Counter(check_argument("epsilon", value, of="round_epsilon") for value in epsilon)
 
 
 def _checked(delta: float, method: str, clients: int | None) -> tuple[float, str, int | None]:
-    """The arguments that all questions share; without δ every method is the basic one."""
+    """The arguments that all functions here share; without δ every method is the basic one."""
     delta = check_delta(delta, positive=clients is not None)
     check_option("method", method, METHODS)
     clients = None if clients is None else check_argument("clients", clients, of="crowd")

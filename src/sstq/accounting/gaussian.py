@@ -1,4 +1,4 @@
-"""Gaussian noise that a trusted server adds once: what nobody but such a server can reach."""
+"""Gaussian noise that a trusted server adds once, as a baseline for comparisons."""
 
 import math
 
@@ -9,8 +9,8 @@ from sstq.checks import check_argument
 def gaussian_sigma(epsilon: float, delta: float) -> float:
     """Return the least standard deviation of (ε, δ)-private Gaussian noise at sensitivity 1.
 
-    By Balle and Wang: Improving the Gaussian Mechanism for Differential Privacy. ICML 2018, Theorem 8. It is a number
-    for comparisons, in floating point: nothing here adds such noise to anybody's data.
+    From Balle and Wang: Improving the Gaussian Mechanism for Differential Privacy. ICML 2018, Theorem 8. The number is
+    only for comparisons, in floating point: nothing here adds such noise to data.
 
     Examples:
         >>> round(1 / gaussian_sigma(1.0, 1e-6), 4)

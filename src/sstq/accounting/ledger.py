@@ -1,4 +1,4 @@
-"""A client's own account of the privacy it has spent, on its disk, and what a message costs."""
+"""The ledger: a client's own record on disk of the privacy it has spent, and what a message costs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Ledger:
     """A budget on disk that refuses to be overspent.
 
     Call `spend` before a message leaves. When it returns, the expense is on the disk: file and folder are synced, so it
-    survives `kill -9` and a power failure. A client that crashes after spending and before sending has spent. Several
-    threads and processes may share a ledger. The file is read anew each time; nothing is kept in memory.
+    survives `kill -9` and a power failure. A client that crashes between spending and sending has spent. Several
+    threads and processes may share a ledger. The file is read again each time; nothing is kept in memory.
 
-    A round can be spent once only: a second message would be a second expense. To send the *same* bytes again costs
-    nothing, so a client that wants to retry keeps its encoded message.
+    Each round can be spent only once: a second message would be a second expense. Sending the *same* bytes again costs
+    nothing, so a client that may have to retry keeps its encoded message.
 
     The terms are fixed when the file is created; opening it with others is an error. A damaged, cut-off or foreign file
     is an error, and so is a missing one while its lock file ``<path>.lock`` says that there was one. The owner can
@@ -43,9 +43,9 @@ class Ledger:
 
     Args:
         path: the file; created, readable by its owner only, if it does not exist. Its folder must.
-        epsilon: the total; left out to open a ledger that exists, with its own terms.
+        epsilon: the total; leave it out to open an existing ledger with its own terms.
         delta: the δ of the total. With 0 the sum of all ε must stay within `epsilon`.
-        round_cap: the greatest ε that this client allows for one round, all messages of it together.
+        round_cap: the maximum ε that this client allows for one round, all its messages together.
         composition: how rounds add up when δ > 0: "adaptive" (default), which charges any ε at any time; or "optimal",
             which charges every round as `round_cap` and so allows the most rounds when all have that ε.
         rounds_delta: the part of `delta` for rounds that have a δ of their own, such as shuffled ones; what is left of
@@ -64,7 +64,7 @@ class Ledger:
         >>> ledger.spend(0.75, "round 1")
         Traceback (most recent call last):
         ...
-        sstq.accounting.ledger_file.RoundAlreadySpent: round 'round 1' was spent already, at ...
+        sstq.accounting.ledger_file.RoundAlreadySpent: round 'round 1' was already spent at ...
         >>> folder.cleanup()
     """
 
@@ -85,7 +85,7 @@ class Ledger:
                 if self._path.exists():
                     self._read()
                 elif _was_created(lock):
-                    problem = f"the ledger is missing, although {self._path.name}.lock is there"
+                    problem = f"the ledger is missing, although {self._path.name}.lock exists"
                     raise LedgerDamaged(f"{self._path}: {problem}")
                 else:
                     self._write(lock, ())
@@ -111,7 +111,7 @@ class Ledger:
 
     @property
     def round_cap(self) -> float | None:
-        """The greatest ε of one round, if there is one."""
+        """The maximum ε per round, if any."""
         return self._terms.round_cap
 
     @property
@@ -131,17 +131,17 @@ class Ledger:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """All rounds that were paid for, in order."""
+        """All rounds paid for, in order."""
         return self._read()
 
     @property
     def spent(self) -> float:
-        """The ε of all entries together, for the ledger's δ, rounded up."""
+        """The total ε of all entries, for the ledger's δ, rounded up."""
         return round_up(self._terms.total(_epsilons(self._read())))
 
     @property
     def remaining(self) -> float:
-        """What is left of the total, rounded down. With δ > 0 a round may cost less than its ε."""
+        """The part of the total ε that is left, rounded down. With δ > 0 a round may cost less than its ε."""
         return self._left(self._terms.total(_epsilons(self._read())))
 
     def rounds_left(self, epsilon: float, delta: float = 0.0) -> int:
@@ -160,9 +160,9 @@ class Ledger:
     def spend(self, epsilon: float, round_id: str | int, delta: float = 0.0) -> Entry:
         """Pay for one round of (ε, δ); when this returns, and not before, its messages may leave.
 
-        Without a shuffler all messages of a client in a round cost their sum, with δ = 0: `price(mechanism)`, up to
-        81,920. Behind one they are a round of (ε, δ), see `shuffled_epsilon`. That takes a ledger with `rounds_delta`,
-        and holds as long as the shuffler keeps its promise.
+        Without a shuffler all of a client's messages in a round cost their sum, with δ = 0: `price(mechanism)`, up to
+        81,920. Behind a shuffler they are one round of (ε, δ), see `shuffled_epsilon`. That needs a ledger with
+        `rounds_delta`, and holds only if the shuffler is honest.
 
         Each `round_id`, a string or an integer, can be spent once. A `LedgerError` (a ValueError: `BudgetExhausted`,
         `RoundCapExceeded`, `RoundAlreadySpent` or `LedgerDamaged`) means that nothing was spent.
@@ -171,14 +171,14 @@ class Ledger:
         delta = check_delta(delta)
         if self.round_cap is not None and epsilon > self.round_cap:
             raise RoundCapExceeded(
-                f"epsilon = {epsilon!r} is more than the cap of a round, {self.round_cap!r}, which was fixed when "
-                f"the ledger was made; a new one may have round_cap={epsilon!r}"
+                f"epsilon must be at most round_cap = {self.round_cap!r}, got {epsilon!r}; the cap is fixed when a "
+                f"ledger is made, and a new one may have round_cap={epsilon!r}"
             )
         with self._locked() as lock:
             entries = self._read()
             for paid in entries:
                 if paid.round_id == name:
-                    raise ledger_file.RoundAlreadySpent(f"round {name!r} was spent already, at {paid.time}")
+                    raise ledger_file.RoundAlreadySpent(f"round {name!r} was already spent at {paid.time}")
             epsilons = _epsilons(entries)
             if not self._allows(epsilons + Counter({epsilon: 1})):
                 spent = self._terms.total(epsilons)
@@ -209,7 +209,7 @@ class Ledger:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """Hold the lock, and remember on the disk that there is a ledger: from then on a missing file is a loss."""
+        """Hold the lock, and record on disk that the ledger exists: from then on a missing file is an error."""
         with locked_file(self._path.with_name(f"{self._path.name}.lock")) as lock:
             yield lock
             if not _was_created(lock):
@@ -219,7 +219,7 @@ class Ledger:
     def _write(self, lock: int, entries: tuple[Entry, ...]) -> None:
         died = os.pread(lock, 1, 1) == _WRITING
         os.pwrite(lock, (_CREATED if _was_created(lock) else _NEW) + _WRITING, 0)
-        if died:  # remove what it left; the lock is held, so nobody else is writing
+        if died:  # remove its leftovers; the lock is held, so nobody else is writing
             leftover = re.compile(rf"\.{re.escape(self._path.name)}\.[0-9a-f]{{16}}")
             for item in os.scandir(self._path.parent):
                 if leftover.fullmatch(item.name):
@@ -242,16 +242,27 @@ def _deltas(entries: tuple[Entry, ...]) -> Fraction:
 
 
 def price(mechanism: Mechanism) -> float:
-    """The ε that an answer with this mechanism is charged, where no shuffler is counted on.
+    """Return the ε that a ledger charges for one answer with this mechanism, without a shuffler.
 
-    That is the nominal ε of a message, or its exact privacy loss if that is larger, times the messages of a person.
+    That is the nominal ε of a message, or its exact privacy loss if that is larger, times the messages per person.
+
+    Examples:
+        >>> import sstq
+        >>> price(sstq.FrameUnit(dim=3, epsilon=2.0)), price(sstq.FrameUnit(dim=3, epsilon=2.0, messages=4))
+        (2.0, 8.0)
     """
     each = max(mechanism.epsilon, mechanism.privacy_loss())
     return each if mechanism.messages == 1 else round_up(mechanism.messages * Fraction(each))
 
 
 def ledger_price(mechanism: Mechanism) -> float:
-    """The `price`, if a ledger can hold it: one with δ > 0 is refused (ValueError), because ledgers add up pure ε."""
+    """Return the `price`; ValueError for a mechanism with δ > 0, because ledgers add up pure ε.
+
+    Examples:
+        >>> import sstq
+        >>> ledger_price(sstq.FrameUnit(dim=3, epsilon=2.0))
+        2.0
+    """
     if mechanism.delta > 0:
         problem = f"mechanism {mechanism.name!r} is (ε, δ)-private with delta = {mechanism.delta!r}"
         remedy = "leave the ledger out, or use a mechanism with δ = 0"
@@ -260,14 +271,21 @@ def ledger_price(mechanism: Mechanism) -> float:
 
 
 class RunExpenses:
-    """The rounds of one run of a training, as ledgers know them: each is paid once per run, and again in another run.
+    """Names the rounds of one training run for ledgers: each round is paid once per run, and again in another run.
 
-    A run, with a random name, begins whenever a training is started or resumed from a saved state. A round repeated
-    after a crash makes a second message about the same data; under its new name it is charged again.
+    A run, with a random name, begins whenever training is started or resumed from a saved state. A round repeated
+    after a crash sends a second message about the same data, so it is charged again under its new name.
 
     Args:
-        mechanism: of the messages.
-        epsilon: of one answer, where more than the message leaves in it; the mechanism's price unless given.
+        mechanism: the mechanism of the messages.
+        epsilon: the ε of one answer, if it contains more than the message; the mechanism's price by default.
+
+    Examples:
+        >>> import sstq, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger(f"{folder}/client.ledger", epsilon=8.0)
+        ...     RunExpenses(sstq.FrameUnit(dim=3, epsilon=2.0)).charge(ledger, 1).epsilon
+        2.0
     """
 
     def __init__(self, mechanism: Mechanism, epsilon: float | None = None) -> None:

@@ -1,7 +1,7 @@
-"""The file of a ledger: lines of JSON that a person can read, and a checksum at the end.
+"""The file format of a ledger: readable lines of JSON with a checksum at the end.
 
-The first line holds the terms, then comes one line for every round, and the last one counts them and holds the SHA-256
-of all bytes above it. The file is always written as a whole, so every other shape is damage.
+The first line holds the terms, then comes one line per round, and the last line has their number and the SHA-256
+of all bytes above it. The file is always written as a whole, so anything else is damage.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from sstq.checks import check_argument, check_number, check_option
 from sstq.files.strict_json import read_json
 
 _FORMAT, _VERSION, _VERSION_WITH_DELTAS = "sstq-ledger", 1, 2
-# What version 1 does not have, in its first line and in the others: no round has a δ there.
+# Fields that version 1 does not have, in its first line and in the others: its rounds have no δ.
 _NEW_FIELDS = ("rounds_delta", "delta")
 _ID_LENGTH_MAX = 256
 
@@ -29,19 +29,44 @@ _SPARE = 1e-12  # above the relative rounding errors of the functions used
 
 
 class LedgerError(ValueError):
-    """A ledger refuses; nothing was spent."""
+    """A ledger refused the expense; nothing was spent.
+
+    Examples:
+        >>> issubclass(BudgetExhausted, LedgerError), issubclass(LedgerError, ValueError)
+        (True, True)
+    """
 
 
 class BudgetExhausted(LedgerError):  # noqa: N818
-    """The round would cost more than is left of the total."""
+    """The round would cost more than is left of the total.
+
+    Examples:
+        >>> import tempfile
+        >>> from sstq.accounting import Ledger
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger(f"{folder}/client.ledger", epsilon=1.0).spend(2.0, "round 1")
+        Traceback (most recent call last):
+        ...
+        sstq.accounting.ledger_file.BudgetExhausted: epsilon = 2.0 is more than is left: 1.0 of 1.0 (0.0 is spent)
+    """
 
 
 class RoundCapExceeded(LedgerError):  # noqa: N818
-    """The round would cost more than this client allows for one round."""
+    """The round would cost more than this client allows for one round.
+
+    Examples:
+        >>> import tempfile
+        >>> from sstq.accounting import Ledger
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger(f"{folder}/client.ledger", epsilon=4.0, round_cap=1.0).spend(2.0, "round 1")
+        Traceback (most recent call last):
+        ...
+        sstq.accounting.ledger_file.RoundCapExceeded: epsilon must be at most round_cap = 1.0, got 2.0
+    """
 
 
 class RoundAlreadySpent(LedgerError):  # noqa: N818
-    """The ledger already has this round; a second message in it would be a second expense."""
+    """The ledger already has this round; a second message would be a second expense."""
 
 
 class LedgerDamaged(LedgerError):  # noqa: N818
@@ -50,7 +75,16 @@ class LedgerDamaged(LedgerError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Entry:
-    """A round that was paid for: its name, its ε, when it was paid, in UTC, and its δ."""
+    """A round that was paid for: its name, its ε, when it was paid, in UTC, and its δ.
+
+    Examples:
+        >>> import tempfile
+        >>> from sstq.accounting import Ledger
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     entry = Ledger(f"{folder}/client.ledger", epsilon=1.0).spend(0.5, "round 1")
+        >>> entry.epsilon, entry.delta
+        (0.5, 0.0)
+    """
 
     round_id: str
     epsilon: float
@@ -60,7 +94,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a ledger allows, fixed when it is created, and how its rounds add up.
+    """The terms of a ledger, fixed when it is created: what it allows, and how its rounds add up.
 
     A composition theorem holds for ε that were fixed beforehand. A ledger does not know them beforehand, so it needs a
     *privacy filter*, a rule that may stop the rounds at any time:
@@ -101,11 +135,11 @@ class Terms:
             deltas = f"delta = {self.delta!r}" + (
                 f", rounds_delta = {self.rounds_delta!r}" if self.rounds_delta else ""
             )
-            raise ValueError(f"composition {self.composition!r} does not go with {deltas}")
+            raise ValueError(f"composition must not be {self.composition!r} with {deltas}")
         if self.composition == "optimal" and self.round_cap is None:
-            raise ValueError("composition 'optimal' needs a round_cap, which it charges for every round")
+            raise ValueError("round_cap must be given with composition='optimal', which charges it for every round")
         if (self.order is not None) != (self.composition == "adaptive"):
-            raise ValueError(f"order = {self.order!r} does not go with composition {self.composition!r}")
+            raise ValueError(f"order must be left out with composition={self.composition!r}, got {self.order!r}")
         if self.order is not None and check_number("order", self.order, 1, 1e6) == 1:
             raise ValueError("order must be greater than 1")
 
@@ -162,7 +196,7 @@ def _conversion(order: float, delta: float) -> float:
 
 
 def check_round_id(round_id: str | int) -> str:
-    """The name of a round as a string, or a ValueError that says why it cannot be one."""
+    """Return the name of a round as a string; ValueError if it is not valid."""
     allowed = isinstance(round_id, str | int) and not isinstance(round_id, bool)
     if not allowed or not 1 <= len(str(round_id)) <= _ID_LENGTH_MAX:
         raise ValueError(f"round_id must be an integer or 1 to {_ID_LENGTH_MAX} characters, got {round_id!r}")
@@ -170,7 +204,7 @@ def check_round_id(round_id: str | int) -> str:
 
 
 def serialize(terms: Terms, entries: tuple[Entry, ...]) -> bytes:
-    """The bytes of a ledger's file. Numbers are written with as many digits as give the same double back."""
+    """Return the bytes of a ledger's file. Numbers have enough digits to give the same double back."""
     version = _VERSION_WITH_DELTAS if terms.rounds_delta else _VERSION
     lines: list[dict[str, Any]] = [{"format": _FORMAT, "version": version, **vars(terms)}, *map(vars, entries)]
     if not terms.rounds_delta:  # as it was before rounds could have one
@@ -183,7 +217,7 @@ def serialize(terms: Terms, entries: tuple[Entry, ...]) -> bytes:
 
 
 def read_ledger(path: Path) -> tuple[Terms, tuple[Entry, ...]]:
-    """The terms and entries of a ledger's file; LedgerDamaged unless every byte is as it was written."""
+    """Read the terms and entries of a ledger's file; LedgerDamaged unless every byte is as it was written."""
     data = path.read_bytes()
     try:
         return _parse(data)
@@ -203,12 +237,12 @@ def _parse(data: bytes) -> tuple[Terms, tuple[Entry, ...]]:
     header, *rounds, last = [read_json(line) for line in lines]
     version = header.get("version")
     if version not in (_VERSION, _VERSION_WITH_DELTAS):
-        raise LedgerDamaged(f"version {version!r} of the format is not known; {_VERSION_WITH_DELTAS} is")
+        raise LedgerDamaged(f"version must be at most {_VERSION_WITH_DELTAS}, got {version!r}")
     if last != {"entries": len(rounds), "sha256": hashlib.sha256(body).hexdigest()}:
-        raise LedgerDamaged("the ledger is cut off or was changed: its last line does not match the others")
+        raise LedgerDamaged("the ledger was cut off or changed: its checksum does not match")
     terms = Terms(**{name: value for name, value in header.items() if name not in ("format", "version")})
     if (terms.rounds_delta > 0) != (version == _VERSION_WITH_DELTAS):
-        raise ValueError("its version does not go with its terms")
+        raise ValueError("its version does not match its terms")
     entries = tuple(
         Entry(
             check_round_id(line.pop("round_id")),

@@ -53,8 +53,8 @@ class Losses:
     """A symmetric privacy-loss distribution: with mass p at a loss L, the mass at −L is p·e^−L; the rest is at 0.
 
     Attributes:
-        step: of the grid.
-        masses: at the losses step, 2·step, 3·step, …; none is below its true value.
+        step: the step of the grid.
+        masses: the masses at the losses step, 2·step, 3·step, …; none is below its true value.
         infinite: the mass of infinite losses.
     """
 
@@ -76,25 +76,25 @@ class Losses:
         return cls(step, np.maximum(on_grid[1:], 0.0) * (1 + _MASS_SPARE), infinite * (1 + _MASS_SPARE))
 
     def coarser(self, factor: int) -> "Losses":
-        """The same on a grid of wider steps."""
+        """Return the same distribution on a grid of wider steps."""
         losses = self.step * np.arange(1, len(self.masses) + 1, dtype=np.float64)
         return Losses.on_grid(losses, self.masses, self.infinite, factor * self.step)
 
     def both_sides(self) -> tuple[int, Floats]:
-        """The index of the least loss, and the masses from there on: those of negative losses and of none as well."""
+        """The index of the least loss, and the masses from there on, including negative losses and zero."""
         mirrored = self.masses * np.exp(-self.step * np.arange(1, len(self.masses) + 1))
         nothing = max(0.0, 1 - float(np.sum(self.masses) + np.sum(mirrored)) - self.infinite)
-        # All masses are enlarged, so that what is left may be too little by as much.
+        # All masses are enlarged, so the remainder may be too small by as much.
         return -len(self.masses), np.concatenate([mirrored[::-1], [nothing + 2 * _MASS_SPARE], self.masses])
 
 
 class Sum:
-    """The sum of m independent losses, for an upper bound of δ(ε), sharp where that is about the given δ.
+    """The sum of m independent losses: an upper bound of δ(ε), tight near the given δ.
 
     Args:
         losses: the distribution of each.
         count: m.
-        delta: near which δ the bound is to be sharp; it holds everywhere.
+        delta: the δ near which the bound is tight; it holds everywhere.
     """
 
     def __init__(self, losses: Losses, count: int, delta: float) -> None:
@@ -152,12 +152,12 @@ class Sum:
         return bound * (1 + _MASS_SPARE) if bound < 1 else 1.0
 
     def epsilon(self, delta: float, most: float) -> float:
-        """The least ε with δ(ε) ≤ δ that was found; `most` if there is none below."""
+        """The least ε found with δ(ε) ≤ δ; `most` if there is none below."""
         return furthest(lambda epsilon: epsilon >= most or self.delta(epsilon) <= delta, most, 0.0)
 
 
 def _exponents(places: Floats, masses: Floats, tilts: Floats) -> Floats:
-    """The logarithm of p·e^(θL), a row for each θ."""
+    """The logarithm of p·e^(θL), one row per θ."""
     with np.errstate(divide="ignore"):
         exponents: Floats = np.multiply.outer(tilts, places) + np.log(masses)
     return exponents
@@ -202,7 +202,7 @@ def _roots(size: int) -> Spectrum:
 
 
 def _power(base: Spectrum, exponent: int) -> Spectrum:
-    """By squaring: the relative error is that of `exponent` products at most."""
+    """A power by squaring: the relative error is at most that of `exponent` products."""
     result = np.ones_like(base)
     while exponent:
         if exponent & 1:

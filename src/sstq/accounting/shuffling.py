@@ -1,4 +1,4 @@
-"""What a shuffler gives: the central ε of shuffled messages, for one message or many, of any or of one mechanism."""
+"""The central ε of shuffled messages: one message or several per person, for any mechanism or by a mechanism's law."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 _SLOTS_MAX = 10**6
 # A larger crowd hides a client even better; counting it as this one keeps arrays small.
 _CLIENTS_MAX = 10**10
-# The part of δ that is left out of the sums and counted as lost.
+# The part of δ that the sums leave out and count as lost.
 _TAIL = 1e-5
 _DELTA_USUAL = 1e-6
-# A search for a δ ends when it falls by less than that.
+# A search for δ ends when it falls by less than this.
 _GAIN = 0.99
 
 
@@ -37,13 +37,13 @@ def shuffled_epsilon(
     rounds: int = 1,
     participation: float = 1.0,
 ) -> float:
-    """Return the ε of n clients' shuffled messages, for a given δ; never more than one client's local ε in all.
+    """Return the ε of n clients' shuffled messages for a given δ; never more than one client's total local ε.
 
-    It holds against whoever sees the messages only after a shuffler that is trusted to mix them, to drop whatever came
-    with them (addresses, times) and not to side with the server. All n clients must be honest and use the same
-    mechanism. The neighbouring worlds differ in one client's vector, everyone else's being known.
+    It holds against everyone who sees the messages only after a shuffler that is trusted to mix them, to drop all
+    metadata (addresses, times) and not to collude with the server. All n clients must be honest and use the same
+    mechanism. Neighbouring inputs differ in one client's vector; everyone else's may be known.
 
-    Several messages of one client must not be recognizable as such. Each is drawn by itself, its frame included, and is
+    Several messages of one client must not be linkable. Each is drawn independently, including its frame, and is
     shuffled with the n messages of its own slot and round.
 
     Warning:
@@ -56,11 +56,11 @@ def shuffled_epsilon(
         clients: n.
         delta: δ > 0.
         method: "numeric"; or "closed-form", the theorem of 2021 for one message of ε₀ ≤ log(n/(16 log(2/δ))).
-        messages: m, the messages per client and round, each shuffled in a slot of its own. The mechanism's number
-            unless given, or 1.
+        messages: m, the messages per client and round, each shuffled in a separate slot; by default the mechanism's
+            number, or 1.
         rounds: R, each with fresh messages and a fresh shuffle.
-        participation: the probability with which a client sends a message in a slot; otherwise it sends nothing. Each
-            client must toss that coin itself, anew for every slot, and nobody who sees the messages may know the
+        participation: the probability that a client sends a message in a slot; otherwise it sends nothing. Each
+            client must toss this coin itself, again for every slot, and nobody who sees the messages may know the
             outcome.
 
     Examples:
@@ -102,7 +102,7 @@ def shuffled_delta(
 ) -> float:
     """Return a δ for which the shuffled messages of n clients are (ε, δ)-private.
 
-    `epsilon` is the mechanism or the ε₀ of each message, `total_epsilon` ≥ 0 the ε of all of them shuffled. See
+    `epsilon` is the mechanism or the ε₀ of each message, `total_epsilon` ≥ 0 the total ε after shuffling. See
     `shuffled_epsilon`.
 
     Examples:
@@ -112,7 +112,7 @@ def shuffled_delta(
     crowd = _Crowd.of(epsilon, clients, messages, rounds, participation)
     total = check_argument("total_epsilon", total_epsilon, low=0)
     best, near = 1.0, _DELTA_USUAL
-    # Sharper each time, because it is known better where.
+    # Tighter each time, because δ is known better.
     while (found := crowd.delta(total, near)) < _GAIN * best:
         best, near = found, max(found, RANGES["total_delta"][0])
     return min(best, found)
@@ -121,7 +121,7 @@ def shuffled_delta(
 def two_level_shuffled_epsilon(
     epsilon: float, share: float, clients: int, delta: float, messages: int = 1, *, participation: float = 1.0
 ) -> float:
-    """Return the ε of n clients' shuffled messages from a two-level draw, which need not exist yet: for searches.
+    """Return the ε of n clients' shuffled messages from a two-level draw, for searches over draws.
 
     Such a draw takes one of many candidates. Each of a share κ of them, those inside, is e^ε₀ times as likely as each
     of the others.
@@ -131,7 +131,7 @@ def two_level_shuffled_epsilon(
         share: κ, the share of the candidates that is inside.
         clients: n.
         delta: δ > 0.
-        messages: m, per client, each shuffled in a slot of its own.
+        messages: m, the messages per client, each shuffled in a separate slot.
         participation: as in `shuffled_epsilon`.
 
     Examples:
@@ -169,13 +169,13 @@ def two_level_local_epsilon(
 
 
 def check_slots(name: str, value: int) -> int:
-    """A number of shuffled messages of one client."""
+    """The privacy of several shuffled messages of one client."""
     return int(check_number(name, value, 1, _SLOTS_MAX, integer=True))
 
 
 @dataclass(frozen=True)
 class _Crowd:
-    """The messages of n clients: the local ε of each, what the law says of them, and how many slots there are."""
+    """The messages of n clients: the local ε of each, the blanket of their law, and the number of slots."""
 
     local: float
     law: Blanket | None
@@ -206,45 +206,45 @@ class _Crowd:
 
     @property
     def whole(self) -> float:
-        """One client's local ε in all."""
+        """One client's total local ε."""
         return round_up(self.slots * Fraction(self.local))
 
     def epsilon(self, delta: float) -> float:
-        """The least ε for this δ, of the bounds that there are."""
+        """The least ε for this δ, by the best of the available bounds."""
         best = least_epsilon(self.local, self.clients, delta) if self.slots == 1 else self.whole
         return self.losses(delta).epsilon(delta, best) if self._refined else best
 
     def delta(self, total: float, near: float) -> float:
-        """A δ for this ε, sharp if it is about `near`."""
+        """A δ for this ε, tight if it is about `near`."""
         best = Clones(self.local, self.clients).delta(total) if self.slots == 1 else float(total < self.whole)
         return min(best, self.losses(near).delta(total)) if self._refined else best
 
     @property
     def _refined(self) -> bool:
-        """Whether there is more to it than one message of any mechanism, for which the clones are all there is."""
+        """Whether a bound other than the clones' for one message of any mechanism applies."""
         return self.law is not None or self.slots > 1 or self.participation < 1
 
     def losses(self, delta: float) -> Sum:
-        """The sum of one client's losses, where δ is about the given one."""
+        """The sum of one client's losses, tight near the given δ."""
         law = self.law or Blanket.two_level(self.local, 1.0)
         losses = law.taken(self.participation).losses(min(self.clients, _CLIENTS_MAX), _TAIL * delta / self.slots)
         return Sum(losses, self.slots, delta)
 
 
 def law_blanket(mechanism: Mechanism) -> Blanket | None:
-    """What the law of a mechanism says of its shuffled messages; None if only its ε counts.
+    """Return the blanket of a mechanism's law; None if only its ε counts.
 
-    ValueError where shuffling gives nothing, or where there is no law.
+    ValueError if shuffling does not help, or if there is no law.
     """
     if mechanism.coin == "public":
-        problem = f"{mechanism.name} has a public coin, so a message is read together with its client's identifier"
+        problem = f"{mechanism.name} has coin='public', so a message is read together with its client's identifier"
         remedy = "use one with coin='private', such as FrameUnit or SSTQ"
         raise ValueError(f"mechanism must have a private coin to be shuffled: {problem}; {remedy}")
     if mechanism.trust != "local":
-        raise ValueError(f"mechanism must be private by itself to be shuffled, got trust {mechanism.trust!r}")
+        raise ValueError(f"mechanism must be locally private to be shuffled, got trust {mechanism.trust!r}")
     if not mechanism.exact:
         remedy = f"pass its epsilon, {mechanism.epsilon!r}, for the bound that holds for every mechanism"
         raise ValueError(f"mechanism must have a discrete law, but {mechanism.name} sends continuous values; {remedy}")
     law = mechanism.law()
-    # A law that does not account for all of the privacy loss is not that of the whole message.
+    # A law that does not explain the whole privacy loss is not the law of the whole message.
     return Blanket.of_law(law) if log_upper(law.ratio()) >= mechanism.privacy_loss() else None

@@ -1,6 +1,6 @@
-"""What every aggregator does: count, refuse what is foreign, merge, save, resume, and give the mean with its error bar.
+"""The base class of aggregators: adds, merges, saves and resumes sums of messages, and gives the mean with its error.
 
-The state is an array of integers, which add up to the same bits in any order and any partition.
+The state is an array of integers, so the result is the same bit for bit in any order and any partition.
 """
 
 import os
@@ -19,7 +19,7 @@ from sstq.messages.batch import MessageReader, Messages
 from sstq.messages.files import describe_messages, read_messages
 
 MOST_MESSAGES = 1 << 32
-"""No aggregator takes more, so that 31-bit terms add up in 63 bits."""
+"""The maximum number of messages, so that sums of 31-bit terms fit into 63 bits."""
 
 _STATE_FORMAT, _STATE_VERSION = "sstq-aggregate", 1
 _STATE_KEYS = {"format", "version", "digest", "count", "simulated", "sources", "state"}
@@ -38,7 +38,7 @@ Owner = TypeVar("Owner", bound=MessageOwner)
 
 @dataclass(frozen=True)
 class StateInfo:
-    """What the file of a saved aggregator says of itself."""
+    """The description in the file of a saved aggregator."""
 
     version: int
     digest: str
@@ -64,10 +64,10 @@ class Aggregator(ABC, Generic[Owner]):
     """
 
     private_file: ClassVar[bool] = False
-    """Whether a saved state is for its owner's eyes only; the sums of local mechanisms may be seen by anybody."""
+    """Whether a saved state must be readable only by its owner; the sums of local mechanisms may be public."""
 
     sparse: ClassVar[bool] = False
-    """Whether the state has a row for each number that occurred, which is its first column; others have all rows."""
+    """Whether the state has rows only for numbers that occur (the first column); other states have all rows."""
 
     def __init__(self, mechanism: Owner) -> None:
         self._mechanism = mechanism
@@ -91,7 +91,7 @@ class Aggregator(ABC, Generic[Owner]):
 
     @abstractmethod
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The mean of the single estimates and of their squares, each (d,)."""
+        """Return the mean of the single estimates and of their squares, each (d,)."""
 
     @property
     def count(self) -> int:
@@ -99,7 +99,7 @@ class Aggregator(ABC, Generic[Owner]):
         return self._count
 
     def update(self, messages: Messages) -> None:
-        """Add a batch. A batch that is refused (ValueError) changes nothing."""
+        """Add a batch of messages. A refused batch (ValueError) changes nothing."""
         self._refuse_foreign(messages.digest, "messages are")
         added = len(messages)
         self._refuse_overflow(added)
@@ -109,7 +109,7 @@ class Aggregator(ABC, Generic[Owner]):
             self._simulated |= messages.simulated
 
     def update_from_file(self, path: str | os.PathLike[str]) -> bool:
-        """Add all messages of a file, or nothing if it is refused (ValueError); returns whether it was added.
+        """Add all messages of a file, or none if it is refused (ValueError); returns whether it was added.
 
         Files already counted are skipped, whatever their names: each carries a random identifier. So an interrupted
         run can simply be repeated.
@@ -120,7 +120,7 @@ class Aggregator(ABC, Generic[Owner]):
             return False
         batches = read_messages(path, self._mechanism)
         if info.count * info.message_bits < self._state.nbytes:
-            # So few messages take less memory than sums of their own.
+            # So few messages take less memory than separate sums.
             held = list(batches)
             refuse_changed(path, before)
             if held:
@@ -136,16 +136,16 @@ class Aggregator(ABC, Generic[Owner]):
         return True
 
     def merge(self, other: "Aggregator[Owner]") -> None:
-        """Add what another aggregator of the same mechanism holds; the result is that of one pass over both.
+        """Add another aggregator of the same mechanism, as if all its messages had been added here.
 
-        Two aggregators that hold the same file are refused: its messages would count twice.
+        Aggregators that contain the same file are refused: its messages would count twice.
         """
         if other is self:
             raise ValueError("an aggregator cannot be merged with itself: its messages would count twice")
         self._refuse_foreign(other.digest, "the other aggregator is")
         self._refuse_overflow(other.count)
         if self._sources & other._sources:
-            raise ValueError("both aggregators hold the same message file: its messages would count twice")
+            raise ValueError("both aggregators contain the same message file: its messages would count twice")
         other._settle()
         self._merge_state(other)
         self._sources |= other._sources
@@ -153,17 +153,17 @@ class Aggregator(ABC, Generic[Owner]):
         self._simulated |= other._simulated
 
     def _settle(self) -> None:
-        """Bring the state into the form that depends on the messages alone, if an aggregator keeps it otherwise."""
+        """Bring the state into its canonical form, which depends on the messages alone."""
 
     def _merge_state(self, other: "Aggregator[Owner]") -> None:
         self._state += other._state
 
     def mean(self) -> Estimate:
-        """The mean so far and its standard error."""
+        """Return the mean so far with its standard error."""
         if not self._count:
-            raise ValueError("no message yet: a mean needs at least one")
+            raise ValueError("a mean needs at least one message, got none")
         value, second_moment = self._mean_and_second_moment()
-        # In place: in ten million dimensions every further array is a good part of the memory.
+        # In place: in ten million dimensions every further array takes a large part of the memory.
         second_moment -= value**2
         stderr = np.sqrt(np.maximum(second_moment, 0.0, out=second_moment), out=second_moment)
         stderr /= (self._count - 1) ** 0.5 or np.nan
@@ -171,29 +171,29 @@ class Aggregator(ABC, Generic[Owner]):
 
     @property
     def numbers(self) -> int:
-        """How many rows a state can have."""
+        """The maximum number of rows of a state."""
         return len(self._state)
 
     def sums(self) -> NDArray[np.int64]:
-        """The integers of the state, not to be changed; they depend on the messages alone, not on their order."""
+        """The integers of the state (read-only), which depend on the messages alone, not on their order."""
         self._settle()
         return self._state
 
     @classmethod
     def from_sums(cls, mechanism: Owner, sums: NDArray[np.int64], count: int) -> Self:
-        """The aggregator that has these sums of so many messages; ValueError if they cannot be its own."""
+        """Create an aggregator from the sums of this many messages; ValueError if they are not valid."""
         made = cls(mechanism)
         made._restore(sums, count, simulated=False)
         return made
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state to a file, which is there whole or not at all (an .npz; the name is taken as it is)."""
+        """Write the state to an .npz file, completely or not at all; the name is used as given."""
         kind = (self.digest, self._count, self._simulated, self._sources)
         write_state(path, self.sums(), *kind, private=self.private_file)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], mechanism: Owner) -> Self:
-        """The aggregator that `save` wrote, for the same mechanism; ValueError for anything else."""
+        """Load an aggregator that `save` wrote, for the same mechanism; ValueError for anything else."""
         info, state, sources = _read_state(path)
         loaded = cls(mechanism)
         loaded._refuse_foreign(info.digest, f"{os.fspath(path)} is")
@@ -205,12 +205,12 @@ class Aggregator(ABC, Generic[Owner]):
         return loaded
 
     def _restore(self, state: NDArray[np.int64], count: int, simulated: bool) -> None:
-        """Take over sums that were saved, of so many messages; ValueError if they cannot be this aggregator's."""
+        """Take over saved sums of this many messages; ValueError if they cannot be this aggregator's."""
         self._check_state(state, count)
         self._state, self._count, self._simulated = state, count, simulated
 
     def _check_state(self, state: NDArray[np.int64], count: int) -> None:  # noqa: ARG002 (those that count rows use it)
-        """Refuse sums (ValueError) that cannot be those of this aggregator."""
+        """Raise ValueError for sums that cannot be those of this aggregator."""
         if state.shape != self._state.shape:
             raise ValueError(f"it has sums of shape {state.shape}, expected {self._state.shape}")
 
@@ -233,7 +233,7 @@ def write_state(
     *,
     private: bool = False,
 ) -> None:
-    """Write sums as `Aggregator.save` does; they may be a memory map, which is read a small part at a time."""
+    """Write sums as `Aggregator.save` does; they may be a memory map, which is read in small parts."""
     kind: dict[str, Any] = {"format": _STATE_FORMAT, "version": _STATE_VERSION, "digest": digest}
     files = np.array(sorted(sources), dtype="U64")
     with atomic_file(path, private=private) as file:
@@ -241,16 +241,27 @@ def write_state(
 
 
 def describe_state(path: str | os.PathLike[str]) -> StateInfo:
-    """What a saved state says of itself; ValueError if the file is damaged or something else."""
+    """Read the description of a saved state; ValueError if the file is damaged or something else.
+
+    Examples:
+        >>> import sstq, tempfile
+        >>> mechanism = sstq.FrameUnit(dim=3, epsilon=2.0)
+        >>> aggregator = mechanism.aggregator()
+        >>> aggregator.update(mechanism.encode(np.zeros((5, 3))))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     aggregator.save(f"{folder}/state.npz")
+        ...     describe_state(f"{folder}/state.npz").count
+        5
+    """
     return _read_state(path)[0]
 
 
 def refuse_changed(path: str | os.PathLike[str], before: os.stat_result) -> None:
-    """Refuse a file (ValueError) that is not the one that it was before it was read."""
+    """Raise ValueError if a file changed while it was read."""
     after = os.stat(path)
     same = os.path.samestat(after, before) and after.st_size == before.st_size
     if not same or after.st_mtime_ns != before.st_mtime_ns:
-        raise ValueError(f"{os.fspath(path)} changed while it was read; nothing of it was added")
+        raise ValueError(f"{os.fspath(path)} changed while it was read; none of its messages were added")
 
 
 def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int64], set[str]]:

@@ -1,4 +1,4 @@
-"""The mean of the clients' vectors, and where it lies, all coordinates at once."""
+"""Estimates: the mean of the clients' vectors with standard errors and simultaneous confidence regions."""
 
 import math
 from collections.abc import Sequence
@@ -11,12 +11,17 @@ from numpy.typing import NDArray
 from sstq.canvas import ACCENT, INK, require_matplotlib, tidy
 from sstq.cards import card
 
-_MOST_BARS = 40  # beyond so many coordinates a line with a band is easier to read
+_MOST_BARS = 40  # beyond this many coordinates a line with a band is easier to read
 
 
 @dataclass(frozen=True)
 class Region:
-    """A ball of Euclidean `radius` and a box of `half_width`, (d,); each holds the mean with probability `level`."""
+    """A ball of Euclidean `radius` and a box of `half_width`, (d,); each contains the mean with probability `level`.
+
+    Examples:
+        >>> Region(0.95, radius=0.1, half_width=np.full(2, 0.08)).level
+        0.95
+    """
 
     level: float
     radius: float
@@ -25,7 +30,7 @@ class Region:
 
 @dataclass(frozen=True, repr=False)
 class Estimate:
-    """The mean of the clients' vectors.
+    """An estimate of the mean of the clients' vectors.
 
     Examples:
         >>> Estimate(np.full(100, 0.3), np.full(100, 0.01), count=1000)
@@ -34,22 +39,22 @@ class Estimate:
     Attributes:
         value: the mean, (d,).
         stderr: the standard error of each coordinate, (d,), from the messages themselves, with the bias that frames
-            leave. The bias of a biased decoder is not in it, nor is what clipping cut off. nan for a single message.
-            Where people send several messages, it is that of the mean of these very people, and errs on the large side
-            by what they differ: which messages are of one person nobody knows.
+            leave. It does not include the bias of a biased decoder or of clipping. nan for a single message.
+            If people send several messages, it is the error around the mean of these very people, and is too large
+            by how much they differ, because nobody knows which messages come from one person.
         count: the number of messages.
-        simulated: whether any of them came from a seed.
+        simulated: whether any message was simulated with a seed.
         estimator: "mean" of the messages' estimates, "strata" (see `sstq.aggregation.strata`), or "pool".
-        note: what should be known of this estimate, in a sentence; empty if there is nothing.
-        frame_bias: the norm of the bias that frames leave, for clients that all hold one vector of norm clip, as far as
-            the scatter of the messages does not show it. It is in `stderr`, spread evenly over the coordinates: the
+        note: a warning about this estimate with a remedy, as one sentence; may be empty.
+        frame_bias: the norm of the bias that frames leave, for clients that all hold one vector of norm clip, unless
+            the scatter of the messages shows it. It is part of `stderr`, spread evenly over the coordinates: the
             noise alone is √(stderr² − frame_bias²/d).
-        terms: how many independent terms `stderr` comes from: frames, if their scatter is taken; 0 for the messages.
-        directions: in how many directions the noise is spread; None if as in independent coordinates.
-        bias_directions: in how many directions the frames' bias is spread.
-        frames: which public frames leave a bias; estimates on the same frames err alike. Empty if none do.
-        whole_bias: the norm of the bias of those frames, also where the scatter of the messages shows it.
-        messages: how many messages a person sends, on average where estimates were pooled.
+        terms: the number of independent terms behind `stderr`: frames, if their scatter is used; 0 for the messages.
+        directions: the effective number of directions of the noise; None for independent coordinates.
+        bias_directions: the effective number of directions of the frames' bias.
+        frames: the public frames that leave a bias; estimates on the same frames have the same bias. Empty if none do.
+        whole_bias: the norm of the bias of those frames, even if the scatter of the messages shows it.
+        messages: the number of messages per person, on average where estimates were pooled.
     """
 
     value: NDArray[np.float64]
@@ -84,12 +89,12 @@ class Estimate:
     def plot(self, *, labels: Sequence[str] | None = None, level: float = 0.95, axes: Any = None) -> Any:
         """Draw every coordinate with its simultaneous interval (`region`), as bars or, if there are many, as a band.
 
-        It needs ``pip install 'sstq[plots]'``.
+        Needs ``pip install 'sstq[plots]'``.
 
         Args:
-            labels: the names of the coordinates, if they have any.
-            level: of the region.
-            axes: Matplotlib's, to draw on; a new figure if None.
+            labels: the names of the coordinates, if any.
+            level: the probability of the region.
+            axes: Matplotlib axes to draw on; a new figure if None.
 
         Returns:
             The Matplotlib figure.
@@ -105,7 +110,7 @@ class Estimate:
             require_matplotlib()
             from matplotlib import pyplot
 
-            # Made by pyplot, so that notebooks show it; closed, so that nothing global is left.
+            # Created by pyplot, so that notebooks show it; closed, so that no global state is left.
             figure, axes = pyplot.subplots(figsize=(7.0, 3.2), layout="constrained")
             pyplot.close(figure)
         places = np.arange(dim)
@@ -124,22 +129,22 @@ class Estimate:
 
     @property
     def people(self) -> float:
-        """Of how many people the messages are; a fraction where some of a person's are missing."""
+        """The number of people who sent the messages; a fraction if some messages are missing."""
         return self.count / self.messages
 
     def region(self, level: float = 0.95) -> Region:
-        """Where the mean of the (clipped) vectors lies with that probability: `radius` in norm, `half_width` each.
+        """Return the region of the mean of the (clipped) vectors: `radius` in norm, `half_width` per coordinate.
 
-        Both are simultaneous, and both contain the bias that frames leave: the probability is over messages and frame
+        Both are simultaneous, and both include the bias that frames leave: the probability is over messages and frame
         seeds. They assume that noise and bias are normal, as they are for many messages, and that a biased decoder and
-        clipping add nothing. The people are taken as drawn from a population, whose mean the region holds; it holds
-        the mean of the very people who answered at least as often. Where people send several messages it holds only the
-        latter.
+        clipping add nothing. People are taken as drawn from a population, whose mean the region contains; it contains
+        the mean of the very people who answered at least as often. If people send several messages, it contains only
+        the latter.
 
         The box is Šidák's: each coordinate has Student's quantile of level^(1/d), however the coordinates depend on
         each other. The ball has the quantile of a sum of squares with the effective number of directions, (tr Σ)²/tr Σ²
         of the covariance Σ of noise and bias together (Satterthwaite), over a variance that is estimated (Fisher's F).
-        What frames leave is orthogonal to the mean but for a small part: it has d − 1 directions (for GroupUnit, those
+        The frames' bias is almost orthogonal to the mean, so it has d − 1 directions (for GroupUnit, those
         of one block).
 
         Examples:
@@ -169,14 +174,14 @@ class Estimate:
 
     @property
     def noise_directions(self) -> float:
-        """In how many directions the noise is spread, (tr Σ)²/tr Σ² of its covariance Σ, at most."""
+        """The effective number of directions of the noise, at most (tr Σ)²/tr Σ² of its covariance Σ."""
         total, fourth = float(np.sum(self.noise2)), float(np.sum(self.noise2**2))
         spread = total**2 / fourth if fourth else 1.0
         return spread if self.directions is None else max(1.0, min(spread, self.directions))
 
 
 def with_bias(dim: int, noise2: float, directions: float, bias2: float, bias_directions: float) -> float:
-    """In how many directions noise and the bias that frames leave are spread together, from their total squares.
+    """The effective number of directions of noise and frame bias together, from their total squares.
 
     The noise is taken as even over the directions of the bias: tr(Σ·Σ') = tr Σ·tr Σ'/d.
     """

@@ -1,4 +1,4 @@
-"""Sums over many frames, sparse: for mechanisms whose estimate from one message is ±gain·u_j of one of G frames."""
+"""Sparse sums over many frames, for mechanisms whose estimate from one message is ±gain·u_j of one of G frames."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,19 +11,24 @@ from sstq.aggregation.estimates import Estimate
 from sstq.chunks import row_chunks
 from sstq.messages.batch import Messages
 
-# From so many frames on, the standard error comes from the scatter of the frames' means.
+# From this many frames on, the standard error comes from the scatter of the frames' means.
 _FEW_FRAMES = 32
 # New messages are sorted into the state when there are this many of them, or as many as the state has rows.
 _PENDING = 1 << 20
 
 
 class FamilyAggregator(Aggregator[Any]):
-    """One row of integers for each row of a frame that was sent: its number and how often with + and −.
+    """One row of integers per row of a frame that was sent: its number and how often with + and −.
 
     A frame has B blocks of N rows each, so that row j of block b of a frame has the number (frame·B + b)·N + j. One
     synthesis per frame and block gives the mean. Memory grows with the distinct rows that were sent, not with the
     frames. The mechanism has `family`, the frames, of which those from `vector_frames` on estimate nothing; `blocks`,
     `estimate_dim` and `gain`; and `frames_indices_and_codes(messages)`, with code 0 for + and 1 for −.
+
+    Examples:
+        >>> import sstq
+        >>> isinstance(sstq.FrameUnit(dim=4, epsilon=4.0, frames=16).aggregator(), FamilyAggregator)
+        True
     """
 
     sparse = True
@@ -46,7 +51,7 @@ class FamilyAggregator(Aggregator[Any]):
 
     @property
     def numbers(self) -> int:
-        """The frames' rows, all together."""
+        """The total number of rows of all frames."""
         return int(self._mechanism.family.count) * self._rows_of_frame
 
     @property
@@ -58,7 +63,7 @@ class FamilyAggregator(Aggregator[Any]):
             self._settle()
 
     def _settle(self) -> None:
-        """Sort what is new into the state."""
+        """Sort new messages into the state."""
         if self._pending:
             sent, times = np.unique(np.concatenate(self._pending), return_counts=True)
             rows = np.zeros((len(sent), 3), dtype=np.int64)
@@ -78,16 +83,16 @@ class FamilyAggregator(Aggregator[Any]):
             raise ValueError(f"it has sums of shape {state.shape}, expected three columns")
         keys, signs = state[:, 0], state[:, 1:]
         if len(keys) and not 0 <= keys.min() <= keys.max() < self.numbers:
-            raise ValueError("the sums name rows that these frames do not have")
+            raise ValueError("its sums name rows that these frames do not have")
         # Each sign at most 2^32 first, so that no sum can wrap around.
         bounded = np.all(signs >= 0) and np.all(signs <= MOST_MESSAGES)
         if not bounded or np.any(signs.sum(axis=1) < 1) or np.any(np.diff(keys) <= 0):
-            raise ValueError("the sums are not those of a sparse aggregator")
+            raise ValueError("its sums are not those of a sparse aggregator")
         if sum(map(int, signs.sum(axis=1))) != count:
-            raise ValueError(f"it says {count} messages, but its sums are of another number")
+            raise ValueError(f"its sums must be those of {count} messages, got another number")
 
     def mean(self) -> Estimate:
-        """The mean so far and its standard error.
+        """Return the mean so far with its standard error.
 
         From 32 frames on the error comes from the scatter of the frames' sums T_f of n_f messages, as in a survey by
         clusters: Σ(T_f − n_f·x̄)²/n²·F/(F − 1) for F frames with messages. So the bias of single frames is in it.
@@ -149,7 +154,7 @@ class FamilyAggregator(Aggregator[Any]):
 
 
 def _add_rows_at(target: NDArray[np.float64], places: NDArray[np.int64], rows: NDArray[np.float64]) -> None:
-    """As `np.add.at`, which takes several times longer."""
+    """Do the same as `np.add.at`, several times faster."""
     order = np.argsort(places, kind="stable")
     ordered = places[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -157,7 +162,7 @@ def _add_rows_at(target: NDArray[np.float64], places: NDArray[np.int64], rows: N
 
 
 def condensed(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows with ascending distinct keys, those of equal keys added up."""
+    """Return rows with ascending distinct keys; rows with equal keys are added up."""
     if not len(rows):
         return rows
     rows = rows[np.argsort(rows[:, 0], kind="stable")]

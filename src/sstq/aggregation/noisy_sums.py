@@ -1,4 +1,4 @@
-"""Sums that are private only once they are released: exact while a round is open, noisy for ever once it is closed."""
+"""Sums of a trusted aggregator: exact while a round is open; closing it adds the noise once and for all."""
 
 import hashlib
 import math
@@ -21,7 +21,7 @@ _CLOSED, _TAKEN_OVER = 1, 2
 
 @dataclass
 class _KeyedBits:
-    """Words that a secret key and the sums decide: closing two copies of one round draws the same noise twice."""
+    """Random words derived from a secret key and the sums: closing two copies of one round draws the same noise."""
 
     secret: bytes
     simulated = False
@@ -33,8 +33,8 @@ class _KeyedBits:
 class NoisyAggregator(Aggregator[Any]):
     """A round of one trusted aggregator: integer sums, and Gaussian noise that is drawn once, when the round is closed.
 
-    `close`, or the first `mean`, adds the noise and forgets the sums without it. From then on every mean is the same,
-    a saved state holds the noisy sums only, and more messages are refused: asking twice does not average the noise
+    `close`, or the first `mean`, adds the noise and erases the exact sums. From then on every mean is the same,
+    a saved state holds only noisy sums, and more messages are refused, so asking twice does not average the noise
     away. The noise comes from the sums and a secret key of the round (from the operating system, saved with an open
     state, erased on closing), so that closing two copies of one open state gives the same noise. Merging takes the
     other aggregator's sums over and ends it. The mean divides by the public number of clients.
@@ -74,9 +74,9 @@ class NoisyAggregator(Aggregator[Any]):
         return bool(self._state[-3, 0] == _CLOSED)
 
     def close(self, rng: RngLike = None) -> None:
-        """Add the noise and keep the noisy sums only. Closing again changes nothing.
+        """Add the noise and keep only the noisy sums. Closing again changes nothing.
 
-        The noise comes from the round's secret key; a seed or Generator is for simulation, and marks the estimate so.
+        The noise comes from the round's secret key; a seed or Generator is for simulations, and marks the estimate.
         """
         if self.closed:
             return
@@ -86,7 +86,7 @@ class NoisyAggregator(Aggregator[Any]):
         noise = np.ldexp(normals(source, (len(self._sums),)) * self._mechanism.noise_scale, _FRACTION_BITS)
         largest = np.abs(noise).max() + np.ldexp(float(np.abs(self._sums).max()), _FRACTION_BITS)
         if not largest < 2.0**62:
-            raise ValueError(f"the noise does not fit the sums' 62 bits: {largest:g}; the mechanism cannot be right")
+            raise ValueError(f"the noise must fit into 62 bits, got {largest:g}; the mechanism is malformed")
         # Rounding real noise to the grid of the sums rounds the noisy sum itself: nothing but post-processing.
         closed = np.zeros_like(self._state)
         closed[:-3, 0] = (self._sums << _FRACTION_BITS) + np.rint(noise).astype(np.int64)
@@ -95,9 +95,9 @@ class NoisyAggregator(Aggregator[Any]):
         self._simulated |= source.simulated
 
     def mean(self) -> Estimate:
-        """The private mean and its standard error; closes the round.
+        """Close the round and return the private mean with its standard error.
 
-        The standard error comes from public numbers alone, because one made from the messages would tell about them.
+        The standard error comes from public numbers alone, because one from the messages would reveal them.
         """
         self._refuse_ended()
         if self._count:
@@ -107,10 +107,10 @@ class NoisyAggregator(Aggregator[Any]):
         return replace(estimate, stderr=np.full(len(estimate.value), deviation))
 
     def merge(self, other: Aggregator[Any]) -> None:
-        """Take over what another open aggregator of the same round holds; it is ended, and refuses to be used again."""
+        """Take over the sums of another open aggregator of the same round, which cannot be used again."""
         if isinstance(other, NoisyAggregator):
             if other.closed:
-                raise ValueError("the other aggregator's round is closed: its sums hold noise and cannot be added")
+                raise ValueError("the other aggregator's round is closed: its sums contain noise and cannot be added")
             other._refuse_ended()
         super().merge(other)
 
@@ -121,15 +121,17 @@ class NoisyAggregator(Aggregator[Any]):
 
     def _refuse_ended(self) -> None:
         if self._state[-3, 0] == _TAKEN_OVER:
-            raise ValueError("this aggregator was merged into another, which holds its messages now")
+            raise ValueError("this aggregator was merged into another, which has its messages now")
 
     def _refuse_overflow(self, added: int) -> None:
         if self.closed:
-            raise ValueError("the round is closed: its noise has been drawn, and nothing can be added any more")
+            raise ValueError("the round is closed: its noise has been drawn, and no more messages can be added")
         self._refuse_ended()
         clients = self._mechanism.clients
         if self._count + added > clients:
-            raise ValueError(f"the round is for clients = {clients}, got {self._count} messages and {added} more")
+            raise ValueError(
+                f"the round must have at most clients = {clients} messages, got {self._count} and {added} more"
+            )
         super()._refuse_overflow(added)
 
     def _add(self, messages: Messages) -> None:

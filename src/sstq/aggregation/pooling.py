@@ -1,4 +1,4 @@
-"""One mean from several estimates of it: other ε, other clips, other mechanisms, other days."""
+"""Pooling: one mean from several estimates of it, with different ε, clips, mechanisms or days."""
 
 import math
 from collections.abc import Iterable
@@ -9,21 +9,21 @@ from sstq.aggregation.estimates import Estimate
 
 
 def pool(estimates: Iterable[Estimate]) -> Estimate:
-    """The mean of estimates of one and the same mean, each from messages of its own, with the least variance.
+    """Combine estimates of the same mean from different messages with the least variance.
 
     An estimate with the squared error T = Σ stderr² over all coordinates has a weight proportional to 1/T. It is one
     weight per estimate, not one per coordinate: T is known well, and hardly depends on the messages. Weights from the
     standard errors of single coordinates would follow their noise.
 
     Standard errors and regions are those of the weighted mean. Biases of different frames are independent and add up in
-    squares. Estimates on the same frames (the same size and `frame_seed`) err alike, and their biases add up as they
-    are: use ``with_seed`` to give every round fresh frames.
+    squares. Estimates on the same frames (the same size and `frame_seed`) have the same bias, so their biases add up
+    linearly: use ``with_seed`` to give every round fresh frames.
 
-    All estimates must be of the same population: what differing clips cut off is in no standard error, nor is the bias
-    of a biased decoder. Pool all estimates in one call; a pooled one is refused. Shares of groups are not pooled.
+    All estimates must be of the same population: standard errors do not include the bias of different clips or that
+    of a biased decoder. Pool all estimates in one call; pooled estimates are refused. Shares of groups are not pooled.
 
     Args:
-        estimates: one or more, of the same dimension and two or more messages each.
+        estimates: one or more estimates of the same dimension, each from two or more messages.
 
     Returns:
         An `Estimate` with the `estimator` "pool". It counts all messages, and is simulated if any of them was.
@@ -78,7 +78,7 @@ def _check(parts: list[Estimate]) -> None:
                 f"and {len(parts[0].value)} at 0"
             )
         if any(part is other for other in parts[:number]):
-            raise ValueError(f"estimates must be of different messages, got one twice, at {number}")
+            raise ValueError(f"estimates must come from different messages, got the same one twice, at {number}")
         error = float(np.sum(part.stderr**2))
         if not 0 < error < math.inf:
             raise ValueError(
@@ -88,7 +88,7 @@ def _check(parts: list[Estimate]) -> None:
 
 
 def _bias2(parts: list[Estimate], weights: np.ndarray) -> float:
-    """The square of the frames' bias, as far as it is not in the noise; what frames in common add never is."""
+    """The squared bias of the frames that is not part of the noise; the bias of shared frames never is."""
     own = float(np.sum([(weight * part.frame_bias) ** 2 for weight, part in zip(weights, parts, strict=True)]))
     common: dict[str, list[float]] = {}
     for weight, part in zip(weights, parts, strict=True):
@@ -98,7 +98,7 @@ def _bias2(parts: list[Estimate], weights: np.ndarray) -> float:
 
 
 def _terms(parts: list[Estimate], shares: np.ndarray) -> int:
-    """As many terms as make the variance of the noise as uncertain as it is (Welch and Satterthwaite)."""
+    """The effective number of terms behind the variance of the noise (Welch and Satterthwaite)."""
     uncertainty = sum(
         share**2 / ((part.terms or part.count) - 1) for share, part in zip(shares, parts, strict=True) if share
     )
@@ -106,6 +106,6 @@ def _terms(parts: list[Estimate], shares: np.ndarray) -> int:
 
 
 def _directions(parts: list[Estimate], shares: np.ndarray) -> float:
-    """At least so many, from tr(Σ·Σ') ≤ √(tr Σ²·tr Σ'²)."""
+    """A lower bound of the effective number of directions, from tr(Σ·Σ') ≤ √(tr Σ²·tr Σ'²)."""
     roots = sum(share / math.sqrt(part.noise_directions) for share, part in zip(shares, parts, strict=True))
     return max(1.0, (float(np.sum(shares)) / roots) ** 2) if roots else 1.0

@@ -1,4 +1,4 @@
-"""Strata: one mean for the messages of each coordinate, so that drawing the coordinates adds nothing to the error.
+"""Strata: one mean per coordinate, so that drawing the coordinates at random adds nothing to the error.
 
 The messages of coordinate j form a stratum. The plain mean of d·w·u_j weighs a stratum by how many clients happened to
 land in it; its variance is made of E[w²]. The mean of a stratum, ȳ_j, divides by the count that did land there, and
@@ -25,15 +25,15 @@ MESSAGES_A_STRATUM = 8
 
 
 def uses_strata(messages: int, strata: int) -> bool:
-    """Whether that many messages are averaged by strata: at least eight per coordinate."""
+    """Whether this many messages are averaged by strata: at least eight per coordinate."""
     return messages >= MESSAGES_A_STRATUM * strata
 
 
 class StratifiedAggregator(FrameAggregator):
-    """The sums of a `FrameAggregator`, averaged by strata from eight messages per coordinate on, plainly below.
+    """The sums of a `FrameAggregator`, averaged by strata if there are at least eight messages per coordinate.
 
     The standard errors come from within the strata. They hold for clients drawn from a population; around the mean of
-    the very clients who answered they err, as those of the plain mean do, on the safe side.
+    the very clients who answered they are too large, like those of the plain mean.
 
     Examples:
         >>> import sstq
@@ -47,11 +47,11 @@ class StratifiedAggregator(FrameAggregator):
     def __init__(self, mechanism: MessageOwner) -> None:
         if not getattr(mechanism, "uniform_index", False):
             owner = type(mechanism).__name__
-            raise ValueError(f"strata need coordinates drawn without looking at the data, not those of {owner}")
+            raise ValueError(f"mechanism must draw coordinates without looking at the data for strata, got {owner}")
         super().__init__(mechanism)
 
     def mean(self) -> Estimate:
-        """The mean so far and its standard error."""
+        """Return the mean so far with its standard error."""
         frame, scale = self._mechanism.frame, self._mechanism.decoding_scale
         if not uses_strata(self._count, frame.size):
             return super().mean()
@@ -92,7 +92,7 @@ class StratifiedVariance:
         self._power = 0.0
 
     def add(self, first: NDArray[np.float64], second: NDArray[np.float64]) -> None:
-        """Add clients by the first two moments, each (n, N), that a message has in every coordinate."""
+        """Add clients by the first two moments of their messages in every coordinate, each (n, N)."""
         vectors = np.asarray(self._frame.synthesize(first), dtype=np.float64)
         self._rows += len(first)
         self._first += first.sum(axis=0)
@@ -119,7 +119,7 @@ class StratifiedVariance:
 
 
 def _count_chances(messages: int, strata: int) -> tuple[float, float, float, float]:
-    """Of the messages in a stratum: P(≥ 1), P(≥ 2), E[1/count; ≥ 1], and P(two strata both have some).
+    """Moments of the number of messages in a stratum: P(≥ 1), P(≥ 2), E[1/count; ≥ 1], P(two strata not empty).
 
     The count is binomial, with `messages` trials of probability 1/strata; all comes from its own terms.
     """

@@ -18,18 +18,23 @@ from sstq.frames.tight import Frame
 from sstq.kernels import LIMB_BITS
 from sstq.messages.batch import Messages
 
-# Decoded numbers at a time: enough for the calls not to matter, few enough for the second-level cache.
+# Decoded numbers at a time: enough that calls do not matter, few enough for the second-level cache.
 _NUMBERS_AT_A_TIME = 1 << 18
-# Up to so many dimensions the square of a covariance is known exactly.
+# Up to this many dimensions the square of a covariance is computed exactly.
 _AXES = 64
 
 
 class FrameAggregator(Aggregator[Any]):
-    """Sums in the frame domain, O(1) per message: for mechanisms whose estimate from one message is d·w·u_j.
+    """Sums in the frame domain, O(1) per message, for mechanisms whose estimate from one message is d·w·u_j.
 
     One row of integers per frame coordinate counts the messages and holds the sum of their values (two limbs) and of
     their squares. One synthesis gives the mean. The mechanism has `frame`, whose rows are the u_j; `decoding_values`,
     the w of every code in units of `decoding_scale`; and `indices_and_codes(messages)`.
+
+    Examples:
+        >>> import sstq
+        >>> type(sstq.SSTQ(dim=4, epsilon=4.0).aggregator()).__name__
+        'FrameAggregator'
     """
 
     def _empty_state(self) -> NDArray[np.int64]:
@@ -44,7 +49,7 @@ class FrameAggregator(Aggregator[Any]):
         super()._check_state(state, count)
         counts = state[:, 0]
         if np.any(counts < 0) or np.any(counts > count) or int(counts.sum()) != count:
-            raise ValueError(f"it says {count} messages, but its sums are of another number")
+            raise ValueError(f"its sums must be those of {count} messages, got another number")
 
     def _coordinate_totals(self) -> NDArray[np.float64]:
         """The sum of the decoded values of every coordinate, in units of the decoding scale."""
@@ -56,7 +61,7 @@ class FrameAggregator(Aggregator[Any]):
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         frame, scale = self._mechanism.frame, self._mechanism.decoding_scale
-        # One array at a time: in ten million dimensions each takes as long to allocate as to transform.
+        # One array at a time: in ten million dimensions allocating one takes as long as transforming it.
         totals = self._coordinate_totals()
         totals *= scale * (frame.size / self._count)
         value = np.asarray(frame.synthesize(totals[None])[0], dtype=np.float64)
@@ -66,7 +71,7 @@ class FrameAggregator(Aggregator[Any]):
         return value, power
 
     def mean(self) -> Estimate:
-        """The mean so far and its standard error."""
+        """Return the mean so far with its standard error."""
         estimate = super().mean()
         return estimate if self._count == 1 else replace(estimate, directions=self._directions(estimate))
 
@@ -103,11 +108,16 @@ def trace_of_square(frame: Frame, weights: NDArray[np.float64], mean: NDArray[np
 
 
 class VectorAggregator(Aggregator[Any]):
-    """Sums of whole decoded vectors, O(d) per message: for messages that are, or stand for, dense vectors.
+    """Sums of whole decoded vectors, O(d) per message, for messages that decode to dense vectors.
 
     One row of integers per coordinate holds the sum of the decoded values (two limbs) and of their squares (one).
     The fixed point has a public unit, the mechanism's `decoding_scale`: about the root mean square of a decoded
     coordinate. One beyond 2^8 units cannot come from an honest client and is refused.
+
+    Examples:
+        >>> import sstq
+        >>> type(sstq.PrivUnit(dim=4, epsilon=4.0).aggregator()).__name__
+        'VectorAggregator'
     """
 
     # Values are kept to 2^-44 of the unit, and their squares to 2^-14 of its square.
@@ -129,7 +139,9 @@ class VectorAggregator(Aggregator[Any]):
             if not kernels.accumulate_vectors(
                 added, vectors, unit=unit, limit=limit, value_bits=self._value_bits, square_bits=self._square_bits
             ):
-                raise ValueError(f"a decoded coordinate is beyond {limit * unit:g}: no honest client sends it")
+                raise ValueError(
+                    f"decoded coordinates must be at most {limit * unit:g}: no honest client sends larger ones"
+                )
         self._state += added
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -143,6 +155,11 @@ class BoundedAggregator(VectorAggregator):
 
     A coordinate, and its standard error, may be as small as the data: squares take two limbs. The unit is the
     mechanism's `decoding_bound`, which no decoded coordinate exceeds.
+
+    Examples:
+        >>> import sstq
+        >>> type(sstq.Clean(dim=4).aggregator()).__name__
+        'BoundedAggregator'
     """
 
     private_file = True
@@ -170,7 +187,7 @@ def _fixed_point_table(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], 
 
 
 def _from_limbs(limbs: NDArray[np.int64], exponent: int) -> NDArray[np.float64]:
-    """Sums of numbers that are kept in limbs, the highest in column 0, as doubles times 2^exponent."""
+    """Combine sums kept in limbs, the highest in column 0, to doubles times 2^exponent."""
     sums = limbs[:, 0].astype(np.float64)
     for low in limbs.T[1:]:
         sums *= 2.0**LIMB_BITS

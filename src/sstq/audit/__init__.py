@@ -1,7 +1,7 @@
-"""Checking the privacy claim: from the integers, through the encoder, and from messages alone.
+"""Checks of the privacy claim: from the integers, through the encoder, and from messages alone.
 
-* `exact_audit` computes ε from the integers of a mechanism's law; `check_encoder` drives the encoder through all that
-  its secret words can do and finds the same law.
+* `exact_audit` computes ε from the integers of a mechanism's law; `check_encoder` runs the encoder on all that
+  its secret words can be and checks that it follows the same law.
 * `certify` writes the law and its ε as a certificate, which `verify` and a script that does not import sstq check.
 * `empirical_audit` treats the encoder as a black box and bounds ε from below; `sampler_test` compares the frequencies
   of messages with the integers.

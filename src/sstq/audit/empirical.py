@@ -1,10 +1,10 @@
 """A lower bound of ε from messages alone.
 
-For each pair of inputs, one half of the messages chooses the event that tells them apart best, and the other half tests
-it: that keeps the test honest, whatever the choice. Clopper–Pearson bounds of the two probabilities give a bound
-log(p/q) ≤ ε that is wrong with a stated probability, shared out over the pairs (Bonferroni).
+For each pair of inputs, one half of the messages selects the event that distinguishes them best, and the other half
+tests it, so the test is valid for any selection. Clopper–Pearson bounds of the two probabilities give a bound
+log(p/q) ≤ ε that is wrong with a stated probability, divided among the pairs (Bonferroni).
 
-Behind a public coin every client has its own coin, so its events have their own probabilities. Their averages over the
+With a public coin every client has its own coin, so its events have their own probabilities. Their averages over the
 same clients differ by at most e^ε as well, and Clopper–Pearson bounds hold for the average of independent events that
 are not alike: their number is more concentrated than a binomial one (W. Hoeffding, *On the distribution of the number
 of successes in independent trials*, 1956, Theorem 4).
@@ -36,7 +36,7 @@ _WORD_BITS = 62
 
 @dataclass(frozen=True)
 class PairResult:
-    """What the messages of one pair of inputs show: a lower bound of ε.
+    """The result for one pair of inputs: a lower bound of ε.
 
     The event is a set of `event`; of the tested messages, `likely` of one input and `unlikely` of the other are in it.
     """
@@ -50,13 +50,13 @@ class PairResult:
 
 @dataclass(frozen=True)
 class EmpiricalAudit:
-    """What the messages show in all.
+    """The result of an empirical audit.
 
     Attributes:
         epsilon: the budget that the mechanism states.
-        alpha: the probability that `lower_bound` is wrong is at most this.
-        tested: how many messages of each input tested an event; their bounds are at most `reach`.
-        results: one for each pair.
+        alpha: the maximum probability that `lower_bound` is wrong.
+        tested: how many messages of each input tested an event; no bound can exceed `reach`.
+        results: one result per pair.
     """
 
     epsilon: float
@@ -67,7 +67,7 @@ class EmpiricalAudit:
 
     @property
     def lower_bound(self) -> float:
-        """A lower bound of the ε that the mechanism really spends."""
+        """A lower bound of the ε that the mechanism actually spends."""
         return max([0.0, *(result.bound for result in self.results)])
 
     @property
@@ -77,7 +77,13 @@ class EmpiricalAudit:
 
 
 def worst_pairs(mechanism: Mechanism, rng: np.random.Generator) -> dict[str, tuple[Floats, Floats]]:
-    """Named pairs of vectors of norm clip: opposites, spikes, constants, zero, near ones, and rows of the frame."""
+    """Return named pairs of vectors of norm clip: opposites, spikes, constants, zero, near vectors, frame rows.
+
+    Examples:
+        >>> import sstq
+        >>> list(worst_pairs(sstq.FrameUnit(dim=3, epsilon=1.0), np.random.default_rng(0)))[:2]
+        ['a Gaussian vector and its opposite', 'a spike and its opposite']
+    """
     vectors = structured_vectors(mechanism.dim, rng)
     gaussian, spike, constant = (vectors[name][0] for name in ("gaussian", "spike", "constant"))
     near = gaussian + _NEAR * rng.standard_normal(mechanism.dim) / np.sqrt(mechanism.dim)
@@ -107,15 +113,15 @@ def empirical_audit(
     pairs: Mapping[str, Pair] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> EmpiricalAudit:
-    """Bound the ε of a mechanism with local privacy from below, taking the encoder as a black box.
+    """Bound the ε of a locally private mechanism from below, treating the encoder as a black box.
 
     Args:
-        mechanism: to be audited.
-        samples: messages of each input of a pair; half of them choose an event, half of them test it.
-        alpha: the probability that a mechanism which keeps its ε is found in violation is at most this.
-        rng: a seed to repeat the audit; the operating system's randomness if not given.
-        pairs: the pairs of inputs by name, `worst_pairs` if not given.
-        progress: called with the number of pairs done and of all.
+        mechanism: the mechanism to audit.
+        samples: messages per input of a pair; half of them select an event, half of them test it.
+        alpha: the maximum probability that a mechanism which keeps its ε is reported as a violation.
+        rng: a seed to repeat the audit; by default the operating system's randomness.
+        pairs: the pairs of inputs by name, by default `worst_pairs`.
+        progress: called with the number of pairs done and the total.
 
     Examples:
         >>> import sstq
@@ -124,7 +130,7 @@ def empirical_audit(
         (False, True)
     """
     if mechanism.trust != "local":
-        raise ValueError(f"{mechanism.name} promises no local privacy (trust={mechanism.trust!r}): nothing to audit")
+        raise ValueError(f"mechanism must be locally private, got {mechanism.name} (trust={mechanism.trust!r})")
     samples = check_number("samples", samples, 100, 10**9, integer=True)
     alpha = check_number("alpha", alpha, 1e-12, 0.5)
     generator = np.random.default_rng(rng)
@@ -132,7 +138,7 @@ def empirical_audit(
     if not pairs:
         raise ValueError("pairs must not be empty, got none")
     share, tested = alpha / (2 * len(pairs)), samples - samples // 2
-    # One stream for all encodings, so that a seed repeats them; none, so that the operating system's is tried.
+    # One stream for all encodings, so that a seed repeats them; without a seed the operating system's randomness.
     source = None if rng is None else generator
     results = []
     for name, pair in pairs.items():
@@ -150,7 +156,7 @@ def _test_pair(
     x, other = (np.asarray(vector) for vector in pair)
     # Both inputs meet the same public coins.
     clients = None if mechanism.coin == "private" else np.arange(samples)
-    # Private groups differ, too.
+    # Private groups differ as well.
     groups = None if mechanism.groups is None else [0, mechanism.groups - 1]
     held = mechanism._held(np.stack([x, other]), groups)
     sent = [
@@ -170,7 +176,7 @@ def _test_pair(
 
 
 def _choose(likely: Labels, unlikely: Labels, count: int, share: float) -> tuple[NDArray[np.bool_], float]:
-    """Which labels make the event: those of the highest ratios, as many as give the best bound."""
+    """The labels of the event: those with the highest ratios, as many as give the best bound."""
     order = np.argsort(-(likely + 0.5) / (unlikely + 0.5), kind="stable")
     bounds = _log_ratio(np.cumsum(likely[order]), np.cumsum(unlikely[order]), count, share)
     best = int(np.argmax(bounds))
@@ -190,7 +196,7 @@ def _log_ratio(likely: Any, unlikely: Any, count: int, share: float) -> Any:
 def _partitions(
     mechanism: Mechanism, sent: list[Messages], x: Floats, other: Floats, half: int
 ) -> Iterator[tuple[str, Labels]]:
-    """Ways to put messages into classes, as labels (2, n); they may look at the first half of the messages only."""
+    """Yield classifications of the messages as labels, (2, n), which may depend only on the first half of messages."""
     layout = sent[0].layout
     # Continuous messages, and very long ones, do not occur twice.
     short = layout.message_bits <= _WORD_BITS and not any(isinstance(field, FloatField) for field in layout.fields)

@@ -1,9 +1,9 @@
-"""The encoder against the law of its integers: exactly, by what its secret words can do, and by frequencies.
+"""Tests that the encoder follows its integers: exactly, over its secret words, and by frequencies.
 
 For a vector and fixed other words, the encoder must follow one case of the law: all words of a cell give one outcome,
 and different cells give different outcomes. `check_encoder` tries both ends of a cell in every word, and a place in
-between. Where that holds for all cells, each outcome has exactly its cell's probability, so that the encoder's
-distribution is the integers' and not only meant to be.
+between. If that holds for all cells, each outcome has exactly its cell's probability, so the encoder's
+distribution is that of the integers.
 
 `sampler_test` draws the words at random and compares the frequencies of the outcomes with the integers by Pearson's χ².
 The distribution of χ² under the integers is simulated, not approximated: with s simulations,
@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
 _CELLS_AT_LEAST, _CELLS_AT_MOST = 8, 4096
-# Vectors and cells are fewer where a message costs much: about so many numbers are computed in all.
+# Fewer vectors and cells are tried if a message is expensive: about this many numbers are computed in total.
 _WORK, _COSTLY = 1 << 27, 1 << 16
 _SAMPLE, _CLIENT = 4, 5
 # Of the sampler's test: vectors, classes of outcomes, and simulations that are expected beyond χ² where p = α.
@@ -43,7 +43,7 @@ _ALPHA_MIN = 1e-5
 
 @dataclass
 class _Script:
-    """A source that hands out given words, or zeros, and notes how many were asked for."""
+    """A source that returns given words, or zeros, and records how many were requested."""
 
     given: Words | None = None
     asked: int = 0
@@ -62,7 +62,7 @@ def _encode(mechanism: Mechanism, row: Floats, source: _Script, count: int = 1) 
 
 
 def _words_of(mechanism: Mechanism, row: Floats) -> int:
-    """How many words the encoder asks for, for this vector."""
+    """How many words the encoder requests for this vector."""
     source = _Script()
     _encode(mechanism, row, source)
     return source.asked
@@ -98,14 +98,14 @@ class _Situation:
 
 @dataclass(frozen=True)
 class EncoderCheck:
-    """What driving the encoder through its words found.
+    """The result of running the encoder on chosen words.
 
     Attributes:
-        situations: how many pairs of a vector and frozen words were tried.
-        cells: how many cells of the law were tried in each; `complete` if those are all.
-        words: the random words of a message, the same for every vector.
-        ratio: the largest ratio of the probabilities of one outcome that was met.
-        problem: what is wrong, empty if nothing is.
+        situations: the number of pairs of a vector and fixed words that were tried.
+        cells: the number of cells of the law tried in each; `complete` if these are all.
+        words: the number of random words per message, the same for every vector.
+        ratio: the largest ratio of the probabilities of one outcome that was found.
+        problem: what is wrong; empty if nothing is.
     """
 
     situations: int
@@ -117,7 +117,7 @@ class EncoderCheck:
 
 
 def _situations(mechanism: Mechanism, rng: np.random.Generator) -> list[_Situation]:
-    """Structured vectors with their opposites, a short, a huge one and zero, fewer where a message costs much.
+    """Structured vectors with their opposites, a short one, a huge one and zero; fewer if a message is expensive.
 
     Each comes with other words and with their complements: if the words round zero, whose coordinates are all alike, to
     one side, the complements round it to the other, so that more than one case of the law is met whatever is drawn.
@@ -135,12 +135,12 @@ def _situations(mechanism: Mechanism, rng: np.random.Generator) -> list[_Situati
 def check_encoder(
     mechanism: Mechanism, rng: int | None = None, progress: Callable[[int, int], None] | None = None
 ) -> EncoderCheck:
-    """Compare the encoder with the law of its integers, exactly; where there are too many cells, for a sample of them.
+    """Compare the encoder with the law of its integers, exactly; on a sample if there are too many cells.
 
     Args:
-        mechanism: one that is exact.
-        rng: a seed for the vectors and the other words, fresh ones if not given.
-        progress: called with the number of situations done and of all.
+        mechanism: a mechanism with `exact` = True.
+        rng: a seed for the vectors and the other words; by default fresh ones.
+        progress: called with the number of situations done and the total.
 
     Examples:
         >>> import sstq
@@ -160,7 +160,7 @@ def check_encoder(
     for number, situation in enumerate([] if problem else tried):
         followed = _outcomes(situation, law, limit, generator)
         if followed is None:
-            problem = f"vector {number} follows no case of the law: its messages have other probabilities"
+            problem = f"vector {number} does not follow the law: its messages have other probabilities"
             break
         draw, found = followed
         cells = max(cells, len(found))
@@ -178,7 +178,7 @@ def check_encoder(
 def _outcomes(
     situation: _Situation, law: Law, limit: int, rng: np.random.Generator
 ) -> tuple[int, dict[bytes, Fraction]] | None:
-    """Which of several draws, and the probability of each of its outcomes, of at most `limit` cells.
+    """Return which of several draws was made, and the probability of each outcome, over at most `limit` cells.
 
     None if the encoder follows no case of the law.
     """
@@ -205,7 +205,7 @@ def _outcomes(
 
 
 def _plausible_cases(situation: _Situation, law: Law, rng: np.random.Generator) -> list[int]:
-    """The cases that a few words do not rule out: there may be hundreds, and trying all cells of each takes long."""
+    """The cases that a few words do not rule out, because trying all cells of hundreds of cases takes long."""
     if law.cases == 1:
         return [0]
     if isinstance(law, TwoLevelLaw):
@@ -227,12 +227,12 @@ def _all_same(corners: NDArray[np.int64]) -> bool:
 
 @dataclass(frozen=True)
 class SamplerTest:
-    """How well the frequencies agree with the integers.
+    """The result of a test of the frequencies against the integers.
 
     Attributes:
-        samples: how many messages were drawn, and counted in `classes` of outcomes.
+        samples: the number of messages drawn, counted in `classes` classes of outcomes.
         statistic: Pearson's χ², summed over the situations.
-        p_value: the probability of at least that much, exact in the sense of a Monte Carlo test of level `alpha`.
+        p_value: the probability of at least this much, exact in the sense of a Monte Carlo test of level `alpha`.
     """
 
     samples: int
@@ -243,7 +243,7 @@ class SamplerTest:
 
     @property
     def passed(self) -> bool:
-        """Whether the sampler may be the integers'; wrongly False with probability alpha at most."""
+        """Whether the sampler agrees with the integers; wrongly False with probability at most alpha."""
         return self.p_value > self.alpha
 
 
@@ -253,10 +253,10 @@ def sampler_test(
     """Test whether messages have the probabilities of the integer weights.
 
     Args:
-        mechanism: one that is exact.
-        samples: the messages to draw, over four vectors.
-        alpha: the level of the test, at least 1e-5: the time that it takes grows as 1/alpha.
-        rng: a seed to repeat the test; the operating system's randomness if not given.
+        mechanism: a mechanism with `exact` = True.
+        samples: the number of messages to draw, over four vectors.
+        alpha: the level of the test, at least 1e-5; the running time grows as 1/alpha.
+        rng: a seed to repeat the test; by default the operating system's randomness.
 
     Examples:
         >>> import sstq
@@ -275,7 +275,7 @@ def sampler_test(
     for situation in (tried[number] for number in chosen):
         found = _outcomes(situation, law, _CELLS_AT_MOST, generator)
         if found is None:
-            raise ValueError(f"{mechanism.name}: the encoder follows no case of its law; see check_encoder")
+            raise ValueError(f"{mechanism.name}: the encoder does not follow its law; call check_encoder for details")
         masses = found[1]
         draws = channel_words(source.words(each * len(law.words))).reshape(each, -1)
         counts = Counter(row.tobytes() for row in situation.encode(draws))
@@ -298,8 +298,8 @@ def _classes(masses: dict[bytes, Fraction], counts: Counter[bytes], count: int) 
             classes.append([0.0, 0.0])
         classes[-1][0] += float(share) * count
         classes[-1][1] += counts[outcome]
-    # The cells that were not tried are a class. Where all were, outcomes that the law does not know can only come from
-    # a broken encoder: they count where they hurt.
+    # Untried cells form one class. If all were tried, outcomes outside of the law can only come from
+    # a broken encoder, so they are counted against it.
     if (untried := 1 - sum(masses.values())) > 0:
         classes.append([float(untried) * count, 0.0])
     classes[-1][1] += count - sum(observed for _, observed in classes)

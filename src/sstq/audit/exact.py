@@ -1,4 +1,4 @@
-"""ε of the integers themselves, and certificates of it for a reviewer who does not trust this library.
+"""The exact ε of a mechanism's integers, and certificates for reviewers who do not trust this library.
 
 The largest ratio of probabilities is computed exactly; its logarithm has rational bounds. A certificate states both
 with all the integers, as JSON; `docs/verify_certificate.py` checks it with the standard library alone.
@@ -26,7 +26,7 @@ _FIELDS = ("format", "version", "mechanism", "digest", "epsilon", "decides", "ap
 
 @dataclass(frozen=True)
 class ExactAudit:
-    """What the integers of a mechanism say of its privacy.
+    """The privacy of a mechanism, from its integers.
 
     Attributes:
         law: the integers.
@@ -48,7 +48,7 @@ class ExactAudit:
 
 
 def exact_audit(mechanism: Mechanism) -> ExactAudit:
-    """The exact ε of a mechanism over all inputs; ValueError for one that has no integer weights.
+    """Compute the exact ε of a mechanism over all inputs; ValueError for a mechanism without integer weights.
 
     Examples:
         >>> import sstq
@@ -65,7 +65,7 @@ def _audit(law: Law, epsilon: float) -> ExactAudit:
 
 
 def certify(mechanism: Mechanism) -> str:
-    """The certificate of a mechanism, as JSON text; ValueError for one that is not exactly ε-LDP.
+    """Return the certificate of a mechanism as JSON text; ValueError for a mechanism that is not exactly ε-LDP.
 
     Examples:
         >>> import sstq
@@ -87,21 +87,27 @@ def certify(mechanism: Mechanism) -> str:
 
 
 def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
-    """Check a certificate, and that it is the mechanism's if one is given; ValueError says what is wrong with it.
+    """Check a certificate and, if a mechanism is given, that it certifies it; ValueError says what is wrong.
 
-    Everything is computed anew from the integers; what the certificate states is only compared.
+    Everything is computed again from the integers and compared with the certificate.
+
+    Examples:
+        >>> import sstq
+        >>> mechanism = sstq.mechanism("vqsgd", dim=10, epsilon=1.0)
+        >>> verify(certify(mechanism), mechanism).holds
+        True
     """
     try:
         data = read_json(text)
     except ValueError as error:
         raise ValueError(f"the certificate is not JSON: {error}") from error
     if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") not in _READ:
-        raise ValueError(f"this is not a certificate: its format must be {FORMAT!r}, version {VERSION}")
+        raise ValueError(f"format must be {FORMAT!r}, version {VERSION}: this is not a certificate")
     if set(data) != set(_FIELDS):
-        raise ValueError(f"a certificate has the fields {', '.join(_FIELDS)}; not {', '.join(map(str, data))}")
+        raise ValueError(f"a certificate must have the fields {', '.join(_FIELDS)}, got {', '.join(map(str, data))}")
     audit = _audit(law_from_dict(data["law"]), check_argument("epsilon", data["epsilon"]))
     if data["ratio"] not in (_written(audit.ratio), list(audit.ratio.as_integer_ratio())):
-        raise ValueError("the certificate's ratio is not that of its integers")
+        raise ValueError("the certificate's ratio does not match its integers")
     if not _encloses(data["interval"], audit):
         raise ValueError(f"the certificate's interval {data['interval']} does not enclose the logarithm of its ratio")
     if not audit.holds:
@@ -109,7 +115,7 @@ def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
         raise ValueError(f"the certificate's integers spend {spent}")
     as_written = data | {"version": VERSION, "law": audit.law.to_dict(), "ratio": _written(audit.ratio)}
     if mechanism is not None and json.loads(certify(mechanism)) != as_written:
-        raise ValueError("the certificate is not of this mechanism")
+        raise ValueError("the certificate is for another mechanism")
     return audit
 
 

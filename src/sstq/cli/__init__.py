@@ -1,6 +1,6 @@
-"""The command line: it parses, calls the library and prints. One module per command.
+"""The `sstq` command: one module per subcommand, which parses options, calls the library and prints.
 
-Nothing but typer is imported before a command runs, so that `sstq --help` answers at once.
+Only typer is imported before a command runs, so that `sstq --help` is fast.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _USAGE = (WrongUsage, FileNotFoundError, FileExistsError, IsADirectoryError, Not
 
 
 class _Commands(TyperGroup):
-    """Commands whose errors and warnings are one line for the user; a traceback only for those who ask for it."""
+    """Commands that print errors and warnings as one line; --debug shows the traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -53,7 +53,7 @@ class _Commands(TyperGroup):
                 return super().invoke(ctx)
         except (ValueError, OSError, ImportError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                raise  # the reader of our output went away, which typer settles
+                raise  # the reader of our output closed the pipe, which typer handles
             if ctx.params.get("debug"):
                 traceback.print_exception(error)
             complain(error)
@@ -103,26 +103,26 @@ def _print_version(wanted: bool) -> None:
 
 
 _HELP = """
-Mean estimation of high-dimensional vectors under pure local differential privacy, in about 20 bits per client.
+Estimate the mean of many people's vectors with ε-local differential privacy, in about 20 bits per person.
 
-Clients and server share a mechanism (sstq spec). Clients turn vectors into private messages (sstq encode), and the
-server turns messages into the mean and its error (sstq aggregate).
+Clients and server share a mechanism (sstq spec). Clients encode vectors as private messages (sstq encode), and the
+server estimates the mean and its error from the messages (sstq aggregate).
 
-Exit codes: 0 success, 1 an error in the data or an infeasible plan, 2 wrong usage, such as an option or a missing file,
-130 interrupted.
+Exit codes: 0 success; 1 an error in the data, or an infeasible plan; 2 wrong usage, such as a bad option or a missing
+file; 130 interrupted.
 """
 
 
 @app.callback(help=paragraphs(_HELP))
 def _options(
     debug: Annotated[
-        bool, typer.Option("--debug", envvar="SSTQ_DEBUG", help="Show the traceback of an error, too.")
+        bool, typer.Option("--debug", envvar="SSTQ_DEBUG", help="Show the traceback of an error.")
     ] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that come before a command."""
+    """Read the options that come before a command."""
 
 
 def main() -> None:

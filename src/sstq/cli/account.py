@@ -1,4 +1,4 @@
-"""`sstq account`: what many rounds cost a client together, and what a ledger says."""
+"""`sstq account`: the total ε of many rounds, and the content of a ledger."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from sstq.cli.usage import WrongUsage, check_usage
 __all__ = ["account"]
 
 _CAPTION = (
-    "basic: the sum of all ε, without δ. advanced: the classical bound. optimal: exact. pld: numerical, the same but "
-    "for its error. Totals are rounded up, ε a round down."
+    "basic: the sum of all ε, without δ. advanced: the classical bound. optimal: exact. pld: numerical, as optimal "
+    "up to rounding. Totals are rounded up, ε per round down."
 )
 
 _SHUFFLED = (
-    "shuffled holds only against whoever sees the messages after a trusted shuffler, without identifiers: "
-    "not for mechanisms with a public coin"
+    "the shuffled bound holds only if a trusted shuffler mixes the messages and removes identifiers: "
+    "it does not hold for mechanisms with a public coin"
 )
 
 
 def account(
-    epsilon: Annotated[float | None, typer.Option(help="ε of one round.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="T, the rounds that a client takes part in.")] = None,
-    delta: Annotated[float, typer.Option(help="δ of all rounds together; 0 for pure ε.")] = 0.0,
-    total_epsilon: Annotated[float | None, typer.Option(help="ε of all rounds together: solve for the rest.")] = None,
-    clients: Annotated[int | None, typer.Option(help="n, the clients whose messages are shuffled.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The ε of one round.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="The number of rounds that a client takes part in.")] = None,
+    delta: Annotated[float, typer.Option(help="The total δ of all rounds; 0 for pure ε.")] = 0.0,
+    total_epsilon: Annotated[float | None, typer.Option(help="The total ε of all rounds: solve for the rest.")] = None,
+    clients: Annotated[int | None, typer.Option(help="The number of clients whose messages are shuffled.")] = None,
     shuffled: Annotated[
-        bool, typer.Option("--shuffled", help="A trusted shuffler mixes the messages of each round; needs --clients.")
+        bool, typer.Option("--shuffled", help="Let a trusted shuffler mix the messages of each round; needs --clients.")
     ] = False,
     participation: Annotated[
         str | None,
-        typer.Option(metavar="once|K", help="Each client answers in so many of the --rounds only, in cohorts."),
+        typer.Option(metavar="once|K", help="Let each client answer only once, or in K of the --rounds, in cohorts."),
     ] = None,
     probability: Annotated[
         float | None,
-        typer.Option(help="q: clients take part with this secret probability and otherwise send a message of zero."),
+        typer.Option(help="Let clients take part with this secret probability, and otherwise encode zero."),
     ] = None,
     mechanism: Annotated[
         Path | None,
         typer.Option(
-            "--mechanism", "-m", help="A mechanism's JSON file: account for its shuffled messages by its law."
+            "--mechanism", "-m", help="Use the law of the mechanism in this JSON file for its shuffled messages."
         ),
     ] = None,
     messages: Annotated[
-        int | None, typer.Option(help="Shuffled messages per client and round, each in a slot of its own.")
+        int | None, typer.Option(help="The shuffled messages per client and round, each in its own slot.")
     ] = None,
     ledger: Annotated[Path | None, typer.Option(help="Show this ledger instead.")] = None,
 ) -> None:
-    """Say what many rounds cost a client together, by each composition theorem; or show a client's ledger.
+    """Compute a client's total ε over many rounds, by each composition theorem; or show a client's ledger.
 
-    With --total-epsilon also how many rounds of --epsilon fit, and the largest ε for that many --rounds. Without δ
-    nothing is better than the sum of all ε. The method pld needs the extra `accounting`.
+    With --total-epsilon, also compute how many rounds of --epsilon fit, and the largest ε per round for --rounds.
+    Without δ the sum of all ε is the best bound. The method pld needs the extra `accounting`.
 
     Example: sstq account --epsilon 0.1 --rounds 100 --delta 1e-6 --total-epsilon 8
 
@@ -68,22 +68,24 @@ def account(
     if ledger is not None:
         others = (epsilon, rounds, total_epsilon, clients, participation, probability, mechanism, messages)
         if any(value is not None for value in others) or delta or shuffled:
-            raise WrongUsage("--ledger stands alone: a ledger has its own terms")
+            raise WrongUsage("--ledger cannot be combined with other options: a ledger has its own terms")
         _show_ledger(ledger)
         return
     if mechanism is not None or messages is not None:
         if not shuffled or clients is None or not delta:
             raise WrongUsage("--mechanism and --messages need --shuffled, --clients and --delta")
         if (epsilon is None) == (mechanism is None) or total_epsilon is not None or probability is not None:
-            raise WrongUsage("--messages goes with either --mechanism or --epsilon, and with --rounds only")
+            raise WrongUsage("--messages can only be combined with --rounds and either --mechanism or --epsilon")
         with check_usage():
             rounds = 1 if rounds is None else rounds if participation is None else _answers(rounds, participation)
             _show_shuffled(epsilon, mechanism, clients, delta, messages, rounds)
         return
     if sum(value is not None for value in (epsilon, rounds, total_epsilon)) < 2:
-        raise WrongUsage("two of --epsilon, --rounds and --total-epsilon are needed, or --ledger")
+        raise WrongUsage("pass two of --epsilon, --rounds and --total-epsilon, or --ledger")
     if shuffled != (clients is not None):
-        raise WrongUsage("--shuffled and --clients go together: unless they are shuffled, other clients hide nobody")
+        raise WrongUsage(
+            "--shuffled and --clients must be given together: without shuffling, other clients hide nobody"
+        )
     with check_usage():
         if participation is not None:
             rounds = _answers(rounds, participation)
@@ -95,13 +97,13 @@ def account(
 def _answers(rounds: int | None, participation: str) -> int:
     """Return the rounds that a client pays for: those that it answers."""
     if rounds is None:
-        raise WrongUsage("--participation needs --rounds, of which each client answers in so many")
+        raise WrongUsage("--participation needs --rounds, the number of rounds of the whole training")
     from sstq.runs.cohorts import answers_of
 
     answers = answers_of(as_participation(participation))
     if answers > rounds:
         raise WrongUsage(f"--participation must be at most the {rounds} of --rounds, got {participation}")
-    note(f"each client answers in {answers} of {rounds} rounds, and pays for these: the totals are a person's")
+    note(f"each client answers in {answers} of {rounds} rounds and pays only for these: totals are per person")
     return answers
 
 
@@ -109,11 +111,11 @@ def _subsampled(epsilon: float | None, probability: float) -> float:
     from sstq.accounting import subsampled_epsilon
 
     if epsilon is None:
-        raise WrongUsage("--probability needs --epsilon, which it lowers")
+        raise WrongUsage("--probability needs --epsilon, which it reduces")
     amplified = subsampled_epsilon(epsilon, probability)
     warn(
-        f"ε = {epsilon:g} counts as {safe_figure(amplified)} a round only if nobody can tell who takes part: "
-        "clients that do not must send a message all the same"
+        f"ε = {epsilon:g} counts as {safe_figure(amplified)} per round only if nobody can tell who takes part: "
+        "clients that do not take part must still send a message"
     )
     return amplified
 
@@ -129,7 +131,7 @@ def _show_methods(
     if epsilon is not None and total_epsilon is not None:
         columns.append(f"rounds within {total_epsilon:g}")
     if rounds is not None and total_epsilon is not None:
-        columns.append(f"epsilon a round, {rounds} rounds within {total_epsilon:g}")
+        columns.append(f"epsilon per round, {rounds} rounds within {total_epsilon:g}")
     crowds = [None] if clients is None else [None, clients]
     for crowd in crowds:
         for method in METHODS if delta else METHODS[:1]:
@@ -137,14 +139,14 @@ def _show_methods(
             try:
                 figures = _figures(epsilon, rounds, delta, total_epsilon, method, crowd)
             except (ImportError, ValueError) as error:
-                # Numerical convolution may be missing or out of its range; what is wrong for all methods is an error.
+                # The pld method may be missing or out of its range; what is wrong for all methods is an error.
                 if method != "pld":
                     raise
                 note(f"left out: {label}: {error}")
                 continue
             pure = method == "basic" and crowd is None
             rows.append([label, "0" if pure else f"{delta:g}", *figures])
-    each = "" if epsilon is None else f", ε = {safe_figure(epsilon)} a round"
+    each = "" if epsilon is None else f", ε = {safe_figure(epsilon)} per round"
     show_table(f"One client's rounds, δ = {delta:g}{each}", columns, rows, caption=_CAPTION)
     if epsilon is not None and total_epsilon is not None:
         _explain_doubles(epsilon, total_epsilon)
@@ -166,7 +168,7 @@ def _show_shuffled(
         messages = getattr(mechanism, "messages", 1) if messages is None else messages
         epsilon = mechanism.privacy_loss()
     if epsilon is None or messages is None:
-        raise WrongUsage("--mechanism or --epsilon is needed")
+        raise WrongUsage("pass --mechanism or --epsilon")
     generic = shuffled_epsilon(epsilon, clients, delta, messages=messages, rounds=rounds)
     rows.append(["shuffled, any mechanism", f"{delta:g}", safe_figure(generic)])
     rows.append(["if the shuffler cheats", "0", safe_figure(epsilon * messages * rounds)])
@@ -191,7 +193,7 @@ def _figures(
 
 
 def _explain_doubles(epsilon: float, total: float) -> None:
-    """Say why 0.3 has room for two rounds of 0.1 only, where the decimals that were typed suggest one more."""
+    """Explain why only two rounds of 0.1 fit into 0.3, although the decimals suggest three."""
     from fractions import Fraction
 
     from sstq.accounting import rounds_allowed
@@ -199,7 +201,7 @@ def _explain_doubles(epsilon: float, total: float) -> None:
     rounds = rounds_allowed(epsilon, total)
     if (rounds + 1) * Fraction(repr(epsilon)) <= Fraction(repr(total)):
         note(
-            f"basic has one round less than {total!r}/{epsilon!r} because the doubles are taken at their exact values: "
+            f"basic has one round less than {total!r}/{epsilon!r}, because doubles are taken at their exact values: "
             f"{rounds + 1} times {epsilon!r} is a little more than {total!r}"
         )
 
@@ -215,7 +217,7 @@ def _show_ledger(path: Path) -> None:
             ("epsilon", repr(ledger.epsilon)),
             ("delta", repr(ledger.delta)),
             ("composition", ledger.composition),
-            ("cap of a round", "none" if ledger.round_cap is None else repr(ledger.round_cap)),
+            ("round cap", "none" if ledger.round_cap is None else repr(ledger.round_cap)),
             ("rounds", len(entries)),
             ("spent", repr(ledger.spent)),
             ("remaining", repr(ledger.remaining)),

@@ -1,4 +1,4 @@
-"""`sstq aggregate`: messages in, the mean and its error out."""
+"""`sstq aggregate`: estimates the mean and its error from message files."""
 
 from __future__ import annotations
 
@@ -35,48 +35,52 @@ _RESULTS = ("mean.npy", "stderr.npy", "summary.json")
 
 def aggregate(
     messages: Annotated[
-        list[Path], typer.Argument(metavar="MESSAGES...", help="Message files, framed or Parquet (sstq encode).")
+        list[Path],
+        typer.Argument(metavar="MESSAGES...", help="Aggregate these message files, framed or Parquet (sstq encode)."),
     ],
     mechanism: MechanismOption,
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", help="The folder for mean.npy (means.npy and groups.csv), stderr.npy and summary.json."
+            "--output",
+            "-o",
+            help="Write mean.npy (means.npy and groups.csv), stderr.npy and summary.json to this folder.",
         ),
     ],
     state: Annotated[
-        Path | None, typer.Option(help="Where progress is kept. [dim]\\[default: state.npz in the output folder][/dim]")
+        Path | None,
+        typer.Option(help="Save the progress in this file. [dim]\\[default: state.npz in the output folder][/dim]"),
     ] = None,
     overall: Annotated[
-        bool, typer.Option("--overall", help="Give one mean of all messages, whatever public labels they have.")
+        bool, typer.Option("--overall", help="Estimate one mean of all messages, ignoring public labels.")
     ] = False,
     group_names: GroupNamesOption = None,
-    png: Annotated[Path | None, typer.Option(help="Draw the means of groups (.png, .svg or .pdf).")] = None,
+    png: Annotated[Path | None, typer.Option(help="Draw the means of the groups (.png, .svg or .pdf).")] = None,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Go on without files that are refused; the exit code is still 1.")
+        bool, typer.Option("--skip-bad", help="Continue without files that are refused; the exit code is still 1.")
     ] = False,
     engine_name: EngineOption = "local",
     address: AddressOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Estimate the mean from message files, with its standard error.
+    """Estimate the mean and its standard error from message files.
 
-    The state is saved after every file, and files already counted are skipped: after an interruption, or when more
-    files have come in, run the same command again. A file is added whole or not at all. The result does not depend
-    on the order of the files or on how messages are spread over them, to the last bit. Neither does it depend on the
-    engine: runs with and without Ray can take turns on one state. Results are replaced only where there is the state
-    that they come from, or with --force.
+    The state is saved after every file, and files already counted are skipped. After an interruption, or when more
+    files have arrived, run the same command again. A file is added as a whole or not at all. The result is the same
+    bit for bit, whatever the order of the files and however messages are spread over them. It is also independent of
+    the engine: runs with and without Ray can share one state. Results are overwritten only if the state that they
+    come from exists, or with --force.
 
-    The measured error norm is that of the standard errors, from the messages themselves; `sstq inspect` on the
-    mechanism predicts it for typical vectors. Mechanisms that need a trusted aggregator (CSGM) close the round here:
-    noise is added once and for all, running the command again gives the same mean, and more files are refused; the
-    measured error norm is then a bound from public numbers.
+    The measured error norm is the norm of the standard errors, which come from the messages themselves; `sstq inspect`
+    predicts it for typical vectors. Mechanisms that need a trusted aggregator (CSGM) close the round here:
+    noise is added once, running the command again gives the same mean, and further files are refused; the
+    measured error norm is then a bound computed from public numbers.
 
-    Messages with public labels (sstq encode --by) give one mean per group: means.npy and stderr.npy have one row for
-    each line of groups.csv, which has the group's clients, the norm of its mean, the error, and a mark. A group is
+    Messages with public labels (sstq encode --by) give one mean per group: means.npy and stderr.npy have one row per
+    line of groups.csv, which has the group's clients, the norm of its mean, the error, and a mark. A group is
     marked "too few" if it has fewer than 30 clients, and "within error" unless its mean is longer than both the radius
-    of its 95 % region and √2 times its error. It is listed all the same. Messages with a private group (GroupUnit) give
-    shares, sums and means of every group in groups.npz, and a line for each in groups.csv.
+    of its 95 % region and √2 times its error. It is still listed. Messages with a private group (GroupUnit) give
+    shares, sums and means of every group in groups.npz, and one line per group in groups.csv.
 
     Example: sstq aggregate day1.sstq day2.sstq --mechanism mechanism.json --output result
     """
@@ -120,7 +124,7 @@ def aggregate(
 
 
 def _labelled(paths: list[Path], state: Path | None) -> bool:
-    """Return whether there is one mean per group: as the state has it, else as the first whole file has it."""
+    """Return whether there is one mean per group, as in the state, or else as in the first complete file."""
     from sstq.messages.files import describe_messages
 
     if state is not None:
@@ -129,24 +133,24 @@ def _labelled(paths: list[Path], state: Path | None) -> bool:
         try:
             return describe_messages(path).label_column is not None
         except (ValueError, OSError):
-            continue  # it is refused, with its reason, when its turn comes
+            continue  # it is refused, with the reason, later
     return False
 
 
 def _report(
     shared: Mechanism, aggregator: Aggregator[Any], output: Path, state_path: Path, names: list[str] | None
 ) -> None:
-    """Write the mean and its summary, and print what is in it."""
+    """Write the mean and its summary, and print the summary."""
     import warnings
 
     from sstq import FrameBiasWarning, GroupEstimate
 
     with warnings.catch_warnings():
-        # Its text is in the estimate's note, which is shown below in our own way.
+        # The warning's text is in the estimate's note, which is shown below.
         warnings.simplefilter("ignore", FrameBiasWarning)
         estimate = aggregator.mean()
     if shared.trust == "aggregator":
-        # The mean has closed the round: from here on only its noisy sums are kept, and the same mean comes out again.
+        # The mean has closed the round: only its noisy sums are kept, so the same mean comes out again.
         aggregator.save(state_path)
     summary = _summary(shared, estimate)
     _write_results(output, estimate, summary)
@@ -160,7 +164,7 @@ def _report(
         several = f" --set messages={shared.messages}" if shared.messages > 1 else ""
         note(f"for the next round: sstq spec {same} --clients {round(estimate.people)}{several} --output next.json")
     if estimate.simulated:
-        warn_of_seed("some of these messages were simulated from a seed")
+        warn_of_seed("some of these messages were simulated with a seed")
 
 
 def _add_files(
@@ -185,14 +189,14 @@ def _add_files(
             repeated += not added
             advance(sizes[number])
     if repeated:
-        note(f"{repeated} of {len(paths)} files were in already and were skipped")
+        note(f"{repeated} of {len(paths)} files were already counted and skipped")
     return [refusals[number] for number in sorted(refusals)]
 
 
 def _outcomes(
     aggregator: Aggregator[Any] | GroupedAggregator, paths: list[Path], skip_bad: bool, in_ray: bool, overall: bool
 ) -> Iterator[tuple[int, bool | ValueError | OSError]]:
-    """Yield the number of each path and whether its file was added, or why it was refused."""
+    """Yield the index of each path and whether its file was added, or why it was refused."""
     from sstq.aggregation import Aggregator
 
     if in_ray and isinstance(aggregator, Aggregator):
@@ -212,7 +216,7 @@ def _outcomes(
 
 
 def _refuse_labels(path: Path) -> None:
-    """Refuse a file with labels (ValueError) where the others, or the state, have none."""
+    """Refuse a file with labels (ValueError) if the others, or the state, have none."""
     from sstq.messages.files import describe_messages
 
     if column := describe_messages(path).label_column:
@@ -221,7 +225,7 @@ def _refuse_labels(path: Path) -> None:
 
 
 def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
-    """Return what summary.json holds; error norms are root mean square distances of the mean, in the vectors' unit."""
+    """Return the content of summary.json; error norms are root mean square errors of the mean, in the vectors' unit."""
     import numpy as np
 
     measured = float(np.linalg.norm(estimate.stderr))

@@ -1,4 +1,4 @@
-"""`sstq audit`: checks of the privacy claim, from the integers and from messages alone."""
+"""`sstq audit`: checks the privacy claim, from the integers or from messages alone."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ __all__ = ["audit"]
 
 _PARTS = 1000
 
-_Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The mechanism's JSON file (sstq spec).")]
+_Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="Audit the mechanism in this JSON file (sstq spec).")]
 _Seed = Annotated[
-    int | None, typer.Option(min=0, help="Repeat an audit; the operating system's randomness if not given.")
+    int | None,
+    typer.Option(min=0, help="Repeat an audit with this seed; by default the randomness is the operating system's."),
 ]
 
 
 def exact(spec: _Spec, seed: _Seed = None) -> None:
-    """Compute ε from the integer weights, for all inputs, and drive the encoder to see that it follows them.
+    """Compute ε exactly from the integer weights, for all inputs, and test that the encoder follows them.
 
-    ε is printed as an interval between two rational numbers. Mechanisms with continuous outputs have no such weights
-    and are refused. Exit code 1 if the claim does not hold.
+    ε is printed as an interval between two rational numbers. Mechanisms with continuous outputs have no integer weights
+    and are refused. The exit code is 1 if the claim does not hold.
 
     Example: sstq audit exact mechanism.json
     """
@@ -37,7 +38,7 @@ def exact(spec: _Spec, seed: _Seed = None) -> None:
 
     mechanism = read_mechanism(spec)
     found = exact_audit(mechanism)
-    with progress("Driving the encoder", _PARTS) as advance:
+    with progress("Testing the encoder", _PARTS) as advance:
         check = check_encoder(mechanism, rng=seed, progress=_shares(advance))
     how_many = "all" if check.complete else f"a sample of {check.cells}"
     show_facts(
@@ -59,17 +60,15 @@ def exact(spec: _Spec, seed: _Seed = None) -> None:
 
 def empirical(
     spec: _Spec,
-    samples: Annotated[int, typer.Option(min=100, help="Messages of each input of a pair.")] = 20_000,
-    alpha: Annotated[
-        float, typer.Option(min=1e-12, max=0.5, help="The probability of a false alarm is at most this.")
-    ] = 1e-3,
+    samples: Annotated[int, typer.Option(min=100, help="Encode each input of a pair this many times.")] = 20_000,
+    alpha: Annotated[float, typer.Option(min=1e-12, max=0.5, help="The maximum probability of a false alarm.")] = 1e-3,
     seed: _Seed = None,
 ) -> None:
-    """Bound ε from below by messages alone, as an adversary would: the encoder is a black box.
+    """Bound ε from below by messages alone, treating the encoder as a black box.
 
-    Pairs of inputs that are easy to tell apart are encoded many times; one half of the messages chooses an event, the
-    other half tests it. Exit code 1 if the messages show that more than ε is spent. For exact mechanisms the
-    frequencies of messages are tested against the integer weights, too; either part has half of alpha.
+    Pairs of inputs that are easy to distinguish are encoded many times; one half of the messages selects an event, the
+    other half tests it. The exit code is 1 if the messages show that more than ε is spent. For exact mechanisms the
+    frequencies of messages are also tested against the integer weights; each part gets half of alpha.
 
     Example: sstq audit empirical mechanism.json --samples 100000
     """
@@ -82,20 +81,20 @@ def empirical(
     test = sampler_test(mechanism, samples, level, rng=seed) if mechanism.exact else None
     _show_empirical(str(spec), found, test, alpha)
     if found.reach <= found.epsilon:
-        warn(f"{samples} messages cannot show more than {found.reach:.3g}: take more --samples to test this ε")
+        warn(f"{samples} messages cannot show an ε above {found.reach:.3g}: pass more --samples to test this ε")
     if found.violation or (test is not None and not test.passed):
-        complain("the messages contradict the claim" if found.violation else "the sampler contradicts its integers")
+        complain("the messages contradict the claim" if found.violation else "the sampler contradicts the integers")
         raise typer.Exit(1)
 
 
 def certify(
     spec: _Spec,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The certificate to write.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Write the certificate to this file.")] = Path(
         "certificate.json"
     ),
     force: ForceOption = False,
 ) -> None:
-    """Write a certificate: the integer weights and their exact ε, for a reviewer to verify without this library.
+    """Write a certificate with the integer weights and their exact ε, which can be verified without this library.
 
     Example: sstq audit certify mechanism.json --output certificate.json
     """
@@ -110,12 +109,17 @@ def certify(
 
 
 def verify(
-    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="The file that sstq audit certify wrote.")],
-    spec: Annotated[Path | None, typer.Argument(metavar="[SPEC]", help="The mechanism that it must be of.")] = None,
+    certificate: Annotated[
+        Path, typer.Argument(metavar="CERTIFICATE", help="Verify this file, written by sstq audit certify.")
+    ],
+    spec: Annotated[
+        Path | None, typer.Argument(metavar="[SPEC]", help="Check that it certifies this mechanism.")
+    ] = None,
 ) -> None:
-    """Verify a certificate, and that it is of this mechanism if one is given. Exit code 1 if it is not valid.
+    """Verify a certificate and, if a mechanism is given, that it certifies that mechanism.
 
-    Everything is computed anew from the integers. The documentation has a script that does the same without sstq.
+    Everything is computed again from the integers. The exit code is 1 if the certificate is not valid. The
+    documentation has a script that does the same without sstq.
 
     Example: sstq audit verify certificate.json mechanism.json
     """
@@ -130,7 +134,7 @@ def verify(
 audit = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Check the privacy claim: exactly from the integers, or from messages alone.",
+    help="Check the privacy claim, exactly from the integers or from messages alone.",
 )
 for command in (exact, empirical, certify, verify):
     audit.command(help=paragraphs(command.__doc__ or ""))(command)
@@ -148,17 +152,17 @@ def _exact_facts(found: ExactAudit) -> list[tuple[str, object]]:
 
 
 def _show_empirical(title: str, found: EmpiricalAudit, test: SamplerTest | None, alpha: float) -> None:
-    columns = ["pair", "event: a set of", "likely", "unlikely", "epsilon is at least"]
+    columns = ["pair", "event is a set of", "likely", "unlikely", "epsilon is at least"]
     show_table(
         title,
         columns,
         [[r.pair, r.event, r.likely, r.unlikely, f"{r.bound:.4g}"] for r in found.results],
-        caption=f"likely, unlikely: of {found.tested} messages that tested the event. All bounds hold together.",
+        caption=f"likely, unlikely: how many of {found.tested} messages fell into the event. All bounds hold together.",
     )
     facts: list[tuple[str, object]] = [
         ("epsilon stated", repr(found.epsilon)),
         ("epsilon is at least", f"{found.lower_bound:.4g}"),
-        ("so many messages could show", f"{found.reach:.4g}"),
+        ("largest epsilon that these messages can show", f"{found.reach:.4g}"),
         ("violation", "FOUND" if found.violation else "none found"),
     ]
     if test is not None:
@@ -166,9 +170,9 @@ def _show_empirical(title: str, found: EmpiricalAudit, test: SamplerTest | None,
         facts.append(
             ("sampler", f"{agree}: χ² = {test.statistic:.4g} in {test.classes} classes, p = {test.p_value:.3g}")
         )
-    show_facts("verdict", [*facts, ("false alarm at most", f"{alpha:g}")])
+    show_facts("verdict", [*facts, ("probability of a false alarm at most", f"{alpha:g}")])
 
 
 def _shares(advance: Callable[[int], None]) -> Callable[[int, int], None]:
-    """A report of how many are done out of how many, in parts of a progress bar."""
+    """Report progress (done of total) as parts of a progress bar."""
     return lambda done, total: advance(_PARTS * done // total - _PARTS * (done - 1) // total)

@@ -1,4 +1,4 @@
-"""`sstq bench`: speed on this machine, and whether it has changed."""
+"""`sstq bench`: measures speed on this machine, and compares it with an earlier run."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 __all__ = ["Compare", "Output", "bench", "run_benchmarks"]
 
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write the results and facts of the machine as JSON.")
+    Path | None, typer.Option("--output", "-o", help="Write the results and facts about the machine as JSON.")
 ]
-Compare = Annotated[
-    Path | None, typer.Option(metavar="OLD.json", help="Show the ratios of this run to an earlier one's results.")
-]
+Compare = Annotated[Path | None, typer.Option(metavar="OLD.json", help="Compare with the results of an earlier run.")]
 
-_COMPARED = "new/old: this run over the other; * where they differ by more than the noise of both runs."
+_COMPARED = "new/old: this run divided by the earlier one; * if they differ by more than the noise of both runs."
 _MATTERS = ("processor", "cores", "threads", "kernels", "vector width")
 
 
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes and repeats: about 20 seconds.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure fewer sizes and repeats, in about 20 seconds.")
+    ] = False,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this measurement; may be given several times.")
+        list[str] | None, typer.Option(metavar="NAME", help="Run only this measurement; repeatable.")
     ] = None,
     output: Output = None,
     compare: Compare = None,
@@ -41,8 +41,8 @@ def bench(
 ) -> None:
     """Measure this machine: memory bandwidth, the transform, encoding, threads, aggregation and start-up.
 
-    Candidates run in turns in one process and count with the least of their repeats, so that a busy machine disturbs
-    little; ± is how far the median of the repeats lies above it. The whole takes about two minutes. Interrupted, it
+    Candidates run in turns in one process and the fastest of their repeats counts, so that a busy machine disturbs
+    little; ± is how far the median of the repeats lies above it. It takes about two minutes. When interrupted, it
     keeps what it has measured.
 
     Example: sstq bench --output bench.json
@@ -63,8 +63,8 @@ def run_benchmarks(
 ) -> None:
     """Run the named benchmarks, or all of them, and print the table of each when it is done.
 
-    The results are compared with those of the file `compare` and written to `output`, whatever there is of them when a
-    benchmark fails or is interrupted; with `force` a file that is there is overwritten. `quick` is what the benchmarks
+    The results are compared with the file `compare` and written to `output`, even if incomplete because a
+    benchmark fails or is interrupted; `force` overwrites an existing file. `quick` is what the benchmarks
     were made with.
     """
     from sstq.lab.bench.harness import check_names
@@ -92,11 +92,11 @@ def run_benchmarks(
 
 
 def _measure(name: str, benchmark: Benchmark, results: list[Result], done: int, total: int) -> None:
-    """Run a benchmark, adding to its results as they come, and say what it remarks."""
+    """Run a benchmark, adding to its results as they come, and print its remarks."""
     from sstq.lab.bench import Result
 
     remarks = []
-    # One line a benchmark: tables cannot be printed while it lives.
+    # One line per benchmark: tables cannot be printed while the progress bar is shown.
     with live_line("Measuring", total) as show:
         show(done, name)
         for line in benchmark():
@@ -110,7 +110,7 @@ def _measure(name: str, benchmark: Benchmark, results: list[Result], done: int, 
 
 
 def _show(name: str, benchmark: Benchmark, run: Run, old: Run | None) -> None:
-    """Print the table of a benchmark; its name heads the first column, for output that is piped has no titles."""
+    """Print the table of a benchmark; its name heads the first column, because piped output has no titles."""
     from sstq.lab.bench.harness import title_of
 
     changes = _changes(run, old)
@@ -138,14 +138,14 @@ def _say_what_differs(new: Run, old: Run) -> None:
         if new.machine.get(fact) != old.machine.get(fact):
             warn(f"another machine: {fact} was {old.machine.get(fact)}, is {new.machine.get(fact)}")
     if new.quick != old.quick:
-        which = ("the other run", "this one") if old.quick else ("this run", "the other one")
-        warn(f"{which[0]} is --quick and {which[1]} is not: lines of the same name may stand for other amounts of work")
+        which = ("the earlier run", "this one") if old.quick else ("this run", "the earlier one")
+        warn(f"{which[0]} is --quick and {which[1]} is not: equal names may mean different amounts of work")
     if not old.complete:
-        warn("the other run is incomplete: it was interrupted or failed")
+        warn("the earlier run is incomplete: it was interrupted or failed")
 
 
 def _end(run: Run, old: Run | None, output: Path | None) -> None:
-    """Count the changes and write the run, unless there is nothing to keep."""
+    """Count the changes and write the run, unless it is empty."""
     from sstq.lab.bench.report import write_run
 
     if not run.complete:
@@ -155,7 +155,7 @@ def _end(run: Run, old: Run | None, output: Path | None) -> None:
     if old is not None:
         changes = _changes(run, old)
         changed = sum(change.significant for change in changes.values())
-        note(f"{changed} of {len(changes)} figures differ from those of {old.date} by more than noise")
+        note(f"{changed} of {len(changes)} figures differ from those of {old.date} by more than the noise")
         if not changes:
             warn("the two runs have no figure in common")
     if output is not None:

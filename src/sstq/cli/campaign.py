@@ -1,4 +1,4 @@
-"""`sstq campaign`: what a collector collects."""
+"""`sstq campaign`: creates, lists, closes and exports the campaigns of a collector."""
 
 from __future__ import annotations
 
@@ -25,13 +25,11 @@ Manage the campaigns of a collector (sstq serve).
 The address and the administrator's token come from --url and --token, or SSTQ_URL and SSTQ_ADMINISTRATOR_TOKEN.
 """
 
-_Name = Annotated[str, typer.Argument(help="Name the campaign: 1 to 64 of a-z, 0-9 and hyphens.")]
-_Url = Annotated[str, typer.Option("--url", envvar="SSTQ_URL", help="Ask the collector at this address.")]
+_Name = Annotated[str, typer.Argument(help="The campaign's name: 1 to 64 characters out of a-z, 0-9 and hyphens.")]
+_Url = Annotated[str, typer.Option("--url", envvar="SSTQ_URL", help="Use the collector at this address.")]
 _Token = Annotated[
     str,
-    typer.Option(
-        "--token", envvar="SSTQ_ADMINISTRATOR_TOKEN", help="Show the collector this token, the administrator's."
-    ),
+    typer.Option("--token", envvar="SSTQ_ADMINISTRATOR_TOKEN", help="Use this administrator token."),
 ]
 _DEFAULT_URL = "http://127.0.0.1:8080"
 _SHUFFLER_SECONDS = 10.0
@@ -44,41 +42,48 @@ def create(
     mechanism: MechanismOption,
     token: _Token,
     url: _Url = _DEFAULT_URL,
-    labels: Annotated[Path | None, typer.Option(help="Name the coordinates by the lines of this text file.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="Take the names of the coordinates from this text file, one per line.")
+    ] = None,
     group_labels: Annotated[
-        Path | None, typer.Option(help="Name the private groups by the lines of this text file.")
+        Path | None, typer.Option(help="Take the names of the private groups from this text file, one per line.")
     ] = None,
     image_shape: Annotated[
-        str | None, typer.Option(help="Show the mean as an image: height x width (x channels), such as 28x28.")
+        str | None,
+        typer.Option(help="Show the mean as an image of this shape: height x width (x channels), such as 28x28."),
     ] = None,
     opens: Annotated[
-        str | None, typer.Option(help="Take messages from this time on, such as 2027-01-31T18:00:00Z.")
+        str | None, typer.Option(help="Accept messages from this time on, such as 2027-01-31T18:00:00Z.")
     ] = None,
     closes: Annotated[
-        str | None, typer.Option(help="Take no message from this time on, such as 2027-02-07T18:00:00Z.")
+        str | None, typer.Option(help="Stop accepting messages at this time, such as 2027-02-07T18:00:00Z.")
     ] = None,
-    most_messages: Annotated[int | None, typer.Option(help="Take at most so many messages per upload.")] = None,
+    most_messages: Annotated[int | None, typer.Option(help="Accept at most this many messages per upload.")] = None,
     senders: Annotated[
         str,
-        typer.Option(help="Let these send messages.", click_type=click.Choice(["everybody", "token", "single-use"])),
+        typer.Option(
+            help="Choose who may send messages.", click_type=click.Choice(["everybody", "token", "single-use"])
+        ),
     ] = "everybody",
     readers: Annotated[
         str,
         typer.Option(
-            help="Let these read the estimate.", click_type=click.Choice(["administrator", "token", "public"])
+            help="Choose who may read the estimate.", click_type=click.Choice(["administrator", "token", "public"])
         ),
     ] = "administrator",
     shuffler: Annotated[str | None, typer.Option(help="Let the shuffler at this address mix the messages.")] = None,
     shuffler_key: Annotated[
-        str | None, typer.Option(help="The shuffler's public key, as sstq shuffler prints it.")
+        str | None, typer.Option(help="Name the shuffler's public key, as printed by sstq shuffler.")
     ] = None,
     threshold: Annotated[
-        int | None, typer.Option(help="Let the shuffler wait for so many people before it forwards.")
+        int | None, typer.Option(help="Let the shuffler wait for this many people before it forwards.")
     ] = None,
-    delta: Annotated[float | None, typer.Option(help="Report the shuffled ε at this δ (1e-6).")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Report the shuffled ε at this δ. [dim]\\[default: 1e-6][/dim]")
+    ] = None,
     below_threshold: Annotated[
         str | None,
-        typer.Option(help="What becomes of fewer people at the end: drop, or local (forwarded, at the local ε)."),
+        typer.Option(help="Choose what happens to fewer people at the end: drop, or local (forward, at the local ε)."),
     ] = None,
 ) -> None:
     """Create a campaign and print its shared tokens, which the collector cannot show again.
@@ -113,7 +118,7 @@ def create(
     facts += [(field.replace("_", " "), found[field]) for field in ("send_token", "read_token") if field in found]
     show_facts("campaign", facts)
     if made.status(datetime.now(UTC)) == "closed":
-        note("The closing time has passed: the campaign takes no message.")
+        note("The closing time has passed: the campaign accepts no messages.")
 
 
 def list_campaigns(token: _Token, url: _Url = _DEFAULT_URL) -> None:
@@ -127,7 +132,7 @@ def list_campaigns(token: _Token, url: _Url = _DEFAULT_URL) -> None:
         "campaigns",
         columns,
         [[row[column] for column in columns] for row in rows],
-        "received: acknowledged messages; folded: those in the state; covered: those in the newest estimate",
+        "received: acknowledged messages; folded: messages in the state; covered: messages in the newest estimate",
     )
 
 
@@ -151,7 +156,7 @@ def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
 def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
     """Close a campaign for good.
 
-    What arrived is kept, and retries of it are still answered.
+    Messages that arrived are kept, and retries of them are still answered.
 
     Example: sstq campaign close steps
     """
@@ -160,7 +165,7 @@ def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
     terms = _ask("GET", url, f"/{name}", token).get("shuffling")
     if terms is not None:
         fate = "dropped" if terms["below_threshold"] == "drop" else "forwarded, and the claim becomes the local ε"
-        note(f"People who wait at the shuffler, fewer than {terms['threshold']}, are {fate}; its log says how many.")
+        note(f"Fewer than {terms['threshold']} people waiting at the shuffler are {fate}; its log says how many.")
 
 
 def export(
@@ -175,7 +180,7 @@ def export(
 ) -> None:
     """Write the state or the newest estimate of a campaign to a file.
 
-    `sstq aggregate --state` goes on from the state.
+    `sstq aggregate --state` can continue from the state.
 
     Example: sstq campaign export steps --output steps.npz
 
@@ -193,13 +198,13 @@ def export(
 
 def tokens(
     name: _Name,
-    count: Annotated[int, typer.Option("--count", help="Make so many tokens.", min=1)],
+    count: Annotated[int, typer.Option("--count", help="Create this many tokens.", min=1)],
     token: _Token,
     url: _Url = _DEFAULT_URL,
 ) -> None:
-    """Make single-use tokens, one per line on standard output.
+    """Create single-use tokens and print them, one per line.
 
-    Each lets one person send one message, once. The collector keeps only their hashes.
+    Each token lets one person send one message, once. The collector stores only hashes of them.
 
     Example: sstq campaign tokens steps --count 1000 > tokens.txt
     """
@@ -213,10 +218,10 @@ def tokens(
 
 
 def rotate(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
-    """Renew the key that messages of a shuffled campaign are sealed for.
+    """Create a new key for sealing the messages of a shuffled campaign.
 
-    Envelopes for older keys still count. Envelopes for different keys never share a crowd: those for the old key need
-    the threshold on their own.
+    Envelopes for older keys still count. Envelopes for different keys never share a crowd: those for the old key must
+    reach the threshold on their own.
 
     Example: sstq campaign rotate steps
     """
@@ -271,7 +276,7 @@ def _check_shuffler(made: Campaign, url: str, token: str) -> None:
 
 
 def _claimed(claim: dict[str, Any], terms: dict[str, Any], status: str) -> list[tuple[str, object]]:
-    """What the batches that arrived justify."""
+    """The privacy that the batches received so far justify."""
     epsilon = claim["epsilon"]
     if epsilon is None:
         shown = "nothing arrived: fewer people than the threshold" if status == "closed" else "nothing arrived yet"
@@ -298,4 +303,4 @@ def _shape(text: str | None) -> list[int] | None:
     try:
         return [int(side) for side in text.split("x")]
     except ValueError as error:
-        raise ValueError(f"image_shape must be such as 28x28 or 32x32x3, got {text!r}") from error
+        raise ValueError(f"image_shape must look like 28x28 or 32x32x3, got {text!r}") from error

@@ -1,4 +1,4 @@
-"""`sstq channel`: the transition matrix of a mechanism and its exact ε."""
+"""`sstq channel`: shows the transition matrix of a mechanism and its exact ε."""
 
 from __future__ import annotations
 
@@ -24,10 +24,17 @@ _PICTURES = (".png", ".svg", ".pdf")
 
 def channel(
     mechanism: Annotated[
-        Path | None, typer.Option("--mechanism", "-m", help="A mechanism's JSON file, instead of the options below.")
+        Path | None,
+        typer.Option(
+            "--mechanism",
+            "-m",
+            help="Show the channel of the mechanism in this JSON file, instead of the options below.",
+        ),
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="ε of the channel.")] = None,
-    bits: Annotated[int | None, typer.Option(help="b, for 2^b tokens. [dim]\\[default: 4][/dim]")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The ε of the channel.")] = None,
+    bits: Annotated[
+        int | None, typer.Option(help="The bits b of a code: the channel has 2^b tokens. [dim]\\[default: 4][/dim]")
+    ] = None,
     kind: Annotated[
         str | None, typer.Option("--channel", metavar="flat|metric-aware|optimal", help="[dim]\\[default: flat][/dim]")
     ] = None,
@@ -35,20 +42,22 @@ def channel(
         str | None,
         typer.Option(
             metavar="optimized|uniform|panter-dite|loss-optimal",
-            help="The last two, like the optimal channel, for the density of a typical vector of length 1000.",
+            help="The codebook; the last two, like the optimal channel, are made for typical vectors, dim = 1000.",
         ),
     ] = None,
-    rate: Annotated[str | None, typer.Option(metavar="calibrated|paper", help="Of the metric-aware channel.")] = None,
+    rate: Annotated[
+        str | None, typer.Option(metavar="calibrated|paper", help="The rate of the metric-aware channel.")
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Draw the channel (.png, .svg, .pdf), or write its exact integers (.csv)."),
     ] = None,
     force: ForceOption = False,
 ) -> None:
-    """Show the transition probabilities of a channel and the ε that they spend, exactly.
+    """Show the transition probabilities of a channel and the exact ε that they spend.
 
-    The channel is a matrix of integers, each row of which sums to 2^62; the ratio that is shown is the largest one
-    between two integers of a column. It is computed in rational arithmetic from the integers that are sampled.
+    The channel is a matrix of integers whose rows sum to 2^62; the ratio shown is the largest one
+    between two integers of a column, computed in rational arithmetic from the integers that are sampled.
 
     Example: sstq channel --epsilon 3 --bits 2 --output channel.png
     """
@@ -88,13 +97,13 @@ def _chosen(
 
     if path is not None:
         if any(option is not None for option in (epsilon, bits, kind, codebook, rate)):
-            raise WrongUsage("--mechanism says everything; give it alone, or the other options")
+            raise WrongUsage("--mechanism cannot be combined with --epsilon, --bits, --channel, --codebook or --rate")
         mechanism = read_mechanism(path)
         if not isinstance(mechanism, SSTQ):
-            raise ValueError(f"{path}: {mechanism.name} has no scalar channel; sstq has")
+            raise ValueError(f"{path}: mechanism must be sstq, got {mechanism.name}, which has no scalar channel")
         return mechanism
     if epsilon is None:
-        raise WrongUsage("give --mechanism or --epsilon")
+        raise WrongUsage("pass --mechanism or --epsilon")
     with solving_shown(kind), check_usage():
         options: dict[str, Any] = {"channel": kind or "flat", "codebook": codebook, "rate": rate}
         return SSTQ(1000, epsilon, bits=4 if bits is None else bits, **options)
@@ -106,7 +115,7 @@ def _flat_integers(mechanism: SSTQ) -> list[tuple[str, object]]:
     channel = mechanism.channel
     if not isinstance(channel, FlatChannel):
         return []
-    return [("weight of the token itself", channel.own), ("weight of each other", channel.other)]
+    return [("weight of the token itself", channel.own), ("weight of each other token", channel.other)]
 
 
 def _show_probabilities(mechanism: SSTQ) -> None:
@@ -133,7 +142,7 @@ def _show_probabilities(mechanism: SSTQ) -> None:
 
 
 def _ends(count: int) -> list[int | None]:
-    """Return all places, or the first and the last of many with None for what is left out."""
+    """Return all positions, or the first and last of many with None for the gap."""
     if count <= _SHOWN:
         return list(range(count))
     half = _SHOWN // 2

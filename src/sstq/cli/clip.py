@@ -1,4 +1,4 @@
-"""`sstq clip`: a private survey of the clients' norms, and the clip that follows from it."""
+"""`sstq clip`: runs a private survey of the clients' norms and suggests a clip."""
 
 from __future__ import annotations
 
@@ -21,39 +21,40 @@ if TYPE_CHECKING:
 __all__ = ["clip"]
 
 _HELP = """
-Choose clip by a private survey of the clients' norms: every client answers one yes-or-no question about its norm.
+Choose clip by a private survey, in which every client answers one yes-or-no question about its norm.
 
 A survey is shared (sstq clip spec), answered on the clients (sstq clip encode) and evaluated on the server (sstq clip
-aggregate). To see beforehand what would come out, on vectors that you hold, use sstq clip suggest.
+aggregate). To try a survey on vectors that you hold, use sstq clip suggest.
 """
 
 clip = typer.Typer(no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
 
-EpsilonOption = Annotated[float, typer.Option(help="ε of one answer; it adds to what the mean costs a client.")]
-LowestOption = Annotated[float, typer.Option(help="The least threshold.")]
-HighestOption = Annotated[float, typer.Option(help="The largest threshold; norms beyond it are only known to be.")]
-ThresholdsOption = Annotated[int, typer.Option(help="How many thresholds there are, in geometric progression.")]
+EpsilonOption = Annotated[float, typer.Option(help="The ε of one answer, in addition to the ε of the mean.")]
+LowestOption = Annotated[float, typer.Option(help="The smallest threshold.")]
+HighestOption = Annotated[float, typer.Option(help="The largest threshold; larger norms are only counted.")]
+ThresholdsOption = Annotated[int, typer.Option(help="The number of thresholds, in geometric progression.")]
 SurveyOption = Annotated[Path, typer.Option("--survey", "-s", help="The JSON file of the survey (sstq clip spec).")]
-DimOption = Annotated[int | None, typer.Option(help="The length of the vectors; an .npy file says it itself.")]
+DimOption = Annotated[int | None, typer.Option(help="The length of the vectors; not needed for .npy files.")]
 QuantileOption = Annotated[
-    list[float] | None, typer.Option(min=0, max=1, help="Which quantiles to show. [dim]\\[0.5, 0.9, 0.99][/dim]")
+    list[float] | None,
+    typer.Option(min=0, max=1, help="Show this quantile; repeatable. [dim]\\[default: 0.5, 0.9 and 0.99][/dim]"),
 ]
 MechanismOption = Annotated[
-    Path | None, typer.Option("--mechanism", "-m", help="Suggest a clip for this mechanism; its own is ignored.")
+    Path | None, typer.Option("--mechanism", "-m", help="Suggest a clip for this mechanism, whose own clip is ignored.")
 ]
 ClientsOption = Annotated[
     int | None,
-    typer.Option(min=1, help="n of the mean that the clip is for. [dim]\\[default: as many as answered][/dim]"),
+    typer.Option(min=1, help="The number of clients of the mean. [dim]\\[default: as many as answered][/dim]"),
 ]
 AlignmentOption = Annotated[
     float,
     typer.Option(
-        min=1e-6, max=1, help="How well the cut-off parts point in one direction, 0 to 1; 1 is the worst case."
+        min=1e-6, max=1, help="How far the clipped-off parts point in one direction, 0 to 1; 1 is the worst case."
     ),
 ]
 SeedOption = Annotated[
     int | None,
-    typer.Option(min=0, help="For simulation: a seed instead of secret randomness. The result is NOT private."),
+    typer.Option(min=0, help="Simulate with this seed instead of secret randomness. The result is NOT private."),
 ]
 
 
@@ -62,12 +63,14 @@ def spec(
     highest: HighestOption,
     epsilon: EpsilonOption = 0.5,
     thresholds: ThresholdsOption = 16,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write.")] = Path("survey.json"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Write the survey to this JSON file.")] = Path(
+        "survey.json"
+    ),
     force: ForceOption = False,
 ) -> None:
-    """Write the survey that clients and server share.
+    """Write the survey that clients and server share to a JSON file.
 
-    Choose the range generously: a threshold too many costs little, and norms outside the range cannot be told apart.
+    Choose a wide range: additional thresholds cost little, and norms outside the range cannot be distinguished.
 
     Example: sstq clip spec --lowest 0.01 --highest 100 --epsilon 0.5 --output survey.json
     """
@@ -86,17 +89,20 @@ def spec(
 def encode(
     vectors: Annotated[
         list[Path],
-        typer.Argument(metavar="VECTORS...", help="Files of vectors, one row per client: .npy, .npz, Parquet or CSV."),
+        typer.Argument(
+            metavar="VECTORS...",
+            help="Encode the vectors in these files, one row per client: .npy, .npz, Parquet or CSV.",
+        ),
     ],
     survey: SurveyOption,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Write the answers to this message file.")],
     dim: DimOption = None,
-    key: Annotated[str | None, typer.Option(help="Which array of the .npz files.")] = None,
-    column: Annotated[str | None, typer.Option(help="Which list column of the Parquet files.")] = None,
+    key: Annotated[str | None, typer.Option(help="Read this array of the .npz files.")] = None,
+    column: Annotated[str | None, typer.Option(help="Read this list column of the Parquet files.")] = None,
     seed: SeedOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Turn vectors into private answers about their norms, one for each.
+    """Encode one private answer about the norm of each vector.
 
     Example: sstq clip encode vectors.npy --survey survey.json --output answers.sstq
     """
@@ -107,11 +113,13 @@ def encode(
     count = write_messages(output, _answers(shared, vectors, dim, key, column, seed))
     show_facts(str(output), [("answers", count), *_describe(shared)])
     if seed is not None:
-        warn_of_seed("the answers come from --seed and are for simulation only; they are marked so")
+        warn_of_seed("the answers come from --seed and are marked as simulated")
 
 
 def aggregate(
-    answers: Annotated[list[Path], typer.Argument(metavar="ANSWERS...", help="Files of answers (sstq clip encode).")],
+    answers: Annotated[
+        list[Path], typer.Argument(metavar="ANSWERS...", help="Read the answers from these files (sstq clip encode).")
+    ],
     survey: SurveyOption,
     mechanism: MechanismOption = None,
     clients: ClientsOption = None,
@@ -122,7 +130,7 @@ def aggregate(
 ) -> None:
     """Estimate quantiles of the norms from the answers and, with --mechanism, suggest a clip.
 
-    All intervals hold together with a probability of 95 %.
+    All intervals hold simultaneously with probability 95 %.
 
     Example: sstq clip aggregate monday.sstq tuesday.sstq --survey survey.json --mechanism mechanism.json
     """
@@ -130,15 +138,17 @@ def aggregate(
     aggregator = _read_survey(survey).aggregator()
     for path in answers:
         if not aggregator.update_from_file(path):
-            note(f"{path} was in already and was passed over")
+            note(f"{path} was already counted and skipped")
     profile = aggregator.profile()
     _show(profile, aggregator.count, quantile, mechanism, clients, alignment, output)
     if profile.simulated:
-        warn_of_seed("some of these answers were simulated from a seed")
+        warn_of_seed("some of these answers were simulated with a seed")
 
 
 def suggest(
-    vectors: Annotated[Path, typer.Option(help="Vectors that you hold: a sample, public data or last year's.")],
+    vectors: Annotated[
+        Path, typer.Option(help="Run the survey on these vectors: a sample, public data or last year's.")
+    ],
     epsilon: EpsilonOption = 0.5,
     lowest: LowestOption = 1e-3,
     highest: HighestOption = 1e3,
@@ -148,15 +158,15 @@ def suggest(
     quantile: QuantileOption = None,
     alignment: AlignmentOption = 1.0,
     dim: DimOption = None,
-    key: Annotated[str | None, typer.Option(help="Which array of the .npz file.")] = None,
-    column: Annotated[str | None, typer.Option(help="Which list column of the Parquet file.")] = None,
+    key: Annotated[str | None, typer.Option(help="Read this array of the .npz file.")] = None,
+    column: Annotated[str | None, typer.Option(help="Read this list column of the Parquet file.")] = None,
     seed: SeedOption = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write all numbers as JSON.")] = None,
     force: ForceOption = False,
 ) -> None:
-    """Run a whole survey on vectors that you hold: what clients with such vectors would let you know.
+    """Run a whole survey on vectors that you hold, to see what clients with such vectors would reveal.
 
-    What is shown is as private as a real survey, unless --seed is given.
+    The output is as private as that of a real survey, unless --seed is given.
 
     Example: sstq clip suggest --vectors file.npy --epsilon 0.5 --quantile 0.9 --mechanism mechanism.json
     """
@@ -226,7 +236,7 @@ def _dim_of(path: Path) -> int:
     try:
         return int(np.lib.format.open_memmap(path, mode="r").shape[-1])
     except (ValueError, EOFError, IndexError) as error:
-        raise WrongUsage(f"{path}: --dim is needed unless the vectors are an .npy file") from error
+        raise WrongUsage(f"{path}: pass --dim, which only .npy files contain") from error
 
 
 def _show(
@@ -243,7 +253,10 @@ def _show(
     columns = ["quantile", "norm", "at least", "at most"]
     rows = [[f"{q:g}", *map(_figure, (one.value, one.low, one.high))] for q, one in found.items()]
     show_table(
-        f"Norms, from {count:,} answers", columns, rows, caption="All intervals hold together in 95 of 100 surveys."
+        f"Norms, from {count:,} answers",
+        columns,
+        rows,
+        caption="All intervals hold simultaneously in 95 of 100 surveys.",
     )
     document: dict[str, Any] = {
         "answers": count,
@@ -264,7 +277,7 @@ def _show(
         document["error_seen"] = choice.best.error
         document["error_at_most"] = choice.best.largest_error
     elif clients is not None:
-        raise WrongUsage("--clients goes with --mechanism: a clip is suggested for a mechanism and its clients")
+        raise WrongUsage("--clients needs --mechanism, for which a clip is suggested")
     if output is not None:
         _write(document, output)
 
@@ -279,10 +292,10 @@ def _show_choice(choice: ClipChoice, clients: int) -> None:
         for one in (*choice.candidates, choice.best)
     ]
     show_table(
-        f"What a clip costs a mean of {clients:,} clients",
+        f"Error of a mean of {clients:,} clients, by clip",
         ["clip", "clipped", "bias at least", "bias seen", "bias at most", "noise", "error seen"],
         rows,
-        caption="bias: a bound of what clipping moves the mean by. The last line is the clip of least error.",
+        caption="bias: a bound on how far clipping moves the mean. The last line is the clip of least error.",
     )
     facts = [
         ("clip", f"{choice.clip:.4g}"),
@@ -299,7 +312,7 @@ def _figure(value: float) -> str:
 
 
 def _finite(interval: Interval) -> dict[str, float | None]:
-    """Return the interval for JSON, which knows no infinity: None there."""
+    """Return the interval for JSON, with None for infinity."""
     values = {"value": interval.value, "low": interval.low, "high": interval.high}
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 

@@ -1,4 +1,4 @@
-"""What several commands share: reading a mechanism, describing one, and small things about outputs."""
+"""Helpers of several commands: reading and describing mechanisms, and checking output paths."""
 
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ __all__ = [
 ]
 
 _PRIVACY = {
-    "local": "yes: every message on its own",
-    "aggregator": "no: a message is for the trusted aggregator's eyes only; the mean it releases is private",
+    "local": "yes, every single message",
+    "aggregator": "no: only the trusted aggregator may see a message; the mean it releases is private",
     "none": "no: this mechanism has no privacy",
 }
 
 MechanismOption = Annotated[
     Path,
-    typer.Option("--mechanism", "-m", help="The JSON file of the mechanism that clients and server share (sstq spec)."),
+    typer.Option(
+        "--mechanism", "-m", help="Use the mechanism in this JSON file, which clients and server share (sstq spec)."
+    ),
 ]
 
-ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is there already.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 
 
 def read_mechanism(path: Path) -> Mechanism:
@@ -49,13 +51,13 @@ def read_mechanism(path: Path) -> Mechanism:
     try:
         return from_json(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a mechanism's JSON: it is not text") from error
+        raise ValueError(f"{path} is not a mechanism's JSON file: it is not text") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
 
 def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> list[tuple[str, object]]:
-    """Return what a user wants to know of a mechanism, as names and values; with clients, also of their mean."""
+    """Return facts about a mechanism as names and values; with clients, also about the error of their mean."""
     from sstq.mechanisms import SSTQ, FrameUnit
 
     error = mechanism.typical_error()
@@ -77,7 +79,7 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> list
     if isinstance(mechanism, FrameUnit):
         facts += _describe_frames(mechanism)
     facts.append(
-        ("error of one client", f"{math.sqrt(error.total) / mechanism.clip:.4g} of clip (a typical vector that long)")
+        ("error of one client", f"{math.sqrt(error.total) / mechanism.clip:.4g} of clip (typical vector of norm clip)")
     )
     clients = mechanism.clients or clients
     if clients is not None:
@@ -90,7 +92,7 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> list
 
 
 def several_messages(mechanism: Mechanism) -> list[tuple[str, object]]:
-    """Return what several messages per person add up to; nothing for one."""
+    """Return the totals of several messages per person; empty for one message."""
     if mechanism.messages == 1:
         return []
     without = f"{mechanism.bundle_epsilon:g} ({mechanism.messages} x {mechanism.epsilon:g})"
@@ -102,7 +104,7 @@ def several_messages(mechanism: Mechanism) -> list[tuple[str, object]]:
 
 
 def summarize_mechanism(mechanism: Mechanism, count: int) -> dict[str, Any]:
-    """Return what the summary of a result says of the mechanism, and of what so many messages cost."""
+    """Return the part of a result's summary about the mechanism and the cost of this many messages."""
     private = math.isfinite(mechanism.epsilon)
     return {
         "message_bits": mechanism.message_bits,
@@ -123,18 +125,18 @@ def _unbiased_in_words(mechanism: Mechanism) -> str:
 
 
 def _clients_for_a_tenth(mechanism: Mechanism, error: ExpectedError) -> str:
-    """Return how many clients have an error of 10 % of clip, or what keeps any number of them from it."""
+    """Return how many clients reach an error of 10 % of clip, or why no number does."""
     from sstq.mechanisms import FrameUnit
 
     room = (0.1 * mechanism.clip) ** 2 - error.bias2
     if room > 0:
         return f"{max(1, math.ceil(error.variance / room)):,}"
-    bias = f"no number of clients has it: the bias is {math.sqrt(error.bias2) / mechanism.clip:.3g} of clip"
+    bias = f"out of reach: the bias is {math.sqrt(error.bias2) / mechanism.clip:.3g} of clip"
     return f"{bias}{_frames_for_a_tenth(mechanism) if isinstance(mechanism, FrameUnit) else ''}"
 
 
 def _frames_for_a_tenth(mechanism: FrameUnit) -> str:
-    """Return what to pass for the frames that leave a tenth of clip, and the clients that have it then."""
+    """Return the option that gives enough frames for an error of a tenth of clip."""
     variance = mechanism.typical_error().total / mechanism.clip**2
     clients = math.ceil(1.1 * variance / 0.1**2)
     return f"; pass --clients {clients} (frames={mechanism.frames_for(clients)}) instead"
@@ -144,7 +146,7 @@ def _describe_frames(mechanism: FrameUnit) -> list[tuple[str, object]]:
     allowed = mechanism.clients_allowed
     return [
         ("frames", mechanism.frames),
-        ("clients that these frames suffice for", f"up to {allowed:,} in a round" if allowed else "none"),
+        ("clients for which these frames suffice", f"up to {allowed:,} in a round" if allowed else "none"),
     ]
 
 
@@ -159,27 +161,27 @@ def _describe_parts(mechanism: SSTQ) -> list[tuple[str, object]]:
 
 
 def privacy_of(mechanism: Mechanism, simulated: bool) -> str:
-    """Return whether the messages of a mechanism may be seen by anybody, in words."""
-    return "no: simulated from a seed" if simulated else _PRIVACY[mechanism.trust]
+    """Return whether messages of this mechanism are private, in words."""
+    return "no: simulated with a seed" if simulated else _PRIVACY[mechanism.trust]
 
 
 def randomness_of(simulated: bool) -> str:
-    """Return where the randomness of messages came from, in words."""
+    """Return the source of the messages' randomness, in words."""
     return "a seed: simulated, not private" if simulated else "secret"
 
 
 def warn_of_seed(what: str) -> None:
-    """Say loudly that a seed stood in for secret randomness."""
+    """Warn that a seed replaced secret randomness."""
     warn(f"NOT PRIVATE: {what}")
 
 
 def check_output(path: Path | None, force: bool, option: str = "--output") -> None:
-    """Refuse a file that is there already, unless forced, or whose folder is not, before any work is done."""
+    """Refuse an existing file (unless forced) or a missing folder, before any work is done."""
     if path is None:
         return
     if not path.parent.is_dir():
         raise WrongUsage(f"{option} {path}: there is no folder {path.parent}")
     if path.is_dir():
-        raise WrongUsage(f"{option} {path} is a folder; a file is written")
+        raise WrongUsage(f"{option} must be a file, got the folder {path}")
     if path.exists() and not force:
-        raise WrongUsage(f"{option} {path} exists already; pass --force to overwrite it")
+        raise WrongUsage(f"{option} {path} already exists; pass --force to overwrite it")

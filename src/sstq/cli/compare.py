@@ -1,4 +1,4 @@
-"""`sstq compare` and `sstq mechanisms`: all mechanisms side by side."""
+"""`sstq compare` and `sstq mechanisms`: show all mechanisms side by side."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 __all__ = ["compare", "mechanisms"]
 
-_CENTRAL = "CSGM has (ε, 1e-5) for the released mean, not ε for each message."
+_CENTRAL = "CSGM: (ε, 1e-5) for the released mean, not ε per message."
 
 
 def mechanisms(
-    dim: Annotated[int, typer.Option(help="d, the length of the vectors.")] = 1000,
-    epsilon: Annotated[float, typer.Option(help="ε of one message; of the released mean for CSGM.")] = 3.0,
-    clients: Annotated[int, typer.Option(help="n, the number of clients.")] = 1000,
+    dim: Annotated[int, typer.Option(help="The length of the vectors.")] = 1000,
+    epsilon: Annotated[float, typer.Option(help="The ε of one message (of the released mean for CSGM).")] = 3.0,
+    clients: Annotated[int, typer.Option(help="The number of clients.")] = 1000,
 ) -> None:
-    """List the mechanisms: bits, error, whom one has to trust, who tosses the coin, and how exact the guarantee is.
+    """List all mechanisms with their bits, error, trust, coin and exactness of the guarantee.
 
-    The error is that of the mean of the clients' unit vectors: MSE = bias² + variance.
+    The error is that of the mean of the clients' unit vectors, MSE = bias² + variance.
 
     Example: sstq mechanisms --dim 25450 --epsilon 3
     """
@@ -58,20 +58,20 @@ def mechanisms(
             ]
             for row in rows
         ],
-        caption=f"Sorted by MSE. trust: who has to be trusted. exact: private integer by integer. {_CENTRAL}",
+        caption=f"Sorted by MSE. trust: who must be trusted. exact: private integer by integer. {_CENTRAL}",
     )
 
 
 def compare(
-    dim: Annotated[int, typer.Option(help="d, the length of the vectors.")],
-    epsilon: Annotated[float, typer.Option(help="ε of one message.")],
-    clients: Annotated[int, typer.Option(help="n, the number of clients.")] = 1000,
+    dim: Annotated[int, typer.Option(help="The length of the vectors.")],
+    epsilon: Annotated[float, typer.Option(help="The ε of one message.")],
+    clients: Annotated[int, typer.Option(help="The number of clients.")] = 1000,
     csv: CsvOption = None,
     json: JsonOption = None,
     png: PngOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Compare all mechanisms on a typical unit vector: bits, bias², variance, error of the mean, and time.
+    """Compare all mechanisms on a typical unit vector by bits, bias², variance, error of the mean and time.
 
     Times are milliseconds per client on this machine, with all its cores.
 
@@ -97,7 +97,7 @@ def compare(
             ]
             for row in rows
         ],
-        caption=f"Sorted by MSE. bias² does not go away with more clients; variance is that of the mean. {_CENTRAL}",
+        caption=f"Sorted by MSE. bias²: more clients do not reduce it. variance: of the mean. {_CENTRAL}",
     )
     numbers = [_numbers(row) for row in rows]
     write_numbers(numbers, csv, json, {"dim": dim, "epsilon": epsilon, "clients": clients}, "mechanisms")

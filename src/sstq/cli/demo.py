@@ -1,4 +1,4 @@
-"""`sstq demo`: mean images and a classifier of handwritten digits, from one private message per person."""
+"""`sstq demo`: learns mean images and a classifier of handwritten digits from one private message per person."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ __all__ = ["demo"]
 
 
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the picture and numbers.")] = Path(
-        "demo"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Write the picture and the numbers to this folder.")
+    ] = Path("demo"),
     seed: Annotated[
-        int | None, typer.Option(min=0, help="A seed instead of secret randomness, for the same picture again.")
+        int | None,
+        typer.Option(min=0, help="Use this seed instead of secret randomness, to get the same picture again."),
     ] = None,
     force: ForceOption = False,
 ) -> None:
     """Learn the mean image of each digit and a classifier from one private message per person.
 
-    1,797 images of 8×8 pixels ship with scikit-learn. The last 360, by other writers, are kept for testing. Each of
-    the others is held by one person, who sends one message about image and digit, once: ε is the person's total. Then
-    100 people hold each image, to show what a larger crowd gains. The table compares the accuracy that a part of
-    the people predict, privately, with the accuracy on the test images. Needs the [demo] extra; takes about half a
+    The data are 1,797 images of 8×8 pixels from scikit-learn. The last 360, by other writers, are the test set. Each of
+    the others is held by one person, who sends one message about image and digit: ε is the person's total. Then
+    100 people hold each image, to show the effect of a larger crowd. The table compares the accuracy that some of
+    the people predict privately with the accuracy on the test images. Needs the [demo] extra; takes about half a
     minute.
 
     Example: sstq demo --output demo
@@ -47,7 +48,7 @@ def demo(
     save_results(result, numbers)
     show_table(
         f"Digits from one private message per person; {result.exact_accuracy:.1%} accurate without privacy",
-        ["total ε", "people per image", "people", "bits per person", "bytes in all", "predicted", "accuracy"],
+        ["total ε", "people per image", "people", "bits per person", "total bytes", "predicted", "accuracy"],
         [
             [
                 f"{row.epsilon:g}",
@@ -61,9 +62,9 @@ def demo(
             for row in result.rows
         ],
         caption=(
-            "total ε: of a person, who answers once. predicted: the accuracy that a twentieth of the people report, "
+            "total ε: per person, who answers once. predicted: the accuracy that a twentieth of the people report, "
             f"privately, with its standard error. accuracy: on {result.tested} images that nobody holds. 100 people "
-            "per image are simulated: they hold the same. An image as 64 floats would take 2,048 bits."
+            "per image are simulated: they hold the same image. An image as 64 floats would take 2,048 bits."
         ),
     )
     if seed is not None:

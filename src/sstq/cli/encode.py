@@ -1,4 +1,4 @@
-"""`sstq encode`: vectors in, messages out."""
+"""`sstq encode`: encodes files of vectors as private messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ __all__ = ["encode", "group_numbers"]
 def encode(
     vectors: Annotated[
         list[Path],
-        typer.Argument(metavar="VECTORS...", help="Files of vectors, one row per client: .npy, .npz, Parquet or CSV."),
+        typer.Argument(
+            metavar="VECTORS...",
+            help="Encode the vectors in these files, one row per client: .npy, .npz, Parquet or CSV.",
+        ),
     ],
     mechanism: MechanismOption,
     output: Annotated[
@@ -42,65 +45,69 @@ def encode(
         typer.Option(
             "--output",
             "-o",
-            help="The message file to write; Parquet if its name ends in .parquet. With --shards, a folder.",
+            help="Write this message file, Parquet if its name ends in .parquet; with --shards, this folder.",
         ),
     ],
-    key: Annotated[str | None, typer.Option(help="Which array of the .npz files.")] = None,
-    column: Annotated[str | None, typer.Option(help="Which list column of the Parquet files.")] = None,
+    key: Annotated[str | None, typer.Option(help="Read this array of the .npz files.")] = None,
+    column: Annotated[str | None, typer.Option(help="Read this list column of the Parquet files.")] = None,
     by: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="PUBLIC groups: keep this column of the Parquet or CSV files in clear beside the messages, for one "
-            "mean per group. The server sees it.",
+            help="Keep this column of the Parquet or CSV files as PUBLIC labels with the messages, for one "
+            "mean per group. The server sees them.",
         ),
     ] = None,
     private_group: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN|FILE.npy",
-            help="PRIVATE groups, for GroupUnit: encode this column, or an .npy of one integer per vector, together "
-            "with the vector. Nobody sees it.",
+            help="Encode this column, or an .npy of one integer per vector, as PRIVATE groups (GroupUnit) together "
+            "with the vectors. Nobody sees them.",
         ),
     ] = None,
     group_names: GroupNamesOption = None,
     clients: Annotated[
         Path | None,
-        typer.Option(help="Behind a public coin: an .npy of distinct non-negative integers, one for each vector."),
+        typer.Option(
+            help="Read client identifiers for a public coin from this .npy: distinct integers ≥ 0, one per vector."
+        ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="For simulation: a seed instead of secret randomness. The result is NOT private."),
+        typer.Option(min=0, help="Simulate with this seed instead of secret randomness. The result is NOT private."),
     ] = None,
     report: Annotated[
         bool,
-        typer.Option("--report", help="Print how many vectors were clipped or missed the certificate; for you only."),
+        typer.Option(
+            "--report", help="Print how many vectors were clipped or missed the certificate; keep this to yourself."
+        ),
     ] = False,
     shards: Annotated[
         str | None,
-        typer.Option(metavar="sstq|parquet", help="Write a message file of this kind for each file of vectors."),
+        typer.Option(metavar="sstq|parquet", help="Write one message file of this kind per file of vectors."),
     ] = None,
     engine_name: EngineOption = "local",
     address: AddressOption = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Overwrite the message file. Who was in it and is encoded again spends ε again."),
+        typer.Option("--force", help="Overwrite the message file. People who are encoded again spend ε again."),
     ] = False,
 ) -> None:
-    """Encode each vector as one message. Messages are private unless the mechanism needs a trusted aggregator.
+    """Encode each vector as one message, which is private unless the mechanism needs a trusted aggregator.
 
-    The input is read, checked and encoded a piece at a time, whatever its size. The message file appears whole or not
-    at all: one bad vector, and there is none. A Parquet file has one column of lists of numbers, or one column of
-    numbers for each coordinate; a CSV file has one line per vector, and may have a header.
+    The input is read, checked and encoded in pieces, whatever its size. If any vector is bad, no message file
+    is written. A Parquet file has one column of lists of numbers, or one column of
+    numbers per coordinate; a CSV file has one line per vector, and may have a header.
 
-    With --shards every NAME.npy (…) becomes NAME.sstq or NAME.parquet in the folder --output. Files that are there are
-    not encoded again, so that an interrupted run can be repeated without sending two messages about one vector. With
-    --seed the messages are the same as those of one file for all, unless people send several; a folder takes one seed
-    and one list of files then.
+    With --shards every NAME.npy (…) becomes NAME.sstq or NAME.parquet in the folder --output. Existing files are
+    not encoded again, so an interrupted run can be repeated without sending two messages about one vector. With
+    --seed the messages are the same as without --shards, unless people send several; use one seed and one list of
+    files per folder then.
 
-    With --by country the label of each person's group stands in clear beside the private message, and `sstq aggregate`
-    gives one mean per group. Only the vectors are private then: use it for what the server may know of everybody. With
-    --private-group diagnosis the group is as secret as the vector. That takes a mechanism made for it (sstq spec --name
+    With --by country each message carries the person's group as a public label, and `sstq aggregate`
+    gives one mean per group. Only the vectors are private then: use it for what the server may know anyway. With
+    --private-group diagnosis the group is as private as the vector. That needs a mechanism for it (sstq spec --name
     groupunit --set groups=10), and more people for the same error.
 
     Example: sstq encode embeddings.npy --mechanism mechanism.json --output messages.sstq
@@ -114,25 +121,25 @@ def encode(
     with check_usage():
         refuse_repeated(vectors)
     if by is not None and shared.trust == "aggregator":
-        raise WrongUsage(f"--by needs a mechanism whose messages are private one by one, which {shared.name} is not")
+        raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
     secret = _private_groups(shared, private_group)
     in_column = secret if isinstance(secret, str) else None
     if isinstance(secret, Path) and shards is not None:
-        raise WrongUsage("--private-group must be a column with --shards: an .npy is for one message file")
+        raise WrongUsage("--private-group must be a column with --shards, not an .npy file")
     names = read_group_names(group_names, shared)
     reading = {"key": key, "column": column, "by": by, "group": in_column, "group_names": names}
     rng = None if seed is None else np.random.default_rng(seed)
     local = LocalReport() if report else None
     if shards is None:
         if engine_name == "ray":
-            raise WrongUsage("--engine ray needs --shards: every task writes a file of its own")
+            raise WrongUsage("--engine ray needs --shards: every task writes its own file")
         with engine(engine_name, address):
             groups = secret if isinstance(secret, Path) else None
             total = _to_one_file(shared, mechanism, vectors, output, reading, groups, clients, rng, local, force)
         size = output.stat().st_size
     else:
         if force:
-            raise WrongUsage("--force is for one message file; with --shards those that are there stay as they are")
+            raise WrongUsage("--force cannot be combined with --shards, which keeps existing message files")
         planned = _plan(shared, vectors, output, shards, reading)
         with engine(engine_name, address) as in_ray:
             total = _to_shards(shared, planned, output, clients, seed, rng, local, in_ray)
@@ -150,16 +157,16 @@ def encode(
         ],
     )
     if by is not None:
-        note(f"the column {by!r} is in clear beside the messages: whoever has the file sees each message's group")
+        note(f"the column {by!r} is public: whoever has the file sees each message's group")
     if local is not None:
         note(
             f"local report: {local.vectors} vectors, {local.clipped} longer than clip, "
             f"{local.missed} missed the certificate. These counts depend on the data: keep them to yourself."
         )
     if seed is not None:
-        warn_of_seed("the messages come from --seed and are for simulation only; they are marked so")
+        warn_of_seed("the messages come from --seed and are marked as simulated")
     elif shared.trust != "local":
-        warn(f"the messages are in clear: {privacy_of(shared, simulated=False)}")
+        warn(f"NOT PRIVATE: {privacy_of(shared, simulated=False).removeprefix('no: ')}")
 
 
 def _to_one_file(
@@ -179,7 +186,7 @@ def _to_one_file(
     from sstq.messages.vectors import open_vectors
 
     if any(output.exists() and output.samefile(path) for path in (mechanism_path, *vectors)):
-        raise WrongUsage(f"--output {output} is also read from; choose another name")
+        raise WrongUsage(f"--output must not be an input file, got {output}")
     check_output(output, force)
     files = [open_vectors(path, mechanism.dim, **reading) for path in vectors]
     total = sum(file.count for file in files)
@@ -217,7 +224,7 @@ def _to_shards(
     local: LocalReport | None,
     in_ray: bool,
 ) -> int:
-    """Write a message file for each shard; returns the number of their messages."""
+    """Write one message file per shard; returns the number of messages."""
     import shutil
 
     from sstq.runs.shards import record_simulation, unfinished_folder
@@ -227,7 +234,7 @@ def _to_shards(
     if seed is not None:
         output.mkdir(parents=True, exist_ok=True)
         record_simulation(output, mechanism, seed, shards)
-    # What an interrupted run has left there was never finished, so never sent.
+    # Leftovers of an interrupted run were never finished, so never sent.
     shutil.rmtree(unfinished_folder(output), ignore_errors=True)
     unfinished_folder(output).mkdir(parents=True)
     there = 0
@@ -243,7 +250,7 @@ def _to_shards(
     finally:
         shutil.rmtree(unfinished_folder(output), ignore_errors=True)
     if there:
-        note(f"{there} of {len(shards)} message files were there already and were left as they are")
+        note(f"{there} of {len(shards)} message files already existed and were kept")
     return total * mechanism.messages
 
 
@@ -254,7 +261,7 @@ def _reports(
     rng: np.random.Generator | None,
     in_ray: bool,
 ) -> Iterator[LocalReport | None]:
-    """Encode the shards, yielding what each reports; None where the message file was there."""
+    """Encode the shards, yielding the report of each; None if the message file already existed."""
     if in_ray:
         from sstq.integrations.ray import encode_shards
 
@@ -268,9 +275,9 @@ def _reports(
 
 
 def _private_groups(mechanism: Mechanism, given: str | None) -> str | Path | None:
-    """Return the column or the .npy of the private groups; it must be there exactly when the mechanism has some."""
+    """Return the column or the .npy of the private groups, which must be given exactly if the mechanism has groups."""
     if mechanism.groups is not None and given is None:
-        raise WrongUsage(f"--private-group is required: {mechanism.name} encodes a group with every vector")
+        raise WrongUsage(f"pass --private-group: {mechanism.name} encodes a group with every vector")
     if mechanism.groups is None and given is not None:
         remedy = f"sstq spec --name groupunit --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --set groups=10"
         raise WrongUsage(f"--private-group needs GroupUnit ({remedy}); {mechanism.name} has no private groups")
@@ -278,13 +285,13 @@ def _private_groups(mechanism: Mechanism, given: str | None) -> str | Path | Non
 
 
 def group_numbers(path: Path, total: int) -> NDArray[np.int64]:
-    """Read one integer per vector; whether there are such groups is for the mechanism to say."""
+    """Read one integer per vector; the mechanism checks their range."""
     import numpy as np
 
     numbers = _read_numbers(path)
     if numbers.shape != (total,) or numbers.dtype.kind not in "iu":
         found = f"shape {numbers.shape} and dtype {numbers.dtype}"
-        raise ValueError(f"{path}: --private-group must be {total} integers, one for each vector, got {found}")
+        raise ValueError(f"{path}: --private-group must be {total} integers, one per vector, got {found}")
     return numbers.astype(np.int64)
 
 
@@ -300,15 +307,15 @@ def _read_numbers(path: Path) -> NDArray[Any]:
 
 
 def _client_identifiers(mechanism: Mechanism, path: Path | None, total: int) -> NDArray[np.uint64] | None:
-    """Read the clients' identifiers; they must be there exactly when the coin is public."""
+    """Read the clients' identifiers, which must be given exactly if the coin is public."""
     from sstq.messages.batch import client_ids
 
     if mechanism.coin == "private":
         if path is not None:
-            raise WrongUsage("--clients is for public coins; this mechanism's coin is private")
+            raise WrongUsage("--clients must be left out: this mechanism's coin is private")
         return None
     if path is None:
-        raise WrongUsage("--clients is required: behind a public coin both sides name the clients")
+        raise WrongUsage("pass --clients: with a public coin both sides need the clients' identifiers")
     numbers = _read_numbers(path)
     try:
         return client_ids(numbers, total)

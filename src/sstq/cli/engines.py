@@ -1,4 +1,4 @@
-"""Where the work is done: in this process, or in tasks of Ray."""
+"""The options --engine and --address: work in this process, or in tasks of Ray."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ __all__ = ["AddressOption", "EngineOption", "engine"]
 
 EngineOption = Annotated[
     str,
-    typer.Option("--engine", metavar="local|ray", help="Work in this process, or in Ray tasks (the ray extra)."),
+    typer.Option("--engine", metavar="local|ray", help="Run in this process, or in Ray tasks (needs the ray extra)."),
 ]
 AddressOption = Annotated[
     str | None,
     typer.Option(
-        help="The Ray to join: auto, HOST:PORT or ray://HOST:PORT. "
-        "[dim]\\[default: one of our own on this machine's cores][/dim]"
+        help="Join this Ray cluster: auto, HOST:PORT or ray://HOST:PORT. "
+        "[dim]\\[default: a new one on this machine's cores][/dim]"
     ),
 ]
 
 
 @contextmanager
 def engine(name: str, address: str | None) -> Iterator[bool]:
-    """Give the block the engine: whether it is Ray, to which it is connected then."""
+    """Yield whether the engine is Ray, connected for the duration of the block."""
     if name not in ("local", "ray"):
         raise WrongUsage(f"--engine must be 'local' or 'ray', got {name!r}")
     if name == "local":
         if address is not None:
-            raise WrongUsage(f"--address is for --engine ray, got {address!r}")
+            raise WrongUsage(f"--address needs --engine ray, got {address!r}")
         yield False
         return
     from sstq.integrations.ray import connected
 
-    # Ray reports what happens to its workers on stdout, which is for results.
+    # Ray reports about its workers on stdout, which is reserved for results.
     with connected(address), redirect_stdout(sys.stderr):
         yield True

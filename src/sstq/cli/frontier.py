@@ -1,4 +1,4 @@
-"""`sstq frontier`: error against bits."""
+"""`sstq frontier`: shows error against bits."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ __all__ = ["frontier"]
 
 
 def frontier(
-    dim: Annotated[int, typer.Option(help="d, the length of the vectors.")] = 1000,
-    epsilon: Annotated[float, typer.Option(help="ε of one message.")] = 3.0,
+    dim: Annotated[int, typer.Option(help="The length of the vectors.")] = 1000,
+    epsilon: Annotated[float, typer.Option(help="The ε of one message.")] = 3.0,
     csv: CsvOption = None,
     json: JsonOption = None,
     png: PngOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Show error against bits for every local mechanism, with the least error that any can have.
+    """Show error against bits for every local mechanism, with the least possible error.
 
-    The error is that of one client's estimate of a typical unit vector, over d. Two lines bound it: the optimum of all
-    unbiased mechanisms, and the least that one bit allows.
+    The error is that of one client's estimate of a typical unit vector, divided by d. Two lines bound it: the optimum
+    of all unbiased mechanisms, and the least error with one bit.
 
     Example: sstq frontier --dim 10000 --epsilon 3 --png frontier.png
     """
@@ -64,8 +64,8 @@ def frontier(
     ranked = sorted(points, key=lambda point: point.mse)
     optimum, one_bit = library.optimal_error(dim, epsilon), library.one_bit_error(dim, epsilon)
     show_table(
-        f"Error against bits at d = {dim:,}, ε = {epsilon:g}: one client's unit vector, over d",
-        ["mechanism", "bits", "coin", "bias²/d", "variance/d", "MSE/d", "over the optimum", "unbiased"],
+        f"Error against bits at d = {dim:,}, ε = {epsilon:g}: one client's unit vector, divided by d",
+        ["mechanism", "bits", "coin", "bias²/d", "variance/d", "MSE/d", "times the optimum", "unbiased"],
         [
             [
                 point.label,
@@ -80,7 +80,7 @@ def frontier(
             for point in ranked
         ],
         caption=f"The optimum of all unbiased mechanisms is {optimum:.4g}; the least with one bit is {one_bit:.4g}. "
-        "Sorted by error. unbiased: over messages and public coins, for the frame at hand.",
+        "Sorted by error. unbiased: over messages and public coins, for this frame.",
     )
     rows = [_numbers(point, dim) for point in ranked]
     write_numbers(rows, csv, json, {"epsilon": epsilon, "optimum": optimum, "one_bit": one_bit}, "points")

@@ -1,4 +1,4 @@
-"""What `sstq aggregate` writes and prints of public groups: one mean per group, with its error and its mark."""
+"""Output of `sstq aggregate` for public groups: one mean per group, with its error and its mark."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["RESULTS", "is_grouped_state", "printable", "report", "require_pictures", "start"]
 
 RESULTS = ("means.npy", "stderr.npy", "groups.csv", "summary.json")
-# A picture has the groups with the most clients.
+# A picture shows the groups with the most clients.
 _DRAWN = 40
 _CAPTION = (
-    "error: norm of the standard errors. within error: the norm is at most the radius or √2 times the error. "
+    "error: norm of the standard errors. within error: the norm is at most the radius, or at most √2 times the error. "
     "too few: fewer than 30 clients."
 )
 
@@ -34,14 +34,14 @@ def is_grouped_state(path: Path) -> bool:
 
 
 def require_pictures() -> None:
-    """Say that pictures cannot be drawn (ImportError), before anything is added up."""
+    """Raise ImportError if pictures cannot be drawn, before any work is done."""
     from sstq.canvas import require_matplotlib
 
     require_matplotlib()
 
 
 def start(mechanism: Mechanism, state: Path | None) -> GroupedAggregator:
-    """Return the sums of groups that were saved, or none yet."""
+    """Return the saved sums of groups, or empty ones."""
     from sstq import GroupedAggregator
 
     return GroupedAggregator(mechanism) if state is None else GroupedAggregator.load(state, mechanism)
@@ -52,7 +52,7 @@ def report(mechanism: Mechanism, groups: GroupedAggregator, folder: Path, png: P
     from sstq.files.atomic import atomic_file, write_csv
 
     if not groups.count:
-        raise ValueError("no message yet: a mean needs at least one")
+        raise ValueError("a mean needs at least one message, got none")
     counts = groups.counts
     drawn = sorted(counts, key=lambda label: -counts[label])[:_DRAWN] if png is not None else []
     picture: list[GroupMean] = []
@@ -60,7 +60,7 @@ def report(mechanism: Mechanism, groups: GroupedAggregator, folder: Path, png: P
     notes: dict[str, str] = {}
     simulated = False
     with _arrays(folder, len(counts), mechanism.estimate_dim) as write, progress("Groups", len(counts)) as advance:
-        # One group at a time: the vectors of all of them may not fit the memory.
+        # One group at a time: the vectors of all groups may not fit in memory.
         for label in counts:
             group = groups.mean(label)
             write(group.estimate)
@@ -95,7 +95,7 @@ def report(mechanism: Mechanism, groups: GroupedAggregator, folder: Path, png: P
         )
         note(f"for the next round: sstq spec {same} --clients {max(counts.values())} --output next.json")
     if simulated:
-        warn_of_seed("some of these messages were simulated from a seed")
+        warn_of_seed("some of these messages were simulated with a seed")
     if png is not None:
         from sstq.plots import draw_groups
 
@@ -105,7 +105,7 @@ def report(mechanism: Mechanism, groups: GroupedAggregator, folder: Path, png: P
 
 @contextmanager
 def _arrays(folder: Path, groups: int, dim: int) -> Iterator[Callable[[Estimate], None]]:
-    """Write means.npy and stderr.npy, (groups, dim) each, row by row; the block gets what adds a row to both."""
+    """Write means.npy and stderr.npy, (groups, dim) each; yields a function that adds one row to both."""
     import numpy as np
 
     from sstq.files.atomic import atomic_file
@@ -145,10 +145,10 @@ def _print(rows: list[dict[str, Any]], folder: Path, summary: dict[str, Any]) ->
         caption=_CAPTION,
     )
     loss = summary["privacy_loss"]
-    spent = "no privacy" if loss is None else f"ε = {safe_figure(loss)} per message, the {column} in clear"
+    spent = "no privacy" if loss is None else f"ε = {safe_figure(loss)} per message, the {column} public"
     note(f"{summary['count']:,} messages, {len(rows):,} groups, {summary['marked']:,} marked; {spent}")
 
 
 def printable(label: str) -> str:
-    """Return a label for a line of a table: line feeds, tabs and what else does not print are escaped."""
+    """Return a label for a line of a table, with unprintable characters such as tabs escaped."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in label)

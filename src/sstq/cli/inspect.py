@@ -1,4 +1,4 @@
-"""`sstq inspect`: what is in a file."""
+"""`sstq inspect`: shows what is in a file."""
 
 from __future__ import annotations
 
@@ -26,16 +26,20 @@ Facts = list[tuple[str, object]]
 
 
 def inspect(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="A mechanism, a message file or an aggregator's state.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Inspect this mechanism, message file or aggregator's state.")
+    ],
     mechanism: Annotated[
         Path | None,
-        typer.Option("--mechanism", "-m", help="Say whether the file belongs to this mechanism; exit code 1 if not."),
+        typer.Option(
+            "--mechanism", "-m", help="Check that the file belongs to this mechanism; the exit code is 1 if not."
+        ),
     ] = None,
 ) -> None:
-    """Show what is in a mechanism, a message file or an aggregator's state.
+    """Show the content of a mechanism, a message file or an aggregator's state.
 
-    The kind is recognised by the content, not by the name. All of a message file is read and its checksums are
-    verified; with --mechanism every message is checked against it, too.
+    The kind of file is recognised by its content, not by its name. A message file is read completely and its checksums
+    are verified; with --mechanism every message is also checked against the mechanism.
 
     Example: sstq inspect messages.sstq --mechanism mechanism.json
     """
@@ -52,16 +56,16 @@ def inspect(
         described = read_mechanism(path)
         facts, digest = describe_mechanism(described), described.digest()
     else:
-        raise ValueError(f"{path} is not a mechanism, a message file or an aggregator's state")
+        raise ValueError(f"{path} must be a mechanism, a message file or an aggregator's state")
     if shared is not None:
         facts.append(("matches the mechanism", "yes" if digest == shared.digest() else "no"))
         if digest == shared.digest():
             facts.append(("private", privacy_of(shared, ("randomness", randomness_of(simulated=True)) in facts)))
     show_facts(str(path), facts)
     if ("randomness", randomness_of(simulated=True)) in facts:
-        warn_of_seed("simulated from a seed")
+        warn_of_seed("simulated with a seed")
     if shared is not None and digest != shared.digest():
-        complain(f"{path} is of another mechanism: digest {digest[:16]}…, expected {shared.digest()[:16]}…")
+        complain(f"{path} belongs to another mechanism: digest {digest[:16]}…, expected {shared.digest()[:16]}…")
         raise typer.Exit(1)
 
 
@@ -70,7 +74,7 @@ def _inspect_messages(path: Path, shared: Mechanism | None) -> tuple[Facts, str]
     from sstq.messages.files import describe_messages
 
     info = describe_messages(path)
-    # Messages that belong to the mechanism are checked against it; of others only the checksums can be.
+    # Messages that belong to the mechanism are checked against it; others only by their checksums.
     reader = shared if shared is not None and shared.digest() == info.digest else _AnyMessages(path, info)
     with progress("Verifying", info.count) as advance:
         for messages in read_messages(path, reader):
@@ -130,7 +134,7 @@ def _inspect_groups(path: Path, shared: Mechanism | None) -> tuple[Facts, str]:
 
 @dataclass(frozen=True)
 class _AnyMessages:
-    """A reader that accepts any values of the right width: enough to verify a file without its mechanism."""
+    """A reader that accepts any values of the right width, which suffices to verify a file without its mechanism."""
 
     path: Path
     info: MessageFileInfo

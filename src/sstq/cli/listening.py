@@ -1,4 +1,4 @@
-"""What `sstq serve` and `sstq shuffler` share: options, the administrator's token, and a word about TLS."""
+"""Helpers of `sstq serve` and `sstq shuffler`: options, the administrator's token, and a note about TLS."""
 
 from __future__ import annotations
 
@@ -50,45 +50,47 @@ AdministratorOption = Annotated[
     str | None,
     typer.Option(
         envvar="SSTQ_ADMINISTRATOR_TOKEN",
-        help="Take this token instead of the folder's, best from the environment: other users see options.",
+        help="Use this token instead of the folder's; set it in the environment, as other users can see options.",
     ),
 ]
 MetricsOption = Annotated[
-    str | None, typer.Option(envvar="SSTQ_METRICS_TOKEN", help="Let holders of this token read the metrics.")
+    str | None, typer.Option(envvar="SSTQ_METRICS_TOKEN", help="Allow reading the metrics with this token.")
 ]
 CertificateOption = Annotated[
     Path | None,
-    typer.Option(envvar="SSTQ_CERTIFICATE", help="Speak TLS with this certificate chain (PEM).", exists=True),
+    typer.Option(envvar="SSTQ_CERTIFICATE", help="Use TLS with this certificate chain (PEM).", exists=True),
 ]
 PrivateKeyOption = Annotated[
     Path | None,
-    typer.Option(envvar="SSTQ_PRIVATE_KEY", help="Use this private key of the certificate (PEM).", exists=True),
+    typer.Option(envvar="SSTQ_PRIVATE_KEY", help="Use this private key for the certificate (PEM).", exists=True),
 ]
 ProxiesOption = Annotated[
-    str, typer.Option(envvar="SSTQ_PROXIES", help="Believe X-Forwarded-For of these addresses, such as 10.0.0.1.")
+    str, typer.Option(envvar="SSTQ_PROXIES", help="Trust X-Forwarded-For from these addresses, such as 10.0.0.1.")
 ]
 UploadsOption = Annotated[
     float,
-    typer.Option(envvar="SSTQ_UPLOADS_PER_SECOND", help="Allow each address so many uploads; 0 for any number."),
+    typer.Option(
+        envvar="SSTQ_UPLOADS_PER_SECOND", help="Allow each address this many uploads per second; 0 for no limit."
+    ),
 ]
-BurstOption = Annotated[int, typer.Option(envvar="SSTQ_BURST", help="Allow each address so many uploads at once.")]
+BurstOption = Annotated[int, typer.Option(envvar="SSTQ_BURST", help="Allow each address this many uploads at once.")]
 GraceOption = Annotated[
-    int, typer.Option(envvar="SSTQ_GRACE_HOURS", help="Answer retries so long after a campaign closed.")
+    int, typer.Option(envvar="SSTQ_GRACE_HOURS", help="Answer retries for this many hours after a campaign has closed.")
 ]
 
 
 def say_started(settings: Settings, url: str, facts: Mapping[str, str], *, given_token: bool) -> None:
     """Print the address, some facts and the token; say so if others can listen on the network."""
-    # What was given is known already, and logs are kept.
+    # A given token is known already, and must not end up in logs.
     token = "as given" if given_token else settings.administrator_token
     for name, value in {"address": url, **facts, "administrator token": token}.items():
         typer.echo(f"{name:19}  {value}")
     if settings.certificate is None and settings.host not in ("127.0.0.1", "::1", "localhost"):
-        note("This is plain HTTP: put a proxy with TLS before it, or pass --certificate and --private-key.")
+        note("This is plain HTTP: put a proxy with TLS in front of it, or pass --certificate and --private-key.")
 
 
 def kept_token(folder: Path) -> str:
-    """The administrator's token in the folder, which is made if it is not there."""
+    """Return the administrator's token in the folder, created if it does not exist."""
     from sstq.service.security import new_token
 
     path = folder / _TOKEN_FILE

@@ -1,4 +1,4 @@
-"""The model that `sstq train` trains on images: the paper's network, a linear one, or a PyTorch module."""
+"""The option --model of `sstq train`: the paper's network, a linear model, or a PyTorch module."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def image_problem_with(
 
     Args:
         model: "hidden-layer", "logistic", or MODULE:FUNCTION, a function of an image's shape (channels, rows, columns)
-            and the number of classes that returns a PyTorch module. The working folder is looked in first.
-        dataset: from `sstq.lab.datasets.load`.
+            and the number of classes that returns a PyTorch module. The working folder is searched first.
+        dataset: a data set from `sstq.lab.datasets.load`.
         clients: as for `image_problem`.
         seed: as for `image_problem`.
         alpha: as for `image_problem`.
-        options: others of `image_problem`.
+        options: further options of `image_problem`.
 
     Examples:
         >>> from sstq.lab.datasets import load
@@ -57,7 +57,7 @@ def image_problem_with(
     shape = (dataset.train_images.shape[1] // (rows_and_columns[0] * rows_and_columns[1]), *rows_and_columns)
     torch_model = TorchModel(lambda: build(shape, len(dataset.classes)), input_shape=shape)
     problem = image_problem(dataset, clients, seed, alpha=alpha, model=torch_model, **options)
-    # In the name, so that a checkpoint of one model is not taken for another's of the same dimension.
+    # In the name, so that a checkpoint of one model is not mistaken for that of another of the same dimension.
     return replace(problem, name=f"{problem.name} with {model}")
 
 
@@ -76,7 +76,7 @@ def _function(text: str) -> Any:
 
 @contextmanager
 def _working_folder_first() -> Iterator[None]:
-    """As for ``python -m``: a program that was installed does not look there."""
+    """Search the working folder for modules, as ``python -m`` does; an installed program does not by default."""
     folder = str(Path.cwd())
     sys.path.insert(0, folder)
     try:

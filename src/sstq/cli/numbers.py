@@ -1,4 +1,4 @@
-"""Numbers for the eye and for other programs: what the commands that compare mechanisms share."""
+"""Helpers of commands that print numbers for people and write them for programs (CSV, JSON, pictures)."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ PngOption = Annotated[Path | None, typer.Option(help="Draw errors and bits (.png
 
 
 def as_participation(text: str | None) -> Participation | None:
-    """Return what was typed for --participation as the library takes it: "once", or a number."""
+    """Parse --participation for the library: "once", or a number."""
     from sstq.runs.cohorts import answers_of
 
     return None if text is None else answers_of(int(text) if text.isdecimal() else text)
 
 
 def check_outputs(csv: Path | None, json: Path | None, png: Path | None, force: bool) -> None:
-    """Refuse what cannot be written before any work is done."""
+    """Refuse outputs that cannot be written, before any work is done."""
     for option, path in (("--csv", csv), ("--json", json), ("--png", png)):
         check_output(path, force, option)
     if png is not None and png.suffix.lower() not in _PICTURES:
@@ -53,17 +53,17 @@ def check_outputs(csv: Path | None, json: Path | None, png: Path | None, force: 
 
 
 def figure(value: float) -> str:
-    """Return a number in three digits, as short as it can be read."""
+    """Return a number with three digits, as short as possible."""
     return f"{value:.3g}" if 1e-3 <= abs(value) < 1e5 or value == 0 else f"{value:.1e}"
 
 
 def error_figure(error: float, over: float = 1.0) -> str:
-    """Return a squared error of unit vectors, over a number; the rounding of doubles counts as none."""
+    """Return a squared error of unit vectors divided by a number; rounding errors count as zero."""
     return figure(error / over if error > _ROUNDING else 0.0)
 
 
 def safe_figure(value: float, *, up: bool = True) -> str:
-    """Return six digits on the safe side. Totals are spared a last digit for the rounding error of a double."""
+    """Return a number rounded conservatively to six digits, allowing for the rounding error of a double."""
     from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
     if up:
@@ -79,7 +79,7 @@ def unbiased_cell(unbiased: Unbiased, bias2: float) -> str:
 def write_numbers(
     rows: list[dict[str, Any]], csv: Path | None, json: Path | None, head: dict[str, Any], name: str
 ) -> None:
-    """Write rows of numbers as CSV and, under `name` beside what stands in `head`, as JSON; each where it is asked."""
+    """Write rows of numbers as CSV and JSON, if asked for; in JSON under `name`, next to the fields of `head`."""
     from sstq.files.atomic import write_csv
 
     if csv is not None:
@@ -90,7 +90,7 @@ def write_numbers(
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write a document as JSON, whole or not at all."""
+    """Write a document as JSON, completely or not at all."""
     import json
 
     from sstq.files.atomic import atomic_file

@@ -1,4 +1,4 @@
-"""`sstq plan`: the mechanism for a wish, and its price."""
+"""`sstq plan`: chooses the mechanism for a task, and shows its error and cost."""
 
 from __future__ import annotations
 
@@ -23,78 +23,82 @@ if TYPE_CHECKING:
 
 __all__ = ["plan"]
 
-# A longer JSON is written with --output, not shown.
+# A longer JSON is not shown; --output writes it.
 _SPEC_SHOWN = 1000
 _NOT_THE_TASK = ("learn", "output", "json", "force")
 
 
 def plan(
-    dim: Annotated[int | None, typer.Option(help="d, the length of the vectors.")] = None,
-    clients: Annotated[int | None, typer.Option(help="n, the clients of a round.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="ε that one message may spend.")] = None,
-    bits: Annotated[int | None, typer.Option(help="The most bits of a message.")] = None,
+    dim: Annotated[int | None, typer.Option(help="The length of the vectors.")] = None,
+    clients: Annotated[int | None, typer.Option(help="The number of clients per round.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The ε that one message may spend.")] = None,
+    bits: Annotated[int | None, typer.Option(help="The maximum bits per message.")] = None,
     target_error: Annotated[
-        float | None, typer.Option(help="The error of the mean that is wished for, as a share of clip.")
+        float | None, typer.Option(help="The error of the mean to reach, as a fraction of clip.")
     ] = None,
-    rounds: Annotated[int | None, typer.Option(help="T, the rounds that one client may take part in.")] = None,
-    total_epsilon: Annotated[float | None, typer.Option(help="ε of all rounds of a client together.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="The number of rounds that one client may take part in.")] = None,
+    total_epsilon: Annotated[float | None, typer.Option(help="The total ε of all rounds of a client.")] = None,
     delta: Annotated[
-        float, typer.Option(help="δ of all rounds together; 0 for pure ε. Behind a shuffler 1e-6 unless given.")
+        float, typer.Option(help="The total δ of all rounds; 0 for pure ε. With --trust shuffler the default is 1e-6.")
     ] = 0.0,
-    clip: Annotated[float, typer.Option(help="Vectors longer than this are scaled down to it.")] = 1.0,
+    clip: Annotated[float, typer.Option(help="Scale longer vectors down to this norm.")] = 1.0,
     coin: Annotated[
-        str, typer.Option(metavar="private|public|any", help="Who draws what is public: a public coin saves bits.")
+        str,
+        typer.Option(
+            metavar="private|public|any",
+            help="Choose who draws the public part of a message; a public coin saves bits.",
+        ),
     ] = "private",
     trust: Annotated[
         str,
         typer.Option(
             metavar="local|shuffler",
-            help="Whom one has to trust: nobody, or a shuffler; --epsilon and --delta are then those behind it.",
+            help="Trust nobody (local), or a shuffler; then --epsilon and --delta are the totals behind it.",
         ),
     ] = "local",
     messages: Annotated[
         int | None,
-        typer.Option(help="The most messages of a person, with --trust shuffler. [dim]\\[default: 16][/dim]"),
+        typer.Option(help="The maximum messages per person, with --trust shuffler. [dim]\\[default: 16][/dim]"),
     ] = None,
     server: Annotated[
         str,
         typer.Option(
             metavar="fast|any",
-            help="The server's work: O(1) per message; `any` also considers RRSC.",
+            help="Require a fast server, O(1) per message; `any` also considers RRSC, whose server is slow.",
         ),
     ] = "fast",
     alike: Annotated[
-        float | None, typer.Option(help="The cosine of clients' vectors with their common direction, if it is known.")
+        float | None, typer.Option(help="The cosine of the clients' vectors with their common direction, if known.")
     ] = None,
     participation: Annotated[
         str | None,
         typer.Option(
             metavar="once|K",
-            help="Let each person answer in so many rounds only: --clients are all people, --rounds all rounds.",
+            help="Let each person answer only once, or in K rounds: --clients are all people, --rounds all rounds.",
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the mechanism's JSON, for sstq encode.")
+        Path | None, typer.Option("--output", "-o", help="Write the mechanism's JSON for sstq encode to this file.")
     ] = None,
     json: JsonOption = None,
     learn: Annotated[
         bool,
-        typer.Option("--learn", help="Plan a classifier: --classes, --features, --clients and --epsilon in total."),
+        typer.Option("--learn", help="Plan a classifier for --classes, --features, --clients and a total --epsilon."),
     ] = False,
     classes: Annotated[int | None, typer.Option(help="The number of classes, with --learn.")] = None,
     features: Annotated[int | None, typer.Option(help="The number of features, with --learn.")] = None,
     force: ForceOption = False,
 ) -> None:
-    """Choose a mechanism and its parameters, say what they cost, and solve for what is left out.
+    """Choose a mechanism and its parameters, predict error and cost, and solve for what is left out.
 
-    Two of ε (or rounds and a total ε), clients and target error are needed; the third is solved for. With all of them
-    the shortest message that has the error is found. More bits are not always better, nor is more ε.
+    Give two of ε (or rounds and a total ε), clients and target error; the third is solved for. With all three
+    the shortest message with that error is found. More bits are not always better, nor is more ε.
 
     Predictions are for clients that all hold one typical vector of norm clip.
 
     The verdict is "feasible" if the mean of all rounds is at least as long as its error (signal-to-noise 1), or if
-    its error is the --target-error. Otherwise the exit code is 1, no mechanism is written, and the commands that
-    would be feasible are shown.
+    it reaches the --target-error. Otherwise the exit code is 1, no mechanism is written, and commands that
+    are feasible are shown.
 
     Example: sstq plan --dim 25450 --clients 100000 --epsilon 3 --bits 20
 
@@ -117,16 +121,18 @@ def plan(
         plan_classifier(_given_options(), output, json)
         return
     if classes is not None or features is not None:
-        raise WrongUsage("--classes and --features are for a classifier: pass --learn")
+        raise WrongUsage("--classes and --features need --learn")
     if trust == "shuffler":
         plan_shuffled(_given_options(), output, json)
         return
     if trust != "local":
-        raise WrongUsage(f"--trust must be local or shuffler, got {trust!r}; `sstq compare` has trusted aggregators")
+        raise WrongUsage(
+            f"--trust must be local or shuffler, got {trust!r}; see `sstq compare` for trusted aggregators"
+        )
     if messages is not None:
-        raise WrongUsage("--messages is for a shuffler, which hides whose they are: pass --trust shuffler")
+        raise WrongUsage("--messages needs --trust shuffler")
     if dim is None:
-        raise WrongUsage("--dim is needed; or --learn, to plan a classifier")
+        raise WrongUsage("pass --dim, or --learn to plan a classifier")
     with check_usage():
         found = planner.plan(
             dim,
@@ -148,7 +154,7 @@ def plan(
     show_remedies(verdict)
     if json is not None:
         write_json(json, _numbers(found, verdict))
-    refuse_infeasible(verdict, f"--target-error {safe_figure(found.relative_error)} accepts this error")
+    refuse_infeasible(verdict, f"pass --target-error {safe_figure(found.relative_error)} to accept this error")
     if output is not None:
         with atomic_file(output) as file:
             file.write(spec.encode() + b"\n")
@@ -156,11 +162,11 @@ def plan(
 
 
 def _given_options() -> dict[str, Any]:
-    """Return the options of the task that were typed."""
+    """Return the options of the task that were given."""
     context = click.get_current_context()
     typed = {name: value for name, value in context.params.items() if name not in _NOT_THE_TASK}
     defaults = {parameter.name: parameter.default for parameter in context.command.params}
-    # A δ of 0 that was typed is refused behind a shuffler, not replaced.
+    # An explicit δ of 0 is refused with a shuffler, not replaced.
     told = {"delta"} if context.get_parameter_source("delta") is ParameterSource.COMMANDLINE else set()
     return {name: value for name, value in typed.items() if value != defaults[name] or name in told}
 
@@ -169,21 +175,21 @@ def _facts(found: Plan, verdict: Verdict, times: Times, spec: str) -> list[tuple
     from sstq.planning.cohorts import cohort_facts
 
     how = "measured here" if times.measured else "estimated"
-    # The total is a person's: over the rounds that it answers.
-    total = "epsilon of all rounds" if found.cohorts is None else "total epsilon of a person"
+    # The total is per person, over the rounds that they answer.
+    total = "total epsilon of all rounds" if found.cohorts is None else "total epsilon per person"
     facts: list[tuple[str, object]] = [
         ("verdict", str(verdict)),
         ("mechanism", found.label),
         ("solved for", found.solved_for),
         ("epsilon", f"{found.epsilon!r}"),
-        ("clients" if found.cohorts is None else "clients of a round", found.clients),
+        ("clients" if found.cohorts is None else "clients per round", found.clients),
         ("bits per message", found.bits),
         ("coin", found.coin),
         ("error of the mean", _both(found.error, found.clip)),
         ("bias", _both(found.bias, found.clip)),
         ("standard deviation", _both(found.standard_deviation, found.clip)),
         ("rounds" if found.cohorts is None else "answers per person", found.rounds),
-        ("bytes in all", found.total_bytes),
+        ("total bytes", found.total_bytes),
         ("encode", f"{figure(1e3 * times.encode)} ms per client ({how})"),
         ("decode", f"{figure(times.decode)} s per round ({how})"),
         (f"{total}, sum", f"{found.total_epsilon_basic:.10g}"),
@@ -197,7 +203,10 @@ def _facts(found: Plan, verdict: Verdict, times: Times, spec: str) -> list[tuple
         facts.append((f"instead: {other.label}", f"{other.bits} bits, {_both(other.error, found.clip)}{needs}"))
     facts.append(("python", found.python()))
     facts.append(
-        ("spec", spec if len(spec) <= _SPEC_SHOWN else f"{len(spec)} characters of JSON: --output writes them")
+        (
+            "spec",
+            spec if len(spec) <= _SPEC_SHOWN else f"{len(spec)} characters of JSON; pass --output FILE to write them",
+        )
     )
     return facts
 

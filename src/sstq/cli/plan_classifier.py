@@ -1,4 +1,4 @@
-"""`sstq plan --learn`: a classifier from one message per person, and the noise of its class means."""
+"""`sstq plan --learn`: plans a classifier from one message per person."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHUFFLED = ("trust", "delta", "messages")
 
 
 def plan_classifier(given: dict[str, Any], output: Path | None, json: Path | None) -> None:
-    """Plan a classifier by the options that were given, show it, and write what is asked for."""
+    """Plan a classifier with these options, show it, and write the outputs."""
     from sstq import planning
     from sstq.files.atomic import atomic_file
 
@@ -29,7 +29,7 @@ def plan_classifier(given: dict[str, Any], output: Path | None, json: Path | Non
     with check_usage():
         found = planning.plan_classifier(**given)
     verdict = found.verdict()
-    show_facts("Plan of a classifier", _facts(found, verdict))
+    show_facts("Plan for a classifier", _facts(found, verdict))
     show_remedies(verdict)
     if json is not None:
         write_json(json, _numbers(found, verdict))
@@ -45,7 +45,7 @@ def _check_options(given: dict[str, Any]) -> None:
     allowed = _NEEDED + (_SHUFFLED if given.get("trust") == "shuffler" else ())
     others = [options[name] for name in given if name not in allowed]
     if others:
-        raise WrongUsage(f"--learn does not take {', '.join(others)}: everybody sends one message, once")
+        raise WrongUsage(f"--learn cannot be combined with {', '.join(others)}: every person sends one message, once")
     missing = [options[name] for name in _NEEDED if name not in given]
     if missing:
         raise WrongUsage(f"--learn needs {', '.join(missing)}")
@@ -64,8 +64,8 @@ def _facts(found: ClassifierPlan, verdict: Verdict) -> list[tuple[str, object]]:
         ("rows inside", inside),
         ("frames", mechanism.frames),
         ("bits per message", mechanism.message_bits),
-        ("bytes in all", found.total_bytes),
-        ("noise of a coordinate of a class mean", f"{figure(found.noise)} (features have norm 1)"),
+        ("total bytes", found.total_bytes),
+        ("noise per coordinate of a class mean", f"{figure(found.noise)} (features have norm 1)"),
         ("noise of a class mean", figure(1 / found.signal_to_noise)),
         *_instead(found),
         ("features worth their noise", _features(found)),
@@ -76,12 +76,12 @@ def _facts(found: ClassifierPlan, verdict: Verdict) -> list[tuple[str, object]]:
 
 def _total(found: ClassifierPlan) -> list[tuple[str, object]]:
     if found.shuffled is None:
-        return [("total epsilon of a person", f"{found.epsilon:g}: one message, once")]
+        return [("total epsilon per person", f"{found.epsilon:g}: one message, once")]
     return shuffled_privacy(found.shuffled)
 
 
 def _instead(found: ClassifierPlan) -> list[tuple[str, object]]:
-    """Return the noise of a coordinate for people who trust nobody, and for those who trust the server."""
+    """Return the noise per coordinate for people who trust nobody, and for people who trust the server."""
     if found.shuffled is None:
         return []
     local, central = (figure(found.noise_of(e)) for e in (found.shuffled.local_error, found.shuffled.central_error))
@@ -95,10 +95,8 @@ def _next(found: ClassifierPlan) -> list[tuple[str, object]]:
 
 
 def _features(found: ClassifierPlan) -> str:
-    usual = (
-        f"about {found.usual_features:,} if classes differ along the j-th as 1/j, as on principal directions of images"
-    )
-    return f"{usual}; {found.most_features:,} at the very most; which they are only messages tell"
+    usual = f"about {found.usual_features:,} if class differences fall as 1/j, as on principal directions of images"
+    return f"{usual}; at most {found.most_features:,}; only the messages tell which"
 
 
 def _numbers(found: ClassifierPlan, verdict: Verdict) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`sstq plan --trust shuffler`: the mechanism for a central (ε, δ), beside the local and the central answer."""
+"""`sstq plan --trust shuffler`: plans for a central (ε, δ), next to the local and the central alternative."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _TAKEN = (*_NEEDED, "delta", "messages", "bits", "clip")
 
 
 def plan_shuffled(given: dict[str, Any], output: Path | None, json: Path | None) -> None:
-    """Plan for a shuffler by the options that were given, show it, and write what is asked for."""
+    """Plan for a shuffler with these options, show it, and write the outputs."""
     from sstq import planning
     from sstq.files.atomic import atomic_file
 
     options = {name: f"--{name.replace('_', '-')}" for name in (*_NEEDED, *given)}
     others = [options[name] for name in given if name not in (*_TAKEN, "trust")]
     if others:
-        raise WrongUsage(f"--trust shuffler does not take {', '.join(others)}: everybody answers once")
+        raise WrongUsage(f"--trust shuffler cannot be combined with {', '.join(others)}: every person answers once")
     missing = [options[name] for name in _NEEDED if name not in given]
     if missing:
         raise WrongUsage(f"--trust shuffler needs {', '.join(missing)}")
@@ -46,10 +46,10 @@ def plan_shuffled(given: dict[str, Any], output: Path | None, json: Path | None)
 
 
 def shuffled_privacy(found: ShuffledPlan) -> list[tuple[str, object]]:
-    """Return what a person spends, as names and values."""
+    """Return the privacy cost per person, as names and values."""
     each = f"{found.messages} x {found.mechanism.epsilon:g}"
     return [
-        ("epsilon of a person behind the shuffler", f"{found.epsilon:g}, delta {found.delta:g}"),
+        ("total epsilon per person behind the shuffler", f"{found.epsilon:g}, delta {found.delta:g}"),
         ("local epsilon if the shuffler cheats", f"{found.cheated_epsilon:g} ({each})"),
         ("messages per person", found.messages),
         ("bytes per person", found.person_bytes),
@@ -57,12 +57,12 @@ def shuffled_privacy(found: ShuffledPlan) -> list[tuple[str, object]]:
 
 
 def instead_local(found: ShuffledPlan) -> str:
-    """Return what the answer is called that trusts nobody."""
+    """Return the name of the alternative that trusts nobody."""
     return f"instead: trust nobody, local epsilon {found.epsilon:g}"
 
 
 def instead_central(found: ShuffledPlan) -> str:
-    """Return what the answer is called that trusts the server."""
+    """Return the name of the alternative that trusts the server."""
     return f"instead: trust the server, Gaussian noise of ({found.epsilon:g}, {found.delta:g})"
 
 
@@ -80,7 +80,7 @@ def _facts(found: ShuffledPlan, verdict: Verdict) -> list[tuple[str, object]]:
         ("rows inside", f"{mechanism.choice.inside} of {mechanism.choice.size}"),
         ("frames", mechanism.frames),
         ("bits per message", mechanism.message_bits),
-        ("bytes in all", found.total_bytes),
+        ("total bytes", found.total_bytes),
         ("error of the mean", both(found.error)),
         ("bias", both(found.bias)),
         ("standard deviation", both(found.standard_deviation)),
@@ -92,7 +92,7 @@ def _facts(found: ShuffledPlan, verdict: Verdict) -> list[tuple[str, object]]:
 
 
 def shuffled_numbers(found: ShuffledPlan) -> dict[str, Any]:
-    """Return all numbers of a plan, for JSON."""
+    """Return all numbers of a plan for JSON."""
     names = ("clients", "epsilon", "delta", "messages", "cheated_epsilon", "person_bytes", "total_bytes")
     errors = ("error", "bias", "standard_deviation", "local_error", "central_error")
     mechanism = found.mechanism

@@ -1,4 +1,4 @@
-"""Groups that are secret (GroupUnit): their names, and what `sstq aggregate` writes and prints of them."""
+"""Private groups (GroupUnit): their names, and the output of `sstq aggregate` for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["RESULTS", "GroupNamesOption", "read_group_names", "report"]
 
 RESULTS = ("groups.npz", "groups.csv")
 _ARRAYS = ("shares", "shares_stderr", "sums", "sums_stderr", "means", "means_stderr")
-# A share beyond so many standard errors is not zero, at 95 %.
+# A share beyond this many standard errors is not zero, at 95 %.
 _LEVEL, _QUANTILE = 0.95, 1.96
 _CAPTION = (
     "Marked: the share is within 1.96 standard errors of zero, or the norm of the mean is at most the radius of its "
@@ -27,9 +27,7 @@ _CAPTION = (
 
 GroupNamesOption = Annotated[
     Path | None,
-    typer.Option(
-        help="The names of the private groups: a text file that all parties share, one per line, group 0 first."
-    ),
+    typer.Option(help="Read the names of the private groups from this shared text file, one per line, group 0 first."),
 ]
 
 
@@ -38,7 +36,7 @@ def read_group_names(path: Path | None, mechanism: Mechanism) -> list[str] | Non
     if path is None:
         return None
     if mechanism.groups is None:
-        raise WrongUsage(f"--group-names is for private groups (GroupUnit); {mechanism.name} has none")
+        raise WrongUsage(f"--group-names needs private groups (GroupUnit); {mechanism.name} has none")
     try:
         names = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
@@ -69,7 +67,7 @@ def report(estimate: GroupEstimate, folder: Path, names: list[str] | None) -> No
 
 
 def _numbers(estimate: GroupEstimate, group: int, names: list[str] | None, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return a line of groups.csv; where the share is not positive there is no mean."""
+    """Return a line of groups.csv, without a mean if the share is not positive."""
     from sstq import Estimate, GroupMean
 
     label = str(group) if names is None else names[group]

@@ -1,4 +1,4 @@
-"""`sstq reproduce`: the paper's figures and tables again."""
+"""`sstq reproduce`: reproduces the paper's figures and tables."""
 
 from __future__ import annotations
 
@@ -29,22 +29,30 @@ def reproduce(
         typer.Argument(metavar="[all|mse|regression|bitwidth|fashion-mnist|cifar-10|once|tables]", help="Which."),
     ] = _ALL,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer seeds, dimensions and rounds: two minutes on two cores.")
+        bool, typer.Option("--quick", help="Run fewer seeds, dimensions and rounds, in about two minutes on two cores.")
     ] = False,
-    seeds: Annotated[int | None, typer.Option(help="How many seeds. [dim]\\[default: 5; 1 with --quick][/dim]")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes at a time. [dim]\\[default: the cores][/dim]")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="The number of seeds. [dim]\\[default: 5; 1 with --quick][/dim]")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="The number of parallel processes. [dim]\\[default: the number of cores][/dim]")
+    ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="A folder with the data sets, or with one folder for each, instead of the cache."),
+        typer.Option(
+            help="Read the data sets from this folder, or one folder per data set in it, instead of the cache."
+        ),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for everything.")] = Path("reproduction"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Write everything to this folder.")] = Path(
+        "reproduction"
+    ),
 ) -> None:
-    """Run the paper's experiments and set each number beside the paper's.
+    """Run the paper's experiments and compare each number with the paper's.
 
-    Writes report.html, one page with all tables and pictures, and below it a folder for each experiment with CSV and
-    PNG files. Every finished piece is kept in the folder: a run that was interrupted goes on when the same command is
-    run again, and more seeds add to those that are there. The images need their data sets: sstq data fetch.
-    The experiment once is not the paper's: it is the accuracy of classifiers from people who each answer once.
+    Writes report.html, one page with all tables and pictures, and one folder per experiment with CSV and
+    PNG files. Finished pieces are kept in the folder: to resume an interrupted run, run the same command
+    again; more seeds add to the existing ones. The image experiments need their data sets: sstq data fetch NAME.
+    The experiment `once` is not in the paper: it measures classifiers from people who each answer once.
 
     Example: sstq reproduce all --quick --output reproduction
     """
@@ -67,7 +75,7 @@ def reproduce(
     jobs = list(dict.fromkeys(job for name in names for job in EXPERIMENTS[name].jobs(scale)))
     done = [job for job in jobs if read_result(job, results_folder) is not None]
     if done:
-        note(f"{len(done)} of {len(jobs)} pieces are done already")
+        note(f"{len(done)} of {len(jobs)} pieces were done before")
     start = time.monotonic()
     with _progress(jobs, done, workers or core_count()) as finished:
         run_jobs(jobs, results_folder, workers=workers, data=data, finished=finished)
@@ -81,7 +89,7 @@ def reproduce(
 
 
 def _available(experiment: str, data: Path | None) -> tuple[list[str], list[str]]:
-    """Return the experiments to run; of all, those without their data set are left out, with the reason."""
+    """Return the experiments to run; with `all`, those without their data set are left out, with the reason."""
     from sstq.lab.datasets import DatasetUnavailableError, load
     from sstq.lab.reproduction import EXPERIMENTS
     from sstq.lab.reproduction.jobs import data_folder
@@ -95,7 +103,7 @@ def _available(experiment: str, data: Path | None) -> tuple[list[str], list[str]
                 load(chosen.dataset, data_folder(chosen.dataset, data))
         except DatasetUnavailableError as error:
             warn(f"{name} is left out: {error}")
-            missing.append(f"{name}, because its data set was not found; sstq data fetch {name} gets it.")
+            missing.append(f"{name}, because its data set was not found; run `sstq data fetch {name}`.")
         else:
             names.append(name)
     return names, missing
@@ -103,7 +111,7 @@ def _available(experiment: str, data: Path | None) -> tuple[list[str], list[str]
 
 @contextmanager
 def _progress(jobs: Sequence[Job], done: Sequence[Job], workers: int) -> Iterator[Callable[[Job, float], None]]:
-    """Show how far the work is; the block gets what takes each finished piece and its seconds."""
+    """Show the progress; yields a function that takes each finished piece and its seconds."""
     total, before = sum(job.cost for job in jobs), sum(job.cost for job in done)
     count, cost, start = len(done), before, time.monotonic()
 
@@ -121,12 +129,12 @@ def _progress(jobs: Sequence[Job], done: Sequence[Job], workers: int) -> Iterato
         yield finished
 
 
-# So many expected seconds of work count as done at the expected speed: the first few pieces are small and start slowly.
+# This many expected seconds count as done at the expected speed: the first few pieces are small and start slowly.
 _TRUSTED_SECONDS = 30.0
 
 
 def _seconds_left(elapsed: float, cost_done: float, cost_left: float, workers: int) -> float:
-    """Return the time that is left, from the costs that pieces were expected to have and the time they took so far."""
+    """Return the remaining time, from the expected costs of the pieces and the time taken so far."""
     seconds_per_cost = (elapsed + _TRUSTED_SECONDS / workers) / (cost_done + _TRUSTED_SECONDS)
     return cost_left * seconds_per_cost
 
@@ -185,5 +193,5 @@ def _show(sections: list[Section], scale: Scale) -> None:
             title,
             ["experiment", "setting", "method", "ours", "compared", "paper", "verdict"],
             rows,
-            caption="compared: rescaled or shifted by Clean of the same seed, where the start matters.",
+            caption="compared: rescaled or shifted by Clean with the same seed, if the starting point matters.",
         )

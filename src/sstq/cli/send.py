@@ -1,4 +1,4 @@
-"""`sstq send`: vectors to a collector, as private messages."""
+"""`sstq send`: encodes vectors and sends them to a collector."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ __all__ = ["send"]
 
 def send(
     url: Annotated[
-        str, typer.Argument(metavar="URL", help="Send to this campaign: the collector's address, a slash and its name.")
+        str,
+        typer.Argument(
+            metavar="URL", help="Send to this campaign: the collector's address, a slash and the campaign's name."
+        ),
     ],
     vectors: Annotated[
         list[Path],
@@ -25,7 +28,7 @@ def send(
             metavar="VECTORS...", help="Send these vectors, one row per person: .npy, .npz, Parquet or CSV."
         ),
     ],
-    most_epsilon: Annotated[float, typer.Option(help="Refuse a campaign that asks for a greater ε per person.")],
+    most_epsilon: Annotated[float, typer.Option(help="Refuse a campaign that asks for a larger ε per person.")],
     pinned_key: Annotated[
         str | None,
         typer.Option("--key", envvar="SSTQ_COLLECTOR_KEY", help="Refuse a collector without this public key."),
@@ -33,41 +36,44 @@ def send(
     pinned_shuffler: Annotated[
         str | None,
         typer.Option(
-            "--shuffler-key", envvar="SSTQ_SHUFFLER_KEY", help="Refuse a campaign without the shuffler of this key."
+            "--shuffler-key",
+            envvar="SSTQ_SHUFFLER_KEY",
+            help="Refuse a campaign without the shuffler with this public key.",
         ),
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="Charge this ledger file before anything leaves; made if it is not there.")
+        Path | None,
+        typer.Option(help="Charge this ledger file before anything is sent; create it with --total-epsilon."),
     ] = None,
     total_epsilon: Annotated[
-        float | None, typer.Option(help="Allow so much ε in total in a ledger that is made; an old one keeps its own.")
+        float | None, typer.Option(help="Allow this total ε in a new ledger; an existing one keeps its own.")
     ] = None,
     private_group: Annotated[
-        Path | None, typer.Option(help="Send these PRIVATE groups with GroupUnit: an .npy of one integer per vector.")
+        Path | None, typer.Option(help="Send the PRIVATE groups in this .npy (GroupUnit), one integer per vector.")
     ] = None,
     token: Annotated[
-        str | None, typer.Option(envvar="SSTQ_SEND_TOKEN", help="Show this token, where not everybody may send.")
+        str | None, typer.Option(envvar="SSTQ_SEND_TOKEN", help="Use this token for campaigns that need one.")
     ] = None,
-    patience: Annotated[float, typer.Option(help="Give up after so many seconds without success.", min=0.0)] = 300.0,
+    patience: Annotated[float, typer.Option(help="Give up after this many seconds without success.", min=0.0)] = 300.0,
 ) -> None:
-    """Encode vectors as private messages and send them to a campaign, until the collector has all of them.
+    """Encode vectors as private messages and send them to a campaign, retrying until all are stored.
 
-    The campaign's signature is checked. Without --key, the key that answers is printed: pass it from then on. Every
-    message is made once; when a connection breaks it is sent again with the same key, and counts once. Messages of a
+    The campaign's signature is checked. Without --key, the collector's key is printed: pass it from then on. Each
+    message is encoded once; if a connection breaks, it is sent again with the same key, and counts once. Messages of a
     shuffled campaign are sealed for the collector and sent to the shuffler.
 
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2
 
-    Example: sstq send URL/steps vectors.npy --most-epsilon 2 --ledger me.ledger --total-epsilon 4
+    Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2 --ledger me.ledger --total-epsilon 4
     """
     from sstq.accounting import Ledger
     from sstq.messages.vectors import open_vectors
     from sstq.service import Client
 
     if total_epsilon is not None and ledger is None:
-        raise WrongUsage("--total-epsilon is the total of a ledger; pass --ledger FILE")
+        raise WrongUsage("--total-epsilon needs --ledger FILE")
     if ledger is not None and not ledger.exists() and total_epsilon is None:
-        raise WrongUsage(f"there is no ledger {ledger}; pass --total-epsilon to make one")
+        raise WrongUsage(f"there is no ledger {ledger}; pass --total-epsilon to create it")
     with check_usage():
         kept = None if ledger is None else Ledger(ledger, None if ledger.exists() else total_epsilon)
     client = Client(
@@ -81,7 +87,7 @@ def send(
     )
     mechanism = client.campaign.mechanism
     if (mechanism.groups is None) != (private_group is None):
-        has = "has no private groups; leave --private-group out" if private_group else "needs --private-group FILE"
+        has = "has no private groups; leave out --private-group" if private_group else "needs --private-group FILE"
         raise WrongUsage(f"the campaign {client.campaign.name} {has}")
     files = [open_vectors(path, mechanism.dim) for path in vectors]
     total = sum(file.count for file in files)
@@ -103,6 +109,6 @@ def send(
         facts.append(("epsilon left in the ledger", f"{kept.remaining!r}"))
     show_facts("sent", facts)
     if pinned_key is None:
-        note(f"The collector was not known before; next time pass --key {client.key}")
+        note(f"The collector's key was not checked; next time pass --key {client.key}")
     if pinned_shuffler is None and client.shuffler_key is not None:
-        note(f"The shuffler was not known before; next time pass --shuffler-key {client.shuffler_key}")
+        note(f"The shuffler's key was not checked; next time pass --shuffler-key {client.shuffler_key}")

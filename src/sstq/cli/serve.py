@@ -1,4 +1,4 @@
-"""`sstq serve`: the collector that messages are sent to."""
+"""`sstq serve`: runs the collector."""
 
 from __future__ import annotations
 
@@ -40,17 +40,20 @@ def serve(
     uploads_per_second: UploadsOption = 100.0,
     burst: BurstOption = 1000,
     fold_seconds: Annotated[
-        float, typer.Option(envvar="SSTQ_FOLD_SECONDS", help="Fold stored uploads into the state this often.")
+        float,
+        typer.Option(
+            envvar="SSTQ_FOLD_SECONDS", help="Fold stored uploads into the state at this interval, in seconds."
+        ),
     ] = 1.0,
     grace_hours: GraceOption = 72,
     demo: Annotated[
-        bool, typer.Option("--demo", envvar="SSTQ_DEMO", help="Serve a poll for visitors at /demo/ and collect for it.")
+        bool, typer.Option("--demo", envvar="SSTQ_DEMO", help="Serve a demonstration poll at /demo/.")
     ] = False,
 ) -> None:
-    """Run a collector: take messages over HTTP, store them durably, and estimate their mean while they arrive.
+    """Run a collector that receives messages over HTTP, stores them durably and keeps an estimate up to date.
 
-    The folder is made if it is not there. The first start makes the administrator's token and keeps it there, readable
-    for you alone. `sstq campaign create` makes a campaign, `sstq send` sends to it. Stop with Ctrl-C.
+    The folder is created if it does not exist. The first start stores an administrator token there, readable
+    only by you. `sstq campaign create` creates a campaign, `sstq send` sends to it. Stop with Ctrl-C.
 
     Example: sstq serve --folder collector
 

@@ -1,4 +1,4 @@
-"""Arguments of mechanisms that a command has no option for."""
+"""The option --set: arguments of mechanisms that have no option of their own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["parse_settings"]
 
 
 def parse_settings(texts: list[str], options: set[str]) -> dict[str, Any]:
-    """Read ARGUMENT=VALUE pairs; values are numbers where they look like numbers.
+    """Read ARGUMENT=VALUE pairs; values that look like numbers become numbers.
 
     Args:
         texts: the pairs.
-        options: arguments that have an option of their own, and must be given by it.
+        options: arguments that have their own option, which must be used instead.
 
     Examples:
         >>> parse_settings(["bits=2", "split=hemisphere"], set())
@@ -24,7 +24,7 @@ def parse_settings(texts: list[str], options: set[str]) -> dict[str, Any]:
     for text in texts:
         argument, separator, value = text.partition("=")
         if not separator or not argument:
-            raise WrongUsage(f"--set takes ARGUMENT=VALUE, got {text!r}")
+            raise WrongUsage(f"--set must be ARGUMENT=VALUE, got {text!r}")
         argument = argument.replace("-", "_")
         if argument in options:
             raise WrongUsage(f"--set {argument}: use --{argument.replace('_', '-')}")

@@ -1,4 +1,4 @@
-"""`sstq shuffler`: the process that stands between people and a collector."""
+"""`sstq shuffler`: runs the shuffler between clients and a collector."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def shuffler(
     collector_key: Annotated[
         str | None,
         typer.Option(
-            envvar="SSTQ_COLLECTOR_KEY", help="Refuse a collector without this public key; the first one's is kept."
+            envvar="SSTQ_COLLECTOR_KEY",
+            help="Refuse a collector without this public key; by default the first one seen is kept.",
         ),
     ] = None,
     host: HostOption = "127.0.0.1",
@@ -47,22 +48,29 @@ def shuffler(
     uploads_per_second: UploadsOption = 100.0,
     burst: BurstOption = 1000,
     mix_seconds: Annotated[
-        float, typer.Option(envvar="SSTQ_MIX_SECONDS", help="Look for crowds that are large enough this often.")
+        float,
+        typer.Option(
+            envvar="SSTQ_MIX_SECONDS", help="Look for crowds that are large enough at this interval, in seconds."
+        ),
     ] = 1.0,
     fetch_seconds: Annotated[
         float,
-        typer.Option(envvar="SSTQ_FETCH_SECONDS", help="Ask the collector this often whether campaigns have changed."),
+        typer.Option(
+            envvar="SSTQ_FETCH_SECONDS", help="Check whether campaigns have changed at this interval, in seconds."
+        ),
     ] = 10.0,
     closing_seconds: Annotated[
         float,
-        typer.Option(envvar="SSTQ_CLOSING_SECONDS", help="Wait so long for late uploads after a campaign has closed."),
+        typer.Option(
+            envvar="SSTQ_CLOSING_SECONDS", help="Wait this many seconds for late uploads after a campaign has closed."
+        ),
     ] = 60.0,
     grace_hours: GraceOption = 72,
 ) -> None:
-    """Run a shuffler: take sealed messages, mix those of many people, forward them to the collector, forget them.
+    """Run a shuffler that receives sealed messages, mixes those of many people, forwards them and deletes its copies.
 
-    It sees who sends, but not what; the collector sees what, but not who. So run it on another machine, by people who
-    do not side with the collector's. It prints its public key, which `sstq campaign create --shuffler-key` takes.
+    It sees who sends, but not what; the collector sees what, but not who. So run it on another machine, operated by
+    others than the collector. It prints its public key for `sstq campaign create --shuffler-key`.
 
     Example: sstq shuffler --folder shuffler --collector http://127.0.0.1:8080
     """

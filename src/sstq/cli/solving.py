@@ -12,7 +12,7 @@ __all__ = ["solving_shown"]
 
 @contextmanager
 def solving_shown(channel: str | None) -> Iterator[None]:
-    """Within the block, show on a terminal how far the optimal channel is; other channels have nothing to solve."""
+    """Show progress while the optimal channel is solved within the block; other channels need no solving."""
     if channel != "optimal":
         yield
         return

@@ -1,4 +1,4 @@
-"""`sstq spec`: write the JSON of a mechanism."""
+"""`sstq spec`: writes the JSON of a mechanism."""
 
 from __future__ import annotations
 
@@ -20,105 +20,111 @@ __all__ = ["spec"]
 
 
 def spec(
-    dim: Annotated[int, typer.Option(help="d, the length of the vectors.")],
-    epsilon: Annotated[float | None, typer.Option(help="ε of the local differential privacy of one message.")] = None,
+    dim: Annotated[int, typer.Option(help="The length of the vectors.")],
+    epsilon: Annotated[float | None, typer.Option(help="The ε of one message (local differential privacy).")] = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="The JSON file to write; mechanism.json unless --c-header is written alone."
+            "--output", "-o", help="Write this JSON file; by default mechanism.json, or none with --c-header."
         ),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(help="The mechanism; `sstq mechanisms` lists them. [dim]\\[default: as sstq plan chooses][/dim]"),
+        typer.Option(help="Use this mechanism (see `sstq mechanisms`). [dim]\\[default: as sstq plan chooses][/dim]"),
     ] = None,
     clients: Annotated[
-        int | None, typer.Option(help="n, the clients of a round, from which the frames of frameunit follow.")
+        int | None, typer.Option(help="The number of clients per round, which determines the frames of frameunit.")
     ] = None,
     bits: Annotated[
-        int | None, typer.Option(help="b, the bits of the code; more is not always better. [dim]\\[default: 4][/dim]")
+        int | None, typer.Option(help="The bits of the code; more is not always better. [dim]\\[default: 4][/dim]")
     ] = None,
-    clip: Annotated[float, typer.Option(help="Vectors longer than this are scaled down to it.")] = 1.0,
+    clip: Annotated[float, typer.Option(help="Scale longer vectors down to this norm.")] = 1.0,
     channel: Annotated[
         str | None,
         typer.Option(
-            metavar="flat|metric-aware|optimal", help="How a code is randomized. [dim]\\[default: flat][/dim]"
+            metavar="flat|metric-aware|optimal", help="Randomize codes with this channel. [dim]\\[default: flat][/dim]"
         ),
     ] = None,
     codebook: Annotated[
         str | None,
         typer.Option(
             metavar="optimized|uniform|panter-dite|loss-optimal",
-            help="The values a coordinate is rounded to. [dim]\\[default: optimized for flat, else uniform][/dim]",
+            help="Round coordinates to this codebook. [dim]\\[default: optimized for flat, else uniform][/dim]",
         ),
     ] = None,
     decoder: Annotated[
         str | None,
         typer.Option(
             metavar="unbiased|identity",
-            help="What a code stands for. [dim]\\[default: unbiased for flat, else identity][/dim]",
+            help="Decode without bias, or as codewords. [dim]\\[default: unbiased for flat, else identity][/dim]",
         ),
     ] = None,
     rate: Annotated[
         str | None,
         typer.Option(
             metavar="calibrated|paper",
-            help="The metric-aware channel's: spend all of ε, or as in the paper. [dim]\\[default: calibrated][/dim]",
+            help="Let the metric-aware channel spend all of ε, or as in the paper. [dim]\\[default: calibrated][/dim]",
         ),
     ] = None,
     kashin: Annotated[
         str | None,
         typer.Option(
             metavar="certified|paper",
-            help="The bounded representation; the paper's is biased. [dim]\\[default: certified][/dim]",
+            help="Choose the bounded representation; the paper's is biased. [dim]\\[default: certified][/dim]",
         ),
     ] = None,
-    level: Annotated[float | None, typer.Option(help="The Kashin level K. [dim]\\[default: feasible][/dim]")] = None,
-    steps: Annotated[int | None, typer.Option(help="The steps of the representation.")] = None,
+    level: Annotated[
+        float | None, typer.Option(help="The Kashin level K. [dim]\\[default: by dimension][/dim]")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="The number of steps of the representation. [dim]\\[default: by level][/dim]")
+    ] = None,
     coin: Annotated[
         str | None,
         typer.Option(
             metavar="private|public",
-            help="Who picks the coordinate: the client in secret, or a public coin. [dim]\\[default: private][/dim]",
+            help="Let the client draw the coordinate in secret, or a public coin. [dim]\\[default: private][/dim]",
         ),
     ] = None,
     frame: Annotated[
         str | None,
-        typer.Option(metavar="hadamard|orthogonal|fourier", help="The tight frame. [dim]\\[default: hadamard][/dim]"),
+        typer.Option(
+            metavar="hadamard|orthogonal|fourier", help="Use this tight frame. [dim]\\[default: hadamard][/dim]"
+        ),
     ] = None,
     frame_size: Annotated[
-        int | None, typer.Option(help="N, the vectors of the frame. [dim]\\[default: 2^⌈log₂ 2.5d⌉][/dim]")
+        int | None, typer.Option(help="The number N of vectors in the frame. [dim]\\[default: 2^⌈log₂ 2.5d⌉][/dim]")
     ] = None,
     frame_seed: Annotated[
-        int | None, typer.Option(help="The public seed; a fresh one for every round. [dim]\\[default: 0][/dim]")
+        int | None, typer.Option(help="The public seed; use a new one every round. [dim]\\[default: 0][/dim]")
     ] = None,
     tune: Annotated[
         bool,
         typer.Option(
-            "--tune", help="Choose N and K of sstq for the least error; up to two bits more, and slower to encode."
+            "--tune", help="Choose N and K of sstq for the least error, at up to two more bits and slower encoding."
         ),
     ] = False,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="ARGUMENT=VALUE", help="Any other argument of another mechanism; repeatable."),
+        typer.Option("--set", metavar="ARGUMENT=VALUE", help="Set any other argument of a mechanism; repeatable."),
     ] = None,
     c_header: Annotated[
         Path | None,
         typer.Option(
             "--c-header",
             metavar="PATH",
-            help="Write the parameters of the C client (clients/c) as a header; rooms.h defines rooms_params.",
+            help="Write the parameters for the C client (clients/c) to this header; rooms.h defines rooms_params.",
         ),
     ] = None,
     force: ForceOption = False,
 ) -> None:
-    """Write the mechanism that clients and server share, and say what it costs.
+    """Write the mechanism that clients and server share to a JSON file, and show its error and cost.
 
-    The file holds everything public: options, integers and decoding values. Two parties hold the same mechanism exactly
-    when its digest is the same. An option that means nothing to the mechanism is refused.
+    The file holds everything public: options, integers and decoding values. Two parties have the same mechanism exactly
+    if the digests are equal. An option that does not apply to the mechanism is refused.
 
     Without --name the mechanism is the one that `sstq plan` chooses, for --clients or for as many as an error of 10 %
-    needs. With options of sstq, such as --bits, it is sstq.
+    needs. If options of sstq are given, such as --bits, it is sstq.
 
     Example: sstq spec --dim 25450 --epsilon 3 --clients 100000 --clip 0.1 --output mechanism.json
 
@@ -135,7 +141,7 @@ def spec(
     check_output(output, force)
     check_output(c_header, force, "--c-header")
     if c_header is not None and output is not None and c_header.absolute() == output.absolute():
-        raise WrongUsage(f"--c-header and --output must be two files, got {output} for both")
+        raise WrongUsage(f"--c-header and --output must be different files, got {output} for both")
     options = {
         "epsilon": epsilon,
         "bits": bits,
@@ -171,7 +177,7 @@ def spec(
 
 
 def _c_header(mechanism: Mechanism, path: Path) -> str:
-    """Return the text of the header; the file's name is that of the parameters."""
+    """Return the text of the header; the parameters are named after the file."""
     from sstq.mechanisms.c_header import c_header
 
     stem = path.stem.replace("-", "_")
@@ -181,12 +187,12 @@ def _c_header(mechanism: Mechanism, path: Path) -> str:
 
 
 def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float, frame_seed: int | None) -> Mechanism:
-    """Return what `sstq plan` chooses, and say what that is."""
+    """Return the mechanism that `sstq plan` chooses, and print which one."""
     from sstq.checks import check_argument
     from sstq.planning import plan
 
     if epsilon is None:
-        raise ValueError("--epsilon is needed to choose a mechanism; or name one that takes none: --name clean")
+        raise ValueError("pass --epsilon, or a mechanism without it: --name clean")
     for name, value in (("dim", dim), ("epsilon", epsilon), ("clip", clip)):
         check_argument(name, value)
     try:
@@ -194,11 +200,13 @@ def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float, 
     except ValueError as error:
         raise ValueError(f"{error}; pass --clients" if clients is None else str(error)) from error
     crowd = f"{found.clients:,} clients"
-    assumed = f"{crowd}, which an error of 10 % needs (--clients says how many there are)" if clients is None else crowd
+    assumed = (
+        f"{crowd}, enough for an error of 10 % (pass --clients if you know the number)" if clients is None else crowd
+    )
     note(f"no --name: chose {found.label}, the least error for {assumed}")
     if not found.feasible:
         asked = f"sstq plan --dim {dim} --clients {found.clients} --epsilon {epsilon:g}"
-        warn(f"the mean's error is {found.relative_error:.3g} of clip: `{asked}` says what would be feasible")
+        warn(f"the mean's error is {found.relative_error:.3g} of clip: `{asked}` shows what would be feasible")
     built = found.build()
     return built if frame_seed is None else built.with_seed(frame_seed)
 
@@ -206,7 +214,7 @@ def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float, 
 def _named(
     name: str, dim: int, clients: int | None, given: dict[str, Any], tune: bool, others: dict[str, Any]
 ) -> Mechanism:
-    """Return the mechanism of that name; say which frames are assumed, if it is on frames and nothing says how many."""
+    """Return the mechanism with this name; print which frames are assumed if their number is not given."""
     import inspect
 
     from sstq.mechanisms import mechanism, mechanism_class
@@ -214,24 +222,22 @@ def _named(
     if clients is not None and "clients" in inspect.signature(mechanism_class(name)).parameters:
         others = {**others, "clients": clients}
     elif name == "frameunit" and "frames" not in others:
-        note("no --clients: one frame is assumed; --clients N or --set frames=G for more")
+        note("no --clients: one frame is assumed; pass --clients N or --set frames=G for more")
     if tune:
         given = given | _tuned(name, dim, given)
     return mechanism(name, dim=dim, **given, **others)
 
 
 def _tuned(name: str, dim: int, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the frame size, level and steps that the options leave to be tuned, and say what they gain."""
+    """Return the tuned frame size, level and steps, and print what they gain."""
     from sstq.planning.tuning import tune
 
     if name != "sstq":
-        raise WrongUsage(f"--tune is for sstq; {name} has no level and redundancy to tune")
+        raise WrongUsage(f"--tune needs --name sstq; {name} has no level and redundancy to tune")
     tunable = ("epsilon", "bits", "channel", "codebook", "decoder")
     fixed = [option for option in given if option not in (*tunable, "coin", "frame_seed")]
     if fixed:
-        raise WrongUsage(
-            f"--tune chooses the frame's size and the level: --{fixed[0].replace('_', '-')} cannot be given"
-        )
+        raise WrongUsage(f"--tune cannot be combined with --{fixed[0].replace('_', '-')}, which it chooses")
     if "epsilon" not in given:
         raise WrongUsage("--tune needs --epsilon")
     found = tune(dim, **{option: given[option] for option in tunable if option in given})

@@ -1,6 +1,6 @@
-"""What the commands print, and where: results on stdout, progress and complaints on stderr.
+"""Printing: results on stdout, progress, notes and errors on stderr.
 
-On a terminal results are tables to look at. Otherwise they are lines of tab-separated values, for other programs.
+On a terminal results are formatted tables. Otherwise they are lines of tab-separated values, for other programs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ __all__ = ["complain", "live_line", "note", "paragraphs", "progress", "show_fact
 
 
 def paragraphs(text: str) -> str:
-    r"""Return a help text with one line per paragraph, for the terminal to break where it is wide.
+    r"""Return a help text with one line per paragraph, so that the terminal can wrap it.
 
-    Square brackets stand for themselves: they are escaped from rich's markup.
+    Square brackets are escaped, so that rich does not take them for markup.
 
     Examples:
         >>> print(paragraphs("One\n    thing.\n\n    The [demo] extra."))
@@ -37,7 +37,7 @@ def complain(error: Exception | str) -> None:
 
 
 def warn(text: str) -> None:
-    """Print a warning that is hard to overlook on stderr."""
+    """Print a conspicuous warning on stderr."""
     _stderr().print(_line("warning: ", "bold black on yellow", text, "bold yellow"), soft_wrap=True)
 
 
@@ -47,7 +47,7 @@ def note(text: str) -> None:
 
 
 def show_facts(title: str, facts: Sequence[tuple[str, object]]) -> None:
-    """Print names and values on stdout, but for those without a value: None or an empty text."""
+    """Print names and values on stdout, except for empty values (None or an empty string)."""
     shown = [(name, text) for name, value in facts if (text := _in_words(value))]
     if not _stdout_is_terminal():
         for name, text in shown:
@@ -80,7 +80,7 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
     table = Table(title=escape(title), caption=escape(caption), box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.title_justify = table.caption_justify = "left"
     for column, *cells in zip(columns, *lines, strict=True):
-        # Where the terminal is narrow, words are broken, but never numbers.
+        # On a narrow terminal words may be wrapped, but never numbers.
         numbers = not any(cell[:1].isalpha() for cell in cells)
         table.add_column(Text(column), justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
     for line in lines:
@@ -89,7 +89,7 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
 
 
 def _in_words(value: object) -> str:
-    """Return a value as people read it; files have all digits.
+    """Return a value formatted for people; files have all digits.
 
     Examples:
         >>> [_in_words(value) for value in (True, None, 0.123456, 12, "text")]
@@ -104,7 +104,7 @@ def _in_words(value: object) -> str:
 
 @contextmanager
 def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show how far the work is on stderr, when that is a terminal; the block gets the function that advances it."""
+    """Show a progress bar on stderr if it is a terminal; yields the function that advances it."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     console = _stderr()
@@ -114,16 +114,16 @@ def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda amount: bars.advance(task, amount)
 
 
-# A log has about so many lines of progress, and one at least so often.
+# A log has about this many lines of progress, and one at least this often.
 _LOG_LINES, _LOG_SECONDS = 20, 30.0
 
 
 @contextmanager
 def live_line(description: str, total: float, *, estimate: bool = True) -> Iterator[Callable[[float, str], None]]:
-    """Show how far the work is and how it goes; the block gets what takes count and text.
+    """Show the progress with a text; yields a function that takes count and text.
 
-    On a terminal that is one line with a bar, in a log a line every few counts, or after half a minute. The bar has an
-    estimate of the time that is left, unless the text has one of its own.
+    On a terminal that is one line with a bar, in a log one line every few counts or half a minute. The bar has an
+    estimate of the remaining time, unless the text has its own.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -166,7 +166,7 @@ def _line(head: str, head_style: str, text: str, style: str) -> Any:
 
 @cache
 def _stderr() -> Any:
-    """The console of all progress and remarks: one that has a bar on the screen prints remarks above it."""
+    """The console for progress and notes, which prints notes above a progress bar."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)

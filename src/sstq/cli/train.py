@@ -1,4 +1,4 @@
-"""`sstq train`: private federated training, simulated in one process."""
+"""`sstq train`: simulates private federated training in one process."""
 
 from __future__ import annotations
 
@@ -43,101 +43,103 @@ _COLUMNS = (
     "mean_norm",
     "seconds",
 )
-# δ of a client's total behind a shuffler, unless given.
+# The default δ of a client's total behind a shuffler.
 _DELTA = 1e-6
 
 
 def train(
     dataset: Annotated[
-        str, typer.Option(metavar="digits|fashion-mnist|cifar-10|regression", help="What is learned.")
+        str, typer.Option(metavar="digits|fashion-mnist|cifar-10|regression", help="Train on this data set.")
     ] = "digits",
     model: Annotated[
         str,
         typer.Option(
             metavar="hidden-layer|logistic|MODULE:FUNCTION",
-            help="What learns images: the paper's network, logistic regression, or the PyTorch module that a function "
-            "of the image's shape (channels, rows, columns) and the number of classes returns.",
+            help="Train this model on images: the paper's network, logistic regression, or the PyTorch module that a "
+            "function of the image's shape (channels, rows, columns) and the number of classes returns.",
         ),
     ] = PAPER_MODEL,
     mechanism: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME[:ARGUMENT=VALUE,...]",
-            help="How gradients are sent; repeat it to compare several. [dim]\\[default: frameunit][/dim]",
+            help="Send gradients with this mechanism; repeat to compare several. [dim]\\[default: frameunit][/dim]",
         ),
     ] = None,
     epsilon: Annotated[
         float,
         typer.Option(
-            help="ε of one answer; a client's total is this times its answers. With --trust shuffler it is the total."
+            help="The ε of one answer; a client's total is this times its answers. With --trust shuffler, the total."
         ),
     ] = 3.0,
     trust: TrustOption = "local",
     delta: DeltaOption = None,
     messages: MessagesOption = None,
-    rounds: Annotated[int | None, typer.Option(help="How many rounds. [dim]\\[default: 100][/dim]")] = None,
-    clients: Annotated[int | None, typer.Option(help="How many clients hold the examples.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="The number of rounds. [dim]\\[default: 100][/dim]")] = None,
+    clients: Annotated[int | None, typer.Option(help="The number of clients that hold the examples.")] = None,
     participation: Annotated[
         str | None,
         typer.Option(
             metavar="once|K",
-            help="Let each client answer in so many rounds only, in cohorts that take turns. "
+            help="Let each client answer only once, or in K rounds, in cohorts that take turns. "
             "[dim]\\[default: every round][/dim]",
         ),
     ] = None,
-    batch: Annotated[int | None, typer.Option(help="Examples of a client's gradient.")] = None,
-    clip: Annotated[float | None, typer.Option(help="Gradients longer than this are scaled down to it.")] = None,
+    batch: Annotated[int | None, typer.Option(help="The number of examples per gradient.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Scale longer gradients down to this norm.")] = None,
     adaptive_clip: Annotated[
         float | None,
         typer.Option(
             metavar="QUANTILE",
-            help="Move the clip towards this quantile of the norms (0.5: the median), by one private bit per answer.",
+            help="Move the clip towards this quantile of the norms (0.5: the median), with one private bit per answer.",
         ),
     ] = None,
     clip_epsilon: Annotated[
         float | None,
-        typer.Option(help="What the bit takes of --epsilon. [dim]\\[default: a tenth][/dim]"),
+        typer.Option(help="The part of --epsilon that this bit spends. [dim]\\[default: a tenth][/dim]"),
     ] = None,
     rate: Annotated[float | None, typer.Option(help="The server's learning rate.")] = None,
     momentum: Annotated[float, typer.Option(help="The server's momentum.")] = 0.0,
-    decay: Annotated[float, typer.Option(help="The rate of round t is rate/(1 + decay·t).")] = 0.0,
+    decay: Annotated[float, typer.Option(help="Reduce the rate in round t to rate/(1 + decay·t).")] = 0.0,
     norm_cap: Annotated[
-        float | None, typer.Option(help="Means longer than this are scaled down to it. [dim]\\[default: 10][/dim]")
+        float | None, typer.Option(help="Scale longer means down to this norm. [dim]\\[default: 10][/dim]")
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(help="Give clients few classes each (Dirichlet); small is extreme.")
+        float | None, typer.Option(help="Give each client few classes (Dirichlet); smaller values are more extreme.")
     ] = None,
     dim: Annotated[int, typer.Option(help="The dimension of the regression.")] = 200,
-    seed: Annotated[int, typer.Option(help="Of partition, start and batches, the same for all mechanisms.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="The seed of partition, start and batches, the same for all mechanisms.")
+    ] = 0,
     noise_seed: Annotated[
-        int | None, typer.Option(help="A seed instead of secret randomness, for the same run again.")
+        int | None, typer.Option(help="Use this seed instead of secret randomness, to repeat a run.")
     ] = None,
     budget: Annotated[
         float | None,
         typer.Option(
-            help="Stop before a client's total ε exceeds this; kept in a ledger (one per client with --participation), "
-            "which binds later runs."
+            help="Stop before a client's total ε exceeds this; a ledger (one per client with --participation) "
+            "enforces it in later runs as well."
         ),
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="A folder with the data set, instead of the cache.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for results and checkpoints.")] = Path(
-        "training"
-    ),
+    data: Annotated[Path | None, typer.Option(help="Read the data set from this folder, instead of the cache.")] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Write results and checkpoints to this folder.")
+    ] = Path("training"),
     engine_name: EngineOption = "local",
     address: AddressOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Train a model on examples that are spread over clients, each gradient sent as one private message.
+    """Train a model on examples spread over clients, each of which sends its gradients as private messages.
 
     The model is the paper's network with one hidden layer of 32 units, a logistic regression or any PyTorch module
-    (--model), or a linear regression. With --participation once each client answers in one round only, so that
+    (--model), or a linear regression. With --participation once each client answers in one round only, so
     --epsilon is its total. With --trust shuffler the messages of each round are mixed, slot by slot, before the server
-    sees them; --epsilon and --delta are then a client's total whatever --participation is, and the local ε that it has
-    spent if the shuffler cheats is shown beside them. Settings that are not given are the paper's for that data set.
-    All mechanisms see the same examples in the same order. A run that was interrupted goes on when the same command is
-    run again; with --budget a round that is done again is charged again. With --engine ray groups of 256 clients are
-    computed in tasks; with --noise-seed, on processors of one kind and with as many BLAS threads, the result is the
-    same, to the last bit, as without. Writes rounds.csv, training.png and, for each mechanism, its JSON and a
+    sees them; --epsilon and --delta are then a client's total for any --participation, and the local ε that it has
+    spent if the shuffler cheats is also shown. The defaults are the paper's settings for the data set.
+    All mechanisms see the same examples in the same order. To resume an interrupted run, run the same command
+    again; with --budget a repeated round is charged again. With --engine ray groups of 256 clients are
+    computed in tasks; with --noise-seed, the same processor type and the same number of BLAS threads, the result is the
+    same bit for bit as without. Writes rounds.csv, training.png and, for each mechanism, its JSON and a
     checkpoint with the model.
 
     Example: sstq train --dataset digits --mechanism clean --mechanism frameunit --mechanism sstq:bits=2 --epsilon 4
@@ -221,7 +223,7 @@ def train(
             "seconds per round",
         ],
         [_last(label, rows) for label, rows in histories.items()],
-        caption="total ε and δ: of the client that answered most, over all its answers, "
+        caption="total ε and δ: all answers of the client that answered most, "
         f"{'behind the shuffler' if shuffled else 'by plain addition'}. loss: the squared distance for a regression.",
     )
     if noise_seed is not None:
@@ -239,9 +241,9 @@ def _problem(
 
     if dataset == "regression":
         if model != PAPER_MODEL:
-            raise ValueError("--model is for images: a regression is linear")
+            raise ValueError("--model cannot be combined with --dataset regression")
         if alpha is not None:
-            raise ValueError("--alpha is for images: a regression has no classes")
+            raise ValueError("--alpha cannot be combined with --dataset regression")
         return regression_problem(dim, settings.clients, seed)
     from sstq.lab.datasets import load
 
@@ -269,7 +271,7 @@ def _adaptive(quantile: float | None, clip_epsilon: float | None, epsilon: float
 
 
 def _crowd(problem: Problem, cohorts: Cohorts | None) -> str:
-    """Return who takes part, in words."""
+    """Return the number of clients and how they take part, in words."""
     if cohorts is None:
         return f"{problem.clients:,} clients, all in every round"
     often = "once" if cohorts.answers == 1 else f"{cohorts.answers} times"
@@ -277,9 +279,9 @@ def _crowd(problem: Problem, cohorts: Cohorts | None) -> str:
 
 
 def _build(text: str, problem: Problem, epsilon: float, settings: Settings, cohorts: Cohorts | None) -> Mechanism:
-    """Return the mechanism of NAME:ARGUMENT=VALUE,…; ε and the number of clients are for those that take them.
+    """Return the mechanism of NAME:ARGUMENT=VALUE,…; ε and the number of clients are passed if it accepts them.
 
-    Few rounds with much ε each leave frames little time to average out: a cohort has as many as it needs.
+    In few rounds with large ε the bias of frames does not average out, so a cohort gets as many frames as it needs.
     """
     from sstq.planning.comparison import Variant
 
@@ -293,7 +295,7 @@ def _build(text: str, problem: Problem, epsilon: float, settings: Settings, coho
 def _check_budgeted(
     mechanisms: Iterable[Mechanism], budget: float, cohorts: Cohorts | None, adaptive: AdaptiveClip | None
 ) -> None:
-    """Refuse mechanisms that no ledger can hold, and cohorts of which nobody can answer, before anything is trained."""
+    """Refuse mechanisms that no ledger accepts, and budgets below one answer, before any training."""
     from sstq.accounting import ledger_price
     from sstq.runs.adaptive_clip import answer_price
 
@@ -329,7 +331,7 @@ def _run(
     adaptive: AdaptiveClip | None,
     shuffled_delta: float | None,
 ) -> list[dict[str, Any]]:
-    """Train with one mechanism, showing every round; rounds of an earlier run that was cut short come first."""
+    """Train with one mechanism and show every round; rounds of an earlier, interrupted run come first."""
     from sstq.accounting import LedgerError
     from sstq.files.atomic import atomic_file
     from sstq.lab.plots.training import privacy_in_words
@@ -363,7 +365,7 @@ def _run(
                 row = {name: getattr(report, name) for name in _COLUMNS[1:-1]} | {"mechanism": label}
                 row["seconds"] = time.perf_counter() - start
                 if rows and report.number == rows[-1]["number"]:
-                    # A run that goes on begins with the last round again, of which it knows less than the run before.
+                    # A resumed run repeats the last round, but knows less about it than the run before.
                     row = rows[-1] | {"epsilon": row["epsilon"]}
                 rows = [earlier for earlier in rows if earlier["number"] < report.number] + [row]
                 _write_rounds(rows, folder / "rounds.csv")
@@ -378,7 +380,7 @@ def _run(
 def _ledger(
     folder: Path, budget: float | None, checkpoint: Path, cohorts: Cohorts | None
 ) -> Ledger | PersonLedgers | None:
-    """Return what keeps the budget, if there is one. A budget that an earlier run began binds this one as well."""
+    """Return the ledgers of the budget, if any. The budget of an earlier run also binds this one."""
     from sstq.accounting import Ledger
     from sstq.lab.training import PersonLedgers
 
@@ -387,7 +389,7 @@ def _ledger(
         return None
     if checkpoint.exists() and not account.exists():
         raise ValueError(
-            f"--budget must count from the first round, got {folder} with rounds of no budget: choose another --output"
+            f"--budget must be given from the first round on, but {folder} has rounds without; choose another --output"
         )
     return Ledger(account, epsilon=budget) if cohorts is None else PersonLedgers(account, budget)
 

@@ -1,4 +1,4 @@
-"""What `sstq train --trust shuffler` has of its own: its options, and the mechanism of a round."""
+"""`sstq train --trust shuffler`: its options, and the mechanism of a round."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ TrustOption = Annotated[
     str,
     typer.Option(
         metavar="local|shuffler",
-        help="Whom clients trust: nobody, or a shuffler that mixes each round's messages. Behind a shuffler --epsilon "
+        help="Trust nobody (local), or a shuffler that mixes each round's messages. With a shuffler --epsilon "
         "and --delta are a client's total over all its answers, and frameunit is set up for them.",
     ),
 ]
 DeltaOption = Annotated[
-    float | None, typer.Option(help="δ of a client's total, with --trust shuffler. [dim]\\[default: 1e-6][/dim]")
+    float | None, typer.Option(help="The δ of a client's total, with --trust shuffler. [dim]\\[default: 1e-6][/dim]")
 ]
 MessagesOption = Annotated[
     int | None,
     typer.Option(
-        help="The messages of an answer, each mixed in a slot of its own, with --trust shuffler. "
-        "[dim]\\[default: 1][/dim]"
+        help="The messages per answer, each mixed in its own slot, with --trust shuffler. [dim]\\[default: 1][/dim]"
     ),
 ]
 
 
 def check_trust(trust: str, of_shuffler: dict[str, object], of_local: dict[str, object]) -> bool:
-    """Return whether there is a shuffler; refuse options that were given (not None) for the other kind of trust."""
+    """Return whether there is a shuffler; refuse options (not None) of the other kind of trust."""
     from sstq.checks import check_option
 
     shuffled = check_option("trust", trust, ("local", "shuffler")) == "shuffler"
@@ -43,7 +42,7 @@ def check_trust(trust: str, of_shuffler: dict[str, object], of_local: dict[str, 
     if strange and shuffled:
         raise WrongUsage(f"{', '.join(strange)} cannot be combined with --trust shuffler")
     if strange:
-        raise WrongUsage(f"{', '.join(strange)} needs a shuffler: pass --trust shuffler")
+        raise WrongUsage(f"{', '.join(strange)} needs --trust shuffler")
     return shuffled
 
 
@@ -56,7 +55,7 @@ def shuffled_runs(
     settings: Settings,
     cohorts: Cohorts | None,
 ) -> dict[str, Mechanism]:
-    """Return FrameUnit with the best draw for a client's total (ε, δ), over all its answers, by its label."""
+    """Return FrameUnit with the best draw for a client's total (ε, δ) over all its answers, by label."""
     from sstq.planning import shuffled_mechanism
 
     for text in mechanisms or []:

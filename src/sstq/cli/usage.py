@@ -1,4 +1,4 @@
-"""Mistakes in what was typed: they end with exit code 2, and speak of options as they are typed."""
+"""Usage errors: they end with exit code 2, and name options as they are typed."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ __all__ = ["WrongUsage", "check_usage"]
 
 
 class WrongUsage(ValueError):  # noqa: N818 (a mistake, as click calls it)
-    """What was typed cannot be right, whatever the data are."""
+    """The command line is wrong, whatever the data are."""
 
 
 @contextmanager
 def check_usage(**options: str) -> Iterator[None]:
-    """Within the block, a ValueError of the library is about what was typed.
+    """Turn a ValueError of the library within the block into a usage error.
 
-    Arguments that the error names become the options of the command, by their own names unless `options` has others:
-    mechanism="--name" where the library's argument is called mechanism.
+    Arguments that the error names become options of the command, with the same names unless `options` has others:
+    mechanism="--name" if the library's argument is called mechanism.
     """
     try:
         yield
     except (ValueError, TypeError) as error:
-        if isinstance(error, OSError):  # a data set that is not there
+        if isinstance(error, OSError):  # a missing data set
             raise
         raise WrongUsage(_as_typed(str(error), options)) from error
 
 
 def _as_typed(text: str, others: dict[str, str]) -> str:
-    """Return an error with --target-error for target_error, where that is not an ordinary word.
+    """Return an error with --target-error for target_error, except in ordinary words.
 
-    A name is an argument's at the beginning, in quotes, with a value, and if it has an underscore.
+    A name counts as an argument at the beginning, in quotes, with a value, or if it has an underscore.
     """
     typed = (option for parameter in click.get_current_context().command.params for option in parameter.opts)
     options = {option[2:].replace("-", "_"): option for option in typed if option.startswith("--")} | others

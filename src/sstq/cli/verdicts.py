@@ -1,4 +1,4 @@
-"""A verdict as commands show it: the line, the commands that would be feasible, and the refusal."""
+"""Showing verdicts: the line, the commands that would be feasible, and the exit code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INSTEAD = {
 
 
 def show_remedies(verdict: Verdict) -> None:
-    """Print the commands of the remedies: in a table of their own, whose lines are long enough for most of them."""
+    """Print the commands of the remedies in a separate table, whose lines are long enough for most of them."""
     facts: list[tuple[str, object]] = []
     for remedy in verdict.remedies:
         plan, *account = remedy.commands
@@ -48,6 +48,6 @@ def _numbers(remedy: Remedy) -> dict[str, Any]:
 
 
 def refuse_infeasible(verdict: Verdict, otherwise: str) -> None:
-    """End with exit code 1 if the task is infeasible; `otherwise` says how to get it all the same."""
+    """End with exit code 1 if the task is infeasible; `otherwise` says what to do about it."""
     if not verdict.feasible:
         raise ValueError(f"{verdict}; {otherwise}")

@@ -1,4 +1,4 @@
-"""`sstq warmup`: compile the kernels now instead of at the first call."""
+"""`sstq warmup`: compiles the kernels now instead of on the first call."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["compile_together", "warmup"]
 
 
 def compile_together() -> None:
-    """Compile all kernels before the first that is on no disk, so that no later command has to wait again."""
+    """Compile all kernels when the first one is missing on disk, so that no later command has to wait."""
     import os
 
     from sstq.runs.warmup import cache_place, compile_in_processes
 
     if cache_place() is None:
-        return  # every process has to compile what it needs
+        return  # nothing can be kept, so every process compiles what it needs
     if not os.environ.get("SSTQ_QUIET"):
         note("sstq: compiling all kernels for this machine (once, up to half a minute) ...")
     for _ in compile_in_processes():
@@ -24,13 +24,12 @@ def compile_together() -> None:
 
 
 def warmup() -> None:
-    """Compile all kernels for this machine and keep them on disk, so that no first call has to wait.
+    """Compile all kernels for this machine and cache them on disk, so that no first call has to wait.
 
-    Takes up to half a minute, or a few seconds if everything is there already. Without it the first command that needs
-    a kernel does the same. For a container image or a CI cache run it
-    once where the image is built, with NUMBA_CACHE_DIR set to a folder that is kept and that the program sees, too; it
-    is enough that the program can read it. Code is kept by processor: one image for several kinds of machines may
-    compile again on some. The exit code is 1 if something was compiled and could not be kept.
+    It takes up to half a minute, or a few seconds if everything is already compiled. Without it the first command that
+    needs a kernel does the same. For a container image or a CI cache run it once while building the image, with
+    NUMBA_CACHE_DIR set to a persistent folder that the program can read. Code is cached per processor type: an image
+    for several types may compile again on some. The exit code is 1 if something was compiled and could not be kept.
 
     Example: NUMBA_CACHE_DIR=/var/cache/sstq sstq warmup
     """
@@ -49,12 +48,12 @@ def warmup() -> None:
         caption="In several processes; the first line of each includes the start of Numba itself.",
     )
     if not compiled:
-        note("everything was compiled already")
+        note("everything was already compiled")
         return
     place, chosen = cache_place(), chosen_place()
     if place is None:
-        complain("no folder can be written to, so nothing is kept: set NUMBA_CACHE_DIR to one that can")
+        complain("nothing was kept, because no folder is writable: set NUMBA_CACHE_DIR to a writable folder")
         raise typer.Exit(1)
-    note(f"{compiled} of {len(steps)} compiled, and kept in {place}")
+    note(f"{compiled} of {len(steps)} compiled and kept in {place}")
     if chosen is not None and not place.is_relative_to(chosen):
-        warn(f"NUMBA_CACHE_DIR is {chosen}, which cannot be written to: a program finds the code in {place} only")
+        warn(f"NUMBA_CACHE_DIR is {chosen}, which is not writable: the code is only in {place}")

@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, locked, cached, and read with suspicion."""
+"""Reading and writing files safely: atomic writes, locks, the cache folder, and strict JSON and NumPy readers."""

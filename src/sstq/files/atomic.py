@@ -1,4 +1,4 @@
-"""Writing where others write too: files that are there whole or not at all, locks, and the folder for caches."""
+"""Atomic writes (a file appears completely or not at all), locks between processes, and the cache folder."""
 
 import csv
 import errno
@@ -16,10 +16,10 @@ _held: set[int] = set()
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
-    """A binary file that takes its place at `path` only when the block ends without an error.
+    """Open a binary file that appears at `path` only if the block ends without an error.
 
-    The data reach the disk before the name does, so that a crash leaves the old file or the new one, never a part. A
-    private file can be read by its owner only, from the start.
+    The data reach the disk before the name does, so a crash leaves the old file or the new one, never a part. A
+    private file is readable only by its owner, from the start.
     """
     target = Path(path)
     if not target.parent.is_dir():
@@ -73,7 +73,7 @@ def locked_file(path: Path) -> Iterator[int]:
         _held.add(descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Somebody may have removed the file while this process waited; then the lock that counts is a newer one.
+            # The file may have been removed while this process waited; then the valid lock is a newer one.
             if _is_at(path, descriptor):
                 yield descriptor
                 return

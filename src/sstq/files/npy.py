@@ -1,4 +1,4 @@
-"""NumPy files from anybody: what they declare must be what they hold, before memory is taken for it."""
+"""Reading untrusted NumPy files: the header is checked against the content before memory is allocated."""
 
 import math
 import os
@@ -18,7 +18,7 @@ DAMAGED_ARCHIVE: tuple[type[Exception], ...] = (
     *(ValueError, KeyError, TypeError, EOFError, OSError, SyntaxError, RuntimeError, OverflowError, MemoryError),
     *(struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
-"""What reading a damaged NumPy file can raise.
+"""The exceptions that reading a damaged NumPy file can raise.
 
 RuntimeError includes NotImplementedError (a compression that zipfile does not know) and "encrypted".
 """
@@ -35,20 +35,20 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
-    """The array of a .npy file; one of `DAMAGED_ARCHIVE` if it is damaged or something else."""
+    """Read a .npy file; raises one of `DAMAGED_ARCHIVE` if it is damaged or something else."""
     with open(path, "rb") as file:
         return read_array(file, os.fstat(file.fileno()).st_size)
 
 
 def read_archive(path: str | os.PathLike[str], names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
-    """The arrays of an uncompressed .npz, which must have these names if any are given; else `DAMAGED_ARCHIVE`."""
+    """Read an uncompressed .npz, whose arrays must have these names if any are given; else `DAMAGED_ARCHIVE`."""
     with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         found = [member.filename.removesuffix(".npy") for member in members]
         if len(set(found)) < len(found) or (names is not None and set(found) != set(names)):
-            raise ValueError("it holds other arrays")
+            raise ValueError("its arrays are not those of this format")
         if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-            raise ValueError("it is compressed, which no file of this kind is")
+            raise ValueError("it is compressed, but files of this kind never are")
         if sum(member.file_size for member in members) > os.fstat(file.fileno()).st_size:
             raise ValueError("its arrays are larger than the file")
         arrays = {}
@@ -59,11 +59,11 @@ def read_archive(path: str | os.PathLike[str], names: Collection[str] | None = N
 
 
 def read_array(file: IO[bytes], size: int) -> NDArray[Any]:
-    """The array of a .npy stream of that many bytes; ValueError if its header declares more or less than follows it."""
+    """Read the array of a .npy stream of this many bytes; ValueError if its header declares another size."""
     shape, fortran, dtype = read_header(file)
     # A dtype without bytes, such as <U0, could declare any number of entries.
     if dtype.hasobject or not dtype.itemsize or file.tell() + math.prod(shape) * dtype.itemsize != size:
-        raise ValueError(f"an array of shape {shape} and dtype {dtype} does not take the bytes that are there")
+        raise ValueError(f"the size of the file does not match its array of shape {shape} and dtype {dtype}")
     array: NDArray[Any] = np.empty(shape, dtype, order="F" if fortran else "C")
     raw = array.reshape(-1, order="A").view(np.uint8).data
     while len(raw):

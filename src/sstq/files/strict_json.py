@@ -1,11 +1,11 @@
-"""JSON that has one meaning: every reader of this library refuses what others might read otherwise."""
+"""Strict JSON: refuses everything that other parsers might read differently."""
 
 import json
 from typing import Any, NoReturn
 
 
 def read_json(text: str | bytes, *, booleans: bool = False) -> Any:
-    """The value of a JSON text (UTF-8 if it is bytes); ValueError for anything else, and for what is ambiguous.
+    """Parse JSON text (UTF-8 if it is bytes); ValueError for anything else or ambiguous.
 
     Refused are names that occur twice in an object, NaN and infinities, nesting beyond Python's stack and, because
     Python takes `true` for 1, booleans unless the format has them.

@@ -1,1 +1,1 @@
-"""Tight frames, groups of them, and bounded representations in them."""
+"""Tight frames, families of frames, and bounded (Kashin) representations."""

@@ -1,4 +1,4 @@
-"""Many mixed Hadamard frames of one shape: what clients spread over so that the bias of a single frame averages out."""
+"""Families of mixed Hadamard frames of one shape, over which clients spread so that the bias of frames averages out."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class FrameFamily:
 
     def __post_init__(self) -> None:
         if self.base.rounds == 1:
-            raise ValueError("a family is made of frames of two or three rounds, got one of rounds = 1")
+            raise ValueError("rounds must be 2 or 3 for a family of frames, got 1")
 
     def seeds(self, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """The public seeds of the frames with those numbers."""
+        """Return the public seeds of the frames with these numbers."""
         if self.count == 1:
             return np.full(len(numbers), self.base.seed, dtype=np.uint64)
         return streams.words_of(self.base.seed, "frames", numbers.astype(np.uint64))
 
     def frame(self, number: int) -> HadamardFrame:
-        """One of the frames, as an object of its own."""
+        """Return one of the frames as a separate object."""
         return replace(self.base, seed=int(self.seeds(np.array([number]))[0]))
 
     def signs(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -50,7 +50,7 @@ class FrameFamily:
         return streams.sign_rows(seeds, "signs1", base.dim), np.stack(later, axis=1)
 
     def synthesize(self, y: Floats, numbers: NDArray[np.int64]) -> Floats:
-        """The vectors x = (d/N)·Uᵀy of each row, each in its own frame."""
+        """Return the vectors x = (d/N)·Uᵀy of each row, each in its own frame."""
         first, later = self.signs(numbers)
         x = transform_rounds(np.array(y, order="C"), later.swapaxes(0, 1)[::-1])[:, : self.base.dim] * first
         x *= self.base.synthesis_scale

@@ -64,7 +64,7 @@ Floats32 = NDArray[np.float32]
 
 
 def default_level(dim: int, size: int) -> float:
-    """The default Kashin level K for N = `size` frame vectors in R^`dim`: β(ρ)·√ρ from a measured table.
+    """Return the default Kashin level K for N = `size` frame vectors in R^`dim`: β(ρ)·√ρ from a measured table.
 
     Examples:
         >>> round(default_level(25_450, 65_536) / (65_536 / 25_450) ** 0.5, 3)
@@ -77,7 +77,7 @@ def default_level(dim: int, size: int) -> float:
 
 
 def default_steps(dim: int, size: int, level: float | None = None) -> int:
-    """The default number of steps of the certified recipe at a level, or at the default one."""
+    """Return the default number of steps of the certified recipe at a level, or at the default one."""
     if level is not None and level < default_level(dim, size):
         return _STEPS_LOWERED
     return _STEPS_LARGE if size >= _LARGE_SIZE else _STEPS
@@ -94,7 +94,7 @@ def least_level(dim: int, size: int) -> float:
 
 @dataclass(frozen=True)
 class Kashin:
-    """How a client represents its vector: a recipe, its level K and its number of steps. All of it is public."""
+    """A recipe for representing vectors: its name, level K and number of steps, all public."""
 
     name: str
     level: float
@@ -135,7 +135,7 @@ class Kashin:
 
 
 def make_kashin(name: str, frame: Frame, level: float | None = None, steps: int | None = None) -> Kashin:
-    """The recipe of that name, with the defaults for the frame.
+    """Return the recipe with this name, with the defaults for the frame.
 
     Examples:
         >>> make_kashin("paper", HadamardFrame(100, 256))
@@ -149,16 +149,16 @@ def make_kashin(name: str, frame: Frame, level: float | None = None, steps: int 
 
 
 def certified(frame: Frame, recipe: Kashin) -> bool:
-    """Whether all but adversarial vectors were measured to meet their certificate at this level and number of steps.
+    """Whether measurements show that all but adversarial vectors meet their certificate at this level and steps.
 
-    Nothing is solved. A level of one's own below the measured ones may do all the same: `represent` tells.
+    Nothing is solved. A lower level than the measured ones may still suffice: check with `represent`.
     """
     feasible = recipe.level >= least_level(frame.dim, frame.size)
     return recipe.exact and feasible and recipe.steps >= default_steps(frame.dim, frame.size, recipe.level)
 
 
 def represent(frame: Frame, recipe: Kashin, x: Floats32) -> tuple[Floats32, NDArray[np.float64]]:
-    """The representations of the rows of x, (n, d), each of norm at most 1, for diagnosis and exact errors.
+    """Compute the representations of the rows of x, (n, d), each of norm at most 1, for diagnosis and exact errors.
 
     Returns the coefficients in units of B, (n, N) in [-1, 1], and the residuals ‖x − (d/N)Uᵀy‖, (n,).
 
@@ -180,7 +180,7 @@ def represent(frame: Frame, recipe: Kashin, x: Floats32) -> tuple[Floats32, NDAr
 def pick(
     frame: Frame, recipe: Kashin, x: Floats32, picks: NDArray[np.int64], *, certify: bool = True
 ) -> tuple[Floats32, NDArray[np.float64]]:
-    """The coordinates `picks`, (n, k), of the representations, without keeping the rest.
+    """Compute the coordinates `picks`, (n, k), of the representations, without keeping the rest.
 
     Returns their values in units of B, (n, k), and the residuals, (n,), or (0,) without `certify`.
     """
@@ -196,7 +196,7 @@ def pick(
 
 
 def missed(unit: Floats32, residuals: NDArray[np.float64]) -> int:
-    """How many rows missed their certificate."""
+    """Count the rows that missed their certificate."""
     return int((residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)).sum())
 
 

@@ -36,7 +36,7 @@ def default_frame_size(dim: int) -> int:
 
 @dataclass(frozen=True)
 class Frame(ABC):
-    """What every frame offers. `dim` is d, `size` is N, and `seed` is public.
+    """The base class of frames. `dim` is d, `size` is N, and `seed` is public.
 
     Arrays go in as (n, d) or (n, N) and come out as (n, N) or (n, d), in the precision they came in.
     """
@@ -64,15 +64,15 @@ class Frame(ABC):
 
     @abstractmethod
     def analyze(self, x: Floats) -> Floats:
-        """The least-norm coefficients y = U x of each row."""
+        """Return the least-norm coefficients y = U x of each row."""
 
     @abstractmethod
     def synthesize(self, y: Floats) -> Floats:
-        """The vectors x = (d/N)·Uᵀy of each row."""
+        """Return the vectors x = (d/N)·Uᵀy of each row."""
 
     @abstractmethod
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The frame vectors u_j at the given indices, (n, d)."""
+        """Return the frame vectors u_j at the given indices, (n, d)."""
 
     def squared_row_norms(self) -> NDArray[np.float64]:
         """‖u_j‖² for every j, (N,): exactly 1 in an equal-norm frame, and 1 on average in any."""
@@ -84,7 +84,7 @@ class Frame(ABC):
 
     @abstractmethod
     def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Σ_j weights_j·U_ji² for every column i, (d,): what the standard error of a mean is made of."""
+        """Return Σ_j weights_j·U_ji² for every column i, (d,), from which standard errors are computed."""
 
 
 def transform_rounds(work: Floats, signs_between: Iterable[NDArray[np.float32]]) -> Floats:
@@ -154,7 +154,7 @@ class HadamardFrame(Frame):
         return self._analysis_scale / self.redundancy
 
     def analyze(self, x: Floats) -> Floats:
-        """The least-norm coefficients y = U x of each row."""
+        """Return the least-norm coefficients y = U x of each row."""
         y = np.zeros((len(x), self.size), dtype=x.dtype)
         y[:, self._places] = x * self.signs
         transform_rounds(y, self._later_signs)
@@ -162,13 +162,13 @@ class HadamardFrame(Frame):
         return y
 
     def synthesize(self, y: Floats) -> Floats:
-        """The vectors x = (d/N)·Uᵀy of each row."""
+        """Return the vectors x = (d/N)·Uᵀy of each row."""
         x = transform_rounds(np.array(y, order="C"), self._later_signs[::-1])[:, self._places] * self.signs
         x *= self.synthesis_scale
         return x
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The frame vectors u_j at the given indices, (n, d)."""
+        """Return the frame vectors u_j at the given indices, (n, d)."""
         if self.rounds > 1:
             spikes = np.zeros((len(indices), self.size))
             spikes[np.arange(len(indices)), indices] = self.redundancy
@@ -267,7 +267,7 @@ class FourierFrame(Frame):
         return np.array([0, self.size // 2][: self.dim - 2 * self._pairs], dtype=np.int64)
 
     def analyze(self, x: Floats) -> Floats:
-        """The least-norm coefficients y = U x of each row."""
+        """Return the least-norm coefficients y = U x of each row."""
         pairs, signed = self._pairs, x * self.signs
         spectrum = np.zeros((len(x), self.size // 2 + 1), dtype=np.result_type(x.dtype, np.complex64))
         # The inverse real FFT counts every frequency but 0 and N/2 twice, and divides by N.
@@ -277,7 +277,7 @@ class FourierFrame(Frame):
         return np.fft.irfft(spectrum, n=self.size, axis=1).astype(x.dtype, copy=False)
 
     def synthesize(self, y: Floats) -> Floats:
-        """The vectors x = (d/N)·Uᵀy of each row."""
+        """Return the vectors x = (d/N)·Uᵀy of each row."""
         spectrum = np.fft.rfft(y, axis=1)
         paired = spectrum[:, self.frequencies] * ((2 * self.dim) ** 0.5 / self.size)
         single = spectrum[:, self._single_frequencies].real * (self.dim**0.5 / self.size)
@@ -285,7 +285,7 @@ class FourierFrame(Frame):
         return x.astype(y.dtype, copy=False)
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The frame vectors u_j at the given indices, (n, d)."""
+        """Return the frame vectors u_j at the given indices, (n, d)."""
         # j·f is reduced modulo N as integers: the angle of a large product would lose its digits.
         turns = (np.asarray(indices)[:, None] * self.frequencies % self.size) * (2 * np.pi / self.size)
         singles = np.where(np.asarray(indices)[:, None] * self._single_frequencies % self.size > 0, -1.0, 1.0)
@@ -318,7 +318,7 @@ class OrthogonalFrame(Frame):
         super().__post_init__()
         if self.dim * self.size > _DENSE_LIMIT:
             got = f"got {self.dim * self.size}; use frame='hadamard' or 'fourier'"
-            raise ValueError(f"an orthogonal frame is dense and takes at most 2^26 entries, {got}")
+            raise ValueError(f"an orthogonal frame is dense and must have at most 2^26 entries, {got}")
 
     @cached_property
     def matrix(self) -> NDArray[np.float64]:
@@ -333,15 +333,15 @@ class OrthogonalFrame(Frame):
         return matrix
 
     def analyze(self, x: Floats) -> Floats:
-        """The least-norm coefficients y = U x of each row."""
+        """Return the least-norm coefficients y = U x of each row."""
         return (x @ self.matrix.T).astype(x.dtype, copy=False)
 
     def synthesize(self, y: Floats) -> Floats:
-        """The vectors x = (d/N)·Uᵀy of each row."""
+        """Return the vectors x = (d/N)·Uᵀy of each row."""
         return (y @ self.matrix / self.redundancy).astype(y.dtype, copy=False)
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The frame vectors u_j at the given indices, (n, d)."""
+        """Return the frame vectors u_j at the given indices, (n, d)."""
         return self.matrix[indices]
 
     def squared_row_norms(self) -> NDArray[np.float64]:
@@ -357,7 +357,7 @@ _FRAMES: dict[str, type[Frame]] = {frame.name: frame for frame in (HadamardFrame
 
 
 def make_frame(name: str, dim: int, size: int, seed: int) -> Frame:
-    """The frame of that name.
+    """Return the frame with this name.
 
     Examples:
         >>> make_frame("fourier", dim=5, size=9, seed=0).redundancy

@@ -1,1 +1,1 @@
-"""Plug-ins for other frameworks, each with an optional dependency that is imported only there."""
+"""Integrations with Flower, PyTorch and Ray, each with an optional dependency that is imported only there."""

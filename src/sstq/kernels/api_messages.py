@@ -23,7 +23,7 @@ def box_muller(words: Words) -> Doubles:
     """
     words = checked("words", words, np.uint64, 2)
     if words.shape[1] % 2:
-        raise ValueError(f"words must have an even number of columns, not shape {words.shape}")
+        raise ValueError(f"words must have an even number of columns, got shape {words.shape}")
     cost, numbers = _COST_OF_A_NORMAL * words.shape[1], np.empty(words.shape)
     run_rows("normals.box_muller_rows", len(words), cost, lambda rows: (words[rows], numbers[rows]))
     return numbers
@@ -71,7 +71,7 @@ def count_passed(rows: Singles, uniforms: Doubles, scale: float) -> Integers:
     """
     rows, uniforms = checked("rows", rows, np.float32, 2), checked("uniforms", uniforms, np.float64, 1)
     if len(rows) != len(uniforms):
-        raise ValueError(f"uniforms must have one entry for each of the {len(rows)} rows, not {len(uniforms)}")
+        raise ValueError(f"uniforms must have one entry for each of the {len(rows)} rows, got {len(uniforms)}")
     scale, cost, counts = float(scale), _COST_OF_A_SUM * rows.shape[1], np.empty(len(rows), np.int64)
     name = "messages.count_passed_sums"
     run_rows(name, len(rows), cost, lambda part: (rows[part], uniforms[part], scale, counts[part]))
@@ -91,7 +91,7 @@ def sample_table(tokens: Integers, words: Words, cumulative: Words) -> Integers:
     tokens, words = checked("tokens", tokens, np.int64, 1), checked("words", words, np.uint64, 1)
     cumulative = checked("cumulative", cumulative, np.uint64, 2)
     if words.shape != tokens.shape:
-        raise ValueError(f"words must have the shape of tokens, {tokens.shape}, not {words.shape}")
+        raise ValueError(f"words must have the shape of tokens, {tokens.shape}, got {words.shape}")
     if cumulative.shape[1] == 0 or np.any(cumulative[:, -1] != TOTAL):
         raise ValueError("the last entry of every row of cumulative must be 2^62")
     check_range("tokens", tokens, cumulative.shape[0])
@@ -104,7 +104,7 @@ def sample_table(tokens: Integers, words: Words, cumulative: Words) -> Integers:
 
 def _check_width(width: int) -> None:
     if not 1 <= width <= 64:
-        raise ValueError(f"width must be from 1 to 64, but is {width}")
+        raise ValueError(f"width must be from 1 to 64, got {width}")
 
 
 def pack_bits(values: Words, width: int) -> NDArray[np.uint8]:
@@ -116,7 +116,7 @@ def pack_bits(values: Words, width: int) -> NDArray[np.uint8]:
     values = checked("values", values, np.uint64, 1)
     _check_width(width)
     if values.size and int(values.max()) >> width:
-        raise ValueError(f"values must be below 2^{width}, but one is {values.max()}")
+        raise ValueError(f"values must be below 2^{width}, got {values.max()}")
     words = np.empty(-(-values.size * width // 64), np.uint64)
     run("messages.pack_words", values, width, words)
     return words.astype("<u8", copy=False).view(np.uint8)[: -(-values.size * width // 8)]
@@ -131,10 +131,10 @@ def unpack_bits(data: NDArray[np.uint8], count: int, width: int) -> Words:
         (array([33,  3], dtype=uint8), array([1, 2, 3], dtype=uint64))
     """
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 1:
-        raise TypeError(f"data must be a one-dimensional uint8 array, not {kind_of(data)}")
+        raise TypeError(f"data must be a one-dimensional uint8 array, got {kind_of(data)}")
     _check_width(width)
     if count < 0:
-        raise ValueError(f"count must not be negative, but is {count}")
+        raise ValueError(f"count must not be negative, got {count}")
     expected = -(-count * width // 8)
     if data.size != expected:
         raise ValueError(f"{count} values of {width} bits take {expected} bytes, but data has {data.size}")
@@ -149,11 +149,11 @@ def unpack_bits(data: NDArray[np.uint8], count: int, width: int) -> Words:
 def _check_state(state: Integers, *shapes: str) -> None:
     """Refuse sums that a kernel cannot change in place; the shapes are like "(d, 3)"."""
     if not isinstance(state, np.ndarray) or state.dtype != np.int64:
-        raise TypeError(f"state must be an int64 array, not {kind_of(state)}")
+        raise TypeError(f"state must be an int64 array, got {kind_of(state)}")
     fits = state.ndim == 2 and any(shape.endswith(f" {state.shape[1]})") for shape in shapes)
     if not fits or not state.flags.c_contiguous or not state.flags.writeable:
         wanted = f"a writable C-contiguous array of shape {' or '.join(shapes)}"
-        raise ValueError(f"state must be {wanted}, not {state.shape}")
+        raise ValueError(f"state must be {wanted}, got {state.shape}")
 
 
 def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.integer], table: Integers) -> None:
@@ -171,10 +171,10 @@ def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.int
     _check_state(state, "(N, 4)")
     table = checked("table", table, np.int64, 2)
     if table.shape[1] != 3:
-        raise ValueError(f"table must have shape (M, 3), not {table.shape}")
+        raise ValueError(f"table must have shape (M, 3), got {table.shape}")
     index, code = _as_messages("index", index), _as_messages("code", code)
     if index.shape != code.shape:
-        raise ValueError(f"code must have the shape of index, {index.shape}, not {code.shape}")
+        raise ValueError(f"code must have the shape of index, {index.shape}, got {code.shape}")
     check_range("index", index, state.shape[0])
     check_range("code", code, table.shape[0])
     increments = np.insert(table, 0, 1, axis=1)
@@ -184,9 +184,9 @@ def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.int
 def _as_messages(name: str, array: NDArray[Any]) -> NDArray[Any]:
     """A column of messages, read-only as those of Parquet files are: one kind of array for each integer type."""
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be an integer array, not {kind_of(array)}")
+        raise TypeError(f"{name} must be an integer array, got {kind_of(array)}")
     if array.ndim != 1 or not array.flags.c_contiguous:
-        raise ValueError(f"{name} must be one-dimensional and C-contiguous, not of shape {array.shape}")
+        raise ValueError(f"{name} must be one-dimensional and C-contiguous, got shape {array.shape}")
     # A copy only of what has another byte order or starts between two of its numbers.
     column = np.require(array, array.dtype.newbyteorder("="), "A").view()
     column.flags.writeable = False
@@ -213,6 +213,6 @@ def accumulate_vectors(
     _check_state(state, "(d, 3)", "(d, 4)")
     vectors = checked("vectors", vectors, np.float64, 2)
     if vectors.shape[1] != len(state):
-        raise ValueError(f"vectors must have {len(state)} columns, not {vectors.shape[1]}")
+        raise ValueError(f"vectors must have {len(state)} columns, got {vectors.shape[1]}")
     factors = float(unit), float(limit), 2.0**value_bits, 2.0**square_bits
     return bool(run("messages.add_vectors", state, vectors, *factors))

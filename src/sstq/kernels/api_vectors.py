@@ -53,7 +53,7 @@ def _as_integers(x: NDArray[Any], clip: float = 1.0) -> tuple[NDArray[Any], NDAr
     """Return x, contiguous; x read as integers; and the mask of all but their sign bit, a fraction's bits, and clip."""
     check_floats("x", x, 2)
     if not 0 < clip < math.inf:
-        raise ValueError(f"clip must be positive and finite, not {clip}")
+        raise ValueError(f"clip must be positive and finite, got {clip}")
     x = checked("x", np.ascontiguousarray(x), x.dtype.type, 2)
     integer, fraction_bits = (np.int32, 23) if x.dtype == np.float32 else (np.int64, 52)
     return x, x.view(integer), (integer(np.iinfo(integer).max), fraction_bits, float(clip))
@@ -134,7 +134,7 @@ def pick_signed_rows(
         raise ValueError(f"uniforms, which, subsets and places must have one entry for each of the {count} rows of x")
     taking_part = subsets.shape[1] or size
     if not 1 <= inside <= taking_part:
-        raise ValueError(f"inside must be from 1 to {taking_part}, not {inside}")
+        raise ValueError(f"inside must be from 1 to {taking_part}, got {inside}")
     check_range("which", which, len(first))
     check_range("subsets", subsets, size)
     check_range("places", places, 2 * taking_part)
@@ -169,7 +169,7 @@ class SignedColumns:
         places, signs = checked("places", self.places, np.int64, 1), checked("signs", self.signs, np.float32, 1)
         log2("size", self.size)
         if places.shape != signs.shape:
-            raise ValueError(f"places and signs must have the same shape, not {places.shape} and {signs.shape}")
+            raise ValueError(f"places and signs must have the same shape, got {places.shape} and {signs.shape}")
         check_range("places", places, self.size)
         if np.any(np.diff(places) <= 0):
             raise ValueError("places must be strictly ascending")
@@ -217,7 +217,7 @@ def kashin_pick(
     """
     x, picks = checked("x", x, np.float32, 2), checked("picks", picks, np.int64, 2)
     if len(picks) != len(x):
-        raise ValueError(f"picks must have one row for each of the {len(x)} rows of x, not shape {picks.shape}")
+        raise ValueError(f"picks must have one row for each of the {len(x)} rows of x, got shape {picks.shape}")
     check_range("picks", picks, columns.size)
     return _solve(x, columns, schedule, picks, picks.shape[1], certify)
 
@@ -235,9 +235,9 @@ def _solve(
     schedule = checked("schedule", schedule, np.float32, 2)
     dim = len(columns.places)
     if x.shape[1] != dim:
-        raise ValueError(f"x must have rows of {dim} entries, one for each column, not shape {x.shape}")
+        raise ValueError(f"x must have rows of {dim} entries, one for each column, got shape {x.shape}")
     if schedule.shape[1] != 4:
-        raise ValueError(f"schedule must have shape (steps, 4), not {schedule.shape}")
+        raise ValueError(f"schedule must have shape (steps, 4), got {schedule.shape}")
     values, residuals = np.empty((len(x), width), np.float32), np.empty(len(x) if certify else 0)
     frame = columns.places, columns.signs, columns.mask, columns.size.bit_length() - 1
 

@@ -1,4 +1,4 @@
-"""What every kernel asks of its arguments, and the numbers that others must agree with. Numba is not imported here."""
+"""Argument checks and constants that all kernels share. Numba is not imported here."""
 
 from typing import Any
 
@@ -34,9 +34,9 @@ def checked(name: str, array: NDArray[Any], dtype: type[np.generic], dimensions:
     A read-only array is copied: to Numba it is another type, for which everything would be compiled again.
     """
     if not isinstance(array, np.ndarray) or array.dtype != dtype:
-        raise TypeError(f"{name} must be a {np.dtype(dtype)} array, not {kind_of(array)}")
+        raise TypeError(f"{name} must be a {np.dtype(dtype)} array, got {kind_of(array)}")
     if array.ndim != dimensions:
-        raise ValueError(f"{name} must have {dimensions} dimension(s), not shape {array.shape}")
+        raise ValueError(f"{name} must have {dimensions} dimension(s), got shape {array.shape}")
     if not array.flags.c_contiguous:
         raise ValueError(f"{name} must be C-contiguous")
     return array if array.flags.writeable else array.copy()
@@ -45,9 +45,9 @@ def checked(name: str, array: NDArray[Any], dtype: type[np.generic], dimensions:
 def check_floats(name: str, array: NDArray[Any], *dimensions: int) -> None:
     """Refuse what is no array of floats in single or double precision, of one of those numbers of dimensions."""
     if not isinstance(array, np.ndarray) or array.dtype not in _FLOATS:
-        raise TypeError(f"{name} must be a float32 or float64 array, not {kind_of(array)}")
+        raise TypeError(f"{name} must be a float32 or float64 array, got {kind_of(array)}")
     if array.ndim not in dimensions:
-        raise ValueError(f"{name} must have {' or '.join(map(str, dimensions))} dimensions, not shape {array.shape}")
+        raise ValueError(f"{name} must have {' or '.join(map(str, dimensions))} dimensions, got shape {array.shape}")
 
 
 def check_range(name: str, array: NDArray[Any], bound: int) -> None:
@@ -56,11 +56,11 @@ def check_range(name: str, array: NDArray[Any], bound: int) -> None:
     if array.size == 0 or int(array.view(f"u{array.itemsize}").max()) < bound:
         return
     extreme = next(number for number in (int(array.min()), int(array.max())) if not 0 <= number < bound)
-    raise ValueError(f"{name} must lie in [0, {bound}), but one entry is {extreme}")
+    raise ValueError(f"{name} must lie in [0, {bound}), got {extreme}")
 
 
 def log2(name: str, size: int) -> int:
     """Return log₂ of a power of two, or say that it is none."""
     if size < 1 or size & (size - 1):
-        raise ValueError(f"{name} must be a power of two, but is {size}")
+        raise ValueError(f"{name} must be a power of two, got {size}")
     return size.bit_length() - 1

@@ -1,4 +1,4 @@
-"""Kernels from their first call on: compiled once per kind of arguments, their rows shared out among threads."""
+"""Calling kernels: compiled once per kind of arguments, with rows distributed over threads."""
 
 import os
 import sys
@@ -68,13 +68,13 @@ def _kind(argument: Any) -> Any:
 
 
 def run(name: str, *arguments: Any) -> Any:
-    """Call the kernel of that name in this thread."""
+    """Call the kernel with this name in this thread."""
     prepare(kernel(name), *arguments)
     return kernel(name)(*arguments)
 
 
 def run_rows(name: str, rows: int, elements_per_row: int, arguments: Callable[[slice], tuple[Any, ...]]) -> None:
-    """Call a kernel with arguments(part) for parts that cover the rows, in several threads where that pays."""
+    """Call a kernel with arguments(part) for parts that cover the rows, in several threads if that is faster."""
     function, whole = kernel(name), arguments(slice(0, rows))
     prepare(function, *whole)
     if rows * elements_per_row < MIN_ELEMENTS_A_THREAD:

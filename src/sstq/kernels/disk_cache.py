@@ -1,4 +1,4 @@
-"""Compiled kernels on disk: one name for one code, read from wherever it is.
+"""The disk cache of compiled kernels: files named by content, read from several folders.
 
 **Names.** Numba's own cache numbers the files of a function in a table, and two processes that compile at the same time
 may take the same number. Here a file's name is the digest of all that its code depends on.

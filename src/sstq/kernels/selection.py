@@ -16,7 +16,7 @@ from sstq.kernels.fallback import COUNTED_AT_A_TIME
 from sstq.kernels.hadamard import bits_of_block, transform_block
 from sstq.kernels.target import aligned, compiled, passes
 
-# So many bits of a magnitude, read as an integer, are behind those that number the bins: 256 bins an octave; 128; one.
+# So many bits of a magnitude, read as an integer, are behind those that number the bins: 256 bins per octave; 128; one.
 _NARROW, _WIDE, _OCTAVES = 15, 16, 23
 # Bins are signed bytes, which all processors can compare. The lowest and the highest take what lies beyond them, too.
 _BINS, _LOWEST, _HIGHEST = 256, -128, 127

@@ -1,4 +1,4 @@
-"""What Numba compiles the kernels for: the processor's vectors, and the sources by which compiled code is filed.
+"""The compilation target of the kernels: the processor's vectors, and the key of compiled code in the cache.
 
 Numba tells compiled code by the processor, the argument types and the function's own byte code. Our code also depends
 on the vector width and on the text of the *other* kernels that a function calls. `compiled` files code under both
@@ -37,7 +37,7 @@ def choose_passes() -> Any:
     """
     choice = os.environ.get("SSTQ_KERNELS", "auto")
     if choice not in _CHOICES:
-        raise ValueError(f"SSTQ_KERNELS must be one of {', '.join(_CHOICES)}, not {choice!r}")
+        raise ValueError(f"SSTQ_KERNELS must be one of {', '.join(_CHOICES)}, got {choice!r}")
     if choice == "plain":
         return fallback
     with contextlib.suppress(ImportError, AttributeError, TypeError):  # another llvmlite may lack what they are made of

@@ -1,4 +1,4 @@
-"""Contiguous chunks of rows, which threads take one after another.
+"""Distributing contiguous chunks of rows over threads.
 
 The kernels release the interpreter lock and rows are independent, so the result does not depend on the number of
 threads. Threads live for one call, which costs a tenth of a millisecond. A lasting pool would save half of that, but a
@@ -25,7 +25,7 @@ def thread_count() -> int:
     if not setting:
         return core_count()
     if not setting.isdecimal() or int(setting) < 1:
-        raise ValueError(f"SSTQ_THREADS must be a positive integer, not {setting!r}")
+        raise ValueError(f"SSTQ_THREADS must be a positive integer, got {setting!r}")
     return int(setting)
 
 

@@ -34,7 +34,7 @@ def _choose_vector_width() -> int:
     """
     override = os.environ.get("SSTQ_VECTOR_WIDTH")
     if override not in {None, "8", "16"}:
-        raise ValueError(f"SSTQ_VECTOR_WIDTH must be 8 or 16, not {override!r}")
+        raise ValueError(f"SSTQ_VECTOR_WIDTH must be 8 or 16, got {override!r}")
     _triple, _cpu_name, features = cpu_target.target_context.codegen().magic_tuple()
     return int(override or (16 if "+avx512f" in features.split(",") else 8))
 

@@ -1,1 +1,1 @@
-"""The workshop around the library: the paper again, data sets, simulated training, speed and the demo."""
+"""Tools for researchers: the paper's reproduction and theory, data sets, simulated training, benchmarks, the demo."""

@@ -2,7 +2,7 @@
 
 The data are scikit-learn's 1,797 images of 8×8 pixels, split as `sstq.lab.datasets` does: the last 360 are test images,
 which nobody holds. The others are held by one person each, or by 100 people each: a simulated larger crowd. A person's
-digit and image are both secret. `PrivateClassifier` asks every person once, so ε of the message is the person's total.
+digit and image are both private. `PrivateClassifier` asks every person once, so the ε of the message is their total.
 No image is public.
 """
 
@@ -34,17 +34,17 @@ HELD = 1437
 
 @dataclass(frozen=True, eq=False)
 class DemoRow:
-    """One crowd at one ε.
+    """The result for one crowd at one ε.
 
     Attributes:
-        epsilon: ε of a person in total: one message, once.
-        copies: the people who hold each image.
-        people: in all.
+        epsilon: the total ε per person: one message, once.
+        copies: the number of people who hold each image.
+        people: the total number of people.
         bits_per_person: the mean size of a message.
-        bytes_sent: by all of them.
-        predicted_accuracy: what a twentieth of the people said, privately, of their own images.
+        bytes_sent: the bytes sent by all people.
+        predicted_accuracy: the accuracy that a twentieth of the people reported privately for their own images.
         predicted_stderr: its standard error.
-        accuracy: on the test images.
+        accuracy: the accuracy on the test images.
         shares: the estimated shares of the digits, (10,), projected onto the simplex.
         images: (10, 64), the estimated mean images of length-1 images; nan where a share is estimated as 0 or less.
     """
@@ -63,13 +63,13 @@ class DemoRow:
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """All of the demo.
+    """The result of the demo.
 
     Attributes:
         truth: the true mean images, (10, 64).
-        exact_accuracy: of the same classifier from exact class sums: no privacy.
+        exact_accuracy: the accuracy of the same classifier from exact class sums, without privacy.
         tested: the number of test images.
-        rows: every crowd at every ε.
+        rows: the results for every crowd at every ε.
         simulated: whether a seed replaced secret randomness.
     """
 
@@ -94,10 +94,10 @@ def run_demo(
     """Learn mean images and a classifier at every ε with every crowd.
 
     Args:
-        rng: None for the operating system's randomness, a seed or a Generator for the same result again.
+        rng: None for the operating system's randomness; a seed or Generator to repeat a result.
         epsilons: the values of a person's total ε.
         copies: the crowds, as numbers of people who hold each image.
-        advance: called with a number of people whenever so many have answered.
+        advance: called with the number of people that have answered since the last call.
 
     """
     from sstq.lab.datasets import load
@@ -129,7 +129,7 @@ def _one_crowd(epsilon: float, copies: int, held: Labelled, test: Labelled, rng:
     seen: dict[str, Any] = {}
 
     class Watched(PrivateClassifier):
-        """Keeps what the server learns of a cohort; the main one is asked about classes last."""
+        """Keep what the server learns from a cohort; the main cohort is the last asked about classes."""
 
         def _answers(self, question: Any, *answers: Any) -> Estimate:
             estimate = super()._answers(question, *answers)
@@ -155,7 +155,7 @@ def _one_crowd(epsilon: float, copies: int, held: Labelled, test: Labelled, rng:
 
 
 def mean_images(centre: Estimate, means: Floats) -> Floats:
-    """The mean image of every digit from the mean of all and the digit's mean direction (image − centre)/length.
+    """Compute the mean image of every digit from the overall mean and its mean direction (image − centre)/length.
 
     Images u have length 1 and the mean c, so E‖u − ĉ‖² = 1 − ‖c‖² + ‖ĉ − c‖². Messages tell ‖ĉ − c‖² and, after the
     same is taken off ‖ĉ‖², ‖c‖².

@@ -2,7 +2,7 @@
 
 server: question (JSON) ──▶ device: features, centre, directions, one message ──▶ server: sums, shrinkage, discriminant
 
-The device's side needs nothing but the published question: `encode`. The estimators are scikit-learn's kind and need
+A device needs only the published question and `encode`. The estimators follow scikit-learn's conventions and need
 the extra `learning`.
 """
 

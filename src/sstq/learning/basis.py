@@ -1,4 +1,4 @@
-"""Directions of equal spread: principal ones of public examples, fixed cosines, or the features as they are."""
+"""Directions of equal spread: principal directions of public examples, fixed cosines, or the features themselves."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sstq.learning.questions import refuse_zero_rows
 
 __all__ = ["Basis", "fixed_basis", "public_basis"]
 
-# How fast the energy of classes falls along directions: principal ones of public examples, fixed cosines, any others.
+# How fast the energy of classes falls along directions: principal directions, fixed cosines, any others.
 _PRINCIPAL_DECAY, _COSINE_DECAY, _PLAIN_DECAY = 1.0, 0.35, 0.0
 # Features spread less at high frequencies, about as (1 + frequency)^−0.9.
 _COSINE_SPREAD = 0.9
-# So many public examples per direction tell its spread.
+# This many public examples per direction suffice to estimate its spread.
 _EXAMPLES_PER_DIRECTION = 5
 _LEAST_PUBLIC = 10
 _LEAST_SPREAD = 1e-6
@@ -25,13 +25,13 @@ _LEAST_SPREAD = 1e-6
 
 @dataclass(frozen=True)
 class Basis:
-    """Directions with what is public of them.
+    """Directions with everything public about them.
 
     Attributes:
-        rows: the directions, over their spread, (p, D).
+        rows: the directions divided by their spread, (p, D).
         decay: how the energy of classes falls along them (see `sstq.learning.weights`).
-        centre: of the unit features, (D,).
-        public: the public examples along the directions, (n, p); None without.
+        centre: the centre of the unit features, (D,).
+        public: the public examples along the directions, (n, p); None if there are none.
     """
 
     rows: Floats
@@ -40,7 +40,7 @@ class Basis:
     public: Floats | None = None
 
     def weights(self, shares: Floats) -> Floats:
-        """The factors between these directions and the unit features of such shares, by least squares."""
+        """The factors between these directions and unit features with these shares, by least squares."""
         if self.public is None:
             return np.sqrt(shares)
         weighted = self.public[:, : len(shares)] * np.sqrt(shares)
@@ -48,7 +48,7 @@ class Basis:
         return scale * np.sqrt(shares)
 
     def unit_examples(self, shares: Floats) -> Floats | None:
-        """The unit features of the public examples for such shares, (n, p)."""
+        """The unit features of the public examples for these shares, (n, p)."""
         return None if self.public is None else unit_rows(self.public[:, : len(shares)] * np.sqrt(shares))
 
 
@@ -70,13 +70,13 @@ def public_basis(mapped: Floats, most: int | None) -> Basis:
     spread = lengths / math.sqrt(len(examples))
     kept = min(most or enough, int(np.sum(spread > _LEAST_SPREAD)))
     if not kept:
-        raise ValueError(f"public must be different examples, got {len(mapped)} in one direction")
+        raise ValueError(f"public must be distinct examples, got {len(mapped)} in one direction")
     rows = rows[:kept] / spread[:kept, None]
     return Basis(rows, _PRINCIPAL_DECAY, centre, (examples - centre) @ rows.T)
 
 
 def fixed_basis(features: FeatureMap, centre: Floats, most: int | None) -> Basis:
-    """Directions that need no examples: the cosines of a map that has them, or the features themselves."""
+    """Directions that need no examples: the feature map's cosines if it has them, or the features themselves."""
     most = _checked_most(most)
     if not hasattr(features, "cosines"):
         return Basis(np.eye(len(centre))[:most], _PLAIN_DECAY, centre)

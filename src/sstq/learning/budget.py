@@ -1,4 +1,4 @@
-"""What a person may spend, and the mechanisms that spend it: one local message, or several behind a shuffler."""
+"""A person's total budget, and its mechanisms: one local message, or several behind a shuffler."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Trust = Literal["local", "shuffler"]
 
 @dataclass(frozen=True)
 class Budget:
-    """The total of a person.
+    """The total privacy budget of a person.
 
     Attributes:
-        epsilon: ε, of the only message, or of all messages behind the shuffler.
-        delta: δ behind the shuffler; 0 without one.
-        messages: of a person, each shuffled with the messages of its own slot; 1 without a shuffler.
+        epsilon: the total ε, of the only message or of all messages behind the shuffler.
+        delta: the total δ behind the shuffler; 0 without one.
+        messages: the messages per person, each shuffled with those of its own slot; 1 without a shuffler.
         trust: "local" or "shuffler".
     """
 
@@ -36,7 +36,7 @@ class Budget:
         if check_option("trust", self.trust, ("local", "shuffler")) == "shuffler":
             check_number("delta", self.delta, 1e-15, 0.1)
         elif self.messages > 1:
-            raise ValueError(f"messages must be 1 without trust='shuffler', got {self.messages}: they would add up")
+            raise ValueError(f"messages must be 1 unless trust='shuffler', got {self.messages}: their ε would add up")
 
     @property
     def shuffled(self) -> bool:
@@ -49,13 +49,13 @@ class Budget:
         return f"total ε = {self.epsilon:g}, δ = {self.delta:g} per person behind a shuffler"
 
     def for_vectors(self, dim: int, people: int, seed: int) -> FrameUnit:
-        """The mechanism for vectors of a cohort of people."""
+        """Return the mechanism for vectors of a cohort of people."""
         if not self.shuffled:
             return FrameUnit(dim, self.epsilon, clients=people, frame_seed=seed)
         return cast(FrameUnit, self._shuffled(dim, people, seed))
 
     def for_groups(self, dim: int, groups: int, people: int, seed: int, **local: Any) -> GroupUnit:
-        """The mechanism for vectors with private groups; `local` are options of the one without a shuffler."""
+        """Return the mechanism for vectors with private groups; `local` are options used without a shuffler."""
         if not self.shuffled:
             return GroupUnit(dim, self.epsilon, groups=groups, clients=people, frame_seed=seed, **local)
         return cast(GroupUnit, self._shuffled(dim, people, seed, groups=groups))

@@ -31,32 +31,32 @@ __all__ = ["LearningReport", "PrivateClassifier"]
 
 
 class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Learn classes from people who each send one ε-locally private message of features and label, once.
+    """Learn a classifier from people who each send one ε-locally private message of features and label, once.
 
-    Public features of length 1 are centred, weighted and sent with the private label by `GroupUnit`. The people are
-    split at random: without public examples a first cohort sends features only, for the centre; a pilot cohort tells
-    how much the classes differ, from which the number of directions and their weights follow; all others send along
-    these. The classifier is a linear discriminant of the class sums of pilot and others, shrunk by their known noise,
-    with the covariance of the public examples. A last cohort says privately whether it is right about them.
+    A public map computes features of length 1, which are centred, weighted and sent with the private label by
+    `GroupUnit`. The people are split at random: without public examples a first cohort sends features only, for the
+    centre; a pilot cohort shows how much the classes differ, which determines the number of directions and their
+    weights; all others send along these. The classifier is a linear discriminant of the class sums, shrunk by noise,
+    with the covariance of the public examples. A last cohort reports privately whether it is right about them.
 
-    `fit` is a simulation of all that. A deployment calls `question` and `learn` in turn: see docs/learning.md.
+    `fit` simulates all of that. A deployment calls `question` and `learn` in turn: see docs/learning.md.
 
     Args:
-        epsilon: ε of a person's only message, and so the person's total; behind a shuffler that of all messages.
+        epsilon: the total ε per person: of the only message, or of all messages behind a shuffler.
         trust: "local", or "shuffler": then each cohort's messages are mixed before the server sees them.
-        delta: δ of a person's total behind a shuffler.
-        messages: how many messages a person sends to a shuffler, each mixed with those of its own slot.
-        features: the public feature map: a callable, a fitted transformer, or None for examples that are features.
-            Ours are `Pixels` and `GradientHistograms`.
-        public: public examples without labels, as `X` of `fit`, for the centre, the directions and their covariance;
-            None without.
+        delta: the total δ per person behind a shuffler.
+        messages: the messages per person to a shuffler, each mixed with those of its own slot.
+        features: the public feature map: a callable, a fitted transformer, or None if examples are features already.
+            Built-in maps are `Pixels` and `GradientHistograms`.
+        public: public examples without labels, like `X` of `fit`, for the centre, the directions and their covariance;
+            None if there are none.
         classes: all labels, which are public; None takes those of `fit`, in simulation.
-        shares: the shares of the classes, where they are public; None learns them.
-        max_features: the most directions; None for a fifth of the public examples, or all of the features without.
-        blocks: of `GroupUnit`; of least error unless given. 1 is FrameUnit on the ball.
+        shares: the shares of the classes, if public; None to learn them.
+        max_features: the maximum number of directions; None for a fifth of the public examples, or for all features.
+        blocks: the blocks of `GroupUnit`; by default those of least error. 1 is FrameUnit on the ball.
         pilot_people: the share of people in the pilot cohort.
         centre_people: the share of people in the cohort for the centre, if there are no public examples.
-        check_people: the share of people who check the classifier; 0 for nobody, and then no accuracy is predicted.
+        check_people: the share of people who check the classifier; with 0 no accuracy is predicted.
         random_state: None for the operating system's randomness; a seed makes a simulation reproducible.
 
     Attributes:
@@ -133,14 +133,14 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _answers(
         self, question: Question, mapped: Floats, y: NDArray[Any], rng: np.random.Generator | None
     ) -> Estimate:
-        """What the server learns of a cohort; the lab has other ways to learn it, to compare with."""
+        """What the server learns from a cohort; the lab overrides this for comparisons."""
         aggregator = question.mechanism.aggregator()
         sent = question.encode(mapped, y, rng)
         aggregator.update(sent.shuffled(self.messages, rng) if self.trust == "shuffler" else sent)
         return aggregator.mean()
 
     def cohort_sizes(self, clients: int) -> dict[Cohort, int]:
-        """How many of so many people are in each cohort, in the order of the questions.
+        """Return the sizes of the cohorts for this many people, in the order of the questions.
 
         Examples:
             >>> PrivateClassifier(public=[[0.0]]).cohort_sizes(59_000)
@@ -168,7 +168,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # --- the server's side
 
     def question(self, people: int) -> Question:
-        """The question for the next cohort, of so many people; publish its `to_json`.
+        """Return the question for the next cohort of this many people; publish its `to_json`.
 
         Call `learn` with the messages of the cohort, then ask the next one, until `cohorts_left` is empty.
         """
@@ -180,10 +180,10 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return course.question(people, width, _public_seed(generator_of(self.random_state)), self.features)
 
     def learn(self, messages: Messages) -> PrivateClassifier:
-        """Take the messages of the cohort that was asked last; after the main cohort the classifier is ready.
+        """Learn from the messages of the cohort that was asked last; after the main cohort the classifier is ready.
 
-        Behind a shuffler they must have been mixed, slot by slot, before the server got them: nothing here can tell.
-        Fewer people than the question was for are refused, because the total counts on their number.
+        With a shuffler they must have been mixed, slot by slot, before the server got them; this is not checked.
+        Fewer people than the question was for are refused, because the privacy guarantee depends on their number.
         """
         course: Course | None = getattr(self, "_course", None)
         if course is None or course.asked is None:
@@ -195,7 +195,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def cohorts_left(self) -> tuple[Cohort, ...]:
-        """The cohorts that are still to be asked, in a deployment."""
+        """The cohorts still to be asked, in a deployment."""
         return tuple(self._course.cohorts if hasattr(self, "_course") else self._order())
 
     def _start(self, classes: ArrayLike) -> Course:
@@ -224,7 +224,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return None
         shares = np.asarray(self.shares, dtype=np.float64)
         if shares.shape != (count,) or not np.all(shares >= 0) or not math.isclose(shares.sum(), 1, rel_tol=1e-6):
-            raise ValueError(f"shares must be {count} numbers from 0 on with the sum 1, got {self.shares!r}")
+            raise ValueError(f"shares must be {count} numbers ≥ 0 with sum 1, got {self.shares!r}")
         return shares
 
     def _fitted(self) -> PrivateClassifier:
@@ -244,23 +244,23 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return learned.scores(main.unit_features(unit_rows(apply_features(self.features, X))))
 
     def decision_function(self, X: ArrayLike) -> Floats:
-        """The linear estimates of the classes' probabilities, (n, classes); for two classes their difference, (n,)."""
+        """Return linear estimates of the class probabilities, (n, classes); for two classes their difference, (n,)."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The likeliest class of every example."""
+        """Return the most likely class of every example."""
         places = self._scores(X).argmax(axis=1)
         labels: NDArray[Any] = self.classes_[places]
         return labels
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """The probabilities of the classes, (n, classes), as sharp as the check cohort found the classifier right."""
+        """Return class probabilities, (n, classes), calibrated by the accuracy that the check cohort reported."""
         scores = self._scores(X)
         return softmax(self._course.sharpness * scores)
 
     def report(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> LearningReport:
-        """What was learned; with labelled examples, which only a simulation has, with the true accuracy."""
+        """Return a report; with labelled examples, which only a simulation has, including the true accuracy."""
         check_is_fitted(self, "report_")
         known: LearningReport = self.report_
         return known if X is None else replace(known, true_accuracy=float(self.score(X, y)))

@@ -1,4 +1,4 @@
-"""The server's side of a classifier: a question for every cohort, and what its messages teach."""
+"""The server's side of a classifier: one question per cohort, and learning from its messages."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ Cohort = Literal["centre", "pilot", "main", "check"]
 # The directions at which the noise of a message is predicted; it hardly depends on them.
 _USUAL_DIRECTIONS = 32
 _SHARE_PEOPLE = 0.1
-# The late directions that were chosen are those with energy: shrinkage takes it to fall half as fast.
+# The last chosen directions still have energy, so shrinkage assumes that it falls half as fast.
 _SHRINKAGE_DECAY = 0.5
 
 
 @dataclass(frozen=True)
 class LearningReport:
-    """What was learned, from whom, and how good it should be.
+    """The result of learning: from whom, at which total ε, and the predicted accuracy.
 
     Attributes:
-        budget: of every person in total, because each answers once.
-        local_epsilon: ε of all messages of a person by themselves, the most of any cohort: what is left if the shuffler
+        budget: the total budget per person, who answers once.
+        local_epsilon: the local ε of all of a person's messages, the most of any cohort: what remains if the shuffler
             cheats. Without a shuffler it is the total.
-        people: who answered, by cohort.
-        message_bits: of a message, by cohort.
+        people: the number of people who answered, by cohort.
+        message_bits: the bits per message, by cohort.
         directions: how many features are sent, chosen from the pilot's class sums.
         level: the energy of the classes in the first direction, as the pilot saw it; 1 is usual.
-        predicted_accuracy: as the check cohort answered, privately; nan if nobody was asked.
+        predicted_accuracy: the accuracy that the check cohort reported privately; nan if nobody was asked.
         accuracy_stderr: its standard error.
-        true_accuracy: on examples with labels, where `report` was given some; that is simulation.
+        true_accuracy: the accuracy on labelled examples given to `report`, in simulations.
     """
 
     budget: Budget
@@ -59,7 +59,7 @@ class LearningReport:
 
     @property
     def epsilon(self) -> float:
-        """ε of every person in total."""
+        """The total ε per person."""
         return self.budget.epsilon
 
     def __str__(self) -> str:
@@ -79,20 +79,20 @@ class Course:
     """The cohorts of a classifier, one after the other.
 
     Attributes:
-        budget: of every person.
+        budget: the total budget per person.
         classes: the labels.
-        cohorts: those that are still to be asked.
-        features: the map that questions name.
-        public: features of public examples, (n, D); None without.
-        shares: of the classes where they are public; None to learn them.
-        max_features: the most directions.
-        blocks: of the mechanism.
+        cohorts: the cohorts still to be asked.
+        features: the feature map that questions name.
+        public: features of public examples, (n, D); None if there are none.
+        shares: the shares of the classes, if public; None to learn them.
+        max_features: the maximum number of directions.
+        blocks: the blocks of the mechanism.
         pilot_people: the share of people in the pilot, which is asked along the directions for everybody.
-        asked: the question that waits for its answers.
+        asked: the question that is waiting for answers.
         main: the question of the main cohort: centre and directions of the classifier.
         discriminant: the classifier, after the main cohort.
-        sharpness: of its probabilities, after the check.
-        report: after the main cohort.
+        sharpness: the sharpness of its probabilities, after the check.
+        report: the report, after the main cohort.
     """
 
     budget: Budget
@@ -123,22 +123,22 @@ class Course:
             self._basis = public_basis(self.public, self.max_features)
 
     def question(self, people: int, width: int | None, seed: int, features: FeatureMap) -> Question:
-        """The question for the next cohort.
+        """Return the question for the next cohort.
 
         Args:
-            people: of the cohort.
-            width: the number of features, which only the question about the centre needs.
-            seed: public, of the frames.
+            people: the number of people in the cohort.
+            width: the number of features, needed only for the question about the centre.
+            seed: the public seed of the frames.
             features: the map that the question names.
         """
         self._expected = people = check_argument("people", people, of="clients")
         if not self.cohorts:
-            raise ValueError("everything is learned: clone the classifier to ask again")
+            raise ValueError("all cohorts have answered; use sklearn.base.clone(classifier) to start again")
         cohort = self.cohorts[0]
         if cohort == "centre":
             if width is None:
                 raise ValueError(
-                    "features must be GradientHistograms, or public be given: how many there are is unknown"
+                    "features must be GradientHistograms, or public must be given: the number of features is unknown"
                 )
             mechanism = self.budget.for_vectors(width, people, seed)
             self.asked = Question("centre", mechanism, features=features)
@@ -171,7 +171,7 @@ class Course:
         return self.budget.for_groups(dim, len(self.classes), people, seed, blocks=self.blocks, share_people=shares)
 
     def noise(self, mechanism: GroupUnit, people: int) -> float:
-        """The expected squared error of class sums over the number of people; it is known beforehand."""
+        """The expected squared error of class sums divided by the number of people, which is known beforehand."""
         return mechanism.typical_error(people).total
 
     @property
@@ -194,8 +194,8 @@ class Course:
             raise ValueError("learn needs the messages of a question: call question first")
         if self.budget.shuffled and estimate.people < self._expected:
             raise ValueError(
-                f"messages must be of {self._expected} people, among whom a person has the total, got those of "
-                f"{estimate.people:g}: ask again, for as many people as answer"
+                f"messages must be those of {self._expected} people, for whom the total ε holds, got those of "
+                f"{estimate.people:g}; ask again, for as many people as will answer"
             )
         question, self.asked = self.asked, None
         cohort = self.cohorts.pop(0)
@@ -233,7 +233,7 @@ class Course:
         self.report = LearningReport(self.budget, self._local, self._people, self._bits, len(shares), self._level)
 
     def _check(self, estimate: Estimate) -> None:
-        """Right is +1 and wrong is −1; probabilities are made as sharp as the classifier is accurate."""
+        """Learn from the check: right is +1 and wrong is −1; probabilities are calibrated by the accuracy."""
         if self.report is None:
             raise ValueError("the messages of the main cohort must be learned first")
         accuracy = min(max((1 + float(estimate.value[0])) / 2, 0.0), 1.0)

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 # Of the mean variance of a direction: public examples tell covariances to about this.
 _RIDGE = 0.1
-# A class with a smaller share than so much of an equal one counts as that large.
+# A class with less than this part of an equal share counts as that large.
 _LEAST_SHARE = 0.1
 _DRAWS = 2000
 _SHARPNESS, _HALVINGS = (1e-3, 1e3), 50
@@ -24,7 +24,7 @@ _SHARPNESS, _HALVINGS = (1e-3, 1e3), 50
 
 @dataclass(frozen=True)
 class ClassSums:
-    """Sums of unit spread by class, over the number of people, (groups, p), and their noise variance, (p,).
+    """Class sums divided by the number of people, (groups, p), and their noise variance, (p,).
 
     `sums` are in units of a direction's own spread, so that cohorts with different weights can be pooled.
     """
@@ -36,7 +36,7 @@ class ClassSums:
 
     @property
     def energies(self) -> Floats:
-        """The mean square of class means by direction, were all classes of one size; noise included."""
+        """The mean square of class means by direction, as if all classes had one size; noise included."""
         groups = len(self.sums)
         energies: Floats = groups * np.sum(self.centred**2, axis=0)
         return energies
@@ -57,7 +57,7 @@ class ClassSums:
 
 
 def shrunk_shares(estimate: GroupEstimate) -> Floats:
-    """The shares of the classes, drawn towards equal ones as far as they differ by noise, on the simplex.
+    """Shrink the shares of the classes towards equal shares according to their noise, on the simplex.
 
     Examples:
         >>> shares, stderr = np.array([0.6, 0.4]), np.array([0.3, 0.3])
@@ -72,7 +72,7 @@ def shrunk_shares(estimate: GroupEstimate) -> Floats:
 
 
 def pooled_sums(first: ClassSums | None, second: ClassSums) -> ClassSums:
-    """The least-variance mean of two cohorts, in the directions of the second one."""
+    """Pool two cohorts with the least variance, in the directions of the second one."""
     if first is None:
         return second
     count = min(first.sums.shape[1], second.sums.shape[1])
@@ -90,8 +90,8 @@ class Discriminant:
     """Scores u·coefᵀ + intercept, the best linear estimates of the classes' probabilities.
 
     With a public covariance S of the unit features u the coefficients of class k are (S + Λ)⁻¹·(m_k − π_k·m). Λ is
-    diagonal: the known noise over the energy of the direction shrinks what is mostly noise. Without one, S = I/p, and
-    half the squared length of the class mean is subtracted: the nearest class mean, which takes lengths into account.
+    diagonal: the known noise divided by the energy of a direction, which shrinks noise. Without a covariance, S = I/p,
+    and half the squared length of the class mean is subtracted: the nearest class mean.
 
     Attributes:
         coef: (groups, p).
@@ -105,13 +105,13 @@ class Discriminant:
 
     @classmethod
     def fit(cls, found: ClassSums, weights: Floats, energies: Floats, public: Floats | None) -> Discriminant:
-        """From pooled sums.
+        """Compute the discriminant from pooled sums.
 
         Args:
             found: class sums in units of spread.
-            weights: of the directions in the features that the discriminant will see, (p,).
+            weights: the weights of the directions in the features to classify, (p,).
             energies: the energy of every direction, (p,).
-            public: unit features of public examples, (n, p); None without.
+            public: unit features of public examples, (n, p); None if there are none.
         """
         groups, size = found.sums.shape
         centred = found.centred * weights
@@ -132,7 +132,7 @@ class Discriminant:
         return scores
 
     def sharpness(self, accuracy: float) -> float:
-        """The factor of the scores in the softmax at which the likeliest class is right so often, on average."""
+        """The factor of the scores in the softmax at which the predicted accuracy is the given one, on average."""
         scores, (low, high) = self.scores(self.examples), _SHARPNESS
         for _ in range(_HALVINGS):
             middle = math.sqrt(low * high)

@@ -1,4 +1,4 @@
-"""scikit-learn's base classes, where it is installed."""
+"""scikit-learn's base classes, with an error that names the extra if it is missing."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = [
 
 
 def generator_of(random_state: Any) -> np.random.Generator | None:
-    """The generator of a `random_state`; None for None, which stands for the operating system's randomness."""
+    """Return the generator of a `random_state`; None for the operating system's randomness."""
     if random_state is None or isinstance(random_state, np.random.Generator):
         return random_state
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(0, 2**31, size=4))
     if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
-        raise ValueError(f"random_state must be None, an integer from 0 on or a generator, got {random_state!r}")
+        raise ValueError(f"random_state must be None, an integer ≥ 0 or a generator, got {random_state!r}")
     return np.random.default_rng(int(random_state))

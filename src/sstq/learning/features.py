@@ -1,7 +1,7 @@
-"""Public feature maps: what a device computes from its example before anything private happens.
+"""Public feature maps: what a device computes from its example before encoding.
 
-A map of one's own is any callable of an array (n, …) that returns (n, D), or a fitted transformer. Ours have a JSON
-form, so that a published question is all that a device needs.
+Your own map can be any callable of an array (n, …) that returns (n, D), or a fitted transformer. Built-in maps have a
+JSON form, so a device needs only the published question.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LARGEST_SIDE = 4096
 
 @dataclass(frozen=True)
 class Pixels:
-    """The numbers of an example as they are, one feature each.
+    """Use the numbers of an example themselves as features.
 
     Examples:
         >>> Pixels()(np.ones((2, 3, 3))).shape
@@ -39,26 +39,26 @@ class Pixels:
     name: ClassVar[str] = "pixels"
 
     def __call__(self, X: ArrayLike) -> NDArray[Any]:
-        """The examples as rows, (n, D)."""
+        """Return the examples as rows, (n, D)."""
         values = as_vectors(X)
         return values.reshape(len(values), -1)
 
     def to_dict(self) -> dict[str, Any]:
-        """The description as JSON values."""
+        """Return the description as JSON values."""
         return {"name": self.name}
 
 
 @dataclass(frozen=True)
 class GradientHistograms:
-    """Histograms of oriented gradients in square cells, and the mean of every channel there; square roots of both.
+    """Square roots of histograms of oriented gradients, and of the mean of every channel, in square cells.
 
-    Every pixel's gradient votes for the two nearest of `angles` directions modulo 180 degrees, with its length. Images
-    of 28 × 28 have (8 + 1)·7·7 = 441 features. Coloured images have the gradients of their grey version.
+    Every pixel's gradient votes with its length for the two nearest of `angles` directions modulo 180 degrees. Images
+    of 28 × 28 have (8 + 1)·7·7 = 441 features. Colour images have the gradients of their grey version.
 
     Args:
-        shape: rows and columns of an image, after the number of channels where there are several.
+        shape: (rows, columns), or (channels, rows, columns), of an image.
         cell: the side of a cell in pixels; it must divide rows and columns.
-        angles: the directions of a histogram.
+        angles: the number of directions of a histogram.
 
     Examples:
         >>> GradientHistograms((28, 28))(np.random.default_rng(0).random((5, 784))).shape
@@ -89,7 +89,7 @@ class GradientHistograms:
         return self.shape[-2] // self.cell, self.shape[-1] // self.cell
 
     def __call__(self, X: ArrayLike) -> NDArray[np.float32]:
-        """The features of images with pixels of 0 or more, given as (n, …) with as many numbers as the shape has."""
+        """Compute the features of images with non-negative pixels, (n, …) with as many numbers as the shape has."""
         values = as_vectors(X)
         if values.ndim < 2 or math.prod(values.shape[1:]) != math.prod(self.shape):
             got = f"an array of shape {values.shape}"
@@ -103,7 +103,7 @@ class GradientHistograms:
 
     def _of(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
         if np.any(images < 0):
-            raise ValueError(f"X must be pixels of 0 or more, got {images.min():g}")
+            raise ValueError(f"X must be non-negative pixels, got {images.min():g}")
         grey = images.mean(axis=1)
         across, down = np.zeros_like(grey), np.zeros_like(grey)
         across[:, :, 1:-1] = grey[:, :, 2:] - grey[:, :, :-2]
@@ -124,9 +124,9 @@ class GradientHistograms:
         return np.asarray(total, np.float32)
 
     def cosines(self) -> tuple[Floats, Floats]:
-        """Fixed directions for features that nobody has seen: cosines over the cells and angles, low frequencies first.
+        """Return fixed directions for features without examples: cosines over cells and angles, low frequencies first.
 
-        Returns the orthonormal directions as rows, (D, D), and the frequency of each, (D,).
+        The orthonormal directions are rows, (D, D), with the frequency of each, (D,).
         """
         turns, order = _angle_waves(self.angles)
         channels = np.zeros((self.angles + self._channels,) * 2)
@@ -141,7 +141,7 @@ class GradientHistograms:
         return directions[ranks], frequency[ranks]
 
     def to_dict(self) -> dict[str, Any]:
-        """The description as JSON values."""
+        """Return the description as JSON values."""
         return {"name": self.name, "shape": list(self.shape), "cell": self.cell, "angles": self.angles}
 
 
@@ -149,12 +149,12 @@ _OURS: Mapping[str, Callable[..., Any]] = {"pixels": Pixels, "gradients": Gradie
 
 
 def features_to_dict(features: FeatureMap) -> dict[str, Any] | None:
-    """The description of one of our maps; None for a map that devices must bring themselves."""
+    """Return the description of a built-in map; None for a map that devices must provide themselves."""
     return features.to_dict() if isinstance(features, Pixels | GradientHistograms) else None
 
 
 def features_from_dict(data: Any) -> FeatureMap:
-    """The map whose `features_to_dict` this is."""
+    """Return the map described by `features_to_dict`."""
     if data is None:
         return None
     if not isinstance(data, dict):
@@ -168,7 +168,7 @@ def features_from_dict(data: Any) -> FeatureMap:
 
 
 def apply_features(features: FeatureMap, X: ArrayLike) -> Floats:
-    """The features of examples, (n, D), checked; without a map the examples are features already."""
+    """Compute and check the features of examples, (n, D); without a map the examples are the features."""
     if features is None:
         found = as_vectors(X)
     elif hasattr(features, "transform"):
@@ -186,7 +186,7 @@ def apply_features(features: FeatureMap, X: ArrayLike) -> Floats:
 
 
 def unit_rows(values: Floats) -> Floats:
-    """Rows of length 1; rows of zeros stay."""
+    """Scale rows to length 1; rows of zeros stay."""
     lengths = np.linalg.norm(values, axis=1, keepdims=True)
     return values / np.where(lengths > 0, lengths, 1)
 

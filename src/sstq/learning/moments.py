@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 
 def moment_dim(features: int) -> int:
-    """The length of a moment vector of so many features and a constant.
+    """Return the length of the moment vector of this many features and a constant.
 
     Examples:
         >>> moment_dim(2)
@@ -23,7 +23,7 @@ def moment_dim(features: int) -> int:
 
 
 def symmetric_vectors(rows: Floats) -> Floats:
-    """xxᵀ of every row as a vector of d(d + 1)/2 numbers; off the diagonal times √2, so that lengths stay.
+    """Return xxᵀ of every row as a vector of d(d + 1)/2 numbers, off-diagonal ones times √2 to keep the length.
 
     Examples:
         >>> float(np.linalg.norm(symmetric_vectors(np.array([[3.0, 4.0]]))))
@@ -35,7 +35,7 @@ def symmetric_vectors(rows: Floats) -> Floats:
 
 
 def symmetric(vector: Floats, size: int) -> Floats:
-    """The matrix of a vector of `symmetric_vectors`."""
+    """Return the matrix of a vector of `symmetric_vectors`."""
     first, second = np.triu_indices(size)
     matrix = np.zeros((size, size))
     matrix[first, second] = vector / np.where(first == second, 1.0, math.sqrt(2))
@@ -45,7 +45,7 @@ def symmetric(vector: Floats, size: int) -> Floats:
 def moment_vectors(rows: Floats, targets: Floats, bounds: tuple[float, float]) -> Floats:
     """(zzᵀ, zy)/√2 of length at most 1, with z = (x, 1)/√2, x and y in units of their bounds, (n, moment_dim).
 
-    Rows with a norm, and targets, beyond their bound are scaled down to it.
+    Rows and targets beyond their bound are scaled down to it.
     """
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     x = rows / np.maximum(norms, bounds[0])
@@ -55,7 +55,7 @@ def moment_vectors(rows: Floats, targets: Floats, bounds: tuple[float, float]) -
 
 
 def moments_of(vector: Floats, features: int) -> tuple[Floats, Floats]:
-    """The mean of zzᵀ and of zy that a mean of moment vectors stands for."""
+    """Return the means of zzᵀ and of zy from a mean of moment vectors."""
     size = features + 1
     split = size * (size + 1) // 2
     return math.sqrt(2) * symmetric(vector[:split], size), math.sqrt(2) * vector[split:]

@@ -1,7 +1,7 @@
-"""A question: all that a device needs to answer once, published as JSON.
+"""Questions: everything that a device needs to answer once, published as JSON.
 
 The device's features have length 1, the centre is subtracted, the directions are applied, and the result has length 1
-again. The mechanism turns it into one message, together with the label where the question asks for it.
+again. The mechanism encodes it as one message, together with the label if the question asks for it.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _KINDS: tuple[Kind, ...] = ("centre", "classes", "check", "moments")
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What is asked of a cohort of people, each of whom sends one message.
+    """A question to a cohort of people, each of whom sends one message.
 
     Attributes:
         kind: "centre" for the mean of the features, "classes" for the features and the private label, "check" for
             whether a classifier is right, "moments" for products of features and a target.
-        mechanism: that makes the message; `GroupUnit` for classes, `FrameUnit` otherwise.
-        directions: (p, D), applied to unit features after the centre is subtracted; None for all of them as they are.
-        centre: (D,); None for zero.
-        features: the public map; None if devices apply a map of their own first.
+        mechanism: the mechanism of the message; `GroupUnit` for classes, `FrameUnit` otherwise.
+        directions: (p, D), applied to unit features after the centre is subtracted; None for the features themselves.
+        centre: the centre of the features, (D,); None for zero.
+        features: the public map; None if devices apply their own map first.
         classes: the labels, in the order of the mechanism's groups or of the classifier's scores.
-        bounds: of the norm of the features and of the target, for moments; larger ones are clipped.
-        scores: of the classifier to check: coefficients (classes, p) and intercepts (classes,).
+        bounds: the bounds of the norm of the features and of the target, for moments; larger ones are clipped.
+        scores: the classifier to check: coefficients (classes, p) and intercepts (classes,).
 
     Examples:
         >>> from sstq.mechanisms import GroupUnit
@@ -71,11 +71,11 @@ class Question:
     def __post_init__(self) -> None:
         check_option("kind", self.kind, _KINDS)
         if not isinstance(self.mechanism, GroupUnit if self.kind == "classes" else FrameUnit):
-            raise ValueError(f"mechanism does not belong to a question about {self.kind}, got {self.mechanism!r}")
+            raise ValueError(f"mechanism must fit a question of kind {self.kind!r}, got {self.mechanism!r}")
         if (self.bounds is None) == (self.kind == "moments"):
-            raise ValueError(f"bounds belong to questions about moments, got {self.bounds!r} for {self.kind!r}")
+            raise ValueError(f"bounds must be given exactly for kind 'moments', got {self.bounds!r} for {self.kind!r}")
         if (self.scores is None) == (self.kind == "check"):
-            raise ValueError(f"scores belong to questions that check a classifier, got kind {self.kind!r}")
+            raise ValueError(f"scores must be given exactly for kind 'check', got kind {self.kind!r}")
         groups, dim = self.mechanism.groups or 0, self.mechanism.dim
         if self.scores is not None:
             (groups, dim), count = self.scores[0].shape, len(self.scores[1])
@@ -94,7 +94,7 @@ class Question:
         object.__setattr__(self, "_places", places)
 
     def vectors(self, X: ArrayLike, y: ArrayLike | None = None) -> Floats:
-        """What the mechanism encodes, (n, dim): nothing here is private yet, and nothing of it leaves the device."""
+        """Return what the mechanism encodes, (n, dim); it is not private yet and never leaves the device."""
         found = apply_features(self.features, X)
         if self.bounds is not None:
             return moment_vectors(found, _targets(y, len(found)), self.bounds)
@@ -106,7 +106,7 @@ class Question:
         return np.where(right, 1.0, -1.0)[:, None]
 
     def unit_features(self, rows: Floats) -> Floats:
-        """Unit features around the centre, along the directions and of length 1 again; zeros stay."""
+        """Return unit features minus the centre, along the directions, scaled to length 1 again; zeros stay."""
         width = self.mechanism.dim if self.directions is None else self.directions.shape[1]
         if rows.shape[1] != width:
             raise ValueError(f"X must have {width} features, got {rows.shape[1]}")
@@ -114,16 +114,16 @@ class Question:
         return unit_rows(moved if self.directions is None else moved @ self.directions.T)
 
     def labels(self, y: ArrayLike | None, count: int) -> NDArray[np.int64]:
-        """The place of each label among the classes; ValueError for a label that is not there."""
+        """Return the index of each label among the classes; ValueError for an unknown label."""
         return label_places(y, self._places, count)
 
     def encode(self, X: ArrayLike, y: ArrayLike | None = None, rng: RngLike = None) -> Messages:
-        """One message per example; everything is checked before anything is sampled.
+        """Encode one message per example; everything is checked before anything is sampled.
 
         Args:
-            X: examples, as the feature map takes them; features (n, D) where the question has no map.
+            X: examples, as the feature map takes them; features (n, D) if the question has no map.
             y: their labels or targets, unless the question is about the centre.
-            rng: None for the operating system's randomness (the private choice); a seed or Generator for simulation.
+            rng: None for the operating system's randomness (needed for privacy); a seed or Generator for simulations.
         """
         vectors = self.vectors(X, y)
         if self.kind == "classes":
@@ -131,7 +131,7 @@ class Question:
         return self.mechanism.encode(vectors, rng=rng)
 
     def to_json(self) -> str:
-        """JSON text in the canonical form of RFC 8785."""
+        """Return canonical JSON (RFC 8785)."""
         import rfc8785
 
         def listed(values: Floats | None) -> Any:
@@ -153,15 +153,15 @@ class Question:
 
     @classmethod
     def from_json(cls, text: str, features: FeatureMap = None) -> Question:
-        """The question whose `to_json` this is; ValueError for anything else.
+        """Read a question from its `to_json`; ValueError for anything else.
 
         Args:
             text: the JSON.
-            features: a map of one's own, where the question names none of ours.
+            features: your own map, if the question names none of the built-in ones.
         """
         data = read_json(text)
         if not isinstance(data, dict) or (data.pop("format", None), data.pop("version", None)) != (_FORMAT, _VERSION):
-            raise ValueError(f"this JSON is something else: its format must be {_FORMAT!r}, version {_VERSION}")
+            raise ValueError(f"format must be {_FORMAT!r}, version {_VERSION}, but this JSON is something else")
         names = {"kind", "mechanism", "directions", "centre", "features", "classes", "bounds", "scores"}
         if set(data) != names:
             raise ValueError(f"the question must have {sorted(names)}, got {sorted(data)}")
@@ -193,27 +193,33 @@ def encode(
     rng: RngLike = None,
     features: FeatureMap = None,
 ) -> Messages:
-    """The device's side: one private message per example, from the published JSON of a question.
+    """Encode one private message per example on a device, from the published JSON of a question.
 
     Args:
         X: examples; on a device there is one.
         y: their labels or targets; None for a question about the centre.
-        document: `Question.to_json()`.
-        rng: None for the operating system's randomness (the private choice); a seed or Generator for simulation.
-        features: the map, where the question names none of ours.
+        document: the question's JSON, `Question.to_json()`.
+        rng: None for the operating system's randomness (needed for privacy); a seed or Generator for simulations.
+        features: your own map, if the question names none of the built-in ones.
+
+    Examples:
+        >>> from sstq.mechanisms import GroupUnit
+        >>> asked = Question("classes", GroupUnit(4, 3.0, groups=2), classes=("cat", "dog"))
+        >>> len(encode([[1.0, 2.0, 0.0, 1.0]], ["cat"], asked.to_json()))
+        1
     """
     return Question.from_json(document, features).encode(X, y, rng)
 
 
 def refuse_zero_rows(found: Floats, name: str = "features") -> None:
-    """ValueError for a row without a direction."""
+    """Raise ValueError for a row of zeros, which has no direction."""
     zero = np.flatnonzero(~found.any(axis=1))
     if len(zero):
-        raise ValueError(f"{name} must not all be zero, as in row {zero[0]}: there is no direction to send")
+        raise ValueError(f"{name} must not all be zero, got zeros in row {zero[0]}")
 
 
 def label_places(y: ArrayLike | None, places: Mapping[Any, int], count: int) -> NDArray[np.int64]:
-    """The place of each of `count` labels; ValueError for a label that has none."""
+    """Return the index of each of `count` labels; ValueError for an unknown label."""
     given = np.asarray([] if y is None else y)
     if given.ndim != 1 or len(given) != count:
         raise ValueError(f"y must be {count} labels, one per row of X, got an array of shape {given.shape}")
@@ -241,7 +247,7 @@ def _targets(y: ArrayLike | None, count: int) -> Floats:
 
 
 def plain_label(label: Any) -> Any:
-    """A label as JSON has it: NumPy's numbers and strings as Python's, and integers that are written as floats."""
+    """Convert a label to JSON: NumPy's numbers and strings become Python's, and whole floats become integers."""
     value = label.item() if isinstance(label, np.generic) else label
     if isinstance(value, bool):
         return int(value)

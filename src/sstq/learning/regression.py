@@ -26,27 +26,27 @@ __all__ = ["PrivateRegression"]
 
 
 class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Linear regression from people who each send one ε-locally private message of features and target, once.
+    """Fit a linear regression to people who each send one ε-locally private message of features and target, once.
 
-    The message holds all that least squares needs: the products of the features with each other and with the target,
-    one vector of (d + 1)(d + 2)/2 + d + 1 numbers, by FrameUnit. The matrix of products is symmetric; it is sent as a
-    vector of the same length, each entry once. The noise of the messages is known, and the ridge is the size of the
+    The message holds everything that least squares needs: the products of the features with each other and the target,
+    as one vector of (d + 1)(d + 2)/2 + d + 1 numbers, by FrameUnit. The matrix of products is symmetric; it is sent as
+    a vector of the same length, each entry once. The noise of the messages is known, and the ridge is the size of the
     noise's largest eigenvalue: τ·√(2(d + 1)) for a noise of τ per entry. The intercept is not shrunk.
 
     Args:
-        epsilon: ε of a person's only message, and so the person's total.
-        x_bound: public bound of the norm of the features; longer ones are scaled down to it. Far too large a bound
-            costs accuracy: the noise is in its units.
-        y_bound: public bound of the target's magnitude; larger ones are clipped to it.
-        features: a public feature map; None for examples that are features.
+        epsilon: the ε of a person's only message, and so the person's total.
+        x_bound: a public bound of the norm of the features; longer ones are scaled down to it. Too large a bound
+            costs accuracy: the noise is proportional to it.
+        y_bound: a public bound of the target's magnitude; larger ones are clipped to it.
+        features: a public feature map; None if examples are features already.
         random_state: None for the operating system's randomness; a seed makes a simulation reproducible.
 
     Attributes:
-        coef_: of the features, (d,).
+        coef_: the coefficients of the features, (d,).
         intercept_: the constant.
-        ridge_: that was added, in units of x_bound².
-        people_: who answered.
-        message_bits_: of a message.
+        ridge_: the ridge that was added, in units of x_bound².
+        people_: the number of people who answered.
+        message_bits_: the bits per message.
 
     Examples:
         >>> rng = np.random.default_rng(0)
@@ -80,7 +80,7 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self.learn(question.encode(mapped, y, rng))
 
     def question(self, people: int, width: int) -> Question:
-        """The question for so many people with so many features; publish its `to_json`, then call `learn`."""
+        """Return the question for this many people and features; publish its `to_json`, then call `learn`."""
         return self._question(people, width, generator_of(self.random_state), self.features)
 
     def _question(self, people: int, width: int, rng: np.random.Generator | None, features: FeatureMap) -> Question:
@@ -94,7 +94,7 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self._asked
 
     def learn(self, messages: Messages) -> PrivateRegression:
-        """Solve the least squares of the people whose messages these are."""
+        """Solve the least squares from these messages."""
         asked: Question | None = getattr(self, "_asked", None)
         if asked is None:
             raise ValueError("learn needs the messages of a question: call question first")
@@ -121,7 +121,7 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: ArrayLike) -> Floats:
-        """The predicted targets, (n,)."""
+        """Predict the targets, (n,)."""
         check_is_fitted(self, "coef_")
         if hasattr(self, "n_features_in_"):
             X = validate_data(self, X, reset=False, allow_nd=True, dtype="numeric")

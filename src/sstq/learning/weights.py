@@ -1,4 +1,4 @@
-"""How much of the unit length of a message each direction gets, from the energy that classes have there.
+"""Weights of directions: how much of the unit length of a message each direction gets, from its class energy.
 
 In units of a direction's own spread, classes differ by the energy F_j (the mean square of class means, between-class
 over total variance) and a message of n people leaves the noise σ²/t_j, if the direction gets the share t_j of the
@@ -19,7 +19,7 @@ __all__ = ["energy_level", "energy_profile", "length_shares"]
 
 Floats = NDArray[np.float64]
 
-# Levels from 1/50 to 7: beyond, nothing would be learned, or no noise were worth a choice.
+# Levels from 1/50 to 7: below, nothing could be learned; above, noise hardly matters.
 _LEVELS = np.geomspace(0.02, 7.4, 238)
 # A level of 1 is expected, within a factor of about e^±0.3.
 _LOG_SPREAD = 0.3
@@ -32,7 +32,7 @@ def energy_profile(count: int, decay: float, level: float = 1.0) -> Floats:
 
 
 def length_shares(energies: Floats, noise: float) -> Floats:
-    """The shares t_j of least loss, (p,); they sum to 1, and p ends before the first direction that gets nothing.
+    """Return the shares t_j of least loss, (p,), which sum to 1; p ends before the first direction that gets nothing.
 
     Examples:
         >>> length_shares(np.array([1.0, 0.5, 0.01]), noise=0.1)
@@ -47,10 +47,10 @@ def length_shares(energies: Floats, noise: float) -> Floats:
 
 
 def energy_level(energies: Floats, noises: Floats, groups: int, decay: float) -> float:
-    """The likeliest level A, from the observed mean square of class means per direction and its noise.
+    """Return the most likely level A, from the observed mean square of class means per direction and its noise.
 
     An observed energy is about (A/j^decay + noise_j)·χ²/groups with `groups` degrees of freedom. Log A is taken as
-    normal around 0 beforehand, which decides where the noise is too large to tell.
+    normal around 0 beforehand, which decides if the noise is too large.
     """
     expected = energy_profile(len(energies), decay)[None] * _LEVELS[:, None] + noises[None]
     cost = groups / 2 * np.sum(np.log(expected) + energies[None] / expected, axis=1)

@@ -47,7 +47,7 @@ __all__ = [
     "register",
 ]
 
-# What JSON may ask for: the paper's recipe takes 30 steps.
+# The limit for JSON: the paper's recipe takes 30 steps.
 _MOST_STEPS = 128
 Kind = TypeVar("Kind", bound=Mechanism)
 
@@ -57,26 +57,40 @@ _REGISTRY = {chosen.name: chosen for chosen in _OWN}
 
 
 def list_mechanisms() -> list[str]:
-    """The names of all mechanisms."""
+    """Return the names of all mechanisms.
+
+    Examples:
+        >>> list_mechanisms()[:3]
+        ['sstq', 'frameunit', 'groupunit']
+    """
     return list(_REGISTRY)
 
 
 def register(cls: type[Kind]) -> type[Kind]:
-    """Add a mechanism of one's own to the registry, under its `name`; use it as a decorator.
+    """Add your own mechanism to the registry, under its `name`; usable as a decorator.
 
-    `mechanism`, `from_json`, files, aggregation, audits and the contract suite then know it. A name that is taken is a
+    `mechanism`, `from_json`, files, aggregation, audits and the contract suite then know it. A name already in use is a
     ValueError. See examples/own-mechanism.
+
+    Examples:
+        >>> import sstq
+        >>> @register
+        ... class Renamed(sstq.FrameUnit):
+        ...     name = "renamed-frameunit"
+        >>> mechanism("renamed-frameunit", dim=3, epsilon=1.0).name
+        'renamed-frameunit'
+        >>> del _REGISTRY["renamed-frameunit"]
     """
     if not (isinstance(cls, type) and issubclass(cls, Mechanism)) or inspect.isabstract(cls):
         raise TypeError(f"cls must be a subclass of sstq.Mechanism without abstract methods, got {cls!r}")
     if cls.name in _REGISTRY:
-        raise ValueError(f"name must be a new one, got {cls.name!r}, which is {_REGISTRY[cls.name].__name__}'s")
+        raise ValueError(f"name must be new, got {cls.name!r}, which {_REGISTRY[cls.name].__name__} already has")
     _REGISTRY[cls.name] = cls
     return cls
 
 
 def mechanism(name: str, **options: Any) -> Mechanism:
-    """The mechanism of that name; an option that means nothing to it, or is missing, is a TypeError.
+    """Create the mechanism with this name; an unknown or missing option is a TypeError.
 
     Examples:
         >>> mechanism("sstq", dim=100, epsilon=1.0).message_bits
@@ -95,10 +109,10 @@ def mechanism(name: str, **options: Any) -> Mechanism:
 
 
 def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | None = None) -> Mechanism:
-    """The mechanism whose `to_json` this is, integer by integer; ValueError for anything else.
+    """Read a mechanism from its `to_json`, integer by integer; ValueError for anything else.
 
-    A few bytes of JSON can ask for any amount of memory and time, so the frame (by default 8 times the usual size, or
-    2048) and the steps of the representation (by default 128) are bounded.
+    A few bytes of JSON can ask for any amount of memory and time, so the size of the frame (by default 8 times the
+    usual one, or 2048) and the steps of the representation (by default 128) are bounded.
 
     Examples:
         >>> original = mechanism("sstq", dim=100, epsilon=1.0)
@@ -116,16 +130,18 @@ def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | 
 
 
 def _check_cost(data: dict[str, Any], max_frame_size: int, max_steps: int) -> None:
-    """Refuse a frame or a number of steps that would cost whoever encodes more than the rest makes plausible."""
+    """Refuse a frame size or a number of steps that is implausibly expensive for the dimension."""
     dim = check_argument("dim", data.get("dim"))
     for name, most in (("frame_size", max_frame_size), ("steps", max_steps)):
         value = data.get(name, 0)
         if not isinstance(value, int) or value > most:
-            raise ValueError(f"{name} must be at most {most} for dim = {dim}, got {value!r}; max_{name} allows more")
+            raise ValueError(
+                f"{name} must be at most {most} for dim = {dim}, got {value!r}; pass max_{name}= to allow more"
+            )
 
 
 def mechanism_class(name: Any) -> type[Mechanism]:
-    """The class of the mechanism of that name."""
+    """Return the class of the mechanism with this name."""
     if not isinstance(name, str) or name not in _REGISTRY:
         close = did_you_mean(name, _REGISTRY)
         raise ValueError(f"mechanism must be one of {', '.join(map(repr, _REGISTRY))}, got {name!r}{close}")

@@ -1,4 +1,4 @@
-"""What clients and server agree on: an immutable object, built from options and shared by its JSON form."""
+"""The base of everything that clients and server agree on: immutable objects with options and a JSON form."""
 
 import hashlib
 import inspect
@@ -18,13 +18,13 @@ JSON_VERSION = 2
 
 
 class Agreement(ABC):
-    """Options as they were given, the parts that they stand for, and a JSON form that holds all that was solved.
+    """Options as given, the parts built from them, and a JSON form that holds everything that was solved.
 
-    Where `_stated` is not None, the object is read from JSON: what is there is checked, not solved again.
+    If `_stated` is not None, the object is read from JSON: its content is checked, not solved again.
 
     Attributes:
-        options: the arguments as they were given.
-        seed_option: the name of the option with the public seed; None if nothing is public and random.
+        options: the arguments as given.
+        seed_option: the name of the option with the public seed; None if there is no public randomness.
         narrowed: the least and the largest value of arguments whose range is narrower than the common one.
     """
 
@@ -38,7 +38,7 @@ class Agreement(ABC):
     _from_json = False
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
-        """Keep the options as they are given; `__init__` checks them."""
+        """Store the options as given; `__init__` checks them."""
         agreed = super().__new__(cls)
         with suppress(TypeError):
             options = inspect.signature(cls).bind(*arguments, **options).arguments
@@ -47,18 +47,18 @@ class Agreement(ABC):
         return agreed
 
     def _set(self, **parts: Any) -> None:
-        """Keep parts that the options stand for; in `__init__` only."""
+        """Store the parts built from the options; in `__init__` only."""
         self.__dict__.setdefault("_parts", {}).update(parts)
         self.__dict__.update(parts)
 
     def _take(self, **arguments: Any) -> None:
-        """Check arguments that have a common range, and keep them; in `__init__` only."""
+        """Check arguments that have a common range, and store them; in `__init__` only."""
         for name, value in arguments.items():
             low, high = self.narrowed.get(name, (None, None))
             self._set(**{name: check_argument(name, value, low=low, high=high)})
 
     def _stated_or(self, name: str, computed: float, tolerance: float) -> float:
-        """The computed number, or that of the JSON, whose last digits may differ; it divides, so it is never zero."""
+        """The computed number, or the one in the JSON, whose last digits may differ; never zero, as it divides."""
         if self._stated is None:
             return computed
         low, high = (max(computed * (1 + sign * tolerance), 1e-30) for sign in (-1, 1))
@@ -81,7 +81,7 @@ class Agreement(ABC):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
 
     def replace(self, **changes: Any) -> Self:
-        """The same with other options; nothing is solved again for another clip or public seed.
+        """Return a copy with other options; nothing is solved again for another clip or public seed.
 
         Examples:
             >>> import sstq
@@ -92,7 +92,7 @@ class Agreement(ABC):
         if not changes.keys() <= {"clip", self.seed_option} & inspect.signature(type(self)).parameters.keys():
             if self._from_json and type(self)(**self.options) != self:
                 raise ValueError(
-                    "replace needs all options, and JSON does not hold a density of one's own: build it anew"
+                    "replace needs all options, but JSON does not hold a custom density: build the mechanism again"
                 )
             return type(self)(**options)
         parts = {}
@@ -103,7 +103,7 @@ class Agreement(ABC):
         return self._with_parts(options, **parts)
 
     def _with_parts(self, options: Mapping[str, Any] | None = None, /, **parts: Any) -> Self:
-        """The same with other parts; nothing is checked."""
+        """Return a copy with other parts; nothing is checked."""
         other: Self = _restore(type(self), dict(self.options if options is None else options), {**self._parts, **parts})
         return other
 
@@ -113,11 +113,11 @@ class Agreement(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """All options, resolved, and what was solved for them; integers that may exceed 2^53 are decimal strings."""
+        """Return all options, resolved, and what was solved; integers that may exceed 2^53 are decimal strings."""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The object whose `to_dict` this is; its integers are checked again, not solved again."""
+        """Read the object from its `to_dict`; its integers are checked, not solved again."""
         options = {name: data[name] for name in inspect.signature(cls).parameters if name in data}
         if cls.seed_option is not None:
             options[cls.seed_option] = stated_integer(cls.seed_option, data[cls.seed_option])
@@ -129,7 +129,7 @@ class Agreement(ABC):
         return agreed
 
     def to_json(self) -> str:
-        """JSON text in the canonical form of RFC 8785, from which the same object is made anywhere."""
+        """Return canonical JSON (RFC 8785), from which any machine builds the same object."""
         return self._canonical().decode()
 
     def _header(self) -> dict[str, Any]:
@@ -156,20 +156,20 @@ class Agreement(ABC):
 
 
 def read_agreement(text: str, json_format: str, choose: Callable[[dict[str, Any]], type[Agreement]]) -> Any:
-    """The object whose `to_json` this is, integer by integer; ValueError for anything else.
+    """Read an object from its `to_json`, integer by integer; ValueError for anything else.
 
-    `choose` takes what tells the class out of the JSON values, and returns the class.
+    `choose` removes the fields that name the class from the JSON values, and returns the class.
     """
     try:
         data = read_json(text)
     except ValueError as error:
         raise ValueError(f"the {json_format} is not JSON: {error}") from error
     if not isinstance(data, dict) or data.pop("format", None) != json_format:
-        raise ValueError(f"this JSON is something else: its format must be {json_format!r}")
+        raise ValueError(f"format must be {json_format!r}, but this JSON is something else")
     version = data.pop("version", None)
     if type(version) is not int or version != JSON_VERSION:
         raise ValueError(
-            f"the {json_format} has version {version!r}, this library reads version {JSON_VERSION}: make it anew, with "
+            f"the {json_format} has version {version!r}, this library reads version {JSON_VERSION}; write it with "
             "`sstq spec` for a mechanism or `sstq clip spec` for a survey"
         )
     chosen = choose(data)
@@ -177,10 +177,10 @@ def read_agreement(text: str, json_format: str, choose: Callable[[dict[str, Any]
         loaded = chosen.from_dict(data)
     except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"the {json_format} is incomplete or malformed: {error!r}") from error
-    # As text, in which true is not 1: what was read has the digest that anyone computes from the text.
+    # Compared as text, in which true is not 1, so the digest is the one that anyone computes from the text.
     unknown = sorted({key for key, _ in _as_text(loaded.to_dict()) ^ _as_text(data)})
     if unknown:
-        raise ValueError(f"the {json_format} holds what this library does not know or would not keep: {unknown}")
+        raise ValueError(f"the {json_format} has unknown or inconsistent fields: {unknown}")
     return loaded
 
 

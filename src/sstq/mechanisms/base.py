@@ -1,4 +1,4 @@
-"""The contract of every mechanism, and what all of them share: input checks, clipping, encoding, expected errors."""
+"""The base class of every mechanism: input checks, clipping, encoding and expected errors."""
 
 import math
 import os
@@ -38,21 +38,26 @@ SIGNS.setflags(write=False)
 Columns = tuple[Column, ...]
 
 Coin = Literal["private", "public"]
-"""Who draws what is public: the client, which then sends it, or a shared generator, which needs named clients."""
+"""Who draws the public part of a message: the client, which sends it, or a shared generator, which needs client ids."""
 
 Trust = Literal["local", "aggregator", "none"]
-"""Who has to be trusted: nobody, whoever adds the messages up, or all who see them, because there is no privacy."""
+"""Who must be trusted: nobody, the aggregator of the messages, or everyone who sees them (no privacy)."""
 
 NUMBERS_OF_A_DRAW = 16
-"""About how many numbers the draw of one message takes."""
+"""About how many numbers drawing one message takes."""
 
 
-# What JSON may ask for: so many times the usual frame, where FrameUnit's are at least 256.
+# The limit for JSON: this many times the usual frame size, which is at least 256 for FrameUnit.
 _FRAME_FACTOR, _LEAST_FRAME = 8, 256
 
 
 class Unbiased(StrEnum):
-    """When the expectation of an estimate is the (clipped) vector; only `ALWAYS` is true."""
+    """When the expected estimate is the (clipped) vector; only `ALWAYS` is truthy.
+
+    Examples:
+        >>> bool(Unbiased.ALWAYS), bool(Unbiased.OVER_FRAMES)
+        (True, False)
+    """
 
     NEVER = "never"
     OVER_FRAMES = "over frames"
@@ -64,7 +69,12 @@ class Unbiased(StrEnum):
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """The expected squared error of a mean: the squared bias and the variance, summed over the coordinates."""
+    """The expected squared error of a mean: the squared bias and the variance, summed over the coordinates.
+
+    Examples:
+        >>> ExpectedError(bias2=0.01, variance=0.04).total
+        0.05
+    """
 
     bias2: float
     variance: float
@@ -77,9 +87,17 @@ class ExpectedError:
 
 @dataclass
 class LocalReport:
-    """Counts of vectors, of those longer than clip, and of representations that missed the certificate.
+    """Local counts: vectors, vectors longer than clip, and representations that missed the certificate.
 
-    Estimates of the latter are slightly biased; privacy is untouched. The counts depend on the data: keep them local.
+    A missed certificate makes estimates slightly biased; privacy is unaffected. The counts depend on the data: keep
+    them local.
+
+    Examples:
+        >>> import sstq
+        >>> report = LocalReport()
+        >>> messages = sstq.FrameUnit(dim=2, epsilon=1.0).encode(np.array([[3.0, 4.0], [0.1, 0.2]]), report=report)
+        >>> report.vectors, report.clipped
+        (2, 1)
     """
 
     vectors: int = 0
@@ -89,9 +107,9 @@ class LocalReport:
 
 @dataclass(frozen=True)
 class Batch:
-    """What an encoder gets: checked vectors, (n, d), with `words_each` secret words each.
+    """The input of an encoder: checked vectors, (n, d), with `words_each` secret words each.
 
-    `clients` are their identifiers behind a public coin.
+    `clients` are their identifiers if the coin is public.
     """
 
     rows: Rows
@@ -107,24 +125,32 @@ class Mechanism(Agreement):
 
     Attributes:
         dim: d, the length of the vectors.
-        epsilon: ε of the local differential privacy of one message, 0.01 to 20; infinite without privacy.
-        delta: δ of the guarantee; 0 for pure differential privacy.
+        epsilon: the ε of one message (local differential privacy), 0.01 to 20; infinite without privacy.
+        delta: the δ of the guarantee; 0 for pure differential privacy.
         clip: vectors longer than this are scaled down to it.
-        clients: the number of clients of a round, where the mechanism is made for a fixed number; otherwise None.
-        groups: the number of groups, where a person has a private group beside the vector; otherwise None.
-        messages: m, how many messages a person sends, for a shuffler that mixes each of these slots apart; 1 unless
-            given. Mechanisms with a discrete message and a private coin take it: each message is then an independent
-            draw from the same vector, and `epsilon` is that of one.
-        coin: who draws what is public, "private" or "public".
+        clients: the number of clients per round, if the mechanism is built for a fixed number; otherwise None.
+        groups: the number of groups, if each person has a private group besides the vector; otherwise None.
+        messages: m, the messages per person, for a shuffler that mixes each of these slots separately; 1 unless given.
+            Mechanisms with a discrete message and a private coin take it: each message is then an independent draw
+            from the same vector, and `epsilon` is that of one.
+        coin: who draws the public part of a message, "private" (the client) or "public" (a shared generator).
         exact: whether the implemented output distribution is ε-LDP exactly, integer by integer. Mechanisms with
             continuous outputs are private up to floating point only.
-        trust: who has to be trusted, "local", "aggregator" or "none".
+        trust: who must be trusted: nobody ("local"), the "aggregator", or everyone ("none", no privacy).
         uniform_index: whether a message's frame coordinate is drawn uniformly and without looking at the data.
-        variants: what `sstq compare` shows of this mechanism: labels, and the options of each.
-        sweeps: what `sstq frontier` shows of it: labels, and the options of each point of the family.
+        variants: the variants that `sstq compare` shows: labels, and the options of each.
+        sweeps: the families that `sstq frontier` shows: labels, and the options of each point.
         unbiased: when the estimate's expectation is the (clipped) vector, over messages and public coins.
         layout: the fields of a message.
         words_each: how many secret words a message takes, whatever its vector.
+
+    Examples:
+        >>> import sstq
+        >>> mechanism = sstq.mechanism("frameunit", dim=3, epsilon=2.0)
+        >>> aggregator = mechanism.aggregator()
+        >>> aggregator.update(mechanism.encode(np.full((1000, 3), 0.5)))
+        >>> aggregator.mean().count, mechanism.privacy_loss() <= 2.0
+        (1000, True)
     """
 
     json_format: ClassVar[str] = "sstq-mechanism"
@@ -135,7 +161,7 @@ class Mechanism(Agreement):
     uniform_index: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {}
-    # The part that makes the secret draw: a channel, or what has a `privacy_loss` and, where exact, a `law`.
+    # The part that makes the secret draw: a channel, or an object with a `privacy_loss` and, if exact, a `law`.
     _draws_by: ClassVar[str] = "channel"
     _aggregator: ClassVar[type[Aggregator[Any]]]
 
@@ -152,7 +178,7 @@ class Mechanism(Agreement):
     words_each: int = 3
 
     def with_seed(self, seed: int) -> Self:
-        """The same mechanism with another public seed, for the next round; itself, if nothing is public and random.
+        """Return the mechanism with another public seed, for the next round; itself if it has no public randomness.
 
         Examples:
             >>> import sstq
@@ -163,12 +189,12 @@ class Mechanism(Agreement):
 
     @classmethod
     def _usual_frame_size(cls, data: Mapping[str, Any]) -> int:
-        """About the largest frame that JSON values make plausible: tuned frames are up to 4 times the default."""
+        """About the largest plausible frame for these JSON values: tuned frames are up to 4 times the default."""
         return _FRAME_FACTOR * max(default_frame_size(check_argument("dim", data.get("dim"))), _LEAST_FRAME)
 
     @property
     def estimate_dim(self) -> int:
-        """The length of an estimate: dim, or that of all groups together."""
+        """The length of an estimate: dim, or groups·dim with private groups."""
         return self.dim
 
     def _repr_html_(self) -> str:
@@ -177,19 +203,19 @@ class Mechanism(Agreement):
 
     @property
     def message_bits(self) -> int:
-        """The bits of one message."""
+        """The size of one message in bits."""
         return self.layout.message_bits
 
     @property
     def bundle_bits(self) -> int:
-        """The bits of all messages of a person."""
+        """The size of all messages of one person in bits."""
         return self.messages * self.message_bits
 
     @property
     def bundle_epsilon(self) -> float:
-        """m·ε, which all messages of a person spend together where somebody can tell that they are of one person.
+        """m·ε, the total ε of a person's messages to anyone who can tell that they come from one person.
 
-        So it is the ε that is left if a shuffler cheats, and what ledgers charge. `epsilon` is that of one message.
+        It is the ε that remains if a shuffler cheats, and what ledgers charge. `epsilon` is that of one message.
         """
         return self.messages * self.epsilon
 
@@ -198,8 +224,8 @@ class Mechanism(Agreement):
         check_option("coin", coin, get_args(Coin))
         if coin == "public" and self.messages > 1:
             raise ValueError(
-                f"messages must be 1 with a public coin, got {self.messages}: what is read beside its client's name "
-                "cannot be shuffled; pass coin='private', and no bits to frameunit"
+                f"messages must be 1 with a public coin, got {self.messages}: messages with a client's identifier "
+                "cannot be shuffled; pass coin='private' and no bits"
             )
         self._set(coin=coin)
 
@@ -210,21 +236,21 @@ class Mechanism(Agreement):
 
     @abstractmethod
     def _encode(self, batch: Batch) -> Columns:
-        """The columns of the messages. Most begin with `_unit_ball`; who does without counts the clipped rows."""
+        """Return the columns of the messages. Most encoders start with `_unit_ball`; others count clipped rows."""
 
     def _encode_rows(self, rows: Rows, clients: Words | None, source: BitSource, report: LocalReport | None) -> Columns:
-        # As many words for every vector, drawn before anything is known of the data.
+        # The same number of words for every vector, drawn before anything is known about the data.
         words = source.words(self.words_each * len(rows)).reshape(len(rows), self.words_each)
         return self._encode(Batch(rows, words, clients, report))
 
     @property
     def _row_cost(self) -> int:
-        """How many numbers one row takes where all of its scores or candidates are computed."""
+        """How many numbers one row takes if all of its scores or candidates are computed."""
         return self.dim
 
     @property
     def _row_memory(self) -> int:
-        """How many numbers the encoding of one row keeps; rows are taken accordingly few at a time."""
+        """How many numbers encoding one row keeps in memory, which limits the rows encoded at a time."""
         return self._row_cost
 
     def encode(
@@ -236,18 +262,18 @@ class Mechanism(Agreement):
         groups: ArrayLike | None = None,
         report: LocalReport | None = None,
     ) -> Messages:
-        """Private messages, one for each row of X; with `messages` = m, m slots of one for each row, slot by slot.
+        """Encode each row of X as one private message; with `messages` = m, as m messages, slot by slot.
 
-        Message j·n + i is that of row i in slot j. Each is drawn anew, on a frame of its own.
+        Message j·n + i is that of row i in slot j. Each is drawn independently, on its own frame.
 
         Args:
-            X: (d,) or (n, d), finite: floats, or what converts to them exactly, such as integers, tensors and columns
-                of lists. Rows longer than `clip` are scaled down to it.
-            rng: None for the operating system's randomness (the private choice); an integer seed or a NumPy Generator
-                for simulation, which the messages are then marked as.
-            clients: behind a public coin, one distinct non-negative integer per row.
+            X: (d,) or (n, d), finite: floats, or anything that converts to them exactly, such as integers, tensors and
+                columns of lists. Rows longer than `clip` are scaled down to it.
+            rng: None for the operating system's randomness (needed for privacy); an integer seed or a NumPy Generator
+                for simulations, which marks the messages as simulated.
+            clients: with a public coin, one distinct non-negative integer per row.
             groups: for mechanisms with private groups, one integer from 0 to groups − 1 per row.
-            report: counts what this client may want to know of its data; keep it local.
+            report: counts of clipped rows and missed certificates, which depend on the data; keep it local.
 
         Examples:
             >>> import sstq
@@ -268,10 +294,10 @@ class Mechanism(Agreement):
         report: LocalReport | None = None,
         advance: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Messages]:
-        """Yield the messages of files, a bounded piece at a time; `advance` gets the size of each piece.
+        """Yield the messages of files, a bounded piece at a time; `advance` is called with the size of each piece.
 
-        Slots come one after the other, as in `encode`, so that files are read once for each. Files that were opened
-        with a column of public labels give those beside the messages; files with a column of private groups take the
+        Slots come one after the other, as in `encode`, so files are read once per slot. Files that were opened
+        with a column of public labels yield these with the messages; a file's column of private groups takes the
         place of `groups`.
         """
         source, several = bit_source(rng), list(files)
@@ -285,7 +311,7 @@ class Mechanism(Agreement):
                         held = self._held(rows, own if secret is None else secret)
                     except ValueError as error:
                         raise ValueError(f"{file.name}, from row {start - first} on: {error}") from error
-                    # Every vector is reported once.
+                    # Each vector is reported once.
                     once = report if slot == 0 else None
                     yield replace(self._encode_slots(held, source, ids, once, slots=1), labels=labels)
                     start += len(rows)
@@ -299,7 +325,7 @@ class Mechanism(Agreement):
         report: LocalReport | None,
         slots: int,
     ) -> Messages:
-        """So many messages for each of the checked rows, slot by slot."""
+        """Encode this many messages per checked row, slot by slot."""
         identifiers, count = self._client_ids(clients, len(rows)), len(rows)
         columns = self.layout.empty(slots * count)
         for slot in range(slots):
@@ -313,22 +339,22 @@ class Mechanism(Agreement):
         return self._messages(columns, identifiers, source.simulated)
 
     def decode(self, messages: Messages) -> Floats:
-        """The estimate of each message alone, (n, d): for diagnosis; a mean comes from `aggregator`."""
+        """Return the estimate of each single message, (n, d), for diagnosis; use `aggregator` for a mean."""
         if messages.digest != self.digest():
-            raise ValueError("the messages are of another mechanism")
+            raise ValueError("messages must come from this mechanism, got messages of another mechanism")
         return self._decode(messages)
 
     @abstractmethod
     def _decode(self, messages: Messages) -> Floats:
-        """The estimates of checked messages."""
+        """Decode checked messages."""
 
     def messages_from_bytes(self, raw: bytes, count: int, *, clients: ArrayLike | None = None) -> Messages:
-        """The messages that `Messages.to_bytes` packed; ValueError for anything else."""
+        """Read the messages that `Messages.to_bytes` packed; ValueError for anything else."""
         count = check_number("count", count, 0, 2**62, integer=True)
         return self.messages_from_columns(self.layout.unpack(raw, count), self._client_ids(clients, count), False)
 
     def messages_from_columns(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
-        """Checked messages from the values of their fields."""
+        """Build messages from the values of their fields; ValueError for values out of range."""
         identifiers = self._client_ids(clients, len(columns[0]))
         self._check_columns(columns)
         return self._messages(columns, identifiers, simulated)
@@ -341,29 +367,29 @@ class Mechanism(Agreement):
         """Refuse values that the fields allow but this mechanism never sends."""
 
     def aggregator(self) -> Aggregator[Any]:
-        """An empty aggregator for this mechanism's messages."""
+        """Create an empty aggregator for this mechanism's messages."""
         return self._aggregator(self)
 
     def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator[Any]:
-        """The aggregator that was saved to a file; ValueError unless it is whole and of this mechanism."""
+        """Load an aggregator that was saved to a file; ValueError unless it is complete and of this mechanism."""
         return type(self.aggregator()).load(path, self)
 
     def law(self) -> Law:
-        """All probabilities of the secret draw as integers, for `sstq.audit`; ValueError where there are none."""
+        """Return all probabilities of the secret draw as integers, for `sstq.audit`; ValueError if there are none."""
         if self.exact:
             draw: Any = getattr(self, self._draws_by)
             return channel_law(draw) if isinstance(draw, Channel) else cast("Law", draw.law())
         reasons = {
             "local": "sends continuous values, whose privacy holds up to floating point only (exact=False)",
-            "aggregator": "is private behind a trusted aggregator only (a message on its own is not)",
+            "aggregator": "is private only behind a trusted aggregator (a single message is not)",
             "none": "has no privacy at all",
         }
         raise ValueError(f"{self.name} {reasons[self.trust]}: there are no integer weights to audit")
 
     def privacy_loss(self) -> float:
-        """The largest log-ratio of the output distribution, rounded up to a double; infinite without privacy.
+        """Return the largest log-ratio of the output distribution, rounded up to a double; infinite without privacy.
 
-        Of the implemented distribution where `exact`, otherwise of the densities that floating point approximates.
+        If `exact`, it is that of the implemented distribution, else of the densities that floating point approximates.
         Everything but the secret draw, such as an index or a frame, is chosen without looking at the data.
         """
         if self.trust == "none":
@@ -374,7 +400,7 @@ class Mechanism(Agreement):
         return super()._header() | {"mechanism": self.name}
 
     def largest_message(self) -> float:
-        """R, the largest norm that the estimate of one valid message can have; for `sstq.planning.poisoning`."""
+        """R, the largest norm of the estimate of one valid message; for `sstq.planning.poisoning`."""
         raise ValueError(f"no bound is known for the messages of {self.name}")
 
     def largest_honest_mean(self) -> float:
@@ -393,16 +419,16 @@ class Mechanism(Agreement):
     def expected_mse(
         self, x: ArrayLike, clients: int | None = None, *, groups: ArrayLike | None = None
     ) -> ExpectedError:
-        """The expected squared error of a mean, bias and variance apart.
+        """Return the expected squared error of a mean, split into bias and variance.
 
         Args:
-            x: (d,), held by each of `clients` clients (1 if not given); or (n, d), one row for each of n clients.
-            clients: the number of clients, with a single x. Each sends `messages` of them.
+            x: (d,), held by each of `clients` clients (1 by default); or (n, d), one row per client.
+            clients: the number of clients, with a single x. Each sends `messages` messages.
             groups: for mechanisms with private groups, the group of each row.
 
         Returns:
-            `bias2` is the squared distance of the expected mean from the mean of x as given, clipping included;
-            `variance` that of the mean. Behind a public coin both are averages over the coin.
+            `bias2` is the squared distance of the expected mean from the mean of x before clipping;
+            `variance` is the variance of the mean. With a public coin both are averages over the coin.
 
         Examples:
             >>> import sstq
@@ -413,18 +439,20 @@ class Mechanism(Agreement):
         x = as_vectors(x, "x")
         rows = self._held(self._check_vectors(x), groups)
         if np.ndim(x) == 2 and clients not in (None, len(rows)):
-            raise ValueError(f"the {len(rows)} rows of x are the clients, got clients={clients!r}")
+            raise ValueError(
+                f"clients must be left out with {len(rows)} rows of x, which are the clients, got {clients!r}"
+            )
         repeats = 1 if clients is None or np.ndim(x) == 2 else check_number("clients", clients, 1, 2**62, integer=True)
         if not len(rows):
             raise ValueError("x must have at least one row")
         return self._mean_error(rows, repeats)
 
     def _mean_error(self, rows: Rows, repeats: int) -> ExpectedError:
-        """The error of the mean of held rows, each held by so many clients."""
+        """The error of the mean of these rows, each held by this many clients."""
         bias, variance, count = np.zeros(self.estimate_dim), 0.0, len(rows)
         for part in row_chunks(count, self._row_cost):
             mean, variances = self._row_error(rows[part])
-            # A huge clipped-off part, or its square, may be infinite, which is then the truth to within a double.
+            # A huge clipped-off part, or its square, may be infinite, which is then the correct double.
             with np.errstate(over="ignore"):
                 bias += np.sum(mean - self._estimated(rows[part]), axis=0)
             variance += float(np.sum(variances))
@@ -433,18 +461,18 @@ class Mechanism(Agreement):
         return ExpectedError(bias2, variance / (count * count * repeats * self.messages))
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
-        """The error of a mean of clients that all hold one typical vector of norm clip: a fixed Gaussian direction."""
+        """Return the error of a mean of clients that all hold one typical vector of norm clip, a Gaussian direction."""
         return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)
 
     def _client_ids(self, clients: ArrayLike | None, count: int) -> Words | None:
         if self.coin == "public":
             return client_ids(clients, count)
         if clients is not None:
-            raise ValueError("clients are named behind a public coin only; this mechanism's coin is private")
+            raise ValueError("clients must be left out: they are for a public coin, got coin='private'")
         return None
 
     def _check_vectors(self, X: ArrayLike) -> Rows:
-        """X as (n, d) floats; ValueError for a wrong shape or dtype, for masks and for numbers that are not finite."""
+        """Return X as (n, d) floats; ValueError for a wrong shape or dtype, masks, nan or infinity."""
         rows = as_vectors(X)
         if rows.shape[-1:] != (self.dim,) or rows.ndim > 2:
             raise ValueError(f"X must have shape ({self.dim},) or (n, {self.dim}), got {rows.shape}")
@@ -456,21 +484,21 @@ class Mechanism(Agreement):
         return rows
 
     def _held(self, rows: Rows, groups: ArrayLike | None) -> Rows:
-        """What each person holds, as rows: the vectors, and their groups where there are private ones."""
+        """What each person holds, as rows: the vectors, preceded by private groups if there are any."""
         if groups is not None:
-            raise ValueError(f"groups must be left out: {self.name} has no private groups, GroupUnit has")
+            raise ValueError(f"groups must be left out: {self.name} has no private groups; use GroupUnit")
         return rows
 
     def groups_in_turn(self, count: int) -> Ints | None:
-        """A group for each of so many rows, in turn, for trials; None where there are no private groups."""
+        """One group per row, in turn, for trials; None without private groups."""
         return None if self.groups is None else np.arange(count) % self.groups
 
     def _estimated(self, rows: Rows) -> Rows:
-        """What the estimates of held rows should be."""
+        """The true values that estimates of these rows should have."""
         return rows
 
     def _unit_ball(self, rows: Rows, report: LocalReport | None = None) -> Floats32:
-        """Rows clipped to norm `clip` and divided by it; the report counts those that were longer."""
+        """Clip rows to norm `clip` and divide by it; the report counts the longer ones."""
         unit, longer = kernels.clip_to_ball(rows, self.clip)
         if report is not None:
             report.clipped += int(longer.sum())

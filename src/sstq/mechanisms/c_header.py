@@ -20,7 +20,7 @@ _WORDS = ("frame_seed", "threshold", "share_threshold", "own", "other")  # of 64
 
 
 def c_header(mechanism: Mechanism, name: str) -> str:
-    """The text of a header that defines `static const sstq_params NAME`; ValueError for what the C client cannot do.
+    """Write a C header that defines `static const sstq_params NAME`; ValueError for what the C client cannot do.
 
     Examples:
         >>> import sstq
@@ -51,7 +51,9 @@ def c_header(mechanism: Mechanism, name: str) -> str:
     if mechanism.messages > 1:
         about += f" * A person sends {mechanism.messages} messages, epsilon = {mechanism.bundle_epsilon:.6g} in all: "
         about += "call sstq_encode once for each.\n"
-        about += " * They are for a shuffler, and this client does not seal: see Shuffled campaigns in docs/sending.md.\n"
+        about += (
+            " * They are for a shuffler, and this client does not seal: see Shuffled campaigns in docs/sending.md.\n"
+        )
     about += " * Written by `sstq spec --c-header`; all of it is public. */\n"
     fields = "".join(f"    .{field} = {value},\n" for field, value in values.items())
     begin = f'{about}#ifndef {guard}\n#define {guard}\n\n#include "sstq.h"\n\n'

@@ -1,4 +1,4 @@
-"""Clean: the clipped vector itself in single precision, without privacy: what the other mechanisms are measured by."""
+"""Clean: the clipped vector itself in single precision, without privacy, as a baseline for the other mechanisms."""
 
 import math
 from typing import Any, ClassVar
@@ -45,7 +45,7 @@ class Clean(Mechanism):
 
     @property
     def decoding_bound(self) -> float:
-        """What no decoded coordinate exceeds, with room for the rounding to single precision."""
+        """The largest decoded coordinate, with room for the rounding to single precision."""
         return self.clip * (1 + _ROUNDING)
 
     def _encode(self, batch: Batch) -> Columns:
@@ -59,7 +59,7 @@ class Clean(Mechanism):
             power = np.einsum("ij,ij->i", values[part], values[part], dtype=np.float64)
             for row in np.flatnonzero(power > (1 + _ROUNDING) ** 2):
                 norm = math.sqrt(power[row])
-                raise ValueError(f"message {part.start + row}: its norm is {norm:g} times clip, more than 1")
+                raise ValueError(f"message {part.start + row}: its norm must be at most clip, got {norm:g} times clip")
 
     def _decode(self, messages: Messages) -> Floats:
         return messages.column("value").reshape(-1, self.dim).astype(np.float64) * self.clip
@@ -72,5 +72,5 @@ class Clean(Mechanism):
         return self._unit_ball(rows).astype(np.float64) * self.clip, np.zeros(len(rows))
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything public. ε is infinite, which JSON cannot say, so it is left out."""
+        """Return all options. ε is left out: it is infinite, which JSON cannot express."""
         return self._named("dim", "clip")

@@ -1,4 +1,4 @@
-"""Drawing one of M candidates, the well aligned ones likelier by exactly bounded factors; and normal order statistics.
+"""Drawing one of M candidates, well aligned ones with an exactly bounded preference; and normal order statistics.
 
 A 62-bit word below a threshold T means inside (one of the i well aligned candidates), and a second word picks uniformly
 on its side, as ⌊word·i/2^62⌋. A candidate of a side with i members has ⌊2^62/i⌋ or ⌈2^62/i⌉ of the 2^62 second words:
@@ -68,7 +68,7 @@ class KClosest:
         return cls(epsilon, size, inside, stated_integer("threshold", data["threshold"]))
 
     def to_dict(self) -> dict[str, Any]:
-        """The integers k and T, as JSON values."""
+        """Return the integers k and T as JSON values."""
         return {"inside": self.inside, "threshold": str(self.threshold)}
 
     def law(self) -> TwoLevelLaw:
@@ -90,7 +90,7 @@ class KClosest:
 
     @property
     def probabilities(self) -> tuple[float, float]:
-        """Of one candidate inside, and of one of the others."""
+        """The probabilities of one candidate inside and of one outside."""
         outside = self.size - self.inside
         return self.threshold / TOTAL / self.inside, (TOTAL - self.threshold) / TOTAL / outside
 

@@ -1,4 +1,4 @@
-"""What mechanisms on a tight frame share: the frame's options, and those of a bounded representation in it."""
+"""The bases of mechanisms on a tight frame: options of the frame, and of a bounded representation in it."""
 
 import math
 from dataclasses import replace
@@ -60,7 +60,7 @@ class KashinMechanism(FramedMechanism):
         self._set(frame=frame, kashin=recipe, unbiased=unbiased)
 
     def _default_level(self, frame: Frame) -> float | None:  # noqa: ARG002 (for subclasses)
-        """The level K where none is given; None for the recipe's own."""
+        """The default level K; None for the paper's."""
         return None
 
     @property

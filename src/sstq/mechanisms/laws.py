@@ -40,7 +40,7 @@ class Law(ABC):
     @property
     @abstractmethod
     def weights(self) -> Sequence[Sequence[int]]:
-        """The integers of each case."""
+        """The integers that describe each case."""
 
     @property
     def cases(self) -> int:
@@ -60,7 +60,7 @@ class Law(ABC):
         """The cells at the given places of a case."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The kind, the size and the integers, as JSON values: these are decimal strings, as they may exceed 2^53."""
+        """Return kind, size and integers as JSON values; integers are decimal strings, as they may exceed 2^53."""
         return {"kind": self.kind, "size": self.size, "weights": [[str(own) for own in row] for row in self.weights]}
 
 
@@ -99,11 +99,11 @@ class FlatLaw(Law):
         return [[self.own, self.other]]
 
     def ratio(self) -> Fraction:
-        """Of the two weights."""
+        """The ratio of the two weights."""
         return Fraction(max(self.own, self.other), min(self.own, self.other))
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:  # noqa: ARG002
-        """The token itself first, then the others in order."""
+        """The cell of the token itself comes first, then the others in order."""
         starts = [(self.own + (place - 1) * self.other, self.other) if place else (0, self.own) for place in places]
         return [((start, start + width - 1),) for start, width in starts]
 
@@ -120,7 +120,7 @@ class HalfSpaceLaw(FlatLaw):
     _sum = "own + other"
 
     def cells(self, case: int) -> int:  # noqa: ARG002
-        """The two sides, that of v first."""
+        """The two sides, the side of v first."""
         return 2
 
 
@@ -141,7 +141,9 @@ class TableLaw(Law):
                 raise ValueError(f"row {number} must be non-negative integers that sum to 2^62")
         for code, column in enumerate(zip(*self.rows, strict=True)):
             if min(column) == 0 < max(column):
-                raise ValueError(f"code {code} has weight zero for some tokens and not for others: no ε bounds that")
+                raise ValueError(
+                    f"code {code} has weight zero for some tokens and not for others, which no finite ε allows"
+                )
 
     @property
     def size(self) -> int:  # type: ignore[override]
@@ -154,15 +156,15 @@ class TableLaw(Law):
         return self.rows
 
     def ratio(self) -> Fraction:
-        """Over the columns."""
+        """The largest ratio within a column."""
         return max(Fraction(max(column), min(column)) for column in zip(*self.rows, strict=True) if max(column))
 
     def cells(self, case: int) -> int:
-        """One for each code that occurs."""
+        """The number of codes that occur."""
         return sum(weight > 0 for weight in self.rows[case])
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
-        """In the order of the codes."""
+        """The cells in the order of the codes."""
         ends = [0, *accumulate(weight for weight in self.rows[case] if weight)]
         return [((ends[place], ends[place + 1] - 1),) for place in places]
 
@@ -185,7 +187,7 @@ class TwoLevelLaw(Law):
     def __post_init__(self) -> None:
         _check_positive(size=self.size)
         if self.size > TOTAL:
-            raise ValueError("size must be at most 2^62: a member needs a word of its own")
+            raise ValueError("size must be at most 2^62, so that each member has a word")
         object.__setattr__(self, "levels", tuple((inside, threshold) for inside, threshold in self.levels))
         if not self.levels:
             raise ValueError("levels must not be empty")
@@ -197,7 +199,7 @@ class TwoLevelLaw(Law):
                 raise ValueError(f"the threshold of {inside} inside must be in [{least}, {most}], got {threshold}")
 
     def ratio(self) -> Fraction:
-        """Of the largest and the least probability that any candidate can have."""
+        """The ratio of the largest to the least probability that any candidate can have."""
         sides = [side for case in range(self.cases) for side in self._sides(case)]
         largest = max(weight * -(-TOTAL // members) for _, members, weight in sides)
         return Fraction(largest, TOTAL**2) / self.least()
@@ -209,11 +211,11 @@ class TwoLevelLaw(Law):
 
     @property
     def weights(self) -> Sequence[Sequence[int]]:
-        """The pairs."""
+        """The pairs (i, T)."""
         return self.levels
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
-        """Those inside first."""
+        """The cells of candidates inside come first."""
         inside, sides = self.levels[case][0], self._sides(case)
         boxes: list[Box] = []
         for place in places:
@@ -264,19 +266,19 @@ class EitherLaw(Law):
 
     @property
     def cases(self) -> int:
-        """Those of all draws."""
+        """The number of cases of all draws."""
         return sum(part.cases for part in self.parts)
 
     def part_of(self, case: int) -> tuple[int, int]:
-        """The draw that a case is of, and its number there."""
+        """The draw to which a case belongs, and its number there."""
         for number, part in enumerate(self.parts):
             if case < part.cases:
                 return number, case
             case -= part.cases
-        raise IndexError("there are not so many cases")
+        raise IndexError("case is out of range")
 
     def ratio(self) -> Fraction:
-        """The largest of all draws."""
+        """The largest ratio of all draws."""
         return max(part.ratio() for part in self.parts)
 
     def cells(self, case: int) -> int:
@@ -302,9 +304,9 @@ def channel_law(channel: Channel) -> Law:
 
 
 def law_from_dict(data: Any) -> Law:
-    """The law whose `to_dict` this is, its integers checked; they may be numbers too. ValueError for anything else."""
+    """Read a law from its `to_dict` and check its integers, strings or numbers; ValueError for anything else."""
     if not isinstance(data, dict) or set(data) != {"kind", "size", "weights"}:
-        raise ValueError("a law has the fields kind, size and weights")
+        raise ValueError("a law must have the fields kind, size and weights")
     kind, size, weights = data["kind"], data["size"], data["weights"]
     try:
         if kind == EitherLaw.kind and size == len(weights):
@@ -320,7 +322,7 @@ def law_from_dict(data: Any) -> Law:
             return TwoLevelLaw(size, weights)
     except TypeError as error:
         raise ValueError(f"the law is malformed: {error}") from error
-    raise ValueError(f"there is no law of kind {kind!r} and size {size!r}")
+    raise ValueError(f"kind and size must be those of a known law, got {kind!r} and {size!r}")
 
 
 def _whole(value: Any) -> Any:

@@ -54,7 +54,7 @@ def _check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: Deco
     decoded = decoder.values if decoder.name == "identity" else channel.moments(decoder.values)[0]
     off = float(np.abs(decoded - codebook.values).max())
     if not off <= RESIDUAL_MAX:
-        raise ValueError(f"the decoder is called {decoder.name!r}, but its values are off by {off:g}")
+        raise ValueError(f"decoder {decoder.name!r} must have its own values, got values that differ by {off:g}")
 
 
 def scalar_to_dict(channel: Channel, codebook: Codebook, decoder: Decoder) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def scalar_to_dict(channel: Channel, codebook: Codebook, decoder: Decoder) -> di
 
 
 def stated_scalar(bits: int, epsilon: float, data: Mapping[str, Any]) -> tuple[Channel, Codebook, Decoder]:
-    """The parts whose `scalar_to_dict` this is; every integer is checked again, nothing is solved."""
+    """Read the parts from their `scalar_to_dict`; every integer is checked, nothing is solved."""
     name = check_option("channel", data["channel"], get_args(ChannelName))
     channel: Channel
     if name == "flat":
@@ -92,19 +92,19 @@ def build_scalar(
     density: Density | None = None,
     typical: Density | None = None,
 ) -> tuple[Channel, Codebook, Decoder]:
-    """The channel, codebook and decoder of these names, for one coordinate in units of B.
+    """Build the channel, codebook and decoder with these names, for one coordinate in units of B.
 
-    What is made for a density takes `density`, else the `typical` one of the representation.
+    Parts that are made for a density use `density`, or the representation's `typical` one by default.
     """
     check_option("channel", channel, get_args(ChannelName))
     if channel != "metric-aware" and rate not in (None, "calibrated"):
-        raise ValueError(f"rate is an argument of the metric-aware channel, got {rate!r} with channel={channel!r}")
+        raise ValueError(f"rate must be left out unless channel='metric-aware', got {rate!r} with channel={channel!r}")
     check_option("rate", rate or "calibrated", get_args(Rate))
     decay: Rate = "paper" if rate == "paper" else "calibrated"
     if channel == OPTIMAL:
         for label, given, own in (("codebook", codebook, OPTIMAL), ("decoder", decoder, "unbiased")):
             if given not in (None, own):
-                raise ValueError(f"channel='optimal' brings its own {label}: {label} must be {own!r}, got {given!r}")
+                raise ValueError(f"{label} must be {own!r} with channel='optimal', got {given!r}")
         solved = optimal_channel(bits, epsilon, _density_for("channel='optimal'", density or typical))
         return solved.channel, solved.codebook, Decoder("unbiased", solved.values)
     flat = channel == "flat"
@@ -112,18 +112,18 @@ def build_scalar(
         "codebook", ("optimized" if flat else "uniform") if codebook is None else codebook, get_args(CodebookName)
     )
     if name == OPTIMAL:
-        raise ValueError(f"codebook='optimal' belongs to channel='optimal'; got channel={channel!r}")
+        raise ValueError(f"codebook must not be 'optimal' unless channel='optimal', got channel={channel!r}")
     if name in ("optimized", "uniform"):
         if density is not None:
             raise ValueError(
-                "density is an argument of the optimal channel and of the panter-dite and loss-optimal codebooks, "
-                f"not of {name!r}"
+                "density must be left out unless channel='optimal' or codebook is 'panter-dite' or 'loss-optimal', "
+                f"got codebook={name!r}"
             )
         words = codebooks.optimized_codebook(bits, epsilon) if name == "optimized" else codebooks.uniform_codebook(bits)
     elif name == "panter-dite":
         words = codebooks.panter_dite_codebook(bits, _density_for(f"codebook={name!r}", density or typical))
     elif flat:
-        raise ValueError(f"codebook='loss-optimal' is optimal for channel='metric-aware'; got channel={channel!r}")
+        raise ValueError(f"codebook must not be 'loss-optimal' unless channel='metric-aware', got channel={channel!r}")
     else:
         words = loss_optimal_codebook(bits, _density_for(f"codebook={name!r}", density or typical), epsilon, decay)
     built = channels.flat_channel(bits, epsilon) if flat else metric_aware_channel(words, epsilon, decay)
@@ -136,5 +136,5 @@ def build_scalar(
 
 def _density_for(what: str, density: Density | None) -> Density:
     if density is None:
-        raise ValueError(f"{what} with kashin='paper' needs an explicit density of the coordinates")
+        raise ValueError(f"density must be given for {what} with kashin='paper'")
     return density

@@ -45,7 +45,7 @@ class SSTQ(KashinMechanism):
             channel brings its own.
         decoder: "unbiased" (the default for flat, the only one for optimal) or "identity", the codeword itself, which
             shrinks the estimate and is biased (the paper's, and the default, for metric-aware).
-        rate: of the metric-aware channel: "calibrated" to spend the whole ε (default), or the "paper" value, which
+        rate: the rate of the metric-aware channel: "calibrated" to spend the whole ε (default), or "paper", which
             spends about half of it.
         coin: who draws the coordinate: the client ("private", default), or a shared generator ("public"): then a
             message is b bits, both sides name the clients, and from 8N clients on the mean is taken by strata (see
@@ -149,7 +149,7 @@ class SSTQ(KashinMechanism):
             raise ValueError(f"message {row}: code {columns[0][row]} is never sent by this channel")
 
     def aggregator(self) -> FrameAggregator:
-        """An empty aggregator for this mechanism's messages; those behind a public coin are averaged by strata."""
+        """Create an empty aggregator for this mechanism's messages; with a public coin it averages by strata."""
         return FrameAggregator(self) if self.coin == "private" else StratifiedAggregator(self)
 
     @property
@@ -198,7 +198,7 @@ class SSTQ(KashinMechanism):
         return mean, power - np.sum(mean**2, axis=1)
 
     def _mean_error(self, rows: Rows, repeats: int) -> ExpectedError:
-        """As for every mechanism; by strata where the aggregator uses them."""
+        """Return the expected squared error of a mean, by strata if the aggregator uses them."""
         error, count = super()._mean_error(rows, repeats), len(rows) * repeats
         if self.coin == "private" or not uses_strata(count, self.frame.size):
             return error
@@ -208,7 +208,7 @@ class SSTQ(KashinMechanism):
         return replace(error, variance=strata.total())
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
-        """As for every mechanism; above 2048 dimensions that of a smaller frame with the same redundancy and level.
+        """Return the error for one typical vector; above 2048 dimensions, from a smaller frame of equal redundancy.
 
         Its coordinates have the same distribution (to 1 %). The second moment of an estimate grows as d.
         """
@@ -245,5 +245,5 @@ class SSTQ(KashinMechanism):
 
 @lru_cache(maxsize=64)
 def _error_of(mechanism: SSTQ, clients: int) -> ExpectedError:
-    """The typical error; kept, because it is the same in every round."""
+    """The typical error, cached because it is the same in every round."""
     return mechanism.typical_error(clients)

@@ -1,11 +1,11 @@
-"""Unit vectors on which mechanisms go wrong when they go wrong: for tests, audits and calibration."""
+"""Unit vectors that expose faulty mechanisms, for tests, audits and calibration."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 
 def typical_vector(dim: int, norm: float = 1.0) -> NDArray[np.float64]:
-    """The vector for which errors are predicted where none is given: one fixed Gaussian direction."""
+    """The default vector for error predictions: one fixed Gaussian direction."""
     direction = np.random.default_rng(0).standard_normal(dim)
     return np.asarray(direction * (norm / np.linalg.norm(direction)))
 

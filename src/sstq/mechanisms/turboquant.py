@@ -95,12 +95,12 @@ class TurboQuant(FramedMechanism):
 
     @property
     def decoding_values(self) -> Floats:
-        """What the codes stand for, in units of ‖x‖/√d: the levels, over 1 − D for the unbiased decoder."""
+        """The decoded values of the codes, in units of ‖x‖/√d: the levels, over 1 − D for the unbiased decoder."""
         return self.levels if self.decoder == "identity" else self.levels / (1 - self.distortion)
 
     @property
     def decoding_bound(self) -> float:
-        """What no decoded coordinate exceeds: the norm of x̂ is at most that of the decoding values."""
+        """The largest decoded coordinate: the norm of x̂ is at most that of the decoding values."""
         return self.clip * (1 + _ROUNDING) * max(1.0, float(np.max(np.abs(self.decoding_values))))
 
     def _encode(self, batch: Batch) -> Columns:
@@ -138,7 +138,7 @@ class TurboQuant(FramedMechanism):
         return self._estimates(*self._quantize(self._unit_ball(rows))), np.zeros(len(rows))
 
     def to_dict(self) -> dict[str, Any]:
-        """The options and the levels. ε is infinite, which JSON cannot say: it is left out."""
+        """Return the options and the levels. ε is left out: it is infinite, which JSON cannot express."""
         solved = {"frame_seed": str(self.frame.seed), "levels": self.levels.tolist()}
         return self._named("dim", "bits", "clip", "decoder") | solved
 

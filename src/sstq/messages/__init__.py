@@ -1,1 +1,1 @@
-"""Messages: the batch, its bits, and files of messages and of vectors."""
+"""Messages: batches, bit packing, and files of messages and of vectors."""

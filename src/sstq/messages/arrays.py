@@ -1,7 +1,7 @@
-"""Vectors as people hold them, as arrays of floats: NumPy, lists, Arrow, Polars, pandas, PyTorch.
+"""Converting vectors to arrays of floats: from NumPy, lists, Arrow, Polars, pandas and PyTorch.
 
-Only what is exact is converted: half precision, booleans, and integers up to 2^53. Masked entries, nulls, strings and
-other objects are refused, with their row where they have one. Numbers that are not finite pass: the caller checks.
+Only exact conversions are made: half precision, booleans, and integers up to 2^53. Masked entries, nulls, strings and
+other objects are refused, with their row if they have one. Infinity and nan pass: the caller checks them.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ _REMEDIES = {"detach": "X.detach().cpu().float().numpy()", "toarray": "X.toarray
 
 
 def as_vectors(X: ArrayLike, name: str = "X") -> NDArray[Any]:
-    """X as an array of float32 or float64, in the shape that it has; `name` is what an error calls it.
+    """Convert X to an array of float32 or float64 of the same shape; errors call it `name`.
 
     A column of lists is (n, d), and so is a table that has only columns of numbers, or only one of lists.
 
-    ValueError if X is something else, or would be changed by the conversion.
+    ValueError if X is something else, or the conversion would change it.
 
     Examples:
         >>> as_vectors([[1, 0, 0], [0, 0, 1]])
@@ -47,7 +47,7 @@ def is_number(dtype: np.dtype[Any]) -> bool:
 
 
 def as_floats(values: NDArray[Any], name: str, first: int = 0) -> NDArray[Any]:
-    """Numbers as float32 or float64 in native order, copied only where needed; rows are numbered from `first` on."""
+    """Convert numbers to native float32 or float64, copied only if needed; rows are numbered from `first` on."""
     dtype = values.dtype
     if not is_number(dtype):
         raise ValueError(f"{name} must be floats, integers or booleans, got dtype {dtype}; convert to float64 first")
@@ -77,7 +77,7 @@ def is_arrow_list(kind: Any) -> bool:
 
 
 def arrow_vectors(columns: Sequence[Any], dim: int, name: str, first: int = 0) -> NDArray[Any]:
-    """The vectors of an Arrow array of lists, or of one Arrow array per coordinate, (n, dim)."""
+    """Convert an Arrow array of lists, or one Arrow array per coordinate, to vectors, (n, dim)."""
     import pyarrow.compute
 
     for column in columns:
@@ -101,14 +101,14 @@ def _refuse_nulls(column: Any, name: str, first: int, dim: int = 1) -> None:
 
 
 def _from_arrow(X: Any, name: str) -> NDArray[Any] | None:
-    """The floats of whatever speaks Arrow (PyArrow, Polars); None for others, and for pandas, which adds its index."""
+    """Convert objects that support Arrow (PyArrow, Polars); None for others, and for pandas, which adds its index."""
     stream = hasattr(X, "__arrow_c_stream__")
     if hasattr(X, "iloc") or not (stream or hasattr(X, "__arrow_c_array__")):
         return None
     try:
         import pyarrow
         import pyarrow.compute
-    except ImportError:  # what speaks Arrow without PyArrow speaks NumPy as well
+    except ImportError:  # objects that support Arrow without PyArrow support NumPy as well
         return None
     whole = pyarrow.chunked_array(X if stream else [pyarrow.array(X)])
     table = pyarrow.types.is_struct(whole.type)
@@ -125,7 +125,7 @@ def _from_arrow(X: Any, name: str) -> NDArray[Any] | None:
 
 
 def _from_objects(values: NDArray[Any], name: str, X: Any) -> NDArray[Any]:
-    """Numbers or rows that NumPy could only keep as objects: pandas' nullable numbers, and columns of arrays."""
+    """Convert numbers or rows that NumPy keeps as objects: pandas' nullable numbers, and columns of arrays."""
     strange = [place for place, value in np.ndenumerate(values) if not isinstance(value, _NUMBERS)]
     if not strange:
         return np.array(values.tolist())

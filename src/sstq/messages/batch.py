@@ -1,4 +1,4 @@
-"""Messages: what leaves a client, as arrays of small numbers and as bits without gaps (`sstq.messages.layouts`)."""
+"""Batches of messages: what leaves clients, as arrays of small numbers and as packed bits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,11 +19,17 @@ class Messages:
     Attributes:
         layout: the fields of a message.
         columns: one array per field.
-        digest: of the mechanism that the messages belong to.
-        clients: the identifiers behind a public coin (None with a private one); they are not part of a message.
-        simulated: whether a seed stood in for the operating system's randomness: then nothing is private.
-        in_clear: whether the mechanism is not locally private; files of such messages are for their owner's eyes only.
-        labels: public labels, such as a country, that stand in clear beside the messages; None without.
+        digest: the digest of the mechanism that the messages belong to.
+        clients: the identifiers for a public coin (None with a private one); they are not part of a message.
+        simulated: whether a seed replaced the operating system's randomness; then nothing is private.
+        in_clear: whether the mechanism is not locally private; files of such messages are readable only by their owner.
+        labels: public labels of the messages, such as a country; None if there are none.
+
+    Examples:
+        >>> import numpy as np, sstq
+        >>> messages = sstq.FrameUnit(dim=3, epsilon=2.0).encode(np.zeros((5, 3)))
+        >>> len(messages), len(messages[:2]), len(messages.to_bytes())
+        (5, 2, 6)
     """
 
     layout: Layout
@@ -39,24 +45,24 @@ class Messages:
 
     def __getitem__(self, part: slice) -> Self:
         if not isinstance(part, slice):
-            raise TypeError(f"messages are taken by slices such as messages[i : i + 1], got {type(part).__name__}")
+            raise TypeError(f"index must be a slice such as messages[i : i + 1], got {type(part).__name__}")
         clients = None if self.clients is None else np.ascontiguousarray(self.clients[part])
         labels = None if self.labels is None else self.labels[part]
         columns = tuple(np.ascontiguousarray(column[part]) for column in self.columns)
         return replace(self, columns=columns, clients=clients, labels=labels)
 
     def sorted_by(self, order: NDArray[np.int64]) -> Self:
-        """The messages in another order, a permutation of their places."""
+        """Return the messages in another order, a permutation of their positions."""
         clients = None if self.clients is None else self.clients[order]
         labels = None if self.labels is None else self.labels[order]
         return replace(self, columns=tuple(column[order] for column in self.columns), clients=clients, labels=labels)
 
     def shuffled(self, slots: int = 1, rng: RngLike = None) -> Self:
-        """The messages in a random order, each slot by itself, as a shuffler hands them on.
+        """Return the messages in random order within each slot, as a shuffler forwards them.
 
         Args:
-            slots: how many there are, all of the same length, one after the other, as `Mechanism.encode` makes them.
-            rng: None for the operating system's randomness; a seed or Generator for simulation.
+            slots: the number of slots, all of the same length, one after the other, as `Mechanism.encode` returns them.
+            rng: None for the operating system's randomness; a seed or Generator for simulations.
         """
         if slots < 1 or len(self) % slots:
             raise ValueError(f"slots must divide the {len(self)} messages, got {slots}")
@@ -67,9 +73,9 @@ class Messages:
 
     @staticmethod
     def concatenate(batches: Sequence["Messages"]) -> "Messages":
-        """The batches of one mechanism as one."""
+        """Join batches of one mechanism into one."""
         if not batches:
-            raise ValueError("there are no batches to join")
+            raise ValueError("batches must not be empty")
         first = batches[0]
         if len(batches) == 1:
             return first
@@ -80,7 +86,7 @@ class Messages:
         clients = None if first.clients is None else np.concatenate(identified)
         labelled = [batch.labels for batch in batches if batch.labels is not None]
         if labelled and len(labelled) < len(batches):
-            raise ValueError("messages with labels and without cannot be joined")
+            raise ValueError("messages with and without labels cannot be joined")
         labels = Labels.concatenate(labelled) if labelled else None
         simulated = any(batch.simulated for batch in batches)
         return replace(first, columns=columns, clients=clients, simulated=simulated, labels=labels)
@@ -91,23 +97,23 @@ class Messages:
 
     @property
     def label_column(self) -> str | None:
-        """What the labels are of, such as "country"; None without labels."""
+        """The name of the labels, such as "country"; None without labels."""
         return None if self.labels is None else self.labels.column
 
     def column(self, name: str) -> Column:
-        """The values of one field, such as "code"."""
+        """Return the values of one field, such as "code"."""
         names = [field.name for field in self.layout.fields]
         if name not in names:
-            raise ValueError(f"no field {name!r}; a message has {', '.join(names)}")
+            raise ValueError(f"name must be one of {', '.join(names)}, got {name!r}")
         return self.columns[names.index(name)]
 
     def to_bytes(self) -> bytes:
-        """The messages as ⌈n·message_bits/8⌉ bytes, without padding between them."""
+        """Pack the messages into ⌈n·message_bits/8⌉ bytes, without padding between them."""
         return self.layout.pack(self.columns)
 
 
 class MessageReader(Protocol):
-    """What reading messages needs of a mechanism."""
+    """The interface that reading messages needs of a mechanism."""
 
     @property
     def layout(self) -> Layout:
@@ -119,13 +125,13 @@ class MessageReader(Protocol):
     def messages_from_columns(
         self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
     ) -> Messages:
-        """Checked messages from the values of their fields."""
+        """Build messages from the values of their fields; ValueError for values out of range."""
 
 
 def client_ids(clients: ArrayLike | None, count: int) -> NDArray[np.uint64]:
-    """Client identifiers as unsigned 64-bit integers; ValueError unless each message has one of its own."""
+    """Return client identifiers as unsigned 64-bit integers; ValueError unless each message has its own."""
     if clients is None:
-        raise ValueError("clients is required: with a public coin both sides name the clients, one integer each")
+        raise ValueError("clients must be given: with a public coin both sides need one identifier per client")
     ids = np.asarray(clients)
     if ids.ndim != 1 or len(ids) != count:
         raise ValueError(f"clients must be {count} integers, got an array of shape {ids.shape}")
@@ -135,5 +141,5 @@ def client_ids(clients: ArrayLike | None, count: int) -> NDArray[np.uint64]:
         raise ValueError(f"clients must not be negative, got {ids.min()}")
     unsigned = ids.astype(np.uint64)
     if len(np.unique(unsigned)) != count:
-        raise ValueError("clients must be distinct: one client twice would get the same coin twice")
+        raise ValueError("clients must be distinct: a repeated client would get the same coin twice")
     return unsigned

@@ -1,4 +1,4 @@
-"""Files of messages, in the formats of one table: our own framed one, and Parquet through the [data] extra."""
+"""Reading and writing message files: the framed format, and Parquet with the [data] extra."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ from sstq.messages.framed import MessageFileInfo, block_messages
 
 @dataclass(frozen=True)
 class MessageFormat:
-    """How files of one format begin, how their names end, and what describes, reads and writes them."""
+    """A file format: how files begin, how their names end, and the functions that describe, read and write them."""
 
     magic: bytes
     suffixes: tuple[str, ...]
@@ -28,18 +28,25 @@ FORMATS = {
     "parquet": MessageFormat(b"PAR1", (".parquet", ".pq"), parquet.describe, parquet.read, parquet.write),
     "framed": MessageFormat(framed.MAGIC, ("",), framed.describe, framed.read, framed.write),
 }
-"""The formats of message files; the last one takes every other name."""
+"""The formats of message files; the last one is used for all other names."""
 
 
 def write_messages(path: str | os.PathLike[str], batches: Messages | Iterable[Messages]) -> int:
     """Write batches of messages of one mechanism to a file, Parquet if its name ends in .parquet; returns their number.
 
-    The file appears whole or not at all. Messages in clear can be read by the file's owner only.
+    The file appears completely or not at all. Messages that are not private are readable only by the file's owner.
+
+    Examples:
+        >>> import tempfile, numpy as np, sstq
+        >>> mechanism = sstq.FrameUnit(dim=3, epsilon=2.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_messages(f"{folder}/day1.sstq", [mechanism.encode(np.zeros((5, 3)))])
+        5
     """
     filled = filter(len, [batches] if isinstance(batches, Messages) else batches)
     first = next(filled, None)
     if first is None:
-        raise ValueError("there is no message to write")
+        raise ValueError("batches must contain at least one message")
     name = Path(path).name.lower()
     form = next(form for form in FORMATS.values() if name.endswith(form.suffixes))
     with atomic_file(path, private=first.in_clear) as file:
@@ -47,10 +54,18 @@ def write_messages(path: str | os.PathLike[str], batches: Messages | Iterable[Me
 
 
 def read_messages(path: str | os.PathLike[str], mechanism: MessageReader) -> Iterator[Messages]:
-    """The messages of a file, a batch at a time in bounded memory.
+    """Iterate over the messages of a file, one batch at a time in bounded memory.
 
     Raises ValueError, saying what is wrong and where, for a file that is damaged or of another version or mechanism.
-    Batches before the damage have been handed out by then; `Aggregator.update_from_file` adds all of a file or nothing.
+    Batches before the damage have been returned by then; `Aggregator.update_from_file` adds all of a file or nothing.
+
+    Examples:
+        >>> import tempfile, numpy as np, sstq
+        >>> mechanism = sstq.FrameUnit(dim=3, epsilon=2.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     count = write_messages(f"{folder}/day1.sstq", [mechanism.encode(np.zeros((5, 3)))])
+        ...     [len(batch) for batch in read_messages(f"{folder}/day1.sstq", mechanism)]
+        [5]
     """
     with open(path, "rb") as file:
         form = _format_of(file)
@@ -62,7 +77,7 @@ def read_messages(path: str | os.PathLike[str], mechanism: MessageReader) -> Ite
 
 
 def describe_messages(path: str | os.PathLike[str]) -> MessageFileInfo:
-    """What a message file says of itself, recognised by its content; ValueError if it is not one, or damaged."""
+    """Read the description of a message file, recognised by its content; ValueError for anything else or damaged."""
     with open(path, "rb") as file:
         return _format_of(file).describe(file)
 
@@ -73,18 +88,18 @@ def _format_of(file: BinaryIO) -> MessageFormat:
     for form in FORMATS.values():
         if start.startswith(form.magic):
             return form
-    raise ValueError(f"{file.name} is not a file of SSTQ messages: it begins with an unknown header")
+    raise ValueError(f"{file.name} is not a message file: unknown header")
 
 
 def _blocks(first: Messages, others: Iterable[Messages]) -> Iterator[Messages]:
-    """The messages in groups of exactly one block, but for the last; ValueError if they cannot be in one file."""
+    """Group messages into blocks, all full but the last; ValueError if they cannot be in one file."""
     held: list[Messages] = []
     length, size = 0, block_messages(first.layout.message_bits)
     for batch in chain([first], others):
         if (batch.digest, batch.simulated) != (first.digest, first.simulated):
-            raise ValueError("a file holds messages of one mechanism, either simulated or not")
+            raise ValueError("a file must hold messages of one mechanism, either all simulated or none")
         if batch.label_column != first.label_column:
-            raise ValueError("a file holds messages with labels of one column, or all without")
+            raise ValueError("a file must hold messages with labels of one column, or all without labels")
         while length + len(batch) >= size:
             head, batch = batch[: size - length], batch[size - length :]
             yield Messages.concatenate([*held, head])

@@ -1,4 +1,4 @@
-"""Our own form of message files, version 1; all integers are little-endian.
+"""The framed format of message files, version 1; all integers are little-endian.
 
 ======  =====  ==============================================================================
 offset  bytes  what
@@ -18,7 +18,7 @@ Then blocks, all full but the last: the client identifiers if included (8 bytes 
 included (4 bytes each), the packed messages (`sstq.messages.layouts`), and the CRC-32 of the block's number (8 bytes)
 followed by the block's data. With labels the file ends in their table, the JSON {"column": …, "names": […]}, the
 length of that (8 bytes), and the CRC-32 of both. The size of the file follows from its header and the table's length,
-so that nothing can be missing or added at the end.
+so nothing can be missing or added at the end.
 """
 
 import json
@@ -47,7 +47,7 @@ _TABLE_END = struct.Struct("<Q")
 
 @dataclass(frozen=True)
 class MessageFileInfo:
-    """What the header of a message file says; a random `file_id` tells files of the same messages apart."""
+    """The header of a message file; a random `file_id` distinguishes files with the same messages."""
 
     kind: str
     version: int
@@ -62,12 +62,12 @@ class MessageFileInfo:
 
 
 def block_messages(message_bits: int) -> int:
-    """The messages that are read and written at a time: as many as fit in 16 MiB, at most 2^20."""
+    """The number of messages read or written at a time: as many as fit in 16 MiB, at most 2^20."""
     return max(1, min(BLOCK_MESSAGES, BLOCK_BITS // message_bits))
 
 
 def describe(file: BinaryIO) -> MessageFileInfo:
-    """What the header says; ValueError if it is damaged, or if the file is not as long as it says."""
+    """Read the header; ValueError if it is damaged, or if the file's length does not match it."""
     name = file.name
     header = file.read(_HEADER_BYTES)
     size = os.fstat(file.fileno()).st_size
@@ -75,11 +75,11 @@ def describe(file: BinaryIO) -> MessageFileInfo:
         raise ValueError(f"{name} is truncated in its header: {_HEADER_BYTES} bytes expected, got {len(header)}")
     _, version, flags, width, count, digest, file_id, block = _HEADER.unpack_from(header)
     if version != VERSION:
-        raise ValueError(f"{name} has version {version} of the message format, this library reads version {VERSION}")
+        raise ValueError(f"{name} has version {version} of the message format; this library reads version {VERSION}")
     if header[_HEADER.size :] != _crc(header[: _HEADER.size]):
         raise ValueError(f"{name} is damaged: the checksum of its header (bytes 0–{_HEADER.size - 1}) does not match")
     if width < 1 or not 1 <= block <= block_messages(width) or flags > _SIMULATED | _WITH_CLIENTS | _WITH_LABELS:
-        raise ValueError(f"{name} has an impossible header: flags {flags}, {width} bits, blocks of {block}")
+        raise ValueError(f"{name} has an invalid header: flags {flags}, {width} bits, blocks of {block}")
     simulated, with_clients = bool(flags & _SIMULATED), bool(flags & _WITH_CLIENTS)
     column, _, table_bytes = _read_table(file) if flags & _WITH_LABELS else (None, (), 0)
     identity = (digest.hex(), count, width, simulated, with_clients, block, file_id.hex())
@@ -118,7 +118,7 @@ def write(file: BinaryIO, blocks: Iterable[Messages]) -> int:
 
 
 def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Iterator[Messages]:
-    """The messages, a block at a time; ValueError, with the place, for damage and for values out of range."""
+    """Iterate over the messages, one block at a time; ValueError, with the position, for damage or bad values."""
     layout, width = mechanism.layout, info.message_bits
     if width != layout.message_bits:
         raise ValueError(f"{file.name} has messages of {width} bits, the mechanism's have {layout.message_bits}")
@@ -138,7 +138,7 @@ def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Ite
         if info.label_column is not None:
             codes, data = np.frombuffer(data[: 4 * rows], dtype="<u4").astype(np.uint32), data[4 * rows :]
             if codes.max() >= len(names):
-                raise ValueError(f"{place}: label {codes.max()} of a table of {len(names)}")
+                raise ValueError(f"{place}: labels must be below {len(names)}, got {codes.max()}")
         try:
             messages = mechanism.messages_from_columns(layout.unpack(data, rows), clients, info.simulated)
             yield messages if codes is None else replace(messages, labels=Labels(column, names, codes))
@@ -147,14 +147,14 @@ def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Ite
 
 
 def _read_table(file: BinaryIO) -> tuple[str, tuple[str, ...], int]:
-    """What the labels at the end of a file are of, their names, and how many bytes the table takes."""
+    """Read the table of labels at the end of a file: its column, its names, and its size in bytes."""
     size, end = os.fstat(file.fileno()).st_size, _TABLE_END.size + _CRC_BYTES
     damaged = f"{file.name} is truncated or damaged: its table of labels"
     file.seek(max(_HEADER_BYTES, size - end))
     tail = file.read(end)
     length = _TABLE_END.unpack_from(tail)[0] if len(tail) == end else size
     if length > size - end - _HEADER_BYTES:
-        raise ValueError(f"{damaged} is not there")
+        raise ValueError(f"{damaged} is missing")
     file.seek(size - end - length)
     ended = file.read(length + _TABLE_END.size)
     if tail[_TABLE_END.size :] != _crc(ended):

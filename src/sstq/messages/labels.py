@@ -1,7 +1,7 @@
-"""Public labels beside messages: the group that each client belongs to, such as a country that the server may know.
+"""Public labels of messages: the group that each client belongs to, such as a country that the server may know.
 
-Labels are text: the integer 7 of a Parquet file and the "7" of a CSV file are one group. They are stored as numbers of
-a table of names, so that a million labels take four megabytes.
+Labels are text: the integer 7 of a Parquet file and the "7" of a CSV file are one group. They are stored as indices of
+a table of names, so a million labels take four megabytes.
 """
 
 import math
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sstq.checks import did_you_mean
 
 LONGEST = 256
-"""No label has more characters."""
+"""The maximum number of characters of a label."""
 
 _WANTED, _REMEDY = "must be text, integers or booleans", "fill or drop it first"
 # How Arrow, NumPy, pandas and Polars turn a column into a list.
@@ -24,7 +24,7 @@ _LISTS = ("to_pylist", "tolist", "to_list")
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """One label per message, `names[codes[i]]` for message i; `column` says what they are labels of.
+    """One label per message, `names[codes[i]]` for message i; `column` is their name, such as "country".
 
     Examples:
         >>> labels = Labels.of(["DE", "FR", "DE"], column="country")
@@ -38,17 +38,17 @@ class Labels:
 
     @classmethod
     def of(cls, values: ArrayLike, column: str = "group") -> Self:
-        """Labels from text, integers or booleans; ValueError, with the row, for nulls and anything else."""
+        """Create labels from text, integers or booleans; ValueError, with the row, for nulls and anything else."""
         table: dict[str, int] = {}
         listed = next((getattr(values, turn)() for turn in _LISTS if hasattr(values, turn)), values)
         if not isinstance(listed, list | tuple):
-            raise ValueError(f"{column}: labels must be a sequence, one for each message, got {values!r}")
+            raise ValueError(f"{column}: labels must be a sequence, one per message, got {values!r}")
         codes = [_number_in(table, value, column, row) for row, value in enumerate(listed)]
         return cls(column, tuple(table), np.array(codes, dtype=np.uint32))
 
     @classmethod
     def of_arrow(cls, values: Any, column: str, place: str, first: int = 0) -> Self:
-        """Labels from an Arrow array, whose rows are numbered from `first` on; `place` is what an error begins with."""
+        """Create labels from an Arrow array, whose rows are numbered from `first` on; errors begin with `place`."""
         import pyarrow
 
         check_arrow_type(values.type, column, place)
@@ -69,7 +69,7 @@ class Labels:
         return Labels(self.column, self.names, np.ascontiguousarray(self.codes[part]))
 
     def codes_in(self, table: dict[str, int]) -> NDArray[np.uint32]:
-        """The codes by the numbers that the names have in a table, which gets the names that it lacks."""
+        """Return the codes in a shared table of names, which gets the names that it lacks."""
         used = np.unique(self.codes)
         lookup = np.zeros(len(self.names), dtype=np.uint32)
         for code in used.tolist():
@@ -77,7 +77,7 @@ class Labels:
         return lookup[self.codes]
 
     def numbers(self, names: Sequence[str] | None, place: str, first: int = 0) -> NDArray[np.int64]:
-        """The labels as integers: their places among the names, or themselves if no names are given.
+        """Return the labels as integers: their positions among the names, or themselves without names.
 
         ValueError, with the row counted from `first` on and `place` before it, for a label that is neither.
         """
@@ -88,16 +88,16 @@ class Labels:
             try:
                 lookup[code] = int(name) if known is None else known[name]
             except (ValueError, KeyError, OverflowError) as error:
-                wanted = "integers from 0 on" if known is None else f"one of the {len(known)} names of groups"
+                wanted = "integers ≥ 0" if known is None else f"one of the {len(known)} names of groups"
                 row, close = first + int(np.argmax(self.codes == code)), did_you_mean(name, known or ())
                 what = f"{place}: column {self.column!r} must hold {wanted}"
-                remedy = "; or name the groups (--group-names)" if known is None else close
+                remedy = "; or pass --group-names FILE" if known is None else close
                 raise ValueError(f"{what}, got {name!r} in row {row}{remedy}") from error
         return lookup[self.codes]
 
     @staticmethod
     def concatenate(parts: Sequence["Labels"]) -> "Labels":
-        """The labels of one column as one."""
+        """Join labels of one column."""
         columns = sorted({part.column for part in parts})
         if len(columns) > 1:
             raise ValueError(f"labels of different columns cannot be joined: {', '.join(columns)}")
@@ -106,13 +106,13 @@ class Labels:
         return Labels(columns[0], tuple(table), np.concatenate(codes))
 
     def to_bytes(self) -> bytes:
-        """The labels as bytes, each as the length of its UTF-8 in four bytes, little-endian, and its UTF-8."""
+        """Return the labels as bytes: for each the length of its UTF-8 (four bytes, little-endian) and its UTF-8."""
         encoded = [len(raw).to_bytes(4, "little") + raw for raw in (name.encode() for name in self.names)]
         return b"".join(map(encoded.__getitem__, self.codes.tolist()))
 
 
 def check_arrow_type(kind: Any, column: str, place: str) -> None:
-    """Refuse a column (ValueError) of an Arrow type that has no labels; dates are text."""
+    """Raise ValueError for an Arrow type that cannot be labels; dates become text."""
     from pyarrow import types
 
     if types.is_dictionary(kind):
@@ -123,7 +123,7 @@ def check_arrow_type(kind: Any, column: str, place: str) -> None:
 
 
 def check_name(name: str, what: str, place: str) -> str:
-    """The name, if a label can have it: 1 to 256 characters of valid Unicode."""
+    """Return the name if it is a valid label: 1 to 256 characters of valid Unicode."""
     if not name:
         raise ValueError(f"{what} must not have empty labels, got one in {place}; {_REMEDY}")
     if len(name) > LONGEST:
@@ -136,7 +136,7 @@ def check_name(name: str, what: str, place: str) -> str:
 
 
 def _number_in(table: dict[str, int], value: Any, column: str, row: int) -> int:
-    """The number of a label in the table, which gets it if it is new."""
+    """Return the index of a label in the table, which gets new labels."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         raise ValueError(f"{column}: labels must not be null, got {value!r} in row {row}; {_REMEDY}")
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The fields of a message and their packing into bits without gaps.
+"""The fields of a message, and packing them into bits without gaps.
 
 A message is a few fields side by side, each one number or several. The first field stands in the lowest bits; message i
 of a batch takes the bits [i·w, (i+1)·w) of the byte stream, w being the message's width and bit k of the stream being
@@ -17,7 +17,7 @@ from sstq import kernels
 
 Column = NDArray[Any]
 
-_WORD_BITS = 64  # the widest message that the bit-packing kernel takes in one piece
+_WORD_BITS = 64  # the widest message that the bit-packing kernel handles in one piece
 # Messages are packed in blocks that stay in the cache.
 _NUMBERS_A_BLOCK, _BITS_A_BLOCK = 1 << 15, 1 << 20
 
@@ -37,11 +37,11 @@ class Field:
         return np.min_scalar_type(self.limit - 1)
 
     def shape(self, rows: int) -> tuple[int, ...]:
-        """The shape of the column of so many messages."""
+        """The shape of the column for this many messages."""
         return (rows,) if self.count == 1 else (rows, self.count)
 
     def check(self, values: NDArray[Any], first: int = 0) -> None:
-        """Refuse (n, count) values (ValueError) that the field cannot have, in messages numbered from `first` on."""
+        """Raise ValueError for values, (n, count), that the field cannot have; messages count from `first` on."""
         bad, allowed = self._impossible(values)
         if bad.any():
             row, entry = np.argwhere(bad)[0]
@@ -51,11 +51,11 @@ class Field:
         return (values < 0) | (values >= self.limit), f"in [0, {self.limit})"
 
     def to_integers(self, column: Column) -> NDArray[np.uint64]:
-        """The values as integers of `bits` bits, (n, count)."""
+        """Convert values to integers of `bits` bits, (n, count)."""
         return column.reshape(len(column), self.count).astype(np.uint64)
 
     def from_integers(self, values: NDArray[np.uint64], first: int = 0) -> NDArray[Any]:
-        """The inverse, (n, count); ValueError for a value that the field cannot have."""
+        """Convert integers of `bits` bits back to values, (n, count); ValueError for an invalid value."""
         if self.limit < 1 << self.bits:
             self.check(values, first)
         return values.astype(self.dtype)
@@ -77,11 +77,11 @@ class FloatField(Field):
         return ~np.isfinite(values), "finite"
 
     def to_integers(self, column: Column) -> NDArray[np.uint64]:
-        """The bit patterns of the numbers."""
+        """Return the bit patterns of the numbers."""
         return np.ascontiguousarray(column, "<f4").reshape(len(column), self.count).view("<u4").astype(np.uint64)
 
     def from_integers(self, values: NDArray[np.uint64], first: int = 0) -> NDArray[Any]:
-        """The numbers of the bit patterns; ValueError unless they are finite."""
+        """Return the numbers of the bit patterns; ValueError unless they are finite."""
         numbers = values.astype("<u4").view("<f4").astype(np.float32)
         self.check(numbers, first)
         return numbers
@@ -95,15 +95,15 @@ class Layout:
 
     @cached_property
     def message_bits(self) -> int:
-        """The width of one message."""
+        """The width of one message in bits."""
         return sum(field.bits * field.count for field in self.fields)
 
     def empty(self, count: int = 0) -> tuple[Column, ...]:
-        """Columns for so many messages, whose values are not set."""
+        """Allocate columns for this many messages, without values."""
         return tuple(np.empty(field.shape(count), dtype=field.dtype) for field in self.fields)
 
     def pack(self, columns: tuple[Column, ...]) -> bytes:
-        """The columns as bits without gaps."""
+        """Pack the columns into bits without gaps."""
         packed = []
         for block in self._blocks(len(columns[0])):
             integers = [f.to_integers(column[block]) for f, column in zip(self.fields, columns, strict=True)]
@@ -111,7 +111,7 @@ class Layout:
         return b"".join(packed)
 
     def unpack(self, raw: bytes, count: int) -> tuple[Column, ...]:
-        """The columns of `count` messages; ValueError where the bytes cannot be such messages."""
+        """Unpack the columns of `count` messages; ValueError if the bytes cannot be such messages."""
         if not isinstance(raw, bytes | bytearray | memoryview):
             raise ValueError(f"messages must be bytes, got {type(raw).__name__}")
         width = self.message_bits
@@ -134,7 +134,7 @@ class Layout:
         return columns
 
     def _blocks(self, count: int) -> Iterator[slice]:
-        """Slices over the messages, each but the last of a multiple of eight, so that they end on whole bytes."""
+        """Slices over the messages, all but the last with a multiple of eight, so that they end on whole bytes."""
         numbers = sum(field.count for field in self.fields)
         size = max(8, min(_NUMBERS_A_BLOCK // numbers, _BITS_A_BLOCK // self.message_bits) // 8 * 8)
         for start in range(0, count, size):
@@ -164,7 +164,7 @@ class Layout:
 
     @property
     def _digit_bits(self) -> int:
-        """Wide messages are taken apart into bytes if all of their fields are whole bytes, otherwise into bits."""
+        """Split wide messages into bytes if all of their fields are whole bytes, otherwise into bits."""
         return 8 if all(field.bits % 8 == 0 for field in self.fields) else 1
 
     def _pack_wide(self, integers: list[NDArray[np.uint64]]) -> bytes:

@@ -1,4 +1,4 @@
-"""Parquet files of messages, for tools that read tables: one column per field, and the client behind a public coin.
+"""Parquet files of messages, for tools that read tables: one column per field, and the client for a public coin.
 
 A field of several numbers is a column of fixed-size lists; public labels are a column of text. The file's metadata hold
 the mechanism's digest, whether the messages are simulated, the file's random identifier, what the labels are of, and a
@@ -27,7 +27,7 @@ _CLIENT = Field("client", 64, 1 << 64)
 
 
 def import_pyarrow() -> Any:
-    """Pyarrow with its Parquet and compute modules; an ImportError that names the extra where it is missing."""
+    """Import pyarrow with its Parquet and compute modules; ImportError names the extra if it is missing."""
     try:
         import pyarrow
         import pyarrow.compute
@@ -39,7 +39,7 @@ def import_pyarrow() -> Any:
 
 @contextmanager
 def open_parquet(file: BinaryIO) -> Iterator[Any]:
-    """An open file as a Parquet file; ValueError if it cannot be read as one, then or later in the block."""
+    """Open a file as Parquet; ValueError if it cannot be read, now or later in the block."""
     pyarrow = import_pyarrow()
     try:
         yield pyarrow.parquet.ParquetFile(file, page_checksum_verification=True)
@@ -70,23 +70,23 @@ def write(file: BinaryIO, blocks: Iterable[Messages]) -> int:
 
 
 def describe(file: BinaryIO) -> MessageFileInfo:
-    """What the file says of itself; ValueError if it does not hold messages."""
+    """Read the description of the file; ValueError if it does not hold messages."""
     with open_parquet(file) as table:
         names, metadata, count = table.schema_arrow.names, table.schema_arrow.metadata or {}, table.metadata.num_rows
     if not all(key in metadata for key in _KEYS):
-        raise ValueError(f"{file.name} is a Parquet file, but not of SSTQ messages: its metadata lack the digest")
+        raise ValueError(f"{file.name} is a Parquet file, but not a message file: its metadata have no digest")
     version, digest, bits, simulated, file_id = (metadata[key].decode(errors="replace") for key in _KEYS)
     if version != str(VERSION):
-        raise ValueError(f"{file.name} has version {version} of this format, this library reads version {VERSION}")
+        raise ValueError(f"{file.name} has version {version} of this format; this library reads version {VERSION}")
     if not re.fullmatch("[1-9][0-9]{0,9}", bits) or simulated not in ("0", "1"):
-        raise ValueError(f"{file.name} has impossible metadata: {bits!r} bits, simulated {simulated!r}")
+        raise ValueError(f"{file.name} has invalid metadata: {bits!r} bits, simulated {simulated!r}")
     column = metadata[_LABELLED].decode(errors="replace") if _LABELLED in metadata else None
     width, flags = int(bits), (simulated == "1", _CLIENT.name in names)
     return MessageFileInfo("parquet", VERSION, digest, count, width, *flags, block_messages(width), file_id, column)
 
 
 def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Iterator[Messages]:
-    """The messages, a block at a time; ValueError for damage, missing columns and values out of range."""
+    """Iterate over the messages, one block at a time; ValueError for damage, missing columns and bad values."""
     layout = mechanism.layout
     fields = [*layout.fields, _CLIENT] if info.with_clients else [*layout.fields]
     labelled = [] if info.label_column is None else [LABEL]
@@ -96,7 +96,7 @@ def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Ite
         missing = set(wanted) - set(schema.names)
         if missing:
             raise ValueError(f"{file.name} has no column {', '.join(sorted(missing))}")
-        # Before anything is read: a batch of longer lists, or of texts, might not fit the memory.
+        # Before anything is read: a batch of longer lists, or of texts, might not fit in memory.
         for field in fields:
             _check_type(schema.field(field.name).type, field, file.name)
         for name in labelled:
@@ -105,7 +105,7 @@ def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Ite
         described = [schema.metadata[key].decode() for key in (*_KEYS, _LABELLED) if key in schema.metadata]
         checksums = _first_checksums(described, len(wanted))
         row = 0
-        # By the width that the fields really have, whatever the file says of it.
+        # By the width that the fields really have, whatever the file says.
         for batch in table.iter_batches(batch_size=block_messages(layout.message_bits), columns=wanted):
             columns = tuple(_values(batch.column(field.name), field, row, file.name) for field in fields)
             clients = columns[-1] if info.with_clients else None
@@ -153,7 +153,7 @@ def _as_text(checksums: list[int]) -> bytes:
 
 
 def _check_type(kind: Any, field: Field, place: str) -> None:
-    """Refuse a column (ValueError) of another type than numbers of the field, or lists of as many as it has."""
+    """Raise ValueError unless the column has the field's type: numbers, or lists of as many as the field has."""
     types = import_pyarrow().types
     single = kind.value_type if types.is_fixed_size_list(kind) and kind.list_size == field.count else kind
     real = isinstance(field, FloatField)
@@ -164,7 +164,7 @@ def _check_type(kind: Any, field: Field, place: str) -> None:
 
 
 def _values(array: Any, field: Field, first: int, place: str) -> Column:
-    """A column of the right type as the numbers of a field; ValueError for values that the field cannot have."""
+    """Convert a column of the right type to the numbers of a field; ValueError for invalid values."""
     rows = len(array)
     if not array.null_count and import_pyarrow().types.is_fixed_size_list(array.type):
         array = array.flatten()

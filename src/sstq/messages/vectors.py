@@ -1,7 +1,7 @@
-"""Files of vectors: .npy, .npz, Parquet and CSV, read a bounded piece at a time and as often as one likes.
+"""Reading files of vectors (.npy, .npz, Parquet and CSV) in bounded memory, repeatedly if needed.
 
-The first bytes of a file say what it is, not its name; text is CSV. Everything that encoding would refuse is refused
-here, with the name of the file and the number of the row: what is not a number or not finite, other lengths, nulls.
+A file's kind is recognised by its first bytes, not its name; text is CSV. What encoding would refuse is refused
+here, with the file's name and the row: anything but finite numbers, wrong lengths, nulls.
 """
 
 import csv
@@ -26,7 +26,7 @@ from sstq.messages.parquet import import_pyarrow, open_parquet
 
 # Rows are read this many numbers at a time, so that memory grows neither with the clients nor with the files.
 _NUMBERS_AT_A_TIME = 1 << 21
-# An array in Fortran order has to be unpacked as a whole: so many bytes, or so many times the compressed ones, at most.
+# An array in Fortran order is unpacked as a whole: at most this many bytes, or this many times the compressed size.
 _WHOLE_BYTES, _WHOLE_RATIO = 1 << 26, 16
 _NPY = b"\x93NUMPY"
 _UNKNOWN = "is not a .npy, .npz, Parquet or CSV file of vectors"
@@ -37,7 +37,7 @@ CsvLines = Iterator[tuple[int, list[str], list[str]]]
 
 
 class Piece(NamedTuple):
-    """Some vectors of a file, (rows, dim), with the public labels and the private groups of their owners."""
+    """Some vectors of a file, (rows, dim), with their public labels and private groups."""
 
     rows: NDArray[Any]
     labels: Labels | None = None
@@ -46,30 +46,30 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class VectorFile:
-    """The vectors of one file: its name, the length of each vector, how many there are, and what reads them."""
+    """The vectors of one file: its name, the length of each vector, their number, and the function that reads them."""
 
     name: str
     dim: int
     count: int
     read: Callable[[int], Read]
-    """Yields numbers of any kind, so many rows at a time, not yet checked to be exact and finite; and columns."""
+    """Yields numbers of any kind, this many rows at a time, not yet checked to be exact and finite; and columns."""
     by: str | None = None
     """The column of public labels."""
     group: str | None = None
     """The column of private groups."""
     group_names: Sequence[str] | None = None
-    """What the groups are called there, in the order of their numbers; None if the numbers themselves are there."""
+    """The names of the groups, in the order of their numbers; None if the file has the numbers."""
 
     def chunks(self) -> Chunks:
         """Yield the vectors of `pieces` alone."""
         return (piece.rows for piece in self.pieces())
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the vectors in order, as (rows, dim) arrays of finite float32 or float64; it can be called again.
+        """Yield the vectors in order, as (rows, dim) arrays of finite float32 or float64; may be called repeatedly.
 
         With each come the labels and the groups of its rows, or None if the file was opened without.
 
-        Raises ValueError, with the row, for a number that is not finite and for a file that is damaged.
+        Raises ValueError, with the row, for nan or infinity and for a damaged file.
         """
         row = 0
         for read, beside in self.read(max(1, _NUMBERS_AT_A_TIME // self.dim)):
@@ -78,13 +78,13 @@ class VectorFile:
             if not finite.all():
                 at, column = np.argwhere(~finite)[0]
                 place = f"row {row + at}, column {column}"
-                raise ValueError(f"{self.name}: {rows[at, column]} in {place}; it must be finite")
+                raise ValueError(f"{self.name}: vectors must be finite, got {rows[at, column]} in {place}")
             labels = None if self.by is None else beside[0]
             secret = None if self.group is None else beside[-1].numbers(self.group_names, self.name, row)
             row += len(rows)
             yield Piece(rows, labels, secret)
         if row != self.count:
-            raise ValueError(f"{self.name}: {self.count} vectors announced, {row} found")
+            raise ValueError(f"{self.name} must have {self.count} vectors, got {row}")
 
 
 def open_vectors(
@@ -101,11 +101,11 @@ def open_vectors(
     Arguments:
         path: the file; its kind is recognised by its content.
         dim: the length that the vectors must have.
-        key: which array of an .npz; needed only if it holds several.
-        column: which list column of a Parquet file; without it the file must have exactly one column of lists, exactly
+        key: the array of an .npz; needed only if it holds several.
+        column: the list column of a Parquet file; without it the file must have exactly one column of lists, exactly
             `dim` columns of floats, or only `dim` columns, all of numbers.
-        by: which column of a Parquet file, or of a CSV file with a header, holds public labels.
-        group: which such column holds private groups, as integers from 0 on or by their names.
+        by: the column with public labels of a Parquet file, or of a CSV file with a header.
+        group: the column with private groups, as integers from 0 on or by name.
         group_names: the names of the private groups, in the order of their numbers.
 
     Raises ValueError if the file cannot hold such vectors, and ImportError if it is Parquet without the [data] extra.
@@ -115,12 +115,14 @@ def open_vectors(
         start = file.read(6)
     zipped, parquet = start.startswith(b"PK\x03\x04"), start.startswith(b"PAR1")
     if key is not None and not zipped:
-        raise ValueError(f"{name}: a key names an array of an .npz file, which this is not (key {key!r})")
+        raise ValueError(f"{name}: key must be left out unless the file is an .npz, got {key!r}")
     if column is not None and not parquet:
-        raise ValueError(f"{name}: a column is part of a Parquet file, which this is not (column {column!r})")
+        raise ValueError(f"{name}: column must be left out unless the file is Parquet, got {column!r}")
     beside = [named for named in (by, group) if named is not None]
     if beside and (zipped or start == _NPY):
-        raise ValueError(f"{name} has no column {beside[0]!r}: Parquet files and CSV files with a header have columns")
+        raise ValueError(
+            f"{name} has no column {beside[0]!r}: only Parquet files and CSV files with a header have columns"
+        )
     if len(set(beside)) < len(beside):
         raise ValueError(f"{name}: column {by!r} cannot be public labels and private groups at once")
     if start == _NPY:
@@ -132,17 +134,19 @@ def open_vectors(
 
 
 def refuse_repeated(paths: Iterable[Path]) -> None:
-    """Refuse a file that is named twice (ValueError), be it by a link: encoding it twice costs its owners ε again."""
+    """Raise ValueError for a file given twice, even by a link: encoding it again would spend ε again."""
     seen: dict[tuple[int, int], Path] = {}
     for path in paths:
         file = path.stat().st_dev, path.stat().st_ino
         if file in seen:
-            raise ValueError(f"{path} is the same file as {seen[file]}: give each file once; nobody is encoded twice")
+            raise ValueError(
+                f"{path} is the same file as {seen[file]}: give each file once, so that nobody is encoded twice"
+            )
         seen[file] = path
 
 
 def _open_npy(name: str, dim: int) -> VectorFile:
-    """A .npy file, mapped into memory."""
+    """Open a .npy file, mapped into memory."""
     with open(name, "rb") as file, _numpy_errors(name):
         shape, _, dtype = npy.read_header(file)
     count = _check_array(name, shape, dtype, dim)
@@ -157,14 +161,14 @@ def _open_npy(name: str, dim: int) -> VectorFile:
 
 
 def _open_npz(name: str, dim: int, key: str | None) -> VectorFile:
-    """One array of an .npz file, unpacked as it is read."""
+    """Open one array of an .npz file, unpacked while it is read."""
     with _numpy_errors(name), zipfile.ZipFile(name) as archive:
         members = [member.removesuffix(".npy") for member in archive.namelist() if member.endswith(".npy")]
         if key is None and len(members) != 1:
-            raise ValueError(f"{name} holds {len(members)} arrays ({_shorten(members)}): say which with a key")
+            raise ValueError(f"{name} has {len(members)} arrays ({_shorten(members)}): pass a key")
         chosen = members[0] if key is None else key
         if chosen not in members:
-            raise ValueError(f"{name} has no array {chosen!r}; it holds {_shorten(members)}")
+            raise ValueError(f"{name} has no array {chosen!r}; it has {_shorten(members)}")
         packed = archive.getinfo(f"{chosen}.npy")
         with archive.open(packed) as file:
             shape, fortran, dtype = npy.read_header(file)
@@ -196,7 +200,7 @@ def _open_npz(name: str, dim: int, key: str | None) -> VectorFile:
 
 
 def _open_parquet(name: str, dim: int, column: str | None, beside: list[str]) -> VectorFile:
-    """A Parquet file with a column of lists, or with one column per coordinate."""
+    """Open a Parquet file with a column of lists, or with one column per coordinate."""
     with open(name, "rb") as file, open_parquet(file) as table:
         count = int(table.metadata.num_rows)
         schema = table.schema_arrow
@@ -215,7 +219,7 @@ def _open_parquet(name: str, dim: int, column: str | None, beside: list[str]) ->
 
 
 def _choose_columns(name: str, schema: Any, dim: int, column: str | None, beside: list[str]) -> list[str]:
-    """The column of lists to read, or the columns of coordinates; not those beside them."""
+    """Return the column of lists to read, or the columns of coordinates, without labels and groups."""
     _check_columns_beside(name, beside, schema.names)
     if column in beside:
         raise ValueError(f"{name}: column {column!r} cannot hold both the vectors and the groups")
@@ -235,17 +239,17 @@ def _choose_columns(name: str, schema: Any, dim: int, column: str | None, beside
         return lists
     if not lists and len(floats) == dim:
         return floats
-    # Without such columns a column of integers could be a client's number, unless there is no other column.
+    # A column of integers might be a client's number, so integers count only if there are no other columns.
     if len(schema) == len(numbers) == dim:
         return list(schema.names)
     raise ValueError(
         f"{name} must have one column of lists of numbers, or {dim} columns of floats; it has {len(lists)} and "
-        f"{len(floats)} such columns ({_shorten(schema.names)})" + ("; say which with a column" if lists else "")
+        f"{len(floats)} such columns ({_shorten(schema.names)})" + ("; pass a column" if lists else "")
     )
 
 
 def _check_columns_beside(name: str, beside: list[str], columns: list[str]) -> None:
-    """Refuse a column beside the vectors (ValueError) that is not there exactly once."""
+    """Raise ValueError unless each extra column exists exactly once."""
     for named in beside:
         if named not in columns:
             close = did_you_mean(named, columns)
@@ -255,7 +259,7 @@ def _check_columns_beside(name: str, beside: list[str], columns: list[str]) -> N
 
 
 def _open_csv(name: str, dim: int, beside: list[str]) -> VectorFile:
-    """A CSV file, one vector per line; a first line without any number is a header."""
+    """Open a CSV file with one vector per line; a first line without any number is a header."""
     line_of = partial(_labelled_lines, beside=beside) if beside else _csv_lines
 
     def read(size: int) -> Read:
@@ -273,17 +277,21 @@ def _open_csv(name: str, dim: int, beside: list[str]) -> VectorFile:
 
 
 def _labelled_lines(name: str, dim: int, beside: list[str]) -> CsvLines:
-    """Yield the fields of each vector, with the number of their line and the columns beside; the first is a header."""
+    """Yield the fields of each vector, with the line number and the extra columns; the first line is a header."""
     records = _csv_records(name)
     _, header = next(records, (1, []))
     _check_columns_beside(name, beside, header)
     if len(header) != dim + len(beside):
         extra = ", ".join(beside)
-        raise ValueError(f"{name} must have {dim} columns of numbers beside {extra}, got {len(header)} columns in all")
+        raise ValueError(
+            f"{name} must have {dim} columns of numbers besides {extra}, got {len(header)} columns in total"
+        )
     places = [header.index(named) for named in beside]
     for line, fields in records:
         if len(fields) != len(header):
-            raise ValueError(f"{name}: line {line} has {len(fields)} values, its header has {len(header)}")
+            raise ValueError(
+                f"{name}: line {line} must have {len(header)} values, as the header has, got {len(fields)}"
+            )
         labels = [fields[place] for place in places]
         for named, label in zip(beside, labels, strict=True):
             check_name(label, f"{name}: column {named!r}", f"line {line}")
@@ -291,7 +299,7 @@ def _labelled_lines(name: str, dim: int, beside: list[str]) -> CsvLines:
 
 
 def _csv_lines(name: str, dim: int) -> CsvLines:
-    """Yield the fields of each vector, with the number of their line and no label."""
+    """Yield the fields of each vector, with the line number and no labels."""
     for line, fields in _csv_records(name):
         if len(fields) != dim:
             raise ValueError(f"{name} {_UNKNOWN}: line {line} has {len(fields)} values, vectors have {dim}")
@@ -304,7 +312,7 @@ def _csv_lines(name: str, dim: int) -> CsvLines:
 
 
 def _csv_records(name: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the fields of each line that is not empty, with its number."""
+    """Yield the fields of each non-empty line, with its number."""
     try:
         with open(name, encoding="utf-8-sig", newline="") as file:
             lines = csv.reader(file, strict=True)
@@ -315,7 +323,7 @@ def _csv_records(name: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _number(text: str) -> float | None:
-    """The number of a field of a CSV file, if it is one; 2020_1 is one to Python only."""
+    """Return the number in a field of a CSV file, if it is one; 2020_1 is a number only to Python."""
     try:
         return None if "_" in text else float(text)
     except ValueError:
@@ -336,7 +344,7 @@ def _numpy_errors(name: str) -> Iterator[None]:
 
 
 def _check_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], dim: int) -> int:
-    """The number of vectors in an array of that shape."""
+    """Return the number of vectors in an array of this shape."""
     if not arrays.is_number(dtype):
         raise ValueError(f"{name}: vectors must be floats, integers or booleans, got dtype {dtype}")
     if shape == (dim,):

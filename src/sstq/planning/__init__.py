@@ -1,6 +1,6 @@
-"""Which mechanism, with which parameters, at which price: before anything is collected.
+"""Planning before anything is collected: which mechanism, with which parameters, at which error and cost.
 
-Everything is predicted by closed forms, so that a plan takes a second or two for a million dimensions, too.
+Everything is predicted by closed forms, so a plan takes a second or two even for a million dimensions.
 """
 
 from sstq.planning.classifier import ClassifierPlan, plan_classifier

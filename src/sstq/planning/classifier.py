@@ -1,8 +1,8 @@
-"""The plan of a classifier that is learned from one message per person: a private class and a vector of features.
+"""Planning a classifier that is learned from one message per person: a private class and a vector of features.
 
-The message is GroupUnit's, and what is learned is the mean of the features of every class. The noise of a class mean is
-known beforehand; what it has to be compared with, how far the classes are apart along each direction, is in the data
-and nowhere else. So the number of features is a rule of thumb, until the messages of a first cohort tell.
+The messages are GroupUnit's, and the classifier is learned from the mean features of every class. Their noise is
+known beforehand; how far the classes are apart along each direction is only in the data.
+So the number of features is a rule of thumb until a first cohort has answered.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class ClassifierPlan:
     has ten times the noise.
 
     Attributes:
-        classes: how many classes there are.
+        classes: the number of classes.
         features: p, the number of features that are sent.
         clients: n, the people; each sends one message, once.
-        epsilon: ε of a person in total: of that message, or behind the shuffler.
+        epsilon: the total ε per person: of that message, or behind the shuffler.
         mechanism: the GroupUnit of the messages.
         noise: the standard deviation of one coordinate of a class mean.
-        shuffled: the plan of the messages, where a shuffler is trusted; then people may send several.
+        shuffled: the plan of the messages, if a shuffler is trusted; then people may send several.
     """
 
     classes: int
@@ -50,7 +50,7 @@ class ClassifierPlan:
 
     @property
     def total(self) -> str:
-        """What a person spends in total, in words."""
+        """The total privacy cost per person, in words."""
         if self.shuffled is None:
             return f"ε = {self.epsilon:g}"
         return f"ε = {self.epsilon:g} (δ = {self.shuffled.delta:g}) behind a shuffler"
@@ -61,7 +61,7 @@ class ClassifierPlan:
 
     @property
     def total_bytes(self) -> int:
-        """All messages together."""
+        """The size of all messages together in bytes."""
         if self.shuffled is not None:
             return self.shuffled.total_bytes
         return -(-self.clients * self.mechanism.message_bits // 8)
@@ -70,7 +70,7 @@ class ClassifierPlan:
     def signal_to_noise(self) -> float:
         """The length of a class mean over that of its noise, if all people of a class had the same features.
 
-        The mean is then of norm 1, and the noise of norm √features · noise. It is the most that can be hoped for.
+        The mean then has norm 1, and the noise has norm √features · noise. This is an upper bound.
         """
         return 1 / (self.noise * math.sqrt(self.features))
 
@@ -81,7 +81,7 @@ class ClassifierPlan:
 
     @property
     def most_features(self) -> int:
-        """How many features leave a class mean of norm 1 as long as its noise: 1/noise², whatever the data are."""
+        """The number of features at which a class mean of norm 1 is as long as its noise: 1/noise², for any data."""
         return math.floor(self.noise**-2)
 
     @property
@@ -99,7 +99,7 @@ class ClassifierPlan:
         return min(self.features, max(1, most))
 
     def verdict(self) -> Verdict:
-        """Whether class means can be told from their noise, in one line; if not, with what would have to change."""
+        """Return whether class means stand out from their noise; if not, with what would have to change."""
         spent = f"a total ε of {self.epsilon:g}" if self.shuffled is None else f"a total {self.total}"
         reason = f"signal-to-noise {self.signal_to_noise:.3g} of a class mean at {spent}"
         if self.feasible:
@@ -141,16 +141,16 @@ def plan_classifier(
     delta: float | None = None,
     messages: int | None = None,
 ) -> ClassifierPlan:
-    """Plan a classifier that is learned from what every person sends once: one message, or several to a shuffler.
+    """Plan a classifier to which every person contributes once: one message, or several to a shuffler.
 
     Args:
-        classes: how many classes there are.
+        classes: the number of classes.
         features: p, the number of features, as the public feature map gives them; their norm is 1.
         clients: n, the people.
-        epsilon: ε of a person in total: of the message, or of all messages behind the shuffler.
+        epsilon: the total ε per person: of the message, or of all messages behind the shuffler.
         trust: "local", or "shuffler" for people who trust one.
-        delta: δ behind the shuffler; 1e-6 unless given.
-        messages: the most messages of a person behind the shuffler; 16 unless given.
+        delta: the δ behind the shuffler; 1e-6 by default.
+        messages: the maximum number of messages per person behind the shuffler; 16 by default.
 
     Examples:
         >>> found = plan_classifier(classes=10, features=441, clients=59_000, epsilon=3.0)
@@ -173,7 +173,7 @@ def plan_classifier(
         return ClassifierPlan(classes, features, clients, epsilon, cast(GroupUnit, found.mechanism), noise, found)
     for name, value in (("delta", delta), ("messages", messages)):
         if value is not None:
-            raise ValueError(f"{name} must be left out without trust='shuffler', got {value!r}")
+            raise ValueError(f"{name} must be left out unless trust='shuffler', got {value!r}")
     mechanism = GroupUnit(features, epsilon, groups=classes, clients=clients)
     noise = class_noise(math.sqrt(mechanism.typical_error(clients).total), classes, features)
     return ClassifierPlan(classes, features, clients, epsilon, mechanism, noise)

@@ -1,4 +1,4 @@
-"""A training in cohorts, planned: how much of a total ε one answer is worth, and what the whole run will know."""
+"""Planning training in cohorts: the value of one answer at a total ε, and the error of the whole run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["answer_variance", "cohort_facts", "cohorts_for", "gain_of_one_answer"]
 
-_SPLIT = 8  # the answers that one is compared with
+_SPLIT = 8  # the number of answers that one answer is compared with
 
 
 def answer_variance(dim: int, epsilon: float) -> float:
-    """The variance of one answer of norm clip, over d·clip²: FrameUnit's closed form.
+    """Return the variance of one answer of norm clip, divided by d·clip², by FrameUnit's closed form.
 
     Examples:
         >>> round(answer_variance(7850, 8.0), 3), round(answer_variance(7850, 1.0), 2)
@@ -28,7 +28,7 @@ def answer_variance(dim: int, epsilon: float) -> float:
 
 
 def gain_of_one_answer(dim: int, total_epsilon: float, answers: int) -> float:
-    """How many times less variance one answer with the whole total has than the mean of k answers that share it.
+    """Return how many times less variance one answer with the whole ε has than the mean of k answers that share it.
 
     Examples:
         >>> round(gain_of_one_answer(7850, 8.0, 8), 2)
@@ -39,7 +39,7 @@ def gain_of_one_answer(dim: int, total_epsilon: float, answers: int) -> float:
 
 
 def cohorts_for(cohort: int, rounds: int, answers: int) -> Cohorts:
-    """The least people of whom every cohort has at least so many.
+    """Return the cohorts with the fewest people such that every cohort has at least this many.
 
     Examples:
         >>> cohorts_for(100, rounds=60, answers=1).people
@@ -49,21 +49,21 @@ def cohorts_for(cohort: int, rounds: int, answers: int) -> Cohorts:
 
 
 def cohort_facts(plan: Plan) -> list[tuple[str, str]]:
-    """What a plan in cohorts says of the people and of the whole run, as names and values; nothing for another plan."""
+    """Facts about the people and the whole run of a plan in cohorts, as names and values; empty for other plans."""
     cohorts = plan.cohorts
     if cohorts is None:
         return []
     often = "once" if cohorts.answers == 1 else f"{cohorts.answers} times"
     whole = plan.relative_error / math.sqrt(cohorts.rounds)
     return [
-        ("people", f"{cohorts.people:,}; {cohorts.rounds:,} rounds of {plan.clients:,}; each person answers {often}"),
+        ("people", f"{cohorts.people:,} in {cohorts.rounds:,} rounds of {plan.clients:,}; each answers {often}"),
         ("error of all rounds' mean", f"{whole:.3g} of clip, with fresh frames"),
         ("one answer or many", _worth(plan, cohorts)),
     ]
 
 
 def _worth(plan: Plan, cohorts: Cohorts) -> str:
-    """What the number of answers costs or saves, in a sentence."""
+    """What the number of answers costs or saves, as a sentence."""
     total, answers = plan.total_epsilon_basic, cohorts.answers
     if answers == 1:
         each = total / _SPLIT
@@ -72,7 +72,7 @@ def _worth(plan: Plan, cohorts: Cohorts) -> str:
         gain = gain_of_one_answer(plan.dim, total, _SPLIT)
         return f"one answer at ε = {total:g} has {gain:.1f} times less variance than {_SPLIT} at ε = {each:g} together"
     if total > 20:
-        return f"{answers} answers at ε = {plan.epsilon:g} each; one answer takes at most ε = 20"
+        return f"{answers} answers at ε = {plan.epsilon:g} each; one answer can have at most ε = 20"
     gain = gain_of_one_answer(plan.dim, total, answers)
     less = f"one answer at ε = {total:g} has {gain:.1f} times less variance than these {answers} together"
     return f"{less}: pass --participation once"

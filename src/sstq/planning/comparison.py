@@ -1,4 +1,4 @@
-"""All mechanisms side by side: bits, bias, variance and time (the paper's Table 1 as numbers), error against bits."""
+"""Comparing all mechanisms: bits, bias, variance and time (the paper's Table 1 in numbers), and error against bits."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Variant:
     options: Mapping[str, Any]
 
     def build(self, dim: int, epsilon: float, clients: int, clip: float = 1.0, *, one_round: bool = False) -> Mechanism:
-        """The mechanism with the common arguments that it takes; for one round, with the frames its clients need."""
+        """Create the mechanism with the common arguments it accepts; for one round, with the frames it needs."""
         known = inspect.signature(mechanism_class(self.name)).parameters
-        # With groups, all of them together have `dim` numbers.
+        # With groups, `dim` is the total of all groups.
         common = {"dim": dim // self.options.get("groups", 1), "epsilon": epsilon, "clients": clients, "clip": clip}
         if not one_round and "clients" in known and known["clients"].default is None:
             del common["clients"]
@@ -42,7 +42,7 @@ class Variant:
 
 
 def all_variants(*names: str) -> list[Variant]:
-    """What the mechanisms of these names, or all of the registry, show in the comparison.
+    """Return the variants that the comparison shows of these mechanisms, or of all in the registry.
 
     Examples:
         >>> [variant.label for variant in all_variants("sqkr")]
@@ -53,16 +53,21 @@ def all_variants(*names: str) -> list[Variant]:
 
 
 def all_families(*names: str) -> list[Variant]:
-    """The points of these or all mechanisms at several numbers of bits; equal labels are one family."""
+    """Return the points of these or all mechanisms at several numbers of bits; equal labels form one family.
+
+    Examples:
+        >>> [point.options["bits"] for point in all_families("frameunit")[1:4]]
+        [1, 2, 3]
+    """
     sweeps = ((name, *sweep) for name in names or list_mechanisms() for sweep in mechanism_class(name).sweeps.items())
     return [Variant(label, name, options) for name, label, points in sweeps for options in points]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What one mechanism costs for unit vectors.
+    """The cost of one mechanism for unit vectors.
 
-    `exact` says whether the guarantee holds integer by integer; `bias2` and `variance` are of the mean of the clients.
+    `exact` says whether the guarantee holds integer by integer; `bias2` and `variance` are those of the clients' mean.
     The milliseconds are for encoding one vector and for adding one message, on all cores; None if not timed.
     """
 
@@ -101,12 +106,12 @@ def compare(
 
     Args:
         dim: d.
-        epsilon: ε of one message (of the released mean for CSGM).
+        epsilon: the ε of one message (of the released mean for CSGM).
         clients: n, the number of clients whose mean is estimated.
         timed: whether to measure encoding and decoding.
         one_round: whether FrameUnit has as many frames as these clients need, or one.
-        variants: which mechanisms; all by default.
-        skipped: called with the variants that do not exist at these parameters, and why.
+        variants: the mechanisms to compare; all by default.
+        skipped: called with each variant that does not exist for these parameters, and the reason.
 
     Examples:
         >>> rows = list(compare(64, 2.0, 1000, timed=False, variants=all_variants("sstq")[:2]))
@@ -129,7 +134,7 @@ def compare(
 def frontier(
     dim: int, epsilon: float, *, families: Iterable[Variant] | None = None, skipped: Skipped = None
 ) -> Iterator[Comparison]:
-    """The error of one client's estimate of a typical unit vector, for every local mechanism and number of bits.
+    """Return the error of one client's estimate of a typical unit vector, for every local mechanism and number of bits.
 
     Examples:
         >>> points = list(frontier(64, 3.0, families=all_families("frameunit")[:3]))
@@ -141,7 +146,7 @@ def frontier(
 
 
 def optimal_error(dim: int, epsilon: float) -> float:
-    """The least MSE/d of all unbiased ε-LDP randomizers of unit vectors, however long their messages: PrivUnit's.
+    """Return the least MSE/d of all unbiased ε-LDP randomizers of unit vectors, whatever their bits: PrivUnit's.
 
     Asi, Feldman and Talwar, *Optimal algorithms for mean estimation under local differential privacy*, ICML 2022:
     PrivUnit with the best cap is optimal for every d, and PrivUnitG's error tends to its (0.1 % above at d = 1000).
@@ -154,7 +159,7 @@ def optimal_error(dim: int, epsilon: float) -> float:
 
 
 def one_bit_error(dim: int, epsilon: float) -> float:
-    """The least MSE/d of one bit per client: the side of a random hyperplane, randomized.
+    """Return the least MSE/d with one bit per client: the side of a random hyperplane, by randomized response.
 
     RRSC is optimal for its number of bits (Isik et al., *Exact optimality of communication-privacy-utility tradeoffs in
     distributed mean estimation*, NeurIPS 2023), and with one bit it is ±u for a uniform direction u. Its alignment is
@@ -184,7 +189,7 @@ def _seconds(call: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def _time_encoding(mechanism: Mechanism, most: int) -> tuple[float, Messages]:
-    """Seconds per client for a typical vector, and the messages: at most so many, or as there is time for."""
+    """Return the seconds per client for a typical vector, and the messages: as many as asked for or as time allows."""
     x = typical_vector(mechanism.dim, mechanism.clip)
 
     def encode(count: int) -> Messages:
@@ -208,7 +213,7 @@ def time_mechanism(mechanism: Mechanism, clients: int) -> Times:
         >>> times.measured, times.encode > 0, times.decode > 0
         (True, True, True)
     """
-    # What rebuilding a message's candidates costs, where that is what counts.
+    # The cost of rebuilding a message's candidates, if that dominates.
     operations = float(mechanism.dim) * mechanism.size**2 if isinstance(mechanism, RRSC) else 0.0
     if operations > _MOST_OPERATIONS:
         each = operations / _OPERATIONS_PER_SECOND
@@ -220,7 +225,7 @@ def time_mechanism(mechanism: Mechanism, clients: int) -> Times:
     finishing, _ = _seconds(lambda: mean_of_round(aggregator))
     syntheses = _frames_used(mechanism, clients) / _frames_used(mechanism, len(messages))
     if not operations:
-        # Many messages out of a few: adding them one by one would measure the call, not the work.
+        # Repeat a few messages many times: adding them one by one would measure the calls, not the work.
         times = _ADDED // len(messages) + 1
         columns = tuple(np.tile(column, (times,) + (1,) * (column.ndim - 1)) for column in messages.columns)
         identifiers = None if messages.clients is None else np.arange(times * len(messages), dtype=np.uint64)
@@ -230,7 +235,7 @@ def time_mechanism(mechanism: Mechanism, clients: int) -> Times:
 
 
 def _frames_used(mechanism: Mechanism, clients: int) -> float:
-    """The expected number of different frames of so many clients, each of which is one synthesis."""
+    """The expected number of distinct frames of this many clients, each of which needs one synthesis."""
     frames = mechanism.frames if isinstance(mechanism, FrameUnit) else 1
     return 1.0 if frames == 1 else -frames * math.expm1(clients * math.log1p(-1 / frames))
 

@@ -1,4 +1,4 @@
-"""What the planner weighs: mechanisms with their predicted errors. SSTQ is in `sstq.planning.tuning`."""
+"""The candidates of the planner: mechanisms with their predicted errors. SSTQ is in `sstq.planning.tuning`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ANY_BITS, _VQSGD_DIM_MAX, _MOST_K = 1 << 20, 2**24, 16
 
 @dataclass(frozen=True)
 class Terms:
-    """What is given and does not change while ε, clients or bits are solved for: arguments of `plan`."""
+    """The arguments of `plan` that stay fixed while it solves for ε, clients or bits."""
 
     dim: int
     bits: int | None
@@ -30,7 +30,7 @@ class Terms:
 
     @property
     def room(self) -> int:
-        """The most bits of a message, as a number."""
+        """The maximum bits per message, as a number."""
         return _ANY_BITS if self.bits is None else self.bits
 
 
@@ -56,7 +56,7 @@ class Offer:
         return self.mechanism.message_bits
 
     def shared(self, clients: int, *_: object) -> Offer:
-        """The same for more clients, if this is the unbiased offer for one."""
+        """Scale an unbiased offer for one client to more clients."""
         return replace(self, variance=self.variance / clients)
 
 
@@ -83,12 +83,12 @@ def rrsc(dim: int, epsilon: float, bits: int) -> Offer:
 
 
 def most_rrsc_bits(dim: int) -> int:
-    """The most bits that RRSC has in so many dimensions; 0 where it has none."""
+    """The maximum bits of RRSC in this many dimensions; 0 if it does not exist."""
     return min(12, dim.bit_length() - 1)
 
 
 def rrsc_family(terms: Terms, epsilon: float) -> list[Family]:
-    """RRSC, for servers that may take long."""
+    """RRSC, for servers that may be slow."""
     most = min(most_rrsc_bits(terms.dim), terms.room)
     return _shortest([rrsc(terms.dim, epsilon, bits) for bits in range(1, most + 1)], terms.slack)
 
@@ -107,7 +107,7 @@ def sqkr_family(terms: Terms, epsilon: float, coin: Coin) -> list[Family]:
 
 
 def vqsgd_family(terms: Terms, epsilon: float) -> list[Family]:
-    """vqSGD, all of whose messages have the same norm."""
+    """vqSGD, whose messages all have the same norm."""
     if terms.dim > _VQSGD_DIM_MAX or (2 * terms.dim - 1).bit_length() > terms.room:
         return []
     mechanism = VqSGD(terms.dim, epsilon)
@@ -124,7 +124,7 @@ def _frameunit(dim: int, epsilon: float, bits: int | None, frames: int = 1) -> F
 
 def frameunit_error(dim: int, epsilon: float, bits: int | None = None) -> float:
     """The error of one client over frames for a unit vector: with all rows, the optimum in high dimensions."""
-    # Without the bias of one frame, which takes long.
+    # Without the bias of one frame, which takes long to compute.
     return _frameunit(dim, epsilon, bits).row_draw.client_error()
 
 
@@ -153,7 +153,7 @@ def frameunit_offer(terms: Terms, epsilon: float, bits: int | None, clients: int
 
 
 def frameunit_family(terms: Terms, epsilon: float, coin: Coin) -> list[Family]:
-    """All rows and a private coin, if there is room for one frame; or a public coin and the fewest bits in slack."""
+    """All rows and a private coin, if one frame fits; or a public coin with the fewest bits within the slack."""
     bits, all_bits = None, _frameunit(terms.dim, epsilon, None).message_bits
     if coin == "public":
         most = min(all_bits, terms.room)

@@ -1,4 +1,4 @@
-"""The plan: the mechanism for what is wished for, and what it will cost."""
+"""`plan`: chooses the mechanism for a task, and predicts its error and cost."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from sstq.runs.cohorts import Cohorts, Participation, answers_of
 _SLACK = 0.02  # the share of the squared error that is given up for a shorter message
 _RRSC_BITS = 8  # up to which RRSC is mentioned; beyond them it is hardly better than FrameUnit
 _MANY_FRAMES = 10  # clients per frame: with fewer, the transforms are most of the server's work
-_FRESH = "take a fresh frame_seed every round, so that what is left averages out"
+_FRESH = "use a fresh frame_seed every round, so that the rest averages out"
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """A mechanism that was not chosen: its message bits, the predicted error of the mean, and what it needs instead."""
+    """A mechanism that was not chosen: its bits per message, the predicted error of the mean, and what it needs."""
 
     label: str
     bits: int
@@ -40,23 +40,28 @@ class Alternative:
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """The mechanism to use and what is predicted of it. Lengths are Euclidean, in the unit of clip.
+    """The mechanism to use, with its predicted error and cost. Lengths are Euclidean, in the unit of clip.
 
     Predictions are for clients that all hold one typical vector of norm clip, the worst case for the bias of frames,
     averaged over frame seeds; `alike` says otherwise for strata.
 
     Attributes:
-        epsilon: ε of one message. It may be less than was allowed, where more would be worse.
+        epsilon: the ε of one message. It may be less than allowed, if more would be worse.
         solved_for: "error", "clients", "epsilon" or "bits".
         label: the mechanism for people; `name` and `arguments` are for the registry.
-        bias: the norm of the bias of the mean, which more clients do not lower.
-        standard_deviation: of the mean, the root of the summed variance.
-        total_epsilon_basic: ε of all rounds of a client together, the sum.
+        bias: the norm of the bias of the mean, which more clients do not reduce.
+        standard_deviation: the standard deviation of the mean, the root of the summed variance.
+        total_epsilon_basic: the total ε of a client's rounds, as a sum.
         total_epsilon_optimal: the same for δ, by optimal composition; None without δ.
-        explanation: why this mechanism, and what to mind.
-        alternatives: the other mechanisms that are allowed, the least error first; then what a public coin has.
-        wish: the arguments of `plan` that were given; `terms` are those of them that the mechanisms are weighed by.
-        cohorts: the schedule, where people take turns; then `clients` is a cohort, and `rounds` the answers per person.
+        explanation: why this mechanism was chosen, and what to watch.
+        alternatives: the other allowed mechanisms, the least error first; then those with a public coin.
+        wish: the arguments given to `plan`; `terms` are those by which the mechanisms are compared.
+        cohorts: the schedule, if people take turns; then `clients` is one cohort, and `rounds` the answers per person.
+
+    Examples:
+        >>> found = plan(dim=300, clients=1000, epsilon=3.0)
+        >>> found.name, found.feasible, round(found.relative_error, 2)
+        ('frameunit', True, 0.48)
     """
 
     dim: int
@@ -105,33 +110,33 @@ class Plan:
 
     @property
     def relative_error(self) -> float:
-        """The error over clip."""
+        """The error divided by clip."""
         return self.error / self.clip
 
     @property
     def signal_to_noise(self) -> float:
-        """The length of the clients' mean over its error, of all rounds together: √rounds · clip / error.
+        """The length of the clients' mean divided by its error, for all rounds together: √rounds · clip / error.
 
-        In cohorts these are the rounds of the whole training, each with its cohort's error.
-        The mean is as long as clip if all clients hold one vector, and `alike` times that if they were said to differ.
-        It is the most that can be hoped for: where clients differ, or vectors are shorter than clip, there is less.
+        In cohorts these are the rounds of the whole training, each with the error of its cohort.
+        The mean is as long as clip if all clients hold one vector, and `alike` times that if `alike` is given.
+        It is an upper bound: if clients differ, or vectors are shorter than clip, it is less.
         """
         return math.sqrt(self._all_rounds) * self._agreement / self.relative_error
 
     @property
     def feasible(self) -> bool:
-        """Whether the signal-to-noise ratio is at least 1; a `target_error` that was asked for is feasible, too."""
+        """Whether the signal-to-noise ratio is at least 1; with a `target_error`, always."""
         return "target_error" in self.wish or self.signal_to_noise >= LEAST_SIGNAL_TO_NOISE
 
     def verdict(self) -> Verdict:
-        """Whether the task can work, in one line; if it cannot, with what would have to change.
+        """Return whether the task can work, in one line; if it cannot, with what would have to change.
 
         Examples:
             >>> print(plan(dim=300, clients=1000, epsilon=3.0).verdict())
             feasible: signal-to-noise 2.08, the mean has an error of 0.481 × clip
             >>> refused = plan(dim=300, clients=100, epsilon=3.0, coin="public").verdict()
             >>> print(refused)  # doctest: +NORMALIZE_WHITESPACE
-            infeasible: signal-to-noise 0.664, the mean has an error of 1.51 × clip; only with 2.28 times the people, a
+            infeasible: signal-to-noise 0.664, the mean has an error of 1.51 × clip; needs 2.28 times the people, a
             total ε of 4.69 or at most 132 dimensions
             >>> print(refused.remedies[0].commands[0])
             sstq plan --dim 300 --clients 228 --epsilon 3 --coin public
@@ -140,25 +145,25 @@ class Plan:
 
     @property
     def total_bytes(self) -> int:
-        """All messages of all clients in all rounds; identifiers, which a public coin needs, are not counted."""
+        """The bytes of all messages in all rounds, without the identifiers that a public coin needs."""
         people = self.clients if self.cohorts is None else self.cohorts.people
         return -(-people * self.bits // 8) * self.rounds
 
     def build(self) -> Mechanism:
-        """The mechanism itself, with frame seed 0."""
+        """Create the mechanism, with frame seed 0."""
         return mechanism(self.name, **self._all_arguments())
 
     def python(self) -> str:
-        """The line of Python that builds it."""
+        """Return the line of Python that builds the mechanism."""
         arguments = ", ".join(f"{name}={value!r}" for name, value in self._all_arguments().items())
         return f"sstq.mechanism({self.name!r}, {arguments})".replace("'", '"')
 
     def spec(self) -> str:
-        """The mechanism's JSON, which clients and server share."""
+        """Return the mechanism's JSON, which clients and server share."""
         return self.build().to_json()
 
     def times(self) -> Times:
-        """How long encoding and decoding take on this machine, measured within about a second where possible."""
+        """Measure how long encoding and decoding take on this machine, within about a second if possible."""
         return time_mechanism(self.build(), self.clients)
 
     @property
@@ -230,33 +235,33 @@ def plan(  # noqa: D417 (the options stand with the overloads)
 ) -> Any:
     """Choose a mechanism and its parameters, and solve for what is left out of ε, clients, error and bits.
 
-    The least predicted error within the allowed bits wins; of one family, the shortest message whose squared error is
+    The least predicted error within the allowed bits wins; in one family, the shortest message whose squared error is
     within 2 % of the least. With ε, clients and `target_error` all given, the shortest message with that error wins.
 
     Args:
         dim: d, the length of the vectors.
-        clients: n, who take part in a round; solved for if `epsilon` and `target_error` are given without it.
-        epsilon: ε that one message may spend, 0.01 to 20; or give `rounds` and `total_epsilon`. Solved for if `clients`
+        clients: n, the clients per round; solved for if `epsilon` and `target_error` are given without it.
+        epsilon: the ε per message, 0.01 to 20; or give `rounds` and `total_epsilon`. Solved for if `clients`
             and `target_error` are given without it.
-        bits: the most bits of a message; any number unless given.
-        target_error: the root mean square error of the mean that is wished for, as a share of clip.
-        rounds: T, in which one client may take part. Without it, as many as `total_epsilon` has room for, or one.
-        total_epsilon: ε of all rounds of a client together.
-        delta: δ of all rounds together; with δ > 0 the rounds are composed optimally, otherwise their ε add up.
+        bits: the maximum bits per message; no limit by default.
+        target_error: the root mean square error of the mean to reach, as a fraction of clip.
+        rounds: T, the rounds in which one client may take part; by default as many as `total_epsilon` allows, or one.
+        total_epsilon: the total ε of all rounds of a client.
+        delta: the total δ; with δ > 0 the rounds are composed optimally, otherwise their ε add up.
         clip: vectors longer than this are scaled down to it.
-        coin: "private" (default); "public" if clients and server can name the clients and share a seed, which saves the
+        coin: "private" (default); "public" if both sides have client identifiers and a shared seed, which saves the
             bits of the index; "any" for whichever is better.
-        trust: "local" (default), so that every message is private by itself; "shuffler" for a `ShuffledPlan` of (ε, δ)
-            behind one, see `plan_shuffled`, which has the arguments: delta, messages, bits and clip.
+        trust: "local" (default) if every message must be private by itself; "shuffler" for a `ShuffledPlan` of (ε, δ)
+            behind a shuffler, see `plan_shuffled`, which takes delta, messages, bits and clip.
         server: "fast" (default) for O(1) work per message and one transform per frame; "any" also considers RRSC.
-        alike: the cosine of each client's vector with their common direction, 0 to 1, if it is known; then strata are
-            counted on.
+        alike: the cosine of each client's vector with their common direction, 0 to 1, if known; then strata are
+            considered.
         participation: in how many of the rounds each person answers, "once" or a number. Then `clients` are all people,
             who take turns in cohorts, `rounds` is the length of the training, and the total is for a person's answers.
 
     Returns:
-        The plan; its `feasible` and `verdict()` say whether the task can work. ValueError for what is impossible, with
-        the closest that is possible.
+        The plan; its `feasible` and `verdict()` say whether the task can work. ValueError if it is impossible, with
+        the closest possible values.
 
     Examples:
         >>> found = plan(dim=25_450, clients=100_000, epsilon=3.0, bits=20)
@@ -306,7 +311,7 @@ def _plan_locally(
     if participation is not None:
         rounds = answers_of(participation)
         if training is None:
-            raise ValueError("rounds must be given with participation: the rounds of the whole training")
+            raise ValueError("rounds must be given with participation: the number of rounds of the whole training")
         cohorts = cohorts_for(1, training, rounds) if clients is None else Cohorts(clients, training, rounds)
         # The smallest cohort, since sizes may differ by one.
         clients = None if clients is None else clients * rounds // training
@@ -380,7 +385,7 @@ def _optional(name: str, value: Any, low: float, high: float, *, integer: bool =
 def _solve(
     terms: Terms, epsilon: float | None, clients: int | None, target_error: float | None
 ) -> tuple[str, float, int, list[Offer]]:
-    """What was solved for, ε that is allowed, the clients, and the offers for both."""
+    """Return what was solved for, the allowed ε, the clients, and the offers for them."""
     solved_for = "error"
     if clients is None and epsilon is not None and target_error is not None:
         solved_for, clients = "clients", solving.least_clients(terms, epsilon, target_error)
@@ -388,7 +393,7 @@ def _solve(
         solved_for, epsilon = "epsilon", solving.least_epsilon(terms, clients, target_error)
     elif epsilon is None or clients is None:
         given = "epsilon= (or rounds= and total_epsilon=), clients= and target_error="
-        raise ValueError(f"two of {given} are needed to solve for the rest")
+        raise ValueError(f"at least two of {given} must be given")
     elif target_error is not None:
         return "bits", epsilon, clients, solving.least_bits(terms, epsilon, clients, target_error)
     return solved_for, epsilon, clients, solving.weigh(terms, epsilon, clients, thorough=True)
@@ -398,7 +403,7 @@ def _reason(terms: Terms, offers: list[Offer], shortest: bool) -> str:
     best = offers[0]
     coin = {"private": " with a private coin", "public": " with a public coin", "any": ""}[terms.coin]
     if shortest:
-        return f"{best.label} is the shortest message{coin} that has the target error: {_of_clip(best.mse)}."
+        return f"{best.label} has the shortest message{coin} with the target error: {_of_clip(best.mse)}."
     within = "" if terms.bits is None else f" within {terms.bits} bits"
     reason = f"{best.label} has the least predicted error{within}{coin}: {_of_clip(best.mse)}"
     others = [offer for offer in offers[1:] if offer.mechanism.name != best.mechanism.name] or offers[1:]
@@ -410,15 +415,15 @@ def _price(terms: Terms, epsilon: float, clients: int, best: Offer, shortest: bo
     if name == "frameunit":
         return _price_of_frames(terms, epsilon, clients, best, shortest)
     if name == "rrsc":
-        work = f"Its server rebuilds {2**best.bits} vectors for each message, which is Θ(d·4^{best.bits}) work"
-        return f"{work}; FrameUnit with as many bits has a few per cent more error and O(1)."
+        work = f"Its server rebuilds {2**best.bits} vectors per message, which is Θ(d·4^{best.bits}) work"
+        return f"{work}; FrameUnit with as many bits has a few per cent more error and O(1) work."
     if name == "sstq" and best.mechanism.coin == "public":
         unlike = Strata.of(terms.dim, epsilon, best.arguments["bits"], 0.0).offer(clients)
         rest = "" if unlike is None else f": clients with nothing in common would have {_of_clip(unlike.mse)}"
-        return f"It counts on vectors with a cosine of {terms.alike:g} to their common direction{rest}."
+        return f"It assumes vectors with a cosine of {terms.alike:g} to their common direction{rest}."
     if name == "sstq":
         encoding = f"{best.arguments['steps']} steps over {best.arguments['frame_size']} coefficients"
-        return f"It is unbiased in every frame: its error falls with every client, but encoding takes {encoding}."
+        return f"It is unbiased in every frame, so more clients always reduce its error, but encoding takes {encoding}."
     return "It is unbiased for every vector, and its server does O(1) work per message."
 
 
@@ -427,19 +432,19 @@ def _price_of_frames(terms: Terms, epsilon: float, clients: int, best: Offer, sh
     bias = _of_clip(best.bias2)
     if coin == "private" and frames < best.wanted_frames:
         more = best.bits + (best.wanted_frames // frames).bit_length() - 1
-        room = "no more frames are needed for that" if shortest else "the bits have no room for more frames"
-        less = "" if spent == epsilon else f" and only {spent:g} of ε is spent, as more would add to it"
-        excess = f"Its bias, {bias}, exceeds {100 * BIAS_SHARE:.0f} % of the error, since {room}{less}"
-        return f"{excess}; frames={best.wanted_frames}, with {more} bits, would do."
+        room = "the target error needs no more frames" if shortest else "more frames do not fit into the bits"
+        less = "" if spent == epsilon else f", and only ε = {spent:g} is spent, because more would increase it"
+        excess = f"Its bias, {bias}, exceeds {100 * BIAS_SHARE:.0f} % of the error, because {room}{less}"
+        return f"{excess}; pass frames={best.wanted_frames} and {more} bits."
     if coin == "public" and best.bits <= min(_RRSC_BITS, most_rrsc_bits(terms.dim)):
         better = 1 - math.sqrt(rrsc(terms.dim, spent, best.bits).variance / clients / best.mse)
         if better > 0:
             work = f"Θ(d·4^{best.bits}) work per message at the server instead of O(1)"
-            gained = f"RRSC with as many bits would have {100 * better:.1f} % less error for {work}"
+            gained = f"RRSC with as many bits has {100 * better:.1f} % less error, but {work}"
             return f"{gained}; the bias of the frames is {bias}: {_FRESH}."
     if frames > 1 and frames * _MANY_FRAMES > clients:
-        return f"{frames} frames hold the bias at {bias}; the server does up to one transform per message."
-    spread = "One frame holds" if frames == 1 else f"{frames} frames hold"
+        return f"{frames} frames keep the bias at {bias}; the server does up to one transform per message."
+    spread = "One frame keeps" if frames == 1 else f"{frames} frames keep"
     return f"{spread} the bias at {bias}; {_FRESH}."
 
 

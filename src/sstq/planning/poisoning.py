@@ -1,4 +1,4 @@
-"""What malicious clients can do to a mean, mechanism by mechanism.
+"""Poisoning: how far malicious clients can move a mean, for each mechanism.
 
 Nobody can tell a lie from noise. If a fraction α of the messages is malicious, with mean m̄, the mean of all moves by
 α·‖m̄ − x̄‖ away from x̄, that of the honest clients. There are two kinds of attackers:
@@ -32,16 +32,16 @@ from sstq.checks import check_number
 from sstq.mechanisms.base import Mechanism
 from sstq.mechanisms.sstq import SSTQ
 
-_LEFT_OUT = 1e-12  # the probability of the honest counts of a stratum that are too rare to be looked at
+_LEFT_OUT = 1e-12  # the probability of honest counts of a stratum that are too rare to consider
 
 
 @dataclass(frozen=True)
 class PoisoningBound:
-    """What a fraction α of malicious clients can do to a mean at most; norms are Euclidean, in the vectors' unit.
+    """How far a fraction α of malicious clients can move a mean; norms are Euclidean, in the vectors' unit.
 
     Attributes:
         message: R, the largest norm of the estimate of a single valid message.
-        shift: how far messages of the attackers' choice move the expectation of the mean, away from that of the honest
+        shift: how far arbitrary messages move the expected mean away from that of the honest
             clients alone. For strata it is a root mean square over the public coin.
         input_shift: the same for attackers who follow the protocol with data of their choice.
         estimator: "mean" or "strata".
@@ -57,13 +57,13 @@ class PoisoningBound:
 def poisoning_bound(
     mechanism: Mechanism, fraction: float, clients: int | None = None, *, strata: bool | None = None
 ) -> PoisoningBound:
-    """What a fraction of malicious clients can do to the mean at most.
+    """Return how far a fraction of malicious clients can move the mean.
 
     Args:
-        mechanism: any of the registry.
+        mechanism: any mechanism of the registry.
         fraction: α, the malicious share of all messages, 0 to 1.
-        clients: n, all of them. It matters for means by strata only, and is needed there.
-        strata: whether the mean is taken by strata; by default as the mechanism's own aggregator does for that many.
+        clients: n, the total number of clients; required for means by strata, otherwise unused.
+        strata: whether the mean is taken by strata; by default as the mechanism's aggregator does.
 
     Examples:
         >>> import sstq
@@ -83,7 +83,7 @@ def poisoning_bound(
     if not isinstance(mechanism, SSTQ):
         raise ValueError(f"strata must be False or None for {mechanism.name}, whose means are not taken by strata")
     if clients is None:
-        raise ValueError("clients is needed: whether the mean is taken by strata depends on their number")
+        raise ValueError("clients must be given: whether the mean is taken by strata depends on it")
     if not uses_strata(clients, mechanism.frame.size):
         return plain
     return replace(plain, shift=_stratified_shift(mechanism, fraction, clients), estimator="strata")

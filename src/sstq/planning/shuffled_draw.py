@@ -1,4 +1,4 @@
-"""The best draw under a shuffler: the rows inside, the frames and the ε of a message, for a central (ε, δ).
+"""The best draw behind a shuffler: the rows inside, the frames and the ε per message, for a central (ε, δ).
 
 The draw that is best for a local ε is not the best one after shuffling. For m messages from a two-level draw with a
 share κ of the candidates inside, the accounting says how large the ε₀ of each may be: the fewer are inside, the larger
@@ -30,7 +30,7 @@ from sstq.mechanisms.frameunit.alignment import RowDraw
 from sstq.mechanisms.frameunit.bias import bias_matters
 
 MESSAGE_BITS, MOST_MESSAGES = 32, 16
-"""The most bits of a message and the most messages of a person, unless given."""
+"""The default maximum of bits per message and of messages per person."""
 
 # Shares of candidates inside for which the accounting is asked; between them ε₀ is interpolated.
 _RATIO = 1.5
@@ -46,7 +46,7 @@ _SPARE = 1.03
 
 @dataclass(frozen=True)
 class Budget:
-    """A central (ε, δ) for n people with m messages each, behind a shuffler, in so many rounds."""
+    """A central (ε, δ) for n people with m messages each, behind a shuffler, over several rounds."""
 
     epsilon: float
     delta: float
@@ -56,7 +56,7 @@ class Budget:
 
     @property
     def slots(self) -> int:
-        """The messages of a person in all rounds: a fresh shuffle counts like a slot of its own."""
+        """The messages per person over all rounds: a fresh shuffle counts like a separate slot."""
         return self.messages * self.rounds
 
     def local(self, share: float) -> float:
@@ -93,21 +93,21 @@ def shuffled_mechanism(
     clip: float = 1.0,
     frame_seed: int = 0,
 ) -> FrameUnit | GroupUnit:
-    """The mechanism of least error whose shuffled messages are (ε, δ)-private together.
+    """Return the mechanism of least error whose shuffled messages are (ε, δ)-private in total.
 
     It is FrameUnit, or GroupUnit for people with private groups. `sstq.accounting.shuffled_epsilon` of what is returned
-    is at most ε. That takes a shuffler, see there; without one a person spends the mechanism's `bundle_epsilon`.
+    is at most ε. That needs a shuffler, see there; without one a person spends the mechanism's `bundle_epsilon`.
 
     Args:
         dim: d, the length of the vectors.
-        epsilon: ε of all messages of a person together, behind the shuffler.
-        delta: δ of the same.
-        clients: n, the people (of a round). Fewer honest ones void the claim, so count those who are sure to answer.
-        messages: m, the messages of a person, each shuffled with those of its own slot.
-        rounds: in how many rounds a person sends m messages, each with a fresh shuffle among n people. ε and δ are of
-            all rounds together, and the error that is least is that of one round.
+        epsilon: the total ε of a person's messages, behind the shuffler.
+        delta: the total δ.
+        clients: n, the people per round. Fewer honest people void the claim, so count only those sure to answer.
+        messages: m, the messages per person, each shuffled with those of its own slot.
+        rounds: the rounds in which a person sends m messages, each with a fresh shuffle among n people. ε and δ are the
+            total of all rounds; the error that is minimized is that of one round.
         groups: the number of private groups; None for vectors alone.
-        bits: the most bits of a message. Of those within 0.2 % of the least squared error the shortest is taken.
+        bits: the maximum bits per message. The shortest message within 0.2 % of the least squared error is taken.
         clip: vectors longer than this are scaled down to it.
         frame_seed: the public seed.
 
@@ -130,7 +130,7 @@ def shuffled_mechanism(
     place, _ = best_share(budget, blocks)
     size, frames, inside = _best_frames(budget, dim, blocks, place, bits)
     options: dict[str, Any] = {"frames": frames, "frame_size": size, "inside": inside}
-    # What is as usual is not said, so that the line of Python is short.
+    # Defaults are left out, so that the line of Python is short.
     unusual = {"messages": (messages, 1), "clip": (clip, 1.0), "frame_seed": (frame_seed, 0)}
     options |= {name: value for name, (value, usual) in unusual.items() if value != usual}
 
@@ -143,7 +143,7 @@ def shuffled_mechanism(
 
 
 def _within(budget: Budget, build: Callable[[float], FrameUnit | GroupUnit], local: float) -> FrameUnit | GroupUnit:
-    """The mechanism with the whole budget, or with as little less as makes the law of its integers fit."""
+    """The mechanism with the whole budget, or with slightly less so that the law of its integers fits."""
     step = _SHRINK
     while local >= _EPSILON_MIN:
         # Few digits, rounded down, are easy to type.
@@ -152,8 +152,8 @@ def _within(budget: Budget, build: Callable[[float], FrameUnit | GroupUnit], loc
             return built
         local, step = local * (1 - step), 2 * step
     raise ValueError(
-        f"messages must be fewer, got {budget.slots} in all: each would have an epsilon below {_EPSILON_MIN} to be "
-        f"({budget.epsilon:g}, {budget.delta:g})-private together among {budget.clients} people"
+        f"messages must be fewer, got {budget.slots} in total: each would need an epsilon below {_EPSILON_MIN} to be "
+        f"({budget.epsilon:g}, {budget.delta:g})-private in total among {budget.clients} people"
     )
 
 

@@ -1,4 +1,4 @@
-"""The plan for people who trust a shuffler: the mechanism, what it costs, and what others could reach."""
+"""`plan_shuffled`: chooses the mechanism for people who trust a shuffler, and predicts its error and cost."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from sstq.mechanisms import FrameUnit, GroupUnit
 from sstq.planning.shuffled_draw import MESSAGE_BITS, MOST_MESSAGES, Budget, best_share, likely_mse, shuffled_mechanism
 from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, USUAL_DELTA, Remedy, Task, Verdict, typed
 
-# The share of the squared error that is given up for half as many messages.
+# The increase in squared error that is accepted for half as many messages.
 _SLACK = 0.02
 _MOST_TRIED = 256
-# Whoever is replaced changes the sum of all vectors by so many times clip.
+# Replacing one person changes the sum of all vectors by this many times clip.
 _SENSITIVITY = 2.0
 
 
 @dataclass(frozen=True, repr=False)
 class ShuffledPlan:
-    """The mechanism for a shuffler and what is predicted of it. Lengths are Euclidean, in the unit of clip.
+    """The mechanism for a shuffler, with its predicted error and cost. Lengths are Euclidean, in the unit of clip.
 
     Predictions are for people who all hold one vector of norm clip, averaged over frame seeds.
 
     Attributes:
         clients: n, the people.
-        epsilon: ε of all messages of a person together, behind the shuffler.
-        delta: δ of the same.
-        mechanism: that makes the messages; its `epsilon` is that of one message to whoever knows whose it is.
-        bias: the norm of the bias of the mean, which more people do not lower.
-        standard_deviation: of the mean, the root of the summed variance.
-        local_error: of the same task with nobody to trust, at a local ε as large as `epsilon`.
-        central_error: of Gaussian noise that a trusted server adds, (ε, δ)-private.
-        wish: the arguments of `plan_shuffled` that were given.
+        epsilon: the total ε of a person's messages, behind the shuffler.
+        delta: the total δ.
+        mechanism: the mechanism of the messages; its `epsilon` is the local ε of one message.
+        bias: the norm of the bias of the mean, which more people do not reduce.
+        standard_deviation: the standard deviation of the mean, the root of the summed variance.
+        local_error: the error of the same task without any trust, at a local ε equal to `epsilon`.
+        central_error: the error of (ε, δ)-private Gaussian noise added by a trusted server.
+        wish: the arguments given to `plan_shuffled`.
     """
 
     clients: int
@@ -56,27 +56,27 @@ class ShuffledPlan:
 
     @property
     def messages(self) -> int:
-        """m, the messages of a person."""
+        """m, the messages per person."""
         return self.mechanism.messages
 
     @property
     def cheated_epsilon(self) -> float:
-        """The local ε of a person that is left if the shuffler sides with the server."""
+        """The local ε per person that remains if the shuffler colludes with the server."""
         return self.mechanism.bundle_epsilon
 
     @property
     def error(self) -> float:
-        """The root mean square error of the mean: of bias and standard deviation together."""
+        """The root mean square error of the mean, from bias and standard deviation."""
         return math.hypot(self.bias, self.standard_deviation)
 
     @property
     def relative_error(self) -> float:
-        """The error over clip."""
+        """The error divided by clip."""
         return self.error / self.mechanism.clip
 
     @property
     def signal_to_noise(self) -> float:
-        """The length of the mean over its error, if all people hold one vector: the most that can be hoped for."""
+        """The length of the mean divided by its error if all people hold one vector, an upper bound."""
         return 1 / self.relative_error
 
     @property
@@ -86,16 +86,16 @@ class ShuffledPlan:
 
     @property
     def person_bytes(self) -> int:
-        """What a person sends, envelopes aside; each message is in bytes of its own."""
+        """The bytes that a person sends, without envelopes; each message takes whole bytes."""
         return self.messages * -(-self.mechanism.message_bits // 8)
 
     @property
     def total_bytes(self) -> int:
-        """What all people send together."""
+        """The bytes that all people send together."""
         return self.clients * self.person_bytes
 
     def verdict(self) -> Verdict:
-        """Whether the task can work, in one line; if it cannot, with what would have to change.
+        """Return whether the task can work, in one line; if it cannot, with what would have to change.
 
         Examples:
             >>> print(plan_shuffled(dim=100, clients=10_000, epsilon=1.0).verdict())
@@ -107,19 +107,19 @@ class ShuffledPlan:
         return Verdict(self.feasible, self.signal_to_noise, reason, () if self.feasible else self._remedies())
 
     def build(self) -> FrameUnit | GroupUnit:
-        """The mechanism itself."""
+        """Return the mechanism."""
         return self.mechanism
 
     def python(self) -> str:
-        """The line of Python that builds it."""
+        """Return the line of Python that builds the mechanism."""
         return f"sstq.{self.mechanism!r}"
 
     def spec(self) -> str:
-        """The mechanism's JSON, which clients and server share."""
+        """Return the mechanism's JSON, which clients and server share."""
         return self.mechanism.to_json()
 
     def command(self, output: str = "mechanism.json") -> str:
-        """The command that writes its JSON.
+        """Return the command that writes the mechanism's JSON.
 
         Examples:
             >>> print(plan_shuffled(dim=100, clients=10_000, epsilon=1.0, messages=1).command())
@@ -142,18 +142,18 @@ class ShuffledPlan:
 
     @property
     def most_messages(self) -> int:
-        """The most messages of a person that were allowed."""
+        """The maximum number of messages per person."""
         return int(self.wish.get("messages", MOST_MESSAGES))
 
     def likely_mse(self, dim: int, clients: int, epsilon: float, *, messages: int | None = None) -> float:
         """About the squared error over clip² of another such task, hardly less than a plan of it would predict."""
-        # More people than a plan takes are of no use.
+        # A plan does not accept more people than this.
         budget = Budget(epsilon, self.delta, min(clients, int(RANGES["clients"][1])), messages or self.most_messages)
         return likely_mse(budget, dim, self.mechanism.groups or 1, self.wish.get("bits", MESSAGE_BITS))
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The options of `sstq plan` for it."""
+        """The options of `sstq plan` for this task."""
         return {"trust": "shuffler", **self.wish}
 
 
@@ -170,17 +170,17 @@ def plan_shuffled(
 ) -> ShuffledPlan:
     """Choose a mechanism for people who trust a shuffler, but not the server.
 
-    The shuffler mixes the messages of each slot and drops whatever came with them. Then (ε, δ) is that of central
-    differential privacy: the neighbouring worlds differ in one person's vector.
+    The shuffler mixes the messages of each slot and drops all metadata. Then (ε, δ) is that of central
+    differential privacy: neighbouring inputs differ in one person's vector.
 
     Args:
         dim: d, the length of the vectors.
-        clients: n, the people; only those count who are sure to answer honestly.
-        epsilon: ε of all messages of a person together, 0.01 to 20.
-        delta: δ of the same.
-        messages: the most messages of a person. Half as many are taken where that costs at most 2 % of squared error.
+        clients: n, the people; count only those sure to answer honestly.
+        epsilon: the total ε of a person's messages, 0.01 to 20.
+        delta: the total δ.
+        messages: the maximum messages per person. The plan takes half as many if that adds at most 2 % squared error.
         groups: the number of private groups; None for vectors alone.
-        bits: the most bits of a message.
+        bits: the maximum bits per message.
         clip: vectors longer than this are scaled down to it.
 
     Examples:
@@ -225,7 +225,7 @@ def fewest_messages(budget: Budget, blocks: int = 1) -> int:
 
 
 def central_error(coordinates: int, epsilon: float, delta: float, clients: int) -> float:
-    """The error of a mean of people with vectors of norm 1, to which a trusted server adds Gaussian noise.
+    """Return the error of a mean of vectors of norm 1 to which a trusted server adds Gaussian noise.
 
     Examples:
         >>> round(central_error(1000, 1.0, 1e-6, 100_000), 5)
@@ -243,7 +243,7 @@ def spec_command(mechanism: FrameUnit | GroupUnit, output: str) -> str:
 
 
 def _local(dim: int, epsilon: float, clients: int, groups: int | None, clip: float) -> float:
-    """The squared error where nobody is trusted."""
+    """The squared error if nobody is trusted."""
     if groups is None:
         return FrameUnit(dim, epsilon, clients=clients, clip=clip).typical_error(clients).total
     return GroupUnit(dim, epsilon, groups=groups, clients=clients, clip=clip).typical_error(clients).total

@@ -1,7 +1,7 @@
 """Solving for what is left out: the error, the clients, ε or the bits; and the ε of one round and of all rounds.
 
 MMRC and compressed PrivUnitG are left out: FrameUnit with as many public bits has less error, or the same to 1 %, and a
-faster server. So is PrivUnit with its kin, which is private up to floating point only and not better.
+faster server. So are PrivUnit and its relatives, which are private only up to floating point and no better.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sstq.planning.tuning import private_families, strata_families
 EPSILON_MIN, EPSILON_MAX, _ = RANGES["epsilon"]
 CLIENTS_MAX = 10**12
 
-# Errors that differ by less are the same: an error that was predicted can be asked for again.
+# Errors that differ by less count as equal, so that a predicted error can be used as a target.
 _ROUNDING = 1 + 1e-9
 
 
@@ -55,8 +55,8 @@ def weigh(terms: Terms, epsilon: float, clients: int, *, thorough: bool = False)
     if not found:
         index = (terms.dim - 1).bit_length()
         raise ValueError(
-            f"bits = {terms.bits} is too little for a private coin at dim = {terms.dim}: the index alone takes {index};"
-            f" the closest are bits = {index + 1}, or coin = 'public', for which 1 bit is enough"
+            f"bits must be at least {index + 1} for a private coin at dim = {terms.dim}, got {terms.bits}: the index "
+            f"alone takes {index}; pass bits={index + 1}, or coin='public', for which 1 bit is enough"
         )
     return found
 
@@ -67,8 +67,8 @@ def least_clients(terms: Terms, epsilon: float, target_error: float) -> int:
     enough = _ROUNDING * target_error**2
     if least > enough:
         raise ValueError(
-            f"target_error = {target_error:g} of clip is out of reach at epsilon = {epsilon:g}: the closest that even "
-            f"{CLIENTS_MAX:.0e} clients have is {math.sqrt(least):.4g}"
+            f"target_error = {target_error:g} of clip is out of reach at epsilon = {epsilon:g}: even "
+            f"{CLIENTS_MAX:.0e} clients have an error of {math.sqrt(least):.4g}"
         )
     return bisect_left(range(1, CLIENTS_MAX + 1), True, key=lambda n: offers(found, n)[0].mse <= enough) + 1
 
@@ -87,8 +87,8 @@ def least_epsilon(terms: Terms, clients: int, target_error: float) -> float:
     if excess(high) > 0:
         best = math.sqrt(weigh(terms, EPSILON_MAX, clients)[0].mse)
         raise ValueError(
-            f"target_error = {target_error:g} of clip is out of reach for clients = {clients}: the closest that "
-            f"epsilon = {EPSILON_MAX:g} has is {best:.4g}{_clients_instead(terms, target_error, EPSILON_MAX)}"
+            f"target_error = {target_error:g} of clip is out of reach for clients = {clients}: the least error, at "
+            f"epsilon = {EPSILON_MAX:g}, is {best:.4g}{_clients_instead(terms, target_error, EPSILON_MAX)}"
         )
     root = brentq(excess, low, high, xtol=1e-7, rtol=1e-7)
     six_digits = Context(prec=6, rounding=ROUND_CEILING).create_decimal_from_float
@@ -100,13 +100,13 @@ def least_epsilon(terms: Terms, clients: int, target_error: float) -> float:
 
 def least_bits(terms: Terms, epsilon: float, clients: int, target_error: float) -> list[Offer]:
     """The offers within the fewest bits that have the target error, the best first."""
-    # Nothing is given up for fewer bits here: they are what is asked for.
+    # No error is traded for fewer bits here: the fewest bits are already the goal.
     exact = replace(terms, slack=0.0)
     enough, found = _ROUNDING * target_error**2, weigh(exact, epsilon, clients)
     if found[0].mse > enough:
         raise ValueError(
             f"target_error = {target_error:g} of clip is out of reach for clients = {clients} at epsilon = "
-            f"{epsilon:g}: the closest is {math.sqrt(found[0].mse):.4g}"
+            f"{epsilon:g}: the least error is {math.sqrt(found[0].mse):.4g}"
             f"{_clients_instead(terms, target_error, epsilon)}{_epsilon_instead(terms, clients, target_error)}"
         )
     # One after the other: the number of frames is rounded, so that errors may be out of order.
@@ -123,41 +123,41 @@ def _clients_instead(terms: Terms, target_error: float, epsilon: float) -> str:
         needed = least_clients(terms, epsilon, target_error)
     except ValueError:
         return ""
-    return f"; {needed} clients would have it at epsilon = {epsilon:g}"
+    return f"; pass clients={needed} at epsilon = {epsilon:g}"
 
 
 def _epsilon_instead(terms: Terms, clients: int, target_error: float) -> str:
     if weigh(terms, EPSILON_MAX, clients)[0].mse > target_error**2:
         return ""
-    return f"; these clients would have it at epsilon = {least_epsilon(terms, clients, target_error):g}"
+    return f"; pass epsilon={least_epsilon(terms, clients, target_error):g} for these clients"
 
 
 def allowed_epsilon(epsilon: float | None, rounds: int | None, total: float | None, delta: float) -> float | None:
-    """The ε that a round may spend; None if neither it nor a total for a number of rounds is given."""
+    """The ε that a round may spend; None if neither it nor a total for several rounds is given."""
     if total is None or rounds is None:
         return epsilon
     each = min(EPSILON_MAX, epsilon_per_round(rounds, total, delta))
     if each < EPSILON_MIN:
         raise ValueError(
-            f"total_epsilon = {total:g} leaves {each:.3g} for each of {rounds} rounds, and mechanisms take at least "
-            f"{EPSILON_MIN:g}; the closest is rounds = {rounds_allowed(EPSILON_MIN, total, delta)}"
+            f"total_epsilon = {total:g} leaves {each:.3g} for each of {rounds} rounds, but mechanisms need at least "
+            f"{EPSILON_MIN:g}; pass rounds={rounds_allowed(EPSILON_MIN, total, delta)}"
         )
     if epsilon is None:
         return each
     fitting = rounds_allowed(epsilon, total, delta)
     if fitting < rounds:
         raise ValueError(
-            f"epsilon = {epsilon:g} in {rounds} rounds is {compose(epsilon, rounds, delta):.6g} together, above "
-            f"total_epsilon = {total:g}; the closest are epsilon = {each:.6g}, or rounds = {fitting}"
+            f"epsilon = {epsilon:g} in {rounds} rounds is {compose(epsilon, rounds, delta):.6g} in total, above "
+            f"total_epsilon = {total:g}; pass epsilon={each:.6g} or rounds={fitting}"
         )
     return epsilon
 
 
 def allowed_rounds(epsilon: float, rounds: int | None, total: float | None, delta: float) -> int:
-    """The number of rounds: as given, else as many as the total has room for, else one."""
+    """The number of rounds: as given, else as many as the total allows, else one."""
     if rounds is not None or total is None:
         return rounds or 1
     fitting = rounds_allowed(epsilon, total, delta)
     if not fitting:
-        raise ValueError(f"epsilon = {epsilon:g} is above total_epsilon = {total:g}: not even one round fits")
+        raise ValueError(f"epsilon must be at most total_epsilon = {total:g}, got {epsilon:g}: not even one round fits")
     return fitting

@@ -1,4 +1,4 @@
-"""SSTQ, tuned: its level and redundancy for a channel, and the code bits, channels and strata that the planner weighs.
+"""Tuning SSTQ: its level and redundancy for a channel, and the bits, channels and strata that the planner considers.
 
 The error of an unbiased channel at level β = K/√ρ is MSE/d = β²·E[w²] − 1/d, w being the decoded coordinate in units of
 the bound, under the density of typical coordinates at that level. At small ε the channel's noise dominates and grows
@@ -77,11 +77,11 @@ def tune(
     Args:
         dim: d.
         epsilon: ε.
-        bits: b, of the code.
+        bits: b, the bits of the code.
         channel: as in `sstq.SSTQ`.
         codebook: as in `sstq.SSTQ`.
         decoder: as in `sstq.SSTQ`; a biased one is refused.
-        message_bits: the most bits of a message, index included; by default two more than with the default frame.
+        message_bits: the maximum bits per message, index included; by default two more than with the default frame.
 
     Examples:
         >>> tuned = tune(1000, 3.0, 2)
@@ -92,7 +92,7 @@ def tune(
     default = SSTQ(dim, epsilon, **options)
     dim, bits = default.dim, default.bits
     if default.decoder.name != "unbiased":
-        raise ValueError(f"decoder must be 'unbiased' to be tuned, got {default.decoder.name!r}: a bias is no variance")
+        raise ValueError(f"decoder must be 'unbiased' to be tuned, got {default.decoder.name!r}")
     least = 1 << (dim - 1).bit_length()
     most = default_frame_size(dim) * _LARGEST_FACTOR
     if message_bits is not None:
@@ -138,7 +138,7 @@ def private_families(terms: Terms, epsilon: float) -> list[Family]:
     return [] if most < 1 else [flat, optimal]
 
 
-# Tuning and solving take a second or so each, and a search for clients asks for the same again and again.
+# Tuning and solving take about a second each, and a search for clients repeats the same calls.
 @lru_cache(maxsize=2)
 def _flat_channels(terms: Terms, epsilon: float, most_bits: int) -> list[Offer]:
     """The flat channel for one client with each number of bits of the code, until more of them are worse."""

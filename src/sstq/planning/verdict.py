@@ -36,9 +36,9 @@ class Remedy:
 
     Attributes:
         name: "people", "epsilon", "delta", "once", "shuffler" or "dimensions".
-        change: what has to change, in words.
-        arguments: of the plan that is feasible, by name.
-        commands: what to type for it: the plan, and for a shuffler also the account of its total ε.
+        change: the change, in words.
+        arguments: the arguments of the feasible plan, by name.
+        commands: the commands for it: the plan, and for a shuffler also the account of its total ε.
     """
 
     name: str
@@ -49,13 +49,18 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a task can work; as a text it is one line.
+    """Whether a task can work; its text is one line.
 
     Attributes:
-        feasible: whether the signal-to-noise ratio is at least 1, or the error is the one that was asked for.
-        signal_to_noise: of all rounds together.
+        feasible: whether the signal-to-noise ratio is at least 1, or the target error is reached.
+        signal_to_noise: the signal-to-noise ratio of all rounds together.
         reason: the numbers behind it, in words.
-        remedies: what would make an infeasible task feasible, one change each; nothing if none does.
+        remedies: single changes that would make an infeasible task feasible; empty if there is none.
+
+    Examples:
+        >>> from sstq.planning import plan
+        >>> plan(dim=300, clients=100, epsilon=3.0).verdict().feasible
+        False
     """
 
     feasible: bool
@@ -69,7 +74,7 @@ class Verdict:
         if not self.remedies:
             return f"infeasible: {self.reason}; no single change is enough"
         *most, last = (remedy.change for remedy in self.remedies)
-        return f"infeasible: {self.reason}; only with {', '.join(most)}{' or ' if most else ''}{last}"
+        return f"infeasible: {self.reason}; needs {', '.join(most)}{' or ' if most else ''}{last}"
 
 
 @dataclass(frozen=True)
@@ -77,11 +82,11 @@ class Task:
     """An infeasible task, for which remedies are sought.
 
     Attributes:
-        command: what plans it.
-        arguments: of that plan, by name; `clients`, and either `epsilon` or `rounds` and `total_epsilon`.
+        command: the command that plans it.
+        arguments: the arguments of that plan, by name; `clients`, and either `epsilon` or `rounds` and `total_epsilon`.
         size: which argument is the number of dimensions.
-        works: whether it is feasible with so many dimensions, clients of a round, and ε per message.
-        groups: that vectors are summed up in; the squared error of all sums together may be 1/groups.
+        works: whether it is feasible with this many dimensions, clients per round, and ε per message.
+        groups: the number of groups of the sums; the squared error of all sums together may be 1/groups.
     """
 
     command: str
@@ -106,7 +111,7 @@ class Task:
         return answers_of(self.arguments.get("participation", self.rounds))
 
     def cohort(self, people: int) -> int:
-        """The clients of the smallest round of so many people."""
+        """The clients of the smallest round of this many people."""
         return people * self.answers // self.rounds
 
     @property
@@ -116,14 +121,14 @@ class Task:
 
     @cached_property
     def total(self) -> float:
-        """ε that a person may spend in all."""
+        """The total ε that a person may spend."""
         if "total_epsilon" in self.arguments:
             return float(self.arguments["total_epsilon"])
         return self._total_of(self.arguments["epsilon"])
 
     @property
     def shuffled(self) -> bool:
-        """Whether there is a shuffler already, for whom `epsilon` and `delta` are those of all messages."""
+        """Whether there is a shuffler already; then `epsilon` and `delta` are the totals of all messages."""
         return bool(self.arguments.get("trust") == "shuffler")
 
     def _total_of(self, epsilon: float) -> float:
@@ -131,13 +136,13 @@ class Task:
 
     @cached_property
     def epsilon(self) -> float:
-        """ε that a message may spend."""
+        """The ε that a message may spend."""
         if "epsilon" in self.arguments:
             return float(self.arguments["epsilon"])
         return self._of_total(self.arguments["total_epsilon"])
 
     def remedies(self) -> tuple[Remedy, ...]:
-        """More people, ε or δ, one answer per person, a shuffler, fewer dimensions: what is enough on its own."""
+        """The single changes that suffice: more people, ε or δ, one answer per person, a shuffler, fewer dimensions."""
         people = self._least_people(CLIENTS_MAX, lambda clients: self._works(clients=clients))
         found = (
             self._more_people(people),
@@ -163,19 +168,19 @@ class Task:
         wanted = _first(_three_digits(self.total, high), lambda total: self._works(epsilon=self._of_total(total)))
         if wanted is None:
             return None
-        # ε of a message follows from the total, so that it is not among the arguments.
+        # The ε of a message follows from the total, so it is not among the arguments.
         return self._remedy(
             "epsilon", f"a total ε of {wanted:g}{_with_delta(self.delta)}", epsilon=None, total_epsilon=wanted
         )
 
     def _some_delta(self) -> Remedy | None:
-        """Many rounds cost less together if a small δ is allowed."""
+        """A small δ: many rounds then have a smaller total ε."""
         if self.delta or self.answers == 1:
             return None
         return self._same_total("delta", f"a δ of {USUAL_DELTA:g}", delta=USUAL_DELTA)
 
     def _one_answer(self) -> Remedy | None:
-        """All of the total in one answer, which has less noise than many; in every round another cohort answers."""
+        """One answer per person with the whole total, which has less noise; each round asks another cohort."""
         if self.answers == 1:
             return None
         return self._same_total("once", "one answer per person in cohorts", participation="once")
@@ -186,12 +191,12 @@ class Task:
         return other._remedy(name, change, epsilon=None) if other._works(epsilon=other._of_total(total)) else None
 
     def _shuffler(self, most: int) -> Remedy | None:
-        """Messages of more ε, which a shuffler brings back to the total; with more people where they are too few.
+        """A shuffler: messages may spend more ε locally within the same total; with more people if there are too few.
 
         For several rounds the total is by the bound that holds for any mechanism (`sstq.accounting.compose`).
         """
         if self.shuffled or self.arguments.get("coin", "private") != "private":
-            return None  # behind a public coin a message is read beside its client's name
+            return None  # with a public coin a message is read together with its client's identifier
         if self.arguments.keys() <= _PLANNED_FOR_SHUFFLERS:
             return self._planned_shuffler(min(most, RANGES["clients"][1]))
         delta = self.delta or USUAL_DELTA
@@ -206,9 +211,9 @@ class Task:
         people = self._least_people(most, hides)
         epsilon = None if people is None else self._least_epsilon(people)
         if people is None or epsilon is None or people == most:
-            return None  # where as many people are enough without one
+            return None  # as many people suffice without a shuffler
         if compose(epsilon, self.answers, delta) <= self.total:
-            return None  # where δ is enough without one
+            return None  # δ alone suffices
         crowd = f" and {self._times(people)} the people" if people > self.clients else ""
         change = f"a shuffler{crowd} (ε = {epsilon:g} per message)"
         shuffled = {"epsilon": epsilon, "rounds": self.answers, "delta": delta, "clients": self.cohort(people)}
@@ -218,7 +223,7 @@ class Task:
         )
 
     def _planned_shuffler(self, most: float) -> Remedy | None:
-        """Several messages of each person, made for a shuffler; see `sstq.planning.plan_shuffled`."""
+        """A shuffler with several messages per person; see `sstq.planning.plan_shuffled`."""
         delta = self.delta or USUAL_DELTA
 
         def hides(clients: int) -> bool:
@@ -265,7 +270,7 @@ class Task:
 
 
 def _first(candidates: Sequence[_Number], enough: Callable[[_Number], bool]) -> _Number | None:
-    """The first candidate that is enough, if those after it are as well."""
+    """The first candidate that suffices, if all later ones do as well."""
     if not candidates or not enough(candidates[-1]):
         return None
     return candidates[bisect_left(candidates, True, key=enough)]

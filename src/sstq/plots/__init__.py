@@ -1,4 +1,4 @@
-"""Pictures of channels, of groups, of mechanisms side by side and of error against bits. Needs the [plots] extra."""
+"""Pictures of channels, groups, comparisons of mechanisms and error against bits. Needs the [plots] extra."""
 
 from sstq.plots.channel import draw_channel
 from sstq.plots.comparison import draw_comparison, draw_frontier

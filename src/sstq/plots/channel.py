@@ -1,4 +1,4 @@
-"""A channel: its probabilities and what a code stands for."""
+"""Draws a channel: its probabilities and the decoded value of each code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def draw_channel(mechanism: SSTQ, path: str | os.PathLike[str]) -> None:
     _draw_probabilities(figure, heat, mechanism)
     _draw_decoding(decoding, mechanism)
     kind = f"{mechanism.channel.name} channel with {mechanism.channel.outputs} codes"
-    privacy = f"made for ε = {mechanism.epsilon:g}: spends {mechanism.privacy_loss():.10g}"
+    privacy = f"nominal ε = {mechanism.epsilon:g}, spends {mechanism.privacy_loss():.10g}"
     figure.suptitle(f"{kind}, {privacy}", fontsize=12, color=INK)
     save(figure, path)
 
@@ -62,7 +62,7 @@ def _draw_decoding(axes: Any, mechanism: SSTQ) -> None:
     axes.plot(places, mechanism.codebook.values, "_", color=INK, markersize=width, label="codeword")
     axes.plot(np.flatnonzero(used), values[used], "o", color=ACCENT, markersize=width / 2, label="decoded")
     axes.set(xlabel="code", ylabel="in units of the bound B")
-    axes.set_title("What a code stands for", color=INK, fontsize=10.5)
+    axes.set_title("Decoded value of each code", color=INK, fontsize=10.5)
     axes.legend(frameon=False, loc="upper left")
     if size <= _SOME:
         axes.set_xticks(range(size))

@@ -1,4 +1,4 @@
-"""Mechanisms side by side, and error against bits with the lines that no mechanism crosses."""
+"""Draws mechanisms side by side, and error against bits with lower bounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sstq.planning.comparison import Comparison
 
 _ROUNDING = 1e-12
-# By the coin of a local mechanism, and by who is trusted with others.
+# By the coin of a local mechanism, and by trust for the others.
 _KINDS = {
     "private": ("private coin", "o", ACCENT),
     "public": ("public coin", "s", SECOND),
@@ -30,12 +30,12 @@ _COLOURS = {
     "compressed-privunitg": "#2a8f8f",
 }
 _MARKERS = "os^vDPX*<>"
-_CEILING = 12.0  # an error so many times the one-bit line is drawn at the upper edge
+_CEILING = 12.0  # an error this many times the one-bit line is drawn at the upper edge
 
 
 def draw_comparison(rows: Sequence[Comparison], path: StrPath, *, dim: int, epsilon: float, clients: int) -> None:
-    """Draw the error of the mean and the bits of a message, one row per mechanism in the order that is given."""
-    # No error but the rounding of single precision (Clean) has no place on a logarithmic axis.
+    """Draw the error of the mean and the bits per message, one row per mechanism in the given order."""
+    # An error of almost zero (Clean) does not fit on a logarithmic axis.
     drawn = [row for row in rows if row.mse > _ROUNDING]
     figure = new_figure(10.8, 1.5 + 0.25 * len(drawn), layout="constrained")
     errors, bits = figure.subplots(1, 2, sharey=True, width_ratios=(1.6, 1.0))
@@ -99,7 +99,9 @@ def draw_frontier(
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else ""))
     axes.tick_params(axis="y", which="minor", labelsize="small")
-    axes.set(xlabel="bits per client", ylabel="mean squared error of one client's estimate, over d", axisbelow=True)
+    axes.set(
+        xlabel="bits per client", ylabel="mean squared error of one client's estimate, divided by d", axisbelow=True
+    )
     axes.set_title(f"Error against bits: d = {dim:,}, ε = {epsilon:g}, unit vectors", color=INK, fontsize=12)
     axes.grid(which="major", color="#e5e5e5", linewidth=0.8)
     tidy(axes)

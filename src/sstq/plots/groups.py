@@ -1,4 +1,4 @@
-"""The means of public groups, each with its error."""
+"""Draws the means of public groups, each with its error."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _LONGEST = 24
 def draw_groups(means: Sequence[GroupMean], path: StrPath, *, column: str, epsilon: float, groups: int) -> None:
     """Draw the norm of each mean with its region, one row per group, to a .png, .svg or .pdf.
 
-    The true norm is within a bar with at least the probability that the region has. Groups that stand out set the
+    The true norm is within a bar with at least the probability of the region. Groups that stand out set the
     scale; a mean beyond it is drawn as a triangle at the edge.
 
     Args:
         means: the groups to draw.
-        path: of the picture.
-        column: what the groups are of.
-        epsilon: of a message.
-        groups: how many there are in all, of which `means` are those with the most clients.
+        path: the file to write.
+        column: the name of the labels, such as "country".
+        epsilon: the ε of a message.
+        groups: the total number of groups, of which `means` are those with the most clients.
     """
     figure = new_figure(7.6, 1.6 + 0.24 * len(means), layout="constrained")
     axes = figure.subplots()
@@ -61,7 +61,7 @@ def draw_groups(means: Sequence[GroupMean], path: StrPath, *, column: str, epsil
 
 
 def _shorten(label: str) -> str:
-    """A label that fits and prints; a dollar sign would begin a formula."""
+    """Shorten and escape a label; a dollar sign would begin a formula."""
     text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in label)
     text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
     return text.replace("$", r"\$")

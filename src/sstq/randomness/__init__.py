@@ -1,1 +1,1 @@
-"""Random words: secret ones from the operating system, public streams from a counter."""
+"""Randomness: secret words from the operating system, and public streams from a counter-based generator."""

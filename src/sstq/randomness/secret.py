@@ -17,7 +17,7 @@ from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
 
 RngLike = int | np.random.Generator | None
 
-# So many words stay in the cache; smaller requests would pay for the system call, and one is worth a thread.
+# This many words stay in the cache; smaller requests would pay for the system call, and one is worth a thread.
 _WORDS_PER_REQUEST = 1 << 14
 
 
@@ -27,7 +27,7 @@ class BitSource(Protocol):
     simulated: bool
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """`count` fresh words."""
+        """Return `count` fresh words."""
         ...
 
 
@@ -41,7 +41,7 @@ class SecureBits:
     simulated = False
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """`count` fresh words from the operating system."""
+        """Return `count` fresh words from the operating system."""
         drawn = np.empty(count, dtype=np.uint64)
 
         def fill(requests: slice) -> None:
@@ -54,7 +54,7 @@ class SecureBits:
 
 
 class SeededBits:
-    """Reproducible words for simulation. What is encoded with them is not private."""
+    """Reproducible words for simulations. Messages encoded with them are not private."""
 
     simulated = True
 
@@ -62,12 +62,12 @@ class SeededBits:
         self._rng = np.random.default_rng(rng)
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """The next `count` words of the generator."""
+        """Return the next `count` words of the generator."""
         return self._rng.integers(0, 1 << 64, size=count, dtype=np.uint64)
 
 
 def bit_source(rng: RngLike) -> BitSource:
-    """The source that an `rng` argument stands for: None, an integer seed or a NumPy Generator.
+    """Return the source of randomness for an `rng` argument: None, an integer seed or a NumPy Generator.
 
     Examples:
         >>> bit_source(None).simulated, bit_source(3).simulated
@@ -84,12 +84,12 @@ def bit_source(rng: RngLike) -> BitSource:
 
 
 def unit_interval(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Words as multiples of 2^-53 in [0, 1)."""
+    """Convert words to multiples of 2^-53 in [0, 1)."""
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def open_interval(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Words as odd multiples of 2^-53: uniform in (0, 1), never 0 or 1, and 1 − u is as exact as u."""
+    """Convert words to odd multiples of 2^-53: uniform in (0, 1), never 0 or 1, and 1 − u is as exact as u."""
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
@@ -100,5 +100,5 @@ def normals(source: BitSource, shape: tuple[int, ...]) -> NDArray[np.float64]:
 
 
 def channel_words(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Words as uniform integers below 2^62, the scale of a channel's weights."""
+    """Convert words to uniform integers below 2^62, the scale of a channel's weights."""
     return words >> np.uint64(2)

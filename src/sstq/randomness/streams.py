@@ -1,8 +1,8 @@
-"""Public randomness that two machines, versions or languages agree on for ever.
+"""Public randomness that is the same on all machines, versions and languages.
 
 Client and server derive the same frame signs, columns and indices from one public seed. Everything here is a function
 of the raw output of Philox4x64-10 (Salmon et al., *Parallel random numbers: as easy as 1, 2, 3*, SC 2011), which has
-published test vectors; no library's sampling method is involved, so nothing changes when a library does.
+published test vectors; no library's sampling method is used, so nothing changes when a library changes.
 
 The definition, in full:
 
@@ -48,7 +48,7 @@ def _key(seed: int, purpose: str) -> tuple[int, int]:
 
 
 def words(seed: int, purpose: str, count: int) -> NDArray[np.uint64]:
-    """The first `count` words of a stream.
+    """Return the first `count` words of a stream.
 
     Examples:
         >>> hex(words(0, "test", 2)[1])
@@ -82,7 +82,7 @@ def _philox_block(counter: NDArray[np.uint64], seeds: NDArray[np.uint64], purpos
 
 
 def words_of(seed: int, purpose: str, identifiers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The word of each identifier: random access, in any order, without walking a stream."""
+    """Return the word of each identifier, with random access."""
     counter = np.zeros((len(identifiers), 4), dtype=np.uint64)
     counter[:, 0] = identifiers
     key, tag = _key(seed, purpose)
@@ -99,14 +99,14 @@ def multiply_shift(random_words: NDArray[np.uint64], limit: int) -> NDArray[np.i
 
 
 def indices_of(seed: int, purpose: str, identifiers: NDArray[np.uint64], limit: int) -> NDArray[np.int64]:
-    """A public uniform index below `limit` for each identifier."""
+    """Return a public uniform index below `limit` for each identifier."""
     return multiply_shift(words_of(seed, purpose, identifiers), limit)
 
 
 def permuted(
     seed: int, purpose: str, identifiers: NDArray[np.uint64], places: NDArray[np.int64], bits: int
 ) -> NDArray[np.int64]:
-    """Where each identifier's own permutation of the 2^bits places takes places[i] (or places[i, :]); random access.
+    """Apply each identifier's own permutation of the 2^bits places to places[i] (or places[i, :]), with random access.
 
     Distinct places of one identifier stay distinct, so the images of 0, …, k − 1 are a choice of k that looks random.
     """
@@ -130,7 +130,7 @@ def _splitmix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def signs(seed: int, purpose: str, count: int) -> NDArray[np.float32]:
-    """`count` public signs ±1.
+    """Return `count` public signs ±1.
 
     Examples:
         >>> signs(7, "signs", 6)
@@ -142,7 +142,7 @@ def signs(seed: int, purpose: str, count: int) -> NDArray[np.float32]:
 
 
 def sign_rows(seeds: NDArray[np.uint64], purpose: str, count: int) -> NDArray[np.float32]:
-    """`signs` of many seeds at once, (n, count)."""
+    """Return the `signs` of many seeds at once, (n, count)."""
     blocks = -(-count // 256)
     counter = np.zeros((len(seeds) * blocks, 4), dtype=np.uint64)
     counter[:, 0] = np.tile(np.arange(1, blocks + 1, dtype=np.uint64), len(seeds))
@@ -159,7 +159,7 @@ def _signs_of_bits(raw: NDArray[np.uint64], count: int) -> NDArray[np.float32]:
 
 
 def choose(seed: int, purpose: str, chosen: int, places: int) -> NDArray[np.int64]:
-    """`chosen` of `places` places, ascending: those with the smallest words, ties to the smaller place.
+    """Choose `chosen` of `places` places, ascending: those with the smallest words, ties to the smaller place.
 
     Examples:
         >>> choose(7, "columns", 3, 8)
@@ -179,7 +179,7 @@ def choose(seed: int, purpose: str, chosen: int, places: int) -> NDArray[np.int6
 
 
 def mix_seed(base_seed: int, round_number: int) -> int:
-    """The frame seed of one round, derived from a base seed: the word of the round number.
+    """Return the frame seed of one round, derived from a base seed: the word of the round number.
 
     Examples:
         >>> mix_seed(7, 0) != mix_seed(7, 1) != mix_seed(8, 1)

@@ -1,1 +1,1 @@
-"""Whole runs in parts: rounds, shards, public groups, and the kernels compiled beforehand."""
+"""Long runs in parts: rounds, cohorts, shards of files, public groups, and compiling kernels beforehand."""

@@ -1,4 +1,4 @@
-"""A clip that follows the norms: each answer carries one private bit, whether its vector was within the clip."""
+"""Adaptive clipping: each answer carries one private bit that says whether its vector was within the clip."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _CLIP_MIN, _CLIP_MAX = 1e-100, 1e100
 
 @dataclass(frozen=True)
 class AdaptiveClip:
-    """Moves the clip towards a quantile of the norms, by one bit per answer through exact randomized response.
+    """Move the clip towards a quantile of the norms, by one bit per answer through exact randomized response.
 
     After a round in which a share b of the norms was at most the clip C, the clip becomes C·exp(−rate·(b − quantile)).
     The server learns b from randomized bits: b̂ = (ones/n − q)/(p − q), with standard error at most 1/(2√n·tanh(ε/2)),
-    and takes it into [0, 1], so that a step is bounded whatever the noise.
+    and clamps it to [0, 1], so a step is bounded whatever the noise.
 
     Args:
-        quantile: the share of norms that are to be within the clip, 0 to 1.
-        epsilon: ε of the bit, which adds to that of the vector's message.
-        rate: of the steps.
+        quantile: the share of norms that should be within the clip, 0 to 1.
+        epsilon: the ε of the bit, in addition to that of the vector's message.
+        rate: the rate of the steps.
 
     Examples:
         >>> adaptive = AdaptiveClip(quantile=0.5, epsilon=1.0)
@@ -63,7 +63,7 @@ class AdaptiveClip:
         return max(self.epsilon, self.channel.privacy_loss())
 
     def left_for_vectors(self, epsilon: float) -> float:
-        """What the bit leaves of the ε of an answer, rounded down.
+        """Return the part of an answer's ε that the bit leaves, rounded down.
 
         Examples:
             >>> AdaptiveClip(epsilon=0.5).left_for_vectors(8.0)
@@ -76,24 +76,24 @@ class AdaptiveClip:
         return round_down(Fraction(epsilon) - Fraction(self.price))
 
     def bits(self, norms: NDArray[np.floating], clip: float, rng: RngLike = None) -> NDArray[np.int64]:
-        """The private bits of norms, (n,): whether each is at most the clip, through the channel.
+        """Encode one private bit per norm, (n,): whether it is at most the clip, through the channel.
 
         Args:
-            norms: (n,).
-            clip: in force in this round.
-            rng: None for the operating system's randomness (the private choice); a seed or Generator for simulation.
+            norms: the norms, (n,).
+            clip: the clip of this round.
+            rng: None for the operating system's randomness (needed for privacy); a seed or Generator for simulations.
         """
         words = bit_source(rng).words(len(norms))
         return self.channel.sample((norms <= clip).astype(np.int64), channel_words(words))
 
     def next_clip(self, clip: float, ones: int, count: int, private: bool = True) -> float:
-        """The clip of the next round after `count` bits with so many ones; the same one without any bits.
+        """Return the clip of the next round, given the number of bits and of ones; unchanged without any bits.
 
         Args:
-            clip: in force in this round.
-            ones: how many bits said that the norm was within it.
-            count: of the bits.
-            private: whether the bits went through the channel. Without privacy they are the truth.
+            clip: the clip of this round.
+            ones: the number of bits that say that the norm was within it.
+            count: the number of bits.
+            private: whether the bits went through the channel; otherwise they are exact.
         """
         if not count:
             return clip
@@ -103,7 +103,7 @@ class AdaptiveClip:
 
 
 def answer_price(mechanism: Mechanism, adaptive: AdaptiveClip | None) -> float:
-    """The ε of one answer: that of the vector's message and, with an adaptive clip, that of the bit; rounded up.
+    """Return the ε of one answer: of the vector's message and, with an adaptive clip, of the bit; rounded up.
 
     Examples:
         >>> import sstq

@@ -1,4 +1,4 @@
-"""Who answers in which round, chosen without looking at data: every person as often as was promised, and no more."""
+"""Cohorts: who answers in which round, chosen without looking at data, each person exactly as often as promised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PURPOSE = "cohorts"
 
 
 def answers_of(participation: Any) -> int:
-    """The rounds in which a person answers: "once", or their number.
+    """Return the number of rounds in which a person answers, from "once" or a number.
 
     Examples:
         >>> answers_of("once"), answers_of(3)
@@ -38,18 +38,18 @@ def answers_of(participation: Any) -> int:
 
 @dataclass(frozen=True)
 class Cohorts:
-    """A schedule: each of so many people answers in exactly k of T rounds, and rounds differ by one person at most.
+    """A schedule: each of n people answers in exactly k of T rounds, and cohorts differ by at most one person.
 
-    All people stand in one public random order, which is gone through k times; each round takes the next ⌊nk/T⌋ or
-    ⌈nk/T⌉ of them. A round is at most once around, so nobody is in it twice. With k = 1 the cohorts are disjoint, and
-    if k divides T the same T/k cohorts come k times.
+    All people are in one public random order, which is traversed k times; each round takes the next ⌊nk/T⌋ or
+    ⌈nk/T⌉ of them. A round takes at most one whole traversal, so nobody is in it twice. With k = 1 they are disjoint;
+    if k divides T, the same T/k cohorts repeat k times.
 
-    A cohort is a function of the seed and the round's number alone: a run that was cut short goes on with the same one.
+    A cohort is a function of the seed and the round's number alone, so a resumed run continues with the same one.
 
     Args:
-        people: n.
-        rounds: T.
-        answers: k, at most T.
+        people: n, the number of people.
+        rounds: T, the number of rounds.
+        answers: k, the answers per person, at most T.
 
     Examples:
         >>> cohorts = Cohorts(people=7, rounds=3, answers=1)
@@ -70,32 +70,32 @@ class Cohorts:
         if self.people * self.answers < self.rounds:
             most = self.people * self.answers
             raise ValueError(
-                f"rounds must be at most {most}, one for each answer of {self.people} people, got {self.rounds}"
+                f"rounds must be at most {most}, one per answer of {self.people} people, got {self.rounds}"
             )
 
     @property
     def size(self) -> int:
-        """The people of the largest cohort."""
+        """The number of people in the largest cohort."""
         return -(-self.people * self.answers // self.rounds)
 
     @property
     def least(self) -> int:
-        """The people of the smallest cohort."""
+        """The number of people in the smallest cohort."""
         return self.people * self.answers // self.rounds
 
     def members(self, seed: int, number: int) -> NDArray[np.int64]:
-        """The people of a round (numbers 1 … T), ascending, as numbers 0 … n − 1."""
+        """Return the people of a round (1 … T), as ascending numbers 0 … n − 1."""
         number = check_number("round_number", number, 1, self.rounds, integer=True)
         order = np.argsort(words(seed, _PURPOSE, self.people), kind="stable")
         places = np.arange(self._places(number - 1), self._places(number)) % self.people
         return np.sort(order[places])
 
     def answers_after(self, number: int) -> int:
-        """The most answers that a person has given after so many rounds."""
+        """Return the most answers that any person has given after this many rounds."""
         return -(-self._places(number) // self.people)
 
     def answered(self, seed: int, number: int) -> NDArray[np.int64]:
-        """How often each person has answered after so many rounds, (n,)."""
+        """Return how often each person has answered after this many rounds, (n,)."""
         order = np.argsort(words(seed, _PURPOSE, self.people), kind="stable")
         laps, rest = divmod(self._places(number), self.people)
         counts = np.full(self.people, laps, dtype=np.int64)
@@ -108,16 +108,16 @@ class Cohorts:
 
 
 def next_in_turn(people: Iterable[int], asked: Mapping[int, int], answers: int, size: int, seed: int) -> list[int]:
-    """At most `size` of the people that may still be asked: those asked least often first, in a public random order.
+    """Choose at most `size` people that may still be asked: those asked least often first, in a public random order.
 
-    For a crowd that comes and goes, where no schedule can be made beforehand.
+    Use it for a changing crowd, for which no schedule can be made beforehand.
 
     Args:
-        people: who is there, by numbers below 2^64.
-        asked: how often each was asked; those that are not in it never were.
+        people: the people present, as numbers below 2^64.
+        asked: how often each person was asked; missing people were never asked.
         answers: how often each may be asked.
-        size: of a cohort.
-        seed: of the order.
+        size: the size of a cohort.
+        seed: the seed of the order.
 
     Examples:
         >>> next_in_turn([10, 11, 12, 13], {10: 1}, answers=1, size=2, seed=0)

@@ -1,4 +1,4 @@
-"""The saved state of public groups: what its file holds, checked before anything is made of it."""
+"""The file of a saved state of public groups, checked before use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMES = {"format", "version", "digest", "column", "sources", "labels", "counts"
 
 @dataclass(frozen=True)
 class GroupsInfo:
-    """What the file of a saved `GroupedAggregator` says of itself."""
+    """The description in the file of a saved `GroupedAggregator`."""
 
     version: int
     digest: str
@@ -34,12 +34,12 @@ class GroupsInfo:
 
 
 def describe_groups(path: str | os.PathLike[str]) -> GroupsInfo:
-    """What the saved state of groups says of itself; ValueError if the file is damaged or something else."""
+    """Read the description of a saved state of groups; ValueError if the file is damaged or something else."""
     return read_groups(path)[0]
 
 
 def is_grouped_state(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is the saved state of groups, as far as its format says; False for whatever else it is."""
+    """Whether a file has the format of a saved state of groups."""
     try:
         return str(read_archive(path)["format"]) == FORMAT
     except FileNotFoundError:
@@ -49,18 +49,18 @@ def is_grouped_state(path: str | os.PathLike[str]) -> bool:
 
 
 def read_groups(path: str | os.PathLike[str]) -> tuple[GroupsInfo, list[str], dict[str, NDArray[Any]]]:
-    """What a saved state says of itself, its labels, and all of its arrays, as far as no mechanism is needed."""
+    """Read the description, labels and arrays of a saved state, as far as that is possible without the mechanism."""
     name = os.fspath(path)
     try:
         stored = read_archive(path)
         if str(stored["format"]) != FORMAT or not set(stored) >= _NAMES:
-            raise ValueError("it holds other arrays")
+            raise ValueError("its arrays are not those of this format")
         version = stored["version"].item()
         if version != VERSION:
-            raise ValueError(f"it has version {version} of the format, this library reads version {VERSION}")
+            raise ValueError(f"its format has version {version}, this library reads version {VERSION}")
         column, labels = (read_json(stored[key].tobytes()) for key in ("column", "labels"))
         if labels != in_order({check_name(label, "labels", "the state") for label in labels}):
-            raise ValueError("its labels are not in their order")
+            raise ValueError("its labels are not sorted")
         _check_arrays(stored, len(labels))
     except FileNotFoundError:
         raise
@@ -71,19 +71,19 @@ def read_groups(path: str | os.PathLike[str]) -> tuple[GroupsInfo, list[str], di
 
 
 def _check_arrays(stored: dict[str, NDArray[Any]], groups: int) -> None:
-    """Refuse arrays (ValueError) that are not those of so many groups."""
+    """Raise ValueError for arrays that are not those of this many groups."""
     counts, rows, sums, simulated, sources = (stored[key] for key in ("counts", "rows", "sums", "simulated", "sources"))
     shapes = counts.shape == rows.shape == simulated.shape == (groups,) and sums.ndim == 2 and sources.ndim == 1
     kinds = counts.dtype == rows.dtype == sums.dtype == np.int64 and simulated.dtype == bool
     if not (shapes and kinds) or sources.dtype.kind != "U":
-        raise ValueError("its arrays have other shapes or types")
+        raise ValueError("its arrays have wrong shapes or types")
     # Each at most 2^32 first, so that no sum can wrap around.
     if np.any(counts < 1) or np.any(counts > MOST_MESSAGES) or np.any(rows < 0) or np.any(rows > len(sums)):
-        raise ValueError("its groups have impossible numbers of messages or rows")
+        raise ValueError("its groups have invalid numbers of messages or rows")
 
 
 def in_order(labels: Iterable[str]) -> list[str]:
-    """The labels sorted: decimal numbers by their size, then text.
+    """Sort labels: decimal numbers by value, then text.
 
     Examples:
         >>> in_order({"b", "10", "9", "a"})

@@ -1,10 +1,10 @@
-"""One mean per public group, such as a country that the server may know, in one pass over the messages.
+"""One mean per public group, such as the country, in one pass over the messages.
 
-The label of a message stands beside it in clear (`sstq.messages.labels`); only the vector is private. A secret group
-needs a mechanism of its own, which sends the group and the vector in one message.
+Each message carries its label in public (`sstq.messages.labels`); only the vector is private. A private group
+needs GroupUnit, which sends the group and the vector in one private message.
 
 The sums of a group are those of an ordinary `Aggregator`. A small group is kept as its messages until they would take
-more memory than the sums, so that ten thousand small groups take about as much memory as their messages.
+more memory than the sums, so ten thousand small groups take about as much memory as their messages.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sstq.messages.labels import Labels
 from sstq.runs.group_states import FORMAT, VERSION, as_json, in_order, read_groups
 
 FEW = 30
-"""A group of fewer messages is marked: their scatter says little about their error (two equal ones would have none)."""
+"""Groups with fewer messages are marked: their scatter says little about the error (two equal messages have none)."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,16 @@ class GroupMean:
     """The mean of one public group, and a mark if it does not stand out from its error.
 
     Attributes:
-        label: of the group.
+        label: the label of the group.
         estimate: the mean, its standard errors and the number of messages.
-        radius: of the ball around the mean that holds the true mean with probability `level` (`Estimate.region`); nan
+        radius: the radius of the ball that contains the true mean with probability `level` (`Estimate.region`); nan
             for a single message.
-        level: of the ball.
+        level: the probability of the ball.
+
+    Examples:
+        >>> from sstq.aggregation import Estimate
+        >>> GroupMean("DE", Estimate(np.full(2, 0.3), np.full(2, 0.01), count=1000), radius=0.03, level=0.95).mark
+        ''
     """
 
     label: str
@@ -62,11 +67,11 @@ class GroupMean:
 
     @property
     def mark(self) -> str:
-        """The warning beside the group: "too few", "within error" or nothing.
+        """The warning about the group: "too few", "within error" or an empty string.
 
         "too few": fewer than 30 messages, whose scatter says little about their error. "within error": the norm is at
-        most the radius, so that zero is in the region, or at most √2 times the error, so that the true mean is, as far
-        as can be told, shorter than its error. Of groups whose true mean is zero, about one in twenty has no mark at a
+        most the radius, so zero is in the region, or at most √2 times the error, so the true mean is probably
+        shorter than its error. Of groups whose true mean is zero, about one in twenty has no mark at a
         level of 0.95, and fewer in many dimensions.
         """
         if self.estimate.count < FEW:
@@ -76,7 +81,7 @@ class GroupMean:
 
 @dataclass
 class _Group:
-    """The messages of a group while they are few, its sums from then on."""
+    """The messages of a small group, or the sums of a larger one."""
 
     count: int = 0
     held: list[Messages] = field(default_factory=list)
@@ -90,10 +95,10 @@ class _Group:
 
 
 class GroupedAggregator:
-    """An exact sum of the messages of every public group: one `Aggregator` per label.
+    """Exact sums of the messages of every public group: one `Aggregator` per label.
 
-    Labels are text; integers and booleans become text. The result does not depend on the order of the messages or on
-    how they are spread over files and aggregators, to the last bit.
+    Labels are text; integers and booleans become text. The result is the same bit for bit, whatever the order of the
+    messages and however they are spread over files and aggregators.
 
     Examples:
         >>> import sstq
@@ -108,15 +113,15 @@ class GroupedAggregator:
     """
 
     def __init__(self, mechanism: Mechanism, column: str | None = None) -> None:
-        """Make an empty one; `column` says what the labels are of, and is that of the first messages if not given."""
+        """Create an empty aggregator; `column` names the labels, by default as in the first messages."""
         if mechanism.trust == "aggregator":
-            problem = f"{mechanism.name} adds noise once for all clients of a round, not for each group"
-            raise ValueError(f"mechanism must be private for each message; {problem}")
+            problem = f"{mechanism.name} adds noise once for all clients of a round, not per group"
+            raise ValueError(f"mechanism must make every single message private; {problem}")
         self._mechanism = mechanism
         self.digest = mechanism.digest()
         """The fingerprint of the mechanism whose messages are added."""
         self.column = column
-        """What the labels are of, such as "country"; None until it is known."""
+        """The name of the labels, such as "country"; None until known."""
         self._empty = mechanism.aggregator()
         self._groups: dict[str, _Group] = {}
         self._sources: set[str] = set()
@@ -127,7 +132,7 @@ class GroupedAggregator:
 
     @property
     def labels(self) -> list[str]:
-        """The labels of the groups that have messages, sorted: numbers by their size, then text."""
+        """The labels of groups with messages, sorted: numbers by value, then text."""
         return in_order(self._groups)
 
     @property
@@ -141,19 +146,19 @@ class GroupedAggregator:
         return sum(group.count for group in self._groups.values())
 
     def update(self, messages: Messages, labels: ArrayLike | None = None) -> None:
-        """Add a batch, with the labels that it carries or with these. A batch that is refused changes nothing.
+        """Add a batch with its own labels or with these. A refused batch changes nothing.
 
         Args:
-            messages: of the mechanism.
-            labels: one for each message: text, integers or booleans. Not with messages that carry labels.
+            messages: messages of the mechanism.
+            labels: one per message: text, integers or booleans. Leave it out if messages carry labels.
         """
         if messages.labels is not None and labels is not None:
-            raise ValueError("labels must not be given with messages that carry labels of their own")
+            raise ValueError("labels must be left out: these messages carry labels")
         given = messages.labels if labels is None else Labels.of(labels, self.column or "group")
         if given is None:
-            raise ValueError("labels are required: these messages carry none; encode with --by, or pass labels")
+            raise ValueError("labels must be given: these messages carry none; encode with --by, or pass labels=")
         if len(given) != len(messages):
-            raise ValueError(f"labels must be {len(messages)}, one for each message, got {len(given)}")
+            raise ValueError(f"labels must be {len(messages)}, one per message, got {len(given)}")
         self._empty._refuse_foreign(messages.digest, "messages are")
         self._refuse_column(given.column, "messages have")
         self._refuse_overflow(len(messages))
@@ -171,7 +176,7 @@ class GroupedAggregator:
         self.column = given.column
 
     def update_from_file(self, path: str | os.PathLike[str]) -> bool:
-        """Add all messages of a file that has labels, or nothing if it is refused; returns whether it was added.
+        """Add all messages of a file with labels, or none if it is refused; returns whether it was added.
 
         Files already counted are skipped, whatever their names: each carries a random identifier.
         """
@@ -181,7 +186,7 @@ class GroupedAggregator:
             return False
         if info.label_column is None:
             remedy = f"encode it with --by {self.column or 'COLUMN'}"
-            raise ValueError(f"{os.fspath(path)} has no labels, so its messages belong to no group; {remedy}")
+            raise ValueError(f"{os.fspath(path)} must have labels, got none; {remedy}")
         self._refuse_column(info.label_column, f"{os.fspath(path)} has")
         part = self._part()
         for messages in read_messages(path, self._mechanism):
@@ -192,9 +197,9 @@ class GroupedAggregator:
         return True
 
     def merge(self, other: GroupedAggregator) -> None:
-        """Add what another one of the same mechanism and column holds; the result is that of one pass over both.
+        """Add another aggregator of the same mechanism and column, as if all messages had been added here.
 
-        Two that hold the same file are refused: its messages would count twice.
+        Aggregators that contain the same file are refused: its messages would count twice.
         """
         if other is self:
             raise ValueError("an aggregator cannot be merged with itself: its messages would count twice")
@@ -202,28 +207,28 @@ class GroupedAggregator:
         self._refuse_column(other.column, "the other aggregator has")
         self._refuse_overflow(other.count)
         if self._sources & other._sources:
-            raise ValueError("both aggregators hold the same message file: its messages would count twice")
+            raise ValueError("both aggregators contain the same message file: its messages would count twice")
         self._take(other)
         self._sources |= other._sources
         self.column = other.column or self.column
 
     def mean(self, label: str | int, level: float = 0.95) -> GroupMean:
-        """The mean of one group, with its error and its mark."""
+        """Return the mean of one group, with its error and its mark."""
         group = self._groups.get(str(label))
         if group is None:
             raise ValueError(f"there is no group {str(label)!r}; see `labels`")
         with warnings.catch_warnings():
-            # Its text is in the estimate's note.
+            # The warning's text is in the estimate's note.
             warnings.simplefilter("ignore", FrameBiasWarning)
             estimate = self._sums(group).mean()
         return GroupMean(str(label), estimate, estimate.region(level).radius, level)
 
     def means(self, level: float = 0.95) -> dict[str, GroupMean]:
-        """The means of all groups by their labels, which are sorted."""
+        """Return the means of all groups, by sorted label."""
         return {label: self.mean(label, level) for label in self.labels}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state to a file, which is there whole or not at all (an .npz; the name is taken as it is)."""
+        """Write the state to an .npz file, completely or not at all; the name is used as given."""
         groups = [self._groups[label] for label in self.labels]
         summed = [group.sums for group in groups if group.sums is not None]
         for sums in summed:
@@ -253,7 +258,7 @@ class GroupedAggregator:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], mechanism: Mechanism) -> GroupedAggregator:
-        """The aggregator that `save` wrote, for the same mechanism; ValueError for anything else."""
+        """Load an aggregator that `save` wrote, for the same mechanism; ValueError for anything else."""
         info, labels, stored = read_groups(path)
         loaded = cls(mechanism, info.column)
         loaded._empty._refuse_foreign(info.digest, f"{os.fspath(path)} is")
@@ -300,7 +305,7 @@ class GroupedAggregator:
         return part
 
     def _is_small(self, count: int) -> bool:
-        """Whether so many messages take less memory than sums of their own, so that they are kept as they are."""
+        """Whether this many messages take less memory than their sums, so they are kept as messages."""
         in_frame = isinstance(self._empty, FrameAggregator)  # others take no more memory, or may refuse a message
         return in_frame and count * self._mechanism.message_bits < self._empty._state.nbytes
 
@@ -316,7 +321,7 @@ class GroupedAggregator:
         group.count += len(messages)
 
     def _sums(self, group: _Group) -> Aggregator[Any]:
-        """The sums of a group; its own, or of the messages that it holds."""
+        """Return the sums of a group, computed from its messages if necessary."""
         if group.sums is not None:
             return group.sums
         sums = self._mechanism.aggregator()
@@ -325,7 +330,7 @@ class GroupedAggregator:
         return sums
 
     def _take(self, other: GroupedAggregator) -> None:
-        """Add the groups of another one, which stays as it is."""
+        """Add the groups of another aggregator, which stays unchanged."""
         for label, theirs in other._groups.items():
             if theirs.sums is None:
                 for messages in theirs.held:
@@ -344,7 +349,7 @@ class GroupedAggregator:
 
     def _refuse_column(self, column: str | None, what: str) -> None:
         if column is not None and self.column is not None and column != self.column:
-            raise ValueError(f"{what} labels of {column!r}, expected those of {self.column!r}")
+            raise ValueError(f"{what} labels by {column!r}, expected labels by {self.column!r}")
 
     def _refuse_overflow(self, added: int) -> None:
         if self.count + added > MOST_MESSAGES:
@@ -356,7 +361,7 @@ def _simulated(sums: Aggregator[Any] | None) -> bool:
 
 
 def _sorted(messages: Messages) -> Messages:
-    """Messages in the order of their values, so that a saved state depends on the messages alone."""
+    """Sort messages by value, so that a saved state depends on the messages alone."""
     keys = [*messages.columns] if messages.clients is None else [*messages.columns, messages.clients]
     flat = [entry for column in keys for entry in column.reshape(len(messages), -1).T]
     return messages.sorted_by(np.lexsort(flat))

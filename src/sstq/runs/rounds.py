@@ -1,4 +1,4 @@
-"""What changes from round to round, derived independently by every party: the frame, and the names of clients."""
+"""What changes from round to round, derived independently by every party: the frame and the clients' identifiers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sstq.randomness.streams import mix_seed
 
 
 def round_mechanism(mechanism: Mechanism, base_seed: int, number: int) -> Mechanism:
-    """The mechanism of a round: with a seed of its own for its frame or public coin, so that bias does not pile up.
+    """Return the mechanism of a round, with a new seed for its frame or public coin, so that bias averages out.
 
     Examples:
         >>> import sstq
@@ -25,15 +25,15 @@ def round_mechanism(mechanism: Mechanism, base_seed: int, number: int) -> Mechan
 
 
 def refuse_private_groups(mechanism: Mechanism) -> None:
-    """ValueError for a mechanism that wants a group beside the vector, which the update of a model does not have."""
+    """Raise ValueError for a mechanism with private groups, which model updates do not have."""
     if mechanism.groups is not None:
-        raise ValueError(f"{mechanism.name} sends a private group with every vector; updates have none, take frameunit")
+        raise ValueError(f"mechanism must be without private groups, got {mechanism.name}; use frameunit")
 
 
 def client_identifier(mechanism: Mechanism, client: int | None, number: int) -> int | None:
-    """The name of a client behind a public coin, (2^32·number + client) mod 2^64; None where the coin is private.
+    """Return the identifier of a client for a public coin, (2^32·number + client) mod 2^64, or None for a private coin.
 
-    A client has a different name in every round, so that its coin is fresh even where the rounds share a mechanism.
+    A client has a different identifier in every round, so its coin is fresh even if rounds share a mechanism.
 
     Examples:
         >>> import sstq
@@ -43,15 +43,15 @@ def client_identifier(mechanism: Mechanism, client: int | None, number: int) -> 
     if mechanism.coin == "private":
         return None
     if client is None:
-        raise ValueError("client is required: with a public coin both sides name the clients, one integer each")
+        raise ValueError("client must be given: with a public coin both sides need the client's identifier")
     number = check_number("round_number", number, 0, 2**32 - 1, integer=True)
     client = check_number("client", client, 0, 2**64 - 1, integer=True)
-    # Adding modulo 2^64 is one-to-one: two clients never share a name in a round.
+    # Adding modulo 2^64 is one-to-one: two clients never share an identifier in a round.
     return (2**32 * number + client) % 2**64
 
 
 def mean_of_round(aggregator: Aggregator[Any]) -> Estimate:
-    """The mean of one round of many, over which the bias of its frame averages out."""
+    """Compute the mean of one round of many, over which the bias of its frame averages out."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FrameBiasWarning)
         return aggregator.mean()

@@ -1,4 +1,4 @@
-"""Vectors in many files, encoded to one message file each: in any order, by anybody, after any interruption.
+"""Encoding many files of vectors to one message file each, in any order, in parallel and after interruptions.
 
 A client must not send two messages about one vector: together they would cost 2ε. So a shard's message file gets its
 name only when it is finished, and only if nobody else has finished it by then; it is never replaced or encoded again. A
@@ -36,7 +36,7 @@ FORMATS = ("sstq", "parquet")
 
 @dataclass(frozen=True)
 class Shard:
-    """A file of vectors and the message file that is made of it.
+    """A file of vectors and the message file it is encoded to.
 
     Its vectors are number `first` to `first + count - 1` of those of all shards, which is their place in a seeded
     stream; `key` is an array of an .npz, `column` a list column of a Parquet file, `by` a column of public labels,
@@ -54,10 +54,12 @@ class Shard:
     group_names: Sequence[str] | None = None
 
     def open(self, dim: int) -> VectorFile:
-        """The vectors; ValueError if they are not as many as when the shards were planned."""
+        """Open the vectors; ValueError if their number has changed since the shards were planned."""
         file = open_vectors(self.vectors, dim, self.key, self.column, self.by, self.group, self.group_names)
         if file.count != self.count:
-            raise ValueError(f"{self.vectors} had {self.count} vectors, and has {file.count} now")
+            raise ValueError(
+                f"{self.vectors} must have {self.count} vectors, as when the shards were planned, got {file.count}"
+            )
         return file
 
 
@@ -73,17 +75,17 @@ def plan_shards(
     group: str | None = None,
     group_names: Sequence[str] | None = None,
 ) -> list[Shard]:
-    """The shards of files of vectors: NAME.npy becomes NAME.sstq (or NAME.parquet) in the folder.
+    """Plan one shard per file of vectors: NAME.npy becomes NAME.sstq (or NAME.parquet) in the folder.
 
     Args:
         vectors: files that `sstq.messages.vectors.open_vectors` reads, of which only the headers are read here.
-        folder: where the message files go.
+        folder: the folder for the message files.
         dim: the length of the vectors.
-        kind: of the message files, "sstq" or "parquet".
-        key: which array of .npz files.
-        column: which list column of Parquet files.
-        by: which column holds public labels.
-        group: which column holds private groups.
+        kind: the format of the message files, "sstq" or "parquet".
+        key: the array to read from .npz files.
+        column: the list column to read from Parquet files.
+        by: the column with public labels.
+        group: the column with private groups.
         group_names: the names of the private groups, in the order of their numbers.
 
     Examples:
@@ -110,20 +112,20 @@ def plan_shards(
         first += count
     for messages in shards:
         if any(messages.exists() and messages.samefile(path) for path in vectors):
-            raise ValueError(f"{messages} would be written, but is also read from; choose another folder")
+            raise ValueError(f"folder must not contain the input file {messages}; choose another folder")
     return list(shards.values())
 
 
 def unfinished_folder(folder: Path) -> Path:
-    """Where message files are until they are finished; remove it when nobody writes to the folder any more."""
+    """The folder of unfinished message files; remove it when nobody writes to the folder any more."""
     return folder / ".unfinished"
 
 
 def record_simulation(folder: Path, mechanism: Mechanism, seed: int, shards: Sequence[Shard]) -> None:
-    """Note in `.simulation.json`, before anything is encoded, which places in the stream of a seed the shards take.
+    """Record in `.simulation.json`, before anything is encoded, which parts of a seed's stream the shards use.
 
-    A run with another seed, other shards or another order would put parts of another stream beside those that are
-    there, so it is refused with a ValueError, and so are message files without such a note. Vectors are not compared.
+    A run with another seed, other shards or another order would mix parts of different streams,
+    so it is refused with a ValueError, and so are message files without such a record. Vectors are not compared.
     """
     path = folder / ".simulation.json"
     places = [[shard.messages.name, shard.first, shard.count] for shard in shards]
@@ -131,8 +133,8 @@ def record_simulation(folder: Path, mechanism: Mechanism, seed: int, shards: Seq
     if not path.exists():
         for shard in shards:
             if shard.messages.exists():
-                missing = f"{path.name}, which says of which simulation it is"
-                raise ValueError(f"{shard.messages} is there, but not {missing}; choose another folder")
+                missing = f"{path.name}, the record of its simulation"
+                raise ValueError(f"{shard.messages} exists without {missing}; choose another folder")
         with atomic_file(path) as file:
             file.write(json.dumps(note).encode() + b"\n")
         return
@@ -142,22 +144,22 @@ def record_simulation(folder: Path, mechanism: Mechanism, seed: int, shards: Seq
         raise ValueError(f"{path} is damaged: {error}; choose another folder") from error
     differing = ", ".join(part for part in note if found.get(part) != note[part])
     if differing:
-        raise ValueError(f"{path} is of another simulation, which differs in {differing}; choose another folder")
+        raise ValueError(f"{path} belongs to another simulation, which differs in {differing}; choose another folder")
 
 
 def encode_shard(
     shard: Shard, mechanism: Mechanism, rng: Generator | None = None, *, clients: NDArray[np.uint64] | None = None
 ) -> LocalReport | None:
-    """Encode the vectors of a shard, piece by piece and all or nothing; None if its message file is there already.
+    """Encode the vectors of a shard, completely or not at all; None if its message file already exists.
 
     Args:
-        shard: of `plan_shards`. The unfinished folder must exist.
-        mechanism: that encodes.
-        rng: None for secret randomness; for simulation the generator that all shards share, each its own part.
-        clients: behind a public coin, the identifiers of the shard's clients.
+        shard: a shard of `plan_shards`. The unfinished folder must exist.
+        mechanism: the mechanism to encode with.
+        rng: None for secret randomness; for simulations the generator that all shards share, each using its own part.
+        clients: with a public coin, the identifiers of the shard's clients.
 
     Raises:
-        ValueError: vectors that encoding refuses, or a message file that is there but cannot be this shard's.
+        ValueError: vectors that encoding refuses, or an existing message file that cannot be this shard's.
     """
     if shard.messages.exists():
         found = describe_messages(shard.messages)
@@ -166,7 +168,7 @@ def encode_shard(
             beside = "" if shard.by is None else f" and labels by {shard.by}"
             seeded = "" if rng is None else " and a seed"
             expected = f"the messages of {shard.vectors} with this mechanism{beside}{seeded}"
-            raise ValueError(f"{shard.messages} is there, but not as {expected}; choose another folder")
+            raise ValueError(f"{shard.messages} exists, but does not hold {expected}; choose another folder")
         return None
     file = shard.open(mechanism.dim)
     report = LocalReport()
@@ -177,7 +179,7 @@ def encode_shard(
 
 
 def _publish(attempt: Path, target: Path) -> bool:
-    """Give a finished file its name, once: a link fails if another has it, where moving the file would replace it."""
+    """Give a finished file its name, once: a link fails if the name exists, while a move would replace it."""
     try:
         os.link(attempt, target)
     except (FileExistsError, FileNotFoundError):
@@ -193,10 +195,10 @@ def _publish(attempt: Path, target: Path) -> bool:
 
 @contextmanager
 def stream_part(rng: Generator | None, mechanism: Mechanism, first: int, count: int) -> Iterator[Generator | None]:
-    """A generator for the vectors from number `first` on of a run that began with `rng`, which stays as it is.
+    """Yield a generator for the vectors from number `first` on in a run that began with `rng`, which stays unchanged.
 
-    Exactly `count` vectors must be encoded with it; RuntimeError if it is left at another place. None (secret
-    randomness) stays None. With several messages per person the slots of a part are together, unlike those of a run.
+    Exactly `count` vectors must be encoded with it; RuntimeError otherwise. None (secret
+    randomness) stays None. With several messages per person the slots of a part are adjacent, unlike those of a run.
 
     Examples:
         >>> import sstq
@@ -218,7 +220,7 @@ def stream_part(rng: Generator | None, mechanism: Mechanism, first: int, count: 
 
 
 def _ahead(rng: Generator, words: int) -> Generator:
-    """A copy of the generator, that many words further on: a full 64-bit word is one step of PCG64."""
+    """Return a copy of the generator, advanced by this many 64-bit words, each one step of PCG64."""
     copied = copy.deepcopy(rng)
     if not isinstance(copied.bit_generator, np.random.PCG64):
         raise ValueError(f"rng must be a PCG64 generator (numpy's default), got {type(rng.bit_generator).__name__}")

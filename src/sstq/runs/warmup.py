@@ -1,4 +1,4 @@
-"""Compile every kernel that the mechanisms need, in several processes, and keep the machine code on disk."""
+"""Compiling all kernels in several processes, and keeping the machine code on disk."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ for step in _run(sys.argv[1:]):
 
 
 class Step(NamedTuple):
-    """One family of kernels made ready: how long it took, and whether anything had to be compiled."""
+    """One family of kernels: how long preparing it took, and whether anything was compiled."""
 
     name: str
     seconds: float
@@ -51,7 +51,7 @@ def count_steps() -> int:
 
 
 def warm_up() -> Iterator[Step]:
-    """Make all kernels ready, a family at a time; the order varies.
+    """Compile or load all kernels, one family at a time; the order varies.
 
     Examples:
         >>> steps = list(warm_up())
@@ -62,12 +62,12 @@ def warm_up() -> Iterator[Step]:
     for step in compile_in_processes():
         missing.remove(step.name)
         yield step
-    # What a process failed to do is tried here, which tells why.
+    # Steps that failed in a process are repeated here, which shows why.
     yield from _run(missing)
 
 
 def compile_in_processes() -> Iterator[Step]:
-    """Make all kernels ready in processes of their own, which leave them on disk."""
+    """Compile all kernels in separate processes, which leave them on disk."""
     names, processes = list(_steps()), min(thread_count(), _MOST_PROCESSES)
     reader, writer = os.pipe()
     environment = os.environ | {"SSTQ_QUIET": "1"}
@@ -96,7 +96,7 @@ def _run(names: list[str]) -> Iterator[Step]:
 
 
 def cache_place() -> Path | None:
-    """The folder in which compiled kernels are kept, or None if no folder can be written to."""
+    """The folder of compiled kernels, or None if no folder is writable."""
     return disk_cache.places().write
 
 

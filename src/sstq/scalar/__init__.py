@@ -1,1 +1,1 @@
-"""One coordinate at a time: densities, codebooks and exact channels."""
+"""Scalar parts of mechanisms: densities of coordinates, codebooks and exact channels."""

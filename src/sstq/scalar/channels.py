@@ -3,7 +3,7 @@
 A channel is a matrix of non-negative integers; row k holds the weights of the codes given token k and sums to 2^62. One
 draw of 62 uniform bits against the cumulative weights picks the code. Every column is positive in all rows with
 max/min ≤ e^ε in rational arithmetic, or zero in all rows and never sent. Both are checked, exactly, whenever a channel
-is built; there is no other way to obtain one.
+is built.
 
 Examples:
     >>> channel = flat_channel(bits=2, epsilon=3.0)
@@ -37,7 +37,7 @@ _RANK_TOLERANCE = 1e-12
 
 
 class Channel(ABC):
-    """A random map from tokens to codes, named for its construction; its matrix of integers decides everything."""
+    """A random map from tokens to codes, defined by a matrix of integers and named for its construction."""
 
     name: str
     epsilon: float
@@ -60,7 +60,7 @@ class Channel(ABC):
 
     @property
     def outputs(self) -> int:
-        """The number of codes, those that never occur included."""
+        """The number of codes, including those that never occur."""
         return self.shape[1]
 
     @property
@@ -84,7 +84,7 @@ class Channel(ABC):
         """Return E[w|token] and E[w²|token] of decoding values w, from the integer weights."""
         checked = np.asarray(values, dtype=np.float64)
         if checked.shape != (self.outputs,):
-            raise ValueError(f"values must have one value for each of {self.outputs} codes, got shape {checked.shape}")
+            raise ValueError(f"values must have one value per code, {self.outputs}, got shape {checked.shape}")
         return self._moments(checked)
 
     def sample(self, tokens: ArrayLike, words: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -97,7 +97,7 @@ class Channel(ABC):
         if not sound or (tokens.size and not 0 <= tokens.min() <= tokens.max() < self.inputs):
             raise ValueError(f"tokens must be a vector of integers in [0, {self.inputs})")
         if words.dtype != np.uint64 or words.shape != tokens.shape or (words >= TOTAL).any():
-            raise ValueError("words must be uint64 numbers in [0, 2^62), one for each token")
+            raise ValueError("words must be uint64 numbers in [0, 2^62), one per token")
         return self._draw(tokens.astype(np.int64, copy=False), words)
 
     def _draw(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -169,9 +169,9 @@ class FlatChannel(Channel):
 
     @property
     def matrix(self) -> NDArray[np.int64]:
-        """The integer weights, built anew at each call (134 MB for 12 bits)."""
+        """The integer weights, built again at each call (134 MB for 12 bits)."""
         if self.size > _SIZE_MAX:
-            raise ValueError(f"the matrix of {self.size} tokens is not built; own and other say all that is in it")
+            raise ValueError(f"the matrix of {self.size} tokens is too large to build; use own and other")
         weights = np.full((self.size, self.size), self.other, dtype=np.int64)
         np.fill_diagonal(weights, self.own)
         return weights
@@ -233,10 +233,10 @@ class TableChannel(Channel):
         if not self.name or not isinstance(self.name, str) or self.name == FlatChannel.name:
             raise ValueError(f"name must be a non-empty string other than {FlatChannel.name!r}, got {self.name!r}")
         if self.weights.min() < 0:
-            raise ValueError(f"matrix has a negative weight, {self.weights.min()}")
+            raise ValueError(f"matrix must have non-negative weights, got {self.weights.min()}")
         wrong = np.flatnonzero(~rows_sum_to_total(self.weights))
         if wrong.size:
-            raise ValueError(f"row {wrong[0]} of matrix does not sum to exactly 2^62")
+            raise ValueError(f"row {wrong[0]} of matrix must sum to exactly 2^62")
         tops, bottoms = self._extremes
         mixed = np.flatnonzero((bottoms == 0) & (tops > 0))
         if mixed.size:
@@ -251,11 +251,11 @@ class TableChannel(Channel):
 
 
 def _read_matrix(matrix: object) -> NDArray[np.int64]:
-    """A read-only int64 copy, or what is wrong; floats are refused, for they are not exact."""
+    """Return a read-only int64 copy; ValueError for anything else, including floats, which are not exact."""
     try:
         weights = np.array(matrix)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"matrix is not a rectangular table of integers: {error}") from None
+        raise ValueError(f"matrix must be a rectangular table of integers: {error}") from None
     if weights.ndim != 2 or weights.dtype != np.int64 or not all(1 <= length <= _SIZE_MAX for length in weights.shape):
         found = f"{weights.dtype} of shape {weights.shape}"
         raise ValueError(f"matrix must be a table of int64 weights with sides in [1, {_SIZE_MAX}], got {found}")
@@ -276,7 +276,7 @@ def unbiased_decoder(channel: Channel, codebook: Codebook) -> Vector:
         array([-1.1048,  1.1048])
     """
     if channel.inputs != codebook.size:
-        raise ValueError(f"codebook has {codebook.size} codewords, not one for each of {channel.inputs} tokens")
+        raise ValueError(f"codebook must have one codeword per token, {channel.inputs}, got {codebook.size}")
     if isinstance(channel, FlatChannel):
         total = math.fsum(codebook.values)
         contrast = channel.own - channel.other
@@ -288,7 +288,7 @@ def unbiased_decoder(channel: Channel, codebook: Codebook) -> Vector:
     residual = float(np.abs(channel.moments(values)[0] - codebook.values).max())
     if not residual <= RESIDUAL_MAX:
         best = f"the best is off by {residual:.1e}, above {RESIDUAL_MAX}"
-        raise ValueError(f"no decoder is unbiased for this channel: {best}; take fewer bits or a larger epsilon")
+        raise ValueError(f"no decoder is unbiased for this channel: {best}; use fewer bits or a larger epsilon")
     return values
 
 

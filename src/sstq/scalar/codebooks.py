@@ -85,7 +85,7 @@ def panter_dite_codebook(bits: int, density: Density) -> Codebook:
     size = 1 << check_argument("bits", bits)
     weights = np.cbrt(density.masses)
     if not weights.any():
-        raise ValueError("density has no mass strictly between -1 and 1, where the codewords should go")
+        raise ValueError("density must have mass strictly between -1 and 1, got none")
     cumulative = np.append(0.0, np.cumsum(weights))
     targets = np.arange(1, size - 1) / (size - 1) * cumulative[-1]
     cell = np.searchsorted(cumulative, targets, side="right") - 1

@@ -1,8 +1,8 @@
 """Public densities of Kashin coordinates, in units of the bound B.
 
-Codebooks that know more than the bound, the minimum-variance channel and predictions of error need one. It must be
+Some codebooks, the minimum-variance channel and predictions of error need one. It must be
 public: a model (uniform, censored Gaussian), the shipped table of typical representations, or samples of public data,
-never the clients' (paper, Section 5.1).
+never the clients' data (paper, Section 5.1).
 """
 
 import json
@@ -28,7 +28,7 @@ KASHIN_TABLE = "kashin_densities.json"
 class Density:
     """A piecewise constant density on equal cells of [-1, 1], with a point mass at each end.
 
-    Clamped coordinates pile up exactly at ±1, so the ends carry atoms of their own.
+    Clamped coordinates are exactly at ±1, so the ends have point masses.
 
     Args:
         masses: probability of each cell, from -1 to 1.
@@ -195,7 +195,7 @@ def _kashin_table() -> tuple[Vector, Vector, Vector]:
 
 
 def _between(grid: Vector, value: float) -> tuple[int, float]:
-    """Return the place of the grid point below a value and the share of the one above; the ends beyond the grid."""
+    """Return the grid point below a value and the weight of the one above; beyond the grid, its end."""
     place = int(np.clip(np.searchsorted(grid, value, side="right") - 1, 0, len(grid) - 2))
     return place, float(np.clip((value - grid[place]) / (grid[place + 1] - grid[place]), 0, 1))
 

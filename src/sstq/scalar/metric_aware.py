@@ -2,7 +2,7 @@
 
 Given the codeword c of a token, the mechanism draws T on [-1, 1] with density ∝ exp(−r·|T − c|) and answers with the
 nearest codeword (paper, Section 5). Everything is in units of B, so that the paper's rate ε/(2Δ) = ε/(4B) is r = ε/4.
-The kernel in floating point is not trusted with privacy: the channel checks its integers exactly.
+Privacy does not depend on the kernel in floating point: the channel checks its integers exactly.
 
 With identity decoding the answer z to a coordinate y of density f has the loss (paper, Appendix on ℒ*_MA-SSTQ)
 
@@ -102,7 +102,7 @@ def metric_aware_channel(codebook: Codebook, epsilon: float, rate: Rate = "calib
             matrix[:, first] = weights[inverse]
             return TableChannel("metric-aware", epsilon, matrix)
     problem = "with this codebook has no metric-aware channel in 62-bit weights"
-    raise ValueError(f"epsilon = {epsilon} {problem}; take fewer bits")
+    raise ValueError(f"epsilon = {epsilon} {problem}; use fewer bits")
 
 
 def _integer_weights(probabilities: Vector) -> NDArray[np.int64]:
@@ -141,7 +141,7 @@ def loss_optimal_codebook(bits: int, density: Density, epsilon: float, rate: Rat
     """
     if check_argument("bits", bits) > _BITS_MAX_LOSS_OPTIMAL:
         problem = f"bits must be in [1, {_BITS_MAX_LOSS_OPTIMAL}] for a loss-optimal codebook, got {bits}"
-        raise ValueError(f"{problem}: beyond, the search takes minutes and gains nothing")
+        raise ValueError(f"{problem}: with more, the search takes minutes and gains nothing")
     starts = [uniform_codebook(bits).values, panter_dite_codebook(bits, density).values]
     candidates = starts + [_descend(start, density, epsilon, rate) for start in starts]
     books = [Codebook("loss-optimal", values) for values in candidates]

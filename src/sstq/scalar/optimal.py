@@ -10,8 +10,8 @@ by side with lengths H_i − L_i. Whatever the L_i, the rows sum to 2^62 and no 
 round or to repair. The tokens' positions are then *computed* from the integers, c_k = Σ_i P(i|k)·w_i, so that the
 channel is unbiased as implemented.
 
-Solved channels are kept on disk, in `sstq.files.atomic.cache_folder`. Nothing that is read is trusted: whatever is
-missing, damaged or of another configuration is solved again, and a folder that cannot be written is left alone.
+Solved channels are cached on disk, in `sstq.files.atomic.cache_folder`. Cached files are not trusted: whatever is
+missing, damaged or of another configuration is solved again, and a read-only folder is ignored.
 """
 
 import hashlib
@@ -85,7 +85,7 @@ def check_unbiased(channel: Channel, codebook: Codebook, values: Vector) -> None
     """Refuse positions that are not Σ_i P(i|k)·w_i, in rational arithmetic, to the last place of a double."""
     if not np.isfinite(values).all() or values.shape != (channel.outputs,) or codebook.size != channel.inputs:
         given = f"{codebook.size} positions and {values.size} values"
-        raise ValueError(f"{given} do not belong to a channel of {channel.inputs} tokens and {channel.outputs} codes")
+        raise ValueError(f"{given} do not fit a channel of {channel.inputs} tokens and {channel.outputs} codes")
     for token, (mean, position) in enumerate(zip(_exact_means(channel.matrix, values), codebook.values, strict=True)):
         if abs(mean - Fraction(float(position))) > _LARGEST_BIAS:
             problem = f"token {token} stands for {position}, but its codes decode to {float(mean)!r} on average"
@@ -94,7 +94,7 @@ def check_unbiased(channel: Channel, codebook: Codebook, values: Vector) -> None
 
 @contextmanager
 def solving_progress(report: Progress) -> Iterator[None]:
-    """Within the block, every channel that has to be solved calls `report` with the bits done and the bits to do."""
+    """Call `report` with the bits done and the bits to do for every channel that is solved within the block."""
     before = _progress.set(report)
     try:
         yield
@@ -131,7 +131,7 @@ def optimal_channel(bits: int, epsilon: float, density: Density) -> OptimalChann
 
 
 def _solve(bits: int, epsilon: float, density: Density, smaller: OptimalChannel | None) -> OptimalChannel:
-    """The best of the search, the flat channels and the solution for one bit less; it is kept."""
+    """Return and cache the best of the search, the flat channels and the solution for one bit less."""
     codes = 1 << bits
     candidates = []
     if bits <= _SEARCHED_BITS:
@@ -188,7 +188,7 @@ def _slide(lows: list[int], heights: Vector, epsilon: float, outputs: int) -> Op
 
 
 def _padded(matrix: NDArray[np.int64], epsilon: float, book: Codebook, values: Vector, codes: int) -> OptimalChannel:
-    """The channel with as many more codes as it takes, none of which is ever sent."""
+    """Pad the channel with codes that are never sent."""
     spare = codes - len(values)
     channel = TableChannel(OPTIMAL, epsilon, np.pad(matrix, ((0, 0), (0, spare))))
     return OptimalChannel(channel, book, np.pad(values, (0, spare)))
@@ -224,7 +224,7 @@ def _apart(positions: Vector) -> list[int]:
 
 
 def _configuration(bits: int, epsilon: float, density: Density) -> str:
-    """What a solution depends on."""
+    """The key of a solution: everything that it depends on."""
     digest = hashlib.sha256(np.append(density.masses, density.edges).astype("<f8").tobytes()).hexdigest()
     return f"solver {_SOLVER_VERSION}, {bits} bits, epsilon {epsilon.hex()}, density {digest}"
 

@@ -1,7 +1,7 @@
-"""The collection service: campaigns over HTTP, a database that loses nothing, estimates while messages arrive.
+"""The collection service: it receives messages over HTTP, stores them durably and keeps an estimate up to date.
 
-It needs ``pip install 'sstq[service]'``. Names are loaded on first use: `Client` imports neither the server nor the
-database, and needs only `cryptography` beside the library itself.
+Install it with ``pip install 'sstq[service]'``. Names are loaded on first use: `Client` imports neither the server nor
+the database, and needs only `cryptography` besides the library itself.
 """
 
 from importlib import import_module
@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
             value = getattr(import_module(_HOMES[name]), name)
         except ImportError as error:
             raise ImportError(
-                f"sstq.service.{name} needs more packages ({error}): pip install 'sstq[service]'"
+                f"sstq.service.{name} needs packages that are not installed ({error}): pip install 'sstq[service]'"
             ) from error
         globals()[name] = value
         return value

@@ -1,4 +1,4 @@
-"""The administrator's routes: create, change, close and delete campaigns."""
+"""The administrator's HTTP routes: create, change, close and delete campaigns."""
 
 from __future__ import annotations
 
@@ -29,9 +29,17 @@ def administration_routes(collector: Collector) -> APIRouter:
     @router.post(
         "/v1/campaigns",
         status_code=201,
-        summary="Create a campaign; its shared tokens are in the answer and nowhere else",
+        summary="Create a campaign and return its shared tokens, which are not stored",
         responses=answers(
-            {201: {"description": "It is there.", "content": schema("Tokens")}}, 400, 401, 403, 408, 409, 413, 415, 422
+            {201: {"description": "The campaign was created.", "content": schema("Tokens")}},
+            400,
+            401,
+            403,
+            408,
+            409,
+            413,
+            415,
+            422,
         ),
         openapi_extra=TOKEN | json_body("NewCampaign"),
     )
@@ -53,7 +61,7 @@ def administration_routes(collector: Collector) -> APIRouter:
         "/v1/campaigns/{name}",
         summary="Change a campaign's terms, renew its shared tokens, or close it for good",
         responses=answers(
-            {200: {"description": "It is changed; new shared tokens.", "content": schema("Tokens")}},
+            {200: {"description": "The campaign was changed; the new shared tokens.", "content": schema("Tokens")}},
             *(400, 401, 403, 404, 408, 409, 413, 415, 422),
         ),
         openapi_extra=TOKEN | json_body("Change"),
@@ -68,8 +76,8 @@ def administration_routes(collector: Collector) -> APIRouter:
         "/v1/campaigns/{name}",
         status_code=204,
         response_class=Response,
-        summary="Delete a campaign with everything that was collected for it",
-        responses=answers({204: {"description": "It is gone."}}, 401, 403, 404),
+        summary="Delete a campaign and everything collected for it",
+        responses=answers({204: {"description": "The campaign was deleted."}}, 401, 403, 404),
         openapi_extra=TOKEN,
     )
     async def delete(name: str, request: Request) -> Response:
@@ -82,11 +90,11 @@ def administration_routes(collector: Collector) -> APIRouter:
 
 def _change(collector: Collector, entry: Entry, data: Any) -> dict[str, str]:
     if not isinstance(data, dict) or not data:
-        raise Problem(422, "The body must be a JSON object with what is to change.")
+        raise Problem(422, "The body must be a JSON object with the fields to change.")
     terms = dict(data)
     close, renewed = terms.pop("closed", None), terms.pop("renew", [])
     if close is not None and close is not True:
-        raise Problem(422, "closed must be true: a campaign that is closed stays closed.")
+        raise Problem(422, "closed must be true: a closed campaign cannot be reopened.")
     renewable = (*TOKEN_NAMES, SEALING_KEY)
     if not isinstance(renewed, list) or not all(name in renewable for name in renewed):
         raise Problem(422, f"renew must be a list of {', '.join(renewable)}.")
@@ -94,13 +102,13 @@ def _change(collector: Collector, entry: Entry, data: Any) -> dict[str, str]:
         raise Problem(409, "The campaign is not shuffled: it has no sealing key.")
     ended = entry.stored.closed or entry.campaign.status(datetime.now(UTC)) == "closed"
     if ended and {"opens", "closes"} & set(terms):
-        # Its keys may be forgotten by now: retries would count twice.
-        raise Problem(409, "The campaign is closed for good: its times cannot change.")
+        # Its keys may have been deleted by now, so a retry would count twice.
+        raise Problem(409, "The campaign is closed for good: opens and closes cannot change.")
     for fixed in ("name", "mechanism", "shuffling"):
         if fixed in terms:
             raise Problem(422, f"The {fixed} of a campaign cannot change; create another campaign.")
     if close and entry.campaign.shuffling is not None and not ended:
-        # The document tells the shuffler, which then forwards what it holds.
+        # The shuffler learns this from the document and then forwards what it holds.
         now, opens = datetime.now(UTC), entry.campaign.opens
         ends = now if opens is None else max(now, opens + timedelta(seconds=1))
         terms["closes"], close = f"{ends:%Y-%m-%dT%H:%M:%SZ}", None

@@ -50,11 +50,11 @@ _MOST_CONNECTIONS = 2000
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application of a collector; ValueError if its database cannot be used."""
+    """Create the ASGI application of a collector; ValueError if its database cannot be used."""
     try:
         collector = Collector(settings)
     except DatabaseUnavailable as error:
-        raise ValueError(f"{error}; start it, or name another one") from error
+        raise ValueError(f"{error}; start the database, or pass another one") from error
 
     app = new_app(collector, "sstq collector", openapi.DESCRIPTION, Background, Opening)
     app.include_router(
@@ -76,9 +76,9 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], Rounds]) -> FastAPI:
-    """An application without routes, which works in the background as long as it runs, with a sentence per refusal.
+    """Create an application without routes: it runs the background threads and answers every refusal with a sentence.
 
-    Whoever adds the last layer adds `SecurityHeaders` around it.
+    The caller adds `SecurityHeaders` as the outermost layer.
     """
 
     @asynccontextmanager
@@ -101,7 +101,7 @@ def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], 
         version=__version__,
         description=description,
         lifespan=lifespan,
-        # Their pages load scripts from elsewhere.
+        # FastAPI's documentation pages load scripts from other hosts.
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -117,7 +117,7 @@ def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], 
 
 
 async def _forget_addresses(node: Node) -> None:
-    """Forget addresses that sent nothing lately."""
+    """Forget addresses that have sent nothing recently."""
     while True:
         await asyncio.sleep(_FORGET_SECONDS)
         node.limits.forget()
@@ -148,7 +148,9 @@ async def _refuse_route(request: Request, error: Any) -> Response:
     tried = [(method, {**request.scope, "method": method}) for method in _METHODS]
     routes = request.app.routes
     allowed = [method for method, scope in tried if any(route.matches(scope)[0] is Match.FULL for route in routes)]
-    return await _refuse(request, Problem(405, "This path does not take this method.", {"Allow": ", ".join(allowed)}))
+    return await _refuse(
+        request, Problem(405, "This path does not support this method.", {"Allow": ", ".join(allowed)})
+    )
 
 
 async def _nobody_there(request: Request, error: Any) -> Response:  # noqa: ARG001
@@ -157,11 +159,11 @@ async def _nobody_there(request: Request, error: Any) -> Response:  # noqa: ARG0
 
 async def _apologize(request: Request, error: Any) -> Response:  # noqa: ARG001 (uvicorn logs where it was)
     # This answer does not pass through the middleware.
-    return problem_response(Problem(500, "The service made a mistake; its log says where.", HEADERS | DEFAULTS))
+    return problem_response(Problem(500, "Internal error; the service's log has the details.", HEADERS | DEFAULTS))
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens."""
+    """A server that reports the address it listens on."""
 
     def __init__(self, config: uvicorn.Config, started: Callable[[str], None]) -> None:
         super().__init__(config)
@@ -169,7 +171,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # What there is now stays: the collector of garbage need not look through it again and again.
+        # Objects that exist now stay for good, so the garbage collector should not scan them again and again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 20, 20)
@@ -180,11 +182,11 @@ class _Server(uvicorn.Server):
 
 
 def run(settings: Settings, started: Callable[[str], None] = lambda _: None) -> None:
-    """Serve until the process is told to stop (SIGINT or SIGTERM); what was acknowledged is durable however it ends.
+    """Serve until the process is told to stop (SIGINT or SIGTERM); acknowledged uploads survive any kind of exit.
 
     Args:
-        settings: of this process.
-        started: is called with the address once requests are taken.
+        settings: the settings of this process.
+        started: called with the address once the server accepts requests.
     """
     serve(create_app(settings), settings, started)
 

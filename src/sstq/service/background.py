@@ -1,4 +1,4 @@
-"""What goes on beside the requests: folding, estimates, and forgetting keys, in one thread per process."""
+"""Background work, in one thread per process: folding uploads, renewing estimates and deleting old keys."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sstq.service.rounds import Rounds
 
 __all__ = ["Background"]
 
-# While messages arrive, an estimate that took a second is made again after so many seconds, but not later than after
-# the most: the time is for folding, and a page should not show what is minutes old.
+# While messages arrive, an estimate that took one second is renewed after this many seconds, but at the latest after
+# the maximum: most of the time is for folding, but a page should not show numbers that are minutes old.
 _ESTIMATE_PAUSE, _LONGEST_PAUSE = 5.0, 30.0
 
 logger = logging.getLogger("sstq.service")
@@ -40,9 +40,9 @@ class Background(Rounds):
         super()._run()
 
     def round(self) -> None:
-        """Fold what waits, renew the estimates of what changed, and forget keys after their time.
+        """Fold waiting uploads, renew the estimates that changed, and delete expired keys.
 
-        A campaign that cannot be folded does not hold up the others.
+        An error in one campaign does not hold up the others.
         """
         for entry in self._collector.refresh():
             self.attempt(entry, self._renew)
@@ -52,12 +52,12 @@ class Background(Rounds):
         self._estimate(entry, arriving=self._fold(entry.campaign.name))
 
     def _fold(self, name: str) -> bool:
-        """Fold what waits; returns whether there was anything."""
-        # What arrives meanwhile is for the next round: to fold many at once costs little more than to fold a few.
+        """Fold waiting uploads; returns whether there were any."""
+        # Uploads that arrive meanwhile wait for the next round: folding many costs little more than folding a few.
         left = waiting = self._collector.store.waiting(name)
         while left > 0 and not self._stopping.is_set():
             folded = self._collector.store.fold(name)
-            left = left - folded if folded else 0  # another process has the rest
+            left = left - folded if folded else 0  # another process took the rest
         return waiting > 0
 
     def _estimate(self, entry: Entry, *, arriving: bool) -> None:

@@ -26,7 +26,7 @@ _HEADERS: dict[str, Any] = {
             "name": "SSTQ-Batch",
             "in": "header",
             "required": True,
-            "description": "The manifest of this part in canonical JSON: see the docs, “Shuffling”.",
+            "description": "The manifest of this part in canonical JSON; see “Shuffling” in the documentation.",
             "schema": {"type": "string"},
         },
         {
@@ -50,7 +50,7 @@ def batch_routes(collector: Collector) -> APIRouter:
 
     @router.post(
         "/v1/campaigns/{name}/batches",
-        summary="Forward a part of a batch of envelopes, as the campaign's shuffler; a repeated part changes nothing",
+        summary="Forward a part of a batch of envelopes, as the campaign's shuffler; repeating a part changes nothing",
         responses=answers(
             {200: {"description": "The part is durable.", "content": schema("Receipt")}},
             *(400, 403, 404, 408, 409, 410, 413, 415, 422),
@@ -61,28 +61,28 @@ def batch_routes(collector: Collector) -> APIRouter:
         entry = await collector.entry(name)
         manifest = _manifest(entry, request)
         if not collector.takes_batches(entry, datetime.now(UTC)):
-            raise Problem(410, "The campaign is closed, and the time for what was on its way is over.")
+            raise Problem(410, "The campaign is closed, and its grace period for late batches is over.")
         size = manifest.count * entry.campaign.envelope_bytes
         if size > LARGEST_PART:
-            raise Problem(413, f"A part of a batch has at most {LARGEST_PART} bytes, got {size}.")
+            raise Problem(413, f"A part of a batch must have at most {LARGEST_PART} bytes, got {size}.")
         body = await RequestBody.of(request).read(size)
         if len(body) != size:
             raise Problem(422, f"{manifest.count} envelopes take {size} bytes.")
         if not await asyncio.to_thread(manifest.is_of, body):
-            raise Problem(422, "The body has another SHA-256 than the manifest says.")
+            raise Problem(422, "The SHA-256 of the body does not match the manifest.")
         answer = await asyncio.to_thread(receive, collector.store.database, manifest, body)
         if answer is BatchAnswer.UNKNOWN:
             collector.forget(name)
             raise unknown_campaign()
         if answer is BatchAnswer.CONFLICT:
-            raise Problem(409, "There is another batch of this name.")
+            raise Problem(409, "A different batch with this name was stored before.")
         return JSONResponse({"count": manifest.count})
 
     return router
 
 
 def _manifest(entry: Entry, request: Request) -> Manifest:
-    """The manifest of a request, if it fits the campaign; a refusal otherwise."""
+    """Return the manifest of a request; raise a Problem unless it fits the campaign."""
     campaign = entry.campaign
     if campaign.shuffling is None:
         raise Problem(409, "The campaign is not shuffled: send messages to /messages.")
@@ -96,11 +96,11 @@ def _manifest(entry: Entry, request: Request) -> Manifest:
     except ValueError as error:
         raise Problem(400, f"The header SSTQ-Batch cannot be read: {error}.") from error
     if (manifest.campaign, manifest.digest) != (campaign.name, campaign.digest):
-        raise Problem(409, "The batch is of another campaign or mechanism.")
+        raise Problem(409, "The batch belongs to another campaign or mechanism.")
     if manifest.sealing_key not in map(key_id, entry.sealing_keys):
         raise Problem(409, "The envelopes are sealed for a key that the campaign does not have.")
     if manifest.slot >= campaign.slots:
         raise Problem(409, f"The campaign has {campaign.slots} slots, got slot {manifest.slot}.")
     if manifest.size < campaign.shuffling.threshold and campaign.shuffling.below_threshold == "drop":
-        raise Problem(409, f"A batch of this campaign has at least {campaign.shuffling.threshold} envelopes.")
+        raise Problem(409, f"A batch of this campaign must have at least {campaign.shuffling.threshold} envelopes.")
     return manifest

@@ -1,4 +1,4 @@
-"""Batches of a shuffler in the collector's database: taken once, opened once, and what they justify."""
+"""A shuffler's batches in the collector's database: each is stored once, opened once and counted."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ __all__ = [
 ]
 
 DIGEST_BYTES = 16
-"""So much of an envelope's hash is remembered: two of 10^12 envelopes are taken for one with probability 2^-49."""
+"""How many bytes of an envelope's hash are kept: among 10^12 envelopes two collide with probability 2^-49."""
 
 
 _BATCHES_AT_ONCE = 8
 
 
 class BatchAnswer(StrEnum):
-    """What became of a part of a batch."""
+    """The outcome of storing a part of a batch."""
 
     STORED = "it is durable"
     UNKNOWN = "there is no such campaign"
@@ -46,7 +46,7 @@ class BatchAnswer(StrEnum):
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch whose parts are all there, and which is not opened yet."""
+    """A batch that is complete but not opened yet."""
 
     campaign: str
     batch: bytes
@@ -57,12 +57,12 @@ class Batch:
 
 @dataclass(frozen=True)
 class Opened:
-    """What was in a batch.
+    """The content of an opened batch.
 
     Attributes:
-        messages: those of good envelopes, in whole bytes each, with the hash of the envelope: (hash, message).
+        messages: pairs (hash of the envelope, message in whole bytes), one per good envelope.
         foreign: how many envelopes could not be opened.
-        malformed: how many held no message of the mechanism.
+        malformed: how many envelopes held no valid message of the mechanism.
     """
 
     messages: list[tuple[bytes, bytes]]
@@ -71,7 +71,7 @@ class Opened:
 
 
 def receive(database: Database, manifest: Manifest, body: bytes) -> BatchAnswer:
-    """Store one part of a batch, durable on return; the same part again changes nothing."""
+    """Store one part of a batch durably; storing the same part again changes nothing."""
     name, identity = manifest.campaign, bytes.fromhex(manifest.batch)
     described = {
         "slot": manifest.slot,
@@ -87,7 +87,7 @@ def receive(database: Database, manifest: Manifest, body: bytes) -> BatchAnswer:
         there = sa.select(campaigns.c.name).where(campaigns.c.name == name).with_for_update(read=True)
         if connection.execute(there).one_or_none() is None:
             return BatchAnswer.UNKNOWN
-        # So that it is not opened between here and the commit.
+        # Keeps others from opening the batch before this transaction commits.
         row = connection.execute(sa.select(batches).where(mine).with_for_update()).one_or_none()
         if row is None:
             counts = dict.fromkeys(("accepted", "foreign", "malformed", "repeated"), 0)
@@ -105,7 +105,7 @@ def receive(database: Database, manifest: Manifest, body: bytes) -> BatchAnswer:
 
 
 def next_batch(database: Database, name: str) -> Batch | None:
-    """A complete batch of a campaign that waits to be opened, if there is one."""
+    """Return a complete batch of a campaign that waits to be opened, if any."""
     table = batches.c
     arrived = sa.select(sa.func.count()).select_from(envelopes)
     arrived = arrived.where(envelopes.c.campaign == table.campaign, envelopes.c.batch == table.batch)
@@ -116,7 +116,7 @@ def next_batch(database: Database, name: str) -> Batch | None:
 
 
 def parts_of(database: Database, batch: Batch) -> Iterator[bytes]:
-    """The envelopes of a batch, one part at a time; fewer if another process has opened it meanwhile."""
+    """Iterate over a batch's envelopes, one part at a time; stops early if another process has opened the batch."""
     for part in range(batch.parts):
         query = sa.select(envelopes.c.body).where(
             envelopes.c.campaign == batch.campaign, envelopes.c.batch == batch.batch, envelopes.c.part == part
@@ -127,10 +127,10 @@ def parts_of(database: Database, batch: Batch) -> Iterator[bytes]:
 
 
 def put(database: Database, batch: Batch, opened: Opened, mechanism: Mechanism) -> bool:
-    """Replace a batch's envelopes by its messages, without those of envelopes that were seen before.
+    """Replace a batch's envelopes by its messages, leaving out envelopes seen before.
 
-    In one transaction, with the counts: a crash leaves either the envelopes or the messages. Returns whether it did;
-    another process may have been faster.
+    One transaction, counts included: a crash leaves either the envelopes or the messages. Returns False if
+    another process was faster.
     """
     name = batch.campaign
     mine = sa.and_(batches.c.campaign == name, batches.c.batch == batch.batch)
@@ -162,13 +162,13 @@ def put(database: Database, batch: Batch, opened: Opened, mechanism: Mechanism) 
 
 
 def _unseen(connection: sa.Connection, batch: Batch, found: list[tuple[bytes, bytes]]) -> tuple[list[bytes], bytes]:
-    """The messages of envelopes that occur for the first time, and the sorted hashes of these."""
+    """Return the messages of envelopes not seen before, and the sorted hashes of those envelopes."""
     if not found:
         return [], b""
     hashes = np.array([digest for digest, _ in found], dtype=f"S{DIGEST_BYTES}")
     first = np.zeros(len(found), dtype=bool)
     first[np.unique(hashes, return_index=True)[1]] = True
-    # What opens in one slot opens in no other. A few batches' hashes are in memory at a time.
+    # An envelope opens in one slot only. The hashes of a few batches are in memory at a time.
     alike = sa.and_(batches.c.campaign == seen.c.campaign, batches.c.batch == seen.c.batch)
     query = sa.select(seen.c.digests).join_from(seen, batches, alike)
     query = query.where(seen.c.campaign == batch.campaign, batches.c.slot == batch.slot)
@@ -179,7 +179,7 @@ def _unseen(connection: sa.Connection, batch: Batch, found: list[tuple[bytes, by
 
 
 def count_batches(database: Database, name: str) -> dict[str, Any]:
-    """How many batches of a campaign were opened, and their envelopes by what became of them."""
+    """Count the opened batches of a campaign, and their envelopes by outcome."""
     table = batches.c
     sums = {
         field: sa.func.coalesce(sa.func.sum(getattr(table, field)), 0)

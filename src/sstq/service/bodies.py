@@ -1,4 +1,4 @@
-"""The bodies of uploads: packed bits, checked and joined many at a time, because every call takes microseconds."""
+"""Upload bodies (packed bits), checked and joined many at a time, because each call costs microseconds."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["MessagePacking", "Packed", "Packing", "check", "checked", "join"]
 Packed = tuple[int, bytes]
 """A number of messages and their bits."""
 
-# Of bodies that are joined: to shift their bits takes eight times as much memory.
+# The most bytes joined at a time: shifting their bits takes eight times as much memory.
 _JOINED_BYTES = 1 << 20
 
 
 def check(mechanism: Mechanism, body: bytes, count: int) -> Messages:
-    """The messages of a body; ValueError unless each of them can be added to the sums."""
+    """Return the messages of a body; ValueError unless all of them can be added to the sums."""
     messages = mechanism.messages_from_bytes(body, count)
     if _adds_vectors(mechanism):
-        # Their fields can hold numbers that no honest client sends, which only the sums refuse.
+        # Their fields can hold numbers that no honest client sends; only the sums detect these.
         mechanism.aggregator().update(messages)
     return messages
 
@@ -38,32 +38,32 @@ def _adds_vectors(mechanism: Mechanism) -> bool:
 
 
 class Packing(Protocol):
-    """What a store does with the bodies of one campaign's uploads."""
+    """How a store checks and joins the upload bodies of one campaign."""
 
     def checked(self, packed: Sequence[Packed]) -> tuple[list[Packed], dict[int, str]]:
-        """All sound bodies as `join` has them, and what is wrong with the others, by their places."""
+        """Return all valid bodies, joined, and what is wrong with the others, by position."""
 
     def join(self, packed: Sequence[Packed]) -> list[Packed]:
-        """The same content in fewer bodies."""
+        """Join the bodies into fewer with the same content."""
 
 
 @dataclass(frozen=True)
 class MessagePacking:
-    """Bodies of messages."""
+    """Checks and joins bodies of plain messages."""
 
     mechanism: Mechanism
 
     def checked(self, packed: Sequence[Packed]) -> tuple[list[Packed], dict[int, str]]:
-        """The messages of all sound bodies, and what is wrong with the others."""
+        """Return the messages of all valid bodies, and what is wrong with the others."""
         return checked(self.mechanism, packed)
 
     def join(self, packed: Sequence[Packed]) -> list[Packed]:
-        """The same messages in fewer bodies."""
+        """Join the bodies into fewer with the same messages."""
         return join(self.mechanism, packed)
 
 
 def checked(mechanism: Mechanism, packed: Sequence[Packed]) -> tuple[list[Packed], dict[int, str]]:
-    """The messages of all sound bodies as `join` has them, and what is wrong with the others, by their places."""
+    """Return the messages of all valid bodies, joined, and what is wrong with the others, by position."""
     joined: list[Packed] = []
     wrong: dict[int, str] = {}
     for places in _alike(packed):
@@ -88,12 +88,12 @@ def _check_alike(
 
 
 def join(mechanism: Mechanism, packed: Sequence[Packed]) -> list[Packed]:
-    """The same messages in fewer bodies, those of equal numbers together; ValueError for bodies of another length."""
+    """Join bodies with equal numbers of messages; ValueError for a body of the wrong length."""
     return [_joined(mechanism, packed, places) for places in _alike(packed)]
 
 
 def _alike(packed: Sequence[Packed]) -> Iterator[list[int]]:
-    """The places of bodies with the same number of messages, as many as are joined at once."""
+    """Iterate over the positions of bodies with equal numbers of messages, in groups that are joined at once."""
     counts = [count for count, _ in packed]
     for _, group in groupby(sorted(range(len(packed)), key=counts.__getitem__), counts.__getitem__):
         places = list(group)
@@ -103,7 +103,7 @@ def _alike(packed: Sequence[Packed]) -> Iterator[list[int]]:
 
 
 def _joined(mechanism: Mechanism, packed: Sequence[Packed], places: list[int]) -> Packed:
-    """Bodies with the same number of messages as one, without the bits that fill up their last bytes."""
+    """Join bodies with equal numbers of messages, dropping the padding bits of their last bytes."""
     if len(places) == 1:
         return packed[places[0]]
     count = packed[places[0]][0]
@@ -115,6 +115,6 @@ def _joined(mechanism: Mechanism, packed: Sequence[Packed], places: list[int]) -
     if bits % 8:
         whole = np.frombuffer(joined, dtype=np.uint8).reshape(len(bodies), -1)
         if np.any(whole[:, -1] >> bits % 8):
-            raise ValueError("the bits that fill up a body must be zero")
+            raise ValueError("the padding bits of a body must be zero")
         joined = np.packbits(np.unpackbits(whole, axis=1, count=bits, bitorder="little"), bitorder="little").tobytes()
     return count * len(places), joined

@@ -1,4 +1,4 @@
-"""A campaign: which messages are collected, from whom, until when, and who may read the estimate.
+"""Campaigns: which messages are collected, from whom, until when, and who may read the estimate.
 
 Its document is what a client fetches: canonical JSON (RFC 8785) that the collector signs (`sstq.service.signing`). The
 same JSON without the keys is what an administrator sends to create the campaign, and what the database keeps.
@@ -36,48 +36,48 @@ __all__ = [
 ]
 
 Senders = Literal["everybody", "token", "single-use"]
-"""Who may send: everybody, who holds the shared token of the campaign, or who holds a token that works once."""
+"""Who may send: everybody, holders of the campaign's shared token, or holders of a single-use token."""
 
 Readers = Literal["administrator", "token", "public"]
-"""Who may read the estimate: the administrator, who holds the campaign's token for readers, or everybody."""
+"""Who may read the estimate: the administrator only, holders of the campaign's reader token, or everybody."""
 
 LARGEST_UPLOAD = 32 << 20
-"""The most bytes of one upload."""
+"""The maximum size of one upload in bytes."""
 
 MOST_ROWS = 1 << 30
-"""The most rows of all frames and blocks of a campaign: a row that was sent takes 24 bytes of the state."""
+"""The maximum number of rows over all frames and blocks: each row that is sent takes 24 bytes of the state."""
 
 MOST_DENSE_ROWS = 1 << 21
-"""The most rows of a single frame: folding uploads takes 32 bytes per row of memory, at most 64 MB."""
+"""The maximum number of rows in one frame: folding takes 32 bytes of memory per row, so at most 64 MB."""
 
 MOST_TOKENS = 100_000
-"""How many single-use tokens one request makes."""
+"""The maximum number of single-use tokens per request."""
 
 _FORMAT, _VERSION = "sstq-campaign", 1
 NAME_PATTERN = r"[a-z0-9-]{1,64}"
 TIME_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 _DEFAULT_MESSAGES, _LONGEST_LABEL = 10_000, 200
 _KEY_BYTES = 32
-# What a document has beside the campaign's own fields.
+# The fields of a document besides the campaign's own.
 _DESCRIBED = ("format", "version", "keys", "digest", "message_bits", "slots", "envelope_bytes", "sealing_keys")
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """What is collected under a name; checked on construction, ValueError for what cannot be collected.
+    """The terms of a collection under one name; checked on construction, ValueError if they are not valid.
 
     Attributes:
-        name: 1 to 64 of a–z, 0–9 and hyphens.
-        mechanism: by which clients encode. It must be locally private with a private coin.
+        name: 1 to 64 characters out of a–z, 0–9 and hyphens.
+        mechanism: the mechanism that clients encode with. It must be locally private with a private coin.
         labels: a name for each coordinate of a vector; empty if they have none.
         group_labels: a name for each private group; empty if they have none.
         image_shape: (height, width) or (height, width, channels) if a vector is an image; empty otherwise.
-        opens: when the first message is taken; None for at once.
-        closes: when no message is taken any more; None for never.
-        most_messages: of one upload; None for as many as fit, up to 10,000, or 1 where tokens work once.
+        opens: when the campaign starts to accept messages; None for at once.
+        closes: when the campaign stops accepting messages; None for never.
+        most_messages: the maximum per upload; None for as many as fit, up to 10,000, or 1 with single-use tokens.
         senders: who may send.
         readers: who may read the estimate.
-        shuffling: by whom messages are mixed before they reach the collector; None if they come directly.
+        shuffling: the shuffler that mixes messages on their way to the collector; None if clients send directly.
 
     Examples:
         >>> import sstq
@@ -100,7 +100,7 @@ class Campaign:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(NAME_PATTERN, self.name):
-            raise ValueError(f"name must be 1 to 64 of a-z, 0-9 and hyphens, got {_short(self.name)}")
+            raise ValueError(f"name must be 1 to 64 characters out of a-z, 0-9 and hyphens, got {_short(self.name)}")
         check_option("senders", self.senders, get_args(Senders))
         check_option("readers", self.readers, get_args(Readers))
         _check_mechanism(self.mechanism)
@@ -117,11 +117,11 @@ class Campaign:
         if not isinstance(self.shuffling, Shuffling):
             raise ValueError(f"shuffling must be a Shuffling or None, got {_short(self.shuffling)}")
         if self.closes is None:
-            raise ValueError("closes must be a time where messages are shuffled: the shuffler must know when to end")
+            raise ValueError("closes must be given if messages are shuffled: the shuffler must know when to stop")
         if self.senders == "token":
             raise ValueError(
-                "senders must be 'everybody' or 'single-use' where messages are shuffled, got 'token': the shuffler, "
-                "which envelopes are sent to, does not know the collector's tokens"
+                "senders must be 'everybody' or 'single-use' if messages are shuffled, got 'token': the shuffler, "
+                "which receives the envelopes, does not know the collector's tokens"
             )
 
     def _checked_most(self) -> int:
@@ -146,43 +146,43 @@ class Campaign:
 
     @cached_property
     def digest(self) -> str:
-        """The fingerprint of the mechanism, which an upload repeats."""
+        """The mechanism's fingerprint, which every upload repeats."""
         return self.mechanism.digest()
 
     @property
     def slots(self) -> int:
-        """How many messages a person sends; a shuffler mixes each of these slots apart."""
+        """How many messages each person sends; a shuffler mixes each of these slots separately."""
         return self.mechanism.messages
 
     @property
     def envelope_bytes(self) -> int:
-        """The bytes of a sealed message."""
+        """The size of a sealed message in bytes."""
         return OVERHEAD + -(-self.mechanism.message_bits // 8)
 
     @cached_property
     def message_bits(self) -> int:
-        """The bits of one message."""
+        """The size of one message in bits."""
         return self.mechanism.message_bits
 
     @cached_property
     def largest_upload(self) -> int:
-        """The most bytes that an upload to this campaign has."""
+        """The maximum size of an upload to this campaign in bytes."""
         return self.upload_bytes(self.most_messages)
 
     def upload_bytes(self, count: int) -> int:
-        """The bytes of an upload of so many messages, or of all envelopes of so many people with the key's name."""
+        """The size in bytes of an upload with this many messages, or with the envelopes of this many people."""
         if self.shuffling is not None:
             return KEY_ID_BYTES + count * self.slots * self.envelope_bytes
         return -(-count * self.message_bits // 8)
 
     def status(self, now: datetime) -> Literal["scheduled", "open", "closed"]:
-        """What the times say: not open yet, open, or closed."""
+        """Whether the campaign is not open yet, open, or closed at this time."""
         if self.opens is not None and now < self.opens:
             return "scheduled"
         return "closed" if self.closes is not None and now >= self.closes else "open"
 
     def terms(self) -> dict[str, Any]:
-        """All fields but the name and the mechanism as JSON values, those that have no value left out."""
+        """Return all fields except name and mechanism as JSON values, without those that are not set."""
         values = {own.name: getattr(self, own.name) for own in fields(self) if own.name not in ("name", "mechanism")}
         for name in ("opens", "closes"):
             values[name] = values[name] and _written(values[name])
@@ -193,7 +193,7 @@ class Campaign:
 
     @classmethod
     def from_terms(cls, name: Any, mechanism: Mechanism, terms: Mapping[str, Any]) -> Campaign:
-        """The campaign of a name, a mechanism and what `terms` returns; ValueError for anything else."""
+        """Build a campaign from a name, a mechanism and what `terms` returned; ValueError for anything else."""
         values = dict(terms)
         for field in ("labels", "group_labels", "image_shape"):
             values[field] = _read_list(field, values.get(field))
@@ -204,34 +204,34 @@ class Campaign:
         return cls(name, mechanism, **values)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON values, those that have no value left out."""
+        """Return all fields as JSON values, without those that are not set."""
         return {"name": self.name, "mechanism": read_json(self.mechanism.to_json())} | self.terms()
 
     @classmethod
     def from_dict(cls, data: Any) -> Campaign:
-        """The campaign of JSON values, `name` and `mechanism` at least; ValueError for anything else."""
+        """Build a campaign from JSON values, at least `name` and `mechanism`; ValueError for anything else."""
         check_fields("a campaign", data, cls, ("name", "mechanism"))
         terms = dict(data)
         name, mechanism = terms.pop("name"), terms.pop("mechanism")
         if not isinstance(mechanism, dict):
-            raise ValueError("mechanism must be the object that `sstq spec` writes, not a text or a name")
+            raise ValueError("mechanism must be the JSON object that `sstq spec` writes, not a string")
         return cls.from_terms(name, from_json(_canonical(mechanism).decode()), terms)
 
     def to_json(self) -> str:
-        """What `from_json` reads, in canonical form."""
+        """Return the campaign as canonical JSON, which `from_json` reads."""
         return _canonical(self.to_dict()).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Campaign:
-        """The campaign of a JSON text; ValueError for anything else."""
+        """Build a campaign from JSON text; ValueError for anything else."""
         return cls.from_dict(read_json(text))
 
     def document(self, keys: Iterable[bytes], sealing_keys: Iterable[bytes] = ()) -> bytes:
-        """What the collector signs: the campaign, what its messages look like, and the public keys of the collector.
+        """Return the document that the collector signs: the campaign, its message format and the collector's keys.
 
         Args:
-            keys: with which it signs.
-            sealing_keys: for which messages are sealed where they are shuffled; the first for those sent from now on.
+            keys: the collector's signing keys.
+            sealing_keys: the keys to seal shuffled messages for, the newest first.
         """
         described: dict[str, Any] = {"digest": self.digest, "message_bits": self.message_bits}
         if self.shuffling is not None:
@@ -242,9 +242,9 @@ class Campaign:
 
 
 def read_document(raw: bytes) -> tuple[Campaign, tuple[bytes, ...]]:
-    """The campaign of a document and the public keys that it names; ValueError unless it is such a document.
+    """Read a campaign's document: returns the campaign and the public keys it names; ValueError for anything else.
 
-    The signature is another matter: see `sstq.service.signing.verify`.
+    The signature is not checked here: see `sstq.service.signing.verify`.
     """
     data = read_json(raw)
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
@@ -259,16 +259,16 @@ def read_document(raw: bytes) -> tuple[Campaign, tuple[bytes, ...]]:
         raise ValueError("keys must be a list of public keys in hexadecimal, and so must sealing_keys") from error
     if campaign.shuffling is not None and (not sealing or any(len(key) != _KEY_BYTES for key in sealing)):
         raise ValueError(f"sealing_keys must be one or more keys of {_KEY_BYTES} bytes where messages are shuffled")
-    # One text per campaign: the digest, the bits and the canonical form are right only if all of it is the same again.
+    # Each campaign has exactly one document: writing it again must give the same digest, bits and bytes.
     if campaign.document(keys, sealing) != raw:
-        raise ValueError("the document is not in the canonical form of its campaign, or its digest or bits are wrong")
+        raise ValueError("the document is not canonical, or its digest or message_bits is wrong")
     return campaign, keys
 
 
 def sealing_keys_of(document: bytes) -> dict[str, bytes]:
-    """The keys for which messages of a shuffled campaign are sealed, by their names; the first is the newest.
+    """Return the keys to seal a shuffled campaign's messages for, by name, the newest first.
 
-    The document is one that `read_document` has read.
+    The document must have passed `read_document`.
     """
     return {entry["id"]: bytes.fromhex(entry["key"]) for entry in read_json(document)["sealing_keys"]}
 
@@ -278,13 +278,13 @@ def _check_mechanism(mechanism: Any) -> None:
         raise ValueError(f"mechanism must be a mechanism, got {_short(mechanism)}")
     if mechanism.trust != "local":
         raise ValueError(
-            f"mechanism must be locally private, got {mechanism.name}, whose messages are not private by themselves; "
-            "make one with `sstq spec --name frameunit`"
+            f"mechanism must be locally private, got {mechanism.name}, whose single messages are not private; "
+            "create one with `sstq spec --name frameunit`"
         )
     if mechanism.coin == "public":
         raise ValueError(
-            "mechanism must have a private coin, got coin='public', for which the collector would have to know who "
-            "sent each message; make one with `sstq spec --name frameunit`"
+            "mechanism must have coin='private', got coin='public', which requires the collector to know who "
+            "sent each message; create one with `sstq spec --name frameunit`"
         )
     frame = getattr(mechanism, "frame", None)
     frames, blocks = (int(getattr(mechanism, name, 1)) for name in ("frames", "blocks"))
@@ -292,12 +292,12 @@ def _check_mechanism(mechanism: Any) -> None:
     rows, parts = frames * size * blocks, f"{frames} frames × {size} rows" + f" × {blocks} blocks" * (blocks > 1)
     if rows > MOST_ROWS:
         raise ValueError(
-            f"mechanism must have at most 2^30 rows in all of its frames, got {parts}: the state grows to 24 bytes for "
-            f"each row that is sent, here to {24 * rows / 1e9:,.0f} GB; choose fewer frames or fewer dimensions"
+            f"mechanism must have at most 2^30 rows in all of its frames, got {parts}: the state takes 24 bytes for "
+            f"each row that is sent, here {24 * rows / 1e9:,.0f} GB; choose fewer frames or fewer dimensions"
         )
     if rows > MOST_DENSE_ROWS and not isinstance(mechanism.aggregator(), FamilyAggregator):
         raise ValueError(
-            f"mechanism must have at most 2^21 rows in a single frame, got {size}: to fold uploads takes "
+            f"mechanism must have at most 2^21 rows in a single frame, got {size}: folding uploads takes "
             f"32 bytes per row of memory, here {32 * rows / 1e6:,.0f} MB instead of 64 MB; choose fewer dimensions"
         )
 
@@ -311,7 +311,7 @@ def _check_labels(name: str, labels: Any, count: int) -> None:
         if not label.isprintable() or not 1 <= len(label) <= _LONGEST_LABEL:
             raise ValueError(f"{name} must be 1 to {_LONGEST_LABEL} printable characters each, got {_short(label)}")
     if len(set(labels)) < len(labels):
-        raise ValueError(f"{name} must differ from each other")
+        raise ValueError(f"{name} must be distinct")
 
 
 def _check_shape(shape: Any, dim: int) -> None:

@@ -1,4 +1,4 @@
-"""The (ε, δ) that a shuffled campaign can claim: from the batches that arrived, never from those that were planned."""
+"""The (ε, δ) that a shuffled campaign can claim, computed from the batches that arrived, not those planned."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["shuffled_claim"]
 
 
 def shuffled_claim(store: Store, campaign: Campaign) -> dict[str, Any] | None:
-    """What the batches of a campaign justify, as JSON values; None for one that is not shuffled.
+    """Return the privacy that a campaign's batches justify, as JSON values; None for a campaign without a shuffler.
 
-    A person's message hides among the accepted ones of its batch. So the claim of all is that of the smallest batch:
-    everybody is in one crowd, with one message in each of its slots. Envelopes that were refused hide nobody, nor do
-    accepted ones of people who cheat, which nobody can count. Below the campaign's threshold the claim is the local ε.
+    A person's message hides among the accepted messages of its batch. So the smallest batch decides the claim:
+    everybody is in one crowd, with one message in each of its slots. Refused envelopes hide nobody, nor do accepted
+    envelopes of cheating clients, which cannot be counted. Below the campaign's threshold the claim is the local ε.
     """
     terms = campaign.shuffling
     if terms is None:
@@ -31,7 +31,7 @@ def shuffled_claim(store: Store, campaign: Campaign) -> dict[str, Any] | None:
     if crowd:
         short = counts["smallest_size"] < terms.threshold
         epsilon = local if short else _shuffled(campaign.mechanism, crowd, terms.delta)
-        # Without a crowd nothing is left to chance.
+        # Pure ε: without a crowd there is no δ.
         delta = 0.0 if epsilon >= local else terms.delta
     return {
         "batches": counts["batches"],
@@ -46,5 +46,5 @@ def shuffled_claim(store: Store, campaign: Campaign) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=1024)
 def _shuffled(mechanism: Mechanism, crowd: int, delta: float) -> float:
-    """The ε of a person all of whose messages are in crowds of at least that many."""
+    """The ε of a person whose messages are all in crowds of at least this size."""
     return min(price(mechanism), shuffled_epsilon(mechanism, crowd, delta, messages=mechanism.messages))

@@ -1,4 +1,4 @@
-"""A client of a collector: it fetches and checks a campaign, encodes vectors, and sends messages until they count."""
+"""The client of a collector: it fetches and checks a campaign, encodes vectors, and retries until they are stored."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ from sstq.service.signing import SHUFFLER_PREFIX, signer, verify
 
 __all__ = ["Client"]
 
-# Statuses after which the same upload may succeed: too slow, too fast, and mistakes of servers and proxies.
+# Statuses after which the same upload may succeed: too slow, too fast, and errors of servers and proxies.
 _PASSING = {408, 429, 500, 502, 503, 504}
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _MOST_BYTES_IN_MEMORY = 1 << 24
 
 
 class Client:
-    """Sends to one campaign, whose document it has fetched and checked.
+    """Fetches and checks one campaign, and sends messages to it.
 
     Args:
         url: the collector's address with the campaign's name, such as https://collect.example/steps; for a shuffled
-            campaign that of the collector or of the shuffler.
-        most_epsilon: the greatest ε of one person; a campaign that asks for more is refused. Of a shuffled campaign it
-            is what all messages of a person spend together if the shuffler cheats.
-        pinned_key: the collector's public key in hexadecimal, known from elsewhere. Without it, whoever answers at the
-            address is believed, which is as good as its TLS.
+            campaign the address of the shuffler works as well.
+        most_epsilon: the maximum ε per person; a campaign that asks for more is refused. For a shuffled campaign this
+            is the total of all of a person's messages if the shuffler cheats.
+        pinned_key: the collector's public key in hexadecimal, known from elsewhere. Without it, whoever answers at this
+            address is trusted, which is as secure as its TLS.
         pinned_shuffler: the public key in hexadecimal of the shuffler to trust. With it, a campaign that names another
-            shuffler or none is refused. Without it, whichever shuffler the collector names is believed.
-        ledger: is charged for each call of `send` before anything leaves.
-        token: for campaigns that not everybody may send to.
-        patience: after how many seconds without success to give up.
+            shuffler or none is refused. Without it, whichever shuffler the collector names is trusted.
+        ledger: a ledger that each call of `send` charges before anything leaves.
+        token: the shared or single-use token of a campaign that needs one.
+        patience: how many seconds to retry without success before giving up.
 
     Raises:
         ValueError: the campaign cannot be fetched, its signature is wrong, or it asks for more than is allowed.
 
     Attributes:
         campaign: what the collector asks for.
-        key: the collector's public key in hexadecimal, to be pinned from now on.
-        shuffler_key: that of the shuffler; None for a campaign that is not shuffled.
+        key: the collector's public key in hexadecimal, for pinning from now on.
+        shuffler_key: the shuffler's public key in hexadecimal; None for a campaign that is not shuffled.
     """
 
     def __init__(
@@ -69,7 +69,9 @@ class Client:
         check_argument("most_epsilon", most_epsilon, of="answer_epsilon")
         base, _, name = url.rstrip("/").rpartition("/")
         if not urlsplit(base).netloc or not name:
-            raise ValueError(f"url must be the collector's address and the campaign, such as {url}/NAME, got {url!r}")
+            raise ValueError(
+                f"url must be the collector's address with the campaign's name, such as {url}/NAME, got {url!r}"
+            )
         self._url = f"{base}/v1/campaigns/{name}"
         self._token, self._ledger, self._patience = token, ledger, patience
         answer = self._until_answered(lambda: request("GET", self._url))
@@ -77,7 +79,7 @@ class Client:
         campaign, keys = read_document(answer.content)
         self.key = signer(answer.content, signature, keys, pinned_key)
         if campaign.name != name:
-            raise ValueError(f"the collector answered with the campaign {campaign.name!r} instead of {name!r}")
+            raise ValueError(f"the collector returned the campaign {campaign.name!r} instead of {name!r}")
         self.campaign: Campaign = campaign
         self.shuffler_key = self._check_shuffler(answer, pinned_shuffler)
         self._price = ledger_price(campaign.mechanism)
@@ -88,9 +90,9 @@ class Client:
             )
 
     def _check_shuffler(self, document: Answer, pinned: str | None) -> str | None:
-        """The key of the campaign's shuffler, which has signed the same document; None if there is none.
+        """Return the public key of the campaign's shuffler, which must have signed the same document; None without one.
 
-        So the collector cannot show one client other keys than all others: the shuffler hands out one document.
+        The shuffler hands out one document, so the collector cannot show different keys to different clients.
         """
         terms = self.campaign.shuffling
         if pinned is not None and (terms is None or terms.key != pinned):
@@ -103,7 +105,7 @@ class Client:
             content = document.content
             document = self._until_answered(lambda: request("GET", self._url))
             if document.content != content:
-                raise ValueError("the shuffler has another document than the collector; try again in a minute")
+                raise ValueError("the shuffler and the collector have different documents; try again in a minute")
         try:
             signature = document.headers.get("SSTQ-Shuffler-Signature", "")
             verify(document.content, signature, bytes.fromhex(terms.key), SHUFFLER_PREFIX)
@@ -119,41 +121,41 @@ class Client:
         *,
         progress: Callable[[int], object] = lambda _: None,
     ) -> int:
-        """Encode each row as one message and send them; returns how many the collector has acknowledged: all.
+        """Encode each row as one message and send them; returns how many were acknowledged (all of them).
 
-        Each row is another person's, so that the ledger is charged once. A message is encoded once: retries repeat its
-        bytes and its key, so that it counts once and costs nothing more.
+        Each row belongs to a different person, so the ledger is charged once. A message is encoded once: retries repeat
+        its bytes and its key, so it counts once and costs nothing more.
 
         Args:
             X: vectors, one per row.
             groups: one private group per row, for mechanisms that have them.
-            progress: is called with the number of messages after each upload.
+            progress: called with the number of messages after each upload.
 
         Raises:
-            ValueError: it was refused, or there was no success within the client's patience; the message
-                says how many messages count.
+            ValueError: the server refused an upload, or did not accept it within the client's patience; the message
+                says how many messages were stored.
         """
-        # All of it before anything leaves: a row that cannot be encoded must not leave half a file behind.
+        # Encode everything before anything leaves: a bad row must not leave half a file sent.
         messages = self.campaign.mechanism.encode(np.atleast_2d(np.asarray(X)), groups=groups)
         return self.send_messages(messages, progress=progress)
 
     def send_messages(
         self, messages: Messages | Iterable[Messages], *, progress: Callable[[int], object] = lambda _: None
     ) -> int:
-        """Send messages of the campaign's mechanism that were never sent before; otherwise as `send`.
+        """Send messages that were encoded with the campaign's mechanism and never sent before; otherwise like `send`.
 
         Args:
-            messages: as one batch or as many; of several messages per person, slot by slot. They are packed one after
+            messages: one batch or several; with several messages per person, slot by slot. They are packed one after
                 the other before anything leaves, in a temporary file if they are large, so that memory holds one batch
                 at a time.
-            progress: is called with the number of messages after each upload.
+            progress: called with the number of messages after each upload.
         """
         campaign = self.campaign
         with SpooledTemporaryFile(max_size=_MOST_BYTES_IN_MEMORY, prefix="sstq-") as packed:
             batches = [messages] if isinstance(messages, Messages) else messages
             total, uploads = (self._packed if campaign.shuffling is None else self._sealed)(batches, packed)
             if campaign.senders == "single-use" and total > campaign.slots:
-                raise ValueError(f"X must be one vector, got {total}: a single-use token stands for one person")
+                raise ValueError(f"X must be one vector, got {total}: a single-use token is for one person")
             if self._ledger is not None and total:
                 self._ledger.spend(self._price, f"{campaign.name} {secrets.token_hex(16)}")
             sent, each = 0, 1 if campaign.shuffling is None else campaign.slots
@@ -161,13 +163,13 @@ class Client:
                 try:
                     self._upload(body, count)
                 except (Refused, Unreachable) as error:
-                    raise ValueError(f"{error} ({sent} of {total} messages count)") from error
+                    raise ValueError(f"{error} ({sent} of {total} messages were stored)") from error
                 sent += count * each
                 progress(count * each)
         return sent
 
     def _packed(self, batches: Iterable[Messages], packed: IO[bytes]) -> tuple[int, Iterator[tuple[bytes, int]]]:
-        """How many messages there are, and the bodies of uploads with the number of each."""
+        """Return the number of messages, and the bodies of uploads with the number of messages in each."""
         most = self.campaign.most_messages
         sizes = []
         for batch in map(self._checked, batches):
@@ -178,7 +180,7 @@ class Client:
         return sum(count for _, count in sizes), ((packed.read(size), count) for size, count in sizes)
 
     def _sealed(self, batches: Iterable[Messages], packed: IO[bytes]) -> tuple[int, Iterator[tuple[bytes, int]]]:
-        """How many messages there are, and the bodies of uploads with the number of people of each."""
+        """Return the number of messages, and the bodies of uploads with the number of people in each."""
         campaign, bits = self.campaign, self.campaign.mechanism.message_bits
         total = 0
         for batch in map(self._checked, batches):
@@ -202,9 +204,11 @@ class Client:
 
     def _checked(self, batch: Messages) -> Messages:
         if batch.digest != self.campaign.digest:
-            raise ValueError("messages must be of the campaign's mechanism; encode them with `campaign.mechanism`")
+            raise ValueError("messages must come from the campaign's mechanism; encode them with `campaign.mechanism`")
         if batch.simulated:
-            raise ValueError("messages must be made with secret randomness, got some that were made from a seed")
+            raise ValueError(
+                "messages must be encoded with secret randomness, got messages encoded with a seed; leave out rng"
+            )
         return batch
 
     def _upload(self, body: bytes, count: int) -> None:
@@ -217,10 +221,10 @@ class Client:
         url = f"{self._url}/messages"
         answer = self._until_answered(lambda: request("POST", url, token=self._token, headers=headers, body=body))
         if answer.json() != {"count": count}:
-            raise Unreachable(f"the receipt of {urlsplit(self._url).netloc} is of another upload")
+            raise Unreachable(f"the receipt of {urlsplit(self._url).netloc} is for another upload")
 
     def _until_answered(self, ask: Callable[[], Answer]) -> Answer:
-        """Ask again, with growing pauses, until there is an answer that another try would not change."""
+        """Repeat the request, with growing pauses, until a further try would not change the answer."""
         ends, pause = time.monotonic() + self._patience, _FIRST_PAUSE
         while True:
             try:
@@ -229,7 +233,7 @@ class Client:
                 if isinstance(error, Refused) and error.status not in _PASSING:
                     raise
                 asked = (error.retry_after or 0.0) if isinstance(error, Refused) else 0.0
-                # Many clients that failed together should not come back together.
+                # Many clients that failed together should not retry together.
                 wait = max(asked, pause) * random.uniform(1.0, 1.5)
                 if time.monotonic() + wait > ends:
                     raise

@@ -1,4 +1,4 @@
-"""What a collector's routes share: its campaigns, the keys that open envelopes, and who may read."""
+"""The state that a collector's routes share: its campaigns, the keys that open envelopes, and who may read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Collector(Node):
         return Entry(stored, campaign, tokens, sealing_keys, document, self.key.sign(document))
 
     def create(self, campaign: Campaign) -> dict[str, str]:
-        """Store a new campaign; returns its new shared tokens, which are not kept. ValueError if the name is taken."""
+        """Store a new campaign; returns its shared tokens, which are not stored. ValueError if the name is taken."""
         tokens = _needed_tokens(campaign, {})
         sealing_keys = () if campaign.shuffling is None else (self._new_sealing_key(),)
         terms = _terms(campaign, {name: token_hash(token) for name, token in tokens.items()}, sealing_keys)
@@ -46,7 +46,7 @@ class Collector(Node):
         return tokens
 
     def change(self, entry: Entry, campaign: Campaign, renewed: tuple[str, ...] = ()) -> dict[str, str]:
-        """Replace a campaign's terms; returns new shared tokens, for those that are renewed or were not needed yet."""
+        """Replace a campaign's terms; returns the shared tokens that are renewed or needed for the first time."""
         kept = {name: digest for name, digest in entry.tokens.items() if name not in renewed}
         tokens = _needed_tokens(campaign, kept)
         hashes = kept | {name: token_hash(token) for name, token in tokens.items()}
@@ -58,12 +58,12 @@ class Collector(Node):
         return tokens
 
     def delete(self, entry: Entry) -> None:
-        """Delete a campaign with all that was collected for it, and the keys that could open its envelopes."""
+        """Delete a campaign, everything collected for it, and the keys that could open its envelopes."""
         self.store.delete(entry.campaign.name)
         self.forget_sealing_keys(entry)
         self.forget(entry.campaign.name)
 
-    # Keys of shuffled campaigns: public ones are in the terms, secret ones apart, so that they can be deleted.
+    # Keys of shuffled campaigns: public keys are in the terms; secret keys are separate, so that they can be deleted.
 
     def _new_sealing_key(self) -> bytes:
         key = SealingKey.generate()
@@ -71,16 +71,16 @@ class Collector(Node):
         return key.public
 
     def sealing_secrets(self, entry: Entry) -> dict[str, bytes]:
-        """The secret keys of a campaign by the names of the public ones."""
+        """A campaign's secret keys, by the names of their public keys."""
         found = {key_id(key): self.store.known_setting(_sealing_setting(key)) for key in entry.sealing_keys}
         return {name: secret for name, secret in found.items() if secret is not None}
 
     def forget_sealing_keys(self, entry: Entry) -> None:
-        """Delete the secret keys of a campaign: nobody opens its envelopes any more, wherever copies are."""
+        """Delete a campaign's secret keys: from now on nobody can open its envelopes or any copies of them."""
         self.store.delete_settings([_sealing_setting(key) for key in entry.sealing_keys])
 
     def takes_batches(self, entry: Entry, now: datetime) -> bool:
-        """Whether a shuffler may still forward: until the grace period after the campaign's end is over."""
+        """Whether a shuffler may still forward batches: until the grace period after the campaign's end is over."""
         closes = entry.campaign.closes
         grace = timedelta(hours=self.settings.grace_hours)
         return not entry.stored.closed and (closes is None or now < closes + grace)
@@ -94,16 +94,16 @@ class Collector(Node):
         return self.has_read_token(entry, token)
 
     def has_read_token(self, entry: Entry, token: str | None) -> bool:
-        """Whether this is the campaign's token for readers."""
+        """Whether this is the campaign's reader token."""
         return entry.campaign.readers == "token" and is_token(token, entry.tokens.get("read_token"))
 
     def require_reader(self, entry: Entry, token: str | None) -> None:
-        """A refusal unless the holder of the token may read the estimate."""
+        """Raise a Problem unless the token may read the estimate."""
         if self.may_read(entry, token):
             return
         if token is None:
-            raise unauthorized("This needs the campaign's token for readers or the administrator's.")
-        raise Problem(403, "The token is neither the campaign's token for readers nor the administrator's.")
+            raise unauthorized("This needs the campaign's reader token or the administrator's token.")
+        raise Problem(403, "The token is neither the campaign's reader token nor the administrator's token.")
 
 
 def _needed_tokens(campaign: Campaign, known: dict[str, Any]) -> dict[str, str]:

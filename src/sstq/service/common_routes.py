@@ -18,7 +18,7 @@ from sstq.service.uploads import ALLOW_ANY_ORIGIN
 
 __all__ = ["common_routes", "read_body", "token_of"]
 
-# A campaign of 2^21 labels is larger; nobody reads that many.
+# A campaign with 2^21 labels is larger, but nobody reads that many.
 _LARGEST_JSON = 1 << 22
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -26,19 +26,19 @@ _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 def common_routes(
     node: Node, metrics: Callable[[], str], signatures: Callable[[Entry], Mapping[str, str]]
 ) -> APIRouter:
-    """The routes.
+    """Create the routes.
 
     Args:
-        node: whose they are.
-        metrics: the metrics as text; it may block.
-        signatures: of a document, as headers.
+        node: the collector or shuffler.
+        metrics: returns the metrics as text; may block.
+        signatures: returns a document's signatures as headers.
     """
     router = APIRouter()
 
     @router.head("/health", include_in_schema=False)  # some balancers ask like this
     @router.get(
         "/health",
-        summary="Whether the service and its database answer",
+        summary="Check that the service and its database respond",
         responses=answers(
             {200: {"description": "They do; uploads wait while it starts.", "content": schema("Health")}}
         ),
@@ -49,9 +49,14 @@ def common_routes(
 
     @router.get(
         "/metrics",
-        summary="Metrics for Prometheus, for the administrator or the token for metrics",
+        summary="Read the metrics for Prometheus, with the administrator's or the metrics token",
         responses=answers(
-            {200: {"description": "The text format.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+            {
+                200: {
+                    "description": "The metrics in Prometheus's text format.",
+                    "content": {"text/plain": {"schema": {"type": "string"}}},
+                }
+            },
             *(401, 403),
         ),
         openapi_extra=TOKEN,
@@ -85,7 +90,7 @@ def common_routes(
     @router.post(
         "/v1/campaigns/{name}/tokens",
         status_code=201,
-        summary="Make single-use tokens; only their hashes are stored",
+        summary="Create single-use tokens, of which only the hashes are stored",
         responses=answers(
             {201: {"description": "The tokens.", "content": schema("SingleUseTokens")}},
             *(400, 401, 403, 404, 408, 409, 413, 415, 422),
@@ -100,9 +105,9 @@ def common_routes(
         if type(count) is not int or not 1 <= count <= MOST_TOKENS:
             raise Problem(422, f'The body must be {{"count": N}} with 1 ≤ N ≤ {MOST_TOKENS}.')
         if entry.campaign.shuffling is not None and node.role != "shuffler":
-            raise Problem(409, f"Envelopes are sent to the shuffler: make tokens at {entry.campaign.shuffling.url}.")
+            raise Problem(409, f"Envelopes go to the shuffler: create tokens at {entry.campaign.shuffling.url}.")
         if entry.campaign.senders != "single-use":
-            raise Problem(409, "The campaign takes no single-use tokens; create it with senders = single-use.")
+            raise Problem(409, "The campaign does not use single-use tokens; create one with --senders single-use.")
         tokens = [new_token() for _ in range(count)]
         await asyncio.to_thread(node.store.issue, name, [token_hash(token) for token in tokens])
         return JSONResponse({"tokens": tokens}, 201)
@@ -116,14 +121,14 @@ def token_of(request: Request) -> str | None:
 
 
 async def read_body(request: Request) -> Any:
-    """The JSON of a request, read within bounds of size and time."""
+    """Read the JSON body of a request within limits of size and time."""
     body = RequestBody.of(request)
-    # Browsers send other types across origins without asking; tokens would stop them anyway.
+    # Browsers send other types across origins without a preflight; the token would stop them anyway.
     if content_type(request.headers) != "application/json":
         raise Problem(415, "The Content-Type must be application/json.")
     raw = await body.read(_LARGEST_JSON)
     if len(raw) > _LARGEST_JSON:
-        raise Problem(413, f"The body may have {_LARGEST_JSON} bytes.")
+        raise Problem(413, f"The body must have at most {_LARGEST_JSON} bytes.")
     try:
         return read_json(raw, booleans=True)
     except ValueError as error:

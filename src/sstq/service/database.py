@@ -1,7 +1,7 @@
-"""The database of a collector: its tables, durable connections, and transactions that are tried again.
+"""The database of a collector: tables, durable connections, and transactions with retries.
 
-It knows little. An upload is found by the random key that its client chose: there is no serial number, no address and
-no time finer than the hour. Nothing but the campaign's name is both in a token's row and in an upload's.
+It stores little. An upload is identified by the random key that its client chose: there is no serial number, no address
+and no time finer than the hour. A token's row and an upload's row have only the campaign's name in common.
 """
 
 import random
@@ -22,7 +22,7 @@ metadata = sa.MetaData()
 
 
 def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
-    # SQLite would number the rows of a table otherwise, in the order of their arrival.
+    # Otherwise SQLite numbers the rows of a table in order of arrival.
     return sa.Table(name, metadata, *columns, sqlite_with_rowid=False)
 
 
@@ -40,13 +40,13 @@ campaigns = _table(
     "campaigns",
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("mechanism", sa.Text, nullable=False),  # JSON
-    sa.Column("terms", sa.Text, nullable=False),  # JSON: all that this module need not know
+    sa.Column("terms", sa.Text, nullable=False),  # JSON: everything that this module need not know
     sa.Column("closed", sa.Boolean, nullable=False),
-    sa.Column("last_hour", sa.BigInteger),  # of arrivals, in hours since 1970; NULL while there is no end
+    sa.Column("last_hour", sa.BigInteger),  # the last hour of arrivals, in hours since 1970; NULL without an end
     sa.Column("issued", sa.BigInteger, nullable=False),  # single-use tokens so far
 )
 
-# The keys that were acknowledged, each with its number of messages, so that a repeated upload gets the same answer.
+# The acknowledged keys, each with its number of messages, so that a repeated upload gets the same answer.
 receipts = _table(
     "receipts",
     _campaign(),
@@ -54,8 +54,8 @@ receipts = _table(
     sa.Column("messages", sa.BigInteger, nullable=False),
 )
 
-# Messages that are not folded yet: of one upload or of several that were stored together. The key is random, and not
-# one of a client.
+# Messages not folded yet, from one upload or several stored together. The key is random and not the
+# key of a client.
 uploads = _table(
     "uploads",
     _campaign(),
@@ -91,7 +91,7 @@ arrivals = _table(
     sa.Column("messages", sa.BigInteger, nullable=False),
 )
 
-# How the error shrank: the standard error of an estimate from so many messages.
+# How the error shrank: the standard error of the estimate after this many messages.
 history = _table(
     "history",
     _campaign(),
@@ -107,7 +107,7 @@ estimates = _table(
     sa.Column("result", sa.LargeBinary, nullable=False),
 )
 
-# Shuffled campaigns. At the collector: the batches that a shuffler forwarded, and what became of their envelopes.
+# Shuffled campaigns. At the collector: the batches that a shuffler forwarded, and the outcome of their envelopes.
 batches = _table(
     "batches",
     _campaign(),
@@ -172,16 +172,16 @@ T = TypeVar("T")
 
 
 class DatabaseUnavailable(Exception):  # noqa: N818
-    """The database cannot answer or store now; nothing was acknowledged, and the request can be repeated."""
+    """The database cannot read or store now; nothing was acknowledged, and the request can be repeated."""
 
 
 def sqlite_url(path: Path) -> str:
-    """The URL of a database in a file, whatever characters its name has."""
+    """The URL of an SQLite database in a file, whose name may have any characters."""
     return sa.URL.create("sqlite", database=str(path.absolute())).render_as_string()
 
 
 class _FairLock:
-    """A lock that goes to whoever waits longest; one of the standard library may go to the same thread for ever."""
+    """A fair lock: whoever waits longest gets it. The standard library's lock may starve a thread."""
 
     def __init__(self) -> None:
         self._inner = threading.Lock()
@@ -209,7 +209,7 @@ class Database:
     """A database by its URL, set up on first use.
 
     ``sqlite:////folder/collector.sqlite3`` or ``postgresql+psycopg://user:password@host/name``. ValueError for a
-    database of another schema version or program, or one that does not keep what it has acknowledged.
+    database of another schema version or program, or one whose settings allow it to lose acknowledged data.
     """
 
     def __init__(self, url: str) -> None:
@@ -220,17 +220,17 @@ class Database:
         self.sqlite = self.url.drivername in ("sqlite", "sqlite+pysqlite")
         if self.sqlite:
             if not self.url.database or self.url.database == ":memory:":
-                raise ValueError("database must be a file: what is in memory only would be lost with the process")
+                raise ValueError("database must be a file: a database in memory is lost when the process ends")
             self._engine = sa.create_engine(self.url, hide_parameters=True)
             sa.event.listen(self._engine, "connect", _set_up_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
-            # SQLite has one writer at a time, and those that wait would only look again after a pause.
+            # SQLite has one writer at a time; without this lock waiting writers would poll.
             self._writing: AbstractContextManager[Any] = _FairLock()
         elif self.url.drivername == "postgresql+psycopg":
             arguments = {
                 "options": "-c synchronous_commit=on",
                 "connect_timeout": _CONNECT_SECONDS,
-                # A prepared statement keeps the plan that was best for empty tables.
+                # A prepared statement would keep the query plan that was best for empty tables.
                 "prepare_threshold": None,
             }
             self._engine = sa.create_engine(self.url, connect_args=arguments, hide_parameters=True)
@@ -243,7 +243,7 @@ class Database:
             self.write(self._prepare)
         except DatabaseError as error:
             self.dispose()
-            raise ValueError(f"{self.url.database} cannot be used: {error.orig}; name a new one") from error
+            raise ValueError(f"{self.url.database} cannot be used: {error.orig}; pass a new database") from error
         except BaseException:
             self.dispose()
             raise
@@ -253,15 +253,15 @@ class Database:
         self._engine.dispose()
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
-        """Do the work in one transaction, which is durable on return; tried again after conflicts and lost connections.
+        """Run the work in one transaction, durable on return; retried after conflicts and lost connections.
 
-        So the work must be harmless to do twice: after a connection was lost nobody knows whether it is done. Raises
-        DatabaseUnavailable if it does not succeed.
+        The work must be safe to repeat: after a lost connection nobody knows whether it was committed. Raises
+        DatabaseUnavailable if all tries fail.
         """
         return self._try_again(self._writer, work, self._writing)
 
     def read(self, work: Callable[[sa.Connection], T]) -> T:
-        """Do the work on one consistent snapshot; tried again as in `write`."""
+        """Run the work on one consistent snapshot; retried as in `write`."""
         return self._try_again(self._reader or self._engine, work, nullcontext())
 
     def _try_again(self, engine: sa.Engine, work: Callable[[sa.Connection], T], lock: AbstractContextManager[Any]) -> T:
@@ -275,7 +275,7 @@ class Database:
                     raise
                 if tries == _TRIES or not _passes(error):
                     raise DatabaseUnavailable(_sentence(error)) from error
-            # Two that collided should not collide again.
+            # Two transactions that collided should not collide again.
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, _LONGEST_PAUSE)
         raise AssertionError("unreachable")
@@ -315,7 +315,7 @@ def _check_durable(connection: sa.Connection) -> None:
         value = connection.exec_driver_sql(f"SHOW {setting}").scalar_one()
         if value != "on":
             raise ValueError(
-                f"the database has {setting} = {value}, so that a crash could lose what it acknowledged; "
+                f"the database has {setting} = {value}, so a crash could lose acknowledged messages; "
                 f"set {setting} = on in postgresql.conf and restart it"
             )
 
@@ -324,28 +324,28 @@ def _check_version(connection: sa.Connection, there: set[str]) -> None:
     if there != set(metadata.tables):
         raise ValueError(
             f"the database has the tables {', '.join(sorted(there))} of another program or version; "
-            "name an empty database, such as a new file"
+            "pass an empty database, such as a new file"
         )
     try:
         found = connection.execute(sa.select(settings.c.value).where(settings.c.name == "schema")).scalar()
     except DBAPIError as error:
-        raise ValueError("the database belongs to another program; name an empty one, such as a new file") from error
+        raise ValueError("the database belongs to another program; pass an empty one, such as a new file") from error
     version = None if found is None else bytes(found).decode(errors="replace")
     if version != str(SCHEMA_VERSION):
         raise ValueError(
             f"the database has version {version} of the schema, this library has version {SCHEMA_VERSION}; "
-            "use the release of sstq that made it, or name an empty database"
+            "use the release of sstq that created it, or pass an empty database"
         )
 
 
 def _passes(error: DBAPIError) -> bool:
-    """Whether another try may succeed at once: after a conflict with another transaction, or on a new connection."""
+    """Whether a retry may succeed at once: after a conflict with another transaction, or on a new connection."""
     if getattr(error.orig, "sqlstate", None) in _CONFLICTS or error.connection_invalidated:
         return True
     return getattr(error.orig, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
 def _sentence(error: DBAPIError) -> str:
-    """What the driver says, without the statement, its parameters and details, which may hold messages."""
+    """The driver's error, without the statement, its parameters and details, which may contain messages."""
     said = getattr(getattr(error.orig, "diag", None), "message_primary", None) or str(error.orig)
     return f"the database is not available: {' '.join(said.split())}"

@@ -1,6 +1,6 @@
-"""The poll of `sstq serve --demo`: a campaign that everybody may send to and read, and the page that does both.
+"""The poll of `sstq serve --demo`: a campaign that everybody may send to and read, and its web page.
 
-The page is examples/browser with the JavaScript client beside it. Wheels hold a copy; a checkout has the files.
+The page is examples/browser together with the JavaScript client. Wheels contain a copy; a checkout has the files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FILES = {
 
 
 def ensure_poll(collector: Collector) -> None:
-    """Create the campaign, unless it is there."""
+    """Create the campaign unless it exists."""
     if collector.store.campaign(POLL) is not None:
         return
     # Answers are from −1 to 1, so that no visitor's vector is clipped.
@@ -51,7 +51,7 @@ def ensure_poll(collector: Collector) -> None:
 
 
 def demo_routes() -> list[Route]:
-    """The page at /demo/ and its files beside it."""
+    """The routes of the page at /demo/ and its files."""
     found = {name: StaticFile(_read(name, folder), kind) for name, (folder, kind) in _FILES.items()}
     page = Route("/demo/", found.pop("index.html").answer)
     return [page, *(Route(f"/demo/{name}", file.answer) for name, file in found.items())]

@@ -1,8 +1,8 @@
-"""Folding: stored uploads become partial states, and partial states become fewer, each step in one transaction.
+"""Folding: turns stored uploads into partial states and merges these, each step in one transaction.
 
-A step takes rows, computes, and replaces the rows by what it computed. So a crash leaves either the rows or the result.
-On PostgreSQL the rows are locked while it computes, and other processes take others. SQLite has one lock for all
-writers, which is not held that long: the step reads a snapshot, and replaces the rows only if all are still there.
+A step reads rows, computes, and replaces the rows by the result. So a crash leaves either the rows or the result.
+On PostgreSQL the rows are locked meanwhile, and other processes take other rows. SQLite has one lock for all
+writers, which is not held that long: the step reads a snapshot, and replaces the rows only if all still exist.
 """
 
 import secrets
@@ -19,9 +19,9 @@ from sstq.service import pieces as parts
 from sstq.service.database import Database, arrivals, campaigns, pieces, uploads
 from sstq.service.pieces import Piece
 
-# What is unpacked at a time; several of these go into one piece where states are large.
+# Bytes unpacked at a time; several of these go into one piece if states are large.
 _TAKEN_UPLOADS, _TAKEN_MESSAGES, _TAKEN_BYTES = 4096, 1 << 20, 1 << 22
-_STATE_SHARE = 4  # a fold takes as many bytes of messages as a quarter of the state it writes
+_STATE_SHARE = 4  # a fold reads a quarter as many bytes of messages as the state it writes
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class _Step:
 
 
 class _TakenByAnother(Exception):  # noqa: N818
-    """Another process was faster."""
+    """Another process has already replaced the rows."""
 
 
 def fold(database: Database, name: str, mechanism: Mechanism, hour: int, most_bytes: int = parts.MOST_BYTES) -> int:
-    """Fold some of the uploads of a campaign into a partial state; returns the number of messages, 0 if none wait."""
+    """Fold some of a campaign's uploads into a partial state; returns the number of messages, 0 if none wait."""
 
     def take(connection: sa.Connection) -> _Step:
         _hold(connection, name)
@@ -66,7 +66,7 @@ def fold(database: Database, name: str, mechanism: Mechanism, hour: int, most_by
 
 
 def merge(database: Database, name: str, mechanism: Mechanism, most_bytes: int = parts.MOST_BYTES) -> int:
-    """Add up two pieces of one range and level; returns how many pieces are gone, 0 if there is nothing to do.
+    """Merge two pieces of one range and level; returns by how many the pieces were reduced, 0 if nothing was to do.
 
     Two processes may find the same pair; then one of them returns 0 although there may be others to merge.
     """
@@ -122,7 +122,7 @@ def _exchange(
 
 
 def _hold(connection: sa.Connection, name: str) -> None:
-    """Make the deletion of the campaign wait until this transaction has ended: it must not leave a piece behind."""
+    """Make deletion of the campaign wait until this transaction ends, so that no piece is left behind."""
     query = sa.select(campaigns.c.name).where(campaigns.c.name == name)
     connection.execute(query.with_for_update(read=True, key_share=True))
 
@@ -148,9 +148,9 @@ def _count_arrivals(connection: sa.Connection, name: str, hour: int, messages: i
 
 
 def _batches(connection: sa.Connection, name: str, message_bits: int) -> Iterator[list[bytes]]:
-    """The keys of all uploads of a campaign that wait, as many at a time as are unpacked at once.
+    """Iterate over the keys of a campaign's waiting uploads, in groups that are unpacked at once.
 
-    They begin at a random key, so that two processes seldom look at the same ones.
+    The order starts at a random key, so that two processes rarely take the same ones.
     """
     start = secrets.token_bytes(16)
     for here in (uploads.c.key >= start, uploads.c.key < start):

@@ -1,4 +1,4 @@
-"""Requests to a collector or a shuffler, for programs that administer it or send to it; only the standard library."""
+"""HTTP requests to a collector or a shuffler, with nothing but the standard library."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ _LARGEST_ANSWER = 1 << 28
 
 
 class Refused(ValueError):  # noqa: N818
-    """A server refused a request: its status, its sentence, and after how many seconds to try again, if ever."""
+    """A server refused a request: status, sentence, and the seconds to wait before a retry, if that may help."""
 
     def __init__(self, server: str, status: int, detail: str, retry_after: float | None) -> None:
-        super().__init__(f"{server} refused it ({status}): {detail}")
+        super().__init__(f"{server} refused the request ({status}): {detail}")
         self.status = status
         self.retry_after = retry_after
 
 
 class Unreachable(ValueError):  # noqa: N818
-    """There was no answer; nobody knows whether the request arrived."""
+    """The collector did not answer; the request may or may not have arrived."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered."""
+    """A server's answer."""
 
     headers: Message
     content: bytes
 
     def json(self) -> Any:
-        """Its content, read."""
+        """The content, parsed."""
         return json.loads(self.content)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Neither server redirects anybody; whoever does would get the token."""
+    """Refuses redirects: neither server redirects, and the target would receive the token."""
 
     def redirect_request(self, *_: Any) -> None:
-        """Do not follow."""
+        """Do not follow the redirect."""
 
 
 def request(
@@ -61,28 +61,28 @@ def request(
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
 ) -> Answer:
-    """Ask a server; Refused with its sentence for a status of 400 or more, Unreachable for no answer."""
+    """Send a request to a server; raises Refused for a status of 400 or more, Unreachable without an answer."""
     with _open(method, url, token, headers, body) as response:
         try:
             content = response.read(_LARGEST_ANSWER + 1)
         except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"the answer of {urlsplit(url).netloc} broke off: {error}") from error
+            raise Unreachable(f"the answer from {urlsplit(url).netloc} was cut off: {error}") from error
         if len(content) > _LARGEST_ANSWER:
-            raise Unreachable(f"the answer of {urlsplit(url).netloc} has more than {_LARGEST_ANSWER} bytes")
+            raise Unreachable(f"the answer from {urlsplit(url).netloc} has more than {_LARGEST_ANSWER} bytes")
         return Answer(response.headers, content)
 
 
 def download(url: str, path: Path, *, token: str) -> None:
-    """Write the answer to GET into a file, which is there only when it is complete."""
+    """Download to a file, which appears only when it is complete."""
     part = path.with_name(f"{path.name}.part")
     try:
         with _open("GET", url, token, None, None) as response, part.open("wb") as file:
             shutil.copyfileobj(response, file, 1 << 20)
             if file.tell() != int(response.headers["Content-Length"]):
-                raise Unreachable(f"the answer of {urlsplit(url).netloc} broke off; try again")
+                raise Unreachable(f"the answer from {urlsplit(url).netloc} was cut off; try again")
         part.replace(path)
     except http.client.HTTPException as error:
-        raise Unreachable(f"the answer of {urlsplit(url).netloc} broke off: {error}") from error
+        raise Unreachable(f"the answer from {urlsplit(url).netloc} was cut off: {error}") from error
     finally:
         part.unlink(missing_ok=True)
 
@@ -92,7 +92,7 @@ def _open(
 ) -> http.client.HTTPResponse:
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
         raise ValueError(f"url must begin with http:// or https://, got {url!r}")
-    # Nothing about the machine: the default user agent names the version of Python.
+    # Reveal nothing about the machine: the default user agent names the Python version.
     whole = {"User-Agent": "sstq", **(headers or {})}
     if token is not None:
         whole["Authorization"] = f"Bearer {token}"
@@ -107,10 +107,10 @@ def _open(
         reason = getattr(error, "reason", error)
         if isinstance(reason, ssl.SSLCertVerificationError):  # another try would not change it
             raise ValueError(
-                f"the certificate of {urlsplit(url).netloc} cannot be verified: {reason.verify_message}; if it is of "
-                "an authority of your own, set SSL_CERT_FILE to that authority's certificate (PEM)"
+                f"the certificate of {urlsplit(url).netloc} cannot be verified: {reason.verify_message}; if "
+                "your own authority issued it, set SSL_CERT_FILE to that authority's certificate (PEM)"
             ) from error
-        raise Unreachable(f"there is no answer from {urlsplit(url).netloc}: {reason}") from error
+        raise Unreachable(f"no answer from {urlsplit(url).netloc}: {reason}") from error
     return response
 
 

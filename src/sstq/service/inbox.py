@@ -8,7 +8,7 @@ from typing import Self
 from sstq.service.receiving import Answer, Upload
 from sstq.service.store import Store
 
-# What a transaction takes, and what may wait for it.
+# Limits of one transaction, and of what may wait for it.
 _BATCH_UPLOADS, _BATCH_BYTES = 2_000, 1 << 25
 _QUEUE_UPLOADS, _QUEUE_BYTES = 20_000, 1 << 28
 
@@ -16,20 +16,20 @@ _Waiting = tuple[Upload, asyncio.Future[Answer]]
 
 
 class InboxFull(Exception):  # noqa: N818
-    """More uploads wait than this process holds; the client should try again later."""
+    """Too many uploads are waiting in this process; the client should try again later."""
 
 
 class Inbox:
-    """Where an event loop leaves uploads; one thread, once it may begin, writes as many at a time as are there.
+    """A queue of uploads from the event loop; once it may begin, one thread writes all that wait to the store at once.
 
-    Use it as an async context manager. On leaving, everything that was submitted is written and answered.
+    Use it as an async context manager. On exit, everything submitted is written and answered.
     """
 
     def __init__(self, store: Store, ready: threading.Event) -> None:
         self._store, self._ready = store, ready
         self._arrived: list[_Waiting] = []
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
-        # Of what is not answered yet; only the event loop counts.
+        # Uploads and bytes not answered yet; only the event loop changes these.
         self._uploads = self._bytes = 0
         self._closing = False
         self._thread = threading.Thread(target=self._write_all, name="sstq-inbox")
@@ -79,11 +79,11 @@ class Inbox:
                 answers = self._store.receive([upload for upload, _ in batch])
             except Exception as error:
                 answers = error
-            # Once for all of them: waking the loop costs more than an answer.
+            # One call for all of them: waking the loop costs more than an answer.
             self._loop.call_soon_threadsafe(self._answer, batch, answers)
 
     def _next_batch(self) -> list[_Waiting]:
-        """What waits, once there is something; empty at the end."""
+        """Wait for uploads and return them; empty when the inbox is closed."""
         batch: list[_Waiting] = []
         size = 0
         while (found := self._queue.get()) is not None:
@@ -91,14 +91,14 @@ class Inbox:
             size += len(found[0].body)
             if self._queue.empty() or len(batch) == _BATCH_UPLOADS or size >= _BATCH_BYTES:
                 return batch
-        self._queue.put(None)  # for the next call: there may be a batch before the end
+        self._queue.put(None)  # for the next call: there may be a last batch first
         return batch
 
     def _answer(self, batch: list[_Waiting], answers: list[Answer] | Exception) -> None:
         for number, (upload, future) in enumerate(batch):
             self._uploads -= 1
             self._bytes -= len(upload.body)
-            if future.done():  # its client went away
+            if future.done():  # its client disconnected
                 continue
             if isinstance(answers, Exception):
                 future.set_exception(answers)

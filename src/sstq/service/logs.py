@@ -1,4 +1,4 @@
-"""A log that knows nobody: no address, no user agent, no time finer than the hour."""
+"""Logging that identifies nobody: no address, no user agent, no time finer than the hour."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ __all__ = ["LOGS", "PrivateFormatter"]
 
 
 class PrivateFormatter(logging.Formatter):
-    """Log lines with the hour. Of an error they have its kind and its places in the code, not what it says.
+    """Formats log lines with the hour. Errors are logged by type and position in the code, without their message.
 
-    What an error says may hold parts of a request, such as a key or the bytes of a message.
+    The message of an error may contain parts of a request, such as a key or the bytes of a message.
     """
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %Hh")
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 (the name is logging's)
-        """The kind of an error and its places in the code."""
+        """Format an error's type and its positions in the code."""
         kind, _, places = ei
         return "".join([*traceback.format_tb(places), getattr(kind, "__name__", str(kind))])
 
@@ -33,4 +33,4 @@ LOGS: dict[str, Any] = {
         name: {"handlers": ["private"], "level": "WARNING", "propagate": False} for name in ("uvicorn", "sstq.service")
     },
 }
-"""How a server process logs; there is no access log."""
+"""The logging configuration of a server process; there is no access log."""

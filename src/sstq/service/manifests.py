@@ -1,7 +1,7 @@
-"""What a shuffler says about the envelopes that it forwards, under its signature.
+"""Manifests: signed statements of a shuffler about the envelopes it forwards.
 
-A batch is the envelopes of one slot of one crowd, in random order, in parts that fit into a request. The manifest goes
-before a part as a header: its signature covers the hash of the body, so that it is checked before the body is read.
+A batch is the envelopes of one slot of one crowd, in random order, in parts that fit into a request. The manifest is
+sent as a header of each part. Its signature covers the hash of the body, so it is checked before the body is read.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from sstq.service.signing import SigningKey, verify
 __all__ = ["BATCH_PREFIX", "LARGEST_PART", "Manifest"]
 
 BATCH_PREFIX = b"sstq-batch-v1\x00"
-"""What stands before a manifest when it is signed."""
+"""The prefix of a manifest when it is signed."""
 
 LARGEST_PART = 1 << 24
-"""The most bytes of one part of a batch."""
+"""The maximum size of one part of a batch in bytes."""
 
 _TEXTS = {"digest": "[0-9a-f]{64}", "sealing_key": "[0-9a-f]{16}", "batch": "[0-9a-f]{32}", "sha256": "[0-9a-f]{64}"}
 
@@ -34,16 +34,16 @@ class Manifest:
     """One part of a batch.
 
     Attributes:
-        campaign: its name.
-        digest: of the campaign's mechanism.
+        campaign: the campaign's name.
+        digest: the digest of the campaign's mechanism.
         sealing_key: the name of the key that the envelopes are sealed for.
-        slot: which message of each person they hold.
+        slot: which message of each person the envelopes hold.
         batch: 128 random bits in hexadecimal, the same for all parts and all retries.
-        size: the envelopes of the whole batch.
+        size: the number of envelopes in the whole batch.
         part: the number of this part, from 0.
-        parts: how many there are.
-        count: the envelopes of this part.
-        sha256: of the body, in hexadecimal.
+        parts: the number of parts.
+        count: the number of envelopes in this part.
+        sha256: the SHA-256 of the body in hexadecimal.
     """
 
     campaign: str
@@ -69,20 +69,20 @@ class Manifest:
         check_number("count", self.count, 1, self.size, integer=True)
 
     def signed(self, key: SigningKey) -> dict[str, str]:
-        """The headers of a request with this part: the manifest and its signature."""
+        """Return the headers for uploading this part: the manifest and its signature."""
         described: dict[str, Any] = {"format": "sstq-batch", "version": 1} | asdict(self)
         text = rfc8785.dumps(described)
         return {"SSTQ-Batch": text.decode(), "SSTQ-Signature": key.sign(text, BATCH_PREFIX)}
 
     def is_of(self, body: bytes) -> bool:
-        """Whether the manifest is about this body."""
+        """Whether the manifest describes this body."""
         return hashlib.sha256(body).hexdigest() == self.sha256
 
 
 def read_manifest(text: str, signature: str, public: bytes) -> Manifest:
-    """The manifest that the holder of the public key has signed; PermissionError if somebody else did or nobody.
+    """Read a manifest and check that the owner of this public key signed it; PermissionError otherwise.
 
-    ValueError for one that cannot be read.
+    ValueError for a manifest that cannot be read.
     """
     raw = text.encode("latin-1", "replace")
     try:

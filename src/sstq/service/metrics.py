@@ -1,4 +1,4 @@
-"""Metrics in the text format of Prometheus: what this process counted, and what the database holds."""
+"""Metrics in Prometheus's text format: the counts of this process and of the database."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Samples = Mapping[tuple[tuple[str, str], ...], float]
 
 @dataclass
 class Metrics:
-    """What one process counts since its start; there is no time and no address in it.
+    """The counters of one process since its start; they hold no times and no addresses.
 
     Attributes:
-        uploads: by campaign and status of the answer; the campaign is empty where there is none of that name.
-        folds: how often the background task was through, and how often it failed.
-        people: at a shuffler, whose envelopes were mixed, dropped or refused, by campaign.
+        uploads: uploads by campaign and HTTP status; the campaign is empty if no campaign has that name.
+        folds: rounds of the background thread, by success or failure.
+        people: at a shuffler, the people whose envelopes were mixed, dropped or refused, by campaign.
     """
 
     uploads: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -27,7 +27,7 @@ class Metrics:
 
 
 def render(families: Iterable[tuple[str, str, str, Samples]]) -> str:
-    """Families of samples, each with its name, type and help, as text.
+    """Render families of samples, each with its name, type and help, as text.
 
     Examples:
         >>> print(render([("waiting", "gauge", "Uploads that wait.", {(("campaign", "a"),): 3})]), end="")
@@ -39,7 +39,7 @@ def render(families: Iterable[tuple[str, str, str, Samples]]) -> str:
     for name, kind, meaning, samples in families:
         lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
         for labels, value in samples.items():
-            # Values of labels are names of campaigns and statuses: nothing in them needs an escape.
+            # Label values are campaign names and statuses: nothing in them needs escaping.
             text = ",".join(f'{label}="{of}"' for label, of in labels)
             lines.append(f"{name}{{{text}}} {value:.17g}" if labels else f"{name} {value:.17g}")
     return "".join(f"{line}\n" for line in lines)

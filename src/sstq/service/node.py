@@ -1,4 +1,4 @@
-"""What a collector and a shuffler share: a database, a key that signs, an inbox, and who may do what."""
+"""The state that collector and shuffler have in common: database, signing key, inbox and permissions."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["Entry", "Node", "unknown_campaign"]
 
 @dataclass(frozen=True)
 class Entry:
-    """A campaign with what the routes need of it, made once.
+    """A campaign with everything that the routes need, prepared once.
 
     Attributes:
-        stored: the campaign as the database has it.
-        campaign: the same, read.
+        stored: the campaign's row in the database.
+        campaign: the same, parsed.
         tokens: the hashes of its shared tokens, by name: "send_token" and "read_token".
-        sealing_keys: the public keys that messages are sealed for where they are shuffled, the newest first.
+        sealing_keys: the public keys that shuffled messages are sealed for, the newest first.
         document: the bytes that clients fetch.
-        signature: of the document, by the collector.
+        signature: the collector's signature of the document.
     """
 
     stored: StoredCampaign
@@ -43,21 +43,21 @@ class Entry:
 
     @cached_property
     def etag(self) -> str:
-        """Of the document, quoted."""
+        """The ETag of the document, quoted."""
         return f'"{hashlib.sha256(self.document).hexdigest()[:32]}"'
 
     @cached_property
     def from_anywhere(self) -> bool:
-        """Whether web pages of other origins may send; a shared token has no place in a web page."""
+        """Whether web pages of other origins may send; a shared token does not belong in a web page."""
         return self.campaign.senders != "token"
 
 
 class Node(ABC):
-    """The state of one server process; everything that must last is in the store.
+    """The state of one server process; everything persistent is in the store.
 
     Attributes:
-        role: what the database is for; that of another role is refused.
-        ready: is set once the kernels that it needs are loaded; uploads wait for that.
+        role: "collector" or "shuffler"; a database of the other role is refused.
+        ready: is set once the kernels that the node needs are loaded; uploads wait for that.
     """
 
     role: str
@@ -68,7 +68,7 @@ class Node(ABC):
         kept = store.setting("role", lambda: self.role.encode()).decode()
         if kept != self.role:
             store.close()
-            raise ValueError(f"database must be that of a {self.role}, got that of a {kept}; name an empty one")
+            raise ValueError(f"database must belong to a {self.role}, got one of a {kept}; pass an empty database")
         self.ready = threading.Event()
         self.inbox = Inbox(self.store, self.ready)
         self.limits = AddressLimits(settings.uploads_per_second, settings.burst)
@@ -84,7 +84,7 @@ class Node(ABC):
     # Campaigns
 
     def refresh(self) -> list[Entry]:
-        """Read all campaigns again: another process may have changed them. Blocks; not for the event loop."""
+        """Reload all campaigns: another process may have changed them. Blocks, so call it outside the event loop."""
         while True:
             forgotten = self._forgotten
             entries = {stored.name: self._entry(stored) for stored in self.store.campaigns()}
@@ -92,7 +92,7 @@ class Node(ABC):
                 return list(entries.values())
 
     async def entry(self, name: str) -> Entry:
-        """The campaign of that name; a refusal if there is none."""
+        """Return the campaign with this name; raises a Problem (404) if there is none."""
         found, forgotten = self._entries.get(name), self._forgotten
         if found is None:
             stored = await self._find(name) if re.fullmatch(NAME_PATTERN, name) else None
@@ -106,13 +106,13 @@ class Node(ABC):
         return await asyncio.to_thread(self.store.campaign, name)
 
     def forget(self, name: str) -> None:
-        """Read a campaign again when it is asked for next."""
+        """Reload a campaign on its next use."""
         with self._lock:
             self._forgotten += 1
             self._entries = {known: entry for known, entry in self._entries.items() if known != name}
 
     def _remember(self, entries: dict[str, Entry], forgotten: int) -> bool:
-        """Keep what was read, unless a campaign was changed or deleted meanwhile; returns whether it did."""
+        """Cache what was read, unless a campaign was changed or deleted meanwhile; returns whether it did."""
         with self._lock:
             if self._forgotten != forgotten:
                 return False
@@ -125,7 +125,7 @@ class Node(ABC):
 
     @abstractmethod
     def _read(self, stored: StoredCampaign) -> Entry:
-        """What the routes need of a campaign."""
+        """Prepare what the routes need of a campaign."""
 
     # Who may do what
 
@@ -134,18 +134,18 @@ class Node(ABC):
         return is_token(token, self._administrator)
 
     def require_administrator(self, token: str | None) -> None:
-        """A refusal unless the token is the administrator's."""
+        """Raise a Problem unless the token is the administrator's."""
         if token is None:
             raise unauthorized("This needs the administrator's token.")
         if not self.is_administrator(token):
             raise Problem(403, "The token is not the administrator's.")
 
     def require_metrics(self, token: str | None) -> None:
-        """A refusal unless the token is that for metrics or the administrator's."""
+        """Raise a Problem unless the token is the metrics token or the administrator's."""
         if not is_token(token, self._metrics_reader):
             self.require_administrator(token)
 
 
 def unknown_campaign() -> Problem:
-    """There is no campaign of that name."""
-    return Problem(404, "There is no campaign of this name.")
+    """The refusal for an unknown campaign."""
+    return Problem(404, "There is no campaign with this name.")

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what the routes take and answer, in the words that a client's author needs."""
+"""The collector's OpenAPI document, for authors of clients: what each route accepts and returns."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sstq.service.campaigns import MOST_TOKENS, NAME_PATTERN, TIME_PATTERN
 __all__ = ["DESCRIPTION", "OPTIONAL_TOKEN", "TOKEN", "answers", "install", "json_body", "schema"]
 
 DESCRIPTION = (
-    "Collects messages of ε-local differential privacy and estimates their mean. Every refusal is "
-    "application/problem+json (RFC 9457) with a sentence. A request that got 429, 503 or no answer can be repeated "
+    "Collects ε-locally differentially private messages and estimates the mean. Every refusal is "
+    "application/problem+json (RFC 9457) with a sentence. After 429, 503 or no answer, repeat the request "
     "with the same Idempotency-Key: its messages count once."
 )
 
@@ -21,16 +21,16 @@ _STATUSES = {
     304: "The client has this version already.",
     400: "A header or the body cannot be read.",
     401: "A token is needed.",
-    403: "The token is wrong or spent.",
-    404: "There is no campaign of this name.",
-    408: "The body came too slowly.",
-    409: "It contradicts the campaign: another mechanism, a name that is taken, or a campaign that is closed.",
+    403: "The token is wrong or was used before.",
+    404: "There is no campaign with this name.",
+    408: "The body arrived too slowly.",
+    409: "The request contradicts the campaign: another mechanism, a name that is taken, or a closed campaign.",
     410: "The campaign is closed.",
     413: "The body is too large.",
     415: "The Content-Type is wrong.",
-    422: "The content is malformed: the wrong length, a code that no message has, or a field that cannot be.",
+    422: "The content is malformed: a wrong length, a code out of range, or an invalid field.",
     425: "The campaign is not open yet.",
-    429: "Too many uploads from this address; Retry-After says when to go on.",
+    429: "Too many uploads from this address; Retry-After says when to continue.",
     503: "The collector cannot store now; Retry-After says when to try again.",
 }
 
@@ -65,11 +65,16 @@ _SHUFFLING = {
         {"type": "null"},
         {
             "type": "object",
-            "description": "By whom messages are mixed before they arrive; it cannot change.",
+            "description": "The shuffler that mixes the messages before they arrive; it cannot change.",
             "properties": {
                 "url": {"type": "string", "description": "The shuffler's address."},
                 "key": {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": "Its Ed25519 public key."},
-                "threshold": {"type": "integer", "minimum": 2, "maximum": 10**9, "description": "People per batch."},
+                "threshold": {
+                    "type": "integer",
+                    "minimum": 2,
+                    "maximum": 10**9,
+                    "description": "Minimum number of people per batch.",
+                },
                 "delta": {"type": "number", "minimum": 1e-15, "maximum": 0.1},
                 "below_threshold": {"enum": ["drop", "local"]},
             },
@@ -91,27 +96,30 @@ _CLAIM = {
     "anyOf": [
         described_object(
             {
-                "batches": COUNT | {"description": "Batches of the shuffler that are opened."},
-                "accepted": COUNT | {"description": "Envelopes of them that count."},
+                "batches": COUNT | {"description": "Opened batches of the shuffler."},
+                "accepted": COUNT | {"description": "Envelopes of these batches that are counted."},
                 "refused": described_object(dict.fromkeys(("foreign", "malformed", "repeated"), COUNT)),
-                "crowd": COUNT | {"description": "The accepted envelopes of the smallest batch."},
-                "epsilon": {"type": ["number", "null"], "description": "What that crowd justifies; null without one."},
+                "crowd": COUNT | {"description": "Accepted envelopes of the smallest batch."},
+                "epsilon": {
+                    "type": ["number", "null"],
+                    "description": "The ε that this crowd justifies; null without a crowd.",
+                },
                 "delta": {"type": ["number", "null"]},
-                "local_epsilon": {"type": "number", "description": "What is left if the shuffler cheats."},
+                "local_epsilon": {"type": "number", "description": "The ε that remains if the shuffler cheats."},
             }
         ),
         {"type": "null"},
     ],
-    "description": "The (ε, δ) of a shuffled campaign from what arrived; null for one that is not shuffled.",
+    "description": "The (ε, δ) of a shuffled campaign, from the batches that arrived; null if not shuffled.",
 }
 
 _STATUS = described_object(
     {
         "name": NAME,
         "status": {"enum": ["scheduled", "open", "closed"]},
-        "received": COUNT | {"description": "Messages that are acknowledged."},
-        "folded": COUNT | {"description": "Messages that are in the state."},
-        "covered": COUNT | {"description": "Messages that the newest estimate covers."},
+        "received": COUNT | {"description": "Acknowledged messages."},
+        "folded": COUNT | {"description": "Messages added to the state."},
+        "covered": COUNT | {"description": "Messages covered by the newest estimate."},
         "tokens_issued": COUNT,
         "tokens_unspent": COUNT,
         "shuffling": _CLAIM,
@@ -145,8 +153,8 @@ _SCHEMAS: dict[str, Any] = {
             "message_bits": {"type": "integer", "minimum": 1},
             "keys": {"type": "array", "items": {"type": "string", "pattern": "^[0-9a-f]{64}$"}},
             "shuffling": _SHUFFLING,
-            "slots": {"type": "integer", "minimum": 1, "description": "Messages per person, if they are shuffled."},
-            "envelope_bytes": {"type": "integer", "minimum": 49, "description": "Of a sealed message."},
+            "slots": {"type": "integer", "minimum": 1, "description": "Messages per person, if shuffled."},
+            "envelope_bytes": {"type": "integer", "minimum": 49, "description": "Size of a sealed message."},
             "sealing_keys": {
                 "type": "array",
                 "description": "X25519 keys to seal messages for, the newest first.",
@@ -167,12 +175,12 @@ _SCHEMAS: dict[str, Any] = {
     "Campaigns": described_object({"campaigns": {"type": "array", "items": _STATUS}}),
     "Progress": described_object(
         {
-            "measured": _POINTS | {"description": "Messages, and the standard error of their estimate."},
-            "predicted": _POINTS | {"description": "The same as the mechanism's typical error predicts it."},
-            "bias": {"type": "number", "description": "The error that remains with any number of messages."},
-            "arrivals": _POINTS | {"description": "Hours, as seconds since 1970, and the messages folded in each."},
-            "epsilon": {"type": "number", "description": "What a message may spend."},
-            "privacy_loss": {"type": "number", "description": "What a message spends, from its exact distribution."},
+            "measured": _POINTS | {"description": "Pairs: number of messages, standard error of the estimate."},
+            "predicted": _POINTS | {"description": "The same, predicted by the mechanism's typical error."},
+            "bias": {"type": "number", "description": "The error that no number of messages removes."},
+            "arrivals": _POINTS | {"description": "Pairs: hour (as seconds since 1970), messages folded."},
+            "epsilon": {"type": "number", "description": "The nominal ε of a message."},
+            "privacy_loss": {"type": "number", "description": "The exact privacy loss of a message."},
         }
     ),
     "Certificate": {"type": "object", "description": "What `sstq audit certify` writes."},
@@ -183,7 +191,7 @@ _SCHEMAS: dict[str, Any] = {
         {
             "campaign": NAME,
             "digest": {"type": "string"},
-            "count": COUNT | {"description": "Messages that it covers."},
+            "count": COUNT | {"description": "Messages covered."},
             "shuffling": _CLAIM,
             "value": _NUMBERS,
             "stderr": _NUMBERS,
@@ -194,7 +202,7 @@ _SCHEMAS: dict[str, Any] = {
                     ),
                     {"type": "null"},
                 ],
-                "description": "Holds all coordinates of the mean at once with that probability: value ± half_width.",
+                "description": "With this probability, value ± half_width covers all coordinates of the mean at once.",
             },
             "groups": {
                 "anyOf": [
@@ -212,17 +220,17 @@ _SCHEMAS: dict[str, Any] = {
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The content of a body in JSON of that schema."""
+    """The content of a JSON body with this schema."""
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
 
 
 def json_body(name: str) -> dict[str, Any]:
-    """A request body in JSON of that schema."""
+    """A JSON request body with this schema."""
     return {"requestBody": {"required": True, "content": schema(name)}}
 
 
 def answers(success: dict[int, dict[str, Any]], *refusals: int) -> dict[int | str, dict[str, Any]]:
-    """What a route answers: its success, and refusals by their status."""
+    """The answers of a route: its success, and refusals by status."""
     problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     refused: dict[int | str, dict[str, Any]] = {}
     for status in (*refusals, 503):
@@ -252,7 +260,7 @@ UPLOAD = {
     "summary": "Send messages",
     "description": (
         "The body is SSTQ-Count messages of message_bits bits each, packed without gaps, the lowest bit of a byte "
-        "first. The answer comes when they are durable. Sending again with the same key counts once and gets the "
+        "first. The collector answers once they are durable. Sending again with the same key counts once and gets the "
         "same answer."
     ),
     "operationId": "send_messages",
@@ -263,7 +271,7 @@ UPLOAD = {
             "name": "Idempotency-Key",
             "in": "header",
             "required": True,
-            "description": "128 random bits, chosen for this upload and kept for its retries.",
+            "description": "128 random bits, new for each upload and repeated in its retries.",
             "schema": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
         },
         {
@@ -277,7 +285,7 @@ UPLOAD = {
             "name": "SSTQ-Digest",
             "in": "header",
             "required": True,
-            "description": "The digest of the mechanism, as the document has it.",
+            "description": "The digest of the mechanism, from the document.",
             "schema": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
         },
     ],
@@ -296,7 +304,7 @@ UPLOAD = {
 
 
 def install(app: FastAPI, path: str, upload: dict[str, Any] = UPLOAD, more: dict[str, Any] | None = None) -> None:
-    """Describe the app, with the upload route at `path`, which FastAPI knows nothing of, and more schemas."""
+    """Describe the app: adds the upload route at `path`, which FastAPI does not know, and further schemas."""
 
     def described() -> dict[str, Any]:
         if app.openapi_schema is None:

@@ -1,7 +1,7 @@
-"""Opening batches: envelopes become messages, in processes of their own, because to open one takes 100 µs of a core.
+"""Opening batches: decrypts envelopes in separate processes, because each takes 100 µs of a core.
 
-A worker is told a key, an `info` and envelopes, and answers with messages. It lives as long as the process that
-started it: when that one is killed, its pipe ends, and so does the worker.
+A worker receives a key, an `info` and envelopes, and returns messages. It lives as long as the process that
+started it: when that process is killed, the pipe ends, and so does the worker.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sstq.service.store import Store
 
 __all__ = ["Openers", "Opening", "open_next"]
 
-# Fewer are opened sooner than a worker starts.
+# Opening fewer takes less time than starting a worker.
 _WORTH_A_WORKER = 5_000
 _TASK_ENVELOPES = 1_000
 
@@ -35,21 +35,21 @@ logger = logging.getLogger("sstq.service")
 
 
 class Openers:
-    """Processes that open envelopes; started when there are many for the first time."""
+    """Processes that open envelopes, started when many arrive for the first time."""
 
     def __init__(self, workers: int | None = None) -> None:
         self._wanted = workers or os.cpu_count() or 1
         self._workers: list[tuple[multiprocessing.process.BaseProcess, Connection]] = []
 
     def close(self) -> None:
-        """Let the workers end."""
+        """Stop the workers."""
         for process, pipe in self._workers:
             pipe.close()
             process.join()
         self._workers = []
 
     def open(self, secret: bytes, info: bytes, body: bytes, size: int) -> Iterator[bytes | None]:
-        """The message of each envelope of so many bytes, in order; None for one that does not open."""
+        """Return the message of each envelope of this size, in order; None for an envelope that does not open."""
         tasks = (body[start : start + size * _TASK_ENVELOPES] for start in range(0, len(body), size * _TASK_ENVELOPES))
         if len(body) < size * _WORTH_A_WORKER:
             for task in tasks:
@@ -60,12 +60,12 @@ class Openers:
         try:
             yield from self._spread(secret, info, tasks, size)
         except (EOFError, OSError):
-            # A worker died. The others may have answers in their pipes: begin anew.
+            # A worker died. The others may have answers in their pipes: start afresh.
             self._end()
             raise
 
     def _spread(self, secret: bytes, info: bytes, tasks: Iterator[bytes], size: int) -> Iterator[bytes | None]:
-        """Give every worker a task at a time, and take the answers in the order of the tasks."""
+        """Give each worker one task at a time, and return the answers in the order of the tasks."""
         while some := list(islice(tasks, len(self._workers))):
             for task, (_, pipe) in zip(some, self._workers, strict=False):
                 pipe.send((secret, info, task, size))
@@ -109,16 +109,16 @@ def open_next(
     openers: Openers,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Batch | None:
-    """Open a batch of a campaign that is complete, and store its messages; returns it, None if there is none.
+    """Open one complete batch of a campaign and store its messages; returns the batch, or None if there is none.
 
     Args:
-        store: of the collector.
-        campaign: a shuffled one.
-        secret_of: its secret sealing keys by their names.
-        openers: who opens.
-        stopping: is asked for each envelope whether to give up.
+        store: the collector's store.
+        campaign: a shuffled campaign.
+        secret_of: its secret sealing keys, by name.
+        openers: the processes that open envelopes.
+        stopping: called for each envelope; True stops the work.
 
-    Memory is that of the batch's messages with their hashes, some 150 bytes each, and of one part of envelopes.
+    Memory: about 150 bytes per message of the batch, plus one part of envelopes.
     """
     batch = next_batch(store.database, campaign.name)
     if batch is None:

@@ -1,7 +1,7 @@
-"""HTTP connections that cannot be held open for nothing: uvicorn's protocol with deadlines and a bound on headers.
+"""HTTP connections that idle clients cannot hold open: uvicorn's protocol with deadlines and a limit on headers.
 
-uvicorn waits for ever for the end of a request's headers and for a client to read its answer, and takes headers of any
-length. The bodies of requests have their own deadline (`sstq.service.security.RequestBody`).
+uvicorn waits forever for the end of a request's headers and for a client to read its answer, and accepts headers of any
+length. Request bodies have their own deadline (`sstq.service.security.RequestBody`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from sstq.service.security import ANSWER_AT_ONCE, BODY_ARRIVED
 __all__ = ["HEADER_SECONDS", "MOST_HEADER_BYTES", "READ_SECONDS", "GuardedProtocol"]
 
 HEADER_SECONDS = 10.0
-"""How long a client may take to the end of its headers, from connecting or from the first byte of a further request."""
+"""The seconds a client has to finish its headers, from connecting or from the first byte of a further request."""
 
 READ_SECONDS = 30.0
-"""How long a client may leave a full buffer of its answer unread."""
+"""The seconds a client may leave a full buffer of its answer unread."""
 
 MOST_HEADER_BYTES = 1 << 15
-"""The most bytes of a request before its headers are complete."""
+"""The maximum size of a request's headers in bytes."""
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -35,16 +35,16 @@ class GuardedProtocol(HttpToolsProtocol):
     _header_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first request."""
+        """Start to wait for the first request."""
         super().connection_made(transport)
         self._await_headers()
 
     def data_received(self, data: bytes) -> None:
-        """Pass the bytes on to the parser; between requests they begin the next one."""
+        """Pass the bytes to the parser; bytes between requests start the next one."""
         begins = self._headers_due is None and (self.cycle is None or self.cycle.response_complete)
         known = self.cycle
         super().data_received(data)
-        if begins and self.cycle is known:  # most requests come whole and need no timer
+        if begins and self.cycle is known:  # most requests arrive whole and need no timer
             self._await_headers()
         if self._headers_due is not None:
             self._header_bytes += len(data)
@@ -52,7 +52,7 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._give_up()
 
     def on_headers_complete(self) -> None:
-        """Begin to handle the request."""
+        """Start to handle the request."""
         _cancel(self._headers_due)
         self._headers_due = None
         self.scope[ANSWER_AT_ONCE] = self.answer_at_once  # type: ignore[literal-required]
@@ -82,24 +82,24 @@ class GuardedProtocol(HttpToolsProtocol):
         return True
 
     def on_message_complete(self) -> None:
-        """Note that there is no more of the body."""
+        """Note that the body is complete."""
         super().on_message_complete()
         self.scope[BODY_ARRIVED] = True  # type: ignore[literal-required]
 
     def pause_writing(self) -> None:
-        """Wait for the client, which does not read as fast as the answer is written."""
+        """Wait for a client that reads more slowly than the answer is written."""
         super().pause_writing()
         if self._read_due is None:
             self._read_due = self.loop.call_later(READ_SECONDS, self._give_up)
 
     def resume_writing(self) -> None:
-        """Go on: the client has read enough of it."""
+        """Continue: the client has read enough."""
         super().resume_writing()
         _cancel(self._read_due)
         self._read_due = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Stop all timers."""
         _cancel(self._headers_due, self._read_due)
         super().connection_lost(exc)
 

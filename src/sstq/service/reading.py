@@ -1,4 +1,4 @@
-"""The collector's routes that only read: estimates, states and progress."""
+"""The collector's read-only routes: estimates, states and progress."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def reading_routes(collector: Collector) -> APIRouter:
             entries = collector.refresh()
             known = collector.is_administrator(token) or any(collector.has_read_token(e, token) for e in entries)
             if token is not None and not known:
-                raise Problem(403, "The token is neither the administrator's nor that of a campaign for readers.")
+                raise Problem(403, "The token is neither the administrator's token nor a campaign's reader token.")
             return _statuses(collector, [entry for entry in entries if collector.may_read(entry, token)])
 
         return JSONResponse({"campaigns": await asyncio.to_thread(found)})
@@ -75,7 +75,7 @@ def reading_routes(collector: Collector) -> APIRouter:
         responses=answers(
             {
                 200: {
-                    "description": "The estimate with the number of messages that it covers.",
+                    "description": "The estimate with the number of messages it covers.",
                     "content": schema("Estimate") | {"text/csv": {"schema": {"type": "string"}}},
                 }
             },
@@ -87,7 +87,7 @@ def reading_routes(collector: Collector) -> APIRouter:
         name: str,
         request: Request,
         form: Annotated[
-            Literal["json", "csv"] | None, Query(alias="format", description="Instead of the header Accept.")
+            Literal["json", "csv"] | None, Query(alias="format", description="The format; overrides the Accept header.")
         ] = None,
     ) -> Response:
         entry = await _readable(collector, name, request)
@@ -102,7 +102,7 @@ def reading_routes(collector: Collector) -> APIRouter:
 
     @router.get(
         "/v1/campaigns/{name}/progress",
-        summary="Read how the error shrank, what is predicted for later, and arrivals per hour",
+        summary="Read the error so far, its prediction, and the arrivals per hour",
         responses=answers({200: {"description": "The progress.", "content": schema("Progress")}}, 401, 403, 404),
         openapi_extra=OPTIONAL_TOKEN,
     )
@@ -124,7 +124,7 @@ def reading_routes(collector: Collector) -> APIRouter:
 
     @router.get(
         "/v1/campaigns/{name}/state",
-        summary="Download the state of all folded messages, which `sstq aggregate` goes on from",
+        summary="Download the state of all folded messages, which `sstq aggregate` can continue from",
         responses=answers(
             {
                 200: {
@@ -139,7 +139,7 @@ def reading_routes(collector: Collector) -> APIRouter:
     async def state(name: str, request: Request) -> Response:
         collector.require_administrator(token_of(request))
         entry = await collector.entry(name)
-        async with saving:  # one file at a time: a state may have gigabytes
+        async with saving:  # one file at a time: a state may take gigabytes
             file = await asyncio.to_thread(_saved_state, collector, entry)
         headers = {
             "Content-Length": str(os.fstat(file.fileno()).st_size),
@@ -159,7 +159,7 @@ def _statuses(collector: Collector, entries: list[Entry]) -> list[dict[str, Any]
 
 
 def status_of(collector: Collector, entry: Entry) -> dict[str, Any]:
-    """A campaign's counts, as JSON values."""
+    """Return a campaign's counts as JSON values."""
     name = entry.campaign.name
     counts = collector.store.counts(name)
     return {
@@ -196,11 +196,11 @@ def _certificate(mechanism: Mechanism) -> str:
     try:
         return certify(mechanism)
     except ValueError as error:
-        raise Problem(409, f"There is no certificate: {error}.") from error
+        raise Problem(409, f"This campaign has no certificate: {error}.") from error
 
 
 def _saved_state(collector: Collector, entry: Entry) -> IO[bytes]:
-    """The state in an open file that has no name any more, so that it is gone however the request ends."""
+    """Write the state to an open file without a name, which disappears however the request ends."""
     with tempfile.TemporaryDirectory(prefix="sstq-") as folder:
         path = Path(folder) / "state.npz"
         collector.store.save_state(entry.campaign.name, path)
@@ -214,7 +214,7 @@ async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
 
 
 def collector_metrics(collector: Collector) -> str:
-    """What a collector tells Prometheus."""
+    """Return the collector's metrics for Prometheus."""
     statuses = _statuses(collector, collector.refresh())
 
     def of_each(field: str) -> dict[tuple[tuple[str, str], ...], float]:
@@ -228,29 +228,29 @@ def collector_metrics(collector: Collector) -> str:
             (
                 "sstq_uploads_total",
                 "counter",
-                "Uploads that this process answered, by status.",
+                "Uploads answered by this process, by status.",
                 {(("campaign", name), ("status", str(status))): value for (name, status), value in uploads},
             ),
-            ("sstq_messages_received", "gauge", "Messages that are acknowledged.", of_each("received")),
-            ("sstq_messages_folded", "gauge", "Messages that are in the state.", of_each("folded")),
-            ("sstq_tokens_unspent", "gauge", "Single-use tokens that are left.", of_each("tokens_unspent")),
+            ("sstq_messages_received", "gauge", "Acknowledged messages.", of_each("received")),
+            ("sstq_messages_folded", "gauge", "Messages added to the state.", of_each("folded")),
+            ("sstq_tokens_unspent", "gauge", "Unused single-use tokens.", of_each("tokens_unspent")),
             (
                 "sstq_batches_opened",
                 "gauge",
-                "Batches of shufflers that are opened.",
+                "Opened batches of shufflers.",
                 {(("campaign", name),): found["batches"] for name, found in batches.items()},
             ),
             (
                 "sstq_envelopes_opened",
                 "gauge",
-                "Envelopes of opened batches, by what became of them.",
+                "Envelopes of opened batches, by outcome.",
                 {
                     (("campaign", name), ("result", result)): found[result]
                     for name, found in batches.items()
                     for result in ("accepted", "foreign", "malformed", "repeated")
                 },
             ),
-            ("sstq_inbox_uploads", "gauge", "Uploads that wait to be written.", {(): len(collector.inbox)}),
+            ("sstq_inbox_uploads", "gauge", "Uploads waiting to be written.", {(): len(collector.inbox)}),
             (
                 "sstq_rounds_total",
                 "counter",

@@ -1,8 +1,8 @@
-"""Uploads on their way into the database: a whole batch in a few statements of one transaction.
+"""Storing uploads: a whole batch in a few statements of one transaction.
 
-What belongs to each upload, its key and its count, goes into a statement as one string that the database cuts up. So
-the driver does a few things per batch instead of a few per upload, and Python's lock is free while the database works.
-The messages of a batch become one row, or a few: a row has the messages of many, and not their keys.
+The keys and counts of all uploads go into a statement as one string that the database splits. So
+the driver does a few steps per batch instead of a few per upload, and Python's lock is free while the database works.
+The messages of a batch become one row or a few: a row holds the messages of many uploads, without their keys.
 """
 
 import secrets
@@ -21,15 +21,15 @@ KEY_BYTES = 16
 
 
 class Upload(NamedTuple):
-    """Messages of one campaign on their way into the database.
+    """An upload of messages to one campaign.
 
     Attributes:
-        campaign: its name.
-        key: 16 random bytes that the client chose; repeated uploads have the same.
-        count: how many messages there are.
+        campaign: the campaign's name.
+        key: 16 random bytes that the client chose; a repeated upload has the same key.
+        count: the number of messages.
         body: the messages as packed bits.
         token: the SHA-256 of the single-use token that pays for the upload, if the campaign asks for one.
-        late: whether it came after the campaign's closing time. Then it is answered only if its key is known.
+        late: whether it came after the campaign's closing time. If so, it is accepted only if its key is known.
     """
 
     campaign: str
@@ -42,7 +42,7 @@ class Upload(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The messages are durable and will be counted once, however often they are sent with this key."""
+    """The messages are durable and count once, however often they are sent with this key."""
 
     count: int
 
@@ -58,7 +58,7 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """The body is not one of this campaign's mechanism, and what is wrong with it."""
+    """The body does not fit the campaign's mechanism, and why."""
 
     reason: str
 
@@ -72,7 +72,7 @@ _CAMPAIGNS = (
     .order_by(tables.campaigns.c.name)
     .with_for_update(read=True)
 )
-# The keys of a batch, 16 bytes each, and its counts, equally many digits each.
+# The keys of a batch, 16 bytes each, and its counts, padded to equally many digits.
 _EACH = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < :uploads)"
 _KEY = f"substr(:keys, {KEY_BYTES} * i + 1, {KEY_BYTES})"
 _COUNT = "CAST(substr(:counts, :digits * i + 1, :digits) AS BIGINT)"
@@ -86,13 +86,13 @@ _ADD = tables.uploads.insert()
 
 
 def receive(connection: sa.Connection, batch: Sequence[Upload], packing_of: Callable[[str], Packing]) -> list[Answer]:
-    """Store uploads; the answers are true once the transaction is durable.
+    """Store uploads; the answers hold once the transaction is durable.
 
-    A key that was seen before gets the receipt that it got then: neither the token nor whether the campaign is still
-    open is looked at. A token is spent in the same transaction.
+    A key that was seen before gets its first receipt again; its token and the campaign's closing time are not
+    checked. A token is spent in the same transaction.
     """
     by_name: dict[str, list[int]] = {}
-    # In the order of their keys: it says nothing about who was first, and two processes with the same uploads wait for
+    # Ordered by key: this reveals nothing about who was first, and two processes with the same uploads wait for
     # each other in one direction.
     for number in sorted(range(len(batch)), key=[upload.key for upload in batch].__getitem__):
         by_name.setdefault(batch[number].campaign, []).append(number)
@@ -108,7 +108,7 @@ def receive(connection: sa.Connection, batch: Sequence[Upload], packing_of: Call
 def _receive(
     connection: sa.Connection, name: str, closed: bool, packing: Packing, uploads: Sequence[Upload]
 ) -> list[Answer]:
-    """Store uploads of one campaign, which are in the order of their keys."""
+    """Store uploads of one campaign, sorted by key."""
     joined, malformed = packing.checked([(upload.count, upload.body) for upload in uploads])
     first: dict[bytes, Upload] = {}
     for number, upload in enumerate(uploads):
@@ -119,7 +119,7 @@ def _receive(
     refused = {upload.key: Refusal.CLOSED for upload in fresh if closed or upload.late}
     _spend_tokens(connection, name, [upload for upload in fresh if upload.key not in refused], refused)
     stored = [upload for upload in fresh if upload.key not in refused]
-    if len(stored) < len(uploads) - len(malformed):  # not all that is sound
+    if len(stored) < len(uploads) - len(malformed):  # not all valid uploads
         joined = packing.join([(upload.count, upload.body) for upload in stored])
     _insert(connection, name, stored, joined)
     counts.update((upload.key, upload.count) for upload in stored)
@@ -135,13 +135,13 @@ def _receive(
 
 
 def _known_counts(connection: sa.Connection, name: str, keys: Collection[bytes]) -> dict[bytes, int]:
-    """The keys that were seen before, each with its number of messages."""
+    """Return the keys that were seen before, each with its number of messages."""
     values = {"campaign": name, "uploads": len(keys), "keys": b"".join(keys)}
     return {bytes(key): count for key, count in connection.execute(_FIND, values)}
 
 
 def _spend_tokens(connection: sa.Connection, name: str, fresh: Sequence[Upload], refused: dict[bytes, Refusal]) -> None:
-    """Delete the tokens of new uploads, and refuse those whose token is not there or pays for another of them."""
+    """Delete the tokens of new uploads, and refuse uploads whose token is unknown or used by another of them."""
     digests = sorted({upload.token for upload in fresh if upload.token is not None})
     if not digests:
         return

@@ -1,7 +1,7 @@
-"""Estimates, made in the background and stored with the number of messages that they cover.
+"""Estimates, computed in the background and stored with the number of messages they cover.
 
-A page then reads what is there, whatever the size of the state. The stored result is the JSON of the estimate route.
-How the error shrank is kept beside it: a point whenever the messages are an eighth more than at the last one.
+A page reads the stored result, however large the state is. It is the JSON of the estimate route.
+The history of the error is stored too: one point whenever the number of messages has grown by an eighth.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from sstq.service.store import Store
 __all__ = ["LEVEL", "Result", "as_csv", "covered", "describe", "latest", "progress", "refresh"]
 
 LEVEL = 0.95
-"""The probability with which a region holds all coordinates of the mean at once."""
+"""The probability that a region contains all coordinates of the mean at once."""
 
 _HISTORY_STEP = 1.125  # 10^9 messages have 176 points
-_LATER = 10  # the prediction goes on to so many times the messages
+_LATER = 10  # the prediction extends to this many times the messages
 _SECONDS_AN_HOUR = 3600
 
 
 @dataclass(frozen=True)
 class Result:
-    """A stored estimate: how many messages it covers, and its JSON."""
+    """A stored estimate: the number of messages it covers, and its JSON."""
 
     messages: int
     json: bytes
 
 
 def describe(campaign: Campaign, aggregator: Aggregator[Any], claim: dict[str, Any] | None) -> dict[str, Any]:
-    """The estimate of a campaign as JSON values, with the claim of a shuffled one; what is not known (yet) is null."""
+    """Return a campaign's estimate as JSON values, with the privacy claim if shuffled; unknown values are null."""
     known: dict[str, Any] = {"campaign": campaign.name, "digest": campaign.digest, "count": aggregator.count}
     known["shuffling"] = claim
     if not aggregator.count:
         return known | {"value": None, "stderr": None, "region": None, "groups": None, "note": ""}
     with warnings.catch_warnings():
-        # Its text is in the note.
+        # The warning's text is in the note.
         warnings.simplefilter("ignore", FrameBiasWarning)
         estimate = aggregator.mean()
     region = estimate.region(LEVEL)
@@ -77,19 +77,19 @@ def _groups(estimate: GroupEstimate) -> dict[str, Any]:
 
 
 def _numbers(values: NDArray[np.float64]) -> list[Any]:
-    """As lists, with None for what JSON has no number for."""
+    """Convert to lists, with None for numbers that JSON does not have."""
     found: list[Any] = np.where(np.isfinite(values), values, np.array(None, dtype=object)).tolist()
     return found
 
 
 def refresh(store: Store, campaign: Campaign) -> bool:
-    """Make and store the estimate of what is folded, unless the stored one covers that; returns whether it did."""
-    _typical_error(campaign.mechanism)  # remembered from here on: the first may take a second, and a page must not wait
+    """Compute and store the estimate of the folded messages, unless it is up to date; returns whether it did."""
+    _typical_error(campaign.mechanism)  # cached from here on: it may take a second, and no page should wait
     known = covered(store, campaign.name)
     if known is not None and known >= store.counts(campaign.name).folded:
         return False
     aggregator = store.state(campaign.name)
-    # After the state: it covers at least what that does.
+    # Read after the state, so it covers at least as much.
     described = describe(campaign, aggregator, shuffled_claim(store, campaign))
     result = Result(aggregator.count, json.dumps(described).encode())
     _keep(store, campaign.name, result, _standard_error(described))
@@ -97,7 +97,7 @@ def refresh(store: Store, campaign: Campaign) -> bool:
 
 
 def _standard_error(described: dict[str, Any]) -> float | None:
-    """The standard error of the whole vector: the root of the summed squares; None where one is not known."""
+    """The standard error of the whole vector, √Σ stderr²; None if any coordinate's is unknown."""
     errors = described["stderr"]
     if errors is None or any(error is None for error in errors):
         return None
@@ -105,14 +105,14 @@ def _standard_error(described: dict[str, Any]) -> float | None:
 
 
 def covered(store: Store, name: str) -> int | None:
-    """How many messages the newest estimate of a campaign covers, if there is one; the estimate may have megabytes."""
+    """The number of messages that a campaign's newest estimate covers, if any, without loading the estimate."""
     query = sa.select(estimates.c.messages).where(estimates.c.campaign == name)
     found: int | None = store.database.read(lambda connection: connection.execute(query).scalar())
     return found
 
 
 def latest(store: Store, name: str) -> Result | None:
-    """The newest estimate of a campaign, if there is one."""
+    """Return a campaign's newest estimate, if any."""
     query = sa.select(estimates.c.messages, estimates.c.result).where(estimates.c.campaign == name)
     row = store.database.read(lambda connection: connection.execute(query).one_or_none())
     return None if row is None else Result(row.messages, bytes(row.result))
@@ -125,9 +125,9 @@ def _keep(store: Store, name: str, result: Result, error: float | None) -> None:
     folded = sa.select(sa.func.coalesce(sa.func.sum(pieces.c.messages), 0)).where(pieces.c.campaign == name)
 
     def work(connection: sa.Connection) -> None:
-        connection.execute(held)  # its deletion waits
+        connection.execute(held)  # makes deletion wait
         if connection.execute(folded).scalar_one() < result.messages:
-            return  # deleted, or deleted and made anew: an estimate of the old one must not stay behind
+            return  # deleted, or deleted and created again: an estimate of the old one must not stay behind
         stored = connection.execute(sa.select(estimates.c.messages).where(mine).with_for_update()).scalar()
         if stored is None:
             row = {"campaign": name, "messages": result.messages, "result": result.json}
@@ -148,10 +148,10 @@ def _last_point(connection: sa.Connection, name: str) -> int:
 
 
 def progress(store: Store, campaign: Campaign) -> dict[str, Any]:
-    """How the standard error shrank, what is predicted, and when messages arrived, as JSON values.
+    """Return the standard error so far, its prediction, and the arrivals per hour, as JSON values.
 
-    Errors are those of the whole vector: the root of the summed squares. The prediction is the mechanism's
-    `typical_error`, for people whose vectors have the largest norm. Its bias remains with any number of messages.
+    Errors are of the whole vector, √Σ stderr². The prediction is the mechanism's
+    `typical_error`, for people whose vectors have the largest norm. No number of messages removes its bias.
     """
     points = sa.select(history.c.messages, history.c.error).where(history.c.campaign == campaign.name)
     hours = sa.select(arrivals.c.hour, arrivals.c.messages).where(arrivals.c.campaign == campaign.name)
@@ -185,7 +185,7 @@ def _typical_error(mechanism: Mechanism) -> ExpectedError:
 
 
 def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
-    """The estimate as a table, one row per coordinate, or per coordinate of each group; empty where nothing is known.
+    """Return the estimate as CSV, one row per coordinate, or per coordinate of each group; unknown cells are empty.
 
     Sums over people are `count` times the value.
     """

@@ -1,4 +1,4 @@
-"""Threads that work in rounds beside the requests; several processes may do the same on one database."""
+"""Background threads that work in rounds; several processes may do so on one database."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ logger = logging.getLogger("sstq.service")
 
 
 class Rounds(ABC):
-    """A thread that begins a round every `fold_seconds`. A round that fails is logged, and the next one begins anew.
+    """A thread that starts a round every `fold_seconds`. A failed round is logged, and the next one starts afresh.
 
     Attributes:
-        work: what a round is, for logs.
+        work: the name of the work, for logs.
     """
 
     work: str
@@ -35,11 +35,11 @@ class Rounds(ABC):
         self._purge_due = 0.0
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the step that is being done; what is left is done after the next start."""
+        """Stop after the current step; the rest is done after the next start."""
         self._stopping.set()
         self._thread.join()
 
@@ -53,7 +53,7 @@ class Rounds(ABC):
                 self._node.metrics.folds["failed"] += 1
                 logger.warning("%s", error)
             except Exception:
-                # A defect: nothing that was acknowledged is lost.
+                # A defect, but nothing acknowledged is lost.
                 self._node.metrics.folds["failed"] += 1
                 logger.exception("a round of %s failed", self.work)
             else:
@@ -61,7 +61,7 @@ class Rounds(ABC):
             ended = time.monotonic()
 
     def attempt(self, entry: Entry, step: Callable[[Entry], object]) -> bool:
-        """Do a step for a campaign; returns whether it did something. One that fails does not hold up the others."""
+        """Run one step for a campaign; returns whether it did anything. An error does not hold up other campaigns."""
         try:
             return bool(step(entry))
         except UnknownCampaign:  # deleted meanwhile
@@ -81,4 +81,4 @@ class Rounds(ABC):
 
     @abstractmethod
     def round(self) -> None:
-        """Do what there is to do."""
+        """Run one round."""

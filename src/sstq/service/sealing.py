@@ -1,8 +1,8 @@
-"""Envelopes: one message each, sealed for the collector, so that a shuffler that carries it cannot read it.
+"""Envelopes: single messages encrypted for the collector, so that the shuffler that forwards them cannot read them.
 
 HPKE (RFC 9180) in base mode with DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-128-GCM. An envelope is the
 encapsulated key (32 bytes), the message in whole bytes, and the tag (16 bytes): all envelopes of a campaign have one
-length. The `info` names the campaign, its mechanism and the slot, so that an envelope opens nowhere else.
+length. The `info` names the campaign, its mechanism and the slot, so an envelope opens nowhere else.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ __all__ = [
 ]
 
 OVERHEAD = 48
-"""The bytes of an envelope beyond its message: 32 of the encapsulated key and 16 of the tag."""
+"""The bytes of an envelope besides its message: 32 for the encapsulated key and 16 for the tag."""
 
 KEY_ID_BYTES = 8
-"""The bytes of a key's name."""
+"""The length of a key's name in bytes."""
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 _PREFIX = b"sstq-envelope-v1\x00"
@@ -48,7 +48,7 @@ def key_id(public: bytes) -> str:
 
 
 def envelope_info(campaign: str, digest: str, slot: int) -> bytes:
-    """What an envelope is bound to: a prefix, the campaign's name, its mechanism's digest and the slot.
+    """Return what an envelope is bound to: a prefix, the campaign's name, its mechanism's digest and the slot.
 
     Examples:
         >>> envelope_info("steps", "00" * 32, 3).hex()
@@ -59,7 +59,7 @@ def envelope_info(campaign: str, digest: str, slot: int) -> bytes:
 
 @dataclass(frozen=True)
 class SealingKey:
-    """A key of the collector that envelopes are sealed for, from its 32 secret bytes.
+    """A key pair of the collector for sealing envelopes, from its 32 secret bytes.
 
     Examples:
         >>> key = SealingKey.generate()
@@ -74,7 +74,7 @@ class SealingKey:
 
     @classmethod
     def generate(cls) -> SealingKey:
-        """A new key, from the operating system's randomness."""
+        """Create a key from the operating system's randomness."""
         return cls(X25519PrivateKey.generate().private_bytes_raw())
 
     @cached_property
@@ -89,12 +89,12 @@ class SealingKey:
 
 
 def seal(message: bytes, public: bytes, info: bytes) -> bytes:
-    """An envelope with the message that only the holder of the secret key can open."""
+    """Seal a message in an envelope that only the owner of the secret key can open."""
     return _SUITE.encrypt(message, X25519PublicKey.from_public_bytes(public), info=info)
 
 
 def open_envelopes(secret: bytes, info: bytes, envelopes: Iterable[bytes]) -> list[bytes | None]:
-    """The message of each envelope; None for one that was sealed for another key, campaign or slot, or changed."""
+    """Open envelopes; None for one that was changed, or sealed for another key, campaign or slot."""
     key = X25519PrivateKey.from_private_bytes(secret)
     found: list[bytes | None] = []
     for envelope in envelopes:
@@ -106,13 +106,13 @@ def open_envelopes(secret: bytes, info: bytes, envelopes: Iterable[bytes]) -> li
 
 
 def seal_people(slots: NDArray[np.uint8], public: bytes, campaign: str, digest: str) -> bytes:
-    """The body of an upload: the name of the key, and for each person an envelope per slot.
+    """Build the body of an upload: the name of the key, and for each person one envelope per slot.
 
     Args:
         slots: the messages in whole bytes, (slots, people, bytes).
         public: the key to seal for.
-        campaign: its name.
-        digest: of its mechanism.
+        campaign: the campaign's name.
+        digest: the digest of its mechanism.
     """
     infos = [envelope_info(campaign, digest, slot) for slot in range(len(slots))]
     sealed = [bytes.fromhex(key_id(public))]
@@ -122,7 +122,7 @@ def seal_people(slots: NDArray[np.uint8], public: bytes, campaign: str, digest: 
 
 
 def payloads(messages: Messages, message_bits: int) -> NDArray[np.uint8]:
-    """The messages in whole bytes each, (n, ⌈bits/8⌉); the lowest bit of a byte comes first, and the rest is 0."""
+    """Unpack messages to whole bytes, (n, ⌈bits/8⌉), lowest bit first, padded with 0."""
     packed = np.frombuffer(messages.to_bytes(), dtype=np.uint8)
     bits = np.unpackbits(packed, count=len(messages) * message_bits, bitorder="little")
     return np.packbits(bits.reshape(len(messages), message_bits), axis=1, bitorder="little")

@@ -1,4 +1,4 @@
-"""What stands between the network and the collector: refusals, tokens, limits, bodies and headers."""
+"""Protection of the HTTP routes: refusals, tokens, rate limits, bounded bodies and security headers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""The dashboard loads what is beside it and nothing else; no inline script, no style attribute, no frame around it."""
+"""The dashboard loads only its own files: no inline script, no style attribute, no framing by other pages."""
 
 HEADERS = {
     "content-security-policy": CONTENT_POLICY,
@@ -47,7 +47,7 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
-# Only where a route says nothing else.
+# Defaults, which a route may override.
 DEFAULTS = {"cache-control": "no-store", "cross-origin-resource-policy": "same-origin"}
 RawHeader = tuple[bytes, bytes]
 _ALWAYS, _DEFAULTS = (
@@ -56,14 +56,14 @@ _ALWAYS, _DEFAULTS = (
 _HTTPS_ONLY = (b"strict-transport-security", b"max-age=31536000")
 
 BODY_ARRIVED = "sstq.body-arrived"
-"""Is true in the scope of a request whose body has arrived: a timer would cost more than to read it."""
+"""True in the scope of a request whose body has already arrived: a timer would cost more than reading it."""
 
 ANSWER_AT_ONCE = "sstq.answer-at-once"
-"""Is in the scope of a request to our own server: a function that writes a whole answer (`sstq.service.protocol`)."""
+"""The key of a function in the scope of a request: it writes a whole answer (`sstq.service.protocol`)."""
 
-# A body may take so long, and so much longer for each of its bytes.
+# The seconds that a body may take, plus this much per byte.
 _BODY_SECONDS, _SLOWEST_BYTES_PER_SECOND = 20.0, 1 << 14
-# What is still read of a request that was refused, so that its client sees the answer.
+# How much of a refused request is still read, so that its client sees the answer.
 _DRAINED_BYTES, _DRAIN_SECONDS = 1 << 20, 2.0
 
 
@@ -78,32 +78,32 @@ class Problem(Exception):  # noqa: N818 (that is what RFC 9457 calls it)
 
 
 class ClientGone(Exception):  # noqa: N818
-    """The client closed the connection before its request was complete: there is nobody to answer."""
+    """The client closed the connection before its request was complete."""
 
 
 def problem_response(problem: Problem) -> Response:
-    """The answer of RFC 9457, application/problem+json."""
+    """Return the refusal as application/problem+json (RFC 9457)."""
     content = json.dumps({"status": problem.status, "detail": problem.detail}, ensure_ascii=False).encode()
     return Response(content, problem.status, problem.headers, "application/problem+json")
 
 
 def new_token() -> str:
-    """A token of 192 random bits."""
+    """Create a token of 192 random bits."""
     return secrets.token_urlsafe(24)
 
 
 def token_hash(token: str) -> bytes:
-    """The SHA-256 of a token, which is all that is stored; tokens are too random to be guessed from it."""
+    """The SHA-256 of a token, which is all that is stored; tokens are too random to be recovered from it."""
     return hashlib.sha256(token.encode()).digest()
 
 
 def is_token(token: str | None, stored: bytes | None) -> bool:
-    """Whether this is the token with that hash; the time that it takes says nothing about either."""
+    """Whether the token has this hash, compared in constant time."""
     return token is not None and stored is not None and hmac.compare_digest(token_hash(token), stored)
 
 
 def bearer_token(authorization: str | None) -> str | None:
-    """The token of an Authorization header; a refusal if there is one of another kind."""
+    """Return the token of an Authorization header; raises a Problem for another scheme."""
     if authorization is None:
         return None
     scheme, _, token = authorization.partition(" ")
@@ -118,20 +118,20 @@ def unauthorized(detail: str) -> Problem:
 
 
 class AddressLimits:
-    """How fast each address may send: a bucket of `burst` uploads that fills at a constant rate; in memory only.
+    """Rate limits by address: a bucket of `burst` uploads that refills at a constant rate; in memory only.
 
-    Neighbours in the same /64 of IPv6 count as one, because one person has all of it.
+    All addresses of one IPv6 /64 count as one, because one person usually has all of it.
     """
 
     _MOST_ADDRESSES = 100_000
 
     def __init__(self, per_second: float, burst: int) -> None:
         self._rate, self._burst = per_second, float(burst)
-        # When the bucket of an address will be full again: one number says how full it is at any time.
+        # When the bucket of each address will be full again, which determines how full it is at any time.
         self._full_at: dict[str, float] = {}
 
     def wait(self, address: str, now: float | None = None) -> float:
-        """Take one from the bucket of the address and return 0, or return the seconds until there is one."""
+        """Take one upload from the address's bucket and return 0, or return the seconds until one is available."""
         if not self._rate:
             return 0.0
         now = time.monotonic() if now is None else now
@@ -142,13 +142,13 @@ class AddressLimits:
             return excess
         if len(self._full_at) >= self._MOST_ADDRESSES:
             self.forget(now)
-            if len(self._full_at) >= self._MOST_ADDRESSES:  # that many at once: begin again rather than grow
+            if len(self._full_at) >= self._MOST_ADDRESSES:  # so many at once: start afresh rather than grow
                 self._full_at = {}
         self._full_at[who] = full_at
         return 0.0
 
     def forget(self, now: float | None = None) -> None:
-        """Drop the addresses whose bucket is full again: there is nothing to know about them."""
+        """Drop the addresses whose bucket is full again, which need no entry."""
         now = time.monotonic() if now is None else now
         self._full_at = {known: full for known, full in self._full_at.items() if full > now}
 
@@ -163,16 +163,16 @@ def _network(address: str) -> str:
 
 
 class RequestBody:
-    """The body of a request, read within bounds of size and time."""
+    """The body of a request, read within limits of size and time."""
 
     def __init__(self, receive: Receive, *, arrived: bool = False) -> None:
         self._receive = receive
-        self._arrived = arrived  # all of it: reading need not wait
+        self._arrived = arrived  # completely, so reading does not wait
         self._complete = False
 
     @classmethod
     def of(cls, request: Request) -> RequestBody:
-        """The body of a request; always the same one, which knows how much of it was read."""
+        """Return the body of a request; always the same object, which knows how much was read."""
         found: RequestBody = request.scope.setdefault("sstq.body", cls(request.receive))
         return found
 
@@ -185,14 +185,14 @@ class RequestBody:
         return part
 
     async def read(self, most: int) -> bytes:
-        """All of it, or its beginning of more than `most` bytes if it is longer; a refusal when it takes too long."""
+        """Read the whole body, or a beginning of more than `most` bytes; raises a Problem if it takes too long."""
         if self._arrived:
             return await self._read(most)
         try:
             async with asyncio.timeout(_BODY_SECONDS + most / _SLOWEST_BYTES_PER_SECOND):
                 return await self._read(most)
         except TimeoutError as error:
-            raise Problem(408, "The body of the request came too slowly.") from error
+            raise Problem(408, "The body of the request arrived too slowly.") from error
 
     async def _read(self, most: int) -> bytes:
         parts: list[bytes] = []
@@ -203,9 +203,9 @@ class RequestBody:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def refuse(self, problem: Problem) -> Response:
-        """The answer that refuses the request.
+        """Return the answer that refuses the request.
 
-        What is left of the body is read first, within bounds: a client that still sends might not see the answer
+        The rest of the body is read first, within limits: a client that is still sending might not see the answer
         otherwise. If there is more, the connection is closed.
         """
         response = problem_response(problem)
@@ -229,13 +229,13 @@ def with_security(headers: Iterable[RawHeader], scheme: str) -> list[RawHeader]:
 
 
 class SecurityHeaders:
-    """Adds the headers that every answer has."""
+    """Adds the security headers to every answer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and its answer back with the headers."""
+        """Pass the request on, and add the headers to its answer."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

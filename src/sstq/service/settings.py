@@ -1,4 +1,4 @@
-"""What an operator decides about a collector; the same names are options and environment variables of `sstq serve`."""
+"""The collector's settings, which are also options and environment variables of `sstq serve`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,23 @@ class Settings:
     """The settings of one server process.
 
     Attributes:
-        database: where everything is kept, ``sqlite:///FILE`` or ``postgresql+psycopg://…``.
-        administrator_token: who sends it may do everything.
-        metrics_token: who sends it may read the metrics, as the administrator may; None for nobody else.
+        database: the database's URL, ``sqlite:///FILE`` or ``postgresql+psycopg://…``.
+        administrator_token: the token that permits everything.
+        metrics_token: a token that permits reading the metrics; None if only the administrator may.
         host: the address to listen on.
         port: the port to listen on; 0 for a free one.
-        certificate: the file of a TLS certificate chain; None for plain HTTP, behind a proxy that does TLS.
+        certificate: the file of a TLS certificate chain; None for plain HTTP behind a proxy that does TLS.
         private_key: the file of the certificate's private key.
-        proxies: the addresses of proxies whose X-Forwarded-For is believed, separated by commas; empty for none.
-        uploads_per_second: how many uploads an address may send where everybody may; 0 for no limit.
-        burst: how many of them it may send at once.
-        fold_seconds: how long stored uploads wait before they are folded into the state.
-        grace_hours: how long keys are kept after a campaign closes, so that late retries get their answer.
-        demo: whether there is a poll for visitors at /demo/.
+        proxies: the addresses of proxies whose X-Forwarded-For is trusted, separated by commas; empty for none.
+        uploads_per_second: uploads per second and address, in campaigns open to everybody; 0 for no limit.
+        burst: how many uploads an address may send at once.
+        fold_seconds: the seconds between rounds that fold stored uploads into the state.
+        grace_hours: how long keys are kept after a campaign closes, so that late retries are answered.
+        demo: whether to serve a demonstration poll at /demo/.
+
+    Examples:
+        >>> Settings("sqlite:///collector.sqlite3", administrator_token="x" * 32).port
+        8080
     """
 
     database: str

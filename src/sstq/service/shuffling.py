@@ -1,4 +1,4 @@
-"""What a campaign says about its shuffler: who mixes, for whom the messages are sealed, and how many make a crowd."""
+"""The terms of a shuffled campaign: which shuffler mixes, how many people make a crowd, and at which δ."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["BelowThreshold", "Shuffling", "check_fields"]
 
 BelowThreshold = Literal["drop", "local"]
-"""What becomes of envelopes that are fewer than the threshold when the campaign closes: they are dropped, or they are
+"""What happens to envelopes below the threshold when the campaign closes: they are dropped, or they are
 forwarded, and the collector reports the local ε."""
 
 MOST_PEOPLE = 10**9
@@ -27,11 +27,11 @@ class Shuffling:
     """The terms of a shuffled campaign.
 
     Attributes:
-        url: the shuffler's address, where clients send.
-        key: the shuffler's public key (Ed25519) in hexadecimal, which signs what it forwards.
-        threshold: how many people's envelopes a shuffler waits for before it mixes and forwards them.
+        url: the shuffler's address, to which clients send.
+        key: the shuffler's public key (Ed25519) in hexadecimal; it signs what it forwards.
+        threshold: how many people's envelopes the shuffler waits for before it mixes and forwards them.
         delta: the δ at which the collector reports ε.
-        below_threshold: "drop" or "local": what becomes of fewer envelopes when the campaign closes.
+        below_threshold: "drop" or "local": what happens to fewer envelopes when the campaign closes.
 
     Examples:
         >>> Shuffling("https://shuffle.example", "00" * 32, threshold=1000).to_dict()["below_threshold"]
@@ -48,9 +48,9 @@ class Shuffling:
         parts = urlsplit(self.url) if isinstance(self.url, str) else None
         plain = parts is not None and self.url.isascii() and self.url.isprintable() and len(self.url) <= 1000
         if parts is None or not plain or parts.scheme not in ("http", "https") or not parts.netloc:
-            raise ValueError(f"url must be the shuffler's address, http:// or https://, got {self.url!r:.100}")
+            raise ValueError(f"url must be the shuffler's URL with http:// or https://, got {self.url!r:.100}")
         if parts.query or parts.fragment or self.url.endswith("/"):
-            raise ValueError(f"url must be an address without query, fragment or final slash, got {self.url!r:.100}")
+            raise ValueError(f"url must have no query, fragment or final slash, got {self.url!r:.100}")
         if not isinstance(self.key, str) or not re.fullmatch("[0-9a-f]{64}", self.key):
             raise ValueError(
                 f"key must be 64 hexadecimal digits, as `sstq shuffler` prints them, got {self.key!r:.100}"
@@ -60,12 +60,12 @@ class Shuffling:
         check_option("below_threshold", self.below_threshold, get_args(BelowThreshold))
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON values."""
+        """Return all fields as JSON values."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Any) -> Shuffling:
-        """The terms of JSON values; ValueError for anything else."""
+        """Build the terms from JSON values; ValueError for anything else."""
         check_fields("shuffling", data, cls, ("url", "key", "threshold"))
         return cls(**data)
 

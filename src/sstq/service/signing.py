@@ -1,4 +1,4 @@
-"""Signatures of documents: Ed25519 under a prefix that says what is signed, so that no signature fits elsewhere."""
+"""Signatures of documents: Ed25519 with a prefix that says what is signed, so no signature is valid elsewhere."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 __all__ = ["CAMPAIGN_PREFIX", "SHUFFLER_PREFIX", "SigningKey", "signer", "verify"]
 
 CAMPAIGN_PREFIX = b"sstq-campaign-v1\x00"
-"""What stands before the document of a campaign when it is signed."""
+"""The prefix of a campaign's document when the collector signs it."""
 
 SHUFFLER_PREFIX = b"sstq-shuffler-v1\x00"
-"""What stands before the collector's document when a shuffler signs it as well."""
+"""The prefix of the same document when the shuffler signs it."""
 
 
 @dataclass(frozen=True)
 class SigningKey:
-    """The collector's key, from its 32 secret bytes.
+    """A signing key, from its 32 secret bytes.
 
     Examples:
         >>> key = SigningKey.generate()
@@ -29,14 +29,14 @@ class SigningKey:
         >>> verify(b"another one", key.sign(b"a document"), key.public)
         Traceback (most recent call last):
         ...
-        ValueError: the signature is not that of this document and key
+        ValueError: the signature does not match this document and key
     """
 
     secret: bytes = field(repr=False)
 
     @classmethod
     def generate(cls) -> SigningKey:
-        """A new key, from the operating system's randomness."""
+        """Create a key from the operating system's randomness."""
         return cls(Ed25519PrivateKey.generate().private_bytes_raw())
 
     @cached_property
@@ -45,25 +45,25 @@ class SigningKey:
 
     @cached_property
     def public(self) -> bytes:
-        """The public key, 32 bytes: what documents name and clients pin."""
+        """The public key (32 bytes), which documents name and clients pin."""
         return self._key.public_key().public_bytes_raw()
 
     def sign(self, document: bytes, prefix: bytes = CAMPAIGN_PREFIX) -> str:
-        """The signature of a document in base64, as the header SSTQ-Signature carries it."""
+        """Sign a document; returns base64 for the header SSTQ-Signature."""
         return base64.b64encode(self._key.sign(prefix + document)).decode()
 
 
 def verify(document: bytes, signature: str, public: bytes, prefix: bytes = CAMPAIGN_PREFIX) -> None:
-    """Return if the signature is that of this document by this key; ValueError otherwise."""
+    """Check that this key signed this document; ValueError otherwise."""
     try:
         raw = base64.b64decode(signature, validate=True)
         Ed25519PublicKey.from_public_bytes(public).verify(raw, prefix + document)
     except (InvalidSignature, binascii.Error, ValueError) as error:
-        raise ValueError("the signature is not that of this document and key") from error
+        raise ValueError("the signature does not match this document and key") from error
 
 
 def signer(document: bytes, signature: str, keys: tuple[bytes, ...], pinned: str | None) -> str:
-    """The key that signed the document, in hexadecimal; ValueError unless it is the pinned one, or one it names."""
+    """Return the key that signed the document, in hexadecimal; ValueError unless it is pinned or one of `keys`."""
     if pinned is not None:
         try:
             wanted = [bytes.fromhex(pinned)]
@@ -71,7 +71,7 @@ def signer(document: bytes, signature: str, keys: tuple[bytes, ...], pinned: str
             raise ValueError(f"pinned_key must be 64 hexadecimal digits, got {pinned!r}") from error
         if wanted[0] not in keys:
             found = " ".join(key.hex() for key in keys)
-            raise ValueError(f"the collector has another key than the pinned one: {found}; nothing was sent")
+            raise ValueError(f"the collector's key {found} is not the pinned one; nothing was sent")
     else:
         wanted = list(keys)
     for key in wanted:
@@ -80,4 +80,4 @@ def signer(document: bytes, signature: str, keys: tuple[bytes, ...], pinned: str
         except ValueError:
             continue
         return key.hex()
-    raise ValueError("the campaign's signature is wrong: somebody changed it on the way; nothing was sent")
+    raise ValueError("the campaign's signature is wrong, so it may have been tampered with; nothing was sent")

@@ -1,4 +1,4 @@
-"""The state of a campaign, put together from its pieces: as an aggregator, or as a file with little memory."""
+"""A campaign's state assembled from its pieces: as an aggregator, or as a file in little memory."""
 
 import os
 import tempfile
@@ -14,11 +14,11 @@ from sstq.mechanisms import Mechanism
 from sstq.service.database import pieces
 from sstq.service.pieces import Form, Sums, form_of
 
-_COLUMNS = 3  # of sparse sums
+_COLUMNS = 3  # columns of sparse sums
 
 
 def state(connection: sa.Connection, name: str, mechanism: Mechanism) -> Aggregator[Any]:
-    """The sum of all pieces of a campaign."""
+    """Return the sum of a campaign's pieces as an aggregator."""
     total = mechanism.aggregator()
     form = form_of(total)
     count, sums = 0, total.sums().copy()
@@ -33,7 +33,7 @@ def state(connection: sa.Connection, name: str, mechanism: Mechanism) -> Aggrega
 
 
 def save_state(connection: sa.Connection, name: str, mechanism: Mechanism, path: str | os.PathLike[str]) -> int:
-    """Write what `Aggregator.save` would write; memory is bounded by a few pieces. Returns the number of messages."""
+    """Write what `Aggregator.save` would write, in memory of a few pieces; returns the number of messages."""
     empty = mechanism.aggregator()
     if not empty.sparse:
         total = state(connection, name, mechanism)
@@ -52,7 +52,7 @@ def save_state(connection: sa.Connection, name: str, mechanism: Mechanism, path:
 
 
 def _index(connection: sa.Connection, name: str) -> list[Any]:
-    """All pieces without their sums."""
+    """Return all pieces without their sums."""
     columns = (pieces.c.first, pieces.c.width, pieces.c.identity, pieces.c.messages)
     return list(connection.execute(sa.select(*columns).where(pieces.c.campaign == name)))
 
@@ -64,7 +64,7 @@ def _sums(connection: sa.Connection, name: str, form: Form, row: Any) -> Sums:
 
 
 def _in_order(connection: sa.Connection, name: str, form: Form) -> Iterator[Sums]:
-    """The rows of sparse sums by their numbers, one range at a time; wide pieces are read again for each range."""
+    """Iterate over the rows of sparse sums in order, one range at a time; wide pieces are read again for each range."""
     index = _index(connection, name)
     for first, width in _ranges({(row.first, row.width) for row in index}, 0, form.root):
         total: Sums = np.zeros((0, _COLUMNS), dtype=np.int64)
@@ -77,7 +77,7 @@ def _in_order(connection: sa.Connection, name: str, form: Form) -> Iterator[Sums
 
 
 def _ranges(found: set[tuple[int, int]], first: int, width: int) -> Iterator[tuple[int, int]]:
-    """A range in order, halved as long as there are pieces of a part of it."""
+    """Split a range, in order, until no piece covers only a part of it."""
     if not any(first <= begin and begin + size <= first + width and size < width for begin, size in found):
         yield first, width
         return

@@ -1,4 +1,4 @@
-"""What a collector keeps: campaigns, uploads, partial states and results, in one database."""
+"""The collector's store: campaigns, uploads, partial states and results, in one database."""
 
 import os
 import time
@@ -22,12 +22,12 @@ _SECONDS_AN_HOUR = 3600
 
 
 class UnknownCampaign(ValueError):  # noqa: N818
-    """There is no campaign of that name, or not any more."""
+    """There is no campaign with this name, or it was deleted."""
 
 
 @dataclass(frozen=True)
 class StoredCampaign:
-    """A campaign as the database has it; `terms` is the JSON text that it was created with."""
+    """A campaign's row in the database; `terms` is the JSON text it was created with."""
 
     name: str
     mechanism: Mechanism
@@ -37,7 +37,7 @@ class StoredCampaign:
 
 @dataclass(frozen=True)
 class Counts:
-    """How many messages of a campaign are acknowledged, how many of them are folded, and tokens issued and left."""
+    """Counts of a campaign: messages acknowledged and folded, single-use tokens issued and left."""
 
     received: int
     folded: int
@@ -46,7 +46,7 @@ class Counts:
 
 
 class Store:
-    """Everything that a collector keeps. Several processes may use one PostgreSQL database at a time."""
+    """Everything a collector stores. Several processes may share one PostgreSQL database."""
 
     def __init__(self, url: str, packing: Callable[[Mechanism], Packing] = MessagePacking) -> None:
         self.database = Database(url)
@@ -58,13 +58,13 @@ class Store:
         self.database.dispose()
 
     def ping(self) -> None:
-        """Return if the database answers; DatabaseUnavailable otherwise."""
+        """Check that the database responds; DatabaseUnavailable otherwise."""
         self.database.read(lambda connection: connection.execute(sa.select(1)))
 
     # Settings
 
     def setting(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """The value of a setting, which is made and stored if there is none; all processes get the same."""
+        """Return a setting, created and stored on first use; all processes get the same value."""
 
         def work(connection: sa.Connection) -> bytes:
             query = sa.select(tables.settings.c.value).where(tables.settings.c.name == name)
@@ -77,20 +77,20 @@ class Store:
         return self.database.write(work)
 
     def known_setting(self, name: str) -> bytes | None:
-        """The value of a setting, if there is one."""
+        """Return the value of a setting, if any."""
         query = sa.select(tables.settings.c.value).where(tables.settings.c.name == name)
         found = self.database.read(lambda connection: connection.execute(query).scalar())
         return None if found is None else bytes(found)
 
     def delete_settings(self, names: Iterable[str]) -> None:
-        """Delete settings, whether or not they are there."""
+        """Delete settings, whether or not they exist."""
         statement = tables.settings.delete().where(tables.settings.c.name.in_(list(names)))
         self.database.write(lambda connection: connection.execute(statement))
 
     # Campaigns
 
     def create(self, name: str, mechanism: Mechanism, terms: str, *, last_hour: int | None = None) -> None:
-        """Store a campaign that ends in that hour (since 1970) or never; ValueError if the name is taken."""
+        """Store a campaign that ends in this hour (since 1970) or never; ValueError if the name is taken."""
         row = {
             "name": name,
             "mechanism": mechanism.to_json(),
@@ -104,17 +104,17 @@ class Store:
             found = connection.execute(_campaign_query(name)).one_or_none()
             if found is None:
                 connection.execute(tables.campaigns.insert(), row)
-            elif (found.mechanism, found.terms) != (row["mechanism"], terms):  # not this call, tried again
-                raise ValueError(f"name must be new, got {name!r}, which is a campaign already")
+            elif (found.mechanism, found.terms) != (row["mechanism"], terms):  # and so not a retry of this call
+                raise ValueError(f"name must be new, got {name!r}, which already exists")
 
         self.database.write(work)
 
     def campaign(self, name: str) -> StoredCampaign | None:
-        """The campaign of that name, if there is one."""
+        """Return the campaign with this name, if any."""
         return self.database.read(lambda connection: self._stored(connection, _campaign_query(name)).get(name))
 
     def campaigns(self) -> list[StoredCampaign]:
-        """All campaigns by name."""
+        """Return all campaigns, by name."""
         query = sa.select(tables.campaigns).order_by(tables.campaigns.c.name)
         return list(self.database.read(lambda connection: self._stored(connection, query)).values())
 
@@ -125,17 +125,17 @@ class Store:
         }
 
     def _mechanism(self, text: str) -> Mechanism:
-        # To read one takes longer than all else in a request; there are as many as campaigns.
+        # Parsing one takes longer than the rest of a request; there is one entry per campaign.
         if text not in self._mechanisms:
             self._mechanisms[text] = from_json(text)
         return self._mechanisms[text]
 
     def change_terms(self, name: str, terms: str, *, last_hour: int | None = None) -> None:
-        """Replace the terms of a campaign and the hour in which it ends; ValueError if there is none of that name."""
+        """Replace a campaign's terms and the hour in which it ends; ValueError if there is no such campaign."""
         self._change(name, {"terms": terms, "last_hour": last_hour})
 
     def end(self, name: str) -> None:
-        """Close a campaign for good: nothing new is stored for it from now on; what is stored is still folded."""
+        """Close a campaign for good: nothing new is stored from now on, but stored uploads are still folded."""
         self._change(name, {"closed": True, "last_hour": current_hour()})
 
     def _change(self, name: str, values: dict[str, object]) -> None:
@@ -144,10 +144,10 @@ class Store:
             raise _no_campaign(name)
 
     def delete(self, name: str) -> None:
-        """Delete a campaign with all that was collected for it."""
+        """Delete a campaign and everything collected for it."""
 
         def work(connection: sa.Connection) -> None:
-            # First the campaign: uploads on their way to it wait, and then there is none.
+            # The campaign first: concurrent uploads wait for this, and then find no campaign.
             connection.execute(tables.campaigns.delete().where(tables.campaigns.c.name == name))
             for table in tables.OF_A_CAMPAIGN:
                 connection.execute(table.delete().where(table.c.campaign == name))
@@ -155,7 +155,7 @@ class Store:
         self.database.write(work)
 
     def purge(self, grace_hours: int) -> None:
-        """Forget the keys, tokens and envelopes of campaigns that ended more than so many hours ago."""
+        """Delete the keys, tokens and envelopes of campaigns that ended more than this many hours ago."""
         last = tables.campaigns.c.last_hour
         ended = sa.select(tables.campaigns.c.name).where(last < current_hour() - grace_hours)
 
@@ -168,7 +168,7 @@ class Store:
     # Tokens
 
     def issue(self, name: str, digests: Iterable[bytes]) -> None:
-        """Add single-use tokens by their SHA-256, once; ValueError if there is no such campaign."""
+        """Add single-use tokens by their SHA-256, once each; ValueError if there is no such campaign."""
         rows = [{"campaign": name, "digest": digest} for digest in sorted(digests)]
         own = tables.tokens.c
         done = sa.select(own.digest).where(own.campaign == name, own.digest.in_([row["digest"] for row in rows[:1]]))
@@ -189,18 +189,18 @@ class Store:
     # Uploads
 
     def receive(self, batch: Sequence[Upload]) -> list[Answer]:
-        """Check uploads and store them in one transaction; what has a receipt is durable on return."""
+        """Check uploads and store them in one transaction; uploads with a receipt are durable on return."""
         return self.database.write(lambda connection: receive(connection, batch, self._packing_of))
 
     def _packing_of(self, text: str) -> Packing:
         return self._packing(self._mechanism(text))
 
     def waiting(self, name: str) -> int:
-        """How many messages of a campaign are not folded yet."""
+        """Count the messages of a campaign that are not folded yet."""
         return self.database.read(lambda connection: _total(connection, tables.uploads, name))
 
     def fold(self, name: str) -> int:
-        """Fold some uploads of a campaign, then merge what is alike; returns how many messages were folded."""
+        """Fold some uploads of a campaign, then merge similar pieces; returns how many messages were folded."""
         mechanism = self._named(name).mechanism
         folded = folding.fold(self.database, name, mechanism, current_hour())
         while folding.merge(self.database, name, mechanism):
@@ -208,12 +208,12 @@ class Store:
         return folded
 
     def state(self, name: str) -> Aggregator[Any]:
-        """The sums of all folded messages of a campaign."""
+        """Return the sums of all folded messages of a campaign."""
         mechanism = self._named(name).mechanism
         return self.database.read(lambda connection: states.state(connection, name, mechanism))
 
     def save_state(self, name: str, path: str | os.PathLike[str]) -> int:
-        """Write the same as ``state(name).save(path)``, in memory for a few pieces; returns the number of messages."""
+        """Do the same as ``state(name).save(path)`` in little memory; returns the number of messages."""
         mechanism = self._named(name).mechanism
         return self.database.read(lambda connection: states.save_state(connection, name, mechanism, path))
 
@@ -224,7 +224,7 @@ class Store:
         return found
 
     def counts(self, name: str) -> Counts:
-        """How many messages a campaign has."""
+        """Return the counts of a campaign."""
 
         def work(connection: sa.Connection) -> Counts:
             found = connection.execute(_campaign_query(name)).one_or_none()
@@ -245,7 +245,7 @@ def current_hour() -> int:
 
 
 def _no_campaign(name: str) -> UnknownCampaign:
-    return UnknownCampaign(f"name must be that of a campaign, got {name!r}")
+    return UnknownCampaign(f"name must be an existing campaign, got {name!r}")
 
 
 def _campaign_query(name: str) -> sa.Select[tuple[object, ...]]:

@@ -1,4 +1,4 @@
-"""The upload route, plain ASGI: every cheap check comes before the body is read, and every refusal has its sentence."""
+"""The upload route in plain ASGI: cheap checks come before the body is read, and every refusal has a sentence."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ALLOW_ANY_ORIGIN = {
     "Access-Control-Expose-Headers": "ETag, Retry-After, SSTQ-Signature, SSTQ-Shuffler-Signature",
     "Cross-Origin-Resource-Policy": "cross-origin",
 }
-"""For answers that pages of any origin may read. No cookie is ever looked at, so there is nothing to ride on."""
+"""Headers of answers that pages of any origin may read. No cookie is used, so cross-site requests gain nothing."""
 
 _PREFLIGHT = ALLOW_ANY_ORIGIN | {
     "Access-Control-Allow-Methods": "POST",
@@ -60,7 +60,7 @@ _READ = (
 _KEY, _COUNT, _DIGEST, _BYTES = (
     re.compile(pattern).fullmatch for pattern in (b"[0-9a-f]{32}", b"[1-9][0-9]{0,9}", b"[0-9a-f]{64}", b"[0-9]{1,18}")
 )
-# All uploads that are being read together; those that are read wait in the inbox, which has its own bound.
+# The total size of uploads being read; complete ones wait in the inbox, which has its own limit.
 _MOST_BYTES_BEING_READ = 1 << 28
 
 _REFUSALS = {
@@ -68,15 +68,15 @@ _REFUSALS = {
     Refusal.SPENT: (403, "The token is unknown or was used before."),
     Refusal.KEY: (
         422,
-        "The Idempotency-Key was used before with another number of messages; choose a random key per upload.",
+        "The Idempotency-Key was used before with another number of messages; choose a new random key per upload.",
     ),
 }
 
 
 class Uploads:
-    """POST /v1/campaigns/NAME/messages, and the preflight of browsers.
+    """POST /v1/campaigns/NAME/messages, and browsers' preflight requests.
 
-    They are answered before the app looks for a route: its layers would cost as much as all that is done here.
+    They are answered before the app looks for a route: its layers would cost as much as all the work here.
     """
 
     def __init__(self, app: ASGIApp, collector: Node) -> None:
@@ -121,7 +121,9 @@ class Uploads:
     async def _answer_others(self, name: str, scope: Scope, receive: Receive) -> Response:
         body = RequestBody(receive)
         if scope["method"] != "OPTIONS":
-            return await body.refuse(Problem(405, "This path does not take this method.", {"Allow": "OPTIONS, POST"}))
+            return await body.refuse(
+                Problem(405, "This path does not support this method.", {"Allow": "OPTIONS, POST"})
+            )
         try:
             entry = await self._collector.entry(name)
         except Problem as problem:
@@ -131,7 +133,7 @@ class Uploads:
         return Response(status_code=204, headers=_PREFLIGHT if entry.from_anywhere else None)
 
     async def _take(self, entry: Entry, scope: Scope, body: RequestBody) -> int:
-        """Read, check and store an upload; returns how many messages it has once they are durable."""
+        """Read, check and store an upload; returns its number of messages once they are durable."""
         campaign, headers = entry.campaign, _headers(scope)
         self._admit(campaign)
         key, count = _key(headers), _count(headers, campaign)
@@ -143,31 +145,31 @@ class Uploads:
         token = self._token(entry, headers, scope)
         raw = await self._read(body, campaign, count, size)
         self._check(entry, raw)
-        # Even after the end: a retry of what arrived in time gets its answer.
+        # Even after the end, so that a retry of an upload that arrived in time is answered.
         late = status == "closed" or entry.stored.closed
         try:
             answer = await self._collector.inbox.submit(Upload(campaign.name, key, count, raw, token, late))
         except InboxFull as error:
-            raise Problem(503, "Too many uploads wait to be stored; try again.", {"Retry-After": "1"}) from error
+            raise Problem(503, "Too many uploads are waiting to be stored; try again.", {"Retry-After": "1"}) from error
         if isinstance(answer, Receipt):
             return answer.count
         if isinstance(answer, Malformed):
             raise Problem(422, f"The messages are malformed: {answer.reason}.")
         if answer in (Refusal.UNKNOWN, Refusal.CLOSED):
-            # Another process may have deleted or closed it.
+            # Another process may have deleted or closed the campaign.
             self._collector.forget(campaign.name)
         raise unknown_campaign() if answer is Refusal.UNKNOWN else Problem(*_REFUSALS[answer])
 
     def _admit(self, campaign: Campaign) -> None:
-        """A refusal if messages of this campaign go elsewhere."""
+        """Raise a Problem if messages of this campaign go elsewhere."""
         if campaign.shuffling is not None:
             raise Problem(409, f"This campaign is shuffled: send envelopes to {campaign.shuffling.url}.")
 
     def _check(self, entry: Entry, raw: bytes) -> None:
-        """A refusal if the body cannot be stored; messages are checked by the store."""
+        """Raise a Problem if the body cannot be stored; the store checks the messages."""
 
     def _token(self, entry: Entry, headers: Mapping[bytes, bytes], scope: Scope) -> bytes | None:
-        """The hash of the single-use token, where it takes one; a refusal where the sender may not send."""
+        """Return the hash of the single-use token, if one is needed; raises a Problem if the sender may not send."""
         senders = entry.campaign.senders
         if senders == "everybody":
             wait = self._collector.limits.wait(scope["client"][0] if scope["client"] else "")
@@ -180,16 +182,16 @@ class Uploads:
         if token is None:
             raise unauthorized("Sending to this campaign needs a token: add the header “Authorization: Bearer TOKEN”.")
         if senders == "single-use":
-            # Looked up with the key, in one transaction: a retry with a token that is spent by now must succeed.
+            # Checked together with the key, in one transaction: a retry whose token was spent by now must succeed.
             return token_hash(token)
         if not is_token(token, entry.tokens.get("send_token")):
-            raise Problem(403, "The token is not the campaign's token for senders.")
+            raise Problem(403, "The token is not the campaign's sender token.")
         return None
 
     async def _read(self, body: RequestBody, campaign: Campaign, count: int, size: int) -> bytes:
         collector = self._collector
         if collector.bytes_being_read + size > _MOST_BYTES_BEING_READ:
-            raise Problem(503, "Too many uploads arrive at once; try again.", {"Retry-After": "1"})
+            raise Problem(503, "Too many uploads are arriving at once; try again.", {"Retry-After": "1"})
         collector.bytes_being_read += size
         try:
             raw = await body.read(size)
@@ -201,7 +203,7 @@ class Uploads:
 
 
 def database_gone() -> Problem:
-    """The database does not answer; nothing was stored."""
+    """The refusal if the database does not respond; nothing was stored."""
     return Problem(503, "The database is not available; nothing was stored. Try again.", {"Retry-After": "5"})
 
 
@@ -240,7 +242,9 @@ def _count(headers: Mapping[bytes, bytes], campaign: Campaign) -> int:
         raise Problem(400, "The header SSTQ-Count must be the number of messages, 1 or more.")
     count = int(text)
     if count > campaign.most_messages:
-        raise Problem(413, f"An upload to this campaign has at most {campaign.most_messages} messages, got {count}.")
+        raise Problem(
+            413, f"An upload to this campaign must have at most {campaign.most_messages} messages, got {count}."
+        )
     return count
 
 
@@ -252,12 +256,12 @@ def _check_digest(headers: Mapping[bytes, bytes], campaign: Campaign) -> None:
         raise Problem(400, "The header SSTQ-Digest must be the digest of the mechanism, 64 hexadecimal digits.")
     raise Problem(
         409,
-        f"The messages are of another mechanism: this campaign has the digest {campaign.digest}. Fetch it again.",
+        f"The messages come from another mechanism: the digest of this campaign is {campaign.digest}. Fetch it again.",
     )
 
 
 def _size(headers: Mapping[bytes, bytes], campaign: Campaign, count: int) -> int:
-    """How many bytes so many messages take; a refusal if the request says that it has another number."""
+    """Return the size of this many messages in bytes; raises a Problem if Content-Length differs."""
     size = campaign.upload_bytes(count)
     stated = headers.get(b"content-length")
     if stated is None:
@@ -266,7 +270,7 @@ def _size(headers: Mapping[bytes, bytes], campaign: Campaign, count: int) -> int
         raise Problem(400, "The header Content-Length must be a number of bytes.")
     if int(stated) > campaign.largest_upload:
         raise Problem(
-            413, f"An upload to this campaign has at most {campaign.largest_upload} bytes, got {int(stated)}."
+            413, f"An upload to this campaign must have at most {campaign.largest_upload} bytes, got {int(stated)}."
         )
     if int(stated) != size:
         raise _wrong_size(campaign, count, size, str(int(stated)))

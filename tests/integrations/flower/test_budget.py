@@ -41,7 +41,7 @@ def test_a_spent_budget_is_refused_before_and_after_the_training(tmp_path):
 def test_the_budget_outlives_the_process(tmp_path):
     budget(tmp_path).charge(frameunit(2.0), "round 1")
     again = budget(tmp_path)
-    with pytest.raises(ValueError, match="answered already"):
+    with pytest.raises(ValueError, match="already answered"):
         again.permit(frameunit(2.0), "round 1")
     with pytest.raises(ValueError, match="RoundAlreadySpent"):
         again.charge(frameunit(2.0), "round 1")
@@ -69,7 +69,7 @@ def test_the_smaller_total_counts_and_the_ledger_is_the_nodes(tmp_path):
     assert Ledger(thrifty.path).epsilon == 5.0
     with pytest.raises(ValueError, match="more than is left"):
         thrifty.permit(frameunit(1.0), "round 2")
-    budget(tmp_path).charge(frameunit(2.0), "round 2")  # another app, with no cap of its own
+    budget(tmp_path).charge(frameunit(2.0), "round 2")  # another app, with no limit of its own
     with pytest.raises(ValueError, match="more than is left"):
         budget(tmp_path, **{"sstq-total-epsilon": 4.0}).permit(frameunit(0.5), "round 3")
 
@@ -92,7 +92,7 @@ def test_an_app_alone_may_set_everything(tmp_path):
 
 @pytest.mark.parametrize(
     ("missing", "reason"),
-    [("sstq-max-epsilon", "no cap"), ("sstq-total-epsilon", "no cap"), ("sstq-ledger", "no ledger")],
+    [("sstq-max-epsilon", "no limit"), ("sstq-total-epsilon", "no limit"), ("sstq-ledger", "no ledger")],
 )
 def test_nothing_is_sent_without_a_cap_or_a_ledger(tmp_path, missing, reason):
     settings = {"sstq-max-epsilon": 2.0, "sstq-total-epsilon": 5.0, "sstq-ledger": str(tmp_path)}
@@ -150,7 +150,7 @@ def test_a_ledger_with_a_delta_of_its_own_takes_pure_epsilon_only(tmp_path):
     Ledger(tmp_path / "node-2.ledger", epsilon=3.0, delta=1e-6, round_cap=1.0)
     node = budget(tmp_path, **{"sstq-trust": "aggregator", "sstq-max-delta": 1e-5})
     for ask in (node.permit, node.charge):
-        with pytest.raises(ValueError, match="pure epsilon only"):
+        with pytest.raises(ValueError, match="only for pure epsilon"):
             ask(csgm(1e-6), "round 1")
     node.permit(frameunit(1.0), "round 1")
     assert Ledger(node.path).spent == 0.0

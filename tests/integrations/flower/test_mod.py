@@ -178,7 +178,7 @@ def test_what_cannot_be_encoded_is_sent_as_zeros(mod, tmp_path, monkeypatch):
     assert Ledger(tmp_path / "node-2.ledger").spent == 2.0
     monkeypatch.setattr(type(frameunit()), "encode", _raise)
     reason = refusal(mod(request_message(frameunit(), message_id="b"), context(), train_to(UPDATE)))
-    assert reason == "SstqMod: no update can be encoded; the node's operator finds the reason in the log"
+    assert reason == "SstqMod: the update cannot be encoded; the node's operator can find the reason in the log"
 
 
 @pytest.mark.parametrize("broken", [train_to(np.full(DIM, np.nan)), _raise])
@@ -199,7 +199,7 @@ def test_each_answer_is_drawn_anew(mod, tmp_path):
 
 def test_a_request_is_answered_once(mod, tmp_path):
     mod(request_message(frameunit()), context(), train_to(UPDATE))
-    assert "answered already" in refusal(mod(request_message(frameunit()), context(), never))
+    assert "already answered" in refusal(mod(request_message(frameunit()), context(), never))
     assert Ledger(tmp_path / "node-2.ledger").spent == 2.0
 
 
@@ -235,7 +235,7 @@ def test_a_crash_between_expense_and_reply_has_spent(mod, tmp_path, monkeypatch)
         mod(request_message(frameunit()), context(), train_to(UPDATE))
     monkeypatch.undo()
     assert Ledger(tmp_path / "node-2.ledger").spent == 2.0
-    assert "answered already" in refusal(mod(request_message(frameunit()), context(), never))
+    assert "already answered" in refusal(mod(request_message(frameunit()), context(), never))
 
 
 def test_a_crash_in_the_training_has_not(mod, tmp_path):
@@ -289,7 +289,7 @@ def _with_two_models():
         (_without_request, "no 'sstq' record"),
         (lambda: _with(digest="0" * 64), "digest"),
         (lambda: _with(mechanism="{}"), "format"),
-        (lambda: request_message(frameunit(), names=["matrix"]), "for 6 numbers, the arrays hold 4"),
+        (lambda: request_message(frameunit(), names=["matrix"]), "must have dim = 4, as the arrays have, got 6"),
         (lambda: request_message(frameunit(), names=[*NAMES, "steps"]), "must hold real numbers"),
         (_with_two_models, "exactly one ArrayRecord, got 2"),
         (lambda: _with_bytes(b"PK\x03\x04 nonsense"), "'bias' cannot be read"),
@@ -310,7 +310,7 @@ def test_refusals_come_before_the_training_and_cost_nothing(mod, tmp_path, messa
 
 
 def test_without_a_cap_anywhere_nothing_is_sent(tmp_path):
-    assert "no cap" in refusal(SstqMod(ledger=tmp_path)(request_message(frameunit()), context(), never))
+    assert "no limit" in refusal(SstqMod(ledger=tmp_path)(request_message(frameunit()), context(), never))
     assert not list(tmp_path.iterdir())
 
 
@@ -320,7 +320,10 @@ def test_without_a_cap_anywhere_nothing_is_sent(tmp_path):
         ({"sstq-max-epsilom": 1.0}, "no key 'sstq-max-epsilom': did you mean 'sstq-max-epsilon'?"),
         ({"sstq_max_epsilon": 1.0}, "no key 'sstq_max_epsilon': did you mean 'sstq-max-epsilon'?"),
         ({"SSTQ-Exact": True}, "no key 'SSTQ-Exact': did you mean 'sstq-exact'?"),
-        ({"sstq.budget.of.ward": 1.0}, "no key 'sstq.budget.of.ward': there are sstq-max-epsilon, sstq-total-epsilon"),
+        (
+            {"sstq.budget.of.ward": 1.0},
+            "no key 'sstq.budget.of.ward': valid keys are sstq-max-epsilon, sstq-total-epsilon",
+        ),
     ],
 )
 def test_a_misspelled_setting_sends_nothing(mod, tmp_path, settings, reason):
@@ -371,7 +374,7 @@ def test_a_node_warns_once_of_what_leaves_in_clear(mod, monkeypatch):
             message = request_message(frameunit(), message_id=message_id)
             message.content[RECORD] = Request(frameunit(), 1, NAMES, evaluates=True).to_record()
             assert mod(message, own, train_to(UPDATE)).has_content()
-        assert [line for line in lines if "leave this node in clear" in line] == lines
+        assert [line for line in lines if "leave this node without privacy" in line] == lines
         assert len(lines) == 1
 
 
@@ -431,10 +434,10 @@ def _unreadable(message, context):
 @pytest.mark.parametrize(
     ("train", "detail"),
     [
-        (_extra, "given only; new: extra"),
-        (_renamed, "given only; new: module.bias"),
+        (_extra, "given; new: extra"),
+        (_renamed, "given; new: module.bias"),
         (_without("bias"), "no array 'bias'"),
-        (_reshaped, "'bias' has shape (2,), expected (1,)"),
+        (_reshaped, "'bias' must have shape (1,), got (2,)"),
         (_twice, "exactly one ArrayRecord, got 2"),
         (_nothing, "exactly one ArrayRecord, got 0"),
         (_integers, "got dtype int64"),
@@ -449,7 +452,7 @@ def test_an_update_of_another_form_is_refused_in_the_same_words_and_costs_nothin
         "sstq.integrations.flower.mod.log", lambda level, text, *values, **_: lines.append(text % values)
     )
     reason = refusal(mod(request_message(frameunit()), context(), train))
-    assert reason == "SstqMod: the training's reply has another form than the model that was sent"
+    assert reason == "SstqMod: the training's reply does not fit the model that was sent"
     assert any(detail in line for line in lines)
     assert Ledger(tmp_path / "node-2.ledger").spent == 0.0
 
@@ -493,7 +496,7 @@ def test_every_private_mechanism_can_be_asked_for(tmp_path, name):
 def test_private_groups_are_refused(mod):
     used = sstq.GroupUnit(dim=DIM, epsilon=2.0, groups=3)
     reply = mod(request_message(used), context(), train_to(UPDATE))
-    assert "groupunit sends a private group" in reply.error.reason
+    assert "must be without private groups, got groupunit" in reply.error.reason
 
 
 def test_behind_a_public_coin_node_and_round_name_the_client(mod, monkeypatch):

@@ -41,6 +41,6 @@ def test_as_many_nodes_as_the_outlook_names_are_enough():
 def test_a_bias_beyond_clip_is_said_with_its_remedy():
     used = sstq.mechanism("frameunit", dim=384, epsilon=8.0, clip=2.0)
     text, frames = outlook(used, 1000).split(": pass frames=")
-    assert text == "n = 1,000, d = 384: error 3.2 × clip; its bias alone is 3.2 × clip, which more nodes do not lower"
+    assert text == "n = 1,000, d = 384: error 3.2 × clip; its bias alone is 3.2 × clip, which more nodes do not reduce"
     better = sstq.mechanism("frameunit", dim=384, epsilon=8.0, clip=2.0, frames=int(frames))
     assert "bias" not in outlook(better, 1000)

@@ -229,7 +229,7 @@ def test_a_model_that_would_overflow_stays_as_it_was(monkeypatch, grid, seed):
     assert arrays is start
     assert metrics["sstq-replies"] == 12
     assert lines[1:] == [
-        "SstqStrategy: the array 'w' would not be finite as float16 after round 1; the model stays as it was"
+        "SstqStrategy: the array 'w' would not be finite as float16 after round 1; the model is unchanged"
     ]
 
 
@@ -277,12 +277,12 @@ def test_a_round_of_too_few_replies_is_not_applied(monkeypatch, grid, seed, argu
         assert metrics["sstq-replies"] == count
         assert (arrays is start) == (count < enough)
         assert math.isnan(metrics["sstq-predicted-error"]) == (count < enough)
-    few = f"{enough - 1} valid replies in round 1, fewer than min_replies = {enough}; the model stays as it was"
+    few = f"{enough - 1} valid replies in round 1, fewer than min_replies = {enough}; the model is unchanged"
     assert [few in line for line in lines] == [False, True, False]
 
 
 def test_more_replies_than_nodes_cannot_be_required(grid):
-    with pytest.raises(ValueError, match="min_replies must be at most the nodes of a round, 12, got 13"):
+    with pytest.raises(ValueError, match="min_replies must be at most the nodes per round, 12, got 13"):
         ask(strategy(min_replies=13), grid)
     with pytest.raises(ValueError, match="min_replies must be"):
         strategy(min_replies=0)
@@ -308,7 +308,7 @@ def test_an_evaluation_in_clear_is_warned_of_on_both_sides(monkeypatch, grid):
         lines.clear()
         used = strategy(inner)
         used.summary()
-        assert len([text for level, text in lines if level == WARNING and "in clear" in text]) == warnings
+        assert len([text for level, text in lines if level == WARNING and "is not private" in text]) == warnings
         assert ask(used, grid)[1].evaluates == bool(warnings)
 
 
@@ -361,12 +361,12 @@ def test_wrong_arguments_are_refused(grid):
             ask(strategy(**wrong), grid)
     with pytest.raises(TypeError, match="frameunit takes no option 'bitz'; it takes dim, "):
         ask(strategy(bitz=3), grid)
-    with pytest.raises(ValueError, match="configure_train begins"):
+    with pytest.raises(ValueError, match="after configure_train"):
         strategy().aggregate_train(1, [])
 
 
 def test_more_nodes_than_the_noise_is_made_for_are_refused(grid):
-    with pytest.raises(ValueError, match="clients = 11 a round, but 12"):
+    with pytest.raises(ValueError, match="clients = 11 per round, but 12"):
         ask(strategy(mechanism="csgm", clients=11), grid)
 
 

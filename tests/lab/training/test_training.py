@@ -321,7 +321,7 @@ def test_bad_servers_are_refused(options, message):
 
 def test_bad_arguments_are_refused():
     problem = regression_problem(dim=6, clients=4, seed=0, examples=40)
-    with pytest.raises(ValueError, match="the model has 6 parameters"):
+    with pytest.raises(ValueError, match="must have dim = 6, the model's parameters"):
         run(problem, sstq.mechanism("clean", dim=7))
     with pytest.raises(ValueError, match="rounds must be"):
         run(problem, sstq.mechanism("clean", dim=6), rounds=-1)

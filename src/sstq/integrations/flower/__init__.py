@@ -1,7 +1,7 @@
-"""Flower: two lines make an app's training private, one on the client and one on the server.
+"""Flower integration: one line on the client and one on the server make an app's training private.
 
-`SstqMod` goes first in the list of mods of ``@app.train``: it turns the client's update into one private message and
-charges the node's ledger. `SstqStrategy` wraps any strategy: it asks for such messages, adds them up and hands the
+`SstqMod` goes first in the list of mods of ``@app.train``: it encodes the client's update as one private message and
+charges the node's ledger. `SstqStrategy` wraps any strategy: it asks for such messages, adds them up and gives the
 inner strategy their mean. `LocalGrid` runs a ClientApp for many nodes in this process.
 
 Needs the extra: ``pip install 'sstq[flower]'``.

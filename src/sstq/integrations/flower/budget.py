@@ -1,6 +1,6 @@
-"""What a node allows: caps on ε and δ, whom to trust, and the ledger on its disk.
+"""The budget of a node: caps on ε and δ, whom to trust, and the ledger on its disk.
 
-Everything here is decided without looking at data, so that a refusal tells nothing about it.
+Everything here is decided without looking at data, so a refusal reveals nothing about it.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class Limits:
-    """What the app allows; None where it leaves the decision to the node.
+    """The limits of the app; None leaves the decision to the node.
 
     Attributes:
-        max_epsilon: the greatest ε of one message.
-        total_epsilon: the greatest sum of all.
-        ledger: the folder of the ledgers; a relative one is taken from where the process is now.
+        max_epsilon: the maximum ε of one message.
+        total_epsilon: the maximum total ε.
+        ledger: the folder of the ledgers; a relative one is resolved against the current folder.
     """
 
     max_epsilon: float | None = None
@@ -62,27 +62,27 @@ class Limits:
         if self.total_epsilon is not None:
             check_argument("total_epsilon", self.total_epsilon)
         if self.ledger is not None:
-            # A process that changes its folder must not begin a new budget there.
+            # A process that changes its folder must not start a new budget there.
             object.__setattr__(self, "ledger", _folder("ledger", self.ledger).absolute())
 
 
 class NodeBudget:
-    """The caps in force on a node, and its ledger.
+    """The limits that apply on a node, and its ledger.
 
     Args:
-        app: what the app allows.
-        node_config: what the node allows: "sstq-max-epsilon" and "sstq-total-epsilon" (the smaller of app's and node's
+        app: the limits of the app.
+        node_config: the node's limits: "sstq-max-epsilon" and "sstq-total-epsilon" (the smaller of app's and node's
             counts), "sstq-ledger" (instead of the app's folder; absolute, and required with a total of the node's own,
-            because in a folder that an app names the total would begin anew) and "sstq-node" (what its ledger is
-            called, instead of the node's number). An app cannot set the others: "sstq-trust" (whom the node trusts
-            beside itself: "local" nobody, "aggregator" the server, "none" everybody), "sstq-max-delta" (the greatest δ
-            of one answer, 0 unless given) and "sstq-exact" (whether mechanisms that are private up to floating point
-            only are refused). Any other key that begins with "sstq" is refused: it may be a misspelled cap.
+            because in a folder named by an app the total would start again) and "sstq-node" (the name of its
+            ledger, instead of the node's number). An app cannot set the others: "sstq-trust" (whom the node trusts
+            besides itself: "local" nobody, "aggregator" the server, "none" everybody), "sstq-max-delta" (the maximum δ
+            of one answer, by default 0) and "sstq-exact" (whether mechanisms that are private only up to floating point
+            are refused). Any other key that begins with "sstq" is refused: it may be a misspelled limit.
         node_id: the node's number.
-        run_config: of the run. No key of it may begin with "sstq", since caps are read from the node's alone.
+        run_config: the configuration of the run. Its keys must not begin with "sstq": limits belong to the node's.
 
     Raises:
-        ValueError: a cap or the folder is missing, or a configuration cannot be read.
+        ValueError: a limit or the folder is missing, or a configuration cannot be read.
     """
 
     def __init__(
@@ -108,15 +108,15 @@ class NodeBudget:
         self.path = folder / f"{name}.ledger"
 
     def permit(self, mechanism: Mechanism, round_id: str, adaptive: AdaptiveClip | None = None) -> None:
-        """Say before the training whether its message could leave; ValueError if not. Nothing is spent."""
+        """Check before the training whether its message may leave; ValueError if not. Nothing is spent."""
         if _TRUST.index(mechanism.trust) > _TRUST.index(self._trust):
             raise ValueError(
-                f"{mechanism.name} is not locally private (trust = {mechanism.trust!r}), and this node has not allowed "
+                f"{mechanism.name} is not locally private (trust = {mechanism.trust!r}), and this node does not allow "
                 f"it (sstq-trust = {self._trust!r})"
             )
         if self._exact and not mechanism.exact:
             raise ValueError(
-                f"{mechanism.name} is not exact, and this node allows exact mechanisms only (sstq-exact = true)"
+                f"{mechanism.name} is not exact, and this node allows only exact mechanisms (sstq-exact = true)"
             )
         if mechanism.trust == "none":
             return
@@ -134,16 +134,16 @@ class NodeBudget:
         with _public_reasons():
             ledger = self._open(mechanism)
             if any(entry.round_id == round_id for entry in ledger.entries):
-                raise ValueError("this request was answered already; a second answer would be a second expense")
+                raise ValueError("this request was already answered; a second answer would be a second expense")
             within = self._rules(ledger) or _sum(ledger) + Fraction(epsilon) <= Fraction(self.total_epsilon)
             if not within or not ledger.rounds_left(epsilon):
                 raise ValueError(_exhausted(epsilon))
 
     def charge(self, mechanism: Mechanism, round_id: str, adaptive: AdaptiveClip | None = None) -> None:
-        """Spend an answer's ε, that of its bit included; when this returns it is on the disk, and the answer may leave.
+        """Spend an answer's ε, including its bit; when this returns, it is on the disk, and the answer may leave.
 
         Raises:
-            ValueError: it may not. Nothing was spent, unless the total is smaller than the ledger's own and another
+            ValueError: it must not leave. Nothing was spent, unless the total is below the ledger's own and another
                 process spent the rest of it at the same moment: then this one has paid and does not send.
         """
         if mechanism.trust == "none":
@@ -162,7 +162,7 @@ class NodeBudget:
                 raise ValueError(_exhausted(epsilon))
 
     def _rules(self, ledger: Ledger) -> bool:
-        """Whether the ledger's own total is the smallest; it then decides alone, by its own way of adding up."""
+        """Whether the ledger's own total is the smallest; then it decides alone, by its own composition."""
         return ledger.epsilon <= self.total_epsilon
 
     def _open(self, mechanism: Mechanism) -> Ledger:
@@ -170,16 +170,16 @@ class NodeBudget:
         if self.path.exists():
             ledger = Ledger(self.path)
             if ledger.delta > 0 and mechanism.delta > 0:
-                raise ValueError("the node's ledger adds up with a delta of its own, which holds for pure epsilon only")
+                raise ValueError("the node's ledger has a delta of its own, which holds only for pure epsilon")
             return ledger
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         ledger = Ledger(self.path, epsilon=self._ledger_total)
-        log(WARNING, "SstqMod: a new budget begins: %s, total epsilon %s", self.path, ledger.epsilon)
+        log(WARNING, "SstqMod: a new budget starts: %s, total epsilon %s", self.path, ledger.epsilon)
         return ledger
 
 
 def size_limits(node_config: Mapping[str, Any]) -> dict[str, int]:
-    """What "sstq-max-frame-size" and "sstq-max-steps" allow a mechanism to cost, as arguments of `sstq.from_json`.
+    """Return the limits "sstq-max-frame-size" and "sstq-max-steps" as arguments of `sstq.from_json`.
 
     Examples:
         >>> size_limits({"sstq-max-steps": 500})
@@ -195,19 +195,19 @@ def size_limits(node_config: Mapping[str, Any]) -> dict[str, int]:
 
 @contextmanager
 def _public_reasons() -> Iterator[None]:
-    """Turn errors of ledger and disk into ValueErrors whose text may leave the node; the whole is logged locally."""
+    """Turn errors of ledger and disk into ValueErrors whose text may leave the node; details are logged locally."""
     try:
         yield
     except (LedgerDamaged, OSError) as error:
         log(ERROR, "SstqMod: the ledger cannot be used: %s", error)
-        raise ValueError("the node's ledger cannot be used; its operator finds the reason in the log") from error
+        raise ValueError("the node's ledger cannot be used; its operator can find the reason in the log") from error
     except LedgerError as error:
         log(WARNING, "SstqMod: the ledger refuses: %s", error)
         raise ValueError(f"the node's ledger refuses: {type(error).__name__}") from error
 
 
 def _sum(ledger: Ledger) -> Fraction:
-    """All that was ever spent, by plain addition."""
+    """The total ε ever spent, by plain addition."""
     return sum((Fraction(entry.epsilon) for entry in ledger.entries), Fraction(0))
 
 
@@ -216,11 +216,11 @@ def _exhausted(epsilon: float) -> str:
 
 
 def _check_keys(node_config: Iterable[str], run_config: Iterable[str]) -> None:
-    """Refuse what would be passed over in silence: a cap that is misspelled, or that is set where nobody reads it."""
+    """Refuse limits that would be ignored silently: misspelled ones, and those set where nobody reads them."""
     for key in node_config:
         if key.lower().startswith("sstq") and key not in _KEYS:
             nearest = get_close_matches(key.lower(), _KEYS, n=1)
-            remedy = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(_KEYS)}"
+            remedy = f"did you mean {nearest[0]!r}?" if nearest else f"valid keys are {', '.join(_KEYS)}"
             raise ValueError(f"the node's configuration has no key {key!r}: {remedy}")
     for key in run_config:
         if key.lower().startswith("sstq"):
@@ -231,15 +231,15 @@ def _check_keys(node_config: Iterable[str], run_config: Iterable[str]) -> None:
 
 
 def _node_folder(node_config: Mapping[str, Any], app: Limits) -> Path:
-    """Where the node's ledger is: in its own folder, or in the app's if the total is the app's too."""
+    """The path of the node's ledger: in its own folder, or in the app's if the total is also the app's."""
     if "sstq-ledger" in node_config:
         folder = _folder("sstq-ledger", node_config["sstq-ledger"])
         if not folder.is_absolute():
-            raise ValueError("sstq-ledger must be an absolute folder: a relative one would begin a budget anywhere")
+            raise ValueError("sstq-ledger must be an absolute folder: a relative one could start a new budget")
         return folder
     if "sstq-total-epsilon" in node_config:
         raise ValueError(
-            "the node has a total but no ledger of its own, and in an app's it would begin anew: set sstq-ledger, a "
+            "the node has a total but no ledger of its own, and in an app's it would start again: set sstq-ledger, a "
             "folder, in the node's configuration"
         )
     if app.ledger is None:
@@ -248,9 +248,9 @@ def _node_folder(node_config: Mapping[str, Any], app: Limits) -> Path:
 
 
 def _folder(name: str, value: Any) -> Path:
-    """The folder with its home written out; the value itself stays out of errors, because refusals leave the node."""
+    """Expand the home folder in a path; errors do not contain the value, because refusals leave the node."""
     if not isinstance(value, str | Path) or not str(value):
-        raise ValueError(f"{name} must be the name of a folder")
+        raise ValueError(f"{name} must be a folder")
     try:
         return Path(value).expanduser()
     except RuntimeError as error:
@@ -264,5 +264,5 @@ def _number(node_config: Mapping[str, Any], key: str, of: str) -> float | None:
 def _smaller(node: float | None, app: float | None, key: str) -> float:
     caps = [cap for cap in (node, app) if cap is not None]
     if not caps:
-        raise ValueError(f"the node has no cap: set {key} in the node's configuration; nothing is sent without")
+        raise ValueError(f"the node has no limit: set {key} in the node's configuration; nothing is sent without it")
     return min(caps)

@@ -1,4 +1,4 @@
-"""Which nodes are asked in a round, where each is to answer so many times only."""
+"""Cohorts of nodes: which nodes are asked in a round, if each may answer only a limited number of times."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["CohortGrid", "Turns"]
 
 
 class CohortGrid(Grid):
-    """A grid of which a strategy sees the next cohort only; everything else is the grid's own."""
+    """A grid that shows a strategy only the next cohort; everything else is the grid's own."""
 
     def __init__(self, grid: Grid, turns: Turns, asked: Mapping[int, int], seed: int) -> None:
         self._grid, self._turns, self._asked, self._seed = grid, turns, asked, seed
 
     def get_node_ids(self) -> Iterable[int]:
-        """The nodes of the next cohort among those that are connected now."""
+        """Return the nodes of the next cohort among those connected now."""
         return self._turns.cohort(self._grid.get_node_ids(), self._asked, self._seed)
 
     def set_run(self, run: Run) -> None:
@@ -36,38 +36,38 @@ class CohortGrid(Grid):
         return self._grid.run
 
     def create_message(self, *arguments: Any, **named: Any) -> Message:
-        """As the grid does."""
+        """Call the grid's own method."""
         return self._grid.create_message(*arguments, **named)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """As the grid does."""
+        """Call the grid's own method."""
         return self._grid.push_messages(messages)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """As the grid does."""
+        """Call the grid's own method."""
         return self._grid.pull_messages(message_ids)
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """As the grid does."""
+        """Call the grid's own method."""
         return self._grid.send_and_receive(messages, timeout=timeout)
 
 
 class Turns:
-    """Nodes take turns: each is asked so many times, in cohorts of one size.
+    """Schedule nodes in cohorts of one size, so that each is asked at most `participation` times.
 
     Args:
         participation: how often a node is asked, "once" or a number.
-        cohort: the most nodes of a round.
+        cohort: the maximum number of nodes per round.
         strategy: the inner strategy, which samples among the nodes of the cohort.
 
     Raises:
-        ValueError: the strategy waits for more nodes than a cohort has, for ever.
+        ValueError: the strategy would wait forever for more nodes than a cohort has.
     """
 
     def __init__(self, participation: Participation, cohort: int | None, strategy: Strategy) -> None:
         self._answers = answers_of(participation)
         if cohort is None:
-            raise ValueError("cohort must be given with participation: the nodes of a round")
+            raise ValueError("cohort must be given with participation: the number of nodes per round")
         self._size = check_number("cohort", cohort, 1, 10**9, integer=True)
         self._least = max(1, int(getattr(strategy, "min_train_nodes", 1)))
         for name in ("min_train_nodes", "min_available_nodes"):
@@ -77,7 +77,7 @@ class Turns:
                 )
 
     def cohort(self, nodes: Iterable[int], asked: Mapping[int, int], seed: int) -> list[int]:
-        """The next nodes in turn."""
+        """Return the next nodes in turn."""
         return next_in_turn(nodes, asked, self._answers, self._size, seed)
 
     def are_over(self, nodes: Iterable[int], asked: Mapping[int, int], seed: int) -> bool:

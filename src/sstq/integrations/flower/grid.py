@@ -1,4 +1,4 @@
-"""A grid in this process: a ClientApp runs for many nodes without Ray, servers or a network."""
+"""A local grid: runs a ClientApp for many nodes in this process, without Ray, servers or a network."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _SERVER = 1
 class LocalGrid(Grid):
     """Runs a ClientApp for many nodes, one after the other, in this process.
 
-    For tests, and for simulations of more clients than a network of processes can carry. A node keeps its context, and
-    with it its state, from message to message. Each gets its own copy of a request's records, and an exception of the
-    app becomes an error reply, as on a SuperNode. The privacy is the real one: the mod draws from the operating system
-    and keeps a ledger for each node.
+    It is for tests and simulations with more clients than a network of processes can handle. A node keeps its context,
+    and with it its state, from message to message. Each gets its own copy of a request's records, and an exception of
+    the app becomes an error reply, as on a SuperNode. The privacy is the real one: the mod draws from the operating
+    system and keeps one ledger per node.
 
     Args:
-        client_app: what the nodes run.
-        nodes: how many there are. Their numbers are 2, 3, …; 1 is the server, as in Flower.
-        node_config: of every node, or a function from a node's partition (0, 1, …) to its own. "partition-id" and
+        client_app: the app that the nodes run.
+        nodes: the number of nodes. Their ids are 2, 3, …; 1 is the server, as in Flower.
+        node_config: the configuration of every node, or a function of the partition (0, 1, …). "partition-id" and
             "num-partitions" are set as in Flower's simulations.
-        run_config: of the run, which a client app reads from its context.
+        run_config: the configuration of the run, which a client app reads from its context.
         dropout: the probability that a node does not answer a message at all.
-        wire: called with every reply on its way, for tests; returns what arrives: nothing if it is lost, the reply
-            twice if it is doubled, or something else.
-        seed: of the drop-outs.
+        wire: called with every reply, for tests; returns what arrives: nothing if it is lost, the reply
+            twice if it is duplicated, or something else.
+        seed: the seed of the drop-outs.
         run_id: the number of the run.
 
     Examples:
@@ -106,11 +106,11 @@ class LocalGrid(Grid):
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
-        """A new message; Flower itself prefers the constructor of Message."""
+        """Create a message; Flower itself prefers the constructor of Message."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
-        """The numbers of all nodes."""
+        """Return the ids of all nodes."""
         return list(self._contexts)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -118,11 +118,11 @@ class LocalGrid(Grid):
         return [self._push(message) for message in messages]
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """The replies to these messages that have arrived; each can be pulled once."""
+        """Return the replies to these messages that have arrived; each can be pulled once."""
         return [reply for message_id in message_ids for reply in self._replies.pop(message_id, [])]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:  # noqa: ARG002
-        """Push the messages and pull their replies. Nothing is waited for: what has not arrived is lost."""
+        """Push the messages and pull their replies without waiting: replies that have not arrived are lost."""
         return self.pull_messages(self.push_messages(messages))
 
     def _push(self, message: Message) -> str:
@@ -148,7 +148,7 @@ class LocalGrid(Grid):
 
 
 def _identify() -> None:
-    """Make this process one that can make messages, which a ServerApp's is from the start."""
+    """Allow this process to create messages, as a ServerApp's process may from the start."""
     try:
         _ = TaskIdentity.run_id
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""The client side: a mod that lets nothing but one private message of the update leave the node."""
+"""The client's mod: nothing but one private message of the update leaves the node."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ from sstq.mechanisms import LocalReport, Mechanism
 __all__ = ["COUNTS", "SstqMod"]
 
 COUNTS = "sstq-counts"
-"""The record of the context's state in which the node counts what depends on its data; it must stay there."""
+"""The record in the context's state with counts that depend on the node's data; it must stay there."""
 
 
 class SstqMod:
-    """Encodes the update of a training function into one private message, within the node's budget.
+    """Encode the update of a training function as one private message, within the node's budget.
 
-    The first in the list of mods of ``@app.train``, so that it is the last to touch what leaves. In order:
+    Put it first in the list of mods of ``@app.train``, so that it is the last to touch what leaves. It does, in order:
 
-    1. Before the training: the request is read, its mechanism built anew from its integers, and mechanism, shapes and
-       budget are checked. What does not pass is refused with an error reply, for reasons that do not depend on data.
+    1. Before the training: the request is read, its mechanism is rebuilt from its integers, and mechanism, shapes and
+       budget are checked. Invalid requests are refused with an error reply, for reasons that do not depend on data.
     2. The training function runs. If it fails (SystemExit included), or its update is not finite, the update is the
-       zero vector, since a reply that depends on data in kind would leak; the node counts this locally and finds it in
+       zero vector, because a different kind of reply would leak; the node counts this locally and logs it in
        its log.
     3. The reply must hold the arrays that the server asks for, in their shapes. It may leave out others that were sent
-       (a frozen backbone, say) and add none. What differs is refused, always in the same words. That it differs is
-       told, so the form of a reply must not depend on data (as a head with as many classes as the node has labels).
+       (such as a frozen backbone) and add none. Anything else is refused, always in the same words. This is
+       visible, so the form of a reply must not depend on data (such as a head with one class per label of the node).
     4. ε is charged to the ledger, on the disk. This can still refuse, if others have spent the rest meanwhile. Then the
        update is encoded with the operating system's randomness. A node that crashes in between has spent. A request
        that was charged is never answered again.
-    5. A new reply is made of the message's bytes, the mechanism's digest and the round's number; and of one private bit
-       about the update's norm, where the server asks for it (ε is charged for both together). Metrics, sample counts
-       and arrays stay, but for metrics that are shared by name, in clear.
+    5. A new reply holds the message's bytes, the mechanism's digest and the round's number; and one private bit
+       about the update's norm, if the server asks for it (ε is charged for both together). Metrics, sample counts
+       and arrays stay, except for metrics that are shared by name, without privacy.
 
-    Messages that are not for training pass untouched: their replies leave in clear, and the log warns of it. What the
-    node sets in its configuration (``--node-config``) counts before what the app sets here: see
+    Messages that are not for training pass unchanged: their replies are not private, and the log warns about it. The
+    node's configuration (``--node-config``) takes precedence over the app's arguments here: see
     `sstq.integrations.flower.budget.NodeBudget`.
 
     Args:
-        max_epsilon: the greatest ε of one answer.
-        total_epsilon: the greatest ε of all answers of a node together: at twice the same ε it refuses the second, if
+        max_epsilon: the maximum ε of one answer.
+        total_epsilon: the maximum total ε of a node's answers: of two answers with the same ε it refuses the second, if
             this is less than both.
-        ledger: the folder of the ledgers, one file per node. An app's own folder is an app's own budget: another app,
-            or this one with another folder, begins anew. A relative folder is taken from where the process is now.
-        share_metrics: names of the metrics of the training that are sent as they are, without any privacy. A failed
-            training has none, and that they are missing shows.
+        ledger: the folder of the ledgers, one file per node. An app's folder is that app's budget: another app,
+            or this one with another folder, starts again. A relative folder is resolved against the current folder.
+        share_metrics: names of the training metrics to send as they are, without any privacy. A failed
+            training has none, and their absence is visible.
 
     Examples:
         >>> from flwr.clientapp import ClientApp
@@ -80,7 +80,7 @@ class SstqMod:
         self._share_metrics = tuple(share_metrics)
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        """Answer a request for training; other messages go on to the next mod."""
+        """Answer a request for training; other messages are passed to the next mod."""
         if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
             _warn_of_clear_replies(context)
             return call_next(message, context)
@@ -89,7 +89,9 @@ class SstqMod:
             model = sole_arrays(message.content, "the request")
             arrays = PrivateArrays.of(model, request.names)
             if arrays.dim != request.mechanism.dim:
-                raise ValueError(f"the mechanism is for {request.mechanism.dim} numbers, the arrays hold {arrays.dim}")
+                raise ValueError(
+                    f"the mechanism must have dim = {arrays.dim}, as the arrays have, got {request.mechanism.dim}"
+                )
             # Copies, since the training may change what it is given.
             sent = _Sent(frozenset(model), arrays, arrays.flatten(model))
             clients = request.clients(message.metadata.dst_node_id)
@@ -125,21 +127,21 @@ class _Sent:
 
 
 class _OtherFormError(ValueError):
-    """The training's reply does not fit the model; its text leaves the node, and so says nothing of the reply."""
+    """The training's reply does not fit the model; the text leaves the node, so it does not describe the reply."""
 
     def __init__(self) -> None:
-        super().__init__("the training's reply has another form than the model that was sent")
+        super().__init__("the training's reply does not fit the model that was sent")
 
 
 def _round_id(message: Message, request: Request) -> str:
-    """The name of the request in the ledger; one that comes twice has the same, and is answered once."""
+    """The name of the request in the ledger; a repeated request has the same name, and is answered once."""
     return f"run {message.metadata.run_id} round {request.number} message {message.metadata.message_id}"
 
 
 def _train(
     message: Message, context: Context, call_next: ClientAppCallable, sent: _Sent, share_metrics: Sequence[str]
 ) -> tuple[NDArray[np.float64], dict[str, MetricRecordValues]]:
-    """The update of the training and what it shares; zeros and nothing if it failed.
+    """Return the update of the training and its shared metrics; zeros and nothing if it failed.
 
     Why it failed may depend on data, so the server is not told.
     """
@@ -157,11 +159,11 @@ def _train(
 
 
 def _update(reply: Message, sent: _Sent, context: Context) -> NDArray[np.float64]:
-    """The model of the reply minus the model of the request, or zeros if that is not finite."""
+    """Return the model of the reply minus the model of the request, or zeros if that is not finite."""
     try:
         model = sole_arrays(reply.content, "the training's reply")
         if new := set(model) - sent.keys:
-            raise ValueError(f"the training must return arrays that it was given only; new: {', '.join(sorted(new))}")
+            raise ValueError(f"the training must return only arrays that it was given; new: {', '.join(sorted(new))}")
         after = sent.arrays.flatten(model)
     except ValueError as error:
         log(ERROR, "SstqMod: %s", error)
@@ -176,7 +178,7 @@ def _update(reply: Message, sent: _Sent, context: Context) -> NDArray[np.float64
 
 
 def _encode(mechanism: Mechanism, update: NDArray[np.float64], clients: list[int] | None, context: Context) -> bytes:
-    """The message's bytes; those of a zero update if this one cannot be encoded, for which there is no known case."""
+    """Return the message's bytes; those of a zero update if this one cannot be encoded, which should not happen."""
     for vector in (update, np.zeros_like(update)):
         report = LocalReport()
         try:
@@ -190,11 +192,11 @@ def _encode(mechanism: Mechanism, update: NDArray[np.float64], clients: list[int
             if field.name != "vectors":
                 _count(context, field.name, getattr(report, field.name))
         return payload
-    raise ValueError("no update can be encoded; the node's operator finds the reason in the log")
+    raise ValueError("the update cannot be encoded; the node's operator can find the reason in the log")
 
 
 def _within(request: Request, update: NDArray[np.float64]) -> int | None:
-    """The private bit that the server asks for, if it does."""
+    """Return the private bit, if the server asks for it."""
     if request.adaptive is None:
         return None
     return int(request.adaptive.bits(np.array([np.linalg.norm(update)]), request.mechanism.clip)[0])
@@ -206,13 +208,13 @@ def _shared(reply: Message, names: Sequence[str]) -> dict[str, MetricRecordValue
 
 
 def _warn_of_clear_replies(context: Context) -> None:
-    """Say once a run that more leaves the node than private messages."""
+    """Warn once per run that more than private messages leaves the node."""
     if "warned" not in (context.state.metric_records.get(COUNTS) or {}):
         _count(context, "warned")
         log(
             WARNING,
             "SstqMod: this run also asks for evaluations or queries. Their replies (loss, accuracy, numbers of "
-            "examples) leave this node in clear; an app without @app.evaluate and @app.query sends none",
+            "examples) leave this node without privacy; an app without @app.evaluate and @app.query sends none",
         )
 
 

@@ -1,4 +1,4 @@
-"""What to expect of a round: the error of its mean, and how many nodes it takes to lower it."""
+"""Predictions for a round: the error of its mean, and how many nodes would reduce it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["made_for", "outlook", "predicted_error"]
 
 
 def made_for(mechanism: Mechanism, clients: int) -> int:
-    """The clients by which a sum is divided: so many, or behind a trusted aggregator those its noise was made for."""
+    """The number by which a sum is divided: the clients, or with a trusted aggregator those the noise is made for."""
     return int(getattr(mechanism, "clients", clients)) if mechanism.trust == "aggregator" else clients
 
 
 def predicted_error(mechanism: Mechanism, clients: int) -> ExpectedError:
-    """The expected squared error of the mean of so many updates, all of them one vector of norm clip.
+    """Return the expected squared error of the mean of this many updates, all equal to one vector of norm clip.
 
     It is the mechanism's `typical_error`; where there is none, both parts are nan. Behind a trusted aggregator a sum is
     divided by the clients that its noise was made for, so fewer of them shrink the mean.
@@ -37,7 +37,7 @@ def predicted_error(mechanism: Mechanism, clients: int) -> ExpectedError:
 
 
 def outlook(mechanism: Mechanism, clients: int) -> str:
-    """The error of a round of so many nodes in a sentence, and how many would make it as small as the update.
+    """Describe the error of a round of this many nodes, and how many would make it as small as the update.
 
     Examples:
         >>> import sstq
@@ -55,7 +55,7 @@ def outlook(mechanism: Mechanism, clients: int) -> str:
     if room <= 0:
         remedy = f": pass frames={mechanism.frames_for(clients)}" if isinstance(mechanism, FrameUnit) else ""
         bias = _rounded(math.sqrt(error.bias2) / mechanism.clip)
-        return f"{text}; its bias alone is {bias} × clip, which more nodes do not lower{remedy}"
+        return f"{text}; its bias alone is {bias} × clip, which more nodes do not reduce{remedy}"
     return f"{text}; about {_rounded(error.variance * clients / room)} nodes needed for an error of 1 × clip"
 
 

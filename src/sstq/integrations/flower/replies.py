@@ -1,4 +1,4 @@
-"""The replies of a round, sorted: what counts, and what does not under its own name."""
+"""Sorting the replies of a round: valid messages, and invalid replies by reason."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class SortedReplies:
     """What arrived in a round.
 
     Attributes:
-        messages: the messages that count, one a node, in the order of their nodes' numbers.
-        within: how many of their private bits are 1, where the clip is adaptive.
-        bytes: of their payloads.
-        dropped: how many replies did not count, by reason.
-        metrics: the unweighted means of the metrics that the nodes share, over those that share finite numbers.
+        messages: the valid messages, one per node, in the order of node ids.
+        within: how many of their private bits are 1, if the clip is adaptive.
+        bytes: the total size of their payloads in bytes.
+        dropped: the number of invalid replies, by reason.
+        metrics: the unweighted means of shared metrics, over the nodes that share finite numbers.
         answered: how many requests each node answered, whether or not the answer counts: each has cost it ε.
-        unable: the nodes that have refused because ε is more than they can spend.
+        unable: the nodes that refused because they cannot spend this ε.
     """
 
     messages: list[Messages] = field(default_factory=list)
@@ -47,15 +47,15 @@ class SortedReplies:
 
 
 class _Dropped(Exception):  # noqa: N818 (a verdict, not an error)
-    """A reply does not count; its argument says why."""
+    """A reply is invalid; the argument says why."""
 
 
 def sort_replies(replies: Iterable[Message], request: Request, asked: Mapping[str, int]) -> SortedReplies:
-    """Take one private message from each node that was asked, and count the rest.
+    """Collect one private message from each node that was asked, and count the rest.
 
     Args:
-        replies: in any order.
-        request: what was asked for.
+        replies: the replies in any order.
+        request: the request.
         asked: the node that each message was sent to, by the message's id. A reply names the message that it answers.
     """
     result = SortedReplies()
@@ -127,7 +127,7 @@ def _messages(answer: Answer, request: Request, node: int) -> Messages:
 
 
 def _mean_metrics(records: list[MetricRecord]) -> dict[str, MetricRecordValues]:
-    """The mean of each metric over the nodes that share it as finite numbers; without those that differ in shape.
+    """Return the mean of each metric over the nodes that share finite numbers, without those of another shape.
 
     Names and values are the clients' own, so nothing that they send may stop the server.
     """

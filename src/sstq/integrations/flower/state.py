@@ -1,4 +1,4 @@
-"""What a strategy must remember beside the model, so that a server that was killed asks nobody too often."""
+"""The persistent state of a strategy, so that a restarted server asks nobody too often."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _FORMAT = "sstq-strategy-1"
 
 @dataclass
 class ServerState:
-    """How far the rounds have come.
+    """The progress of the rounds.
 
     Attributes:
-        frame_seed: of the frames and cohorts of all rounds.
-        clip: of the next round.
-        rounds: in which nodes were asked.
+        frame_seed: the seed of the frames and cohorts of all rounds.
+        clip: the clip of the next round.
+        rounds: the number of rounds in which nodes were asked.
         asked: how often each node was asked.
         answered: how often each node's answer arrived.
-        path: where it is kept; nowhere if None.
+        path: the file of the state; None to keep it only in memory.
     """
 
     frame_seed: int
@@ -39,16 +39,16 @@ class ServerState:
 
     @classmethod
     def open(cls, path: Path | None, frame_seed: int | None, new_seed: int, clip: float) -> ServerState:
-        """The state of a file if it is there, else the first; ValueError if it has another seed than is given."""
+        """Load the state from a file if it exists, else create one; ValueError if the given seed differs."""
         if path is None or not path.exists():
             return cls(new_seed if frame_seed is None else frame_seed, clip, path=path)
         state = cls._read(path)
         if frame_seed not in (None, state.frame_seed):
-            raise ValueError(f"frame_seed must be {state.frame_seed}, that of {path}, got {frame_seed}")
+            raise ValueError(f"frame_seed must be {state.frame_seed}, as in {path}, got {frame_seed}")
         return state
 
     def save(self) -> None:
-        """Write the file, whole or not at all, before anything that it counts leaves."""
+        """Write the file, completely or not at all, before anything that it counts leaves."""
         if self.path is None:
             return
         document = {

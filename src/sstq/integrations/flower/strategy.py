@@ -1,4 +1,4 @@
-"""The server side: a strategy around a strategy, which asks for private messages and passes on their mean."""
+"""The server's strategy, which wraps another one: it asks for private messages and passes on their mean."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["SstqStrategy"]
 
 @dataclass(frozen=True)
 class _Round:
-    """What was sent to whom. The grid writes the messages' ids into their metadata when it sends them."""
+    """The messages sent in a round. The grid writes their ids into the metadata when it sends them."""
 
     request: Request
     model: ArrayRecord
@@ -47,7 +47,7 @@ class _Round:
 
 
 class SstqStrategy(Strategy):
-    """Wraps a strategy, so that it sees nothing of a round but the private mean of all clients' updates.
+    """Wrap a strategy so that it sees nothing but the private mean of all clients' updates.
 
     The clients' updates are differences from the model that was sent. Each client with `SstqMod` answers with one
     message; the messages are added up in the frame domain, and the inner strategy gets a single reply: the model that
@@ -58,7 +58,7 @@ class SstqStrategy(Strategy):
     Arrays of real numbers make up the private vector, of any shape. Arrays of integers and booleans, empty ones and
     those named in `frozen` are not part of it and keep the server's values.
 
-    Each round has a fresh public frame, where the mechanism has one. Replies that do not count are dropped and counted
+    Each round has a fresh public frame, if the mechanism has one. Invalid replies are dropped and counted
     (`sstq.integrations.flower.replies.DROPPED`). A round with fewer valid replies than `min_replies` leaves model and
     inner strategy as they were, and so does one after which the model would not be finite in its own dtype (float16,
     say); both are logged. Evaluation is the inner strategy's own, and not private: a warning at the start says so.
@@ -83,21 +83,21 @@ class SstqStrategy(Strategy):
     values are the clients' own.
 
     Args:
-        strategy: one that averages arrays. Those that compare clients with each other have only the mean to look at.
-        mechanism: its name, one of `sstq.mechanisms`.
-        epsilon: ε of one answer; None for mechanisms without privacy, which take none.
-        clip: updates longer than this are scaled down to it; of the first round, if the clip is adaptive.
-        frame_seed: of the frames of all rounds, for a run to be repeated; drawn at random unless given.
+        strategy: a strategy that averages arrays. Strategies that compare clients see only the mean.
+        mechanism: the name of the mechanism, one of `sstq.mechanisms`.
+        epsilon: the ε of one answer; None for mechanisms without privacy.
+        clip: updates longer than this are scaled down to it; with an adaptive clip, that of the first round.
+        frame_seed: the seed of the frames of all rounds, to repeat a run; by default drawn at random.
         frozen: names of arrays, or patterns such as ``"backbone.*"``, that are not trained. Clients may leave them out
             of what they return.
-        min_replies: with fewer valid replies a round is not applied, since the noise of so few would spoil the model;
-            half of the nodes that were asked unless given.
-        participation: how often each node is asked, "once" or a number; as the inner strategy samples unless given.
-        cohort: the nodes of a round; needed with `participation`.
-        adaptive_clip: moves the clip by one private bit per answer, whose ε is taken out of `epsilon`.
+        min_replies: with fewer valid replies a round is not applied, because the noise would spoil the model;
+            by default half of the nodes that were asked.
+        participation: how often each node is asked, "once" or a number; by default as the inner strategy samples.
+        cohort: the number of nodes per round; required with `participation`.
+        adaptive_clip: moves the clip with one private bit per answer, whose ε is part of `epsilon`.
         state: a file that remembers who was asked, the number of rounds, the seed and the clip, written before messages
-            leave. A server that was killed goes on with it; the model is the app's own to save.
-        arguments: of the mechanism, but for `dim`, which is the model's.
+            leave. A restarted server continues with it; the app must save the model itself.
+        arguments: further arguments of the mechanism, except `dim`, which is the model's.
 
     Examples:
         >>> from flwr.serverapp.strategy import FedAvg
@@ -121,7 +121,7 @@ class SstqStrategy(Strategy):
         **arguments: Any,
     ) -> None:
         if "dim" in arguments:
-            raise ValueError("dim is the number of the model's private parameters; it cannot be set")
+            raise ValueError("dim must be left out: it is the number of the model's private parameters")
         if isinstance(frozen, str):
             raise ValueError(f"frozen must be a sequence of names, got {frozen!r}")
         self.strategy = strategy
@@ -148,11 +148,11 @@ class SstqStrategy(Strategy):
 
     @property
     def frame_seed(self) -> int:
-        """Of the frames and cohorts of all rounds."""
+        """The seed of the frames and cohorts of all rounds."""
         return self._state.frame_seed
 
     def privacy_spent(self) -> PrivacySpent:
-        """What the client has spent whose answers arrived most often; answers that were lost are in its ledger alone.
+        """Return what the client with the most received answers has spent; lost answers are only in its ledger.
 
         Examples:
             >>> from flwr.serverapp.strategy import FedAvg
@@ -168,12 +168,12 @@ class SstqStrategy(Strategy):
         return bool(getattr(self.strategy, "fraction_evaluate", 0.0) > 0)
 
     def summary(self) -> None:
-        """Log what is asked of the clients, a warning if they also evaluate, and the inner strategy's summary."""
+        """Log the request to the clients, a warning if they also evaluate, and the inner strategy's summary."""
         if self._evaluates:
             log(
                 WARNING,
                 "SstqStrategy: fraction_evaluate is above 0: what clients return from evaluations (loss, accuracy, "
-                "numbers of examples) is sent in clear; pass fraction_evaluate=0.0 to the inner strategy to keep it",
+                "numbers of examples) is not private; pass fraction_evaluate=0.0 to the inner strategy to prevent this",
             )
         settings = ", ".join(f"{name}={value}" for name, value in self._arguments.items())
         log(INFO, "\t├──> SstqStrategy: %s(%s), unweighted mean", self._name, settings)
@@ -182,10 +182,10 @@ class SstqStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The inner strategy's requests, each with the mechanism of this round; none if no node can spend any more."""
+        """Return the inner strategy's requests, each with this round's mechanism; none if no node can spend more."""
         why = self._why_to_halt(grid)
         if why and not self._halted:
-            log(WARNING, "SstqStrategy: %s: nothing more is asked from now on", why)
+            log(WARNING, "SstqStrategy: %s: no more requests are sent", why)
         self._halted = bool(why)
         if why:
             return []
@@ -200,14 +200,14 @@ class SstqStrategy(Strategy):
         for message in messages:
             sent = sole_arrays(message.content, "a request of the inner strategy")
             if sent is not arrays and PrivateArrays.of(sent, names) != private:
-                raise ValueError("the inner strategy sends other arrays than those of the model")
+                raise ValueError("the inner strategy must send the arrays of the model, got others")
             message.content[RECORD] = record
         asked = [message.metadata.dst_node_id for message in messages]
         most = made_for(request.mechanism, len(asked))
         if len(asked) > most:
-            raise ValueError(f"{self._name} is for clients = {most} a round, but {len(asked)} nodes were chosen")
+            raise ValueError(f"{self._name} is for clients = {most} per round, but {len(asked)} nodes were chosen")
         if 0 < len(asked) < self._needed(len(asked)):
-            raise ValueError(f"min_replies must be at most the nodes of a round, {len(asked)}, got {self._min_replies}")
+            raise ValueError(f"min_replies must be at most the nodes per round, {len(asked)}, got {self._min_replies}")
         if asked and not self._state.asked:
             log(INFO, "SstqStrategy: %s", outlook(request.mechanism, len(asked)))
         self._state.asked.update(asked)
@@ -218,11 +218,11 @@ class SstqStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The inner strategy's model after the private mean, and the metrics of the round."""
+        """Return the inner strategy's model after the private mean, and the metrics of the round."""
         if self._halted:
             return None, None
         if self._round is None:
-            raise ValueError("aggregate_train needs the round that configure_train begins")
+            raise ValueError("aggregate_train must be called after configure_train")
         this, self._round = self._round, None
         result = sort_replies(replies, this.request, {sent.message_id: sent.dst_node_id for sent in this.sent})
         self._state.answered += result.answered
@@ -234,7 +234,7 @@ class SstqStrategy(Strategy):
         if count < needed:
             log(
                 WARNING,
-                "SstqStrategy: %s valid replies in round %s, fewer than min_replies = %s; the model stays as it was",
+                "SstqStrategy: %s valid replies in round %s, fewer than min_replies = %s; the model is unchanged",
                 count,
                 server_round,
                 needed,
@@ -245,7 +245,7 @@ class SstqStrategy(Strategy):
         try:
             model = this.arrays.add(this.model, estimate.value)
         except OverflowError as error:
-            log(WARNING, "SstqStrategy: %s after round %s; the model stays as it was", error, server_round)
+            log(WARNING, "SstqStrategy: %s after round %s; the model is unchanged", error, server_round)
             return this.model, MetricRecord(ours)
         arrays, metrics = self.strategy.aggregate_train(server_round, [self._synthetic_reply(model, result)])
         return _restored(arrays, this), MetricRecord({**(metrics or {}), **ours})
@@ -253,20 +253,20 @@ class SstqStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """As the inner strategy does, but for rounds in which nothing is asked."""
+        """Do as the inner strategy does, except in rounds without requests."""
         return [] if self._halted else self.strategy.configure_evaluate(server_round, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """As the inner strategy does."""
+        """Do as the inner strategy does."""
         return self.strategy.aggregate_evaluate(server_round, replies)
 
     def _why_to_halt(self, grid: Grid) -> str:
         """Why nothing more can be asked; empty if something can."""
         nodes = set(grid.get_node_ids()) if self._unable or self._turns else set()
         if nodes and nodes <= self._unable:
-            return "epsilon is more than any node can spend"
+            return "no node can spend this epsilon"
         if self._turns and self._turns.are_over(nodes, self._state.asked, self.frame_seed):
-            return "too few nodes are left that were not asked as often as participation allows"
+            return "too few nodes are left that participation allows to ask"
         return ""
 
     def _needed(self, asked: int) -> int:
@@ -274,7 +274,7 @@ class SstqStrategy(Strategy):
         return max(1, (asked + 1) // 2) if self._min_replies is None else self._min_replies
 
     def _epsilon(self, messages: Counter[int]) -> float:
-        """The ε of so many messages to or from each node, for the node with the most."""
+        """The ε of the messages to or from each node, for the node with the most."""
         if self._mechanism is None or not messages:
             return 0.0
         epsilon = answer_price(self._mechanism, self._adaptive)
@@ -287,7 +287,7 @@ class SstqStrategy(Strategy):
         return used if self._adaptive is None else used.replace(clip=self._state.clip)
 
     def _synthetic_reply(self, model: ArrayRecord, result: SortedReplies) -> Message:
-        """One reply with the mean, of weight 1, as if a single client had sent it."""
+        """Return one reply with the mean, of weight 1, as if a single client had sent it."""
         weight = getattr(self.strategy, "weighted_by_key", "num-examples")
         metrics = MetricRecord({**result.metrics, weight: 1.0})
         content = RecordDict({getattr(self.strategy, "arrayrecord_key", "arrays"): model})
@@ -324,7 +324,7 @@ def _mean(used: Mechanism, messages: list[Messages]) -> Estimate:
 
 
 def _restored(arrays: ArrayRecord | None, this: _Round) -> ArrayRecord | None:
-    """The inner strategy's model, with the arrays that are not trained exactly as they were.
+    """Return the inner strategy's model, with the arrays that are not trained unchanged.
 
     Averaging turns integers into floats even where there is nothing to average.
     """

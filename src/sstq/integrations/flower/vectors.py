@@ -1,4 +1,4 @@
-"""The arrays of a model as one vector, and back: which of them are private, and in which order."""
+"""Converting the arrays of a model to one vector and back: which are private, and in which order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PrivateArrays", "private_names", "sole_arrays"]
 
 
 def sole_arrays(content: RecordDict, what: str) -> ArrayRecord:
-    """The one ArrayRecord of a message; ValueError unless there is exactly one."""
+    """Return the one ArrayRecord of a message; ValueError unless there is exactly one."""
     records = list(content.array_records.values())
     if len(records) != 1:
         raise ValueError(f"{what} must hold exactly one ArrayRecord, got {len(records)}")
@@ -23,7 +23,7 @@ def sole_arrays(content: RecordDict, what: str) -> ArrayRecord:
 
 
 def private_names(record: ArrayRecord, frozen: Sequence[str]) -> tuple[str, ...]:
-    """The names of the arrays whose updates are private: those of real numbers, but for the frozen ones.
+    """Return the names of the arrays whose updates are private: those of real numbers, except frozen ones.
 
     Args:
         record: the model.
@@ -36,7 +36,7 @@ def private_names(record: ArrayRecord, frozen: Sequence[str]) -> tuple[str, ...]
     """
     for pattern in frozen:
         if not any(fnmatchcase(name, pattern) for name in record):
-            raise ValueError(f"frozen: no array is called {pattern!r}; there are {', '.join(record)}")
+            raise ValueError(f"frozen must name arrays of the model ({', '.join(record)}), got {pattern!r}")
     names = []
     for name, array in record.items():
         values = _loaded(name, array)
@@ -45,7 +45,7 @@ def private_names(record: ArrayRecord, frozen: Sequence[str]) -> tuple[str, ...]
         if values.dtype.kind == "f" and values.size and not any(fnmatchcase(name, pattern) for pattern in frozen):
             names.append(name)
     if not names:
-        raise ValueError("no array of the model is left to train: all are frozen, empty or integers")
+        raise ValueError("the model must have an array to train: all are frozen, empty or integers")
     return tuple(names)
 
 
@@ -67,7 +67,7 @@ class PrivateArrays:
 
     @classmethod
     def of(cls, record: ArrayRecord, names: Sequence[str]) -> PrivateArrays:
-        """Those arrays of a model; ValueError unless all are there, once, and hold real numbers."""
+        """Select these arrays of a model; ValueError unless all exist, once, and hold real numbers."""
         if len(set(names)) != len(names):
             raise ValueError("the names of the private arrays must be distinct")
         return cls(tuple(names), tuple(_real(record, name).shape for name in names))
@@ -82,19 +82,19 @@ class PrivateArrays:
         return [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
 
     def flatten(self, record: ArrayRecord) -> NDArray[np.float64]:
-        """The vector of a model with these arrays; ValueError if one has another shape."""
+        """Return the vector of a model with these arrays; ValueError if one has another shape."""
         parts = []
         for name, shape in zip(self.names, self.shapes, strict=True):
             values = _real(record, name)
             if values.shape != shape:
-                raise ValueError(f"the array {name!r} has shape {values.shape}, expected {shape}")
+                raise ValueError(f"the array {name!r} must have shape {shape}, got {values.shape}")
             # A double holds any float but the widest, whose overflow is an infinity and treated as such.
             with np.errstate(over="ignore"):
                 parts.append(values.astype(np.float64).reshape(-1))
         return np.concatenate(parts)
 
     def add(self, record: ArrayRecord, vector: NDArray[np.float64]) -> ArrayRecord:
-        """The model with the vector added to these arrays; the others are as they were.
+        """Return the model with the vector added to these arrays; the others are unchanged.
 
         Raises:
             OverflowError: an array would hold numbers that are not finite in its dtype.
@@ -114,7 +114,7 @@ class PrivateArrays:
 def _loaded(name: str, array: Array) -> NDArray[Any]:
     try:
         values = array.numpy()
-    except Exception as error:  # bytes from elsewhere, of which NumPy and its zip files make errors of many kinds
+    except Exception as error:  # untrusted bytes, for which NumPy and zip files raise many kinds of errors
         raise ValueError(f"the array {name!r} cannot be read: {error}") from error
     if not isinstance(values, np.ndarray):
         raise ValueError(f"the array {name!r} cannot be read: it is a {type(values).__name__}")

@@ -1,8 +1,8 @@
-"""What goes over the wire: the server's request for a private message, and the answer that carries it.
+"""The wire format: the server's request for a private message, and the answer that carries it.
 
-Both are a ConfigRecord called "sstq" in a Flower message. The request stands beside the model and holds the mechanism
-as JSON, its digest, the number of the round, the names of the arrays that make up the vector and, where the clip is
-adaptive, the ε of one bit. The answer is alone (but for metrics that the app shares by name) and holds the message's
+Both are a ConfigRecord called "sstq" in a Flower message. The request accompanies the model and holds the mechanism
+as JSON, its digest, the number of the round, the names of the arrays that make up the vector and, if the clip is
+adaptive, the ε of one bit. The answer is alone (except for metrics that the app shares by name) and holds the message's
 bytes, the digest, the number of the round and the bit that was asked for.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["METRICS", "RECORD", "TOO_MUCH", "Answer", "Request"]
 RECORD = "sstq"
 METRICS = "metrics"
 TOO_MUCH = "epsilon = "
-"""How a refusal begins when ε is more than the node can spend, on one answer or in total: it will refuse again."""
+"""How a refusal begins if the node cannot spend this ε, on one answer or in total: it will refuse again."""
 
 _CLIP_EPSILON = "clip-epsilon"
 
@@ -32,15 +32,15 @@ _mechanism = lru_cache(maxsize=4)(from_json)
 
 @dataclass(frozen=True)
 class Request:
-    """The server asks for a private message.
+    """The server's request for a private message.
 
     Attributes:
-        mechanism: by which to encode.
-        number: of the round, counted by the server.
-        names: of the arrays whose update is encoded, in order.
-        evaluates: whether the server also asks for evaluations, which leave in clear. Only a warning depends on it.
-        adaptive: asks for a private bit beside the message, whether the update was within the clip. Only its ε goes
-            over the wire: what the server does with the bits is its own affair.
+        mechanism: the mechanism to encode with.
+        number: the number of the round, counted by the server.
+        names: the names of the arrays whose update is encoded, in order.
+        evaluates: whether the server also asks for evaluations, which are not private. Only a warning depends on it.
+        adaptive: asks for a private bit that says whether the update was within the clip. Only its ε goes
+            over the wire: clients need not know what the server does with the bits.
     """
 
     mechanism: Mechanism
@@ -55,7 +55,7 @@ class Request:
         return answer_price(self.mechanism, self.adaptive)
 
     def clients(self, node: int) -> list[int] | None:
-        """What names this node's message behind a public coin, as both sides know it; None where the coin is private.
+        """Return the identifier of this node's message for a public coin, known to both sides; None if it is private.
 
         Raises:
             ValueError: the number of the round is beyond what can be named.
@@ -64,7 +64,7 @@ class Request:
         return None if identifier is None else [identifier]
 
     def to_record(self) -> ConfigRecord:
-        """The request as a record."""
+        """Return the request as a record."""
         record = ConfigRecord(
             {
                 "mechanism": self.mechanism.to_json(),
@@ -82,32 +82,30 @@ class Request:
     def from_content(
         cls, content: RecordDict, max_frame_size: int | None = None, max_steps: int | None = None
     ) -> Request:
-        """The request of a message; its mechanism is built anew and checked integer by integer.
+        """Read the request of a message; its mechanism is rebuilt and checked integer by integer.
 
         Args:
-            content: of the message.
+            content: the content of the message.
             max_frame_size: as in `sstq.from_json`.
             max_steps: as in `sstq.from_json`.
 
         Raises:
-            ValueError: there is none, or it is not what it should be. No number of it is believed.
+            ValueError: there is none, or it is not valid. None of its numbers is trusted.
         """
         record = content.config_records.get(RECORD)
         if record is None:
-            raise ValueError(
-                f"the message holds no {RECORD!r} record: the server must wrap its strategy in SstqStrategy"
-            )
+            raise ValueError(f"the message has no {RECORD!r} record: the server must wrap its strategy in SstqStrategy")
         text, digest, number, names = (record.get(key) for key in ("mechanism", "digest", "round", "arrays"))
         if not isinstance(text, str):
-            raise ValueError("the request holds no mechanism")
+            raise ValueError("the request has no mechanism")
         mechanism = _mechanism(text, max_frame_size=max_frame_size, max_steps=max_steps)
         refuse_private_groups(mechanism)
         if mechanism.digest() != digest:
-            raise ValueError("the mechanism is not the one of the request's digest")
+            raise ValueError("the mechanism does not match the request's digest")
         if type(number) is not int or number < 0:
             raise ValueError(f"the number of the round must be a non-negative integer, got {number!r}")
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-            raise ValueError("the request must name the arrays whose update it wants")
+            raise ValueError("the request must name the arrays to update")
         adaptive = AdaptiveClip(epsilon=record[_CLIP_EPSILON]) if _CLIP_EPSILON in record else None  # type: ignore[arg-type]
         return cls(
             mechanism, number, tuple(str(name) for name in names), bool(record.get("evaluates", False)), adaptive
@@ -116,12 +114,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """A private message and what it answers.
+    """The answer to a request: a private message.
 
     Attributes:
         payload: the bytes of one message.
-        digest: of its mechanism.
-        number: of the round.
+        digest: the digest of its mechanism.
+        number: the number of the round.
         within: the private bit, 1 if the update was within the clip; None if it was not asked for.
     """
 
@@ -131,7 +129,7 @@ class Answer:
     within: int | None = None
 
     def to_record(self) -> ConfigRecord:
-        """The answer as a record."""
+        """Return the answer as a record."""
         record = ConfigRecord(
             {"message": self.payload, "digest": bytes.fromhex(self.digest), "round": self.number},
         )
@@ -141,9 +139,9 @@ class Answer:
 
     @classmethod
     def from_record(cls, record: ConfigRecord) -> Answer:
-        """The answer of a record; ValueError unless it has the fields of one and no others."""
+        """Read an answer from a record; ValueError unless it has exactly the fields of one."""
         if set(record) - {"within"} != {"message", "digest", "round"}:
-            raise ValueError(f"an answer has the fields message, digest and round, got {', '.join(record)}")
+            raise ValueError(f"an answer must have the fields message, digest and round, got {', '.join(record)}")
         payload, digest, number = record["message"], record["digest"], record["round"]
         if not isinstance(payload, bytes) or not isinstance(digest, bytes) or type(number) is not int:
             raise ValueError("the fields of an answer must be bytes, bytes and an integer")

@@ -1,4 +1,4 @@
-"""Ray: encode and aggregate on many cores or machines, as in one process (the [ray] extra).
+"""Ray integration: encode and aggregate on many cores or machines, with the results of one process (the [ray] extra).
 
 One task per file. Tasks change nothing but what they return, or publish one file once; what comes
 back is added up as integers, by the driver, each result once. So neither order, nor the number of workers, nor a task

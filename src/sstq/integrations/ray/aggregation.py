@@ -1,4 +1,4 @@
-"""Message files added up, one task per file."""
+"""Aggregating message files in Ray, one task per file."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["add_files", "as_aggregator", "without_mechanism"]
 def add_files(
     aggregator: Aggregator[Any], paths: Sequence[str | os.PathLike[str]], *, skip_bad: bool = False
 ) -> Iterator[tuple[int, bool | ValueError | OSError]]:
-    """Add message files to an aggregator in order, yielding (number of the path, whether it was added).
+    """Add message files to an aggregator in order, yielding (index of the path, whether it was added).
 
-    The aggregator is then, to the last bit, what `Aggregator.update_from_file` makes of the same files in any order: a
-    file is added whole or not at all, once, and passed over (False) if it is in already, under whatever name. It can be
-    saved after each step; a run that was cut short is simply repeated.
+    The result is, bit for bit, that of `Aggregator.update_from_file` for the same files in any order: a
+    file is added completely or not at all, and skipped (False) if it was already counted under any name. It can be
+    saved after each step; an interrupted run can simply be repeated.
 
     Args:
-        aggregator: to add to. It stays with this process.
-        paths: framed or Parquet files, at paths that all workers can read; relative ones are those of this process.
-        skip_bad: whether to yield the error in its place and go on when a file is refused, instead of raising it.
+        aggregator: the aggregator to add to. It stays in this process.
+        paths: framed or Parquet files that all workers can read; relative paths are those of this process.
+        skip_bad: whether to yield the error of a refused file and continue, instead of raising it.
 
     Examples:
         >>> import sstq
@@ -47,7 +47,7 @@ def add_files(
 
 
 def _add(aggregator: Aggregator[Any], result: dict[str, Any] | Exception | None) -> bool:
-    """Add what a task returned; whether that was something new."""
+    """Add what a task returned; returns whether it was new."""
     if isinstance(result, Exception):
         raise result
     if result is None:
@@ -61,7 +61,7 @@ def _add(aggregator: Aggregator[Any], result: dict[str, Any] | Exception | None)
 
 
 def _read_file(path: Path, mechanism: str, kind: type[Aggregator[Any]], known: frozenset[str]) -> dict[str, Any] | None:
-    """The sums of one file, or None if it is known."""
+    """Return the sums of one file, or None if it was already counted."""
     part = kind(shared_mechanism(mechanism))
     part._sources = set(known)
     if not part.update_from_file(path):
@@ -71,12 +71,12 @@ def _read_file(path: Path, mechanism: str, kind: type[Aggregator[Any]], known: f
 
 
 def without_mechanism(aggregator: Aggregator[Any]) -> dict[str, Any]:
-    """What an aggregator holds but for its mechanism, which may be large and which the driver has."""
+    """Return an aggregator's state without its mechanism, which may be large and which the driver has."""
     return {name: value for name, value in vars(aggregator).items() if name != "_mechanism"}
 
 
 def as_aggregator(held: dict[str, Any], kind: type[Aggregator[Any]], mechanism: Any) -> Aggregator[Any]:
-    """The aggregator that `without_mechanism` was made of, with memory of its own."""
+    """Restore an aggregator from `without_mechanism`, in its own memory."""
     aggregator = kind(mechanism)
     vars(aggregator).update(held)
     aggregator._state = aggregator._state.copy()

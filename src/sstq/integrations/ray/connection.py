@@ -1,4 +1,4 @@
-"""A quiet Ray: our own on this machine's cores, which is stopped at the end, or one that is there already."""
+"""Connecting to Ray: a new, quiet one on this machine's cores, stopped at the end, or a running one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 __all__ = ["connected", "import_ray"]
 
-# For the instance that we start: no telemetry.
+# No telemetry in the instance that we start.
 _START_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0"}
-# For this process: errors of tasks that nobody waits for any more, because an earlier one was refused, are not news.
+# In this process: no reports about tasks that nobody waits for any more, because an earlier one was refused.
 _DRIVER_ENVIRONMENT = {"RAY_IGNORE_UNHANDLED_ERRORS": "1"}
 _TRIES = 3
 _KNOCK_SECONDS = 10.0
@@ -22,7 +22,7 @@ _QUIET = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging":
 
 
 def import_ray() -> Any:
-    """Ray; an ImportError that names the extra where it is missing."""
+    """Import Ray; ImportError names the extra if it is missing."""
     try:
         import ray
     except ImportError as error:
@@ -32,25 +32,25 @@ def import_ray() -> Any:
 
 @contextmanager
 def connected(address: str | None = None, *, cpus: int | None = None) -> Iterator[None]:
-    """Connect to Ray for the length of a block, unless this process is connected already.
+    """Connect to Ray within the block, unless this process is already connected.
 
     Args:
-        address: None to start a Ray of our own, without dashboard, log lines and usage statistics, that ends with the
-            block; "auto", "host:port" or "ray://host:port" to join one that is running, which goes on.
-        cpus: the cores of our own Ray, all of this machine unless given.
+        address: None to start a new Ray, without dashboard, log and usage statistics, which stops at the end of the
+            block; "auto", "host:port" or "ray://host:port" to join a running one, which keeps running.
+        cpus: the number of cores of a new Ray, by default all.
 
     Raises:
-        ConnectionError: there is no Ray at that address, or ours does not start.
+        ConnectionError: there is no Ray at this address, or a new one does not start.
 
     """
     ray = import_ray()
     if ray.is_initialized():
         if address is not None or cpus is not None:
-            raise ValueError("this process is connected to Ray already: leave address and cpus out")
+            raise ValueError("address and cpus must be left out: this process is already connected to Ray")
         yield
         return
     if address is not None and cpus is not None:
-        raise ValueError(f"cpus is for a Ray of our own, not for the one at address {address!r}")
+        raise ValueError(f"cpus must be left out with address={address!r}: it is for a new Ray")
     with _environment(_DRIVER_ENVIRONMENT):
         _connect(ray, address, cpus)
         try:
@@ -70,24 +70,24 @@ def _connect(ray: Any, address: str | None, cpus: int | None) -> None:
             _knock(address)
             ray.init(address=address, **_QUIET)
         except (OSError, RuntimeError, ValueError) as error:
-            raise ConnectionError(f"there is no Ray to join at {address!r}: {_first_line(error)}") from error
+            raise ConnectionError(f"no Ray is running at {address!r}: {_first_line(error)}") from error
 
 
 def _knock(address: str) -> None:
-    """Raise an OSError if nothing listens at HOST:PORT. Ray itself would try for twelve minutes before it says so."""
+    """Raise an OSError if nothing listens at HOST:PORT. Ray itself would retry for twelve minutes."""
     place = urlsplit(address if "://" in address else f"//{address}")
     if place.hostname is not None and place.port is not None:
         socket.create_connection((place.hostname, place.port), timeout=_KNOCK_SECONDS).close()
 
 
 def _start(ray: Any, cpus: int | None) -> None:
-    """Start a Ray of our own. Ray gives itself 30 seconds, which are not enough on a very busy machine: try again."""
+    """Start a new Ray. Its time limit of 30 seconds may be too short on a very busy machine, so retry."""
     for tries_left in reversed(range(_TRIES)):
         try:
             ray.init(address="local", num_cpus=cpus, include_dashboard=False, **_QUIET)
             return
         except Exception as error:
-            # It is a plain Exception, to be known by its text alone.
+            # It is a plain Exception, recognisable only by its text.
             if not tries_left or "timed out during startup" not in str(error):
                 raise ConnectionError(f"Ray did not start: {_first_line(error)}") from error
 
@@ -98,7 +98,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Variables for the processes that are started in a block; those that the user has set stay as they are."""
+    """Set environment variables for processes started in the block, unless the user has set them."""
     added = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(added)
     try:

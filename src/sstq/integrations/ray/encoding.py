@@ -1,4 +1,4 @@
-"""Vectors encoded, one task per file."""
+"""Encoding files of vectors in Ray, one task per file."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ def encode_shards(
     *,
     clients: NDArray[np.uint64] | None = None,
 ) -> Iterator[LocalReport | None]:
-    """Encode shards, yielding the local report of each in order, or None if its message file was there.
+    """Encode shards, yielding the local report of each in order, or None if its message file already existed.
 
-    Does what `sstq.runs.shards.encode_shard` does with each. Tasks may be run again, and a task that was believed dead
+    It applies `sstq.runs.shards.encode_shard` to each. Tasks may be run again, and a task that was believed dead
     may finish after all; the message file of a shard is still published once, from one of them. (If a worker dies
     between publishing and reporting, the report is lost.)
 
     Args:
-        shards: of `sstq.runs.shards.plan_shards`, in folders that all workers share; the unfinished folder must exist.
+        shards: the result of `sstq.runs.shards.plan_shards`, in shared folders; the unfinished folder must exist.
             Relative paths are those of this process.
-        mechanism: that encodes.
-        rng: None for secret randomness, a generator for simulation; the result is then the same, to the last bit, as
-            without Ray, on processors of one kind.
-        clients: behind a public coin, the identifiers of the clients of all shards in order.
+        mechanism: the mechanism to encode with.
+        rng: None for secret randomness, a generator for simulations; the result is then the same, bit for bit, as
+            without Ray, on processors of the same type.
+        clients: with a public coin, the identifiers of the clients of all shards in order.
 
     Raises:
-        ValueError: a shard is refused. Those before it have been finished; of those after it, some may have been.
+        ValueError: a shard is refused. Shards before it are finished; some after it may be.
 
     """
 
@@ -57,6 +57,6 @@ def encode_shards(
 def _encode(
     shard: Shard, mechanism: str, rng: np.random.Generator | None, clients: NDArray[np.uint64] | None
 ) -> LocalReport | None:
-    # Arguments of a task cannot be written to, which compiled code tells apart; a copy can.
+    # Arguments of a task are read-only, for which code would be compiled again; a copy is not.
     ids = None if clients is None else clients.copy()
     return encode_shard(shard, shared_mechanism(mechanism), rng, clients=ids)

@@ -1,7 +1,7 @@
-"""Tasks that may be run again, a bounded number at a time, each result handed out once and in order.
+"""Repeatable Ray tasks, a bounded number at a time, each result returned once and in order.
 
 The order costs little (a core waits only when one task takes as long as several others), and it makes a run with Ray
-the same as one without in every respect: which file is refused first, and what has been done by then.
+identical to one without: which file is refused first, and what has been done by then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sstq.mechanisms import Mechanism, from_json
 __all__ = ["RETRIES", "results_of", "shared_mechanism"]
 
 RETRIES = 5
-"""How often a task is run again when its worker or machine dies."""
+"""How often a task is run again if its worker or machine dies."""
 
 # Enough that cores rarely wait for a slow task, few enough that results do not pile up.
 _TASKS_A_CORE = 3
@@ -33,19 +33,19 @@ def results_of(
 ) -> Iterator[Any]:
     """Run `function(*call)` in a task for each call, and yield the results in order.
 
-    Calls are taken from the iterable only when there is room for another task. A ValueError or OSError of the
+    Calls are taken from the iterable only if there is room for another task. A ValueError or OSError of the
     function is yielded as its result; other errors are raised. Tasks that are still under way when the iterator is
-    closed, a few a core at most, run to their end, and nobody looks at their results. (They are not cancelled: if a
+    closed, at most a few per core, run to their end, and their results are ignored. (They are not cancelled: if a
     task ends at the moment at which it is cancelled by force, Ray 2.55 aborts the driver.)
 
     Args:
-        function: of an importable module; it may be run several times, if a worker dies.
+        function: a function of an importable module; it may run several times if a worker dies.
         calls: the positional arguments of each; object references among them are replaced by their objects.
-        environment: variables for the worker processes.
+        environment: environment variables for the worker processes.
 
     Raises:
         ImportError: a worker has another version of this library, or none.
-        ChildProcessError: the workers of a call died again and again.
+        ChildProcessError: the workers of a call died repeatedly.
 
     """
     ray = import_ray()
@@ -67,7 +67,7 @@ def results_of(
 
 
 def _perform(version: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a worker does: refuse another version, and leave the cores to the other tasks."""
+    """Run in a worker: refuse another version, and leave the cores to the other tasks."""
     if version != __version__:
         raise ImportError(
             f"a Ray worker has sstq {__version__}, but the driver has {version}: install the same version on all nodes"
@@ -87,11 +87,11 @@ def _result(ray: Any, reference: Any) -> Any:
         raise
     except ray.exceptions.RayError as error:
         reason = " ".join(str(error).split())
-        raise ChildProcessError(f"a task failed for good after {RETRIES} retries: {reason}") from error
+        raise ChildProcessError(f"a task failed after {RETRIES} retries: {reason}") from error
 
 
 @lru_cache(maxsize=4)
 def shared_mechanism(json: str) -> Mechanism:
-    """The mechanism in a worker, read and checked once a process and not once a task."""
+    """Return the mechanism in a worker, read and checked once per process instead of once per task."""
     # It is the driver's own, whatever its size.
     return from_json(json, max_frame_size=1 << 32, max_steps=10_000)

@@ -1,7 +1,7 @@
-"""PyTorch: gradients and updates as private messages, optimizer steps from them, and data-parallel training.
+"""PyTorch integration: private messages of gradients and updates, optimizer steps, and data-parallel training.
 
-A model's trainable parameters are one vector, in the order of `ParameterLayout`. A client encodes it, a server averages
-messages and takes a step with any optimizer. Needs the extra ``sstq[torch]``.
+A model's trainable parameters form one vector, in the order of `ParameterLayout`. A client encodes it, a server
+averages messages and takes a step with any optimizer. Needs the extra ``sstq[torch]``.
 """
 
 try:

@@ -30,9 +30,9 @@ _BUCKET_MEGABYTES = 1 << 30
 
 
 class PrivateExchange:
-    """What a rank needs to exchange messages: the state of `ddp_hook`, made on all ranks with the same arguments.
+    """Exchange private messages between ranks: the state of `ddp_hook`, created on all ranks with the same arguments.
 
-    Making it compares fingerprints of the arguments on all ranks, and all refuse (ValueError) if they differ. A step
+    Creating it compares fingerprints of the arguments on all ranks, and all refuse (ValueError) if they differ. A step
     sends ⌈message_bits/8⌉ bytes from each rank to the others. Its frame comes from the base seed and the number of the
     step, which all ranks know.
 
@@ -48,18 +48,18 @@ class PrivateExchange:
         other reason, leaves the others waiting until the process group's timeout.
 
     Args:
-        mechanism: for vectors of as many numbers as the model has trainable parameters. One whose messages are for a
-            trusted aggregator only (CSGM) is refused: there is none here.
-        ledger: this rank's own, in a file of its own: ``Ledger("rank-0.ledger", epsilon=80.0)`` allows a total ε of
-            80. It is charged with ε before a step's message is sent. For mechanisms with δ = 0, since it adds up pure
-            ε. None, which must be said, sets no limit: for simulations, and where something else keeps the budget.
-        base_seed: public, the same on all ranks.
-        process_group: the default one unless given.
-        private_seed: of the privacy noise, for simulation; the operating system's randomness unless given.
+        mechanism: a mechanism whose dim is the number of trainable parameters. One whose messages are for a
+            trusted aggregator only (CSGM) is refused, because there is none here.
+        ledger: this rank's own ledger: ``Ledger("rank-0.ledger", epsilon=80.0)`` allows a total ε of
+            80. It is charged before a step's message is sent. The mechanism must have δ = 0, since ledgers add up pure
+            ε. An explicit None sets no limit, for simulations or if something else enforces the budget.
+        base_seed: the public seed, the same on all ranks.
+        process_group: the process group; None for the default one.
+        private_seed: the seed of the privacy noise, for simulations; by default the operating system's randomness.
 
     Attributes:
-        steps: how many were taken.
-        report: counts clipped and not finite gradients; it depends on the data, so it must stay on this rank.
+        steps: the number of steps taken.
+        report: counts of clipped and non-finite gradients; they depend on the data, so they must stay on this rank.
 
     Examples:
         >>> import tempfile, sstq, torch, torch.distributed as dist
@@ -86,8 +86,8 @@ class PrivateExchange:
     ) -> None:
         if mechanism.trust == "aggregator":
             raise ValueError(
-                f"mechanism {mechanism.name!r} is private behind a trusted aggregator only, but every rank sees all "
-                "messages: use one whose trust is 'local'"
+                f"mechanism must be locally private, got {mechanism.name!r}, which needs a trusted aggregator: every "
+                "rank sees all messages; use frameunit"
             )
         if ledger is not None:
             ledger_price(mechanism)
@@ -103,11 +103,11 @@ class PrivateExchange:
 
     @property
     def step_bytes(self) -> int:
-        """How many bytes each rank sends to the others in a step."""
+        """The bytes that each rank sends to the others per step."""
         return -(-self.mechanism.bundle_bits // 8)
 
     def data_parallel(self, module: torch.nn.Module) -> DistributedDataParallel:
-        """The module as a DistributedDataParallel that exchanges messages only.
+        """Wrap the module in a DistributedDataParallel that exchanges only messages.
 
         It has all gradients in one bucket and sends no buffers while training (they are not private). PyTorch's layers
         that keep statistics of the examples are refused, here and again before every forward pass of the module, since
@@ -121,7 +121,7 @@ class PrivateExchange:
         refuse_running_statistics(module)
         dim = ParameterLayout.of(module).dim
         if dim != self.mechanism.dim:
-            raise ValueError(f"the mechanism is for dim {self.mechanism.dim}, but the module has {dim} parameters")
+            raise ValueError(f"mechanism must have dim = {dim}, the module's parameters, got {self.mechanism.dim}")
         # PyTorch renamed the option that sends buffers in every step.
         known = inspect.signature(DistributedDataParallel).parameters
         no_buffers = {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
@@ -133,7 +133,7 @@ class PrivateExchange:
         return model
 
     def mean(self, gradient: torch.Tensor) -> torch.Tensor:
-        """The mean of all ranks' gradients as they learn it from one message each: the next step of all of them."""
+        """Take the next step on all ranks: return the mean of their gradients, estimated from one message each."""
         number = self.steps + 1
         mechanism = round_mechanism(self.mechanism, self._base_seed, number)
         if self._ledger is not None:
@@ -149,11 +149,11 @@ class PrivateExchange:
         return decoded.to(gradient.device, gradient.dtype)
 
     def state_dict(self) -> dict[str, int]:
-        """What `load_state_dict` needs to go on: the number of steps."""
+        """Return the state for `load_state_dict`: the number of steps."""
         return {"steps": self.steps}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on after so many steps, on all ranks at once, as another run for ledgers; they compare fingerprints."""
+        """Continue after this many steps, on all ranks at once, as a new run for ledgers; they compare fingerprints."""
         self.steps = check_number("steps", state["steps"], 0, 2**32 - 2, integer=True)
         self._expenses = RunExpenses(self.mechanism)
         self._agree()
@@ -167,7 +167,7 @@ class PrivateExchange:
         return encode_vector(vector, mechanism, rng, client=identifier, report=self.report)
 
     def _gather(self, raw: bytes, device: torch.device) -> list[bytes]:
-        """The bytes of all ranks, as many from each, in the order of the ranks."""
+        """Return the bytes of all ranks, equally many from each, in the order of the ranks."""
         own = torch.frombuffer(bytearray(raw), dtype=torch.uint8).to(device)
         gathered = [torch.empty_like(own) for _ in range(dist.get_world_size(self._group))]
         dist.all_gather(gathered, own, group=self._group)
@@ -191,9 +191,9 @@ def _refuse_again(module: torch.nn.Module, _inputs: Any) -> None:
 
 
 def ddp_hook(state: PrivateExchange, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Exchange one message a rank for a bucket of gradients: for ``model.register_comm_hook(exchange, ddp_hook)``.
+    """Exchange one message per rank for a bucket of gradients: for ``model.register_comm_hook(exchange, ddp_hook)``.
 
-    `PrivateExchange.data_parallel` registers it on a model with the right settings. On one of your own, set
+    `PrivateExchange.data_parallel` registers it on a model with the right settings. On your own model, set
     ``forward_sync_buffers=False`` (``broadcast_buffers=False`` in older versions of PyTorch), since buffers such as
     running statistics are sent in clear; use no layer that keeps such statistics, which the hook cannot see; leave
     ``find_unused_parameters`` off, since it sends which parameters a rank used; and set ``bucket_cap_mb`` above the
@@ -202,12 +202,12 @@ def ddp_hook(state: PrivateExchange, bucket: dist.GradBucket) -> torch.futures.F
     gradient = bucket.buffer()
     if bucket.index() or not bucket.is_last():
         raise ValueError(
-            "all gradients must be in one bucket, because every bucket would spend ε anew: set bucket_cap_mb above the "
+            "all gradients must be in one bucket, because each bucket would spend ε again: set bucket_cap_mb above the "
             "size of the gradients, in one floating-point type, or use PrivateExchange.data_parallel"
         )
     if gradient.numel() != state.mechanism.dim:
         raise ValueError(
-            f"the mechanism is for dim {state.mechanism.dim}, but the gradients have {gradient.numel()} numbers"
+            f"mechanism must have dim = {gradient.numel()}, as the gradients have, got {state.mechanism.dim}"
         )
     future = torch.futures.Future()
     future.set_result(state.mean(gradient))

@@ -1,4 +1,4 @@
-"""A model's trainable parameters as one vector: which of them, in which order, and back again."""
+"""Converting a model's trainable parameters to one vector and back: which ones, and in which order."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = ["ParameterLayout", "Parameters", "trainable_parameters"]
 
 Parameters: TypeAlias = torch.nn.Module | torch.optim.Optimizer | Iterable[torch.Tensor]
-"""Where parameters may come from: a module, an optimizer, or the tensors themselves."""
+"""A source of parameters: a module, an optimizer, or the tensors themselves."""
 
 
 def trainable_parameters(source: Parameters) -> list[torch.Tensor]:
-    """The parameters that are learned, in a fixed order, each once.
+    """Return the trainable parameters in a fixed order, each once.
 
-    Frozen ones (``requires_grad`` is False) are left out, so that nothing is sent for them and no noise ever reaches
+    Frozen parameters (``requires_grad`` is False) are left out, so nothing is sent for them and no noise reaches
     them. A parameter that is used in several places, or listed twice, counts once. All this is the model's structure
     and not its data, so clients and server agree on it.
 
@@ -47,10 +47,10 @@ def trainable_parameters(source: Parameters) -> list[torch.Tensor]:
 
 @dataclass(frozen=True)
 class ParameterLayout:
-    """How tensors lie in a vector: one after the other, each row by row.
+    """The layout of tensors in a vector: one after the other, each row by row.
 
     Attributes:
-        shapes: of the tensors, in order.
+        shapes: the shapes of the tensors, in order.
 
     Examples:
         >>> import torch
@@ -68,12 +68,12 @@ class ParameterLayout:
 
     @classmethod
     def of(cls, parameters: Parameters) -> ParameterLayout:
-        """The layout of the trainable parameters."""
+        """Return the layout of the trainable parameters."""
         return cls(tuple(tuple(parameter.shape) for parameter in trainable_parameters(parameters)))
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many numbers each tensor has; one that is a single number without an axis has 1."""
+        """The number of elements of each tensor; a scalar has 1."""
         return tuple(math.prod(shape) for shape in self.shapes)
 
     @property
@@ -82,7 +82,7 @@ class ParameterLayout:
         return sum(self.sizes)
 
     def flatten(self, tensors: Sequence[torch.Tensor | None]) -> NDArray[Any]:
-        """The tensors as one new vector, float64 if any of them is and float32 otherwise; None stands for zeros.
+        """Return the tensors as one new vector, float64 if any of them is and float32 otherwise; None means zeros.
 
         Tensors may be of any floating-point type, on any device, sparse, and not contiguous.
         """
@@ -100,7 +100,7 @@ class ParameterLayout:
         return vector
 
     def unflatten(self, vector: ArrayLike) -> list[torch.Tensor]:
-        """The tensors of a vector, as float64 if it is and as float32 otherwise; they share no memory with it."""
+        """Return the tensors of a vector, float64 if it is and float32 otherwise; they share no memory with it."""
         numbers = np.asarray(vector)
         if numbers.shape != (self.dim,):
             raise ValueError(f"vector must have shape ({self.dim},), got {numbers.shape}")

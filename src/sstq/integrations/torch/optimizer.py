@@ -1,4 +1,4 @@
-"""Optimizer steps from private messages: clients send one each, the server averages them and steps."""
+"""Optimizer steps from private messages: each client sends one, the server averages them and steps."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ __all__ = ["PrivateOptimizer"]
 
 
 class PrivateOptimizer:
-    """Any PyTorch optimizer, stepping with the mean of private messages instead of a gradient.
+    """Step any PyTorch optimizer with the mean of private messages instead of a gradient.
 
-    One round: each client calls `message` after its backward pass; whoever holds the model calls `receive` with each
-    message and then `step`. Both may be the same object, when one process plays all clients, or objects on different
-    machines that were made with the same arguments and have taken the same number of steps.
+    One round: each client calls `message` after its backward pass; the server calls `receive` with each
+    message and then `step`. Both may be the same object, if one process simulates all clients, or objects on different
+    machines that were created with the same arguments and have taken the same number of steps.
 
     Every message is ε-LDP by itself, so a client that sends one in each of T rounds spends T·ε. The mean of n messages
     has a squared error of about 0.74·d·clip²/n (FrameUnit, ε = 3): with one client it is noise, with thousands it is a
-    gradient. Ask `mechanism.expected_mse` before training.
+    gradient. Check `mechanism.expected_mse` before training.
 
     Each object is a run of its own for ledgers, and so is what `load_state_dict` begins: a round that is done again
     after a crash is charged again, because its message is a second one about the same data.
 
     Warning:
-        This knows the optimizer's parameters and no layers. Running statistics (batch normalisation) stay in the
+        This handles the optimizer's parameters only. Running statistics (batch normalisation) stay in the
         client's module; do not send that module or its state, which is not private.
 
     Args:
-        optimizer: the optimizer that steps; also the order in which its parameters form the vector. Learning-rate
-            schedulers are given this one.
-        mechanism: for vectors of as many numbers as its trainable parameters have.
-        base_seed: public; each round has a frame of its own, made from it and the round's number.
-        norm_cap: a mean longer than this is scaled down to it before the step; none unless given.
+        optimizer: the optimizer that steps; it also defines the order of the parameters in the vector. Learning-rate
+            schedulers take this one.
+        mechanism: a mechanism whose dim is the number of trainable parameters.
+        base_seed: the public seed; each round's frame is derived from it and the round's number.
+        norm_cap: a mean longer than this is scaled down to it before the step; by default no cap.
 
     Examples:
         >>> import torch, sstq
@@ -67,7 +67,9 @@ class PrivateOptimizer:
     ) -> None:
         dim = ParameterLayout.of(optimizer).dim
         if mechanism.dim != dim:
-            raise ValueError(f"the mechanism is for dim {mechanism.dim}, but the optimizer has {dim} trainable numbers")
+            raise ValueError(
+                f"mechanism must have dim = {dim}, the optimizer's trainable parameters, got {mechanism.dim}"
+            )
         self.optimizer = optimizer
         self._base = mechanism
         self._expenses = RunExpenses(mechanism)
@@ -82,7 +84,7 @@ class PrivateOptimizer:
 
     @property
     def round_number(self) -> int:
-        """The round that messages are for now; the first is 1."""
+        """The number of the current round; the first is 1."""
         return self._number
 
     @property
@@ -92,7 +94,7 @@ class PrivateOptimizer:
 
     @property
     def received(self) -> int:
-        """How many messages this round has so far."""
+        """The number of messages of this round so far."""
         return self._aggregator.count
 
     def message(
@@ -103,14 +105,14 @@ class PrivateOptimizer:
         ledger: Ledger | None = None,
         report: UpdateReport | None = None,
     ) -> Messages:
-        """The gradients of this client as its message of this round; afterwards they are cleared.
+        """Encode this client's gradients as its message of this round, and clear them.
 
         Args:
-            rng: None for the operating system's randomness (the private choice); a seed or Generator for simulation.
-            client: behind a public coin, the client's number below 2^64.
-            ledger: this client's own, charged before anything is encoded. It refuses a second message in a round of
-                this object. For mechanisms with δ = 0, since it adds up pure ε.
-            report: counts what this client may want to know of its data; keep it local.
+            rng: None for the operating system's randomness (needed for privacy); a seed or Generator for simulations.
+            client: with a public coin, the client's number below 2^64.
+            ledger: this client's ledger, charged before anything is encoded. It refuses a second message in a round of
+                this object. The mechanism must have δ = 0, since ledgers add up pure ε.
+            report: counts of clipped and non-finite gradients, which depend on the data; keep it local.
         """
         identifier = client_identifier(self._mechanism, client, self._number)
         if ledger is not None:
@@ -124,13 +126,13 @@ class PrivateOptimizer:
         self._aggregator.update(messages)
 
     def receive_bytes(self, raw: bytes, client: int | None = None) -> None:
-        """Add one message as its ``to_bytes()``; behind a public coin, with the number of the client that sent it."""
+        """Add one message from its ``to_bytes()``; with a public coin, also give the sender's number."""
         identifier = client_identifier(self._mechanism, client, self._number)
         clients = None if identifier is None else [identifier]
         self.receive(self._mechanism.messages_from_bytes(raw, self._mechanism.messages, clients=clients))
 
     def step(self) -> Estimate:
-        """Step with the mean of this round's messages, and begin the next round; ValueError if there is none."""
+        """Step with the mean of this round's messages, and start the next round; ValueError without messages."""
         estimate = mean_of_round(self._aggregator)
         mean, norm = estimate.value, float(np.linalg.norm(estimate.value))
         if self._norm_cap is not None and norm > self._norm_cap:
@@ -142,11 +144,11 @@ class PrivateOptimizer:
         return estimate
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` needs to go on: the round's number and the optimizer's own state, no messages."""
+        """Return the state for `load_state_dict`: the round's number and the optimizer's state, without messages."""
         return {"round_number": self._number, "optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on at the beginning of the round that a `state_dict` is of; for ledgers this begins another run."""
+        """Continue at the beginning of the saved round; for ledgers this starts a new run."""
         number = check_number("round_number", state["round_number"], 1, 2**32 - 1, integer=True)
         self.optimizer.load_state_dict(state["optimizer"])
         self._expenses = RunExpenses(self._base)

@@ -1,4 +1,4 @@
-"""Layers that keep statistics of the examples they see, which would travel or be published in clear."""
+"""Refusing layers that keep statistics of the examples, which are not private."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["refuse_running_statistics"]
 
 
 def refuse_running_statistics(module: torch.nn.Module) -> None:
-    """Refuse (ValueError) PyTorch's layers that keep running statistics now, or exchange them with other machines.
+    """Raise ValueError for PyTorch layers that keep running statistics, or send them to other machines.
 
     Batch normalisation stores the means and variances of the examples in buffers. They are no part of a private
     message: they would leave with the model in clear. In evaluation mode (``layer.eval()``) they are constants, and

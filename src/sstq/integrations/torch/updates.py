@@ -1,7 +1,7 @@
-"""Client and server of one round: gradients or updates as a private message, and a mean as gradients.
+"""One round with PyTorch: encode gradients or updates as a private message, and set a mean as gradients.
 
-What leaves the client is the message and nothing else. Nothing here refuses because of the data: a refusal would say
-something about it. Numbers that are not finite make the vector zero, which is counted for the client alone.
+Only the message leaves the client. Nothing here refuses because of the data: a refusal would reveal
+something about it. Non-finite numbers make the vector zero, which is counted only locally.
 """
 
 from __future__ import annotations
@@ -25,10 +25,18 @@ __all__ = ["UpdateReport", "encode_gradients", "encode_update", "encode_vector",
 
 @dataclass
 class UpdateReport(LocalReport):
-    """What a client may want to know of its own updates. It depends on the data, so it must stay with the client.
+    """Counts about a client's own updates. They depend on the data, so they must stay with the client.
 
     Attributes:
-        not_finite: how many held a NaN or an infinity, and were sent as the zero vector instead.
+        not_finite: how many updates had nan or infinity, and were sent as the zero vector instead.
+
+    Examples:
+        >>> import numpy as np, torch, sstq
+        >>> layer, report = torch.nn.Linear(2, 1), UpdateReport()
+        >>> layer.weight.grad, layer.bias.grad = torch.full((1, 2), np.nan), torch.zeros(1)
+        >>> messages = encode_gradients(layer, sstq.FrameUnit(dim=3, epsilon=2.0), report=report)
+        >>> report.not_finite
+        1
     """
 
     not_finite: int = 0
@@ -42,17 +50,17 @@ def encode_gradients(
     client: int | None = None,
     report: UpdateReport | None = None,
 ) -> Messages:
-    """The gradients of all parameters as one private message.
+    """Encode the gradients of all parameters as one private message.
 
-    A parameter without a gradient (none has reached it) counts as zero. Gradients that are scaled for mixed precision
+    A parameter without a gradient counts as zero. Gradients that are scaled for mixed precision
     must be unscaled before (``scaler.unscale_(optimizer)``).
 
     Args:
-        parameters: whose ``.grad`` is sent: a module, an optimizer or tensors (see `trainable_parameters`).
-        mechanism: for vectors of as many numbers; gradients longer than its clip are scaled down to it.
-        rng: None for the operating system's randomness (the private choice); a seed or Generator for simulation.
-        client: behind a public coin, an identifier of this client and round that no other message has.
-        report: counts what this client may want to know of its data; keep it local.
+        parameters: the source of the ``.grad`` to send: a module, an optimizer or tensors (see `trainable_parameters`).
+        mechanism: a mechanism of the same dimension; gradients longer than its clip are scaled down to it.
+        rng: None for the operating system's randomness (needed for privacy); a seed or Generator for simulations.
+        client: with a public coin, an identifier of this client and round that no other message has.
+        report: counts of clipped and non-finite gradients, which depend on the data; keep it local.
 
     Examples:
         >>> import torch, sstq
@@ -77,12 +85,12 @@ def encode_update(
     client: int | None = None,
     report: UpdateReport | None = None,
 ) -> Messages:
-    """What local training changed, parameters now minus parameters before, as one private message.
+    """Encode the change by local training, parameters now minus parameters before, as one private message.
 
     Args:
-        parameters: after training: a module, an optimizer or tensors (see `trainable_parameters`).
+        parameters: the parameters after training: a module, an optimizer or tensors (see `trainable_parameters`).
         before: copies of the trainable parameters as the server sent them, in the same order.
-        mechanism: for vectors of as many numbers; updates longer than its clip are scaled down to it.
+        mechanism: a mechanism of the same dimension; updates longer than its clip are scaled down to it.
         rng: as for `encode_gradients`.
         client: as for `encode_gradients`.
         report: as for `encode_gradients`.
@@ -111,7 +119,7 @@ def encode_vector(
     client: int | None = None,
     report: UpdateReport | None = None,
 ) -> Messages:
-    """One vector as one message, whatever numbers it holds: one with a NaN or an infinity is sent as zero."""
+    """Encode one vector as one message; a vector with nan or infinity is sent as zero."""
     finite = bool(np.isfinite(vector).all())
     if report is not None and not finite:
         report.not_finite += 1
@@ -122,12 +130,12 @@ def encode_vector(
 def set_gradients(parameters: Parameters, vector: ArrayLike) -> None:
     """Put a vector, such as the mean of many messages, into ``.grad`` of the parameters, for an optimizer to step.
 
-    For a mean update (`encode_update`) give its negative: then SGD with a rate of 1 adds the update, and Adam or
-    momentum make of it what the federated versions of them do.
+    For a mean update (`encode_update`) pass its negative: then SGD with a rate of 1 adds the update, and Adam or
+    momentum behave like their federated versions.
 
     Args:
-        parameters: those that the clients encoded, in the same order.
-        vector: one number for each of theirs.
+        parameters: the parameters that the clients encoded, in the same order.
+        vector: one number per parameter element.
 
     Examples:
         >>> import numpy as np, torch
@@ -144,7 +152,5 @@ def set_gradients(parameters: Parameters, vector: ArrayLike) -> None:
 def _layout(parameters: list[torch.Tensor], mechanism: Mechanism) -> ParameterLayout:
     layout = ParameterLayout.of(parameters)
     if layout.dim != mechanism.dim:
-        raise ValueError(
-            f"the mechanism is for dim {mechanism.dim}, but the parameters have {layout.dim} trainable numbers"
-        )
+        raise ValueError(f"mechanism must have dim = {layout.dim}, the trainable parameters, got {mechanism.dim}")
     return layout

@@ -1,6 +1,6 @@
-"""Speed on this machine, as ratios against references in one process: what `sstq bench` runs.
+"""The benchmarks of `sstq bench`: speed on this machine, as ratios against references in one process.
 
-`suite` has the measurements; `sstq.lab.bench.harness` times them, `sstq.lab.bench.report` keeps and compares their
+`suite` has the measurements; `sstq.lab.bench.harness` times them, `sstq.lab.bench.report` stores and compares their
 results.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["Change", "Measured", "Remark", "Result", "Run", "compare", "fastest"
 
 
 def suite(quick: bool = False) -> dict[str, Benchmark]:
-    """The measurements by name, to be called in this order; `quick` takes fewer sizes and repeats.
+    """Return the measurements by name, in the order to call them; `quick` takes fewer sizes and repeats.
 
     Examples:
         >>> list(suite())

@@ -1,7 +1,7 @@
-"""Timing that survives a busy machine: interleaved repeats, the minimum of each, ratios within one process.
+"""Timing that is robust on a busy machine: interleaved repeats, the minimum of each, ratios within one process.
 
 A minimum comes with the spread of its repeats, and what is computed from minima carries the spreads along, so that a
-later run can tell a change from noise.
+later run can distinguish a change from noise.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Measured(float):
 
     @classmethod
     def least_of(cls, repeats: Sequence[float]) -> Measured:
-        """The least of the repeats; its spread is how far their median lies above it, relatively.
+        """Return the least of the repeats; its spread is how far their median lies above it, relatively.
 
         Examples:
             >>> Measured.least_of([2.0, 4.0, 3.0]).spread
@@ -62,7 +62,7 @@ def _spread(value: float) -> float:
 
 @dataclass(frozen=True)
 class Result:
-    """One line of a benchmark's table: a measured figure and, where there is one, its target (at least, or at most).
+    """One line of a benchmark's table: a measured figure and, if there is one, its target (at least, or at most).
 
     Examples:
         >>> line = Result("transform vs copying", 0.4, "×", target=0.5)
@@ -98,7 +98,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Remark:
-    """What a benchmark could not measure here, and why.
+    """A remark about what a benchmark could not measure here, and why.
 
     Examples:
         >>> Remark("sorting on two cores: there is one").text
@@ -112,7 +112,7 @@ Benchmark = Callable[[], Iterable[Result | Remark]]
 
 
 def title_of(benchmark: Benchmark) -> str:
-    """The first line of a benchmark's description.
+    """Return the first line of a benchmark's docstring.
 
     Examples:
         >>> def sorting(quick):
@@ -125,26 +125,26 @@ def title_of(benchmark: Benchmark) -> str:
 
 
 def check_names(names: Iterable[str], benchmarks: Mapping[str, Benchmark]) -> None:
-    """Refuse names of benchmarks that there are not.
+    """Raise ValueError for unknown names of benchmarks.
 
     Examples:
         >>> check_names(["sort"], {"sorting": list})
         Traceback (most recent call last):
-        ValueError: there is no benchmark 'sort'; there are: sorting; did you mean 'sorting'?
+        ValueError: name must be one of sorting, got 'sort'; did you mean 'sorting'?
     """
     for name in names:
         if name not in benchmarks:
             close = did_you_mean(name, benchmarks)
-            raise ValueError(f"there is no benchmark {name!r}; there are: {', '.join(benchmarks)}{close}")
+            raise ValueError(f"name must be one of {', '.join(benchmarks)}, got {name!r}{close}")
 
 
 def in_turns(*clocks: Callable[[], float], repeats: int) -> list[list[float]]:
-    """What each clock says in every turn, after one call each that is not counted.
+    """Return the seconds of each clock in every turn, after one uncounted call each.
 
-    Every other turn goes backwards, so that no clock always finds the caches as the same other one left them.
+    Every other turn runs in reverse order, so that no clock always follows the same other clock.
 
     Args:
-        clocks: each does its work when called, and returns the seconds that count.
+        clocks: functions that do their work and return the seconds to count.
         repeats: the number of turns.
 
     Examples:
@@ -163,7 +163,7 @@ def in_turns(*clocks: Callable[[], float], repeats: int) -> list[list[float]]:
 
 
 def seconds_of(call: Callable[[], object]) -> float:
-    """Seconds that one call takes.
+    """Return the seconds that one call takes.
 
     Examples:
         >>> seconds_of(lambda: sum(range(1000))) > 0
@@ -175,7 +175,7 @@ def seconds_of(call: Callable[[], object]) -> float:
 
 
 def fastest(*candidates: Callable[[], object], repeats: int = 9) -> list[Measured]:
-    """Return the least seconds of each candidate, called in turns after one call each that is not counted.
+    """Return the least seconds of each candidate, called in turns after one uncounted call each.
 
     Examples:
         >>> few, many = fastest(lambda: sum(range(100)), lambda: sum(range(100_000)), repeats=3)

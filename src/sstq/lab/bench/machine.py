@@ -1,4 +1,4 @@
-"""What a figure was measured on: without it, none can be compared with another's."""
+"""Facts about the machine, without which benchmark figures cannot be compared."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LIBRARIES = ("sstq", "numpy", "scipy", "numba", "llvmlite")
 
 
 def machine_facts() -> dict[str, str | int]:
-    """The processor, its caches, the cores at hand, what the kernels are compiled for, and the versions.
+    """Return the processor, its caches, the available cores, the kernels' target, and the versions.
 
-    What a system does not tell is left out.
+    Facts that the system does not provide are left out.
 
     Examples:
         >>> facts = machine_facts()
@@ -46,7 +46,7 @@ def machine_facts() -> dict[str, str | int]:
 
 
 def _processor() -> str:
-    """The name that the processor gives itself, where Linux tells it."""
+    """The name of the processor, on Linux."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = line.partition(":")
@@ -56,7 +56,7 @@ def _processor() -> str:
 
 
 def _caches(listing: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[str, str | int]:
-    """The data caches of the first core, where Linux tells them; in virtual machines some lack a size."""
+    """The data caches of the first core, on Linux; in virtual machines some lack a size."""
     found: dict[str, str | int] = {}
     for folder in sorted(listing.glob("index*")):
         with suppress(OSError):

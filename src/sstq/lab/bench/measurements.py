@@ -1,6 +1,6 @@
-"""What `sstq bench` measures in this process: memory, the transform, encoding and aggregation.
+"""The benchmarks that run in this process: memory, the transform, encoding and aggregation.
 
-Each function takes `quick`, which means fewer sizes and repeats, and yields lines of its table, and remarks on what it
+Each function takes `quick` (fewer sizes and repeats), and yields lines of its table and remarks on what it
 cannot measure here.
 """
 
@@ -64,7 +64,7 @@ SLOW_PEERS = (
 
 
 def unit_vectors(count: int, dim: int = DIM) -> NDArray[np.float32]:
-    """Random unit vectors in single precision, always the same.
+    """Return random unit vectors in single precision, always the same.
 
     Examples:
         >>> unit_vectors(2, dim=3).shape
@@ -76,7 +76,7 @@ def unit_vectors(count: int, dim: int = DIM) -> NDArray[np.float32]:
 
 
 def bandwidth(quick: bool) -> Iterator[Result]:
-    """Memory bandwidth of one thread in NumPy: bytes read and written a second, by the size of the arrays."""
+    """Memory bandwidth of one thread in NumPy: bytes read and written per second, by the size of the arrays."""
     for bits in (16, 20, 26) if not quick else (16, 20, 24):
         a, b, c = (aligned_zeros(1, 1 << bits) for _ in range(3))
         for array in (a, b, c):
@@ -100,7 +100,7 @@ def transform(quick: bool) -> Iterator[Result | Remark]:
         yield Remark(f"not measured: {error}")
     for bits in range(8, 21, 4) if quick else range(8, 25, 2):
         size = 1 << bits
-        # Enough rows that calling is not what is measured.
+        # Enough rows that the time of the calls does not matter.
         x = aligned_zeros(max(1, (1 << 20) >> bits), size)
         copy = np.empty_like(x)
         ours: Callable[[], object] = partial(kernels.hadamard_transform, x)
@@ -114,7 +114,7 @@ def transform(quick: bool) -> Iterator[Result | Remark]:
             off = aligned_zeros(len(x), size, offset=NUMPY_OFFSET)
             quickly += [partial(foreign, x), partial(kernels.hadamard_transform, off), partial(foreign, off)]
         with threads(1), blas_on_one_thread():
-            # Apart from the slow ones, so that there is time for many repeats of what is nearly equal.
+            # Separate from the slow ones, so that there is time for many repeats of nearly equal candidates.
             least, copying, *other = fastest(*quickly, repeats=10 if quick else 60)
             beside, butterflies, kronecker, plain = fastest(ours, *slowly, repeats=5 if quick or bits > 20 else 15)
         label = f"N = 2^{bits}"
@@ -170,7 +170,7 @@ def _a_client(peers: tuple[Variant, ...], count: int, seconds: list[Measured]) -
 
 def _encode(mechanism: Mechanism, x: NDArray[np.float32]) -> Messages:
     clients = np.arange(len(x)) if mechanism.coin == "public" else None
-    # With groups, all of them together have as many numbers.
+    # With groups, their total has as many numbers.
     return mechanism.encode(x[:, : mechanism.dim], clients=clients, groups=mechanism.groups_in_turn(len(x)))
 
 
@@ -199,7 +199,7 @@ def scaling(quick: bool) -> Iterator[Result | Remark]:
 
 
 def _on_own_caches(count: int) -> None:
-    """As much arithmetic in each thread, on numbers of its own and without the interpreter."""
+    """The same arithmetic in each thread, on separate numbers and without the interpreter."""
 
     def work(own: NDArray[np.float64]) -> None:
         result = np.empty_like(own)
@@ -244,7 +244,7 @@ def aggregate(quick: bool) -> Iterator[Result | Remark]:
 
 
 def _read(mechanism: SSTQ, path: Path) -> None:
-    # Not update_from_file, which would pass over a file that is in already.
+    # Not update_from_file, which would skip a file that was already counted.
     aggregator = mechanism.aggregator()
     for batch in read_messages(path, mechanism):
         aggregator.update(batch)

@@ -1,4 +1,4 @@
-"""What it costs to begin: importing, the first call with and without compiled kernels, and the size on disk."""
+"""Start-up costs: importing, the first call with and without compiled kernels, and the size on disk."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def startup(quick: bool) -> Iterator[Result]:
 
 
 def run_python(*arguments: str, **variables: str) -> str:
-    r"""What a fresh interpreter prints; ChildProcessError, with the end of what it complained of, if it fails.
+    r"""Run a new interpreter and return its output; ChildProcessError, with the last line of its errors, if it fails.
 
     Args:
-        arguments: of the interpreter.
-        variables: of its environment, beside those of this process.
+        arguments: the arguments of the interpreter.
+        variables: environment variables, in addition to those of this process.
 
     Examples:
         >>> run_python("-c", "print(1 + 1)")
@@ -78,7 +78,7 @@ def _first_call(name: str, **variables: str) -> None:
 
 
 def requirements(distribution: str) -> list[str]:
-    """The installed distributions that it cannot do without, directly or through others; extras left out.
+    """Return the installed distributions that a package requires, directly or indirectly, without extras.
 
     Examples:
         >>> {"numba", "llvmlite", "numpy"} <= set(requirements("sstq"))
@@ -104,7 +104,7 @@ def _is_installed(distribution: str) -> bool:
 
 
 def installed_bytes(distribution: str) -> int:
-    """The bytes of the files of an installed distribution.
+    """Return the total size of an installed distribution in bytes.
 
     Examples:
         >>> installed_bytes("typer") > 10_000

@@ -1,4 +1,4 @@
-"""Where the time of one client and of one message goes, and what bounds it: arithmetic, a cache, or memory."""
+"""Profiles: where the time per client and per message goes, and whether arithmetic, a cache or memory bounds it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sstq.randomness.secret import bit_source
 
 __all__ = ["stages"]
 
-# Enough that calls do not count, few enough for the cache.
+# Enough that calls do not matter, few enough for the cache.
 CLIENTS = 16
 
 

@@ -1,4 +1,4 @@
-"""What the kernels are measured against, in the same process: NumPy, BLAS, other libraries, and the memory itself."""
+"""References for the kernels, in the same process: NumPy, BLAS, other libraries, and copying memory."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ Floats = NDArray[np.float32]
 
 # Bytes past a cache line where NumPy's large arrays begin, if their memory is fresh: malloc's header comes first.
 NUMPY_OFFSET = 16
-# Factors of 64 × 64 keep BLAS busy without wasting arithmetic: 64 multiplications an element for six butterflies.
+# Factors of 64 × 64 keep BLAS busy without wasting arithmetic: 64 multiplications per element for six butterflies.
 _FACTOR_BITS = 6
 
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Set the number of threads of the kernels for a while.
+    """Set the number of threads of the kernels within the block.
 
     Examples:
         >>> from sstq.kernels.threads import thread_count
@@ -64,7 +64,7 @@ def threads(count: int) -> Iterator[None]:
 
 
 def blas_on_one_thread() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread, where threadpoolctl is installed (scikit-learn brings it); otherwise change nothing.
+    """Limit BLAS to one thread if threadpoolctl is installed (scikit-learn installs it); otherwise change nothing.
 
     Examples:
         >>> with blas_on_one_thread():
@@ -78,14 +78,14 @@ def blas_on_one_thread() -> AbstractContextManager[object]:
 
 
 def aligned_zeros(rows: int, size: int, offset: int = 0) -> Floats:
-    """Float32 rows on cache lines, or so many bytes past them, whatever the allocator would have chosen.
+    """Return float32 rows on cache lines, or this many bytes past them, whatever the allocator would choose.
 
-    Rows that are not on cache lines are slower for every implementation, not for all equally. Zeros, so that
+    Rows that are not on cache lines slow down every implementation, but not equally. They are zero, so that
     transforming them again and again stays finite.
 
     Args:
-        rows: their number.
-        size: the numbers in each.
+        rows: the number of rows.
+        size: the number of elements per row.
         offset: bytes from a cache line to the first row, a multiple of 4 below 64.
 
     Examples:
@@ -151,7 +151,7 @@ def kronecker_transform(x: Floats) -> Floats:
 
 
 def foreign_transform() -> Callable[[Floats], object]:
-    """Return the transform of fht-cpu (C++, vectorised by hand) on one thread; ImportError where there is none to use.
+    """Return the transform of fht-cpu (C++, vectorised by hand) on one thread; ImportError if it is not usable.
 
     Examples:
         >>> try:
@@ -170,11 +170,11 @@ def foreign_transform() -> Callable[[Floats], object]:
 
 
 def paper_representation(mechanism: SSTQ, x: Floats) -> Floats:
-    """The coefficients that the paper's recipe finds: 30 truncated rounds, a last one that is not, and the clamp.
+    """Return the coefficients of the paper's recipe: 30 truncated rounds, a last one without truncation, and the clamp.
 
     Args:
-        mechanism: whose Hadamard frame and bound are used.
-        x: (d,), of norm at most clip.
+        mechanism: the mechanism whose Hadamard frame and bound are used.
+        x: the vector, (d,), of norm at most clip.
 
     Examples:
         >>> import sstq
@@ -210,12 +210,12 @@ def paper_representation(mechanism: SSTQ, x: Floats) -> Floats:
 
 
 def paper_in_numpy(mechanism: SSTQ, x: Floats, rng: np.random.Generator) -> tuple[int, int]:
-    """Algorithm 1 of the paper for one client as one would write it down in NumPy; returns the index and the code.
+    """Run Algorithm 1 of the paper for one client, as a direct NumPy implementation; returns the index and the code.
 
     Args:
-        mechanism: whose frame, codebook and ε are used.
-        x: (d,), of norm at most clip.
-        rng: all of its randomness.
+        mechanism: the mechanism whose frame, codebook and ε are used.
+        x: the vector, (d,), of norm at most clip.
+        rng: the source of all randomness.
 
     Examples:
         >>> import sstq
@@ -228,12 +228,12 @@ def paper_in_numpy(mechanism: SSTQ, x: Floats, rng: np.random.Generator) -> tupl
 
 
 def draw_in_numpy(mechanism: SSTQ, y: Floats, rng: np.random.Generator) -> tuple[int, int]:
-    """The second half of Algorithm 1: a coordinate of a representation, its token, and what the flat channel sends.
+    """Run the second half of Algorithm 1: draw a coordinate of a representation, its token, and the code.
 
     Args:
-        mechanism: whose codebook, bound and ε are used.
+        mechanism: the mechanism whose codebook, bound and ε are used.
         y: the coefficients, (N,).
-        rng: all of its randomness.
+        rng: the source of all randomness.
 
     Examples:
         >>> import sstq

@@ -1,4 +1,4 @@
-"""The results of a run as JSON, and two runs side by side."""
+"""Benchmark results as JSON, and comparing two runs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LEAST_NOISE = 0.05
 
 @dataclass(frozen=True)
 class Run:
-    """The results of one run, by benchmark, and what they were measured on.
+    """The results of one run, by benchmark, and facts about the machine.
 
     Attributes:
         results: the lines of each benchmark's table.
-        machine: the facts of the machine.
-        date: when it began.
-        quick: whether with fewer sizes and repeats; a line of the same name may then stand for less work.
-        complete: whether all that was asked for was measured; not if it was interrupted or failed.
+        machine: facts about the machine.
+        date: when the run started.
+        quick: whether it has fewer sizes and repeats; a line with the same name may then mean less work.
+        complete: whether everything requested was measured; False if it was interrupted or failed.
     """
 
     results: Mapping[str, Sequence[Result]]
@@ -44,7 +44,7 @@ class Run:
 
     @classmethod
     def of_now(cls, results: Mapping[str, Sequence[Result]], quick: bool = False) -> Run:
-        """A run on this machine, now.
+        """Create a run on this machine, with the current time.
 
         Examples:
             >>> Run.of_now({"sorting": [Result("ints", 2.0, "µs")]}).machine["cores"] > 0
@@ -55,11 +55,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Change:
-    """A figure of two runs.
+    """The change of a figure between two runs.
 
     Attributes:
-        ratio: new over old.
-        noise: by how much, relatively, it may differ without meaning anything: the spreads of both runs together, at
+        ratio: new divided by old.
+        noise: the relative difference that may be noise: the spreads of both runs together, at
             least 5 %; None if it was not timed in repeats.
     """
 
@@ -79,7 +79,7 @@ class Change:
 
 
 def compare(new: Run, old: Run) -> dict[tuple[str, str], Change]:
-    """The changes of all figures that both runs have, by benchmark and line.
+    """Return the changes of all figures that both runs have, by benchmark and line.
 
     Examples:
         >>> old, new = (Run({"sorting": [Result("ints", Measured(t, 0.01), "µs")]}, {}, "") for t in (2.0, 3.0))
@@ -100,7 +100,15 @@ def compare(new: Run, old: Run) -> dict[tuple[str, str], Change]:
 
 
 def write_run(run: Run, path: str | os.PathLike[str]) -> None:
-    """Write a run as JSON, one line per result, whole or not at all."""
+    """Write a run as JSON, one line per result, completely or not at all.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_run(Run.of_now({"sorting": [Result("ints", 2.0, "µs")]}), f"{folder}/bench.json")
+        ...     read_run(f"{folder}/bench.json").results["sorting"][0].figure
+        2.0
+    """
     results = [
         {"benchmark": name, "spread": result.spread} | asdict(result) | {"figure": float(result.figure)}
         for name, lines in run.results.items()
@@ -115,16 +123,18 @@ def write_run(run: Run, path: str | os.PathLike[str]) -> None:
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
-    """The run that `write_run` wrote; ValueError for anything else."""
+    """Read a run that `write_run` wrote; ValueError for anything else."""
     name = os.fspath(path)
     try:
         document = read_json(Path(path).read_bytes(), booleans=True)
     except ValueError as error:
         raise ValueError(f"{name} is not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ValueError(f"{name} holds no results of sstq bench: its format must be {FORMAT!r}")
+        raise ValueError(f"{name} must be written by sstq bench: its format is not {FORMAT!r}")
     if document.get("version") != VERSION:
-        raise ValueError(f"{name} has version {document.get('version')} of the format, this library reads {VERSION}")
+        raise ValueError(
+            f"{name} has version {document.get('version')} of the format; this library reads version {VERSION}"
+        )
     try:
         return _run_of(document)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -135,7 +145,7 @@ def _run_of(document: dict[str, Any]) -> Run:
     results: dict[str, list[Result]] = {}
     for line in _checked(document, "results", list):
         if not isinstance(line, dict):
-            raise TypeError(f"a result must be an object, not {line!r}")
+            raise TypeError(f"a result must be an object, got {line!r}")
         figure, spread, target = (_number(line, key) for key in ("figure", "spread", "target"))
         if figure is None or (spread is not None and spread < 0):
             raise ValueError(f"figure must be a number and spread at least 0, got {figure} and {spread}")
@@ -150,7 +160,7 @@ def _run_of(document: dict[str, Any]) -> Run:
 def _checked(holder: dict[str, Any], key: str, kind: type) -> Any:
     value = holder[key]
     if not isinstance(value, kind):
-        raise TypeError(f"{key} must be of type {kind.__name__}, not {value!r}")
+        raise TypeError(f"{key} must be of type {kind.__name__}, got {value!r}")
     return value
 
 
@@ -159,5 +169,5 @@ def _number(line: dict[str, Any], key: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{key} must be a finite number, not {value!r}")
+        raise ValueError(f"{key} must be a finite number, got {value!r}")
     return float(value)

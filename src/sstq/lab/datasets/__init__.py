@@ -1,4 +1,4 @@
-"""The image data sets of the experiments: found or fetched, checked, kept in a cache, and read as arrays.
+"""The image data sets of the experiments: found or downloaded, verified, cached, and loaded as arrays.
 
 Examples:
     >>> digits = load("digits")

@@ -1,4 +1,4 @@
-"""Downloads that go on where they stopped."""
+"""Downloads that resume after an interruption."""
 
 from __future__ import annotations
 
@@ -13,33 +13,35 @@ from typing import Any
 __all__ = ["Report", "download"]
 
 Report = Callable[[str, int, int | None], None]
-"""Called with what is being done, how many bytes are done, and how many there are if that is known."""
+"""Called with a description of the work, the bytes done, and the total if known."""
 
 _ATTEMPTS = 5
 _BLOCK = 1 << 18
 
 
 def download(url: str, part: Path, *, limit: int, report: Report, timeout: float = 30.0) -> None:
-    """Fetch a file into `part`, going on after the bytes that are already there.
+    """Download a file into `part`, resuming after the bytes that already exist.
 
-    A transfer that breaks off is taken up again, a few times. What has come stays in the file when that does not help,
-    so that the next call goes on from there. Nothing is verified but the length.
+    A broken transfer is resumed a few times. If that does not help, the bytes received so far stay in the file,
+    so the next call resumes from there. Only the length is verified.
 
     Args:
-        url: http or https.
+        url: the address, http or https.
         part: the file to fill.
-        limit: more bytes than that are refused.
-        report: told of every block.
-        timeout: seconds without a byte, or without an answer, after which a transfer has broken off.
+        limit: the maximum size in bytes.
+        report: called after every block.
+        timeout: seconds without a byte or an answer after which a transfer counts as broken.
 
     Raises:
-        OSError: there is no answer, or a bad one, or the transfer broke off too often.
+        OSError: there is no answer, or a bad one, or the transfer broke too often.
         ValueError: the file is larger than the limit.
     """
     for _ in range(_ATTEMPTS):
         if _transfer(url, part, limit, report, timeout):
             return
-    raise ConnectionError(f"{url} broke off {_ATTEMPTS} times; the {_size(part):,} bytes that came are kept")
+    raise ConnectionError(
+        f"{url}: the connection broke {_ATTEMPTS} times; the {_size(part):,} bytes received are kept, so try again"
+    )
 
 
 def _transfer(url: str, part: Path, limit: int, report: Report, timeout: float) -> bool:
@@ -55,13 +57,13 @@ def _transfer(url: str, part: Path, limit: int, report: Report, timeout: float) 
         with error:
             if error.code != http.client.REQUESTED_RANGE_NOT_SATISFIABLE or not have:
                 raise
-            # There is nothing after what we have: it is all, or it is from another file.
+            # There is nothing after what we have: the file is complete, or a different one.
             if _total_of_range(error.headers) == have:
                 return True
         part.unlink()
         return False
     except http.client.HTTPException as error:
-        raise ConnectionError(f"{url} does not speak HTTP: {error!r}") from error
+        raise ConnectionError(f"{url} did not answer with HTTP: {error!r}") from error
     with response:
         start, total = _extent(response, have)
         _refuse_above(limit, total, url)
@@ -85,7 +87,7 @@ def _copy(response: Any, file: Any, start: int, total: int | None, advance: Call
         except (OSError, http.client.HTTPException):
             return False
         if not block:
-            # http.client does not complain of a body that is shorter than announced.
+            # http.client does not report a body that is shorter than announced.
             return total is None or done == total
         file.write(block)
         done += len(block)
@@ -99,7 +101,7 @@ def _extent(response: Any, have: int) -> tuple[int, int | None]:
         if begins is None or int(begins[1]) != have:
             raise ConnectionError(f"asked for bytes from {have}, got {response.headers.get('Content-Range')!r}")
         return have, _total_of_range(response.headers)
-    # The server has no ranges and sends all of it.
+    # The server does not support ranges and sends the whole file.
     length = response.headers.get("Content-Length", "")
     return 0, int(length) if length.isdecimal() else None
 
@@ -111,7 +113,7 @@ def _total_of_range(headers: Any) -> int | None:
 
 def _refuse_above(limit: int, size: int | None, url: str) -> None:
     if size is not None and size > limit:
-        raise ValueError(f"{url} sends more than {limit:,} bytes: it is not the file that was asked for")
+        raise ValueError(f"{url} sends more than {limit:,} bytes, so it is not the expected file")
 
 
 def _size(part: Path) -> int:

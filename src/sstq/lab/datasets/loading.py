@@ -1,4 +1,4 @@
-"""Data sets as arrays."""
+"""Loading data sets as arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sstq.lab.datasets.sources import Source, UnusableSourceError
 __all__ = ["NAMES", "Dataset", "load"]
 
 NAMES = ("digits", *RELEASES)
-"""What `load` knows."""
+"""The names that `load` accepts."""
 
 _IDX_HEADER = {"images": 16, "labels": 8}
 _DIGITS_FOR_TRAINING = 1437  # four fifths
@@ -29,13 +29,13 @@ class Dataset:
     """Images with labels, for training and for testing.
 
     Attributes:
-        name: of the data set.
+        name: the name of the data set.
         train_images: (n, d), float32 in [0, 1]: one row per image, its pixels in the order of `image_shape`.
         train_labels: (n,), int64, from 0.
-        test_images: likewise.
-        test_labels: likewise.
+        test_images: the same for the test set.
+        test_labels: the same for the test set.
         classes: the names of the labels.
-        image_shape: rows and columns, for coloured images after the channels red, green and blue.
+        image_shape: (rows, columns), or (3, rows, columns) for colour images: red, green and blue.
     """
 
     name: str
@@ -48,18 +48,18 @@ class Dataset:
 
 
 def load(name: str, folder: str | os.PathLike[str] | None = None, download: bool = False) -> Dataset:
-    """Read a data set; whatever is read has the right checksum.
+    """Load a data set; all checksums are verified.
 
-    Without a folder the files are looked for in the cache (see `fetch`), in ./data as torchvision lays it out and in
+    Without a folder the files are searched in the cache (see `fetch`), in ./data in torchvision's layout and in
     the folder of the system's package. The digits come with scikit-learn; their last 360 images are the test set.
 
     Args:
         name: "digits", "fashion-mnist" or "cifar-10".
-        folder: look here and nowhere else.
-        download: if the files are not found, `fetch` them from anywhere into the cache.
+        folder: search only in this folder.
+        download: whether to `fetch` missing files into the cache.
 
     Raises:
-        DatasetUnavailableError: no place has it; the message says where it was looked for and how to get it.
+        DatasetUnavailableError: it was not found; the message says where it was searched and how to get it.
 
     Examples:
         >>> digits = load("digits")
@@ -81,7 +81,7 @@ def load(name: str, folder: str | os.PathLike[str] | None = None, download: bool
         except UnusableSourceError as error:
             reasons.append(str(error))
     if not download:
-        advice = f"To get it from elsewhere: sstq data fetch {name}, or load({name!r}, download=True)."
+        advice = f"To download it: sstq data fetch {name}, or load({name!r}, download=True)."
         raise DatasetUnavailableError(name, reasons, f"{advice}\n\n{release.by_hand.strip()}")
     return load(name, fetch(name).folder)
 
@@ -121,7 +121,7 @@ def _assemble(release: Release, source: Source) -> Dataset:
 
 
 def _parts(file: DataFile, content: bytes) -> Iterator[tuple[str, NDArray[np.uint8]]]:
-    """Yield the images (count, d) and the labels (count,) of a file, which need no checks: its checksum was right."""
+    """Yield the images (count, d) and the labels (count,) of a file, unchecked because its checksum was verified."""
     raw = np.frombuffer(content, np.uint8)
     if file.kind == "records":
         records = raw.reshape(file.count, -1)

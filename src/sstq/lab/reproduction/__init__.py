@@ -1,4 +1,4 @@
-"""Every figure and table of the paper again, each number beside the paper's.
+"""Reproduction of every figure and table of the paper, comparing each number with the paper's.
 
 experiment ──▶ jobs (method, seed) ──▶ one result file each ──▶ tables and pictures ──▶ report.html
 """

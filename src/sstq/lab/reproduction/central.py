@@ -1,4 +1,4 @@
-"""What a trusted server could learn: the classifier of `sstq.learning` from class sums with Gaussian noise, or none.
+"""The baseline of a trusted server: the classifier of `sstq.learning` from class sums with Gaussian noise, or none.
 
 The sums of e_label ⊗ u of unit features u change by at most 2 in norm if one person is replaced. Gaussian noise of
 σ = 2/μ, with the least σ for (ε, δ) by Balle and Wang (2018, Theorem 8), is added once to the sums of a cohort. The
@@ -23,12 +23,12 @@ __all__ = ["DELTA", "CentralClassifier", "ExactClassifier"]
 
 DELTA = 1e-6
 _SENSITIVITY = 2.0
-# Variance per number and person that stands for none.
+# A variance per number and person that stands for no noise.
 _NONE = 1e-9
 
 
 class _CentralCourse(Course):
-    """A server that sees everything, and adds noise once."""
+    """A server that sees everything and adds noise once."""
 
     delta = 0.0
 
@@ -67,7 +67,7 @@ class ExactClassifier(PrivateClassifier):
 class CentralClassifier(ExactClassifier):
     """`PrivateClassifier` with a trusted server: class sums with Gaussian noise, (ε, 1e-6)-private.
 
-    The shares of the classes are taken as they are: they are public in this comparison.
+    The shares of the classes are public in this comparison.
     """
 
     _course_type = _GaussianCourse

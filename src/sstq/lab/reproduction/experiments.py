@@ -1,4 +1,4 @@
-"""All experiments by name: which jobs they need, and what they say."""
+"""All experiments by name: the jobs they need, and the sections they write."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Experiment:
     """One figure or table of the paper.
 
     Attributes:
-        jobs: what has to be done for it.
-        section: what came out, from the results of these jobs.
-        dataset: that it needs; None if it needs none.
+        jobs: the jobs that it needs.
+        section: the section of the report, from the results of these jobs.
+        dataset: the data set that it needs; None if it needs none.
     """
 
     jobs: Callable[[Scale], list[Job]]

@@ -1,4 +1,4 @@
-"""The pictures of the report: one look for all, one colour a method."""
+"""The pictures of the report, in one style, with one colour per method."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def _draw_regressions(section: Section) -> Any:
         for (method, scaling), rows in _by_method_and_scaling(section.curves, setting).items():
             style = _style(method) | ({"linestyle": ":"} if scaling == "norm" else {})
             label = METHODS[method].label if scaling == "clip" else None
-            # Most of this width is the length of θ*, which all methods of a seed share.
+            # Most of this width comes from the length of θ*, which all methods of a seed share.
             _band(axes, rows, "loss", style, label, alpha=0.04)
             if scaling == "clip" and method != "vqsgd":
                 _mark_paper(axes, rows[-1]["round"], paper_number(section.name, setting, method), style["color"])
         axes.set_yscale("log")
         shown = [row["loss"] for row in section.curves if row["setting"] == setting and row["method"] != "vqsgd"]
-        # vqSGD runs away, out of the picture; what there is to see is among the others.
+        # vqSGD diverges and leaves the picture; the interesting part is among the others.
         axes.set_ylim(0.9 * min(shown), 1.1 * max(shown))
         axes.set_title(setting, fontsize=11, color=INK)
         axes.set_xlabel("round")
@@ -123,7 +123,7 @@ def _draw_images(section: Section) -> Any:
         marks.append((bits, last["accuracy"], METHODS[method].label))
     ordinary = [row["train_loss"] for row in section.curves if row["method"] != "vqsgd"]
     if ordinary:
-        # vqSGD runs away; the others share a narrow band, which is what there is to see.
+        # vqSGD diverges; the others share a narrow band, which is the interesting part.
         left.set_ylim(0.95 * min(ordinary), 1.15 * max(ordinary))
     left.set_ylabel("cross-entropy of the round's batches")
     middle.set_ylabel("test accuracy, per cent")
@@ -181,7 +181,7 @@ _TRUST_NAMES = {
 
 
 def _draw_trust(section: Section) -> Any:
-    """Accuracy against total ε by whom people trust."""
+    """Draw accuracy against total ε, by trust."""
     figure = new_figure(8.2, 4.4, layout="constrained")
     axes = figure.subplots()
     curves = _by_method(_first_dataset(section))
@@ -203,7 +203,7 @@ def _first_dataset(section: Section) -> list[Row]:
 
 
 def _accuracies(axes: Any, method: str, rows: Sequence[Row], label: str) -> None:
-    """One method's accuracies against ε with their intervals; a level line for the one without privacy."""
+    """Draw one method's accuracies against ε with their intervals; a horizontal line without privacy."""
     colour = _ONCE_COLOURS[method]
     if method == "none":
         axes.axhline(rows[0]["accuracy"], color=colour, linestyle="--", linewidth=1.2, label=label)

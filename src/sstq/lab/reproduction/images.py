@@ -28,7 +28,7 @@ _PAPER_ROUNDS = 100
 
 
 def image_jobs(kind: str, scale: Scale) -> list[Job]:
-    """One job for every seed and method, seed by seed, so that a run that is cut short has whole seeds.
+    """Return one job per seed and method, seed by seed, so that an interrupted run has complete seeds.
 
     Examples:
         >>> from sstq.lab.reproduction.scales import FULL
@@ -43,7 +43,7 @@ def image_jobs(kind: str, scale: Scale) -> list[Job]:
 
 
 def image_section(kind: str, scale: Scale, results: Results) -> Section:
-    """Final accuracies and losses beside the paper's, and the gaps to Clean that are compared."""
+    """Compare final accuracies and losses, and the gaps to Clean, with the paper's."""
     groups: dict[str, list[Job]] = {}
     for job in image_jobs(kind, scale):
         groups.setdefault(job.method, []).append(job)
@@ -79,7 +79,7 @@ def _text(kind: str, scale: Scale) -> str:
 
 
 def _nearest_seed_lines(kind: str, results: Results, groups: dict[str, list[Job]], clean: list[float]) -> list[Line]:
-    """The accuracies of the seed whose Clean is nearest to the paper's, which has one seed."""
+    """The accuracies of the seed whose Clean is closest to the paper's, which has one seed."""
     base = paper_number(kind, "accuracy", "clean")
     if base is None or len(clean) < 2 or groups["clean"][0].count < _PAPER_ROUNDS:
         return []

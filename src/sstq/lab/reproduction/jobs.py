@@ -1,7 +1,7 @@
-"""The units of work: one method, one seed, one setting. Each is a function of its description alone.
+"""Jobs: one method, one seed, one setting each. The result depends on the description alone.
 
-Every job's randomness is a seed, so that a figure can be drawn again to the last digit. That is simulation: real
-messages take the operating system's randomness.
+Every job's randomness comes from a seed, so a figure can be reproduced to the last digit. That is simulation: real
+messages use the operating system's randomness.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["Job", "data_folder", "run_job"]
 MSE_CLIP = 0.2
 ORDER_EPSILONS = (1.0, 3.0)
 _TRIALS_AT_A_TIME = 50
-# Of the network. The paper does not say; with it Clean has the paper's loss (docs/reproduction.md has the others).
+# The start of the network. The paper does not say; with it Clean has the paper's loss (see docs/reproduction.md).
 _START = "he"
 # The pixels of an image by the number of the network's parameters.
 _INPUTS = {25_450: 784, 98_666: 3072}
 _NETWORK_DIMS = {"digits": 2_410, "fashion-mnist": 25_450, "cifar-10": 98_666}
-# Seconds of one core for each number that is encoded, with the paper's representation and without, and for each job.
+# Core seconds per encoded number, with the paper's representation and without, and per job.
 _PAPER_SECONDS, _SECONDS, _JOB_SECONDS = 1.5e-7, 4e-8, 0.01
 
 
@@ -39,12 +39,12 @@ class Job:
     Attributes:
         kind: "mse", "orders", "regression", "timing", the data set of a training, or that after "once-".
         method: a key of `METHODS`.
-        seed: of everything random.
-        bits: the bit width b, for the methods that take it.
-        count: rounds of a training, trials of an error measurement, rounds that are timed; 0 for what is exact.
-        dim: the dimension; 0 where the data set decides.
+        seed: the seed of all randomness.
+        bits: the bit width b, for methods that use it.
+        count: training rounds, trials of an error measurement, or timed rounds; 0 for exact results.
+        dim: the dimension; 0 if the data set determines it.
         scaling: "clip", as private messages must be, or "norm" (see `sstq.lab.reproduction.nonprivate`).
-        epsilon: ε of a message, where it is not the paper's.
+        epsilon: the ε of a message, if not the paper's.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class Job:
 
     @property
     def path(self) -> Path:
-        """The file of its result, below the folder of results.
+        """The path of its result file, relative to the folder of results.
 
         Examples:
             >>> Job("mse", "vqsgd", seed=1, bits=8, count=200, dim=100).path.as_posix()
@@ -71,7 +71,7 @@ class Job:
 
     @property
     def cost(self) -> float:
-        """About how many seconds of one core it takes, for estimates of the time that is left."""
+        """The approximate core seconds it takes, for estimating the remaining time."""
         from sstq.lab.reproduction.once import is_once, once_cost
         from sstq.lab.training import settings_for
 
@@ -87,19 +87,19 @@ class Job:
         return _JOB_SECONDS + vectors * (self.dim or _NETWORK_DIMS[self.kind]) * each
 
     def to_dict(self) -> dict[str, Any]:
-        """The description as JSON values."""
+        """Return the description as JSON values."""
         described = asdict(self)
-        # Results of before there was an ε are still those of their jobs; JSON has no infinity.
+        # Results written before jobs had an ε are still valid; JSON has no infinity.
         epsilon = described.pop("epsilon")
         return described if epsilon is None else described | {"epsilon": f"{epsilon:g}"}
 
 
 def run_job(job: Job, data: Path | None = None) -> dict[str, Any]:
-    """Do the work and return its result as JSON values.
+    """Run a job and return its result as JSON values.
 
     Args:
-        job: what to do.
-        data: a folder with the data sets' files, instead of the places where they are looked for.
+        job: the job to run.
+        data: a folder with the data sets' files, instead of the default places.
 
     Examples:
         >>> result = run_job(Job("mse", "privunit", seed=0, bits=8, count=10, dim=20))
@@ -120,12 +120,12 @@ def run_job(job: Job, data: Path | None = None) -> dict[str, Any]:
 
 
 def data_folder(name: str, data: Path | None) -> Path | None:
-    """The folder of a data set: the one of its name within `data`, or `data` itself."""
+    """The folder of a data set: the subfolder with its name in `data`, or `data` itself."""
     return data / name if data is not None and (data / name).is_dir() else data
 
 
 def _measure_error(job: Job) -> dict[str, Any]:
-    """The exact error of one Gaussian vector of norm C = 0.2, and that of so many trials."""
+    """The exact error of one Gaussian vector of norm C = 0.2, and the error measured in trials."""
     import numpy as np
 
     rng = np.random.default_rng([job.seed, 5])
@@ -205,7 +205,7 @@ def _set_up(job: Job, data: Path | None) -> tuple[Problem, Settings, Server]:
 
 
 def _time_rounds(job: Job) -> dict[str, Any]:
-    """The seconds of a round of the paper's network with 100 clients; images of noise take as long as real ones."""
+    """Time a round of the paper's network with 100 clients; images of noise take as long as real ones."""
     import numpy as np
 
     from sstq.lab.training import HiddenLayer, Problem, Server, iid_partition, private_mean, settings_for
@@ -231,5 +231,5 @@ def _time_rounds(job: Job) -> dict[str, Any]:
 
 
 def _number(value: float | None) -> float | None:
-    """Six digits, which is more than the figures need; None for what a round does not have."""
+    """Round to six digits, which is more than the figures need; None for missing values."""
     return None if value is None or math.isnan(value) else float(f"{value:.6g}")

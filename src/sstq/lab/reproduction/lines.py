@@ -1,4 +1,4 @@
-"""One line of a table: our number with its interval, the paper's, and whether they agree."""
+"""Lines of the report's tables: our number with its interval, the paper's, and whether they agree."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ __all__ = ["AGREES", "DIFFERS", "NOT_COMPARED", "Line", "Results", "Section", "i
 AGREES, DIFFERS, NOT_COMPARED = "agrees", "differs", "not compared"
 
 Results = Mapping[Job, Mapping[str, Any]]
-"""What the jobs gave."""
+"""The results of jobs."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One of our numbers beside the paper's.
+    """One of our numbers compared with the paper's.
 
     Attributes:
-        setting: within the experiment.
+        setting: the setting within the experiment.
         method: a key of `METHODS`.
-        label: of the method.
+        label: the method's label.
         ours: the mean over seeds.
-        half_width: of the 95 % interval of that mean; nan for one seed, 0 for what is exact.
-        seeds: how many.
-        compared: what is set against the paper's number, in its units: `ours`, unless the start matters (see remark).
+        half_width: half the 95 % interval of that mean; nan for one seed, 0 for exact numbers.
+        seeds: the number of seeds.
+        compared: the number compared with the paper's, in its units: `ours`, unless the start matters (see remark).
         paper: the paper's number, if it prints one.
         verdict: "agrees", "differs", "not compared", or empty without a number of the paper's.
         remark: why they differ, or what else is worth knowing.
-        unit: of the numbers, for people.
-        simulated: the mean of simulated messages where `ours` is exact; nan where nothing was simulated beside it.
-        simulated_half_width: of its 95 % interval.
+        unit: the unit of the numbers, for people.
+        simulated: the mean of simulated messages if `ours` is exact; nan if nothing was simulated.
+        simulated_half_width: half its 95 % interval.
     """
 
     setting: str
@@ -58,12 +58,12 @@ class Section:
     """One experiment of the report.
 
     Attributes:
-        name: of the experiment.
-        title: for people.
-        text: plain, with an empty line between paragraphs: what was done, and what came out.
-        lines: the table.
-        pictures: file names, within the experiment's folder.
-        curves: what the pictures draw: rows of a table with the same keys.
+        name: the name of the experiment.
+        title: the title, for people.
+        text: plain text with an empty line between paragraphs: what was done, and what came out.
+        lines: the lines of the table.
+        pictures: file names in the experiment's folder.
+        curves: the data of the pictures: rows of a table with the same keys.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Section:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The mean of independent values, and half the width of its 95 % interval by Student's t.
+    """Return the mean of independent values, and half the width of its 95 % interval by Student's t.
 
     Examples:
         >>> mean, half = interval([1.0, 2.0, 3.0])
@@ -93,7 +93,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def judge(compared: float, paper: PaperNumber | None, *, relative: float = 0.0, absolute: float = 0.0) -> str:
-    """Whether a number is within a tolerance of the paper's.
+    """Return whether a number is within a tolerance of the paper's.
 
     Examples:
         >>> judge(105.0, PaperNumber("mse", "d = 100", "vqsgd", 100.0, "Figure 2"), relative=0.1)

@@ -1,8 +1,8 @@
-"""The methods that are compared: the paper's seven with the paper's recipe, and then ours.
+"""The methods compared: the paper's seven with the paper's recipe, and ours.
 
 The paper's recipe clamps an infeasible Kashin level (K = 2), so its SSTQ and SQKR are biased; its PrivUnit is the bare
 hemisphere, about 2.6 times the least error; and its metric-aware decoder is the identity, which shrinks. We reproduce
-all of that as it is (see docs/reproduction.md), and set mechanisms without these faults beside it.
+all of that as it is (see docs/reproduction.md), and compare it with mechanisms without these faults.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["EPSILON", "METHODS", "Method", "method_labels"]
 
 EPSILON = 3.0
-"""ε of every message in the paper's experiments."""
+"""The ε of every message in the paper's experiments."""
 
 _PAPER_SSTQ = {"kashin": "paper"}
 
@@ -27,12 +27,12 @@ class Method:
     """A mechanism of the registry with the arguments of an experiment.
 
     Attributes:
-        key: short, for file names.
-        label: for people.
-        name: in the registry.
-        arguments: beside dimension, clip, ε and bits.
+        key: a short name, for file names.
+        label: the name for people.
+        name: the name in the registry.
+        arguments: the arguments besides dimension, clip, ε and bits.
         from_paper: whether it is one of the paper's, with the paper's recipe.
-        takes_bits: whether the bit width b of the experiment is its own; ours have their best one.
+        takes_bits: whether it uses the bit width b of the experiment; ours have their best one.
     """
 
     key: str
@@ -43,7 +43,7 @@ class Method:
     takes_bits: bool = False
 
     def build(self, dim: int, clip: float, bits: int, *, epsilon: float = EPSILON, frame_seed: int = 0) -> Mechanism:
-        """The mechanism for vectors of this dimension and norm.
+        """Create the mechanism for vectors of this dimension and norm.
 
         Examples:
             >>> METHODS["sstq-uniform"].build(dim=25_450, clip=0.1, bits=4).message_bits
@@ -93,7 +93,7 @@ METHODS: Mapping[str, Method] = {method.key: method for method in _ALL}
 
 
 def method_labels() -> dict[str, str]:
-    """Labels by key.
+    """Return the labels by key.
 
     Examples:
         >>> method_labels()["frameunit"]

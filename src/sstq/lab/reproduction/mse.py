@@ -45,7 +45,7 @@ _ALWAYS = {
 
 
 def mse_jobs(scale: Scale) -> list[Job]:
-    """One job for every method, dimension and seed.
+    """Return one job per method, dimension and seed.
 
     Examples:
         >>> from sstq.lab.reproduction.scales import QUICK
@@ -61,7 +61,7 @@ def mse_jobs(scale: Scale) -> list[Job]:
 
 
 def mse_section(scale: Scale, results: Results) -> Section:
-    """Our errors beside the paper's."""
+    """Compare our errors with the paper's."""
     rows = [_row(scale, results, method, dim) for dim in scale.mse_dims for method in _methods(scale)]
     return Section(
         "mse",
@@ -74,7 +74,7 @@ def mse_section(scale: Scale, results: Results) -> Section:
 
 
 def _methods(scale: Scale) -> Sequence[str]:
-    """All but Clean, which has no error, with the variants that the figure may show instead."""
+    """All methods but Clean, which has no error, with the variants that the figure may show instead."""
     pairs = ((method, _AFTER.get(method)) for method in scale.methods if method != "clean")
     return [method for pair in pairs for method in pair if method is not None]
 

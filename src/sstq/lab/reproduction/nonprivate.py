@@ -1,4 +1,4 @@
-"""Noise in proportion to each gradient's own norm: what fits the paper's regressions, and is not private.
+"""Noise proportional to each gradient's own norm, which fits the paper's regressions but is not private.
 
 With noise for vectors of norm up to C = 1, as local privacy requires, PrivUnit ends at 172 for d = 200 where the paper
 prints 130. The paper's numbers are those of messages about g/‖g‖ whose decoded vectors are multiplied by ‖g‖, which is

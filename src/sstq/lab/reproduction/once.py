@@ -1,4 +1,4 @@
-"""One message per person, once: the accuracy of classifiers against the total ε, one curve per method."""
+"""The experiment `once`: the accuracy of classifiers from one message per person against the total ε."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ONCE_LABELS: Mapping[str, str] = {
     "capped": "GroupUnit, at most 50 directions",
     "system": "GroupUnit with the operating system's randomness",
 }
-"""For people, by method."""
+"""The labels of the methods, for people."""
 
 _KIND = "once-"
 _DELTA = 1e-6
@@ -43,7 +43,7 @@ _DELTA = 1e-6
 _APART, _OTHER_METHODS = ("none", "capped", "system"), ("groupunit", "capped")
 _SHUFFLED = {"shuffled": 1, "shuffled-16": 16}
 TRUST_METHODS = ("groupunit", *_SHUFFLED, "central", "none")
-"""Those that differ in nothing but whom people trust."""
+"""The methods that differ only in whom people trust."""
 # The mechanism, the rounds and the rate of the first round: the best of four for the training people at ε = 3.
 _COHORTS = {"privunitg": ("privunitg", 5, 30.0), "sstq": ("sstq-optimized", 20, 10.0)}
 _CIFAR_EPSILON, _SYSTEM_EPSILON = 6.0, 3.0
@@ -70,7 +70,7 @@ _TASKS = {
 
 
 def once_jobs(scale: Scale) -> list[Job]:
-    """One job for every seed, ε and method; CIFAR-10 has one ε."""
+    """Return one job per seed, ε and method; CIFAR-10 has one ε."""
 
     def job(dataset: str, method: str, seed: int, epsilon: float) -> Job:
         return Job(f"{_KIND}{dataset}", method, seed, bits=0, count=1, epsilon=epsilon)
@@ -94,7 +94,7 @@ def _epsilon(job: Job) -> float:
 
 
 def once_cost(_job: Job) -> float:
-    """About how many seconds of one core a job takes."""
+    """The approximate core seconds of a job."""
     return _SECONDS
 
 
@@ -105,7 +105,7 @@ def is_once(job: Job) -> bool:
 
 @dataclass(frozen=True)
 class _Data:
-    """Features of all images, and labels."""
+    """Return the features of all images, and their labels."""
 
     train: NDArray[np.float32]
     train_labels: NDArray[np.int64]
@@ -131,7 +131,7 @@ def _load(dataset: str, folder: Path | None) -> _Data:
 
 
 def run_once(job: Job, data: Path | None) -> dict[str, Any]:
-    """Learn from everybody but the public examples, and test."""
+    """Learn from everybody except the public examples, and test."""
     import numpy as np
 
     dataset = job.kind.removeprefix(_KIND)
@@ -147,7 +147,7 @@ def run_once(job: Job, data: Path | None) -> dict[str, Any]:
 
 
 class _Mapped:
-    """Features that are computed already, with the fixed cosines of their map."""
+    """Features computed beforehand, with the fixed cosines of their map."""
 
     def __init__(self, features: Any) -> None:
         self.cosines = features.cosines
@@ -196,7 +196,7 @@ def _learn(
 def _without_noise(
     job: Job, found: _Data, public: NDArray[np.int64], people: NDArray[np.int64], directions: int
 ) -> float:
-    """The accuracy of as many directions without privacy."""
+    """The accuracy with as many directions, without privacy."""
     from sstq.lab.reproduction.central import ExactClassifier
 
     model = ExactClassifier(
@@ -250,7 +250,7 @@ predict the accuracy without any test data.
 
 
 def once_section(scale: Scale, results: Results) -> Section:
-    """Accuracies by total ε and method."""
+    """Write the accuracies by total ε and method."""
     groups: dict[tuple[str, float, str], list[Job]] = {}
     for job in once_jobs(scale):
         groups.setdefault((job.kind.removeprefix(_KIND), job.epsilon or 0.0, job.method), []).append(job)

@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, each with its place.
+"""The numbers that the paper prints, each with its location.
 
 The paper's figures come without data, so these are all the numbers there are.
 """
@@ -22,10 +22,10 @@ class PaperNumber:
     """A number of the paper.
 
     Attributes:
-        experiment: which one.
-        setting: within the experiment, such as "d = 200" or "loss".
+        experiment: the name of the experiment.
+        setting: the setting within the experiment, such as "d = 200" or "loss".
         method: a key of `METHODS`.
-        value: as printed; accuracies in per cent.
+        value: the number as printed; accuracies in per cent.
         place: where it is printed.
     """
 
@@ -143,7 +143,7 @@ PAPER: tuple[PaperNumber, ...] = (
     *_numbers("timing", "d = 25450", TIME_PLACE, sqkr=18, sstq_optimized=18, sstq_uniform=18, sstq_metric=18),
     *_numbers("timing", "d = 98666", TIME_PLACE, sqkr=65, sstq_optimized=65, sstq_uniform=65, sstq_metric=65),
 )
-"""Everything in print."""
+"""All printed numbers."""
 
 
 # The paper's metric-aware numbers are nearer to those of twice the rate that it states, so they are compared with both.
@@ -151,7 +151,7 @@ _STANDS_FOR = {"sstq-metric-sharp": "sstq-metric"}
 
 
 def paper_number(experiment: str, setting: str, method: str) -> PaperNumber | None:
-    """The paper's number for this, if it prints one.
+    """Return the paper's number, if it prints one.
 
     Examples:
         >>> paper_number("mse", "d = 100", "vqsgd").value

@@ -17,7 +17,7 @@ BITWIDTH_DIM = 200
 BITWIDTH_METHODS = ("clean", "sstq-optimized", "sstq-uniform", "sstq-metric", "sstq-metric-sharp")
 _BITS = 4
 _TOLERANCE = 0.10
-# What the paper's numbers of these methods need is noise by own norm.
+# The paper's numbers of these methods need noise scaled by each client's own norm.
 _TOO_GOOD = ("privunit", "sstq-uniform")
 LEAKY = ", noise by own norm: NOT private"
 
@@ -61,17 +61,17 @@ _NEITHER = {
 
 
 def regression_jobs(scale: Scale) -> list[Job]:
-    """One job for every method, dimension, seed and scaling of the noise."""
+    """Return one job per method, dimension, seed and scaling of the noise."""
     return [job for dim in scale.regression_dims for job in _jobs(scale, scale.methods, dim, _BITS)]
 
 
 def bitwidth_jobs(scale: Scale) -> list[Job]:
-    """The same for the paper's SSTQ at one dimension, for every bit width."""
+    """Return the jobs for the paper's SSTQ at one dimension, for every bit width."""
     return [job for bits in scale.bit_widths for job in _jobs(scale, BITWIDTH_METHODS, BITWIDTH_DIM, bits)]
 
 
 def regression_section(scale: Scale, results: Results) -> Section:
-    """Final errors at every dimension beside the paper's."""
+    """Compare final errors at every dimension with the paper's."""
     lines, curves = [], []
     for dim in scale.regression_dims:
         setting = f"d = {dim}"
@@ -82,7 +82,7 @@ def regression_section(scale: Scale, results: Results) -> Section:
 
 
 def bitwidth_section(scale: Scale, results: Results) -> Section:
-    """Final errors of every bit width beside the paper's."""
+    """Compare final errors at every bit width with the paper's."""
     lines, curves = [], []
     for bits in scale.bit_widths:
         jobs = _jobs(scale, BITWIDTH_METHODS, BITWIDTH_DIM, bits)
@@ -95,7 +95,7 @@ def bitwidth_section(scale: Scale, results: Results) -> Section:
 def _jobs(scale: Scale, methods: tuple[str, ...], dim: int, bits: int) -> list[Job]:
     rounds = scale.rounds_of("regression")
     return [
-        # A bit width means nothing to the others, whose results are then shared.
+        # Other methods have no bit width, so their results are shared.
         Job("regression", method, seed, bits if METHODS[method].takes_bits else _BITS, rounds, dim, scaling)
         for method in methods
         for scaling in (("clip", "norm") if method in _TOO_GOOD else ("clip",))

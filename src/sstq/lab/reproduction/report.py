@@ -1,4 +1,4 @@
-"""The results of a run as files: tables, pictures, and one page that needs nothing else."""
+"""Writing the results of a run: tables, pictures, and one self-contained page."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def write_report(
     """Write each experiment's tables and pictures, and report.html above them.
 
     Args:
-        sections: of the experiments that were run.
-        folder: where to.
+        sections: the sections of the experiments that were run.
+        folder: the folder to write to.
         scale: how much was run.
-        missing: what was left out, and why, for the reader.
+        missing: what was left out and why, as sentences.
         time_taken: a sentence on how long it took, for the end of the page.
 
     Returns:
@@ -73,7 +73,7 @@ def _csv_row(line: Line) -> dict[str, Any]:
 
 
 def _shortened(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Six digits, and nothing for what is not a number."""
+    """Format with six digits; empty for nan."""
     return {
         name: ("" if math.isnan(value) else f"{value:.6g}") if isinstance(value, float) else value
         for name, value in row.items()
@@ -107,7 +107,7 @@ def _page(sections: Sequence[Section], folder: Path, scale: Scale, missing: Sequ
 
 
 def _overview(sections: Sequence[Section]) -> str:
-    """How many of the paper's numbers are met, by experiment."""
+    """Count the paper's numbers that are met, by experiment."""
     columns = ("experiment", "numbers of the paper", AGREES, _BY_VARIANT, DIFFERS, NOT_COMPARED)
     header = "".join(f"<th>{column}</th>" for column in columns)
     rows = []
@@ -120,7 +120,7 @@ def _overview(sections: Sequence[Section]) -> str:
 
 
 def paper_fates(lines: Sequence[Line]) -> dict[PaperNumber, str]:
-    """Each number of the paper, and whether the method it is printed for meets it, or only a variant or one seed."""
+    """List each number of the paper, and whether its method meets it, or only a variant or one seed."""
     fates: dict[PaperNumber, str] = {}
     for line in lines:
         if line.paper is None or not line.verdict:
@@ -175,7 +175,7 @@ def _with_interval(value: float, half_width: float) -> str:
 
 
 def _plain(value: float) -> str:
-    """A number as people write it: four digits, thousands apart.
+    """Format a number for people: four digits, with thousands separators.
 
     Examples:
         >>> _plain(35746.2), _plain(4.4e8), _plain(0.07131)

@@ -1,4 +1,4 @@
-"""Jobs over all cores, each result in a file of its own: what was interrupted goes on where it stood."""
+"""Running jobs on all cores, with one result file per job, so that an interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from sstq.lab.reproduction.jobs import Job, run_job
 __all__ = ["read_result", "run_jobs"]
 
 _FORMAT = "sstq-reproduction-1"
-# What threads a library starts in a worker, which has one core.
+# Limits the threads that libraries start in a worker, which has one core.
 _THREAD_SETTINGS = ("SSTQ_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 Finished = Callable[[Job, float], None]
 
 
 def read_result(job: Job, folder: Path) -> dict[str, Any] | None:
-    """The result of a job that was done before; None if there is none, or the file is damaged or of another job."""
+    """Read the result of a finished job; None if there is none, or the file is damaged or of another job."""
     try:
         stored = json.loads((folder / job.path).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -48,12 +48,12 @@ def run_jobs(
     data: Path | None = None,
     finished: Finished = lambda _job, _seconds: None,
 ) -> None:
-    """Do the jobs that have no result yet; timings come last and alone, on all cores.
+    """Run the jobs that have no result yet; timings come last and alone, on all cores.
 
     Args:
-        jobs: what to do; those that are done already are passed over.
-        folder: of the results.
-        workers: processes at a time, one a core unless given; 1 works in this process.
+        jobs: the jobs; finished ones are skipped.
+        folder: the folder of the results.
+        workers: the number of processes, by default one per core; 1 works in this process.
         data: a folder with the data sets' files.
         finished: called after every job with the seconds it took.
 
@@ -80,7 +80,7 @@ def run_jobs(
 
 
 def _do_in_processes(jobs: Sequence[Job], folder: Path, data: Path | None, workers: int) -> Iterator[tuple[Job, float]]:
-    """Yield jobs as they end; the first that fails stops the rest, and what was done before is kept."""
+    """Yield jobs as they end; the first failure stops the rest, and finished results are kept."""
     # Fresh interpreters: forking a process that has threads may hang it, and each must see its own thread settings.
     context = multiprocessing.get_context("spawn")
     threads = str(max(1, core_count() // workers))
@@ -112,7 +112,7 @@ def _do_in_processes(jobs: Sequence[Job], folder: Path, data: Path | None, worke
 
 
 def _end_with_parent(pipe: Connection) -> None:
-    """Let this worker end as soon as the parent closes its end of the pipe, or dies, however it dies."""
+    """Make this worker exit as soon as the parent closes its end of the pipe or dies in any way."""
 
     def end() -> None:
         with suppress(EOFError, OSError):
@@ -125,7 +125,7 @@ def _end_with_parent(pipe: Connection) -> None:
 
 
 def _do(job: Job, folder: Path, data: Path | None) -> float:
-    """Run a job, write its result whole or not at all, and return the seconds it took."""
+    """Run a job, write its result completely or not at all, and return the seconds it took."""
     start = time.perf_counter()
     result = run_job(job, data)
     path = folder / job.path

@@ -1,4 +1,4 @@
-"""How much is run: the paper's sizes, or a quick look at everything."""
+"""The sizes of the experiments: the paper's, or a quick look at everything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAPER_METHODS = (
 )
 _OUR_METHODS = ("sstq-certified", "sstq-optimal", "frameunit", "privunitg")
 _METHODS = (*_PAPER_METHODS, *_OUR_METHODS)
-# Another reading of one method, which Fashion-MNIST shows as well; here every method takes minutes a seed.
+# A variant of one method that Fashion-MNIST also shows; here every method takes minutes per seed.
 _CIFAR_METHODS = tuple(method for method in _METHODS if method != "sstq-metric-sharp")
 
 
@@ -28,19 +28,19 @@ class Scale:
 
     Attributes:
         quick: whether this is less than the paper ran.
-        seeds: of everything that is random.
+        seeds: the number of seeds.
         methods: keys of `METHODS`.
         mse_dims: dimensions of the error measurement.
-        trials: of the error measurement, for each seed.
+        trials: the trials of the error measurement per seed.
         regression_dims: dimensions of the regression.
-        bit_widths: of the comparison of bit widths.
-        rounds: of the trainings, by data set; regressions included.
-        image_methods: keys of `METHODS`, by data set, where fewer than all are run.
+        bit_widths: the bit widths to compare.
+        rounds: the training rounds by data set, including regressions.
+        image_methods: keys of `METHODS` by data set, if fewer than all are run.
         timing_dims: dimensions at which a round is timed.
-        timed_rounds: how many.
-        once_epsilons: total ε per person, where everybody answers once.
-        once_small_epsilons: further ones, where only the methods of the comparison of trust are run.
-        once_datasets: for that; the first has all ε and methods.
+        timed_rounds: the number of timed rounds.
+        once_epsilons: the values of total ε per person in the experiment `once`.
+        once_small_epsilons: further values, for which only the methods of the comparison of trust are run.
+        once_datasets: the data sets of `once`; the first has all ε and methods.
     """
 
     quick: bool = False
@@ -59,11 +59,11 @@ class Scale:
     once_datasets: tuple[str, ...] = ("fashion-mnist", "cifar-10")
 
     def rounds_of(self, kind: str) -> int:
-        """The rounds of a training."""
+        """Return the number of training rounds."""
         return dict(self.rounds)[kind]
 
     def methods_of(self, kind: str) -> tuple[str, ...]:
-        """The methods that are trained on a data set."""
+        """Return the methods that are trained on a data set."""
         return dict(self.image_methods).get(kind, self.methods)
 
 

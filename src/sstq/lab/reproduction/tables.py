@@ -1,4 +1,4 @@
-"""The paper's two tables as measured numbers, and the time of a round."""
+"""The paper's two tables in measured numbers, and the time of a round."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def tables_jobs(scale: Scale) -> list[Job]:
 
 
 def tables_section(scale: Scale, results: Results) -> Section:
-    """Table 1 and Table 2 line by line, and seconds per round."""
+    """Compare Tables 1 and 2 line by line, and seconds per round."""
     lines = [_bits_line(method, dim) for dim in _NETWORK_DIMS for method in scale.methods]
     lines += [_order_line(method, results) for method in _ORDER_METHODS]
     lines += [_time_line(job, results[job]["seconds"]) for job in tables_jobs(scale) if job.kind == "timing"]

@@ -1,6 +1,6 @@
-"""The theorems of the SSTQ paper as functions, with their conditions checked and their mistakes marked.
+"""The theorems of the SSTQ paper as functions, with their conditions checked and their errors marked.
 
-One module a section. Numbers are those of the paper: Lemma 2.3, Theorem 2.4 (`representations`), Theorems 3.1 and 3.2,
+One module per section, numbered as in the paper: Lemma 2.3, Theorem 2.4 (`representations`), Theorems 3.1 and 3.2,
 Lemma B.1 (`flat_response`), Theorems 4.2 and 4.3 (`optimized_codebooks`), Theorems 5.1–5.3 (`metric_aware`,
 `bit_width`), Theorem 6.2, Corollaries 6.3 and 6.4, Remark F.1 (`convergence`), Theorem A.1, Remark A.2 (`polytopes`),
 Tables 1 and 2 (`tables`). What is only an order in the paper, O(·), is here a bound with a constant.

@@ -1,4 +1,4 @@
-"""Section 5 of the paper on the best codebook bit-width, and the exact answer."""
+"""Section 5 of the paper on the best bit width of a codebook, and the exact answer."""
 
 from __future__ import annotations
 

@@ -29,12 +29,12 @@ _HUGE = 1e100
 
 @dataclass(frozen=True)
 class Descent:
-    """Assumption 6.1: what is known of the problem and of the mechanism.
+    """Assumption 6.1: what is known about the problem and the mechanism.
 
     Attributes:
         smoothness: L > 0, the Lipschitz constant of ∇F.
         initial_gap: Δ₀ = F(w₀) − inf F ≥ 0.
-        clients: n.
+        clients: n, the number of clients.
         gradient_bound: G with E‖g_i‖² ≤ G².
         omega: ω with E‖ĝ_i − g_i‖² ≤ ω·G².
         sigma: σ with E‖g_i − ∇f_i‖² ≤ σ².
@@ -117,7 +117,7 @@ def dsgd_bound_at(descent: Descent, rounds: int, step_size: float) -> float:
 def dsgd_bound(descent: Descent, rounds: int) -> float:
     """Theorem 6.2, non-asymptotic: min_t E‖∇F(w_t)‖² ≤ 16LΔ₀/T + 8√(Δ₀LV/T) + 2ζ² with η of `dsgd_step_size`.
 
-    It holds for the mean over t, too, and for any T.
+    It also holds for the mean over t, and for any T.
 
     Args:
         descent: the problem.
@@ -157,7 +157,7 @@ def dsgd_rate(descent: Descent, rounds: int) -> float:
     """
     noise = dsgd_noise(descent)
     if noise == 0:
-        raise ValueError("descent has V = 0, no noise and no bias; rounds would have to be infinite: use dsgd_bound")
+        raise ValueError("descent must have V > 0 (noise or bias), got V = 0; use dsgd_bound")
     curvature = descent.smoothness * descent.initial_gap
     rounds = check_number("rounds", rounds, max(1, math.ceil(16 * curvature / noise)), 2**62, integer=True)
     power = descent.omega * descent.gradient_bound**2 + descent.sigma**2
@@ -215,7 +215,7 @@ def flat_descent(
 
     Warning:
         The corollary asks for E‖g_i‖² ≤ G² only. The mechanism needs a bound on ‖g_i‖ itself, which becomes its clip:
-        where gradients are longer than the clip they are shortened, the estimate is biased, and the gradient need not
+        gradients longer than the clip are shortened, so the estimate is biased and the gradient need not
         converge to 0. So `gradient_bound` must bound the norm of every gradient. Shorter gradients do not help: the
         error is proportional to clip², not to ‖g_i‖².
 
@@ -225,7 +225,7 @@ def flat_descent(
         bits: b in [2, 12].
         smoothness: L.
         initial_gap: Δ₀.
-        clients: n.
+        clients: n, the number of clients.
         gradient_bound: G with ‖g_i‖ ≤ G always; also the clip.
         sigma: σ of the stochastic gradients.
         level: K ≥ √(N/d); the default is the library's.
@@ -268,7 +268,7 @@ def metric_aware_descent(
         bits: b in [1, 12], with the uniform codebook.
         smoothness: L.
         initial_gap: Δ₀.
-        clients: n.
+        clients: n, the number of clients.
         gradient_bound: G with ‖g_i‖ ≤ G always; also the clip (see `flat_descent`).
         sigma: σ of the stochastic gradients.
         level: K ≥ √(N/d); the default is the library's.

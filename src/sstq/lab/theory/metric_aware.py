@@ -74,7 +74,7 @@ def metric_aware_drift(codebook: Codebook, epsilon: float, rate: Rate = "paper")
     Args:
         codebook: the codewords.
         epsilon: ε in [1e-6, 32].
-        rate: of the Laplace kernel, "paper" or "calibrated".
+        rate: the rate of the Laplace kernel, "paper" or "calibrated".
 
     Examples:
         >>> from sstq.scalar.codebooks import uniform_codebook
@@ -130,7 +130,7 @@ def metric_aware_mse_bound(
         epsilon: ε in [1e-6, 32].
         bits: b in [1, 12].
         gap_constant: C ≥ 1, from `gap_constant(codebook)`; 1 for the uniform codebook.
-        norm: ‖x‖ in [0, clip]; clip unless given.
+        norm: ‖x‖ in [0, clip]; by default clip.
         level: K ≥ √(N/d); the default is the library's.
         frame_size: N ≥ d; the default is 2^⌈log₂ 2.5d⌉.
         clip: the bound on ‖x‖.
@@ -237,7 +237,7 @@ def refined_mse_bound(
         epsilon: ε in [1e-6, 32].
         bits: b in [1, 12].
         density: the known, public density of the coordinates, see `spatial_constant`.
-        norm: ‖x‖ in [0, clip]; clip unless given.
+        norm: ‖x‖ in [0, clip]; by default clip.
         level: as in `metric_aware_mse_bound`.
         frame_size: as in `metric_aware_mse_bound`.
         clip: as in `metric_aware_mse_bound`.

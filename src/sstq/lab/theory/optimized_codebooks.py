@@ -72,7 +72,7 @@ def flat_second_moment(codebook: Codebook, epsilon: float, density: Density) -> 
     Args:
         codebook: the codewords Γ; they must add up to zero.
         epsilon: ε in [1e-6, 32].
-        density: of the coordinates.
+        density: the density of the coordinates.
 
     Returns:
         E[ỹ²] in units of B².
@@ -85,7 +85,7 @@ def flat_second_moment(codebook: Codebook, epsilon: float, density: Density) -> 
     """
     total = math.fsum(codebook.values)
     if abs(total) > 1e-9:
-        raise ValueError(f"codebook must add up to 0, got a sum of {total:g}: its flat estimate is biased")
+        raise ValueError(f"codebook must add up to 0, got {total:g}: its flat estimate would be biased")
     gap = probability_gap(codebook.size, epsilon)
     return (flat_loss(codebook, epsilon, density) + density.moment(2)) / gap
 

@@ -1,4 +1,4 @@
-"""Appendix A of the paper: what fixed geometry costs (vqSGD)."""
+"""Appendix A of the paper: the error of a fixed geometry (vqSGD)."""
 
 from __future__ import annotations
 

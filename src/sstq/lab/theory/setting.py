@@ -1,4 +1,4 @@
-"""What the bounds on the error depend on besides ε and b: the dimension, the frame, the Kashin level and the clip."""
+"""The setting of the error bounds besides ε and b: the dimension, the frame, the Kashin level and the clip."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Setting", "check_epsilon", "make_setting"]
 
 
 def check_epsilon(epsilon: float) -> float:
-    """ε as a float in [1e-6, 32]: formulas hold beyond the budgets of mechanisms."""
+    """Check ε in [1e-6, 32]: the formulas hold beyond the budgets of mechanisms."""
     return float(check_argument("epsilon", epsilon, low=1e-6, high=32))
 
 
@@ -38,7 +38,7 @@ class Setting:
 
 
 def make_setting(dim: int, level: float | None, frame_size: int | None, clip: float) -> Setting:
-    """The setting with the library's defaults for what is None.
+    """Create the setting, with the library's defaults for None.
 
     A level below √ρ is refused: no vector has a representation there (see `sstq.lab.theory.least_level`).
 

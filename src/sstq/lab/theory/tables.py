@@ -1,4 +1,4 @@
-"""Tables 1 and 2 of the paper: what each mechanism sends, and the order of its error."""
+"""Tables 1 and 2 of the paper: the bits of each mechanism, and the order of its error."""
 
 from __future__ import annotations
 

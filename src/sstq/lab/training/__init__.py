@@ -1,4 +1,4 @@
-"""Federated training in one process: many clients, private messages, one model.
+"""Simulated federated training in one process: many clients, private messages, one model.
 
 problem ──▶ gradients of all clients ──▶ encode ──▶ mean ──▶ server step ──▶ evaluation, again
 """
@@ -47,7 +47,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # PyTorch takes seconds to import, and is an extra: only for those who ask for its model.
+    # PyTorch takes seconds to import, and is an extra: import it only when its model is requested.
     if name == "TorchModel":
         from sstq.lab.training.torch_models import TorchModel
 

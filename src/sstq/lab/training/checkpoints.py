@@ -1,4 +1,4 @@
-"""Training that was cut short goes on where it stood."""
+"""Checkpoints: resuming an interrupted training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORMAT = "sstq-training-3"
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """After so many rounds: the model, the server's velocity, the clip of the next round, and what is being trained."""
+    """The state after a number of rounds: model, server's velocity, clip of the next round, and what is trained."""
 
     round_number: int
     parameters: NDArray[np.float32]
@@ -31,7 +31,7 @@ class State:
 
 
 def save_state(state: State, path: str | os.PathLike[str]) -> None:
-    """Write the state to a file, which is there whole or not at all."""
+    """Write the state to a file, completely or not at all."""
     with atomic_file(path) as file:
         np.savez(
             file,
@@ -45,7 +45,7 @@ def save_state(state: State, path: str | os.PathLike[str]) -> None:
 
 
 def load_state(path: str | os.PathLike[str], dim: int, identity: dict[str, str]) -> State:
-    """The state that `save_state` wrote for this very training; ValueError for anything else."""
+    """Load the state that `save_state` wrote for the same training; ValueError for anything else."""
     name = os.fspath(path)
     try:
         stored = read_archive(path)
@@ -58,7 +58,7 @@ def load_state(path: str | os.PathLike[str], dim: int, identity: dict[str, str])
         raise ValueError(f"{name} is damaged or not a checkpoint: {error}") from error
     differing = [part for part in identity if found.get(part) != identity[part]]
     if differing:
-        raise ValueError(f"{name} is a checkpoint of another training, which differs in {', '.join(differing)}")
+        raise ValueError(f"{name} belongs to another training, which differs in {', '.join(differing)}")
     if not is_state:
         raise ValueError(f"{name} is not a checkpoint of this model")
     return State(number, parameters.astype(np.float32), velocity.astype(np.float64), clip, identity)

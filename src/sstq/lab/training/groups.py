@@ -1,4 +1,4 @@
-"""Clients in groups of fixed size, so that a round can be computed in pieces and come out the same to the last bit.
+"""Groups of clients of fixed size, so that a round computed in pieces is the same bit for bit.
 
 Matrix products of floating-point numbers are rounded in an order that depends on the shapes of the matrices. So every
 engine computes gradients and losses for the same groups; what is added up over the groups are integers, or numbers in
@@ -19,11 +19,11 @@ from sstq.runs.rounds import client_identifier
 __all__ = ["CLIENTS_AT_A_TIME", "client_groups", "mean_of_groups", "round_identities"]
 
 CLIENTS_AT_A_TIME = 256
-"""The clients of a group."""
+"""The number of clients per group."""
 
 
 def client_groups(clients: int) -> Iterator[slice]:
-    """The groups of that many clients; all are full but the last.
+    """Yield the groups of this many clients; all are full but the last.
 
     Examples:
         >>> list(client_groups(300))
@@ -34,7 +34,7 @@ def client_groups(clients: int) -> Iterator[slice]:
 
 
 def mean_of_groups(values: Sequence[float], clients: int) -> float:
-    """The mean over clients from the mean of each group, in the order of `client_groups`.
+    """Return the mean over clients from the mean of each group, in the order of `client_groups`.
 
     Examples:
         >>> mean_of_groups([1.0, 2.0], clients=512)
@@ -45,7 +45,7 @@ def mean_of_groups(values: Sequence[float], clients: int) -> float:
 
 
 def round_identities(mechanism: Mechanism, clients: int, round_number: int) -> NDArray[np.uint64] | None:
-    """The names of the clients 0, 1, … of a round; None where the coin is private.
+    """Return the identifiers of clients 0, 1, … in a round; None if the coin is private.
 
     They are those of `sstq.runs.rounds.client_identifier`.
 

@@ -1,4 +1,4 @@
-"""What a checkpoint must agree with: everything that decides the rounds to come, but for their number."""
+"""The identity of a training, which a checkpoint must match: everything that determines the coming rounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["checksum", "description_of", "facts_of_problem"]
 
 
 def checksum(values: NDArray[Any]) -> str:
-    """Shape, type and CRC-32 of an array.
+    """Return shape, type and CRC-32 of an array.
 
     Examples:
         >>> checksum(np.arange(3, dtype=np.int64))
@@ -26,7 +26,7 @@ def checksum(values: NDArray[Any]) -> str:
 
 
 def facts_of_problem(problem: Problem) -> dict[str, str]:
-    """The model, the examples and who holds them. Examples to test on change nothing, and are left out."""
+    """The model, the examples and who holds them, without test examples, which change nothing."""
     lengths = np.array([len(part) for part in problem.parts], dtype=np.int64)
     return {
         "problem": problem.name,

@@ -1,4 +1,4 @@
-"""What answers cost, and who pays for them: with nobody to trust, and behind a shuffler."""
+"""Metering: what answers cost and who pays for them, without trust and behind a shuffler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Meter", "ShuffledMeter"]
 
 
 class Meter:
-    """What answers cost, and who pays for them."""
+    """Counts what answers cost and who pays for them."""
 
     def __init__(
         self,
@@ -34,18 +34,18 @@ class Meter:
         self._expenses = RunExpenses(mechanism, self._epsilon)
 
     def check(self, rounds: int, seed: int) -> None:
-        """Refuse a budget that would begin anew in the middle of a training."""
+        """Refuse a budget that would start again in the middle of a training."""
         if isinstance(self._ledger, PersonLedgers) and self._cohorts is not None:
             self._ledger.check(self._cohorts.answered(seed, rounds), rounds)
         if isinstance(self._ledger, Ledger) and charged(self._ledger) < self._counted(rounds):
             raise ValueError(
                 f"ledger must hold the {rounds} rounds of the checkpoint (ε = {self._counted(rounds):g}), got "
-                f"{self._ledger.path} with ε = {charged(self._ledger):g}: go on with the ledger that this training "
-                "began with, or start a new training"
+                f"{self._ledger.path} with ε = {charged(self._ledger):g}: continue with the original ledger of this "
+                "training, or start a new training"
             )
 
     def pay(self, clients: int, number: int, seed: int) -> NDArray[np.int64]:
-        """The clients that answer in a round, who have paid for it where there is a ledger."""
+        """Return the clients that answer in a round, after they have paid if there is a ledger."""
         members = np.arange(clients) if self._cohorts is None else self._cohorts.members(seed, number)
         if isinstance(self._ledger, PersonLedgers):
             return self._ledger.charge(members, self._expenses, number)
@@ -54,7 +54,7 @@ class Meter:
         return members
 
     def spent(self, rounds: int) -> dict[str, Any]:
-        """What the client with the most answers has given and spent after so many rounds."""
+        """Return what the client with the most answers has sent and spent after this many rounds."""
         answers = rounds if self._cohorts is None else self._cohorts.answers_after(rounds)
         epsilon = self._counted(answers)
         if self._ledger is not None:
@@ -72,14 +72,14 @@ class Meter:
 
 
 class ShuffledMeter(Meter):
-    """The same behind a shuffler: what all messages of a client are worth together, among the fewest of a round."""
+    """Meters behind a shuffler: the total (ε, δ) of a client's messages, among the fewest clients of a round."""
 
     def __init__(self, mechanism: Mechanism, cohorts: Cohorts | None, clients: int, delta: float) -> None:
         super().__init__(mechanism, None, cohorts, None)
         self._total = partial(shuffled_total, mechanism, clients if cohorts is None else cohorts.least, delta)
 
     def spent(self, rounds: int) -> dict[str, Any]:
-        """The same, and what is left of it if the shuffler cheats."""
+        """Return the same, with the local ε that remains if the shuffler cheats."""
         local = super().spent(rounds)
         epsilon, delta = self._total(local["answers"])
         return local | {"epsilon": epsilon, "delta": delta, "local_epsilon": local["epsilon"]}

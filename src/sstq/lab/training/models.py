@@ -1,6 +1,6 @@
-"""Models whose gradients for all clients come from a few matrix products, in NumPy: the paper's two, and a linear one.
+"""Models in NumPy, with the gradients of all clients from a few matrix products: the paper's two, and a linear one.
 
-A model is its flat vector of parameters, because that is what a client privatises.
+A model is a flat vector of parameters, because that is what a client encodes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["Evaluation", "HiddenLayer", "LeastSquares", "Logistic", "Model"]
 
 Floats = NDArray[np.float32]
 
-# Examples that are evaluated at a time: enough for the matrix product, few enough for the cache.
+# Examples evaluated at a time: enough for the matrix product, few enough for the cache.
 _EVALUATED_AT_A_TIME = 4096
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How good a model is.
+    """The evaluation of a model.
 
     Attributes:
         loss: the mean loss of the examples.
@@ -37,10 +37,10 @@ class Evaluation:
 
 
 class Model(Protocol):
-    """What the federated loop needs of a model.
+    """The interface that the federated loop needs of a model.
 
-    It may also have a ``description``, a string that is the same for equal models and differs for others: a checkpoint
-    goes on with a model of the same description only (of the same class and dimension, for a model without one).
+    It may also have a ``description``, a string that is equal exactly for equal models: a checkpoint
+    continues only with a model of the same description (for models without one, of the same class and dimension).
     """
 
     @property
@@ -49,15 +49,15 @@ class Model(Protocol):
         ...
 
     def initial(self, seed: int) -> Floats:
-        """The parameters to start from, (d,)."""
+        """Return the initial parameters, (d,)."""
         ...
 
     def gradients(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Floats:
-        """The gradient of each client's mean loss, (clients, d), from batches (clients, batch, …) and their targets."""
+        """Return each client's gradient of the mean loss, (clients, d), from batches (clients, batch, …), targets."""
         ...
 
     def evaluate(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Evaluation:
-        """Loss and accuracy on examples (n, …) and their targets (n,)."""
+        """Return loss and accuracy on examples (n, …) and their targets (n,)."""
         ...
 
 
@@ -69,9 +69,9 @@ class HiddenLayer:
     classes).
 
     Args:
-        inputs: the numbers of an example.
-        hidden: the hidden units.
-        classes: the labels.
+        inputs: the number of values per example.
+        hidden: the number of hidden units.
+        classes: the number of classes.
         start: "uniform" in ±1/√(inputs of the layer), as is usual for such layers, or "he": weights from
             N(0, 2/(inputs of the layer)) and biases of zero. The paper does not say; its losses are those of "he".
 
@@ -95,11 +95,11 @@ class HiddenLayer:
 
     @property
     def description(self) -> str:
-        """All arguments."""
+        """All arguments, as text."""
         return f"HiddenLayer({self.inputs}, {self.hidden}, {self.classes}, {self.start!r})"
 
     def initial(self, seed: int) -> Floats:
-        """The parameters to start from, (d,)."""
+        """Return the initial parameters, (d,)."""
         rng = np.random.default_rng([seed, 0])
         if self.start == "he":
             return self._he_start(rng)
@@ -108,7 +108,7 @@ class HiddenLayer:
         return np.concatenate([first, second]).astype(np.float32)
 
     def gradients(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Floats:
-        """The gradient of each client's mean cross-entropy, (clients, d)."""
+        """Return the gradient of each client's mean cross-entropy, (clients, d)."""
         clients, batch, _ = x.shape
         _, _, second, _ = self._layers(parameters)
         rows = x.reshape(-1, self.inputs)
@@ -127,7 +127,7 @@ class HiddenLayer:
         return np.concatenate([part.reshape(clients, -1) for part in parts], axis=1)
 
     def evaluate(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Evaluation:
-        """The mean cross-entropy and the share of right labels."""
+        """Return the mean cross-entropy and the share of correct labels."""
         return _evaluate_in_parts(lambda rows, labels: self._forward(parameters, rows, labels)[1:], x, y)
 
     def _he_start(self, rng: np.random.Generator) -> Floats:
@@ -154,8 +154,8 @@ class Logistic:
     Parameters are the weights (inputs × classes), then the biases; all start at zero.
 
     Args:
-        inputs: the numbers of an example.
-        classes: the labels.
+        inputs: the number of values per example.
+        classes: the number of classes.
 
     Examples:
         >>> Logistic(inputs=784).dim
@@ -172,15 +172,15 @@ class Logistic:
 
     @property
     def description(self) -> str:
-        """All arguments."""
+        """All arguments, as text."""
         return f"Logistic({self.inputs}, {self.classes})"
 
     def initial(self, seed: int) -> Floats:  # noqa: ARG002 (the start is the same for all)
-        """Zero."""
+        """Return zeros."""
         return np.zeros(self.dim, dtype=np.float32)
 
     def gradients(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Floats:
-        """The gradient of each client's mean cross-entropy, (clients, d)."""
+        """Return the gradient of each client's mean cross-entropy, (clients, d)."""
         clients, batch, _ = x.shape
         signal, _ = self._forward(parameters, x.reshape(-1, self.inputs), y.reshape(-1))
         signal[np.arange(len(signal)), y.reshape(-1)] -= 1
@@ -189,7 +189,7 @@ class Logistic:
         return np.concatenate([weights.reshape(clients, -1), signal.sum(axis=1)], axis=1)
 
     def evaluate(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Evaluation:
-        """The mean cross-entropy and the share of right labels."""
+        """Return the mean cross-entropy and the share of correct labels."""
         return _evaluate_in_parts(lambda rows, labels: self._forward(parameters, rows, labels), x, y)
 
     def _forward(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> tuple[Floats, Floats]:
@@ -210,7 +210,7 @@ def _softmax(logits: Floats, y: NDArray[Any]) -> tuple[Floats, Floats]:
 def _evaluate_in_parts(
     forward: Callable[[Floats, NDArray[Any]], tuple[Floats, Floats]], x: Floats, y: NDArray[Any]
 ) -> Evaluation:
-    """The mean cross-entropy and the share of right labels."""
+    """Return the mean cross-entropy and the share of correct labels."""
     loss = right = 0.0
     for start in range(0, len(x), _EVALUATED_AT_A_TIME):
         part = slice(start, start + _EVALUATED_AT_A_TIME)
@@ -237,7 +237,7 @@ class LeastSquares:
 
     @property
     def dim(self) -> int:
-        """D."""
+        """d, the number of parameters."""
         return len(self.truth)
 
     @property
@@ -246,15 +246,15 @@ class LeastSquares:
         return f"LeastSquares({checksum(self.truth)})"
 
     def initial(self, seed: int) -> Floats:  # noqa: ARG002 (the start is the same for all)
-        """Zero."""
+        """Return zeros."""
         return np.zeros(self.dim, dtype=np.float32)
 
     def gradients(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Floats:
-        """The gradient of each client's mean loss, (clients, d)."""
+        """Return the gradient of each client's mean loss, (clients, d)."""
         residuals = x @ parameters - y
         gradients: Floats = np.matmul(residuals[:, None, :], x)[:, 0, :] / np.float32(x.shape[1])
         return gradients
 
     def evaluate(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Evaluation:  # noqa: ARG002
-        """The squared distance from the truth."""
+        """Return the squared distance from the truth."""
         return Evaluation(float(np.sum((parameters.astype(np.float64) - self.truth) ** 2)))

@@ -1,4 +1,4 @@
-"""Who holds which examples."""
+"""Partitions: which client holds which examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Partition = list[NDArray[np.int64]]
 
 
 def iid_partition(examples: int, clients: int, seed: int) -> Partition:
-    """Disjoint random parts of (nearly) equal size, one a client.
+    """Return disjoint random parts of (nearly) equal size, one per client.
 
     Examples:
         >>> [len(part) for part in iid_partition(10, 3, seed=0)]
@@ -26,10 +26,10 @@ def iid_partition(examples: int, clients: int, seed: int) -> Partition:
 
 
 def dirichlet_partition(labels: NDArray[Any], clients: int, alpha: float, seed: int) -> Partition:
-    """Disjoint parts in which a client's share of each class is drawn from a symmetric Dirichlet distribution.
+    """Return disjoint parts in which a client's share of each class follows a symmetric Dirichlet distribution.
 
     The smaller `alpha` is, the fewer classes a client sees (Hsu, Qi and Brown, *Measuring the effects of non-identical
-    data distribution for federated visual classification*, 2019). A client that would go empty takes one example from
+    data distribution for federated visual classification*, 2019). A client without examples takes one from
     the largest part, so that everybody can take part.
 
     Examples:

@@ -17,10 +17,10 @@ __all__ = ["Problem", "image_problem", "regression_problem"]
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is learned, and from whom.
+    """A learning problem: the model, and which client holds which examples.
 
     Attributes:
-        name: of the data.
+        name: the name of the data.
         model: the model.
         x: all training examples, (n, …).
         y: their targets, (n,).
@@ -39,23 +39,23 @@ class Problem:
 
     @property
     def clients(self) -> int:
-        """How many hold examples."""
+        """The number of clients."""
         return len(self.parts)
 
     def batches(
         self, batch: int, seed: int, round_number: int, members: NDArray[np.int64] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        """A batch of each client's own examples, (clients, batch, …) and (clients, batch), for all or some clients."""
+        """Return batches of examples and targets, (clients, batch, …) and (clients, batch), for all or some clients."""
         chosen = self.chosen(batch, seed, round_number, members)
         return self.x[chosen], self.y[chosen]
 
     def chosen(
         self, batch: int, seed: int, round_number: int, members: NDArray[np.int64] | None = None
     ) -> NDArray[np.int64]:
-        """The numbers of the examples of a round's batches, (clients, batch).
+        """Return the indices of the examples in a round's batches, (clients, batch).
 
-        They are a function of the seed, the round and its members (all clients unless given), so that all mechanisms
-        see the same examples. A client with fewer examples than that draws with replacement.
+        They depend only on the seed, the round and its members (by default all clients), so all mechanisms
+        see the same examples. A client with fewer examples than `batch` draws with replacement.
         """
         rng = np.random.default_rng([seed, 3, round_number])
         parts = self.parts if members is None else [self.parts[member] for member in members]
@@ -72,16 +72,21 @@ def image_problem(
     alpha: float | None = None,
     model: Model | None = None,
 ) -> Problem:
-    """The paper's network, or another model, on a data set of images.
+    """Create the problem of the paper's network, or another model, on a data set of images.
 
     Args:
-        dataset: from `sstq.lab.datasets.load`.
-        clients: how many share its training examples.
-        seed: of the partition.
-        hidden: the hidden units.
-        start: of the network, "uniform" or "he" (see `HiddenLayer`).
-        alpha: of a Dirichlet partition by label; a random one unless given.
-        model: instead of the paper's network, for which alone `hidden` and `start` are.
+        dataset: a data set from `sstq.lab.datasets.load`.
+        clients: the number of clients that share its training examples.
+        seed: the seed of the partition.
+        hidden: the number of hidden units.
+        start: the start of the network, "uniform" or "he" (see `HiddenLayer`).
+        alpha: the parameter of a Dirichlet partition by label; by default a random partition.
+        model: a model instead of the paper's network; then `hidden` and `start` are not used.
+
+    Examples:
+        >>> from sstq.lab.datasets import load
+        >>> image_problem(load("digits"), clients=10, seed=0).model.dim
+        2410
     """
     if model is None:
         model = HiddenLayer(dataset.train_images.shape[1], hidden, len(dataset.classes), start)
@@ -94,7 +99,7 @@ def image_problem(
 
 
 def regression_problem(dim: int, clients: int, seed: int, *, examples: int = 4000) -> Problem:
-    """The paper's linear regression: rows of A from N(0, 1/d), θ* from N(0, I), targets Aθ* without noise.
+    """Create the paper's linear regression: rows of A from N(0, 1/d), θ* from N(0, I), targets Aθ* without noise.
 
     Examples:
         >>> problem = regression_problem(dim=5, clients=20, seed=0, examples=100)

@@ -1,4 +1,4 @@
-"""Rounds of federated training, one task per group of clients."""
+"""Rounds of federated training in Ray tasks, one per group of clients."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RayRounds:
         self._examples: Any = None
 
     def __call__(self, task: RoundTask) -> RoundResult:
-        """What the round gave."""
+        """Return the result of the round."""
         ray = import_ray()
         problem, mechanism = task.problem, task.mechanism
         if problem is not self._problem:
@@ -69,7 +69,7 @@ class RayRounds:
 
 
 def _blas_threads() -> dict[str, str]:
-    """The number of BLAS threads of this process, as variables that OpenBLAS and OpenMP look at, in this order."""
+    """The number of BLAS threads of this process, as environment variables of OpenBLAS and OpenMP."""
     openmp = os.environ.get("OMP_NUM_THREADS", str(core_count()))
     return {"OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", openmp), "OMP_NUM_THREADS": openmp}
 
@@ -86,10 +86,10 @@ def _contribution(
     rng: np.random.Generator | None,
     adaptive: AdaptiveClip | None,
 ) -> tuple[dict[str, Any], float, int]:
-    """What a group of clients adds to a round: its aggregated messages, the mean loss of its batches, and its bits."""
+    """Return a group's part of a round: its aggregated messages, the mean loss of its batches, and its bits."""
     model, all_x, all_y = examples
     x, y = all_x[chosen], all_y[chosen]
-    # What comes out of Ray's memory cannot be written to, which some libraries warn of; a copy can.
+    # Arrays from Ray's memory are read-only, which some libraries warn about; a copy is not.
     parameters = parameters.copy()
     gradients = model.gradients(parameters, x, y)
     mechanism = shared_mechanism(json)

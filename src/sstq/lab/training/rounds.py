@@ -1,7 +1,7 @@
-"""The federated loop: gradients of a round's clients, one private message each, a mean, a step, again.
+"""The federated training loop: gradients of a round's clients, private messages, their mean, a step.
 
 Everything that is not private noise is a function of the seed: partition, start, batches. So two mechanisms with one
-seed see the same examples in the same order, and differ by their noise alone. So is who answers in which round.
+seed see the same examples in the same order, and differ by their noise alone. The seed also decides who answers when.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ Estimator = Callable[[Mechanism, NDArray[np.float32], int, np.random.Generator |
 
 @dataclass(frozen=True)
 class RoundTask:
-    """All that a round is computed from.
+    """Everything that a round is computed from.
 
     Attributes:
         problem: the model, and who holds which examples.
-        mechanism: of this round, its frame and clip included.
-        parameters: of the model, before the step.
-        batch: the examples of a client's gradient.
-        seed: of the batches.
-        number: of the round.
+        mechanism: the mechanism of this round, with its frame and clip.
+        parameters: the parameters of the model before the step.
+        batch: the number of examples per gradient.
+        seed: the seed of the batches.
+        number: the number of the round.
         members: the clients that answer, ascending.
-        private_seed: of the privacy noise, for simulation; None for the operating system's randomness.
-        adaptive: what asks for a bit about the norm, where the clip is adaptive.
+        private_seed: the seed of the privacy noise, for simulations; None for the operating system's randomness.
+        adaptive: the adaptive clip, if any, which asks for a bit about the norm.
     """
 
     problem: Problem
@@ -65,17 +65,17 @@ class RoundTask:
 
     @property
     def rng(self) -> np.random.Generator | None:
-        """Of the messages' noise; None for the operating system's randomness."""
+        """The generator of the messages' noise; None for the operating system's randomness."""
         return None if self.private_seed is None else np.random.default_rng([self.private_seed, self.number])
 
 
 class RoundResult(NamedTuple):
-    """What a round gave.
+    """The result of a round.
 
     Attributes:
-        mean: the mean gradient as the server learns it.
+        mean: the mean gradient as the server estimates it.
         loss: the mean loss of the round's batches.
-        within: how many bits said that the norm was within the clip; 0 where none were asked for.
+        within: how many bits said that the norm was within the clip; 0 if none were asked for.
     """
 
     mean: NDArray[np.float64]
@@ -83,27 +83,27 @@ class RoundResult(NamedTuple):
     within: int = 0
 
 
-# What computes a round.
+# A function that computes a round.
 RoundEngine = Callable[[RoundTask], RoundResult]
 
 
 @dataclass(frozen=True)
 class Round:
-    """What is known after a round; round 0 is the start, before anything was sent.
+    """The report after a round; round 0 is the start, before anything was sent.
 
     Attributes:
-        number: of the round.
-        loss: on the test examples, after the step (the squared distance from the truth for a regression).
+        number: the number of the round.
+        loss: the loss on the test examples after the step (for a regression, the squared distance from the truth).
         train_loss: the mean loss of the round's batches before the step; nan for round 0.
-        accuracy: on the test examples; None for a regression.
-        clients: that answered in this round.
-        answers: so far, of the client that has given most: all rounds, unless cohorts take turns.
-        bits: that this client has sent so far.
-        epsilon: that this client has spent so far, by plain addition: what a ledger has charged, where there is one.
-            Behind a shuffler it is that of all its messages together.
-        delta: that goes with it, by plain addition; behind a shuffler the given one.
-        local_epsilon: that this client has spent so far if the shuffler cheats; None without one.
-        clip: of the round.
+        accuracy: the accuracy on the test examples; None for a regression.
+        clients: the number of clients that answered in this round.
+        answers: the answers so far of the client with the most answers: all rounds, unless cohorts take turns.
+        bits: the bits that this client has sent so far.
+        epsilon: the ε that this client has spent so far, by plain addition: what a ledger has charged, if there is one.
+            Behind a shuffler it is the total of all its messages.
+        delta: the δ that belongs to it, by plain addition; behind a shuffler the given one.
+        local_epsilon: the ε that this client has spent so far if the shuffler cheats; None without a shuffler.
+        clip: the clip of the round.
         mean_norm: the norm of the estimated mean gradient, before the server's cap.
         parameters: the model after the step.
     """
@@ -142,37 +142,37 @@ def train(
     estimate: Estimator | None = None,
     engine: RoundEngine | None = None,
 ) -> Iterator[Round]:
-    """Train, yielding what is known after every round.
+    """Train a model, yielding a report after every round.
 
     Args:
         problem: the model, and who holds which examples.
-        mechanism: for vectors of the model's dimension; its clip is the clients' gradient clip, that of the first round
+        mechanism: a mechanism of the model's dimension; its clip is the clients' gradient clip, that of the first round
             if the clip is adaptive.
-        server: what is done with the mean.
-        rounds: how many.
-        batch: the examples of a client's gradient.
-        seed: of the start, the batches and the frames.
-        private_seed: of the privacy noise, for simulation; the operating system's randomness unless given.
-        fresh_frames: whether every round has its own frame, where the mechanism has one.
+        server: the server's step.
+        rounds: the number of rounds.
+        batch: the number of examples per gradient.
+        seed: the seed of the start, the batches and the frames.
+        private_seed: the seed of the privacy noise, for simulations; by default the operating system's randomness.
+        fresh_frames: whether every round has its own frame, if the mechanism has frames.
         participation: in how many of the rounds each client answers, "once" or a number: `Cohorts` of clients take
-            turns, by the seed alone. All clients answer in every round unless given.
+            turns, by the seed alone. By default all clients answer in every round.
         trust: "local", or "shuffler": then the messages of each slot of a round are mixed before the server sees them.
-            The mechanism is a FrameUnit, such as `sstq.planning.shuffled_mechanism` makes for a total (ε, δ). There is
+            The mechanism must be a FrameUnit, such as `sstq.planning.shuffled_mechanism` returns. There must be
             no ledger, adaptive clip, `estimate` or engine then.
-        delta: δ of a client's total behind a shuffler.
-        adaptive_clip: moves the clip by one more private bit per answer, whose ε adds to the mechanism's.
-        ledger: where ε is charged before anything is sent. A `Ledger` stands for all clients alike: a round that it
+        delta: the δ of a client's total behind a shuffler.
+        adaptive_clip: moves the clip with one more private bit per answer, whose ε adds to the mechanism's.
+        ledger: the ledger that is charged before anything is sent. A `Ledger` covers all clients alike: a round that it
             refuses ends the training. With `participation` it is `PersonLedgers`: who cannot pay does not answer, and a
             round that nobody answers leaves the model as it was. A round that is done again after a crash is charged
             again. A ledger that lacks rounds of the checkpoint is refused (ValueError). For mechanisms with δ = 0,
             since it adds up pure ε.
-        checkpoint: a file to which the state is saved after every round; if it is there already, training goes on
+        checkpoint: a file to which the state is saved after every round; if it exists already, training continues
             from it, or is refused (ValueError) unless these are the same: `mechanism`, `server`, `batch`, `seed`,
             `private_seed` or its absence, `fresh_frames`, `participation` (and with it `rounds`), `adaptive_clip`, the
             name of `estimate`, and of the problem its name, the checksums of `x`, `y` and `parts`, and the description
             of the model (see `Model`).
-        estimate: instead of `private_mean`, what makes the mean of a round; it need not be private.
-        engine: what computes the rounds, with the same result as this process (see `sstq.integrations.ray`).
+        estimate: a function that computes the mean of a round instead of `private_mean`; it need not be private.
+        engine: computes the rounds, with the same result as this process (see `sstq.integrations.ray`).
 
     Examples:
         >>> import sstq
@@ -194,9 +194,9 @@ def train(
     if ledger is not None:
         ledger_price(mechanism)
         if isinstance(ledger, PersonLedgers) != (cohorts is not None):
-            raise ValueError("ledger must be PersonLedgers with participation, and a Ledger for all clients without")
+            raise ValueError("ledger must be PersonLedgers with participation, and a Ledger without")
     if engine is not None and estimate is not None:
-        raise ValueError("estimate is for rounds in this process: give it or an engine, not both")
+        raise ValueError("estimate and engine must not be given together: estimate is for rounds in this process")
     identity: dict[str, str] = {}
     if checkpoint is not None:
         identity = _identity(problem, mechanism, server, batch, seed, private_seed, fresh_frames, estimate)
@@ -240,7 +240,13 @@ def _stepped(state: State, server: Server, result: RoundResult) -> State:
 def private_mean(
     mechanism: Mechanism, gradients: NDArray[np.float32], round_number: int, rng: np.random.Generator | None
 ) -> NDArray[np.float64]:
-    """The mean of the clients' vectors as the server learns it, from their messages alone."""
+    """Return the mean of the clients' vectors as the server estimates it from their messages.
+
+    Examples:
+        >>> import sstq
+        >>> private_mean(sstq.FrameUnit(dim=3, epsilon=4.0), np.full((100, 3), 0.1), 1, None).shape
+        (3,)
+    """
     count = len(gradients)
     clients = round_identities(mechanism, count, round_number)
     aggregator = mechanism.aggregator()
@@ -271,7 +277,7 @@ def count_within(
     number: int,
     first: int,
 ) -> int:
-    """How many of a group of clients, which begins with the first, say that their norm is within the clip."""
+    """Count the clients of a group, which begins with `first`, that say that their norm is within the clip."""
     if adaptive is None:
         return 0
     norms = np.linalg.norm(gradients.astype(np.float64), axis=1)
@@ -291,7 +297,7 @@ def _check(problem: Problem, mechanism: Mechanism, rounds: int, batch: int) -> N
     check_number("rounds", rounds, 0, 10**9, integer=True)
     check_number("batch", batch, 1, 10**6, integer=True)
     if mechanism.dim != problem.model.dim:
-        raise ValueError(f"the mechanism is for dim {mechanism.dim}, but the model has {problem.model.dim} parameters")
+        raise ValueError(f"mechanism must have dim = {problem.model.dim}, the model's parameters, got {mechanism.dim}")
 
 
 def _identity(
@@ -304,7 +310,7 @@ def _identity(
     fresh_frames: bool,
     estimate: Estimator | None,
 ) -> dict[str, str]:
-    """What a checkpoint must agree with. An engine is no part of it: all compute the same rounds."""
+    """What a checkpoint must match. The engine is not part of it: all engines compute the same rounds."""
     name = "private_mean" if estimate is None else getattr(estimate, "__qualname__", type(estimate).__qualname__)
     return facts_of_problem(problem) | {
         "mechanism": mechanism.digest(),

@@ -1,4 +1,4 @@
-"""What the server does with the mean of a round: cap its norm, and take a step."""
+"""The server's step: cap the norm of the mean, and update the parameters."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Server:
 
     Args:
         rate: the learning rate of the first round.
-        norm_cap: a mean longer than this is scaled down to it, which biases it; none unless given.
-        momentum: the share of the last step that is taken again, from 0 to below 1.
+        norm_cap: a mean longer than this is scaled down to it, which biases it; by default no cap.
+        momentum: the share of the last step that is repeated, from 0 to below 1.
         decay: the rate of round t is rate/(1 + decay·t).
 
     Examples:
@@ -47,7 +47,7 @@ class Server:
         velocity: NDArray[np.float64],
         round_number: int,
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """The parameters and the velocity after a round whose mean gradient was estimated."""
+        """Return the parameters and the velocity after a round with this estimated mean gradient."""
         norm = float(np.linalg.norm(mean))
         if self.norm_cap is not None and norm > self.norm_cap:
             mean = mean * (self.norm_cap / norm)

@@ -1,4 +1,4 @@
-"""The settings of a training: the paper's for its data sets, and ours for the digits."""
+"""Default settings of a training: the paper's for its data sets, and ours for the digits."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["SETTINGS", "Settings", "settings_for"]
 
 @dataclass(frozen=True)
 class Settings:
-    """What a training needs beside its data and its mechanism.
+    """The settings of a training besides its data and its mechanism.
 
     Attributes:
-        clients: how many share the training examples.
-        batch: the examples of a client's gradient in a round.
+        clients: the number of clients that share the training examples.
+        batch: the number of examples per gradient.
         clip: the bound on the norm of a client's gradient.
         rate: the server's learning rate.
         norm_cap: the server's bound on the norm of the mean; None for none.
-        rounds: how many.
+        rounds: the number of rounds.
     """
 
     clients: int
@@ -38,11 +38,11 @@ SETTINGS: Mapping[str, Settings] = {
     "cifar-10": Settings(clients=100, batch=64, clip=0.1, rate=0.5),
     "regression": Settings(clients=200, batch=20, clip=1.0, rate=0.5),
 }
-"""By data set: Section 7 of the paper for the images, Appendix G for the regression."""
+"""The settings by data set: Section 7 of the paper for the images, Appendix G for the regression."""
 
 
 def settings_for(dataset: str, changes: Mapping[str, Any]) -> Settings:
-    """The settings of a data set, with those that are given (not None) instead.
+    """Return the settings of a data set, replaced by those that are given (not None).
 
     Examples:
         >>> settings_for("cifar-10", {"clients": 50, "rate": None}).clients

@@ -1,4 +1,4 @@
-"""Rounds behind a shuffler: messages mixed slot by slot, and what all of a client's are worth together."""
+"""Rounds behind a shuffler: mixing messages slot by slot, and the total (ε, δ) of a client."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["check_shuffled", "shuffled_mean", "shuffled_total"]
 
 
 def check_shuffled(mechanism: Mechanism, delta: float) -> None:
-    """ValueError for what is not accounted for here: other mechanisms than FrameUnit, a public coin, a δ of 0."""
+    """Raise ValueError for what is not supported: mechanisms other than FrameUnit, a public coin, a δ of 0."""
     check_delta(delta, positive=True)
     if not isinstance(mechanism, FrameUnit) or mechanism.coin == "public":
         found = f"{mechanism.name} with a {mechanism.coin} coin"
-        remedy = "make it with sstq.planning.shuffled_mechanism"
+        remedy = "create it with sstq.planning.shuffled_mechanism"
         raise ValueError(f"mechanism must be FrameUnit with a private coin behind a shuffler, got {found}: {remedy}")
 
 
 def shuffled_mean(
     mechanism: Mechanism, gradients: NDArray[np.float32], _round_number: int, rng: np.random.Generator | None
 ) -> NDArray[np.float64]:
-    """The mean of a round as the server learns it from messages that were mixed, every slot by itself."""
+    """Return the mean of a round as the server estimates it from messages that were mixed slot by slot."""
     aggregator = mechanism.aggregator()
     aggregator.update(mechanism.encode(gradients, rng=rng).shuffled(mechanism.messages, rng))
     return mean_of_round(aggregator).value
@@ -35,7 +35,7 @@ def shuffled_mean(
 
 @lru_cache(maxsize=4096)
 def shuffled_total(mechanism: Mechanism, clients: int, delta: float, answers: int) -> tuple[float, float]:
-    """ε and δ of a client's messages in so many rounds of at least so many clients, behind the shuffler.
+    """Return the total ε and δ of a client's messages over the rounds, each with at least this many clients.
 
     Rounds compose as slots do. What is sent in a round may depend on the rounds before: the losses of a slot are
     dominated by one pair of laws whatever the vectors are, and such pairs compose adaptively (Zhu, Dong, Wang: Optimal

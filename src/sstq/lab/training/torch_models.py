@@ -1,7 +1,7 @@
-"""Any PyTorch module as a model of the federated loop: the gradients of all clients from one vectorised call.
+"""PyTorch modules as models of the federated loop, with the gradients of all clients from one vectorised call.
 
-The flat vector of parameters has those that are trained (``requires_grad``), in the order of
-``module.named_parameters()``, each row by row; a parameter that is used twice is there once. Frozen parameters and
+The flat vector has the trained parameters (``requires_grad``), in the order of
+``module.named_parameters()``, each row by row; a parameter that is used twice occurs once. Frozen parameters and
 buffers are constants of the model.
 """
 
@@ -33,7 +33,7 @@ __all__ = ["TorchModel"]
 Floats = NDArray[np.float32]
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
-# Examples that are evaluated at a time: few enough for the activations of a convolutional network.
+# Examples evaluated at a time: few enough for the activations of a convolutional network.
 _EVALUATED_AT_A_TIME = 512
 
 
@@ -42,7 +42,7 @@ def _cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor
 
 
 def _squared_error(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    # One output an example is (n, 1), the targets are (n,): their difference would be (n, n).
+    # One output per example is (n, 1), the targets are (n,): their difference would be (n, n).
     return torch.nn.functional.mse_loss(outputs.reshape(targets.shape), targets.to(outputs.dtype))
 
 
@@ -50,7 +50,7 @@ _LOSSES: dict[str, Loss] = {"cross-entropy": _cross_entropy, "squared-error": _s
 
 
 class TorchModel:
-    """A PyTorch module, seen as its vector of parameters.
+    """A PyTorch module as a flat vector of parameters.
 
     It computes in float32, on the device of the module's parameters, on a copy: the module itself is never changed, nor
     is PyTorch's global random state. Layers that keep running statistics of the examples (batch normalisation) are
@@ -62,15 +62,15 @@ class TorchModel:
     mode.
 
     Args:
-        module: a function without arguments that builds the module, and then every start is built anew, from its seed;
-            or a module, whose own parameters are the start whatever the seed (so may be pre-trained). Frozen parameters
+        module: a function without arguments that builds the module, called again for every start, with its seed;
+            or a module, whose own parameters are the start for every seed (it may be pre-trained). Frozen parameters
             that are built at random are those of seed 0.
         loss: "cross-entropy" for labels, "squared-error" for numbers, or a function of outputs and targets that returns
             the mean loss of the examples.
-        input_shape: what an example is reshaped to, such as (1, 28, 28); as it is unless given.
-        at_a_time: the clients whose gradients are computed together, which bounds the memory. 1 uses plain automatic
+        input_shape: the shape of an example, such as (1, 28, 28); by default unchanged.
+        at_a_time: how many clients' gradients are computed together, which bounds memory. 1 uses plain automatic
             differentiation, for modules that `torch.func.vmap` cannot take.
-        dropout_seed: of dropout and other randomness within the module.
+        dropout_seed: the seed of dropout and other randomness in the module.
 
     Examples:
         >>> import torch
@@ -110,7 +110,7 @@ class TorchModel:
 
     @property
     def dim(self) -> int:
-        """d, the number of parameters that are trained."""
+        """d, the number of trained parameters."""
         return self._layout.dim
 
     @property
@@ -120,14 +120,14 @@ class TorchModel:
 
     @property
     def layout(self) -> ParameterLayout:
-        """How the parameters lie in the vector."""
+        """The layout of the parameters in the vector."""
         return self._layout
 
     @property
     def description(self) -> str:
-        """The module as PyTorch prints it, a checksum of what it holds at first, and all options.
+        """The module as PyTorch prints it, a checksum of its initial values, and all options.
 
-        Of a loss that is a function of your own, the name.
+        A custom loss function is described by its name.
 
         Examples:
             >>> import torch
@@ -144,12 +144,12 @@ class TorchModel:
         return f"{self._module} {held.hexdigest()[:16]} {options}"
 
     def initial(self, seed: int) -> Floats:
-        """The parameters to start from, (d,): those of a module built from the seed, or of the given one."""
+        """Return the initial parameters, (d,): those of a module built from the seed, or of the given one."""
         vector: Floats = self._layout.flatten(list(_trained(_built(self._build, seed)).values()))
         return vector
 
     def gradients(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Floats:
-        """The gradient of each client's mean loss, (clients, d)."""
+        """Return the gradient of each client's mean loss, (clients, d)."""
         named = self._named(parameters)
 
         def client_loss(trained: dict[str, torch.Tensor], rows: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -172,7 +172,7 @@ class TorchModel:
         return gradients
 
     def evaluate(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Evaluation:
-        """The mean loss and, for "cross-entropy", the share of right labels."""
+        """Return the mean loss and, for "cross-entropy", the share of correct labels."""
         named, loss, right = self._named(parameters), 0.0, 0
         with torch.no_grad():
             for start in range(0, len(x), _EVALUATED_AT_A_TIME):
@@ -185,7 +185,7 @@ class TorchModel:
         return Evaluation(loss / len(x), right / len(x) if self._labels else None)
 
     def trained_module(self, parameters: Floats) -> torch.nn.Module:
-        """A copy of the module with these parameters, in evaluation mode: to save, or to use.
+        """Return a copy of the module with these parameters, in evaluation mode, to save or to use.
 
         Examples:
             >>> import torch
@@ -212,7 +212,7 @@ class TorchModel:
         return torch.from_numpy(np.array(y, dtype=np.int64 if whole else np.float32)).to(self._device)
 
     def _seed_of(self, parameters: Floats, y: NDArray[Any]) -> int:
-        """A seed that differs between rounds and groups of clients, and yet is the same when a round is done again."""
+        """A seed that differs between rounds and groups of clients, but is the same if a round is repeated."""
         digest = hashlib.sha256(self._dropout_seed.to_bytes(8, "little"))
         for numbers in (parameters, y):
             digest.update(np.ascontiguousarray(numbers).tobytes())
@@ -233,7 +233,7 @@ def _built(build: Callable[[], Any], seed: int) -> torch.nn.Module:
 
 @contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """PyTorch's global generators begin at the seed, and afterwards are as they were."""
+    """Seed PyTorch's global generators within the block, and restore them afterwards."""
     with torch.random.fork_rng(devices=[] if device.type == "cpu" else [device], device_type=_kind(device)):
         torch.manual_seed(seed)
         yield

@@ -1,4 +1,4 @@
-"""A small PyTorch network to start from: what `sstq train --model` takes is a function like this one."""
+"""A small PyTorch network, as an example of the functions that `sstq train --model` accepts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["convolutional"]
 
 
 def convolutional(shape: tuple[int, int, int], classes: int) -> torch.nn.Module:
-    """Two convolutions with group normalisation, averages over quarters of the image, and a linear layer.
+    """Build two convolutions with group normalisation, averages over quarters of the image, and a linear layer.
 
     Args:
-        shape: of an image: channels, rows, columns.
-        classes: how many labels there are.
+        shape: the shape of an image: channels, rows, columns.
+        classes: the number of classes.
 
     Examples:
         >>> network = convolutional((1, 28, 28), classes=10)

@@ -79,7 +79,7 @@ class CandidateMechanism(Mechanism):
 
     @abstractmethod
     def _scores(self, seeds: Words, directions: Floats) -> Floats:
-        """What decides which candidates are well aligned with the client's direction, (n, M)."""
+        """The scores by which candidates are well aligned with the client's direction, (n, M)."""
 
     @abstractmethod
     def _draw(self, scores: Floats, words: Words) -> Ints:
@@ -186,7 +186,7 @@ class ClosestMechanism(CandidateMechanism):
 
 
 def _normals(seeds: Words, blocks: Ints, count: int) -> Floats32:
-    """8·count standard normal numbers per row, from the given block of the stream of the row's seed on."""
+    """8·count standard normal numbers per row, starting from the given block of the row's stream."""
     words = np.empty((len(seeds), 4 * count), dtype=np.uint64)
     # Setting the state of one generator is several times cheaper than making one per row.
     generator = np.random.Philox(key=0)

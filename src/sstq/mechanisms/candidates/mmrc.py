@@ -99,7 +99,7 @@ class MMRC(CandidateMechanism):
         return float(_alignment(masses, means, inside)[0])
 
     def law(self) -> TwoLevelLaw:
-        """The draw's: any number of candidates may be inside."""
+        """The law of the draw: any number of candidates may be inside."""
         return TwoLevelLaw(self.size, list(enumerate(self.thresholds)))
 
     def privacy_loss(self) -> float:

@@ -30,11 +30,11 @@ _ENERGY_ROUNDING = 1e-6
 
 
 class CoordinateGaussian(KashinMechanism):
-    """What both share: all but the level of the representation and the bound on its energy.
+    """The base of CSGM and L2-CSGM: everything but the level of the representation and the bound on its energy.
 
     Args:
-        clients: n, the public number of clients of a round, which the mean divides by. More messages are refused.
-        delta: δ of the released mean; ε is that of the released mean too.
+        clients: n, the public number of clients per round, which the mean divides by. More messages are refused.
+        delta: the δ of the released mean; `epsilon` is that of the released mean as well.
         bits: b, the bits of a kept coefficient, 1 to 12.
         coordinates: how many of the N coefficients a client keeps on average; the default is the least power of two
             with at most twice the error (as bounded) of keeping all, or all if that is no longer a message.
@@ -103,7 +103,9 @@ class CoordinateGaussian(KashinMechanism):
         self._set(sampling=sampling, sigma=check_number("sigma", sigma, 1e-6, 1e12))
         spent = self.privacy_loss()
         if not spent <= self.epsilon:
-            raise ValueError(f"sigma = {sigma} spends {spent:g} at delta = {self.delta:g}, more than {self.epsilon}")
+            raise ValueError(
+                f"sigma = {sigma} spends {spent:g} at delta = {self.delta:g}, above epsilon = {self.epsilon}"
+            )
         # The aggregator adds noise and sums in 62 bits, 16 of them behind the point; beyond, there would be no noise.
         if not 40 * self.noise_scale + float(self.clients) * self._top_level < 2.0**45:
             raise ValueError(f"sigma = {sigma} is too large for sums of 62 bits")
@@ -223,7 +225,7 @@ class CoordinateGaussian(KashinMechanism):
         return mean, ratio * rounded / p + (square - ratio * own) * (q / p**2) - square
 
     def _mean_error(self, rows: Rows, repeats: int) -> ExpectedError:
-        """As for every mechanism, for the mean of a whole round, whatever the `clients` of this mechanism.
+        """Return the expected squared error of the mean of a whole round, whatever the `clients` of this mechanism.
 
         The noise is added once for all clients: its share of the variance falls as 1/n².
         """

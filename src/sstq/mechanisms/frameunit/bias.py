@@ -1,4 +1,4 @@
-"""What frames leave beside the noise: the one rule that plans, specs, notes, warnings and error bars ask.
+"""The bias of frames: the one rule that plans, specs, notes, warnings and error bars share.
 
 The bias of the frames matters when it exceeds a fifth of the error of the mean (`alignment.RowDraw.error`).
 """
@@ -16,7 +16,7 @@ from sstq.aggregation.estimates import with_bias
 from sstq.mechanisms.base import ExpectedError, Ints
 
 BIAS_SHARE = 0.2
-"""The frames' bias matters when it is more than this share of the error of the mean."""
+"""The frames' bias matters if it exceeds this share of the error of the mean."""
 
 FRAMES_MAX, CLIENTS_MAX = 1 << 30, 1 << 62
 
@@ -27,7 +27,7 @@ def bias_matters(error: ExpectedError, share: float = BIAS_SHARE) -> bool:
 
 
 def frames_needed(error: Callable[[int], ExpectedError], share: float = BIAS_SHARE, least: int = 1) -> int:
-    """The least power of two of frames with which the bias does not matter; `FRAMES_MAX` where that is not enough."""
+    """The least power of two of frames for which the bias does not matter; `FRAMES_MAX` if that is not enough."""
     frames = least
     while frames < FRAMES_MAX and bias_matters(error(frames), share):
         frames *= 2
@@ -35,7 +35,7 @@ def frames_needed(error: Callable[[int], ExpectedError], share: float = BIAS_SHA
 
 
 def clients_allowed(error: Callable[[int], ExpectedError]) -> int:
-    """The most clients for whom the bias does not matter; none where not even for one."""
+    """The largest number of clients for which the bias does not matter; 0 if it matters for one."""
     allowed, refused = 0, CLIENTS_MAX + 1
     while refused - allowed > 1:
         tried = (allowed + refused) // 2
@@ -47,26 +47,32 @@ def clients_allowed(error: Callable[[int], ExpectedError]) -> int:
 
 
 class FrameBiasWarning(UserWarning):
-    """A mean over so many clients that the bias of the frames is more than a fifth of its error."""
+    """Warns that the mean has so many clients that the bias of the frames exceeds a fifth of its error.
+
+    Examples:
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore", FrameBiasWarning)  # the estimate's note says the same
+    """
 
 
 class FrameUnitAggregator(FrameAggregator):
     """The sums of one frame; the `note` of its mean, also a warning, says when the frame's bias matters."""
 
     def mean(self) -> Estimate:
-        """The mean so far and its standard error."""
+        """Return the mean so far with its standard error."""
         return _with_frames(super().mean(), self._mechanism)
 
 
 class FrameUnitFamilyAggregator(FamilyAggregator):
-    """The sums of many frames, likewise."""
+    """The sums of many frames; the `note` of their mean says when the frames' bias matters."""
 
     def mean(self) -> Estimate:
-        """The mean so far and its standard error."""
+        """Return the mean so far with its standard error."""
         estimate, mechanism, sent = super().mean(), self._mechanism, self._state[:, 1] + self._state[:, 2]
         if estimate.count == 1:
             return _with_frames(estimate, mechanism)
-        # The scatter of frames' means, where the standard errors come from that, has their bias in it.
+        # Standard errors from the scatter of the frames' means already contain their bias.
         total = float(np.sum(estimate.stderr**2))
         bias2 = min(mechanism.typical_error().bias2, total) if estimate.terms else 0.0
         product2 = _squared_product(mechanism, self._state[:, 0], sent, estimate.count)
@@ -77,7 +83,7 @@ class FrameUnitFamilyAggregator(FamilyAggregator):
 
 
 def _with_frames(estimate: Estimate, mechanism: Any) -> Estimate:
-    """The estimate with the bias that the frames leave, as far as it is not in the standard errors already."""
+    """Add the bias of the frames to the estimate, unless the standard errors already contain it."""
     note = mechanism.note(-(-estimate.count // mechanism.messages))
     if note:
         warnings.warn(note, FrameBiasWarning, stacklevel=3)

@@ -1,4 +1,4 @@
-"""FrameUnit: one signed row of a fast frame, the well aligned ones likelier; the least error of ε-LDP, log₂ 2N bits."""
+"""FrameUnit: one signed row of a fast frame, preferring aligned rows; optimal error for ε-LDP in log₂ 2N bits."""
 
 import math
 from typing import Any, ClassVar
@@ -42,27 +42,27 @@ class FrameUnit(RowMechanism):
     With `frames=G` every client uses one of G frames, and with `bits=b` a client's signed rows are those of 2^(b−1)
     rows of its frame, chosen by a public coin; N is then replaced by 2^(b−1) in the draw.
 
-    Kin: RRSC (Isik et al., NeurIPS 2023) is k-closest encoding on a simplex rotated anew for every client.
+    Related: RRSC (Isik et al., NeurIPS 2023) is k-closest encoding on a simplex rotated afresh for every client.
 
     Warning:
         Unbiased over messages and frame seeds together, not for one frame: `unbiased` is "over frames", which counts as
-        False. For one frame the mean is off by bias² ≈ 0.49·(d/N)·‖x‖² at ε = 3, mostly orthogonally to x, which more
-        clients do not lower; G frames lower it to 1/G of that. `expected_mse` states it, exactly for up to 64 frames.
-        With ``clients=n`` there are as many frames as hold the bias below a fifth of the error. Use fresh frames every
+        False. For one frame the mean has a bias² ≈ 0.49·(d/N)·‖x‖² at ε = 3, mostly orthogonal to x, which more
+        clients do not reduce; G frames reduce it to 1/G of that. `expected_mse` states it, exactly for up to 64 frames.
+        With ``clients=n`` there are enough frames to keep the bias below a fifth of the error. Use fresh frames every
         round, ``mechanism.with_seed(sstq.mix_seed(base_seed, round_number))``.
 
     Args:
-        frames: G, the number of frames that clients spread over, up to 2^30; 1 unless given.
-        clients: n, the clients of a round, from which G follows as ``frames_for(clients)``; instead of `frames`.
-        messages: m, how many messages a client sends, each on a frame of its own, for a shuffler that mixes every slot
-            apart. `epsilon` is that of one message; without a shuffler a client spends `bundle_epsilon`, m·ε.
-        inside: k, the rows inside; those of least error at ε unless given. Under a shuffler others are better
+        frames: G, the number of frames that clients spread over, up to 2^30; 1 by default.
+        clients: n, the clients per round, which gives G = ``frames_for(clients)``; instead of `frames`.
+        messages: m, the messages per client, each on its own frame, for a shuffler that mixes every slot
+            separately. `epsilon` is that of one message; without a shuffler a client spends `bundle_epsilon`, m·ε.
+        inside: k, the number of rows inside; by default the k of least error at ε. A shuffler favours other values
             (`sstq.planning.plan_shuffled`).
-        bits: b, the bits of a message whose rows a public coin chooses; all rows and a private coin unless given.
+        bits: b, the bits of a message whose rows a public coin chooses; by default all rows and a private coin.
         coin: who chooses a client's frame: "private", the client, which sends its number in log₂ G more bits; or
             "public", a shared generator, and then both sides name the clients (always so with `bits`).
-        frame_size: N, a power of two from d to 2^30; the least one that is also at least 256 unless given. Fewer rows
-            than 256 are private all the same, but not aligned as m says.
+        frame_size: N, a power of two from d to 2^30; by default the least one that is at least 256. Fewer rows
+            than 256 are just as private, but their alignment is not m.
 
     Examples:
         >>> mechanism = FrameUnit(dim=10_000, epsilon=3.0)
@@ -161,7 +161,7 @@ class FrameUnit(RowMechanism):
         return estimates
 
     def aggregator(self) -> Aggregator[Any]:
-        """An empty aggregator for this mechanism's messages, O(1) per message; sparse for several frames."""
+        """Create an empty aggregator for this mechanism's messages, O(1) per message; sparse for several frames."""
         return bias.FrameUnitAggregator(self) if self.frames == 1 else bias.FrameUnitFamilyAggregator(self)
 
     def largest_message(self) -> float:
@@ -192,6 +192,6 @@ class FrameUnit(RowMechanism):
 def _coin_with_bits(coin: Any) -> Any:
     if coin == "private":
         raise ValueError(
-            "coin must be 'public' with bits, got 'private': a private choice of rows would have to be sent"
+            "coin must be 'public' with bits=, got 'private': a private choice of rows would have to be sent"
         )
     return "public" if coin is None else coin

@@ -1,4 +1,4 @@
-"""What mechanisms that send one signed row of a frame share: frames, the error that they leave, and advice on it."""
+"""The base of mechanisms that send one signed row of a frame: the frames, their bias, and advice about it."""
 
 from functools import cached_property
 from typing import Any
@@ -66,7 +66,7 @@ class RowMechanism(FramedMechanism):
 
     @property
     def _fewest_frames(self) -> int:
-        """The number of frames where nothing is known of the clients."""
+        """The number of frames if the number of clients is not known."""
         return 1
 
     def _frames_of(self, frames: Any, clients: Any) -> int:
@@ -75,7 +75,7 @@ class RowMechanism(FramedMechanism):
             frames = self._fewest_frames if frames is None else frames
             return int(check_number("frames", frames, 1, bias.FRAMES_MAX, integer=True))
         if frames is not None:
-            raise ValueError(f"frames must be left out where clients are given, which it follows from, got {frames!r}")
+            raise ValueError(f"frames must be left out if clients is given, which determines it, got {frames!r}")
         return self.frames_for(clients)
 
     def _take_fields(self) -> None:
@@ -162,9 +162,9 @@ class RowMechanism(FramedMechanism):
         return ExpectedError(self.clip**2 * unit.bias2, self.clip**2 * unit.variance)
 
     def frames_for(self, clients: int) -> int:
-        """The least power of two G, up to 2^30, with a frame bias of at most a fifth of the error of the mean.
+        """Return the least power of two G, up to 2^30, with a frame bias of at most a fifth of the error of the mean.
 
-        That is for clients who all hold one vector of norm clip; where vectors differ, the bias is less.
+        This assumes clients who all hold one vector of norm clip; if vectors differ, the bias is smaller.
         """
         clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
         messages = clients * self.messages
@@ -172,11 +172,11 @@ class RowMechanism(FramedMechanism):
 
     @property
     def clients_allowed(self) -> int:
-        """The most clients of a round for which the bias of these frames is at most a fifth of the error."""
+        """The largest number of clients per round for which the frames' bias is at most a fifth of the error."""
         return bias.clients_allowed(lambda clients: self._error(self.frames, clients * self.messages))
 
     def note(self, clients: int) -> str:
-        """What to know of a mean of so many clients: whether the bias of the frames matters, and what to do then."""
+        """Advice on a mean of this many clients: whether the bias of the frames matters, and what to do about it."""
         error = self.typical_error(clients)
         if not bias.bias_matters(error):
             return ""
@@ -186,12 +186,12 @@ class RowMechanism(FramedMechanism):
         return (
             f"frame bias exceeds {100 * bias.BIAS_SHARE:.0f} % of the error ({clients} clients on {frames}: bias "
             f"{error.bias2**0.5 / self.clip:.2g} of clip, noise {error.variance**0.5 / self.clip:.2g}); pass "
-            + (f"frames={needed}" if enough else "fewer clients, or take a mechanism that is unbiased, such as sstq")
+            + (f"frames={needed}" if enough else "fewer clients, or use an unbiased mechanism such as sstq")
         )
 
 
 def resolved_coin(coin: Any, frames: int) -> Any:
     """The coin, "private" unless given; one frame leaves nothing to choose."""
     if coin == "public" and frames == 1:
-        raise ValueError("coin must be 'private' unless frames are given, got 'public'")
+        raise ValueError("coin must be 'private' without frames=, got 'public'")
     return "private" if coin is None else coin

@@ -1,4 +1,4 @@
-"""What the messages of people with private groups say: shares, sums and means of every group."""
+"""Estimates from people with private groups: shares, sums and means of every group."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -18,14 +18,19 @@ _NONE = np.empty(0)
 class GroupEstimate(Estimate):
     """Shares, sums and means of groups; `value` is the mean of all people's e_group ⊗ x, (groups·dim,).
 
-    Standard errors are from the messages themselves. A mean is a quotient: it is nan where the share is estimated as
-    zero or less, and its standard error is that of the first order.
+    Standard errors come from the messages themselves. A mean is a quotient: it is nan if the share is estimated as
+    zero or less, and its standard error is to first order.
 
     Attributes:
-        shares: the share of people in every group, (groups,); may be negative, and sum to more or less than 1. nan
-            where nobody sends what shares could come from (`share_people=0`).
-        shares_stderr: its standard error, (groups,).
+        shares: the share of people in every group, (groups,); may be negative, and may not sum to 1. nan
+            if nobody sends their group only (`share_people=0`).
+        shares_stderr: the standard errors of the shares, (groups,).
         tie: the covariance of a group's sum and share over the sum, per message; 0 if they are from different people.
+
+    Examples:
+        >>> found = GroupEstimate(np.array([0.2, 0.1]), np.full(2, 0.01), 1000, shares=np.array([0.5, 0.5]))
+        >>> found.sums.tolist(), found.means.tolist()
+        ([[200.0], [100.0]], [[0.4], [0.2]])
     """
 
     shares: Floats = field(default_factory=lambda: _NONE)
@@ -66,7 +71,7 @@ class GroupEstimate(Estimate):
         return np.where(self.shares > 0, self.shares, np.nan)[:, None]
 
     def simplex_shares(self) -> Floats:
-        """The shares, projected onto the simplex: not negative, and with the sum 1.
+        """Project the shares onto the simplex: not negative, and with sum 1.
 
         Examples:
             >>> GroupEstimate(np.zeros(2), np.ones(2), 10, shares=np.array([1.1, -0.2])).simplex_shares()
@@ -81,7 +86,7 @@ class GroupUnitAggregator(FrameUnitFamilyAggregator):
     """The sums of all frames and blocks; `mean` is a `GroupEstimate`."""
 
     def mean(self) -> GroupEstimate:
-        """Shares, sums and means so far, with their standard errors."""
+        """Return shares, sums and means so far, with their standard errors."""
         estimate, mechanism = super().mean(), self._mechanism
         frame, index = np.divmod(self._state[:, 0], mechanism.blocks * mechanism.frame.size)
         if mechanism.blocks < mechanism.groups and mechanism.share_codes is None:

@@ -51,23 +51,23 @@ class GroupUnit(RowMechanism):
     looking at the data, and so who that is. `aggregator().mean()` has `shares`, `sums` and `means` of every group.
 
     Warning:
-        Unbiased over messages and frame seeds together, not for one frame, as FrameUnit is. ``clients=n`` takes as many
-        frames as hold the bias below a fifth of the error even if all people are alike.
+        Like FrameUnit, unbiased over messages and frame seeds together, not for one frame. ``clients=n`` takes enough
+        frames to keep the bias below a fifth of the error, even if all people hold the same vector.
 
     Args:
         groups: the number of groups, 2 to 2^24; a person's group is an integer from 0 to groups − 1.
-        blocks: B; of least error unless given.
+        blocks: B, the number of blocks; by default the one of least error.
         frames: G, the number of frames that clients spread over, up to 2^30; unless given 1, or 16 if some are for
             shares.
-        clients: n, the clients of a round, from which G follows as ``frames_for(clients)``; instead of `frames`.
-        messages: m, how many messages a client sends, each on a frame of its own, for a shuffler that mixes every slot
-            apart. `epsilon` is that of one message; without a shuffler a client spends `bundle_epsilon`, m·ε.
+        clients: n, the clients per round, which gives G = ``frames_for(clients)``; instead of `frames`.
+        messages: m, the messages per client, each on its own frame, for a shuffler that mixes every slot
+            separately. `epsilon` is that of one message; without a shuffler a client spends `bundle_epsilon`, m·ε.
         coin: who chooses a client's frame: "private", the client, which sends its number in log₂ G more bits; or
             "public", a shared generator, and then both sides name the clients.
         frame_size: N, a power of two from s·dim to 2^30; unless given at least 256 with 24 rows inside, if 2^16 rows
             are enough for that.
-        inside: k, the rows of the own block inside; those of least error at ε unless given.
-        share_people: the share of people who send their group only, where B < groups; 0 for sums without shares.
+        inside: k, the number of rows of the own block inside; by default the k of least error at ε.
+        share_people: the share of people who send their group only, if B < groups; 0 for sums without shares.
 
     Examples:
         >>> mechanism = GroupUnit(dim=40, epsilon=3.0, groups=10)
@@ -129,7 +129,7 @@ class GroupUnit(RowMechanism):
         frames = self._frames_of(frames, clients)
         if share_people and frames < 2:
             raise ValueError(
-                f"frames must be at least 2, got {frames}: where blocks have {own_groups} groups, some frames are for "
+                f"frames must be at least 2, got {frames}: if blocks have {own_groups} groups, some frames are for "
                 "people who send their group only; or pass share_people=0 for sums without shares"
             )
         seed = check_argument("frame_seed", frame_seed)
@@ -169,10 +169,10 @@ class GroupUnit(RowMechanism):
             best, other = (
                 -(-groups // b) / alignments(self.epsilon, np.array([b]))[0] ** 2 for b in (blocks, possible)
             )
-            remedy = f"blocks={possible} would do, at {other / best:.3g} times the variance; or take a larger epsilon"
+            remedy = f"pass blocks={possible}, which has {other / best:.3g} times the variance, or a larger epsilon"
         raise ValueError(
             f"groups·dim/blocks must be at most 2^22, got {groups}·{self.dim}/{blocks}, which needs a frame of "
-            f"2^{(block_dim - 1).bit_length()} rows for every message; {remedy}, or merge groups"
+            f"2^{(block_dim - 1).bit_length()} rows per message; {remedy}, or merge groups"
         )
 
     def _usual_size(self) -> int:
@@ -191,7 +191,7 @@ class GroupUnit(RowMechanism):
         )
 
     def _share_codes(self, seed: int) -> ShareCodes | None:
-        """What people send who send their group only, if there are any; as solved or as stated."""
+        """The messages of people who send their group only, if any; solved, or read from JSON."""
         if not self.share_people:
             return None
         draw = best_share_draw(self.epsilon, self.groups)
@@ -239,7 +239,7 @@ class GroupUnit(RowMechanism):
     def _held(self, rows: Rows, groups: ArrayLike | None) -> Rows:
         """The group before the vector: floats hold all groups exactly."""
         if groups is None:
-            raise ValueError(f"groups is required: one integer from 0 to {self.groups - 1} per row of X")
+            raise ValueError(f"groups must be one integer from 0 to {self.groups - 1} per row of X, got None")
         labels = np.atleast_1d(np.asarray(groups))
         if labels.ndim != 1 or len(labels) != len(rows):
             raise ValueError(f"groups must be {len(rows)} integers, got an array of shape {labels.shape}")
@@ -306,13 +306,13 @@ class GroupUnit(RowMechanism):
             self._refuse_beyond_shares(*columns)
 
     def _refuse_beyond_shares(self, row: Rows, frame: Rows) -> None:
-        """ValueError for a code that nobody sends who sends the group only."""
+        """ValueError for a code that no client sends on a frame for shares."""
         if self.share_codes is None:
             return
         wrong = (frame >= self.vector_frames) & (row >= self.share_codes.codes)
         if np.any(wrong):
             most = self.share_codes.codes - 1
-            raise ValueError(f"a message of a frame for shares has the row {row[wrong][0]}, the largest is {most}")
+            raise ValueError(f"the row of a message on a frame for shares must be at most {most}, got {row[wrong][0]}")
 
     def _decode(self, messages: Messages) -> Floats:
         frame, index, code = (column.astype(np.int64) for column in self.frames_indices_and_codes(messages))
@@ -326,7 +326,7 @@ class GroupUnit(RowMechanism):
         return estimates
 
     def aggregator(self) -> GroupUnitAggregator:
-        """An empty aggregator for this mechanism's messages, O(1) per message."""
+        """Create an empty aggregator for this mechanism's messages, O(1) per message."""
         return GroupUnitAggregator(self)
 
     def largest_message(self) -> float:

@@ -1,1 +1,1 @@
-"""PrivUnit and PrivUnitG: a point of a cap around the vector, or of the rest."""
+"""PrivUnit and PrivUnitG: send a point of a cap around the vector, or of the rest of the sphere."""

@@ -1,4 +1,4 @@
-"""PrivUnit and PrivUnitG: a dense vector that leans towards x; the least error that ε-LDP allows, in 32·d bits."""
+"""PrivUnit and PrivUnitG: a dense random vector, more likely near x; the least error under ε-LDP, in 32·d bits."""
 
 import math
 from typing import Any, ClassVar, Literal
@@ -24,10 +24,10 @@ _GAUSSIAN_EXCESS = 18.0
 
 
 class CapMechanism(Mechanism):
-    """What PrivUnit, PrivUnitG and ProjUnit share: draw v from a cap, send it whole, decode it as clip·v/m.
+    """The base of PrivUnit, PrivUnitG and ProjUnit: draw v from a cap, send all of it, decode it as clip·v/m.
 
     Vectors shorter than `clip` are sent as ±x/‖x‖, unbiased. `least_norm` and `largest_norm` are those of an honest v;
-    others are refused, so that no message weighs like many.
+    others are refused, so that no message counts like many.
     """
 
     exact = False
@@ -62,7 +62,7 @@ class CapMechanism(Mechanism):
         return messages.column("vector").astype(np.float64) * (self.clip / self.cap.gain)
 
     def largest_message(self) -> float:
-        """That of the longest vector that is not refused."""
+        """The norm of the longest vector that is not refused."""
         return self.largest_norm * self.clip / self.cap.gain
 
     @property

@@ -1,4 +1,4 @@
-"""Public random projections W of R^d to R^k, one for each client: Gaussian ones, and fast structured ones."""
+"""Public random projections W of R^d to R^k, one per client: Gaussian matrices, and fast structured ones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -172,7 +172,7 @@ Projection = GaussianProjection | FastProjection
 
 
 def make_projection(name: str, dim: int, projected: int | None, seed: int) -> Projection:
-    """The projection of that name; `projected` is 512 by default, or the most that makes sense if that is less."""
+    """Return the projection with this name; `projected` is 512 by default, or the largest useful value if less."""
     kind = FastProjection if check_option("projection", name, ("gaussian", "fast")) == "fast" else GaussianProjection
     most = _power_of_two(dim) if name == "fast" else dim
     chosen = min(most, _DEFAULT_PROJECTED) if projected is None else projected

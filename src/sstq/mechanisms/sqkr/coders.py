@@ -36,7 +36,7 @@ _PAPER_BITS = 4
 
 @dataclass(frozen=True)
 class _Coder:
-    """How bits become a message: `sent` is m, the number of signs, `gain` is g and `cross` is κ."""
+    """Turns bits into a message: `sent` is m, the number of signs, `gain` is g and `cross` is κ."""
 
     frame: Frame
     kashin: Kashin
@@ -62,7 +62,7 @@ class SubsampledCoder(_Coder):
 
     @classmethod
     def of(cls, frame: Frame, kashin: Kashin, channel: FlatChannel, k: int, coin: str) -> Self:
-        """Words are for the indices (also of a public coin), to round, and for the channel."""
+        """The number of words: for the indices (also with a public coin), for rounding, and for the channel."""
         fields = [Field("bits", k, 1 << k)]
         if coin == "private":
             fields.append(Field("index", (frame.size - 1).bit_length(), frame.size, k))
@@ -70,7 +70,7 @@ class SubsampledCoder(_Coder):
         return cls(frame, kashin, channel, k, g, (k - 1) / (k * g), tuple(fields), words_each=2 * k + 1)
 
     def encode(self, unit: Floats32, words: Words, clients: Words | None) -> tuple[Columns, Floats]:
-        """The columns for rows of the unit ball, and the residuals of their representations."""
+        """Return the columns for rows of the unit ball, and the residuals of their representations."""
         if clients is None:
             index = streams.multiply_shift(words[:, : self.sent], self.frame.size)
         else:
@@ -121,13 +121,13 @@ class DenseCoder(_Coder):
 
     @classmethod
     def of(cls, frame: Frame, kashin: Kashin, channel: FlatChannel) -> Self:
-        """Words are to round (32 bits per coefficient), for z, and for the side."""
+        """The number of words: for rounding (32 bits per coefficient), for z, and for the side."""
         size, fields = frame.size, (Field("bits", 1, 2, frame.size),)
         g = gain(channel) * central_binomial(size // 2)
         return cls(frame, kashin, channel, size, g, 0.0, fields, words_each=-(-size // 2) + -(-size // 64) + 1)
 
     def encode(self, unit: Floats32, words: Words, clients: Words | None) -> tuple[Columns, Floats]:  # noqa: ARG002
-        """The columns for rows of the unit ball, and the residuals of their representations."""
+        """Return the columns for rows of the unit ball, and the residuals of their representations."""
         size, rounding = self.frame.size, -(-self.frame.size // 2)
         words = words.astype("<u8", copy=False)
         y, residuals = represent(self.frame, self.kashin, unit)

@@ -122,7 +122,7 @@ class SQKR(KashinMechanism):
 
     @cached_property
     def coder(self) -> BitCoder:
-        """What the bits of a message stand for."""
+        """The coder, which defines what the bits of a message mean."""
         if self.k is None:
             return DenseCoder.of(self.frame, self.kashin, self.channel)
         return SubsampledCoder.of(self.frame, self.kashin, self.channel, self.k, self.coin)
@@ -177,7 +177,9 @@ def _token_bits(variant: str, k: Any, coin: Any) -> int:
             raise ValueError(f"k must be an integer in [1, {K_MAX}], 'paper' or None, got {k!r}")
         return int(check_number("k", k, 1, K_MAX, integer=True))
     if k is not None:
-        raise ValueError(f"k is an argument of the subsampled variant, got k={k!r} with variant='dense'")
+        raise ValueError(f"k must be left out with variant='dense', got {k!r}")
     if coin != "private":
-        raise ValueError("coin='public' is for the subsampled variant: a dense message has no index to save")
+        raise ValueError(
+            "coin must be 'private' with variant='dense', got 'public': a dense message has no index to save"
+        )
     return 1

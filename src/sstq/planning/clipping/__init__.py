@@ -1,4 +1,4 @@
-"""Choosing clip: a private survey of the clients' norms, what it says of them, and the clip that follows from it.
+"""Choosing clip: a private survey of the clients' norms, and the clip of least predicted error.
 
 Examples:
     >>> import numpy as np

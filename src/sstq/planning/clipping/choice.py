@@ -1,4 +1,4 @@
-"""What the answers of a survey say of the norms, and the clip of least predicted error that follows.
+"""The distribution of norms from a survey's answers, and the clip of least predicted error.
 
 The share of clients above threshold t_j is S(t_j) = (share of yes − q)/(p − q) without bias. Two things follow.
 
@@ -52,11 +52,11 @@ class Interval:
 
 @dataclass(frozen=True)
 class NormProfile:
-    """The distribution of norms as far as a survey tells.
+    """The distribution of norms, as far as a survey determines it.
 
     Attributes:
         thresholds: t_j, ascending.
-        answers: how many answers there are for each threshold.
+        answers: the number of answers per threshold.
         raw: the unbiased estimate of the share above each threshold, perhaps outside [0, 1]; nan without answers.
         stderr: the standard error of `raw`.
         above: the estimate of the shares, decreasing and within [0, 1].
@@ -85,7 +85,7 @@ class NormProfile:
     def from_counts(
         cls, thresholds: Floats, counts: NDArray[np.int64], gain: float, confidence: float, *, simulated: bool = False
     ) -> NormProfile:
-        """The profile of (K, 2) counts of no and yes, answered through a channel with the given p − q."""
+        """Compute the profile from (K, 2) counts of no and yes, answered through a channel with this p − q."""
         answers = counts.sum(axis=1)
         share = counts[:, 1] / np.where(answers > 0, answers, 1)
         raw = np.where(answers > 0, _inverted(share, gain), np.nan)
@@ -95,7 +95,7 @@ class NormProfile:
         return cls(thresholds, answers, raw, stderr, above, low, high, simulated)
 
     def quantile(self, q: float) -> Interval:
-        """The norm that a share q of the clients does not exceed.
+        """Return the norm that a share q of the clients does not exceed.
 
         Shares are linear between thresholds, and 1 at norm zero. Values beyond the highest threshold are infinite.
         """
@@ -110,7 +110,7 @@ class NormProfile:
         return Interval(value, float(low), float(high))
 
     def share_above(self, norm: float) -> Interval:
-        """The share of clients whose norms are above this one, at most the highest threshold."""
+        """Return the share of clients whose norms exceed this one, which is at most the highest threshold."""
         norm = check_number("norm", norm, 0, float(self.thresholds[-1]))
         low = self.low[np.searchsorted(self.thresholds, norm)]
         high = np.append(1.0, self.high)[np.searchsorted(self.thresholds, norm, side="right")]
@@ -177,11 +177,11 @@ def _band(counts: NDArray[np.int64], gain: float, error: float) -> tuple[Floats,
 
 @dataclass(frozen=True)
 class Candidate:
-    """What a clip would cost.
+    """The predicted cost of one clip.
 
     Attributes:
         above: the share of clients whose vectors would be clipped.
-        bias: how far clipping moves the mean at most; the value is a low estimate (`NormProfile.mean_excess`).
+        bias: how far clipping can move the mean; the value is a low estimate (`NormProfile.mean_excess`).
         noise: the root mean square error of the mechanism at this clip.
     """
 
@@ -192,7 +192,7 @@ class Candidate:
 
     @property
     def error(self) -> float:
-        """The error of the mean as far as the survey can see, √(bias² + noise²)."""
+        """The error of the mean as far as the survey shows, √(bias² + noise²)."""
         return math.hypot(self.bias.value, self.noise)
 
     @property
@@ -206,10 +206,10 @@ class ClipChoice:
     """The suggested clip.
 
     Attributes:
-        clip: the one of least error as far as the survey can see; `best` is what it costs.
-        candidates: what every threshold would cost.
+        clip: the clip of least error as far as the survey shows; `best` is its cost.
+        candidates: the cost of every threshold.
         relative_error: r, the error of the mean in units of clip.
-        note: what should be known of this choice; may be empty.
+        note: a remark on this choice, with a remedy; may be empty.
     """
 
     clip: float
@@ -220,7 +220,7 @@ class ClipChoice:
 
 
 def relative_error(mechanism: Mechanism, clients: int) -> float:
-    """The root mean square error of a mean of so many typical vectors of norm clip, in units of clip.
+    """Return the root mean square error of a mean of this many typical vectors of norm clip, in units of clip.
 
     A typical vector is a fixed Gaussian direction.
 
@@ -233,13 +233,20 @@ def relative_error(mechanism: Mechanism, clients: int) -> float:
 
 
 def suggest_clip(profile: NormProfile, mechanism: Mechanism, clients: int, *, alignment: float = 1.0) -> ClipChoice:
-    """The clip of least predicted error for a mean of `clients` clients by this mechanism.
+    """Suggest the clip of least predicted error for a mean of `clients` clients by this mechanism.
 
     Args:
-        profile: what a survey of norms found.
-        mechanism: what will estimate the mean; its own clip does not matter.
-        clients: n, how many clients the mean will be taken of.
+        profile: the result of a survey of norms.
+        mechanism: the mechanism that will estimate the mean; its own clip does not matter.
+        clients: n, the number of clients in the mean.
         alignment: a in (0, 1], how well the cut-off parts point in one direction; 1, the worst case, if they all do.
+
+    Examples:
+        >>> import sstq
+        >>> counts = np.array([[0, 100_000], [50_000, 50_000], [100_000, 0]])
+        >>> profile = NormProfile.from_counts(np.array([1.0, 2.0, 4.0]), counts, gain=1.0, confidence=0.95)
+        >>> 2 < suggest_clip(profile, sstq.FrameUnit(dim=10, epsilon=4.0), clients=100_000).clip <= 4
+        True
     """
     alignment = check_number("alignment", alignment, 1e-6, 1)
     rate = relative_error(mechanism, clients)
@@ -259,15 +266,15 @@ def suggest_clip(profile: NormProfile, mechanism: Mechanism, clients: int, *, al
 def _note(profile: NormProfile, best: Candidate, rate: float) -> str:
     remarks = []
     if rate >= 1:
-        noise = f"the noise of the mean is {rate:.3g} times clip whatever the clip"
-        remarks.append(f"{noise}: more clients or a larger ε are needed")
+        noise = f"the noise of the mean is {rate:.3g} times clip for every clip"
+        remarks.append(f"{noise}: use more clients or a larger ε")
     if best.clip == profile.thresholds[-1]:
-        remarks.append("the best clip is the highest threshold or beyond: ask again with a higher one")
+        remarks.append("the best clip is at or above the highest threshold: repeat the survey with a larger highest")
     elif best.clip == profile.thresholds[0]:
-        remarks.append("the best clip is the lowest threshold or below it: ask again with a lower one")
+        remarks.append("the best clip is at or below the lowest threshold: repeat the survey with a smaller lowest")
     if profile.high[-1] > 0:
         remarks.append(
             f"up to {100 * profile.high[-1]:.2g} % of the clients may be above the highest threshold, "
-            f"{profile.thresholds[-1]:g}, and what clipping takes from them beyond it is in no number here"
+            f"{profile.thresholds[-1]:g}, and the bias from the part of their norms beyond it is not included here"
         )
     return "; ".join(remarks)

@@ -37,10 +37,10 @@ class NormSurvey(Agreement):
     """A private question about the norm of a client's vector; immutable, shared by its JSON form.
 
     Args:
-        epsilon: ε of the local differential privacy of one answer, 0.01 to 20, in addition to what the mean costs.
+        epsilon: the ε of one answer, 0.01 to 20, in addition to what the mean costs.
         lowest: the least threshold.
-        highest: the largest threshold. Norms beyond it are only known to be beyond it.
-        thresholds: K, how many there are in geometric progression, 2 to 4096; the standard error grows with √K.
+        highest: the largest threshold. Of larger norms only their number is known.
+        thresholds: K, the number of thresholds in geometric progression, 2 to 4096; the standard error grows with √K.
 
     Examples:
         >>> survey = NormSurvey(epsilon=0.5, lowest=0.1, highest=10.0)
@@ -77,7 +77,7 @@ class NormSurvey(Agreement):
 
     @property
     def message_bits(self) -> int:
-        """The bits that a client sends."""
+        """The size of one answer in bits."""
         return self.layout.message_bits
 
     @property
@@ -90,16 +90,16 @@ class NormSurvey(Agreement):
         return self.channel.privacy_loss()
 
     def encode(self, X: ArrayLike, rng: RngLike = None) -> Messages:
-        """Private answers about the Euclidean norms of the rows of X.
+        """Encode private answers about the Euclidean norms of the rows of X.
 
         Args:
-            X: (n, d), finite, as for a mechanism's `encode`, of any d.
-            rng: None for the operating system's randomness (the private choice); a seed or Generator for simulation.
+            X: (n, d), finite, as for a mechanism's `encode`, with any d.
+            rng: None for the operating system's randomness (needed for privacy); a seed or Generator for simulations.
         """
         return self.encode_norms(_norms(X), rng)
 
     def encode_norms(self, norms: ArrayLike, rng: RngLike = None) -> Messages:
-        """Private answers about norms that the caller has computed, (n,)."""
+        """Encode private answers about norms that the caller has computed, (n,)."""
         lengths = as_vectors(norms, "norms")
         if lengths.ndim != 1:
             raise ValueError(f"norms must have shape (n,), got {lengths.shape}")
@@ -107,7 +107,7 @@ class NormSurvey(Agreement):
         if len(bad):
             raise ValueError(f"norms must not be negative or nan, got {lengths[bad[0]]} at place {bad[0]}")
         source = bit_source(rng)
-        # Always two words per message, drawn before anything is known of the data.
+        # Always two words per message, drawn before anything is known about the data.
         words = source.words(2 * len(lengths)).reshape(-1, 2)
         asked = streams.multiply_shift(words[:, 0], len(self.thresholds))
         above = lengths > np.array(self.thresholds)[asked]
@@ -116,18 +116,18 @@ class NormSurvey(Agreement):
         return self.messages_from_columns(columns, None, source.simulated)
 
     def messages_from_bytes(self, raw: bytes, count: int) -> Messages:
-        """The messages that `Messages.to_bytes` packed; ValueError for anything else."""
+        """Read the messages that `Messages.to_bytes` packed; ValueError for anything else."""
         count = check_number("count", count, 0, 2**62, integer=True)
         return self.messages_from_columns(self.layout.unpack(raw, count), None, False)
 
     def messages_from_columns(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
-        """Messages from the checked values of their fields."""
+        """Build messages from the values of their fields."""
         if clients is not None:
-            raise ValueError("a survey's answers name no clients: its coin is private")
+            raise ValueError("clients must be left out: a survey has a private coin")
         return Messages(self.layout, columns, self.digest(), simulated=simulated)
 
     def aggregator(self) -> NormAggregator:
-        """An empty aggregator for this survey's answers."""
+        """Create an empty aggregator for this survey's answers."""
         return NormAggregator(self)
 
     def expected_stderr(self, clients: int) -> float:
@@ -136,7 +136,7 @@ class NormSurvey(Agreement):
         return math.sqrt(len(self.thresholds) / (4 * clients)) / self.gain
 
     def clients_for(self, stderr: float) -> int:
-        """The least number of clients for which `expected_stderr` is at most that."""
+        """Return the least number of clients for which `expected_stderr` is at most `stderr`."""
         stderr = check_number("stderr", stderr, 1e-6, 1)
         return math.ceil(len(self.thresholds) / (4 * (self.gain * stderr) ** 2))
 
@@ -147,12 +147,12 @@ class NormSurvey(Agreement):
 
     @classmethod
     def from_json(cls, text: str) -> NormSurvey:
-        """The survey whose `to_json` this is, its integers checked again; ValueError for anything else."""
+        """Read a survey from its `to_json` and check its integers; ValueError for anything else."""
         return cast("NormSurvey", read_agreement(text, cls.json_format, lambda _: cls))
 
 
 class NormAggregator(Aggregator[NormSurvey]):
-    """Two integers per threshold: how often its answer was no and yes. `profile` says what follows from them."""
+    """Two counts per threshold: how often the answer was no and yes. `profile` estimates the norms from them."""
 
     def _empty_state(self) -> NDArray[np.int64]:
         return np.zeros((len(self._mechanism.thresholds), 2), dtype=np.int64)
@@ -161,15 +161,15 @@ class NormAggregator(Aggregator[NormSurvey]):
         np.add.at(self._state, (messages.column("threshold"), messages.column("answer")), 1)
 
     def profile(self, confidence: float = 0.95) -> NormProfile:
-        """What the answers so far say of the norms; all intervals hold together with this confidence, at least 0.5."""
+        """Return the profile of the norms so far; all intervals hold together with this confidence, at least 0.5."""
         if not self._count:
-            raise ValueError("no answer yet: a profile needs at least one")
+            raise ValueError("a profile needs at least one answer, got none")
         thresholds, gained = np.array(self._mechanism.thresholds), self._mechanism.gain
         confidence = check_number("confidence", confidence, 0.5, 1 - 1e-6)
         return NormProfile.from_counts(thresholds, self._state, gained, confidence, simulated=self._simulated)
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Of a single answer's estimate of all shares: K·(1/2 ± 1/(2(p − q))) at its threshold, zero at the others."""
+        """A single answer's estimate of all shares: K·(1/2 ± 1/(2(p − q))) at its threshold, zero elsewhere."""
         survey = self._mechanism
         values = len(survey.thresholds) * (0.5 + np.array([-0.5, 0.5]) / survey.gain)
         return self._state @ values / self._count, self._state @ values**2 / self._count

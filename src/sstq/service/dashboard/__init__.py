@@ -1,4 +1,4 @@
-"""The dashboard: a page that an operator leaves open. Static files and the routes that serve them.
+"""The dashboard that an operator keeps open: static files and the routes that serve them.
 
 The page reads the same routes as any other client. It has no build step and loads nothing from elsewhere.
 """
@@ -33,7 +33,7 @@ _STATIC = {
 
 
 class StaticFile:
-    """A file of a page; read once, with an ETag, so that a page that is opened again costs nothing."""
+    """A static file, read once; its ETag lets browsers reuse their copy."""
 
     def __init__(self, content: bytes, media_type: str) -> None:
         self._content = content
@@ -41,7 +41,7 @@ class StaticFile:
         self._headers = {"ETag": f'"{hashlib.sha256(self._content).hexdigest()[:32]}"', "Cache-Control": "no-cache"}
 
     async def answer(self, request: Request) -> Response:
-        """The file, unless the browser has it."""
+        """Return the file, or 304 if the browser has it."""
         if request.headers.get("if-none-match") == self._headers["ETag"]:
             return Response(status_code=304, headers=self._headers)
         return Response(self._content, headers=self._headers, media_type=self._media_type)

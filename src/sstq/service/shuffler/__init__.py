@@ -1,6 +1,6 @@
-"""The shuffler: it takes sealed messages, mixes those of many people, forwards them to the collector and forgets them.
+"""The shuffler: it receives sealed messages, mixes those of many people, forwards them and deletes its copies.
 
-It sees who sends and when, but not what. The collector sees what, but not who.
+It sees who sends and when, but not what. The collector sees what was sent, but not by whom.
 """
 
 from sstq.service.shuffler.app import create_shuffler_app, run_shuffler

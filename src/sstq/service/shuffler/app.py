@@ -19,7 +19,7 @@ __all__ = ["create_shuffler_app", "run_shuffler"]
 
 
 def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
-    """The application of a shuffler; ValueError if its database cannot be used."""
+    """Create the ASGI application of a shuffler; ValueError if its database cannot be used."""
     return _app(Shuffler(settings))
 
 
@@ -43,11 +43,11 @@ def _app(shuffler: Shuffler) -> FastAPI:
 
 
 def run_shuffler(settings: ShufflerSettings, started: Callable[[str, str], None] = lambda _, __: None) -> None:
-    """Serve until the process is told to stop; what was acknowledged is durable however it ends.
+    """Serve until the process is told to stop; acknowledged envelopes survive any kind of exit.
 
     Args:
-        settings: of this process.
-        started: is called with the address and the shuffler's public key once requests are taken.
+        settings: the settings of this process.
+        started: called with the address and the shuffler's public key once the server accepts requests.
     """
     shuffler = Shuffler(settings)
     serve(_app(shuffler), settings, lambda url: started(url, shuffler.key.public.hex()))

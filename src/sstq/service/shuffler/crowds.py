@@ -1,8 +1,8 @@
-"""Crowds in the shuffler's database: envelopes that wait become mixed batches, in one transaction.
+"""Crowds in the shuffler's database: waiting envelopes become mixed batches, in one transaction.
 
-A row of waiting envelopes holds those of the uploads of one transaction that are sealed for one key: the name of the
-key, and then the envelopes of every person, slot by slot. Envelopes for different keys make different crowds: the
-collector would tell them apart.
+A row of waiting envelopes holds those that were stored in one transaction and sealed for one key: the name of the
+key, and then the envelopes of every person, slot by slot. Envelopes for different keys form different crowds: the
+collector could tell them apart.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _ROWS_AT_ONCE = 1000
 
 @dataclass(frozen=True)
 class EnvelopePacking:
-    """How a store joins uploads of envelopes: those for one key into one row; nobody here can look into them."""
+    """Joins uploads of envelopes that are sealed for the same key into one row; the shuffler cannot open them."""
 
     mechanism: Mechanism
 
     def checked(self, packed: Sequence[Packed]) -> tuple[list[Packed], dict[int, str]]:
-        """The same as `join`, and nothing is wrong that a shuffler could see."""
+        """Join the bodies; a shuffler cannot see anything wrong with them."""
         return self.join(packed), {}
 
     def join(self, packed: Sequence[Packed]) -> list[Packed]:
-        """The same envelopes in one body per key."""
+        """Join the envelopes into one body per key."""
         found: dict[bytes, tuple[int, list[bytes]]] = {}
         for count, body in packed:
             key = body[:KEY_ID_BYTES]
@@ -57,7 +57,7 @@ class Crowd:
 
     @property
     def people(self) -> int:
-        """How many they are."""
+        """The number of people."""
         return sum(self.rows.values())
 
 
@@ -77,7 +77,7 @@ class Part:
 
 
 class _TakenByAnother(Exception):  # noqa: N818
-    """Another process was faster."""
+    """Another process has already mixed the crowd."""
 
 
 def waiting(database: Database, name: str) -> list[Crowd]:
@@ -93,15 +93,15 @@ def waiting(database: Database, name: str) -> list[Crowd]:
 
 
 def drop(database: Database, name: str, crowd: Crowd) -> bool:
-    """Delete a crowd's envelopes; returns whether it did, and not another process."""
+    """Delete a crowd's envelopes; returns False if another process was faster."""
     return _replace(database, name, crowd, lambda _: None)
 
 
 def forward_later(database: Database, campaign: Campaign, crowd: Crowd, folder: str | None) -> bool:
-    """Mix a crowd and store it as batches, one per slot, in place of its envelopes; returns whether it did.
+    """Replace a crowd's envelopes by mixed batches, one per slot; returns False if another process was faster.
 
-    All of it is one transaction: a crash leaves either the envelopes as they came or the batches, and nothing that
-    connects the two. Another process may have been faster.
+    One transaction: a crash leaves either the envelopes as they came or the batches, and nothing that
+    connects the two.
     """
     with Mixer(crowd.people, campaign.slots, campaign.envelope_bytes, folder) as mixer:
         try:
@@ -114,7 +114,7 @@ def forward_later(database: Database, campaign: Campaign, crowd: Crowd, folder: 
 
 
 def _bodies(database: Database, campaign: Campaign, crowd: Crowd) -> Iterator[bytes]:
-    """The rows of a crowd, as many at a time as memory should hold."""
+    """Iterate over the rows of a crowd, in groups that fit in memory."""
     for some in _groups(crowd, campaign.slots * campaign.envelope_bytes):
         query = sa.select(uploads.c.body).where(uploads.c.campaign == campaign.name, uploads.c.key.in_(some))
         found = database.read(lambda connection, query=query: connection.execute(query).scalars().all())  # type: ignore[misc]
@@ -174,7 +174,7 @@ def _replace(database: Database, name: str, crowd: Crowd, put: Callable[[sa.Conn
 
 
 def outgoing_parts(database: Database, name: str) -> Iterator[Part]:
-    """The parts of batches that the collector has not acknowledged, one in memory at a time."""
+    """Iterate over the parts of batches that the collector has not acknowledged, one in memory at a time."""
     table = outgoing.c
     index = sa.select(table.batch, table.part).where(table.campaign == name)
     for batch, part in database.read(lambda connection: connection.execute(index).all()):
@@ -186,13 +186,13 @@ def outgoing_parts(database: Database, name: str) -> Iterator[Part]:
 
 
 def sent(database: Database, part: Part) -> None:
-    """Forget a part that the collector has."""
+    """Delete a part that the collector has acknowledged."""
     table = outgoing.c
     mine = (table.campaign == part.campaign, table.batch == part.batch, table.part == part.part)
     database.write(lambda connection: connection.execute(outgoing.delete().where(*mine)))
 
 
 def count_outgoing(database: Database, name: str) -> int:
-    """How many mixed envelopes the collector has not acknowledged."""
+    """Count the mixed envelopes that the collector has not acknowledged."""
     query = sa.select(sa.func.coalesce(sa.func.sum(outgoing.c.count), 0)).where(outgoing.c.campaign == name)
     return int(database.read(lambda connection: connection.execute(query).scalar_one()))

@@ -1,8 +1,8 @@
 """Mixing on disk: all envelopes of a crowd in a uniformly random order, slot by slot, in bounded memory.
 
-The envelopes of a slot are scattered over buckets, each to a bucket of its own free choice, and each bucket is then
-sorted by random numbers. Given the buckets' sizes every order of all envelopes is equally likely (Rao 1961, Sandelius
-1962), so that the result is a uniform permutation, and only one bucket is in memory at a time.
+Each envelope of a slot goes to a uniformly random bucket, and each bucket is then
+sorted by random numbers. Given the buckets' sizes, every order of all envelopes is equally likely (Rao 1961, Sandelius
+1962), so the result is a uniform permutation, and only one bucket is in memory at a time.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from sstq.randomness.secret import SecureBits
 __all__ = ["MEMORY", "Mixer", "permutation"]
 
 MEMORY = 1 << 26
-"""How many bytes of envelopes are mixed in memory; the peak is some three times that."""
+"""How many bytes of envelopes are mixed in memory; peak memory is about three times that."""
 
-# Each is an open file. So many are enough for 3·10^8 envelopes of 52 bytes; beyond, a bucket takes more memory.
+# Each bucket is an open file. This many suffice for 3·10^8 envelopes of 52 bytes; beyond that buckets take more memory.
 _MOST_BUCKETS = 512
 
 
 class Mixer:
-    """A crowd's envelopes in a file without a name, which is gone however the process ends.
+    """A crowd's envelopes in a file without a name, which disappears however the process ends.
 
     Args:
-        people: how many there are.
-        slots: how many envelopes each has sent.
-        size: the bytes of an envelope.
-        folder: where the files are; None for the system's.
-        memory: the most bytes of envelopes in memory at a time.
+        people: the number of people.
+        slots: the number of envelopes per person.
+        size: the size of an envelope in bytes.
+        folder: the folder for temporary files; None for the system's.
+        memory: the maximum number of bytes of envelopes in memory at a time.
     """
 
     def __init__(self, people: int, slots: int, size: int, folder: str | None = None, memory: int = MEMORY) -> None:
@@ -53,7 +53,7 @@ class Mixer:
         self._file.close()
 
     def add(self, body: bytes) -> None:
-        """Add people, each with the envelopes of all slots."""
+        """Add people, each with one envelope per slot."""
         bundles = np.frombuffer(body, dtype=np.uint8).reshape(-1, self._slots, self._size)
         if self._added + len(bundles) > self._people:
             raise ValueError(f"there must be {self._people} people, got more")
@@ -63,7 +63,7 @@ class Mixer:
         self._added += len(bundles)
 
     def mix(self) -> None:
-        """Mix each slot, once all people are added."""
+        """Mix each slot; call it once all people are added."""
         if self._added != self._people:
             raise ValueError(f"there must be {self._people} people, got {self._added}")
         for slot in range(self._slots):
@@ -73,13 +73,13 @@ class Mixer:
                 self._mix_in_buckets(slot)
 
     def parts(self, slot: int, most_bytes: int) -> Iterator[bytes]:
-        """The envelopes of a slot as they are now, in pieces of at most so many bytes."""
+        """Iterate over a slot's envelopes in their present order, in pieces of at most this many bytes."""
         step = max(1, most_bytes // self._size)
         for start in range(0, self._people, step):
             yield self._read(slot, start, min(step, self._people - start)).tobytes()
 
     def _mix_in_buckets(self, slot: int) -> None:
-        # Half full on average, so that none is larger than the memory in all likelihood; it would only take more of it.
+        # Half full on average, so it is very unlikely that a bucket exceeds the memory limit.
         buckets = min(_MOST_BUCKETS, 1 << (2 * self._people * self._size // self._memory).bit_length())
         with ExitStack() as stack:
             files = [stack.enter_context(tempfile.TemporaryFile(dir=self._folder)) for _ in range(buckets)]
@@ -112,9 +112,9 @@ class Mixer:
 
 
 def permutation(count: int) -> NDArray[np.int64]:
-    """A uniformly random order of so many things, from the operating system's randomness.
+    """Return a uniformly random permutation, from the operating system's randomness.
 
-    The order of independent 64-bit numbers; if two are equal, all are drawn again, so that no order is preferred.
+    It sorts independent 64-bit numbers; if two are equal, all are drawn again, so every order is equally likely.
     """
     while True:
         drawn = SecureBits().words(count)

@@ -1,4 +1,4 @@
-"""A shuffler's process: the campaigns that name it, as the collector has signed them."""
+"""The state of a shuffler's process: the campaigns that name it, as signed by the collector."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sstq.service.store import Store, StoredCampaign
 __all__ = ["Shuffler"]
 
 _COLLECTOR_KEY = "collector-key"
-# How many names may be asked for at the collector at once; strangers can name any.
+# How many names may be looked up at the collector at once; strangers can send any name.
 _ASKED_AT_ONCE = 4
 
 
@@ -43,7 +43,7 @@ class Shuffler(Node):
         return Entry(stored, campaign, {}, keys, document, terms["signature"])
 
     def countersignature(self, entry: Entry) -> str:
-        """This shuffler's signature of the collector's document: every client gets the same one from it."""
+        """The shuffler's signature of the collector's document, the same for every client."""
         return self.key.sign(entry.document, SHUFFLER_PREFIX)
 
     async def _find(self, name: str) -> StoredCampaign | None:
@@ -63,17 +63,17 @@ class Shuffler(Node):
         except Unreachable as error:
             raise _no_collector() from error
         except ValueError as error:
-            raise Problem(404, f"The collector's campaign is not shuffled here: {error}.") from error
+            raise Problem(404, f"This shuffler cannot serve the campaign: {error}.") from error
 
     def fetch(self, name: str) -> None:
-        """Fetch a campaign's document from the collector, check it and keep it; ValueError if it is not for us."""
+        """Fetch a campaign's document from the collector, check and store it; ValueError if it is not for us."""
         answer = request("GET", f"{self.settings.collector.rstrip('/')}/v1/campaigns/{name}")
         signature = answer.headers.get("SSTQ-Signature", "")
         campaign, keys = read_document(answer.content)
         pinned = self.store.known_setting(_COLLECTOR_KEY)
         key = signer(answer.content, signature, keys, None if pinned is None else pinned.hex())
         if campaign.name != name or campaign.shuffling is None or campaign.closes is None:
-            raise ValueError("it is not a shuffled campaign of this name")
+            raise ValueError("the collector has no shuffled campaign with this name")
         if campaign.shuffling.key != self.key.public.hex():
             raise ValueError(f"it names the shuffler {campaign.shuffling.key}, this one is {self.key.public.hex()}")
         self._pin(key)
@@ -84,22 +84,24 @@ class Shuffler(Node):
             self.store.create(name, campaign.mechanism, terms, last_hour=last_hour)
         elif stored.terms != terms:
             if stored.mechanism.digest() != campaign.digest:
-                raise ValueError("its mechanism is another one than before")
+                raise ValueError("its mechanism has changed")
             self.store.change_terms(name, terms, last_hour=last_hour)
         self.forget(name)
 
     def _pin(self, key: str) -> None:
         kept = self.store.setting(_COLLECTOR_KEY, lambda: bytes.fromhex(key)).hex()
         if kept != key:
-            raise ValueError(f"collector_key must be the one that was kept, {kept}, got {key}; name an empty database")
+            raise ValueError(
+                f"collector_key must be the one stored before, {kept}, got {key}; pass an empty database to change it"
+            )
 
     def has_ended(self, entry: Entry, now: datetime) -> bool:
-        """Whether no more envelopes of a campaign come, those on their way included."""
+        """Whether no more envelopes of a campaign can arrive, not even late ones."""
         closes = entry.campaign.closes
         return closes is not None and now >= closes + timedelta(seconds=self.settings.closing_seconds)
 
     def is_over(self, entry: Entry, now: datetime) -> bool:
-        """Whether the collector takes nothing of a campaign any more, so that there is nothing to ask it."""
+        """Whether the collector accepts no more batches of a campaign, so it need not be asked."""
         closes = entry.campaign.closes
         return closes is not None and now >= closes + timedelta(hours=self.settings.grace_hours)
 

@@ -13,16 +13,16 @@ from sstq.service.uploads import UPLOADS
 __all__ = ["DESCRIPTION", "install"]
 
 DESCRIPTION = (
-    "Takes sealed messages (HPKE) of differentially private campaigns, mixes those of many people and forwards them "
-    "to the collector. Every refusal is application/problem+json (RFC 9457) with a sentence. A request that got 429, "
-    "503 or no answer can be repeated with the same Idempotency-Key: its envelopes count once."
+    "Receives sealed messages (HPKE) of differentially private campaigns, mixes those of many people and forwards them "
+    "to the collector. Every refusal is application/problem+json (RFC 9457) with a sentence. After 429, "
+    "503 or no answer, repeat the request with the same Idempotency-Key: its envelopes count once."
 )
 
 _UPLOAD: dict[str, Any] = openapi.UPLOAD | {
-    "summary": "Send the sealed messages of people",
+    "summary": "Send sealed messages",
     "description": (
         "SSTQ-Count is the number of people. The body is the id of the sealing key (8 bytes) and, for each person, "
-        "one envelope of envelope_bytes bytes per slot, in the order of the slots. The answer comes when they are "
+        "one envelope of envelope_bytes bytes per slot, in the order of the slots. The shuffler answers once they are "
         "durable. Sending again with the same key counts once and gets the same answer."
     ),
     "operationId": "send_envelopes",
@@ -32,11 +32,11 @@ _STATUS = described_object(
     {
         "name": NAME,
         "status": {"enum": ["scheduled", "open", "closed"]},
-        "threshold": COUNT | {"description": "People that make a crowd."},
+        "threshold": COUNT | {"description": "Minimum number of people in a crowd."},
         "waiting": {
             "type": "object",
             "additionalProperties": COUNT,
-            "description": "People whose envelopes wait, by the id of the key that they are sealed for.",
+            "description": "People whose envelopes are waiting, by the id of the sealing key.",
         },
         "outgoing": COUNT | {"description": "Mixed envelopes that the collector has not acknowledged yet."},
         "tokens_issued": COUNT,

@@ -1,4 +1,4 @@
-"""The shuffler's own routes: envelopes, its public key, and how many people wait."""
+"""The shuffler's own HTTP routes: envelopes, its public key, and how many people wait."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["Envelopes", "shuffler_metrics", "shuffler_routes"]
 
 
 class Envelopes(Uploads):
-    """POST /v1/campaigns/NAME/messages of a shuffler: envelopes, which nobody here can open."""
+    """POST /v1/campaigns/NAME/messages of a shuffler: receives envelopes, which the shuffler cannot open."""
 
     def _admit(self, campaign: Campaign) -> None:
-        """All campaigns of a shuffler are shuffled."""
+        """Accept all campaigns: those of a shuffler are all shuffled."""
 
     def _check(self, entry: Entry, raw: bytes) -> None:
         if raw[:KEY_ID_BYTES].hex() not in map(key_id, entry.sealing_keys):
@@ -40,7 +40,7 @@ def shuffler_routes(shuffler: Shuffler) -> APIRouter:
 
     @router.get(
         "/v1/campaigns/{name}/status",
-        summary="Count the people whose envelopes wait",
+        summary="Count the people whose envelopes are waiting",
         responses=answers({200: {"description": "The counts.", "content": schema("Status")}}, 401, 403, 404),
         openapi_extra=TOKEN,
     )
@@ -67,7 +67,7 @@ def _status(shuffler: Shuffler, entry: Entry) -> dict[str, Any]:
 
 
 def shuffler_metrics(shuffler: Shuffler) -> str:
-    """What a shuffler tells Prometheus."""
+    """Return the shuffler's metrics for Prometheus."""
     names = [entry.campaign.name for entry in shuffler.refresh()]
     database, counted = shuffler.store.database, shuffler.metrics
     return render(
@@ -75,7 +75,7 @@ def shuffler_metrics(shuffler: Shuffler) -> str:
             (
                 "sstq_uploads_total",
                 "counter",
-                "Uploads that this process answered, by status.",
+                "Uploads answered by this process, by status.",
                 {
                     (("campaign", name), ("status", str(status))): value
                     for (name, status), value in sorted(counted.uploads.items())
@@ -84,7 +84,7 @@ def shuffler_metrics(shuffler: Shuffler) -> str:
             (
                 "sstq_people_waiting",
                 "gauge",
-                "People whose envelopes wait for a crowd.",
+                "People whose envelopes are waiting for a crowd.",
                 {(("campaign", name),): shuffler.store.counts(name).received for name in names},
             ),
             (
@@ -102,7 +102,7 @@ def shuffler_metrics(shuffler: Shuffler) -> str:
                 "Mixed envelopes that the collector has not acknowledged.",
                 {(("campaign", name),): count_outgoing(database, name) for name in names},
             ),
-            ("sstq_inbox_uploads", "gauge", "Uploads that wait to be written.", {(): len(shuffler.inbox)}),
+            ("sstq_inbox_uploads", "gauge", "Uploads waiting to be written.", {(): len(shuffler.inbox)}),
             (
                 "sstq_rounds_total",
                 "counter",

@@ -1,4 +1,4 @@
-"""What an operator decides about a shuffler; the same names are options and variables of `sstq shuffler`."""
+"""The shuffler's settings, which are also options and environment variables of `sstq shuffler`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["ShufflerSettings"]
 
 @dataclass(frozen=True)
 class ShufflerSettings(Settings):
-    """The settings of one process of a shuffler: those of a collector, and these.
+    """The settings of one process of a shuffler: those of a server, and these.
 
     Attributes:
         collector: the address of the collector that batches are forwarded to.
-        collector_key: the collector's public key in hexadecimal; None for the one that answers first, which is kept.
-        closing_seconds: how long after a campaign's end to wait for uploads that are on their way, before envelopes
-            that are too few are dropped or forwarded.
+        collector_key: the collector's public key in hexadecimal; None to trust and store the first one seen.
+        closing_seconds: how long after a campaign's end to wait for late uploads before envelopes
+            below the threshold are dropped or forwarded.
         fetch_seconds: how often to ask the collector whether campaigns have changed.
-        folder: for temporary files; None for the system's.
+        folder: the folder for temporary files; None for the system's.
     """
 
     collector: str = ""
@@ -35,7 +35,7 @@ class ShufflerSettings(Settings):
         super().__post_init__()
         parts = urlsplit(self.collector)
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise ValueError(f"collector must be an address, http:// or https://, got {self.collector!r}")
+            raise ValueError(f"collector must be a URL with http:// or https://, got {self.collector!r}")
         if self.collector_key is not None and not re.fullmatch("[0-9a-f]{64}", self.collector_key):
             raise ValueError(f"collector_key must be 64 hexadecimal digits, got {self.collector_key!r}")
         check_number("closing_seconds", self.closing_seconds, 0, 1e6)

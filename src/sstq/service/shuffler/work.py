@@ -1,4 +1,4 @@
-"""What a shuffler does beside the requests: it mixes crowds that are large enough, and forwards them until they count.
+"""A shuffler's background thread: mixes crowds that are large enough, and forwards them until acknowledged.
 
 One thread per process. Everything it does can be repeated: a crowd becomes batches in one transaction, and a batch is
 forwarded under one name until the collector has acknowledged it.
@@ -23,7 +23,7 @@ from sstq.service.shuffling import Shuffling
 __all__ = ["Work"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
-# The campaign is gone, or closed for longer than batches are taken: nobody will ever open them.
+# The campaign is deleted, or its grace period is over: nobody will ever open these batches.
 _FOR_GOOD = {404, 410}
 
 logger = logging.getLogger("sstq.service")
@@ -41,7 +41,7 @@ class Work(Rounds):
         self._pause = _FIRST_PAUSE
 
     def round(self) -> None:
-        """Ask for changed campaigns, mix the crowds that are large enough, and forward what is mixed."""
+        """Fetch changed campaigns, mix the crowds that are large enough, and forward mixed batches."""
         now = datetime.now(UTC)
         entries = self._shuffler.refresh()
         if time.monotonic() >= self._fetch_due:
@@ -58,15 +58,15 @@ class Work(Rounds):
         for entry in entries:
             try:
                 self._shuffler.fetch(entry.campaign.name)
-            except ValueError as error:  # the document that is there goes on
-                logger.warning("the campaign %s was not renewed: %s", entry.campaign.name, error)
+            except ValueError as error:  # keep using the old document
+                logger.warning("the campaign %s could not be fetched again: %s", entry.campaign.name, error)
 
     def _mix(self, entry: Entry) -> None:
         store, terms, name = self._shuffler.store, entry.campaign.shuffling, entry.campaign.name
         if terms is None:
             return
         ended = self._shuffler.has_ended(entry, datetime.now(UTC))
-        # A sum is cheaper than a list of what may be a million rows.
+        # A sum is cheaper than a list of perhaps a million rows.
         if store.waiting(name) < terms.threshold and not ended:
             return
         for crowd in waiting(store.database, name):
@@ -81,13 +81,17 @@ class Work(Rounds):
             if terms.below_threshold == "drop":
                 if drop(database, campaign.name, crowd):
                     counts[campaign.name, "dropped"] += crowd.people
-                    logger.warning("%s closed: %d people were too few and dropped", campaign.name, crowd.people)
+                    logger.warning(
+                        "%s closed: the envelopes of %d people were dropped, fewer than the threshold",
+                        campaign.name,
+                        crowd.people,
+                    )
                 return
         if forward_later(database, campaign, crowd, self._shuffler.settings.folder):
             counts[campaign.name, "mixed"] += crowd.people
 
     def _forward(self, entries: list[Entry]) -> None:
-        """Send all parts that wait; after a failure there is a pause, which grows while nothing gets through."""
+        """Send all waiting parts; pauses after a failure, longer each time until one succeeds."""
         failed = False
         for entry in entries:
             for part in outgoing_parts(self._shuffler.store.database, entry.campaign.name):
@@ -95,7 +99,7 @@ class Work(Rounds):
                     return
                 if not self._is_settled(entry, part):
                     failed = True
-                    break  # the others of this campaign would fare no better now
+                    break  # the campaign's other parts would fail too
                 sent(self._shuffler.store.database, part)
                 self._pause = _FIRST_PAUSE
         if failed:
@@ -103,14 +107,14 @@ class Work(Rounds):
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def _is_settled(self, entry: Entry, part: Part) -> bool:
-        """Send a part; returns whether the collector has it, or will never take it."""
+        """Send a part; returns whether the collector has it or will never accept it."""
         try:
             self._send(entry, part)
         except Unreachable as error:
-            logger.warning("a batch of %s waits: %s", part.campaign, error)
+            logger.warning("a batch of %s will be sent again: %s", part.campaign, error)
             return False
         except Refused as error:
-            logger.warning("a batch of %s was not taken: %s", part.campaign, error)
+            logger.warning("a batch of %s was refused: %s", part.campaign, error)
             if error.status not in _FOR_GOOD:
                 return False
             self._shuffler.metrics.people[part.campaign, "refused"] += part.count
@@ -132,4 +136,4 @@ class Work(Rounds):
         headers = {"Content-Type": "application/octet-stream"} | manifest.signed(self._shuffler.key)
         url = f"{self._shuffler.settings.collector.rstrip('/')}/v1/campaigns/{part.campaign}/batches"
         if request("POST", url, headers=headers, body=part.body).json() != {"count": part.count}:
-            raise Unreachable("the collector's receipt is of another batch")
+            raise Unreachable("the collector's receipt is for another batch")
