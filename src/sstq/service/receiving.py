@@ -34,7 +34,7 @@ class Upload(NamedTuple):
 
     campaign: str
     key: bytes
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls
     body: bytes
     token: bytes | None = None
     late: bool = False
