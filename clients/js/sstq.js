@@ -768,6 +768,7 @@ export async function readCampaign(document, signature, pinnedKey) {
 // ---- Sending
 
 const PASSING_STATUSES = new Set([408, 429, 500, 502, 503, 504]), LONGEST_PAUSE = 30;
+const MOST_EPSILON = 4096 * 20;
 
 export class Client {
   #options;
@@ -782,7 +783,7 @@ export class Client {
   static async open(url, options = {}) {
     const settings = { patience: 300, pause: 0.5, timeout: 30, ...options };
     const { mostEpsilon, pinnedKey, pinnedShuffler } = settings;
-    checkNumber("mostEpsilon", mostEpsilon, 1e-9, 81920);
+    checkNumber("mostEpsilon", mostEpsilon, 1e-9, MOST_EPSILON);
     const [, base, name] = /^(https?:\/\/[^?#]+)\/([^/?#]+)\/?$/.exec(url) ?? [];
     if (!name) fail("argument", `url must be the collector's address and the campaign's name, got ${shown(url)}`);
     const get = (place) => ask(settings, place, { method: "GET" });
@@ -916,7 +917,7 @@ export class Ledger {
 
   /** When this resolves, the expense is durable; only then may the message leave. */
   async spend(epsilon, purpose) {
-    checkNumber("epsilon", epsilon, 1e-9, 100);
+    checkNumber("epsilon", epsilon, 1e-9, MOST_EPSILON);
     await this.#storage.update((state) => {
       checkLedger(state, this.#storage.place);
       const left = exactly(state.epsilon) - totalOf(state.entries);
@@ -942,7 +943,7 @@ export class Ledger {
 const totalOf = (entries) => entries.reduce((sum, entry) => sum + exactly(entry.epsilon), 0n);
 
 function checkLedger(state, place) {
-  const isEntry = (entry) => typeof entry?.purpose === "string" && isNumber(entry.epsilon, 1e-9, 100);
+  const isEntry = (entry) => typeof entry?.purpose === "string" && isNumber(entry.epsilon, 1e-9, MOST_EPSILON);
   const hasTerms = isNumber(state?.epsilon, 1e-9, 1e6) && isNumber(state.cap, 1e-9, 1e6);
   if (!hasTerms || state.format !== LEDGER_FORMAT || !Array.isArray(state.entries) || !state.entries.every(isEntry))
     fail("ledger", `the ledger ${place} is damaged, missing or of another kind; it is never replaced by a new budget`);
