@@ -60,5 +60,5 @@ for spec in specs:  # the law that the integers of a mechanism's file make
         only = law | {"size": spec["share_size"], "weights": [[spec["share_inside"], spec["share_threshold"]]]}
         law = {"kind": "either", "size": 2, "weights": [law, only]}
     mine = [hashlib.sha256(open(sys.argv[2], "rb").read().strip()).hexdigest(), spec["epsilon"], law]
-    require(mine == [cert[name] for name in ("digest", "epsilon", "law")], "it is not of this mechanism")
+    require(mine == [cert[name] for name in ("digest", "epsilon", "law")], "it is for another mechanism")
 print("valid: epsilon is in", cert["interval"], "and at most", cert["epsilon"])

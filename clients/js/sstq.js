@@ -885,7 +885,7 @@ async function askOnce(timeout, url, request) {
   if (answer.ok) return { headers: answer.headers, content };
   const detail = parsedOrNull(decode(content))?.detail ?? answer.statusText;
   const [after] = /^\d{1,6}$/.exec(answer.headers.get("Retry-After")) ?? [0], { status } = answer;
-  fail("refused", `${host} refused it (${status}): ${detail}`, { status, retryAfter: Number(after) });
+  fail("refused", `${host} refused the request (${status}): ${detail}`, { status, retryAfter: Number(after) });
 }
 
 // ---- The ledger

@@ -161,8 +161,8 @@ class Zeros:
 @pytest.mark.parametrize(
     ("mutant", "problem"),
     [
-        (OffByOne(dim=6, epsilon=2.0, bits=2), "no case of the law"),
-        (LeaksTheSide(dim=6, epsilon=2.0), "no case of the law"),
+        (OffByOne(dim=6, epsilon=2.0, bits=2), "does not follow the law"),
+        (LeaksTheSide(dim=6, epsilon=2.0), "does not follow the law"),
         (AsksForMoreOnZero(dim=6, epsilon=2.0), "depends on the vector"),
     ],
 )

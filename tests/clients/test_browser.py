@@ -280,7 +280,7 @@ def test_a_collector_that_is_gone_or_refuses_is_said(browser, server):
     page.unroute("**/messages")
     closed = {"status": 410, "detail": "the campaign closed"}
     page.route("**/messages", lambda route: route.fulfill(status=410, json=closed))
-    text = f"{host} refused it (410): the campaign closed (0 of 1000 messages count)."
+    text = f"{host} refused the request (410): the campaign closed (0 of 1000 messages count)."
     playwright.expect(page.locator("#problem")).to_have_text(text, timeout=30_000)
     page.unroute("**/messages")
     page.click("#simulate")

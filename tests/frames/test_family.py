@@ -23,5 +23,5 @@ def test_one_frame_is_the_base_and_several_are_different():
     base = HadamardFrame(dim=5, size=16, seed=3, rounds=2)
     assert FrameFamily(base, 1).frame(0) == base
     assert len({FrameFamily(base, 50).frame(number).seed for number in range(50)}) == 50
-    with pytest.raises(ValueError, match="two or three rounds"):
+    with pytest.raises(ValueError, match="rounds must be 2 or 3"):
         FrameFamily(HadamardFrame(dim=5, size=16), 4)

@@ -287,7 +287,7 @@ def test_a_shard_that_is_refused_is_an_error_and_the_others_before_it_are_there(
     rows = np.load(shards[2].vectors)
     rows[3, 1] = np.inf
     np.save(shards[2].vectors, rows)
-    with pytest.raises(ValueError, match=r"v2.npy: inf in row 3, column 1"):
+    with pytest.raises(ValueError, match=r"v2.npy: vectors must be finite, got inf in row 3, column 1"):
         list(encode_shards(shards, mechanism))
     assert [shard.messages.exists() for shard in shards[:3]] == [True, True, False]
 

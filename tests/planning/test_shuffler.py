@@ -202,7 +202,7 @@ def test_the_command_and_the_line_of_python_make_the_mechanism(tmp_path):
     ("arguments", "message"),
     [
         (("--trust", "shuffler", "--dim", 10), "--trust shuffler needs --clients, --epsilon"),
-        (("--trust", "shuffler", "--rounds", 3), "does not take --rounds"),
+        (("--trust", "shuffler", "--rounds", 3), "cannot be combined with --rounds"),
         (("--messages", 3, "--dim", 10), "needs --trust shuffler"),
         (("--learn", "--messages", 3, "--classes", 3), "--learn cannot be combined with --messages"),
         (("--trust", "nobody", "--dim", 3, "--clients", 9, "--epsilon", 1), "--trust must be local or shuffler"),

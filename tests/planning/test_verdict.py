@@ -238,7 +238,7 @@ def test_the_command_refuses_with_the_sentence_and_writes_no_mechanism(tmp_path)
     verdict = plan(300, 20, 2.0).verdict()
     shown = facts(result)
     assert shown["verdict"] == str(verdict)
-    assert f"error: {verdict}; --target-error " in result.stderr
+    assert f"error: {verdict}; pass --target-error " in result.stderr
     assert not spec.exists()
     commands = [command for remedy in verdict.remedies for command in remedy.commands]
     assert commands

@@ -356,9 +356,9 @@ def test_the_commands(both, tmp_path):
     assert "needs --shuffler ADDRESS" in run(*creation, "--threshold", 20, code=2)
     # A key, an address or a collector that is not the shuffler's is noticed now, and leaves the name free.
     for address, key, reason in (
-        (shuffler.url, "00" * 32, f"{urlsplit(shuffler.url).netloc} refused it (404)"),
+        (shuffler.url, "00" * 32, f"{urlsplit(shuffler.url).netloc} refused the request (404)"),
         (collector.url, shuffler.key, "is not the shuffler that the campaign names"),
-        ("http://127.0.0.1:1", shuffler.key, "there is no answer from 127.0.0.1:1"),
+        ("http://127.0.0.1:1", shuffler.key, "no answer from 127.0.0.1:1"),
     ):
         said = run(*creation, "--shuffler", address, "--shuffler-key", key, "--threshold", 20, code=1)
         assert reason in " ".join(said.split())

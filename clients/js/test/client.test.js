@@ -69,7 +69,7 @@ test("Retry-After is waited for, and patience ends", () =>
       const begun = Date.now(), client = await Client.open(url, { ...QUICK, patience: 3 });
       await client.send(VECTOR);
       assert.ok(Date.now() - begun >= 1000);
-      const sentence = /^127\.0\.0\.1:\d+ refused it \(429\): status “429” \(0 of 1 messages count\)/;
+      const sentence = /^127\.0\.0\.1:\d+ refused the request \(429\): status “429” \(0 of 1 messages count\)/;
       await assert.rejects(client.send(VECTOR), refused("refused", sentence));
     },
     {

@@ -61,7 +61,7 @@ class RoundCapExceeded(LedgerError):  # noqa: N818
         ...     Ledger(f"{folder}/client.ledger", epsilon=4.0, round_cap=1.0).spend(2.0, "round 1")
         Traceback (most recent call last):
         ...
-        sstq.accounting.ledger_file.RoundCapExceeded: epsilon must be at most round_cap = 1.0, got 2.0
+        sstq.accounting.ledger_file.RoundCapExceeded: epsilon must be at most round_cap = 1.0, got 2.0; ...
     """
 
 
