@@ -30,7 +30,7 @@ class MessageOwner(MessageReader, Protocol):
 
     @property
     def messages(self) -> int:
-        """How many messages a person sends."""
+        """The number of messages per person."""
 
 
 Owner = TypeVar("Owner", bound=MessageOwner)

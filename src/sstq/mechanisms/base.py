@@ -142,7 +142,7 @@ class Mechanism(Agreement):
         sweeps: the families that `sstq frontier` shows: labels, and the options of each point.
         unbiased: when the estimate's expectation is the (clipped) vector, over messages and public coins.
         layout: the fields of a message.
-        words_each: how many secret words a message takes, whatever its vector.
+        words_each: the number of secret words per message, the same for every vector.
 
     Examples:
         >>> import sstq

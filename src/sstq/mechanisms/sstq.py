@@ -50,8 +50,8 @@ class SSTQ(KashinMechanism):
         coin: who draws the coordinate: the client ("private", default), or a shared generator ("public"): then a
             message is b bits, both sides name the clients, and from 8N clients on the mean is taken by strata (see
             `sstq.aggregation.strata`).
-        messages: m, how many messages a client sends, each of a coordinate of its own, for a shuffler that mixes every
-            slot apart; 1 with a public coin. `epsilon` is that of one message, `bundle_epsilon` that of all.
+        messages: m, the messages per client, each with its own coordinate, for a shuffler that mixes every slot
+            separately; 1 with a public coin. `epsilon` is that of one message, `bundle_epsilon` that of all.
         density: the public density of the coordinates for the optimal channel and the last two codebooks; the default
             is that of a typical certified representation.
         kashin, level, steps, frame, frame_size: as in `sstq.mechanisms.framed.KashinMechanism`.

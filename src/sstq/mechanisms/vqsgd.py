@@ -67,8 +67,8 @@ class VqSGD(Mechanism):
         The vqSGD paper states an error of O(d²/ε²); it treats p − q as if it did not depend on d. It is Θ(d³/ε²).
 
     Args:
-        messages: m, how many messages a client sends, for a shuffler that mixes every slot apart. `epsilon` is that of
-            one message, `bundle_epsilon` that of all.
+        messages: m, the messages per client, for a shuffler that mixes every slot separately. `epsilon` is that of one
+            message, `bundle_epsilon` that of all.
 
     Examples:
         >>> mechanism = VqSGD(dim=100, epsilon=3.0, clip=0.2)

@@ -70,8 +70,8 @@ class SQKR(KashinMechanism):
         variant: "subsampled" (default) or "dense".
         coin: who draws the k coordinates: the client ("private", default), or a shared generator ("public"): then a
             message is k bits, and both sides name the clients.
-        messages: m, how many messages a client sends, each of coordinates of its own, for a shuffler that mixes every
-            slot apart; 1 with a public coin. `epsilon` is that of one message, `bundle_epsilon` that of all.
+        messages: m, the messages per client, each with its own coordinates, for a shuffler that mixes every slot
+            separately; 1 with a public coin. `epsilon` is that of one message, `bundle_epsilon` that of all.
         kashin, level, steps, frame, frame_size: as in `sstq.mechanisms.framed.KashinMechanism`.
 
     Examples:
