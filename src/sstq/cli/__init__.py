@@ -35,8 +35,6 @@ from sstq.cli.spec import spec
 from sstq.cli.terminal import complain, paragraphs, warn
 from sstq.cli.train import train
 from sstq.cli.usage import WrongUsage
-from sstq.cli.warmup import compile_together, warmup
-from sstq.compilation import at_first_compilation
 
 __all__ = ["app", "main"]
 
@@ -48,7 +46,7 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with at_first_compilation(compile_together), warnings.catch_warnings():
+            with warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_, **__: warn(str(message))
                 return super().invoke(ctx)
         except (ValueError, OSError, ImportError) as error:
@@ -83,7 +81,6 @@ for command in (
     reproduce,
     demo,
     bench,
-    warmup,
     serve,
     shuffler,
     send,

@@ -9,8 +9,9 @@ from sstq.exactness import TOTAL
 from sstq.kernels.checks import Doubles, Integers, Singles, Words, check_range, checked, kind_of
 from sstq.kernels.compiling import run, run_rows
 
-# A normal number, or one more of a sum, takes as long as so many numbers of a transform.
+# The time of one normal number, and of one number of a cumulative sum, in numbers of a transform.
 _COST_OF_A_NORMAL, _COST_OF_A_SUM = 6, 4
+_MESSAGES_AT_A_TIME = 1 << 14
 
 
 def box_muller(words: Words) -> Doubles:
@@ -164,33 +165,31 @@ def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.int
 
     Args:
         state: int64 (N, 4), C-contiguous and writable, changed in place.
-        index: (n,), positions in [0, N), C-contiguous, of any integer type.
-        code: (n,), rows of the table, C-contiguous, of any integer type.
+        index: (n,), positions in [0, N), N ≤ 2^32, of any integer type.
+        code: (n,), rows of the table, of any integer type.
         table: int64 (M, 3).
     """
     _check_state(state, "(N, 4)")
     table = checked("table", table, np.int64, 2)
     if table.shape[1] != 3:
         raise ValueError(f"table must have shape (M, 3), got {table.shape}")
-    index, code = _as_messages("index", index), _as_messages("code", code)
+    _check_messages("index", index, state.shape[0])
+    _check_messages("code", code, table.shape[0])
     if index.shape != code.shape:
         raise ValueError(f"code must have the shape of index, {index.shape}, got {code.shape}")
-    check_range("index", index, state.shape[0])
-    check_range("code", code, table.shape[0])
     increments = np.insert(table, 0, 1, axis=1)
-    run("messages.add_messages", state, index, code, increments)
+    # One type for the kernel, whatever the messages have: copies of as many as stay in the cache.
+    for start in range(0, len(index), _MESSAGES_AT_A_TIME):
+        part = slice(start, start + _MESSAGES_AT_A_TIME)
+        run("messages.add_messages", state, index[part].astype(np.uint32), code[part].astype(np.uint32), increments)
 
 
-def _as_messages(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """A column of messages, read-only as those of Parquet files are: one kind of array for each integer type."""
+def _check_messages(name: str, array: NDArray[Any], bound: int) -> None:
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
         raise TypeError(f"{name} must be an integer array, got {kind_of(array)}")
-    if array.ndim != 1 or not array.flags.c_contiguous:
-        raise ValueError(f"{name} must be one-dimensional and C-contiguous, got shape {array.shape}")
-    # A copy only of what has another byte order or starts between two of its numbers.
-    column = np.require(array, array.dtype.newbyteorder("="), "A").view()
-    column.flags.writeable = False
-    return column
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}")
+    check_range(name, array, bound)
 
 
 def accumulate_vectors(

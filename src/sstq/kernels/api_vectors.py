@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sstq.chunks import row_chunks
 from sstq.kernels.checks import Doubles, Integers, Singles, check_floats, check_range, checked, log2
-from sstq.kernels.compiling import kernel, prepare, run_rows
+from sstq.kernels.compiling import compiled, run_rows
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
 
 
@@ -43,13 +43,11 @@ def hadamard_transform(x: NDArray[Any]) -> None:
 
 @cache
 def _transform_of(dtype: np.dtype[Any]) -> Any:
-    """The kernel for float32 or float64, prepared once: importing and preparing take longer than a small transform."""
-    transform = kernel("hadamard.transform_rows" if dtype == np.float32 else "hadamard.transform_rows_plainly")
-    prepare(transform, np.empty((1, 1), dtype), 0)
-    return transform
+    """The kernel for float32 or float64: looking for it takes longer than a small transform."""
+    return compiled("hadamard.transform_rows", np.empty((1, 1), dtype), 0)
 
 
-def _as_integers(x: NDArray[Any], clip: float = 1.0) -> tuple[NDArray[Any], NDArray[Any], tuple[Any, int, float]]:
+def _as_integers(x: NDArray[Any], clip: float) -> tuple[NDArray[Any], NDArray[Any], tuple[Any, int, float]]:
     """Return x, contiguous; x read as integers; and the mask of all but their sign bit, a fraction's bits, and clip."""
     check_floats("x", x, 2)
     if not 0 < clip < math.inf:
@@ -62,19 +60,7 @@ def _as_integers(x: NDArray[Any], clip: float = 1.0) -> tuple[NDArray[Any], NDAr
 def all_finite(x: NDArray[Any]) -> bool:
     """Whether all numbers of x, (n, d), float32 or float64, are finite."""
     check_floats("x", x, 2)
-    if x.size < MIN_ELEMENTS_A_THREAD or not x.flags.c_contiguous or not x.flags.writeable:
-        # Less than a call of the kernel takes, or than a copy for it.
-        return all(bool(np.isfinite(x[part]).all()) for part in row_chunks(len(x), max(1, x.shape[1])))
-    largest_bits, (_, keys, (magnitude, fraction_bits, _)) = kernel("clipping.largest_bits"), _as_integers(x)
-    prepare(largest_bits, keys.reshape(-1), magnitude)
-    largest: list[int] = []
-
-    def find_largest(rows: slice) -> None:
-        largest.append(int(largest_bits(keys[rows].reshape(-1), magnitude)))
-
-    # In the time that a transform takes for a number, eight of them are found to be finite.
-    run_in_chunks(find_largest, x.shape[0], -(-x.shape[1] // 8))
-    return max(largest) < int(magnitude) >> fraction_bits << fraction_bits
+    return all(bool(np.isfinite(x[part]).all()) for part in row_chunks(len(x), max(1, x.shape[1])))
 
 
 def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[Singles, NDArray[np.bool_]]:
@@ -181,7 +167,9 @@ class SignedColumns:
     @cached_property
     def mask(self) -> NDArray[Any]:
         """The bits that are 1 at the places, in one word for each vector of the transform."""
-        words: NDArray[Any] = kernel("kashin.mask_words")(self.places, self.size)
+        from sstq.kernels.kashin import mask_words
+
+        words: NDArray[Any] = mask_words(self.places, self.size)
         return words
 
 

@@ -7,15 +7,15 @@ import math
 from typing import Any
 
 import numpy as np
+from numba import njit
 
-from sstq.kernels.fallback import SQUARE_LANES
-from sstq.kernels.target import compiled, passes
+from sstq.kernels.vectors import add_squares
 
 # Norms between these come from squares that neither overflowed nor lost digits to underflow.
 _SAFE_LOW, _SAFE_HIGH = 1e-140, 1e150
 
 
-@compiled
+@njit
 def largest_bits(bits: Any, magnitude: Any) -> Any:
     """Return the largest of the numbers read as integers, their sign bits masked away: they grow with the magnitude.
 
@@ -29,17 +29,17 @@ def largest_bits(bits: Any, magnitude: Any) -> Any:
     return largest
 
 
-@compiled
+@njit
 def norm(row: Any, scale: float) -> float:
     """Return the Euclidean norm of scale·row, in double precision."""
-    s, whole = np.zeros(SQUARE_LANES), row.size // SQUARE_LANES
-    passes.add_squares(row, np.int64(whole), scale, s)
-    for i in range(whole * SQUARE_LANES, row.size):
+    s, whole = np.zeros(8), row.size // 8
+    add_squares(row, np.int64(whole), scale, s)
+    for i in range(whole * 8, row.size):
         s[0] += (scale * np.float64(row[i])) ** 2
     return math.sqrt(((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7])))
 
 
-@compiled
+@njit
 def measure(row: Any, bits: Any, magnitude: Any, fraction_bits: int, clip: float) -> Any:
     """Return (scale, length, natural): length = ‖scale·row‖, and natural·length = ‖row‖/clip.
 
@@ -57,7 +57,6 @@ def measure(row: Any, bits: Any, magnitude: Any, fraction_bits: int, clip: float
     return scale, norm(row, scale), 2 * (math.ldexp(1.0, exponent - 1) / clip)
 
 
-@compiled
 def clip_rows(x: Any, bits: Any, magnitude: Any, fraction_bits: int, clip: float, unit: Any, longer: Any) -> None:
     """Write every row of x, clipped to norm `clip` and divided by it, to unit; longer tells which were clipped.
 

@@ -1,62 +1,38 @@
-"""Calling kernels: compiled once per kind of arguments, with rows distributed over threads."""
+"""Compiling kernels: one version per kind of arguments, which Numba's own cache keeps on disk.
 
+A kernel is a plain function of a module that imports Numba. `compiled` compiles it when it is first called; the
+functions that it calls are compiled into it.
+
+Numba files the versions of a function in one index, under the function's name and the text of its own module. That is
+not enough: code also depends on the other modules of this folder, and of two processes that add to one index at the
+same time one may get the other's code. So every version has a name of its own, with a digest of all that it depends on.
+"""
+
+import hashlib
 import os
 import sys
-import threading
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from sstq._version import __version__
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
 
-PATIENCE_SECONDS = 1.0
-
-# What has been compiled or loaded, by the kernel and the kinds of its arguments.
-_prepared: set[tuple[Any, ...]] = set()
+_versions: dict[tuple[Any, ...], Any] = {}
 
 
-@cache
-def kernel(name: str) -> Any:
-    """The kernel "module.function", imported on first use: that imports Numba as well."""
-    module, function = name.split(".")
-    return getattr(import_module(f"sstq.kernels.{module}"), function)
-
-
-@cache
-def _announce() -> None:
-    """Print the line; the cache makes it one line per process."""
-    print("sstq: compiling kernels for this machine (once) ...", file=sys.stderr, flush=True)  # noqa: T201
-
-
-def _announce_if_compiling(function: Any) -> None:
-    """Tell a true compilation, which has already missed the disk cache, from a slow load of cached code."""
-    if function.stats.cache_misses:
-        _announce()
-
-
-def prepare(function: Any, *arguments: Any) -> None:
-    """Compile a kernel for the types of `arguments`, or load it from the disk cache, before threads would queue for it.
-
-    Prints one line to stderr when compiling takes longer than PATIENCE_SECONDS, unless SSTQ_QUIET is set.
-    """
+def compiled(name: str, *arguments: Any) -> Any:
+    """The kernel "module.function" for the types of these arguments, compiled or loaded on first use."""
     # Numba's own types take a third of a millisecond to make.
-    kinds = (function, *map(_kind, arguments))
-    if kinds in _prepared:
-        return
-    from numba import typeof
-
-    timer = threading.Timer(PATIENCE_SECONDS, _announce_if_compiling, [function])
-    timer.daemon = True
-    if not os.environ.get("SSTQ_QUIET"):
-        timer.start()
-    try:
-        function.compile(tuple(typeof(argument) for argument in arguments))
-    finally:
-        timer.cancel()
-    _prepared.add(kinds)
+    kinds = (name, *map(_kind, arguments))
+    if kinds not in _versions:
+        _versions[kinds] = _compile(name, arguments)
+    return _versions[kinds]
 
 
 def _kind(argument: Any) -> Any:
@@ -67,16 +43,72 @@ def _kind(argument: Any) -> Any:
     return tuple(map(_kind, argument)) if isinstance(argument, tuple) else type(argument)
 
 
+def _compile(name: str, arguments: tuple[Any, ...]) -> Any:
+    import numba
+
+    config: Any = numba.config
+    if config.DISABLE_JIT:
+        raise ValueError(
+            "NUMBA_DISABLE_JIT must not be set: the kernels hold instructions that only a compiler can make"
+        )
+    module, function = name.split(".")
+    source = getattr(import_module(f"sstq.kernels.{module}"), function)
+    types = tuple(map(numba.typeof, arguments))
+    label = hashlib.sha256(f"{_target()}{types!r}".encode()).hexdigest()[:16]
+    version = FunctionType(source.__code__, source.__globals__, function)
+    version.__qualname__ = f"{function}-{label}"
+    folder = cache_folder()
+    if folder is None:
+        _announce("sstq: compiling kernels for this process alone (set NUMBA_CACHE_DIR to a writable folder) ...")
+    elif not any(folder.glob(f"*-{label}-*.nbc")):
+        _announce("sstq: compiling kernels for this machine (once) ...")
+    dispatcher: Any = numba.njit(nogil=True, cache=folder is not None)(version)
+    dispatcher.compile(types)
+    return dispatcher
+
+
+@cache
+def cache_folder() -> Path | None:
+    """The folder in which Numba keeps compiled kernels, or None if none can be written to.
+
+    That is the first writable one of these: the one that NUMBA_CACHE_DIR names, `__pycache__` beside the sources, and
+    the user's cache.
+    """
+    import numba
+
+    try:
+        return Path(numba.njit(cache=True)(_kind).stats.cache_path)
+    except RuntimeError:
+        return None
+
+
+@cache
+def _target() -> str:
+    """A digest of the sources of all kernels, and what Numba compiles for."""
+    from numba.core.registry import cpu_target
+
+    digest = hashlib.sha256(__version__.encode())
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    return f"{digest.hexdigest()}{cpu_target.target_context.codegen().magic_tuple()}"
+
+
+@cache
+def _announce(line: str) -> None:
+    """Tell a person who waits, once per process, unless SSTQ_QUIET is set."""
+    if not os.environ.get("SSTQ_QUIET"):
+        print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
 def run(name: str, *arguments: Any) -> Any:
-    """Call the kernel with this name in this thread."""
-    prepare(kernel(name), *arguments)
-    return kernel(name)(*arguments)
+    """Call a kernel in this thread."""
+    return compiled(name, *arguments)(*arguments)
 
 
 def run_rows(name: str, rows: int, elements_per_row: int, arguments: Callable[[slice], tuple[Any, ...]]) -> None:
     """Call a kernel with arguments(part) for parts that cover the rows, in several threads if that is faster."""
-    function, whole = kernel(name), arguments(slice(0, rows))
-    prepare(function, *whole)
+    whole = arguments(slice(0, rows))
+    function = compiled(name, *whole)
     if rows * elements_per_row < MIN_ELEMENTS_A_THREAD:
         function(*whole)
     else:

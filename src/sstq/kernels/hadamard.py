@@ -5,34 +5,39 @@ are taken in groups that suit the memory: the lowest in registers, the next insi
 it MAX_RADIX_BITS at a time, each group as soon as the blocks it joins are complete, while they are still in the
 smallest cache that holds them.
 
-Internal functions address a flat float32 array by offsets: x[offset : offset + 2^bits]. `transform_rows_plainly` takes
-any floating type: it is the path of float64 and an oracle for the fast one.
+Internal functions address a flat array of float32 or float64 by offsets: x[offset : offset + 2^bits]. The order of
+additions is that of ascending bits, whatever the vectors are.
 """
 
 from typing import Any
 
-from sstq.kernels.fallback import MAX_RADIX_BITS
-from sstq.kernels.target import BASE_BITS, BASE_SIZE, VECTOR_BITS, VECTOR_WIDTH, compiled, inlined, passes
+from numba import njit
 
-# Blocks of at most 2^12 floats (16 KiB), or half as many doubles, leave half of a 32 KiB L1 cache to everything else.
-L1_BITS, _PLAIN_BLOCK_BITS = 12, 11
+from sstq.kernels import vectors
+from sstq.kernels.vectors import MAX_RADIX_BITS, VECTOR_WIDTH
+
+VECTOR_BITS = VECTOR_WIDTH.bit_length() - 1
+# One base block is transformed entirely in registers: the bits inside a vector and MAX_RADIX_BITS across vectors.
+BASE_BITS = VECTOR_BITS + MAX_RADIX_BITS
+# Blocks of at most 16 KiB, 2^12 float32, leave half of a 32 KiB L1 cache to everything else.
+_L1_BITS = 12
 
 
-@inlined
+@njit(inline="always")
 def radix_pass(x: Any, offset: int, span: int, stride: int, bits: int) -> None:
     """Radix-2^bits butterfly across the rows x[offset + k·stride : offset + k·stride + span], k < 2^bits."""
     if bits == 3:
         for column in range(offset, offset + span, VECTOR_WIDTH):
-            passes.butterfly8(x, column, stride, x, column, stride)
+            vectors.butterfly8(x, column, stride, x, column, stride)
     elif bits == 2:
         for column in range(offset, offset + span, VECTOR_WIDTH):
-            passes.butterfly4(x, column, stride, x, column, stride)
+            vectors.butterfly4(x, column, stride, x, column, stride)
     else:
         for column in range(offset, offset + span, VECTOR_WIDTH):
-            passes.butterfly2(x, column, stride, x, column, stride)
+            vectors.butterfly2(x, column, stride, x, column, stride)
 
 
-@inlined
+@njit(inline="always")
 def _pass_over_bits(x: Any, offset: int, size: int, first: int, last: int) -> None:
     """Butterflies for the index bits first ≤ bit < last of `size` contiguous floats; first ≥ VECTOR_BITS."""
     bit = first
@@ -48,18 +53,18 @@ def _pass_over_bits(x: Any, offset: int, size: int, first: int, last: int) -> No
 
 
 # The same as a function of its own.
-transform_bits = compiled(_pass_over_bits.py_func)
+transform_bits = njit(_pass_over_bits.py_func)
 
 
-@inlined
+@njit(inline="always")
 def transform_low_bits(x: Any, offset: int, size: int, last: int) -> None:
     """Butterflies for the index bits below `last` of `size` contiguous floats; last ≥ BASE_BITS."""
-    for block in range(offset, offset + size, BASE_SIZE):
-        passes.transform_base(x, block)
+    for block in range(offset, offset + size, 1 << BASE_BITS):
+        vectors.transform_base(x, block)
     _pass_over_bits(x, offset, size, BASE_BITS, last)
 
 
-@compiled
+@njit
 def _transform_in_l1(x: Any, offset: int, bits: int) -> None:
     """Transform of a block that fits the L1 cache."""
     size = 1 << bits
@@ -68,7 +73,7 @@ def _transform_in_l1(x: Any, offset: int, bits: int) -> None:
         return
     if bits >= VECTOR_BITS:
         for block in range(offset, offset + size, VECTOR_WIDTH):
-            passes.transform_vector(x, block)
+            vectors.transform_vector(x, block)
         _pass_over_bits(x, offset, size, VECTOR_BITS, bits)
         return
     half = 1
@@ -79,16 +84,15 @@ def _transform_in_l1(x: Any, offset: int, bits: int) -> None:
         half *= 2
 
 
-@compiled
-def bits_of_block(bits: int) -> int:
-    """The bits of a block in a transform of 2^bits floats."""
-    if bits <= L1_BITS:
-        return bits
+@njit
+def bits_of_block(x: Any, bits: int) -> int:
+    """The bits of a block in a transform of 2^bits numbers."""
+    most = _L1_BITS if x.itemsize == 4 else _L1_BITS - 1
     # Whole groups of MAX_RADIX_BITS above the block: a smaller last group would cost a full sweep through memory.
-    return L1_BITS - (L1_BITS - bits) % MAX_RADIX_BITS
+    return bits if bits <= most else most - (most - bits) % MAX_RADIX_BITS
 
 
-@compiled
+@njit
 def transform_block(x: Any, offset: int, block: int, block_bits: int, bits: int) -> None:
     """The share of one block in the transform of x[offset : offset + 2^bits]; blocks are to be taken in order."""
     _transform_in_l1(x, offset + (block << block_bits), block_bits)
@@ -101,17 +105,16 @@ def transform_block(x: Any, offset: int, block: int, block_bits: int, bits: int)
         joined += MAX_RADIX_BITS
 
 
-@compiled
+@njit
 def transform(x: Any, offset: int, bits: int) -> None:
     """Transform of x[offset : offset + 2^bits] for any number of bits."""
-    block_bits = bits_of_block(bits)
+    block_bits = bits_of_block(x, bits)
     for block in range(1 << (bits - block_bits)):
         transform_block(x, offset, block, block_bits, bits)
 
 
-@compiled
 def transform_rows(x: Any, bits: int) -> None:
-    """Transform every row of the C-contiguous float32 array x of shape (n, 2^bits).
+    """Transform every row of the C-contiguous array x of shape (n, 2^bits).
 
     Rows that start on a multiple of the vector's size are a third faster than others; copying a row to a better place
     and back costs more than that.
@@ -119,45 +122,3 @@ def transform_rows(x: Any, bits: int) -> None:
     flat = x.reshape(-1)
     for row in range(x.shape[0]):
         transform(flat, row << bits, bits)
-
-
-@compiled
-def _join_two(x: Any, offset: int, stride: int) -> None:
-    """Radix-2 butterfly between x[offset : offset + stride] and the same length after it."""
-    upper, lower = x[offset : offset + stride], x[offset + stride : offset + 2 * stride]
-    for k in range(stride):
-        upper[k], lower[k] = upper[k] + lower[k], upper[k] - lower[k]
-
-
-@compiled
-def _join_four(x: Any, offset: int, stride: int) -> None:
-    """Radix-4 butterfly between four neighbouring ranges of `stride` elements."""
-    x0, x1 = x[offset : offset + stride], x[offset + stride : offset + 2 * stride]
-    x2, x3 = x[offset + 2 * stride : offset + 3 * stride], x[offset + 3 * stride : offset + 4 * stride]
-    for k in range(stride):
-        a, b, c, d = x0[k] + x1[k], x0[k] - x1[k], x2[k] + x3[k], x2[k] - x3[k]
-        x0[k], x1[k], x2[k], x3[k] = a + c, b + d, a - c, b - d
-
-
-@compiled
-def _transform_bits_plainly(x: Any, offset: int, size: int, first: int, last: int) -> None:
-    """Butterflies for the index bits first ≤ bit < last of x[offset : offset + size]."""
-    bit = first
-    while bit + 2 <= last:
-        for block in range(offset, offset + size, 4 << bit):
-            _join_four(x, block, 1 << bit)
-        bit += 2
-    if bit < last:
-        for block in range(offset, offset + size, 2 << bit):
-            _join_two(x, block, 1 << bit)
-
-
-@compiled
-def transform_rows_plainly(x: Any, bits: int) -> None:
-    """Transform every row of the C-contiguous floating array x of shape (n, 2^bits), in place, by radix 4."""
-    flat, size, block_bits = x.reshape(-1), 1 << bits, min(bits, _PLAIN_BLOCK_BITS)
-    for row in range(x.shape[0]):
-        offset = row << bits
-        for block in range(offset, offset + size, 1 << block_bits):
-            _transform_bits_plainly(flat, block, 1 << block_bits, 0, block_bits)
-        _transform_bits_plainly(flat, offset, size, block_bits, bits)

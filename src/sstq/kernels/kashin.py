@@ -24,11 +24,12 @@ import math
 from typing import Any
 
 import numpy as np
+from numba import njit
 
+from sstq.kernels import vectors
 from sstq.kernels.checks import LEAST_REDUCTION, LONGEST_STEP
-from sstq.kernels.fallback import MAX_RADIX_BITS, SUM_LANES
-from sstq.kernels.hadamard import radix_pass, transform, transform_bits, transform_low_bits, transform_rows_plainly
-from sstq.kernels.target import CACHE_LINE, VECTOR_BITS, VECTOR_WIDTH, aligned, compiled, inlined, passes
+from sstq.kernels.hadamard import VECTOR_BITS, radix_pass, transform, transform_bits, transform_low_bits
+from sstq.kernels.vectors import CACHE_LINE, MAX_RADIX_BITS, SUM_LANES, VECTOR_WIDTH, aligned
 
 _MASK_WORD = np.uint16 if VECTOR_WIDTH == 16 else np.uint8
 
@@ -48,7 +49,7 @@ def mask_words(columns: Any, size: int) -> Any:
     return np.packbits(chosen, bitorder="little").view(_MASK_WORD)
 
 
-@compiled
+@njit
 def _step_block(a: Any, offset: int, t: Any, t_offset: int, bits: int, factors: Any, lanes: Any) -> None:
     """Low bits forward, one step, low bits backward, on a block of 2^bits floats; the last pass each way is fused."""
     fused_bits = min(bits - _LEAST_LOW_BITS, _PASS_BITS)
@@ -57,24 +58,24 @@ def _step_block(a: Any, offset: int, t: Any, t_offset: int, bits: int, factors: 
     transform_low_bits(a, offset, size, low_bits)
     if fused_bits == 3:
         for k in range(0, stride, VECTOR_WIDTH):
-            passes.clipped8(a, offset + k, t, t_offset + k, stride, factors, lanes, k % SUM_LANES)
+            vectors.clipped8(a, offset + k, t, t_offset + k, stride, factors, lanes, k % SUM_LANES)
     elif fused_bits == 2:
         for k in range(0, stride, VECTOR_WIDTH):
-            passes.clipped4(a, offset + k, t, t_offset + k, stride, factors, lanes, k % SUM_LANES)
+            vectors.clipped4(a, offset + k, t, t_offset + k, stride, factors, lanes, k % SUM_LANES)
     else:
         for k in range(0, stride, VECTOR_WIDTH):
-            passes.clipped2(a, offset + k, t, t_offset + k, stride, factors, lanes, k % SUM_LANES)
+            vectors.clipped2(a, offset + k, t, t_offset + k, stride, factors, lanes, k % SUM_LANES)
     transform_low_bits(a, offset, size, low_bits)
 
 
-@inlined
+@njit(inline="always")
 def _add_lanes(lanes: Any, sums: Any) -> None:
     """Add up the parts of ‖a‖², ⟨a, s⟩ and ‖s‖², in double precision: single would not do for the sum of millions."""
     for k in range(lanes.size):
         sums[k // SUM_LANES] += np.float64(lanes[k])
 
 
-@compiled
+@njit
 def _step_rows(a: Any, t: Any, split: Any, factors: Any, lanes: Any, sums: Any) -> None:
     """Row by row: all bits forward, one step, all bits backward; ‖a‖², ⟨a, s⟩ and ‖s‖² are added to sums."""
     block_bits, row_bits, _, pitch = split
@@ -89,7 +90,7 @@ def _step_rows(a: Any, t: Any, split: Any, factors: Any, lanes: Any, sums: Any) 
         transform_bits(a, offset, row_size, block_bits, row_bits)
 
 
-@inlined
+@njit(inline="always")
 def _relaxation(row: Any, last: Any, before: Any) -> Any:
     """The r of a step from its row of the schedule and the sums of the last step and of the one before."""
     reduction = 2 * before[1] - before[0] + last[0]
@@ -97,27 +98,27 @@ def _relaxation(row: Any, last: Any, before: Any) -> Any:
     return max(row[0], np.float32(min(row[1] * quotient, LONGEST_STEP)))
 
 
-@inlined
+@njit(inline="always")
 def _mask_column(x: Any, offset: int, stride: int, bits: int, mask: Any, mask_offset: int, mask_stride: int) -> None:
     """Butterfly, mask, butterfly on one column of 2^bits vectors."""
     if bits == 3:
-        passes.masked8(x, offset, stride, mask, mask_offset, mask_stride)
+        vectors.masked8(x, offset, stride, mask, mask_offset, mask_stride)
     elif bits == 2:
-        passes.masked4(x, offset, stride, mask, mask_offset, mask_stride)
+        vectors.masked4(x, offset, stride, mask, mask_offset, mask_stride)
     else:
-        passes.masked2(x, offset, stride, mask, mask_offset, mask_stride)
+        vectors.masked2(x, offset, stride, mask, mask_offset, mask_stride)
 
 
-@inlined
+@njit(inline="always")
 def _copy_columns(
     x: Any, offset: int, stride: int, y: Any, y_offset: int, y_stride: int, count: int, step: int, y_step: int
 ) -> None:
     """Butterfly of `count` columns of eight vectors from x to y; the columns are `step` and `y_step` floats apart."""
     for k in range(count):
-        passes.butterfly8(x, offset + k * step, stride, y, y_offset + k * y_step, y_stride)
+        vectors.butterfly8(x, offset + k * step, stride, y, y_offset + k * y_step, y_stride)
 
 
-@compiled
+@njit
 def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
     """Column by column: the bits that number the rows backward, mask, the same bits forward."""
     _, row_bits, row_count_bits, pitch = split
@@ -148,7 +149,7 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
         _copy_columns(tile, 0, tile_stride, a, column, outer_stride, inner_count, VECTOR_WIDTH, pitch)
 
 
-@compiled
+@njit
 def _split_bits(bits: int) -> Any:
     """The index bits of a block, of a row and of the rows' numbers, of a vector of size 2^bits; and the pitch."""
     block_bits = min(BLOCK_BITS, bits - 1)
@@ -157,7 +158,7 @@ def _split_bits(bits: int) -> Any:
     return block_bits, row_bits, row_count_bits, (1 << row_bits) + CACHE_LINE
 
 
-@compiled
+@njit
 def _transform_row_numbers(a: Any, split: Any) -> None:
     """Butterflies for the bits that number the rows, in place."""
     _, row_bits, row_count_bits, pitch = split
@@ -170,25 +171,25 @@ def _transform_row_numbers(a: Any, split: Any) -> None:
         bit += bits
 
 
-@inlined
+@njit(inline="always")
 def _project_small(a: Any, bits: int, mask: Any) -> None:
     """Transform, mask, transform."""
     transform(a, np.int64(0), bits)
     for word in range(mask.size):
-        passes.masked1(a, word * VECTOR_WIDTH, np.int64(0), mask, word, np.int64(0))
+        vectors.masked1(a, word * VECTOR_WIDTH, np.int64(0), mask, word, np.int64(0))
     transform(a, np.int64(0), bits)
 
 
-@inlined
+@njit(inline="always")
 def _step_small(a: Any, t: Any, factors: Any, lanes: Any, sums: Any) -> None:
     """Do what `_step_rows` does where no bits are left to transform."""
     lanes[:] = 0
     for k in range(0, t.size, VECTOR_WIDTH):
-        passes.clipped1(a, k, t, k, np.int64(0), factors, lanes, k % SUM_LANES)
+        vectors.clipped1(a, k, t, k, np.int64(0), factors, lanes, k % SUM_LANES)
     _add_lanes(lanes, sums)
 
 
-@compiled
+@njit
 def _solve(x: Any, frame: Any, schedule: Any, a: Any, t: Any, tile: Any, lanes: Any) -> None:
     """Run the schedule for one client; t is the result. Sizes below the fused loop take plain transforms.
 
@@ -230,21 +231,20 @@ def _solve(x: Any, frame: Any, schedule: Any, a: Any, t: Any, tile: Any, lanes: 
         before[1] *= np.float64(scale)
 
 
-@compiled
+@njit
 def _residual(x: Any, frame: Any, t: Any, doubles: Any) -> float:
-    """Return ‖x − signs·gather(H t)/N‖₂, in double precision throughout; doubles, (1, N), is working memory."""
+    """Return ‖x − signs·gather(H t)/N‖₂, in double precision throughout; doubles, (N,), is working memory."""
     columns, signs, _, bits = frame
     for k in range(t.size):
-        doubles[0, k] = t[k]
-    transform_rows_plainly(doubles, bits)
+        doubles[k] = t[k]
+    transform(doubles, np.int64(0), bits)
     scale, squares = 1.0 / t.size, 0.0
     for i in range(x.size):
-        error = np.float64(x[i]) - scale * np.float64(signs[i]) * doubles[0, columns[i]]
+        error = np.float64(x[i]) - scale * np.float64(signs[i]) * doubles[columns[i]]
         squares += error * error
     return math.sqrt(squares)
 
 
-@compiled
 def solve_rows(x: Any, frame: Any, schedule: Any, picks: Any, values: Any, residuals: Any) -> None:
     """Run the schedule for every row of x and write what the caller asked for.
 
@@ -257,7 +257,7 @@ def solve_rows(x: Any, frame: Any, schedule: Any, picks: Any, values: Any, resid
     t = aligned(max(size, SUM_LANES))
     tile = aligned(VECTOR_WIDTH << MAX_ROW_COUNT_BITS)
     lanes = aligned(3 * SUM_LANES)
-    doubles = np.empty((1, size if residuals.size else 0))
+    doubles = np.empty(size if residuals.size else 0)
     for row in range(x.shape[0]):
         _solve(x[row], frame, schedule, a, t, tile, lanes)
         # A loop: the general code behind a slice assignment takes seconds to compile.

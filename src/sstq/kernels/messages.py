@@ -16,7 +16,6 @@ from numba import types
 from numba.extending import intrinsic
 
 from sstq.kernels.checks import LIMB_BITS
-from sstq.kernels.target import compiled
 
 _LIMB_MASK = (1 << LIMB_BITS) - 1
 
@@ -34,7 +33,6 @@ def _emit_hidden(_typing: Any, _value: Any) -> Any:
 _hidden: Any = intrinsic(_emit_hidden)
 
 
-@compiled
 def search_rows(tokens: Any, words: Any, cumulative: Any, codes: Any) -> None:
     """Set codes[i] to the number of entries of cumulative[tokens[i]], ascending to 2^62, that are ≤ words[i] < 2^62.
 
@@ -54,7 +52,6 @@ def search_rows(tokens: Any, words: Any, cumulative: Any, codes: Any) -> None:
         codes[i] = first - start
 
 
-@compiled
 def count_passed_sums(rows: Any, uniforms: Any, scale: float, counts: Any) -> None:
     """Set counts[i] to the number of j with scale·(|rows[i, 0]| + … + |rows[i, j]|) ≤ uniforms[i], in doubles."""
     for row in range(rows.shape[0]):
@@ -65,7 +62,6 @@ def count_passed_sums(rows: Any, uniforms: Any, scale: float, counts: Any) -> No
         counts[row] = passed
 
 
-@compiled
 def pack_words(values: Any, width: int, words: Any) -> None:
     """Pack the uint64 `values`, each below 2^width, into the uint64 `words`, just long enough; all are written."""
     pending, used, word = np.uint64(0), 0, 0  # the bits of the word under way, how many they are, and its place
@@ -83,7 +79,6 @@ def pack_words(values: Any, width: int, words: Any) -> None:
         words[word] = pending
 
 
-@compiled
 def unpack_words(words: Any, width: int, values: Any) -> None:
     """Read uint64 `values` of `width` bits from the uint64 `words`, which end with one unused word."""
     keep = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - width)
@@ -95,7 +90,6 @@ def unpack_words(words: Any, width: int, values: Any) -> None:
         values[i] = (low | high) & keep
 
 
-@compiled
 def add_messages(state: Any, index: Any, code: Any, increments: Any) -> None:
     """state[index[i]] += increments[code[i]] for every message i.
 
@@ -109,7 +103,6 @@ def add_messages(state: Any, index: Any, code: Any, increments: Any) -> None:
         state[row, 0], state[row, 1], state[row, 2], state[row, 3] = a, b, c, d
 
 
-@compiled
 def add_vectors(state: Any, vectors: Any, unit: float, limit: float, value_factor: float, square_factor: float) -> bool:
     """Add each vector, coordinate by coordinate, to sums of values (two limbs) and of squares (one limb or two).
 

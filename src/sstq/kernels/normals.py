@@ -9,9 +9,7 @@ import math
 from typing import Any
 
 import numpy as np
-
-from sstq.kernels.fallback import SQUARE_LANES
-from sstq.kernels.target import compiled, inlined
+from numba import njit
 
 _ONE = np.uint64(0x3FF0000000000000)  # the bits of 1.0; with others as its fraction, a number in [1, 2)
 _FRACTION, _UNUSED = np.uint64(52), np.uint64(12)
@@ -21,7 +19,7 @@ _TO_FLOAT = np.uint64(0x4330000000000000)  # the bits of 2^52; an integer as its
 _SIGN, _QUARTER, _EIGHTH, _TWO = np.uint64(63), np.uint64(62), np.uint64(1 << 61), np.uint64(2)
 
 
-@inlined
+@njit(inline="always")
 def _log(u: Any) -> Any:
     """Return ln u of a positive normal number below 1: e·ln 2 + ln m, 1/√2 ≤ m < √2, ln m = 2·artanh((m−1)/(m+1))."""
     bits = np.float64(u).view(np.uint64)
@@ -35,7 +33,7 @@ def _log(u: Any) -> Any:
     return e * math.log(2) + 2 * (z + z * (series * y))
 
 
-@inlined
+@njit(inline="always")
 def _sine(a: Any) -> Any:
     """Return sin a for |a| ≤ π/4, by Taylor's series."""
     y = a * a
@@ -44,7 +42,7 @@ def _sine(a: Any) -> Any:
     return a + a * (series * y)
 
 
-@inlined
+@njit(inline="always")
 def _cosine(a: Any) -> Any:
     """Return cos a for |a| ≤ π/4, by Taylor's series."""
     y = a * a
@@ -53,7 +51,7 @@ def _cosine(a: Any) -> Any:
     return 1.0 + series * y
 
 
-@compiled
+@njit
 def box_muller_row(radii: Any, angles: Any, cosines: Any, sines: Any) -> None:
     """Set cosines[i] and sines[i] to r·cos a and r·sin a, with r and a from one uint64 each.
 
@@ -75,7 +73,6 @@ def box_muller_row(radii: Any, angles: Any, cosines: Any, sines: Any) -> None:
         sines[i] = np.uint64(other ^ second << _SIGN).view(np.float64)
 
 
-@compiled
 def box_muller_rows(words: Any, numbers: Any) -> None:
     """Fill the rows of `numbers` from those of `words`: radii in the first half, angles in the second."""
     half = words.shape[1] // 2
@@ -83,13 +80,13 @@ def box_muller_rows(words: Any, numbers: Any) -> None:
         box_muller_row(words[row, :half], words[row, half:], numbers[row, :half], numbers[row, half:])
 
 
-@compiled
+@njit
 def _products(x: Any, y: Any) -> Any:
     """Return ⟨x, x⟩ and ⟨x, y⟩, added in an order that does not depend on the processor."""
-    squares, products = np.zeros(SQUARE_LANES), np.zeros(SQUARE_LANES)
-    whole = x.size // SQUARE_LANES * SQUARE_LANES
-    for i in range(0, whole, SQUARE_LANES):
-        for k in range(SQUARE_LANES):
+    squares, products = np.zeros(8), np.zeros(8)
+    whole = x.size // 8 * 8
+    for i in range(0, whole, 8):
+        for k in range(8):
             squares[k] += x[i + k] * x[i + k]
             products[k] += x[i + k] * y[i + k]
     for i in range(whole, x.size):
@@ -98,7 +95,6 @@ def _products(x: Any, y: Any) -> Any:
     return squares.sum(), products.sum()
 
 
-@compiled
 def draw_around(
     directions: Any, along: Any, across: Any, to_length: bool, words: Any, first: int, vectors: Any
 ) -> None:

@@ -1,131 +1,28 @@
 """One signed row of a mixed Hadamard frame for each client: mixing, selection and look-up without leaving the cache.
 
 **Selection.** Which scores are among the k largest magnitudes is decided on integers: without its sign bit a float32,
-read as an integer, grows with the magnitude. Its leading bits put it into one of 256 narrow bins around the magnitude
-that the k-th largest is expected to have: mixing is a rotation, after which scores are nearly normal. Bisection finds
-the bin that holds the k-th largest, and the few members of that bin are then ordered among themselves. Ties go to the
-smaller index.
+read as an integer, grows with the magnitude. Mixing is a rotation, after which scores are nearly normal, so the k-th
+largest magnitude is close to what normal numbers have. From there a search counts the scores above a bar until few are
+left between two bars. Ties go to the smaller index.
 """
 
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 from sstq.kernels.clipping import measure
-from sstq.kernels.fallback import COUNTED_AT_A_TIME
 from sstq.kernels.hadamard import bits_of_block, transform_block
-from sstq.kernels.target import aligned, compiled, passes
+from sstq.kernels.vectors import aligned
 
-# So many bits of a magnitude, read as an integer, are behind those that number the bins: 256 bins per octave; 128; one.
-_NARROW, _WIDE, _OCTAVES = 15, 16, 23
-# Bins are signed bytes, which all processors can compare. The lowest and the highest take what lies beyond them, too.
-_BINS, _LOWEST, _HIGHEST = 256, -128, 127
-_MAGNITUDE = np.int32(0x7FFFFFFF)
-# Members of the bin are looked for in groups, most of which have none.
-_GROUP = 64
+_MAGNITUDE, _ABOVE_ALL = np.int32(0x7FFFFFFF), 0x7F800001
+# The first step from the expected magnitude, in units of its last place: about the deviation at N = 2^15.
+_STEP = 1 << 17
+# So many scores between the bars are few. They are looked for in groups, most of which have none.
+_FEW, _GROUP = 48, 64
 
 
-@compiled
-def _find_bins(scores: Any, shift: int, middle: int, bins: Any) -> None:
-    """Write the bin of every score: its magnitude, read as an integer, without `shift` bits, less `middle`."""
-    bits = scores.view(np.int32)
-    # Narrow at every step: Numba computes with 64 bits otherwise, of which a vector holds half as many.
-    base, behind = np.int32(middle), np.int32(shift)
-    for j in range(bins.size):
-        leading = np.int32(np.int32(bits[j] & _MAGNITUDE) >> behind)
-        bins[j] = np.int8(min(max(np.int32(leading - base), np.int32(_LOWEST)), np.int32(_HIGHEST)))
-
-
-@compiled
-def _bin_of_rank(bins: Any, rank: int) -> Any:
-    """The bin that holds the score of that rank (0 is the largest), and its rank within the bin, by bisection."""
-    place: Any = _LOWEST
-    higher: Any = 0
-    step, vectors = _BINS >> 1, bins.size // COUNTED_AT_A_TIME
-    while step > 0:
-        bar = np.int8(place + step - 1)
-        count = passes.count_above(bins, vectors, bar)
-        for j in range(vectors * COUNTED_AT_A_TIME, bins.size):
-            count += np.int64(bins[j] > bar)
-        if count > rank:
-            place += step
-        else:
-            higher = count
-        step >>= 1
-    return place, rank - higher
-
-
-@compiled
-def _members(bins: Any, place: int, found: Any) -> Any:
-    """Write the indices of the scores in that bin, ascending; return how many there are."""
-    count: Any = 0
-    wanted, whole = np.int8(place), bins.size // _GROUP * _GROUP
-    for start in range(0, whole, _GROUP):
-        group = bins[start : start + _GROUP]
-        # A form of “is any equal” that LLVM finds vectors for.
-        least = np.uint8(0xFF)
-        for k in range(_GROUP):
-            least = min(least, np.uint8(group[k] ^ wanted))
-        if least == 0:
-            for k in range(_GROUP):
-                found[count] = start + k
-                count += group[k] == wanted
-    for j in range(whole, bins.size):
-        found[count] = j
-        count += bins[j] == wanted
-    return count
-
-
-@compiled
-def _kth_member(scores: Any, found: Any, count: int, rank: int, digits: Any) -> Any:
-    """The index, of those in found[:count], whose magnitude has that rank, ties by index: digit by digit.
-
-    The members of a bin are alike in all but their last 16 bits. There are two passes whatever the scores are, so that
-    one bin with all members costs a small multiple of the usual time.
-    """
-    bits, shift = scores.view(np.int32), 8
-    prefix = np.int64((bits[found[0]] & _MAGNITUDE) >> 16)
-    while shift >= 0:
-        for digit in range(256):
-            digits[digit] = 0
-        for i in range(count):
-            key = np.int64(bits[found[i]] & _MAGNITUDE)
-            digits[(key >> shift) & 255] += np.int32(key >> (shift + 8) == prefix)
-        digit = 255
-        while digits[digit] <= rank:
-            rank -= digits[digit]
-            digit -= 1
-        prefix = (prefix << 8) | digit
-        shift -= 8
-    for i in range(count):
-        if bits[found[i]] & _MAGNITUDE == prefix:
-            if rank == 0:
-                return found[i]
-            rank -= 1
-    return -1
-
-
-@compiled
-def last_inside(scores: Any, expected: float, inside: int, bins: Any, digits: Any, found: Any) -> Any:
-    """The index of the last of the `inside` scores, float32 (N,), of largest magnitude; ties by index.
-
-    `expected` is about its magnitude; another number costs time, not correctness. Working memory: bins, int8 (N,),
-    digits, int32 (256,), and found, int32 (N + 1,).
-    """
-    middle = np.empty(1, np.float32)
-    middle[0] = expected
-    _find_bins(scores, _NARROW, middle.view(np.int32)[0] >> _NARROW, bins)
-    place, rank = _bin_of_rank(bins, inside - 1)
-    if not _LOWEST < place < _HIGHEST:
-        # Scores that are far from normal, as those of a row of the frame: find the octave first.
-        _find_bins(scores, _OCTAVES, -_LOWEST, bins)
-        octave = _bin_of_rank(bins, inside - 1)[0] - _LOWEST
-        _find_bins(scores, _WIDE, (2 * octave + 1) << (_OCTAVES - _WIDE - 1), bins)
-        place, rank = _bin_of_rank(bins, inside - 1)
-    return _kth_member(scores, found, _members(bins, place, found), rank, digits)
-
-
-@compiled
+@njit
 def _count_at_least(bits: Any, bar: Any) -> Any:
     count = np.int32(0)
     for j in range(bits.size):
@@ -133,7 +30,65 @@ def _count_at_least(bits: Any, bar: Any) -> Any:
     return count
 
 
-@compiled
+@njit
+def _members(bits: Any, low: Any, high: Any, found: Any) -> Any:
+    """Write the indices of the scores with low ≤ magnitude < high, ascending; return how many there are."""
+    # Narrow at every step: Numba computes with 64 bits otherwise, of which a vector holds half as many.
+    count, least, width = 0, np.int32(low), np.uint32(high - low)
+    for start in range(0, bits.size, _GROUP):
+        group = bits[start : start + _GROUP]
+        members = np.int32(0)
+        for k in range(group.size):
+            members += np.int32(np.uint32(np.int32(group[k] & _MAGNITUDE) - least) < width)
+        if members > 0:
+            for k in range(group.size):
+                found[count] = start + k
+                count += np.uint32(np.int32(group[k] & _MAGNITUDE) - least) < width
+    return count
+
+
+@njit
+def last_inside(scores: Any, expected: float, inside: int, found: Any) -> Any:
+    """The index of the last of the `inside` scores, float32 (N,), of largest magnitude; ties by index.
+
+    `expected` is about its magnitude; another number costs time, not correctness. found, int32 (N + 1,), is working
+    memory.
+    """
+    bits, middle = scores.view(np.int32), np.empty(1, np.float32)
+    middle[0] = expected
+    # The k-th largest magnitude is in [low, high); so many are at least low, and at least high.
+    low, high, at_low, at_high = 0, _ABOVE_ALL, bits.size, 0
+    bar, step = np.int64(middle.view(np.int32)[0]), _STEP
+    while at_low - at_high > _FEW and high - low > 1:
+        count = np.int64(_count_at_least(bits, np.int32(bar)))
+        if count >= inside:
+            low, at_low = bar, count
+        else:
+            high, at_high = bar, count
+        # Longer and longer steps until the magnitude lies between two bars, then halves.
+        bar = low + step if high == _ABOVE_ALL else high - step
+        step *= 4
+        if (low > 0 and high < _ABOVE_ALL) or not low < bar < high:
+            bar = (low + high) >> 1
+    count, rank, larger = _members(bits, low, high, found), inside - 1 - at_high, 0
+    while high - low > 1:
+        bar, reached = (low + high) >> 1, 0
+        for i in range(count):
+            reached += np.int64((bits[found[i]] & _MAGNITUDE) >= bar)
+        if reached > rank:
+            low = bar
+        else:
+            high, larger = bar, reached
+    rank -= larger
+    for i in range(count):
+        if (bits[found[i]] & _MAGNITUDE) == low:
+            if rank == 0:
+                return found[i]
+            rank -= 1
+    return -1
+
+
+@njit
 def _place_of(scores: Any, last: int, wants_inside: bool, rank: int) -> int:
     """The rank-th index of those inside, or of those outside; `last` is that of `last_inside`."""
     bits = scores.view(np.int32)
@@ -157,13 +112,13 @@ def _place_of(scores: Any, last: int, wants_inside: bool, rank: int) -> int:
     return -1
 
 
-@compiled
+@njit
 def _mix(
     x: Any, scale: float, length: float, sign: float, first_signs: Any, later_signs: Any, bits: int, scores: Any
 ) -> None:
     """Write U x·sign·scale/length, up to a positive constant, to scores; e₁ stands for x if its length is 0."""
     factor = sign / length if length > 0 else 0.0
-    block_bits = bits_of_block(bits)
+    block_bits = bits_of_block(scores, bits)
     for block in range(1 << (bits - block_bits)):
         # Slices: for indices from a variable start LLVM finds no vectors.
         start, stop = block << block_bits, (block + 1) << block_bits
@@ -186,7 +141,6 @@ def _mix(
             transform_block(scores, np.int64(0), block, block_bits, bits)
 
 
-@compiled
 def pick_rows(
     x: Any, measured: Any, uniforms: Any, frames: Any, which: Any, subsets: Any, ranks: Any, picked: Any, longer: Any
 ) -> None:
@@ -200,7 +154,6 @@ def pick_rows(
     inside, expected, places = ranks
     scores, taken = aligned(1 << bits), subsets.shape[1]
     candidates = aligned(taken) if taken else scores
-    bins, digits = np.empty(candidates.size, np.int8), np.empty(256, np.int32)
     found = np.empty(candidates.size + 1, np.int32)
     for client in range(x.shape[0]):
         scale, length, natural = measure(x[client], keys[client], magnitude, fraction_bits, clip)
@@ -211,7 +164,7 @@ def pick_rows(
         _mix(x[client], scale, length, sign, first, later, bits, scores)
         for slot in range(taken):
             candidates[slot] = scores[subsets[client, slot]]
-        last = last_inside(candidates, expected, inside, bins, digits, found)
+        last = last_inside(candidates, expected, inside, found)
         place = places[client]
         if place >= 2 * inside:
             slot = _place_of(candidates, last, False, (place - 2 * inside) >> 1)

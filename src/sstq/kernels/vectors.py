@@ -1,4 +1,4 @@
-"""Explicit vectors for Numba: Hadamard butterflies on LLVM vectors of VECTOR_WIDTH float32.
+"""Explicit vectors for Numba: Hadamard butterflies on LLVM vectors of VECTOR_WIDTH numbers.
 
 LLVM does not vectorise Numba's loops over short strides well, so the innermost passes are emitted here as LLVM
 instructions. The same code serves every processor; LLVM maps a vector to one or several registers.
@@ -11,44 +11,36 @@ The radix-R butterfly is the unnormalised R×R Hadamard matrix applied across th
 element offsets without bounds checks: callers own the geometry. Offsets and strides are int64.
 """
 
-import os
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from llvmlite import binding, ir
-from numba import types
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from sstq.kernels.fallback import COUNTED_AT_A_TIME, MAX_RADIX_BITS, SQUARE_LANES, SUM_LANES
+_triple, _processor, _features = cpu_target.target_context.codegen().magic_tuple()
 
+VECTOR_WIDTH = 16 if "+avx512f" in _features.split(",") else 8
+"""The floats of a vector: 16 where Numba targets AVX-512, elsewhere 8 (AVX2, two NEON registers)."""
 
-def _choose_vector_width() -> int:
-    """Return the float32 lanes of a vector: 16 where Numba targets AVX-512, elsewhere 8 (AVX2, two NEON registers).
+MAX_RADIX_BITS = 3
+"""A radix-R pass holds R vectors in registers. AVX-512 has enough of them for 16, but on an AMD processor that was up
+to twice as slow as 8 from N = 2^14 on, and a tenth faster at 2^12."""
 
-    The features are those of Numba's own code generator, which follows NUMBA_CPU_NAME and NUMBA_CPU_FEATURES. The
-    variable SSTQ_VECTOR_WIDTH overrides the choice, so that the wide code can be tested on any machine.
-    """
-    override = os.environ.get("SSTQ_VECTOR_WIDTH")
-    if override not in {None, "8", "16"}:
-        raise ValueError(f"SSTQ_VECTOR_WIDTH must be 8 or 16, got {override!r}")
-    _triple, _cpu_name, features = cpu_target.target_context.codegen().magic_tuple()
-    return int(override or (16 if "+avx512f" in features.split(",") else 8))
+SUM_LANES = 16
+"""Sums are kept in so many parts, whatever the vectors are, so that the order of additions is the same everywhere."""
 
-
-VECTOR_WIDTH = _choose_vector_width()
+CACHE_LINE = 16  # float32 in 64 bytes
 
 _INDEX, _LANE = ir.IntType(64), ir.IntType(32)
-_VECTOR = ir.VectorType(ir.FloatType(), VECTOR_WIDTH)
-_DOUBLES = ir.VectorType(ir.DoubleType(), SQUARE_LANES)
+_SQUARE_LANES = 8
+_DOUBLES = ir.VectorType(ir.DoubleType(), _SQUARE_LANES)
 _PREDICATE = ir.VectorType(ir.IntType(1), VECTOR_WIDTH)
-_ZERO = ir.Constant(_VECTOR, None)
-_BYTES = ir.VectorType(ir.IntType(8), COUNTED_AT_A_TIME)
-_WIDE = ir.VectorType(ir.IntType(16), COUNTED_AT_A_TIME)
-_COUNTS_OF_A_BYTE = 255
 _FUSED = ("contract",)  # lets LLVM join a product and a sum into one instruction
 
 # The types of an intrinsic's arguments.
@@ -73,9 +65,7 @@ def _emits(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
 
             return signature, generate
 
-        made: Any = intrinsic(define)
-        made.emit = emit
-        return made
+        return intrinsic(define)
 
     return make
 
@@ -86,13 +76,21 @@ def _column(builder: Any, data: Any, offset: Any, stride: Any, count: int) -> li
     return [builder.gep(first, [builder.mul(stride, ir.Constant(_INDEX, k))]) for k in range(count)]
 
 
-def _load(builder: Any, pointer: Any) -> Any:
-    # Alignment 4, that of a float: rows of the caller's arrays may start anywhere.
-    return builder.load(builder.bitcast(pointer, _VECTOR.as_pointer()), align=4)
+def _as_vector(builder: Any, pointer: Any, count: int = VECTOR_WIDTH) -> tuple[Any, int]:
+    """Emit the address of a vector that starts at a number; and its alignment: rows may start at any number."""
+    number = pointer.type.pointee
+    vector = ir.VectorType(number, count)
+    return builder.bitcast(pointer, vector.as_pointer()), 4 if number == ir.FloatType() else 8
+
+
+def _load(builder: Any, pointer: Any, count: int = VECTOR_WIDTH) -> Any:
+    address, alignment = _as_vector(builder, pointer, count)
+    return builder.load(address, align=alignment)
 
 
 def _store(builder: Any, vector: Any, pointer: Any) -> None:
-    builder.store(vector, builder.bitcast(pointer, _VECTOR.as_pointer()), align=4)
+    address, alignment = _as_vector(builder, pointer, vector.type.count)
+    builder.store(vector, address, align=alignment)
 
 
 def _shuffle(builder: Any, vector: Any, lanes: list[int]) -> Any:
@@ -101,10 +99,10 @@ def _shuffle(builder: Any, vector: Any, lanes: list[int]) -> Any:
     return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), chosen)
 
 
-def _splat(builder: Any, scalar: Any, kind: Any = _VECTOR) -> Any:
-    """Emit a vector of that type with `scalar` in every lane."""
-    single = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(_LANE, 0))
-    return _shuffle(builder, single, [0] * kind.count)
+def _splat(builder: Any, scalar: Any, count: int = VECTOR_WIDTH) -> Any:
+    """Emit a vector with `scalar` in every lane."""
+    empty = ir.Constant(ir.VectorType(scalar.type, count), ir.Undefined)
+    return _shuffle(builder, builder.insert_element(empty, scalar, ir.Constant(_LANE, 0)), [0] * count)
 
 
 def _clip(builder: Any, vector: Any, low: Any, high: Any) -> Any:
@@ -130,7 +128,7 @@ def _butterfly_inside(builder: Any, vector: Any) -> Any:
     """Emit the Hadamard transform of the lanes of one vector: lane i becomes lane[i ^ half] ± lane[i]."""
     half = 1
     while half < VECTOR_WIDTH:
-        signs = ir.Constant(_VECTOR, [-1.0 if lane & half else 1.0 for lane in range(VECTOR_WIDTH)])
+        signs = ir.Constant(vector.type, [-1.0 if lane & half else 1.0 for lane in range(VECTOR_WIDTH)])
         swapped = _shuffle(builder, vector, [lane ^ half for lane in range(VECTOR_WIDTH)])
         vector = builder.fadd(swapped, builder.fmul(vector, signs, flags=_FUSED), flags=_FUSED)
         half *= 2
@@ -180,7 +178,7 @@ def _make_masked_butterfly(count: int) -> Any:
         words = _column(builder, mask, mask_offset, mask_stride, count)
 
         def keep_masked(k: int, vector: Any) -> Any:
-            return builder.select(builder.bitcast(builder.load(words[k]), _PREDICATE), vector, _ZERO)
+            return builder.select(builder.bitcast(builder.load(words[k]), _PREDICATE), vector, ir.Constant(vector.type, None))
 
         _emit_pass(builder, pointers, pointers, keep_masked)
 
@@ -214,7 +212,7 @@ def _make_clipped_butterfly(count: int) -> Any:
             new = _clip(builder, builder.fadd(old, move), minus_box, box)
             _store(builder, new, t_pointers[k])
             taken = builder.fsub(new, old)
-            # Nothing is fused: plain loops and other languages could not do the same.
+            # Nothing is fused: other languages could not do the same.
             for place, (left, right) in enumerate(((vector, vector), (vector, taken), (taken, taken))):
                 totals[place] = builder.fadd(totals[place], builder.fmul(left, right))
             return builder.fsub(builder.fmul(vector, scale), taken)
@@ -229,54 +227,16 @@ def _make_clipped_butterfly(count: int) -> Any:
 @_emits(types.void, _ARRAY, _PLACE, types.float64, _ARRAY)
 def add_squares(builder: Any, x: Any, count: Any, scale: Any, sums: Any) -> None:
     """Add (scale·x[8·i + k])², i < count, to sums[k] for every k < 8, in double precision."""
-    number = x.type.pointee
-    numbers, size = ir.VectorType(number, SQUARE_LANES), 4 if number == ir.FloatType() else 8
-    target = builder.bitcast(sums, _DOUBLES.as_pointer())
-    scales = _splat(builder, scale, _DOUBLES)
-    total = cgutils.alloca_once_value(builder, builder.load(target, align=8))
+    scales = _splat(builder, scale, _SQUARE_LANES)
+    total = cgutils.alloca_once_value(builder, _load(builder, sums, _SQUARE_LANES))
     with cgutils.for_range(builder, count) as loop:
-        pointer = builder.gep(x, [builder.mul(loop.index, ir.Constant(_INDEX, SQUARE_LANES))])
-        vector = builder.load(builder.bitcast(pointer, numbers.as_pointer()), align=size)
-        if numbers != _DOUBLES:
+        pointer = builder.gep(x, [builder.mul(loop.index, ir.Constant(_INDEX, _SQUARE_LANES))])
+        vector = _load(builder, pointer, _SQUARE_LANES)
+        if vector.type != _DOUBLES:
             vector = builder.fpext(vector, _DOUBLES)
         scaled = builder.fmul(scales, vector)
         builder.store(builder.fadd(builder.load(total), builder.fmul(scaled, scaled)), total)
-    builder.store(builder.load(total), target, align=8)
-
-
-def _add_up(builder: Any, vector: Any) -> Any:
-    """Emit the sum of the lanes of a vector of integers."""
-    half = vector.type.count // 2
-    while half:
-        vector = builder.add(vector, _shuffle(builder, vector, [lane ^ half for lane in range(vector.type.count)]))
-        half //= 2
-    return builder.extract_element(vector, ir.Constant(_LANE, 0))
-
-
-@_emits(types.int64, _ARRAY, _PLACE, types.int8)
-def count_above(builder: Any, x: Any, count: Any, bar: Any) -> Any:
-    """How many of the first count·COUNTED_AT_A_TIME entries of the int8 array x are larger than `bar`.
-
-    Every byte of a vector counts for itself until it might overflow; LLVM would count in wider, and so fewer, lanes.
-    """
-    most, size = ir.Constant(_INDEX, _COUNTS_OF_A_BYTE), ir.Constant(_INDEX, COUNTED_AT_A_TIME)
-    bars = _splat(builder, bar, _BYTES)
-    total = cgutils.alloca_once_value(builder, ir.Constant(_INDEX, 0))
-    counts = cgutils.alloca_once_value(builder, ir.Constant(_BYTES, None))
-    groups = builder.udiv(builder.add(count, ir.Constant(_INDEX, _COUNTS_OF_A_BYTE - 1)), most)
-    with cgutils.for_range(builder, groups) as group:
-        start = builder.mul(group.index, most)
-        stop = builder.add(start, most)
-        stop = builder.select(builder.icmp_signed("<", stop, count), stop, count)
-        builder.store(ir.Constant(_BYTES, None), counts)
-        with cgutils.for_range_slice(builder, start, stop, ir.Constant(_INDEX, 1)) as (index, _):
-            place = builder.gep(x, [builder.mul(index, size)])
-            vector = builder.load(builder.bitcast(place, _BYTES.as_pointer()), align=1)
-            larger = builder.sext(builder.icmp_signed(">", vector, bars), _BYTES)
-            builder.store(builder.sub(builder.load(counts), larger), counts)
-        found = _add_up(builder, builder.zext(builder.load(counts), _WIDE))
-        builder.store(builder.add(builder.load(total), builder.zext(found, _INDEX)), total)
-    return builder.load(total)
+    _store(builder, builder.load(total), sums)
 
 
 butterfly2, butterfly4, butterfly8 = (_make_butterfly(count) for count in (2, 4, 8))
@@ -284,26 +244,9 @@ masked1, masked2, masked4, masked8 = (_make_masked_butterfly(count) for count in
 clipped1, clipped2, clipped4, clipped8 = (_make_clipped_butterfly(count) for count in (1, 2, 4, 8))
 
 
-def sample_compiles() -> bool:
-    """Whether the compiler at hand takes one pass of every kind; nothing is run or kept."""
-    numbers, double, octet = ir.FloatType().as_pointer(), ir.DoubleType(), ir.IntType(8)
-    words, factors = ir.IntType(VECTOR_WIDTH).as_pointer(), ir.ArrayType(ir.FloatType(), 4)
-    samples = {
-        transform_base: (numbers, _INDEX),
-        masked1: (numbers, _INDEX, _INDEX, words, _INDEX, _INDEX),
-        clipped1: (numbers, _INDEX, numbers, _INDEX, _INDEX, factors, numbers, _INDEX),
-        add_squares: (numbers, _INDEX, double, double.as_pointer()),
-        count_above: (octet.as_pointer(), _INDEX, octet),
-    }
-    module = ir.Module("sstq_sample")
-    triple, processor, features = cpu_target.target_context.codegen().magic_tuple()
-    try:
-        for number, (sample, kinds) in enumerate(samples.items()):
-            function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), f"sample{number}")
-            builder = ir.IRBuilder(function.append_basic_block())
-            sample.emit(builder, *function.args)
-            builder.ret_void()
-        machine = binding.Target.from_triple(triple).create_target_machine(processor, features)
-        return bool(machine.emit_object(binding.parse_assembly(str(module))))
-    except Exception:  # whatever is missing or refused, and in whatever way
-        return False
+@njit
+def aligned(size: int) -> Any:
+    """Return `size` uninitialised float32 that start on a cache line, so that no vector straddles two."""
+    buffer = np.empty(size + CACHE_LINE, np.float32)
+    skipped = (-(buffer.ctypes.data // 4)) % CACHE_LINE
+    return buffer[skipped : skipped + size]
