@@ -37,11 +37,11 @@ demo: $(VENV)/extra-demo
 	$(BIN)/sstq demo --output demo --force
 
 quick: $(VENV)/extra-quick
-	$(BIN)/sstq warmup > /dev/null
+	$(BIN)/python -m sstq.kernels > /dev/null
 	$(PYTEST) -m "not slow" --doctest-ignore-import-errors
 
 test: $(VENV)/extra-test
-	$(BIN)/sstq warmup > /dev/null
+	$(BIN)/python -m sstq.kernels > /dev/null
 	$(PYTEST)
 
 check: $(VENV)/extra-check
@@ -49,7 +49,7 @@ check: $(VENV)/extra-check
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
-	$(BIN)/sstq warmup > /dev/null
+	$(BIN)/python -m sstq.kernels > /dev/null
 	$(PYTEST)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 

@@ -130,7 +130,7 @@ def main(
 ) -> None:
     """Measure how time and memory grow, print the slopes and draw them."""
     # No point shall wait for a compiler.
-    subprocess.run([sys.executable, "-m", "sstq", "warmup"], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "sstq.kernels"], check=True, capture_output=True)
     planned = [*plan(quick), *message_plan(quick)]
     points: list[Point] = []
     with live_line("Measuring", len(planned)) as show:

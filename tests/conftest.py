@@ -33,10 +33,9 @@ _NEEDS_OTHERS = (
 
 # Files that take long, longest first; those that wait for others are among those that compute.
 _LONGEST = (
-    "test_warmup.py",
     "test_flower_deployment.py",
     "test_documentation.py",
-    "test_targets.py",
+    "test_compiling.py",
     "test_ray.py",
     "test_verdict.py",
     "test_dashboard.py",
@@ -52,8 +51,8 @@ _LONGEST = (
 # What the reasons of skipped tests begin with if something of the machine is missing.
 _LOUD = ("NO BROWSER", "NO C COMPILER", "NO NODE", "NO CURL")
 
-# One starts processes, the other needs torch.
-_SLOW_DOCTESTS = {"sstq.runs.warmup.warm_up", "sstq.cli.models.image_problem_with"}
+# It needs torch.
+_SLOW_DOCTESTS = {"sstq.cli.models.image_problem_with"}
 
 # Nothing here is a matter of time: an example that takes longer than usual on a busy machine is no failure.
 _PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])

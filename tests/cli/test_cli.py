@@ -24,7 +24,7 @@ from tests.patience import PATIENCE, until
 
 DIM = 6
 COMMANDS = ["spec", "encode", "aggregate", "inspect", "channel", "mechanisms", "compare", "frontier", "plan", "account"]
-COMMANDS += ["train", "reproduce", "demo", "bench", "warmup", "clip", "data", "audit"]
+COMMANDS += ["train", "reproduce", "demo", "bench", "clip", "data", "audit"]
 
 
 def run(*arguments, code=0, env=None):

@@ -158,8 +158,7 @@ def selections():
 
 def _signed_row(scores, inside, place):
     size = len(scores)
-    room = np.empty(size, np.int8), np.empty(256, np.int32), np.empty(size + 1, np.int32)
-    last = selection.last_inside(scores, 1.0, inside, *room)
+    last = selection.last_inside(scores, 1.0, inside, np.empty(size + 1, np.int32))
     if place >= 2 * inside:
         return 2 * selection._place_of(scores, last, False, (place - 2 * inside) >> 1) + (place & 1)
     slot = selection._place_of(scores, last, True, place % inside)

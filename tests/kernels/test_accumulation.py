@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sstq.kernels import accumulate, accumulate_vectors
+from sstq.kernels import accumulate, accumulate_vectors, compiling
 
 
 @pytest.mark.parametrize("index_type", [np.int64, np.uint32])
@@ -29,24 +29,24 @@ def test_read_only_messages():
     assert state.tolist() == [[0, 0, 0, 0], [1, 5, 6, 7]]
 
 
-@pytest.mark.parametrize("kind", ["read-only", "unaligned", "big-endian"])
+@pytest.mark.parametrize("kind", ["read-only", "unaligned", "big-endian", "strided"])
 def test_every_kind_of_array_is_one_type_to_the_compiler(kind):
-    from sstq.kernels.messages import add_messages
-
     def make(values):
         if kind == "big-endian":
             return np.array(values, ">i8")
         if kind == "unaligned":
             return np.frombuffer(b"-" + np.array(values).tobytes(), np.int64, offset=1)
+        if kind == "strided":
+            return np.repeat(values, 2)[::2]
         return np.frombuffer(np.array(values).tobytes(), np.int64)
 
     state, table = np.zeros((300, 4), np.int64), np.array([[5, 6, 7], [8, 9, 10]])
     accumulate(state, np.array([0]), np.array([0]), table)
-    before = len(add_messages.signatures)
+    before = len(compiling._versions)
     accumulate(state, make([1, 256]), make([0, 1]), table)
     assert state[[0, 1, 256]].tolist() == [[1, 5, 6, 7], [1, 5, 6, 7], [1, 8, 9, 10]]
     assert state[:, 0].sum() == 3
-    assert len(add_messages.signatures) == before
+    assert len(compiling._versions) == before
     with pytest.raises(ValueError, match=r"code must lie in \[0, 2\), got 256"):
         accumulate(state, make([1]), make([256]), table)
 
@@ -88,18 +88,6 @@ def test_refuses_other_types():
         arguments[position] = arguments[position].astype(np.float64)
         with pytest.raises(TypeError, match=name):
             accumulate(*arguments)
-
-
-def test_loading_the_kernel_does_not_hide_the_function():
-    # Importing a submodule binds its name in the package, so no module may be named like a public function.
-    from sstq import kernels
-    from sstq.kernels import api_messages, api_vectors
-
-    test_no_messages()
-    defined = vars(api_messages) | vars(api_vectors)
-    public = [name for name in vars(kernels) if name in defined and name.islower() and not name.startswith("_")]
-    assert len(public) == 14
-    assert all(getattr(kernels, name) is defined[name] for name in public)
 
 
 @pytest.mark.parametrize(("columns", "value_bits", "square_bits", "limit"), [(3, 44, 14, 256.0), (4, 59, 59, 1.0)])

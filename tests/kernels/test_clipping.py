@@ -83,16 +83,6 @@ def test_a_number_that_is_not_finite_is_found_anywhere(dtype, dim):
             assert not all_finite(wrong[:, ::-1])
 
 
-def test_several_threads_find_a_number_that_is_not_finite(monkeypatch):
-    monkeypatch.setenv("SSTQ_THREADS", "3")
-    x = np.ones((700, 10_000), np.float32)
-    assert all_finite(x)
-    for row in (0, 400, 699):
-        x[row, -1] = np.nan
-        assert not all_finite(x)
-        x[row, -1] = 1
-
-
 @pytest.mark.parametrize("shape", [(3,), (2, 2, 2)])
 def test_other_shapes_and_types_are_refused(shape):
     with pytest.raises(ValueError, match="2 dimensions"):

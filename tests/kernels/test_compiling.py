@@ -1,89 +1,221 @@
-"""When Numba is imported, and when the line about compiling is printed."""
+"""Compiled kernels on disk, the same results on every processor, and what a person is told who waits."""
 
+import ctypes
+import json
 import os
+import shutil
 import subprocess
 import sys
-import threading
-from types import SimpleNamespace
+from collections import Counter
+from pathlib import Path
 
-import numpy as np
 import pytest
 
-from sstq.kernels import compiling
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src" / "sstq"
+
+
+def start(*arguments, without_privilege=False, **variables):
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"SSTQ_QUIET": ""} | {name: str(value) for name, value in variables.items()},
+        cwd=ROOT,
+        preexec_fn=drop_privilege if without_privilege else None,
+    )
+
+
+def finish(process, code=0):
+    out, err = process.communicate()
+    assert process.returncode == code, err
+    return out, err
+
+
+def drop_privilege():
+    """Let permissions hold for root as well, in the program to be run (Linux): take CAP_DAC_OVERRIDE away."""
+    drop_from_bounding_set, override_permissions = 24, 1
+    if os.geteuid() == 0 and ctypes.CDLL(None).prctl(drop_from_bounding_set, override_permissions, 0, 0, 0):
+        os._exit(77)
 
 
 def test_import_leaves_numba_alone():
-    script = "import sys, sstq.kernels; sys.exit('numba' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
-
-
-class Kernel(SimpleNamespace):
-    __hash__ = object.__hash__
-
-
-@pytest.fixture
-def slow_kernel(monkeypatch):
-    """A stand-in for a Numba function that takes longer than our patience to compile or load, however busy we are."""
-    monkeypatch.setattr(compiling, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.delenv("SSTQ_QUIET", raising=False)
-    compiling._announce.cache_clear()
-    kernel = Kernel(stats=SimpleNamespace(cache_misses={"signature": 1}), compiled=[])
-
-    def compile_slowly(signature):
-        for thread in threading.enumerate():
-            if isinstance(thread, threading.Timer) and thread.function is compiling._announce_if_compiling:
-                thread.join()
-        kernel.compiled.append(signature)
-
-    kernel.compile = compile_slowly
-    yield kernel
-    compiling._announce.cache_clear()
-
-
-def test_a_slow_compilation_prints_one_line(slow_kernel, capsys):
-    compiling.prepare(slow_kernel, 1)
-    compiling.prepare(slow_kernel, 1.0)
-    assert len(slow_kernel.compiled) == 2
-    captured = capsys.readouterr()
-    assert captured.err == "sstq: compiling kernels for this machine (once) ...\n"
-    assert captured.out == ""
-
-
-def test_a_slow_load_from_the_cache_prints_nothing(slow_kernel, capsys):
-    slow_kernel.stats.cache_misses = {}
-    compiling.prepare(slow_kernel, 1)
-    assert capsys.readouterr().err == ""
-
-
-def test_quiet(slow_kernel, capsys, monkeypatch):
-    monkeypatch.setenv("SSTQ_QUIET", "1")
-    compiling.prepare(slow_kernel, 1)
-    assert capsys.readouterr().err == ""
-
-
-def test_a_kernel_is_prepared_once_for_each_type(slow_kernel):
-    import numba
-
-    array = np.zeros((2, 3), np.float32)
-    read_only = array.copy()
-    read_only.flags.writeable = False
-    kinds = [array, read_only, array.T, array[:, ::2], array[0], array.astype(np.float64), 1, 1.0]
-    for argument in kinds + kinds[::-1]:
-        compiling.prepare(slow_kernel, argument)
-    assert slow_kernel.compiled == [(numba.typeof(argument),) for argument in kinds]
+    finish(start("-c", "import sys, sstq.kernels; sys.exit('numba' in sys.modules)"))
 
 
 def test_without_a_compiler_the_error_says_so():
     script = "import numpy as np, sstq.kernels; sstq.kernels.hadamard_transform(np.ones(4))"
-    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, env=environment)
-    assert done.returncode == 1
-    assert "ValueError: NUMBA_DISABLE_JIT must not be set" in done.stderr
+    _, err = finish(start("-c", script, NUMBA_DISABLE_JIT=1), code=1)
+    assert "ValueError: NUMBA_DISABLE_JIT must not be set" in err
 
 
-def test_refuses_an_unknown_vector_width(monkeypatch):
-    from sstq.kernels import vectors
+TRANSFORM = """
+import numpy as np
+from sstq import kernels
 
-    monkeypatch.setenv("SSTQ_VECTOR_WIDTH", "12")
-    with pytest.raises(ValueError, match="8 or 16, got '12'"):
-        vectors._choose_vector_width()
+def transformed(dtype):
+    x = np.arange(64, dtype=dtype)
+    kernels.hadamard_transform(x)
+    return x.tolist()
+
+transformed(np.float32)
+"""
+
+# Kernels for several types each, in the order of the arguments.
+SEVERAL_TYPES = """
+import json, sys
+found = {}
+for name in sys.argv[1:]:
+    kind = np.dtype(name)
+    state = np.zeros((2, 4), np.int64)
+    kernels.accumulate(state, np.ones(3, f"u{kind.itemsize}"), np.zeros(3, f"i{kind.itemsize}"), np.array([[5, 6, 7]]))
+    unit, _ = kernels.clip_to_ball(np.array([[3, 4]], kind), 10.0)
+    found[name] = state.tolist(), unit.tolist(), transformed(kind)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_share_a_fresh_cache_agree(tmp_path):
+    """The cache has one kernel already; then two processes fill it at the same time, and a third one reads it."""
+    finish(start("-c", TRANSFORM, NUMBA_CACHE_DIR=tmp_path))
+    program, kinds = TRANSFORM + SEVERAL_TYPES, ["float32", "float64"]
+    at_once = [start("-c", program, *order, NUMBA_CACHE_DIR=tmp_path) for order in (kinds, kinds[::-1])]
+    answers = [json.loads(finish(process)[0]) for process in at_once]
+    out, err = finish(start("-c", program, *kinds, NUMBA_CACHE_DIR=tmp_path))
+    assert err == ""  # nothing is compiled
+    for answer in [*answers, json.loads(out)]:
+        for kind in kinds:
+            state, unit, transformed = answer[kind]
+            assert state == [[0, 0, 0, 0], [3, 15, 18, 21]]
+            assert unit == [pytest.approx([0.3, 0.4], rel=1e-7)]
+            assert transformed[:3] == [2016, -32, -64]
+    # Numba adds versions to the index of a function without a lock: no function may have two.
+    versions = Counter(path.name.split(".py3")[0] for path in tmp_path.rglob("*.nbc"))
+    assert len(versions) == 6
+    assert set(versions.values()) == {1}
+
+
+PACK = "import numpy as np; from sstq import kernels; print(kernels.pack_bits(np.array([1, 2], np.uint64), 4))"
+ONCE = "sstq: compiling kernels for this machine (once) ...\n"
+ALONE = "sstq: compiling kernels for this process alone (set NUMBA_CACHE_DIR to a writable folder) ...\n"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="permissions do not hold for root elsewhere")
+def test_a_package_that_cannot_be_written_to(tmp_path):
+    package, home = tmp_path / "site" / "sstq", tmp_path / "home"
+    shutil.copytree(SOURCES, package, ignore=shutil.ignore_patterns("__pycache__", "lab", "service", "integrations"))
+    home.mkdir()
+    variables = {"PYTHONPATH": package.parent, "HOME": home, "XDG_CACHE_HOME": home / "cache", "NUMBA_CACHE_DIR": ""}
+
+    def run(*arguments, code=0, **more):
+        return finish(start(*arguments, without_privilege=True, **variables | more), code)
+
+    (package / "kernels").chmod(0o555)
+    try:
+        # The user's cache is next.
+        assert run("-c", PACK) == ("[33]\n", ONCE)
+        assert run("-c", PACK) == ("[33]\n", "")
+        assert len(list((home / "cache").rglob("messages.pack_words-*.nbc"))) == 1
+        # A change of another module makes new code: it may have been compiled into this one.
+        (package / "kernels" / "normals.py").write_text("# Other text.\n")
+        assert run("-c", PACK) == ("[33]\n", ONCE)
+        # With no folder at all everything works, and nothing is kept.
+        shutil.rmtree(home / "cache")
+        home.chmod(0o555)
+        for _ in range(2):
+            assert run("-c", PACK) == ("[33]\n", ALONE)
+        assert run("-c", PACK, SSTQ_QUIET=1) == ("[33]\n", "")
+        assert "set NUMBA_CACHE_DIR" in run("-m", "sstq.kernels", code=1)[1]
+    finally:
+        home.chmod(0o755)
+        (package / "kernels").chmod(0o755)
+
+
+# What depends on the vector width, on fused operations or on the order of additions; a digest of each.
+RESULTS = """
+import hashlib, json, sys
+from numba.core.registry import cpu_target
+
+if "wide" in sys.argv:
+    # Vectors of sixteen on any processor: only the choice of the width sees this, not the code generator.
+    codegen = cpu_target.target_context.codegen()
+    triple, processor, features = codegen.magic_tuple()
+    type(codegen).magic_tuple = lambda self: (triple, processor, features + ",+avx512f")
+
+import numpy as np
+from sstq import kernels
+from sstq.frames.kashin import make_kashin, represent
+from sstq.frames.tight import HadamardFrame
+from sstq.kernels.vectors import VECTOR_WIDTH
+
+found = {}
+def keep(name, numbers):
+    found[name] = hashlib.sha256(numbers.tobytes()).hexdigest()
+
+rng = np.random.default_rng(1)
+for bits in (3, 5, 8, 13, 17):
+    x = rng.standard_normal((2, 1 << bits)).astype(np.float32)
+    kernels.hadamard_transform(x)
+    keep(f"transform/{bits}", x)
+for bits in (*range(16), 18, 20):
+    frame = HadamardFrame(max(1, int((1 << bits) / 2.6)), 1 << bits, 7)
+    x, _ = kernels.clip_to_ball(rng.standard_normal((2, frame.dim)).astype(np.float32), 1.0)
+    values, residuals = represent(frame, make_kashin("certified", frame), x)[:2]
+    keep(f"representation/{bits}", values)
+for dim, size in ((3, 4), (300, 512), (3000, 4096)):
+    signs = rng.choice(np.float32([-1, 1]), (1, dim)), rng.choice(np.float32([-1, 1]), (1, 2, size))
+    x, none = rng.standard_normal((50, dim)).astype(np.float32), np.empty((50, 0), np.int64)
+    which, places = np.zeros(50, np.int64), rng.integers(2 * size, size=50)
+    picked, _ = kernels.pick_signed_rows(x, 1.0, rng.random(50), signs, which, none, size // 3, places)
+    keep(f"rows/{size}", picked)
+words = rng.integers(0, 1 << 64, size=(9, 1003), dtype=np.uint64)
+u = np.full((9, 1003), 1003**-0.5)
+for to_length in (False, True):
+    keep(f"around/{to_length}", kernels.draw_around(u, np.linspace(-1, 1, 9), np.ones(9), words, 1, to_length=to_length))
+keep("normal", kernels.box_muller(words[:, 1:].copy()))
+assert len(set(found.values())) == len(found)
+print(json.dumps([VECTOR_WIDTH, found]))
+"""
+
+
+@pytest.mark.slow
+def test_another_processor_and_another_vector_width_give_the_same_bits(tmp_path):
+    """A processor without fused operations, and vectors of eight and sixteen."""
+    here, expected = json.loads(finish(start("-c", RESULTS))[0])
+    generic = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": tmp_path}
+    there, found = json.loads(finish(start("-c", RESULTS, *["wide"] * (here == 8), **generic))[0])
+    assert {here, there} == {8, 16}
+    assert found == expected
+
+
+# What every mechanism does, and the compilations that it takes.
+ALL_MECHANISMS = """
+import itertools, warnings
+import numpy as np
+from numba.core import event
+from tests.contract.cases import CASES, build, encode
+
+warnings.simplefilter("ignore")
+with event.install_recorder("numba:compile") as recorder:
+    for case, dim in itertools.product(CASES, (6, 300)):
+        if "frame_size" not in CASES[case] or dim == 6:
+            mechanism = build(case, dim)
+            for dtype in (np.float32, np.float64):
+                messages = encode(mechanism, np.full((3, dim), 0.01, dtype))
+                again = mechanism.messages_from_bytes(messages.to_bytes(), len(messages), clients=messages.clients)
+                aggregator = mechanism.aggregator()
+                aggregator.update(again)
+                aggregator.mean()
+compiled = sorted({str(e.data["dispatcher"]) + str(e.data["args"]) for _, e in recorder.buffer})
+assert not compiled, compiled
+"""
+
+
+@pytest.mark.slow
+def test_one_command_compiles_all_that_mechanisms_need():
+    out, _ = finish(start("-m", "sstq.kernels"))
+    assert "kept in" in out.splitlines()[-1]
+    finish(start("-c", ALL_MECHANISMS))

@@ -1,9 +1,6 @@
 """Normal numbers, vectors around a direction and places in cumulative sums, against NumPy and exact arithmetic."""
 
 import hashlib
-import os
-import subprocess
-import sys
 from fractions import Fraction
 
 import mpmath
@@ -56,32 +53,6 @@ def test_they_are_normal(seed):
     for power, mean, deviation in ((1, 0, 1), (2, 1, 2**0.5), (3, 0, 15**0.5), (4, 3, 96**0.5)):
         assert abs(np.mean(numbers**power) - mean) < 6 * deviation / count
     assert abs(np.mean(numbers[0] * numbers[1])) < 6 / (count / 2**0.5)
-
-
-PROGRAM = """
-import hashlib
-import numpy as np
-from sstq.kernels import box_muller, draw_around
-words = np.random.default_rng(1).integers(0, 1 << 64, size=(9, 1003), dtype=np.uint64)
-u = np.full((9, 1003), 1003**-0.5)
-drawn = [box_muller(words[:, 1:].copy())]
-for to_length in (False, True):
-    drawn.append(draw_around(u, np.linspace(-1, 1, 9), np.ones(9), words, first=1, to_length=to_length))
-print(*(hashlib.sha256(numbers.tobytes()).hexdigest() for numbers in drawn))
-"""
-
-
-@pytest.mark.slow
-def test_every_processor_draws_the_same_bits():
-    """Without fused operations, and with the ones of this machine; kernels without vectors are in test_targets.py."""
-    targets = {}, {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env=os.environ | target
-        ).stdout
-        for target in targets
-    }
-    assert len(found) == 1
 
 
 @pytest.mark.parametrize("u", [[1.0, 0, 0], [-1.0, 0, 0], [0, 0, 1.0], [0.6, -0.8, 0], [-1e-9, 1.0, 0]])

@@ -1,4 +1,4 @@
-"""The fast transform and the plain one, against dense matrices and float64 butterflies."""
+"""The fast transform against dense matrices and float64 butterflies."""
 
 import numpy as np
 import pytest
@@ -43,16 +43,6 @@ def test_double_precision(bits, seed):
     assert_close(result, butterflies(x), x, 2 * 2.0**-53)
 
 
-@pytest.mark.slow
-def test_plain_kernel_in_single_precision(seed):
-    from sstq.kernels.hadamard import transform_rows_plainly
-
-    x = np.random.default_rng(seed).standard_normal((3, 1 << 13)).astype(np.float32)
-    result = x.copy()
-    transform_rows_plainly(result, 13)
-    assert_close(result, butterflies(x), x, FLOAT32_ROUNDING)
-
-
 def test_one_vector_and_an_odd_address(seed):
     x = np.random.default_rng(seed).standard_normal(4097).astype(np.float32)
     result = x.copy()
@@ -72,14 +62,6 @@ def test_threads_do_not_change_a_bit(dtype, seed, monkeypatch):
         hadamard_transform(results[-1])
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
-
-
-def test_a_kernel_is_prepared_once(monkeypatch):
-    x = np.ones(8, np.float32)
-    hadamard_transform(x)
-    monkeypatch.setattr("sstq.kernels.api_vectors.prepare", None)
-    hadamard_transform(x)
-    np.testing.assert_array_equal(x, 8)
 
 
 def test_no_rows():

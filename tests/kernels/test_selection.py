@@ -16,8 +16,7 @@ def last_by_sorting(scores, inside):
 
 
 def last_by_kernel(scores, inside, expected):
-    bins, found = np.empty(scores.size, np.int8), np.empty(scores.size + 1, np.int32)
-    return last_inside(scores, expected, inside, bins, np.empty(256, np.int32), found)
+    return last_inside(scores, expected, inside, np.empty(scores.size + 1, np.int32))
 
 
 def scores_of_all_kinds(size, rng):

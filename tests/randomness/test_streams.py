@@ -139,3 +139,14 @@ def test_seed_out_of_range_is_refused(bad):
 def test_purpose_of_wrong_length_is_refused(bad):
     with pytest.raises(ValueError, match="purpose"):
         streams.words(0, bad, 1)
+
+
+def test_few_identifiers_and_seeds_have_the_words_of_many():
+    identifiers = np.array([0, 1, 2, 5, 2**63, 2**64 - 1] * 2, dtype=np.uint64)
+    together = streams.words_of(7, "frames", identifiers)
+    assert [streams.words_of(7, "frames", identifiers[i : i + 1])[0] for i in range(12)] == together.tolist()
+    for count in (1, 64, 65, 1000):
+        rows = streams.sign_rows(identifiers, "signs2", count)
+        np.testing.assert_array_equal(streams.sign_rows(identifiers[:6], "signs2", count), rows[:6])
+    assert streams.sign_rows(identifiers[:0], "signs2", 5).shape == (0, 5)
+    assert streams.words_of(7, "frames", identifiers[:0]).shape == (0,)

@@ -11,7 +11,6 @@ from sstq.kernels.compiling import run, run_rows
 
 # The time of one normal number, and of one number of a cumulative sum, in numbers of a transform.
 _COST_OF_A_NORMAL, _COST_OF_A_SUM = 6, 4
-_MESSAGES_AT_A_TIME = 1 << 14
 
 
 def box_muller(words: Words) -> Doubles:
@@ -165,7 +164,7 @@ def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.int
 
     Args:
         state: int64 (N, 4), C-contiguous and writable, changed in place.
-        index: (n,), positions in [0, N), N ≤ 2^32, of any integer type.
+        index: (n,), positions in [0, N), of any integer type.
         code: (n,), rows of the table, of any integer type.
         table: int64 (M, 3).
     """
@@ -173,23 +172,25 @@ def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.int
     table = checked("table", table, np.int64, 2)
     if table.shape[1] != 3:
         raise ValueError(f"table must have shape (M, 3), got {table.shape}")
-    _check_messages("index", index, state.shape[0])
-    _check_messages("code", code, table.shape[0])
+    index = _checked_messages("index", index, state.shape[0])
+    code = _checked_messages("code", code, table.shape[0])
     if index.shape != code.shape:
         raise ValueError(f"code must have the shape of index, {index.shape}, got {code.shape}")
     increments = np.insert(table, 0, 1, axis=1)
-    # One type for the kernel, whatever the messages have: copies of as many as stay in the cache.
-    for start in range(0, len(index), _MESSAGES_AT_A_TIME):
-        part = slice(start, start + _MESSAGES_AT_A_TIME)
-        run("messages.add_messages", state, index[part].astype(np.uint32), code[part].astype(np.uint32), increments)
+    run("messages.add_messages", state, index, code, increments)
 
 
-def _check_messages(name: str, array: NDArray[Any], bound: int) -> None:
+def _checked_messages(name: str, array: NDArray[Any], bound: int) -> NDArray[Any]:
+    """A column of messages, read-only as those of Parquet files are: one kind of array per integer type."""
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
         raise TypeError(f"{name} must be an integer array, got {kind_of(array)}")
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}")
-    check_range(name, array, bound)
+    # A copy only of what is not contiguous, has another byte order or starts between two of its numbers.
+    column = np.require(array, array.dtype.newbyteorder("="), "CA").view()
+    column.flags.writeable = False
+    check_range(name, column, bound)
+    return column
 
 
 def accumulate_vectors(

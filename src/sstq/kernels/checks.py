@@ -53,7 +53,7 @@ def check_floats(name: str, array: NDArray[Any], *dimensions: int) -> None:
 def check_range(name: str, array: NDArray[Any], bound: int) -> None:
     """Refuse entries outside [0, bound), naming one."""
     # Read as unsigned numbers negative ones are the largest, so that one look finds both kinds.
-    if array.size == 0 or int(array.view(f"{array.dtype.byteorder}u{array.itemsize}").max()) < bound:
+    if array.size == 0 or int(array.view(f"u{array.itemsize}").max()) < bound:
         return
     extreme = next(number for number in (int(array.min()), int(array.max())) if not 0 <= number < bound)
     raise ValueError(f"{name} must lie in [0, {bound}), got {extreme}")

@@ -17,29 +17,30 @@ from sstq.kernels.vectors import aligned
 
 _MAGNITUDE, _ABOVE_ALL = np.int32(0x7FFFFFFF), 0x7F800001
 # The first step from the expected magnitude, in units of its last place: about the deviation at N = 2^15.
-_STEP = 1 << 17
+_STEP = 1 << 16
 # So many scores between the bars are few. They are looked for in groups, most of which have none.
-_FEW, _GROUP = 48, 64
+_FEW, _GROUP = 32, 64
 
 
 @njit
 def _count_at_least(bits: Any, bar: Any) -> Any:
+    # Narrow at every step: Numba computes with 64 bits otherwise, of which a vector holds half as many.
     count = np.int32(0)
     for j in range(bits.size):
-        count += np.int32((bits[j] & _MAGNITUDE) >= bar)
+        count = np.int32(count + np.int32(np.int32(bits[j] & _MAGNITUDE) >= bar))
     return count
 
 
 @njit
 def _members(bits: Any, low: Any, high: Any, found: Any) -> Any:
     """Write the indices of the scores with low ≤ magnitude < high, ascending; return how many there are."""
-    # Narrow at every step: Numba computes with 64 bits otherwise, of which a vector holds half as many.
     count, least, width = 0, np.int32(low), np.uint32(high - low)
     for start in range(0, bits.size, _GROUP):
         group = bits[start : start + _GROUP]
         members = np.int32(0)
         for k in range(group.size):
-            members += np.int32(np.uint32(np.int32(group[k] & _MAGNITUDE) - least) < width)
+            above = np.int32(np.int32(group[k] & _MAGNITUDE) - least)
+            members = np.int32(members + np.int32(np.uint32(above) < width))
         if members > 0:
             for k in range(group.size):
                 found[count] = start + k
@@ -93,9 +94,9 @@ def _place_of(scores: Any, last: int, wants_inside: bool, rank: int) -> int:
     """The rank-th index of those inside, or of those outside; `last` is that of `last_inside`."""
     bits = scores.view(np.int32)
     # Up to `last` a magnitude as large as its own is inside; after it, only larger ones are.
-    own, start = bits[last] & _MAGNITUDE, 0
+    own, start = np.int32(bits[last] & _MAGNITUDE), 0
     while start < bits.size:
-        bar = own if start <= last else own + np.int32(1)
+        bar = own if start <= last else np.int32(own + 1)
         stop = min(start + 256, bits.size)
         if start <= last < stop:
             stop = last + 1

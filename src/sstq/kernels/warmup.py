@@ -18,6 +18,9 @@ from sstq import kernels
 from sstq.kernels.compiling import cache_folder
 from sstq.kernels.threads import thread_count
 
+# Messages come as the smallest unsigned integers that hold them, those of a public coin as int64: (index, code).
+_MESSAGE_TYPES = ("u1 u1", "u1 u2", "u2 u1", "u2 u2", "u4 u1", "u4 u2", "u4 u4", "i8 u1", "i8 u2")
+
 
 def calls() -> dict[str, Callable[[], object]]:
     """Every kernel on as little as it takes, for every type of numbers; the longest compilations first."""
@@ -40,6 +43,9 @@ def calls() -> dict[str, Callable[[], object]]:
             f"transform, {kind.__name__}": partial(kernels.hadamard_transform, x),
             f"clipping, {kind.__name__}": partial(kernels.clip_to_ball, x, 1.0),
         }
+    for types in _MESSAGE_TYPES:
+        index, code = (np.zeros(1, kind) for kind in types.split())
+        found[f"aggregation, {types}"] = partial(kernels.accumulate, state, index, code, table)
     return found | {
         "vectors around a direction": partial(
             kernels.draw_around, np.eye(2)[:1], one, one, words, to_length=True
@@ -49,7 +55,6 @@ def calls() -> dict[str, Callable[[], object]]:
         "sampling": partial(kernels.sample_table, zero, word, np.full((1, 1), 1 << 62, np.uint64)),
         "packing": partial(kernels.pack_bits, word, 4),
         "unpacking": partial(kernels.unpack_bits, np.zeros(1, np.uint8), 1, 4),
-        "aggregation of messages": partial(kernels.accumulate, state, zero, zero, table),
         "aggregation of vectors": partial(kernels.accumulate_vectors, state, np.zeros((1, 1)), **fixed_point),
     }
 

@@ -30,7 +30,9 @@ from numpy.typing import NDArray
 _PHILOX_ROUNDS = 10
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
 _WEYL_STEPS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
-_WORD = 1 << 64
+_WORD, _COUNTERS = 1 << 64, 1 << 256
+# For so few streams a generator each is faster than arithmetic on arrays.
+_FEW = 8
 _LOW_HALF, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 # Halves of two or three bits mix slowly: with eight rounds four images of eight places are far from a random choice.
 _FEISTEL_ROUNDS, _FEISTEL_ROUNDS_IF_SMALL, _SMALL_BITS = 8, 32, 6
@@ -83,10 +85,15 @@ def _philox_block(counter: NDArray[np.uint64], seeds: NDArray[np.uint64], purpos
 
 def words_of(seed: int, purpose: str, identifiers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return the word of each identifier, with random access."""
+    if len(identifiers) <= _FEW:
+        key = np.array(_key(seed, purpose), dtype=np.uint64)
+        # NumPy counts before it draws.
+        counters = [(int(identifier) - 1) % _COUNTERS for identifier in identifiers]
+        return np.array([np.random.Philox(key=key, counter=each).random_raw() for each in counters], dtype=np.uint64)
     counter = np.zeros((len(identifiers), 4), dtype=np.uint64)
     counter[:, 0] = identifiers
-    key, tag = _key(seed, purpose)
-    return _philox_block(counter, np.array([key], dtype=np.uint64), tag)[:, 0]
+    first, second = _key(seed, purpose)
+    return _philox_block(counter, np.array([first], dtype=np.uint64), second)[:, 0]
 
 
 def multiply_shift(random_words: NDArray[np.uint64], limit: int) -> NDArray[np.int64]:
@@ -143,6 +150,8 @@ def signs(seed: int, purpose: str, count: int) -> NDArray[np.float32]:
 
 def sign_rows(seeds: NDArray[np.uint64], purpose: str, count: int) -> NDArray[np.float32]:
     """Return the `signs` of many seeds at once, (n, count)."""
+    if 0 < len(seeds) <= _FEW:
+        return _signs_of_bits(np.stack([words(int(seed), purpose, -(-count // 64)) for seed in seeds]), count)
     blocks = -(-count // 256)
     counter = np.zeros((len(seeds) * blocks, 4), dtype=np.uint64)
     counter[:, 0] = np.tile(np.arange(1, blocks + 1, dtype=np.uint64), len(seeds))

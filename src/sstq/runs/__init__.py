@@ -1,1 +1,1 @@
-"""Long runs in parts: rounds, cohorts, shards of files, public groups, and compiling kernels beforehand."""
+"""Long runs in parts: rounds, cohorts, shards of files and public groups."""

@@ -23,8 +23,8 @@ def machine_facts() -> dict[str, str | int]:
         >>> facts["cores"] >= 1, facts["threads"] >= 1, facts["vector width"] in (8, 16)
         (True, True, True)
     """
-    from sstq.kernels.target import USES_VECTORS, VECTOR_WIDTH
     from sstq.kernels.threads import core_count, thread_count
+    from sstq.kernels.vectors import VECTOR_WIDTH
 
     facts: dict[str, str | int] = {
         "processor": _processor(),
@@ -32,7 +32,6 @@ def machine_facts() -> dict[str, str | int]:
         "system": f"{platform.system()} {platform.release()}",
         "cores": core_count(),
         "threads": thread_count(),
-        "kernels": "explicit vectors" if USES_VECTORS else "plain loops",
         "vector width": VECTOR_WIDTH,
     }
     facts |= _caches()

@@ -91,8 +91,6 @@ def bandwidth(quick: bool) -> Iterator[Result]:
 
 def transform(quick: bool) -> Iterator[Result | Remark]:
     """float32 Walsh–Hadamard transform, one thread: its time, and how many times as long the others take."""
-    from sstq.kernels.hadamard import transform_rows_plainly as plain_rows
-
     foreign = None
     try:
         foreign = foreign_transform()
@@ -108,7 +106,6 @@ def transform(quick: bool) -> Iterator[Result | Remark]:
         slowly: list[Callable[[], object]] = [
             partial(numpy_butterflies, x),
             partial(kronecker_transform, x),
-            partial(plain_rows, x, bits),
         ]
         if foreign is not None:
             off = aligned_zeros(len(x), size, offset=NUMPY_OFFSET)
@@ -116,7 +113,7 @@ def transform(quick: bool) -> Iterator[Result | Remark]:
         with threads(1), blas_on_one_thread():
             # Separate from the slow ones, so that there is time for many repeats of nearly equal candidates.
             least, copying, *other = fastest(*quickly, repeats=10 if quick else 60)
-            beside, butterflies, kronecker, plain = fastest(ours, *slowly, repeats=5 if quick or bits > 20 else 15)
+            beside, butterflies, kronecker = fastest(ours, *slowly, repeats=5 if quick or bits > 20 else 15)
         label = f"N = 2^{bits}"
         speed = bits * size * len(x) / least / GIGA
         yield Result(f"{label}: one vector", least / len(x) * MILLION, "µs", f"{float(speed):.3g} G additions/s")
@@ -124,7 +121,6 @@ def transform(quick: bool) -> Iterator[Result | Remark]:
         yield Result(f"{label}: NumPy butterflies", butterflies / beside, "×")
         note = "" if find_spec("threadpoolctl") else "BLAS may use all cores"
         yield Result(f"{label}: BLAS, Kronecker product", kronecker / beside, "×", note)
-        yield Result(f"{label}: our kernel without vectors", plain / beside, "×")
         if other:
             foreign_aligned, ours_off, foreign_off = other
             target = 1.1 if 12 <= bits <= 22 else None

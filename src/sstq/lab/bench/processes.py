@@ -44,7 +44,7 @@ def startup(quick: bool) -> Iterator[Result]:
         if not quick:
             with tempfile.TemporaryDirectory() as folder:
                 cold = seconds_of(partial(_first_call, name, NUMBA_CACHE_DIR=folder))
-            yield Result(f"{what}, kernels compiled", cold, "s", "`sstq warmup` compiles and caches them beforehand")
+            yield Result(f"{what}, kernels compiled", cold, "s", "`python -m sstq.kernels` compiles them beforehand")
     sizes = {name: installed_bytes(name) for name in requirements("sstq")}
     largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:4]
     note = ", ".join(f"{name} {sizes[name] / MEBI:.0f}" for name in largest)
