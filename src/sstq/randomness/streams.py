@@ -150,7 +150,7 @@ def signs(seed: int, purpose: str, count: int) -> NDArray[np.float32]:
 
 def sign_rows(seeds: NDArray[np.uint64], purpose: str, count: int) -> NDArray[np.float32]:
     """Return the `signs` of many seeds at once, (n, count)."""
-    if 0 < len(seeds) <= _FEW:
+    if len(seeds) <= _FEW:
         return _signs_of_bits(np.stack([words(int(seed), purpose, -(-count // 64)) for seed in seeds]), count)
     blocks = -(-count // 256)
     counter = np.zeros((len(seeds) * blocks, 4), dtype=np.uint64)
