@@ -8,7 +8,6 @@ from sstq import kernels
 from sstq.frames.kashin import Kashin, default_level, make_kashin, represent
 from sstq.frames.tight import HadamardFrame
 from sstq.kernels import clipping, selection
-from sstq.kernels.api_vectors import _as_integers
 from sstq.randomness.secret import unit_interval
 from tests.clients.written import doubles, hashed_singles, hashed_words, sha256_of_singles, singles, streamed, words
 
@@ -34,8 +33,7 @@ def corner_vectors(dim, label):
 
 
 def _measure(x, clip):
-    rows, keys, (magnitude, fraction_bits, own) = _as_integers(x[None], clip)
-    return clipping.measure(rows[0], keys[0], magnitude, fraction_bits, own)
+    return clipping.measure(x, float(clip))
 
 
 def norms():

@@ -174,7 +174,8 @@ for dim, size in ((3, 4), (300, 512), (3000, 4096)):
 words = rng.integers(0, 1 << 64, size=(9, 1003), dtype=np.uint64)
 u = np.full((9, 1003), 1003**-0.5)
 for to_length in (False, True):
-    keep(f"around/{to_length}", kernels.draw_around(u, np.linspace(-1, 1, 9), np.ones(9), words, 1, to_length=to_length))
+    drawn = kernels.draw_around(u, np.linspace(-1, 1, 9), np.ones(9), words, 1, to_length=to_length)
+    keep(f"around/{to_length}", drawn)
 keep("normal", kernels.box_muller(words[:, 1:].copy()))
 assert len(set(found.values())) == len(found)
 print(json.dumps([VECTOR_WIDTH, found]))

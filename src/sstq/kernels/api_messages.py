@@ -146,14 +146,13 @@ def unpack_bits(data: NDArray[np.uint8], count: int, width: int) -> Words:
     return values
 
 
-def _check_state(state: Integers, *shapes: str) -> None:
-    """Refuse sums that a kernel cannot change in place; the shapes are like "(d, 3)"."""
+def _check_state(state: Integers, *columns: int) -> None:
+    """Refuse sums that a kernel cannot change in place, or with another number of columns."""
     if not isinstance(state, np.ndarray) or state.dtype != np.int64:
         raise TypeError(f"state must be an int64 array, got {kind_of(state)}")
-    fits = state.ndim == 2 and any(shape.endswith(f" {state.shape[1]})") for shape in shapes)
-    if not fits or not state.flags.c_contiguous or not state.flags.writeable:
-        wanted = f"a writable C-contiguous array of shape {' or '.join(shapes)}"
-        raise ValueError(f"state must be {wanted}, got {state.shape}")
+    if state.ndim != 2 or state.shape[1] not in columns or not state.flags.c_contiguous or not state.flags.writeable:
+        wanted = " or ".join(map(str, columns))
+        raise ValueError(f"state must be writable, C-contiguous and have {wanted} columns, got shape {state.shape}")
 
 
 def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.integer], table: Integers) -> None:
@@ -168,7 +167,7 @@ def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.int
         code: (n,), rows of the table, of any integer type.
         table: int64 (M, 3).
     """
-    _check_state(state, "(N, 4)")
+    _check_state(state, 4)
     table = checked("table", table, np.int64, 2)
     if table.shape[1] != 3:
         raise ValueError(f"table must have shape (M, 3), got {table.shape}")
@@ -187,7 +186,7 @@ def _checked_messages(name: str, array: NDArray[Any], bound: int) -> NDArray[Any
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}")
     # A copy only of what is not contiguous, has another byte order or starts between two of its numbers.
-    column = np.require(array, array.dtype.newbyteorder("="), "CA").view()
+    column = np.require(array, array.dtype.newbyteorder("="), ["C", "A"]).view()
     column.flags.writeable = False
     check_range(name, column, bound)
     return column
@@ -210,7 +209,7 @@ def accumulate_vectors(
         value_bits: of a value's fraction.
         square_bits: of a square's fraction.
     """
-    _check_state(state, "(d, 3)", "(d, 4)")
+    _check_state(state, 3, 4)
     vectors = checked("vectors", vectors, np.float64, 2)
     if vectors.shape[1] != len(state):
         raise ValueError(f"vectors must have {len(state)} columns, got {vectors.shape[1]}")

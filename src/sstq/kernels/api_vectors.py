@@ -47,14 +47,12 @@ def _transform_of(dtype: np.dtype[Any]) -> Any:
     return compiled("hadamard.transform_rows", np.empty((1, 1), dtype), 0)
 
 
-def _as_integers(x: NDArray[Any], clip: float) -> tuple[NDArray[Any], NDArray[Any], tuple[Any, int, float]]:
-    """Return x, contiguous; x read as integers; and the mask of all but their sign bit, a fraction's bits, and clip."""
+def _checked_rows(x: NDArray[Any], clip: float) -> NDArray[Any]:
+    """Return x, (n, d), contiguous, if it and clip are what the kernels take."""
     check_floats("x", x, 2)
     if not 0 < clip < math.inf:
         raise ValueError(f"clip must be positive and finite, got {clip}")
-    x = checked("x", np.ascontiguousarray(x), x.dtype.type, 2)
-    integer, fraction_bits = (np.int32, 23) if x.dtype == np.float32 else (np.int64, 52)
-    return x, x.view(integer), (integer(np.iinfo(integer).max), fraction_bits, float(clip))
+    return checked("x", np.ascontiguousarray(x), x.dtype.type, 2)
 
 
 def all_finite(x: NDArray[Any]) -> bool:
@@ -68,10 +66,9 @@ def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[Singles, NDArray[np.bool
 
     Returns the rows in single precision, of norm at most 1 up to rounding, and which of them were longer than clip.
     """
-    x, keys, measure = _as_integers(x, clip)
+    x, bound = _checked_rows(x, clip), float(clip)
     unit, longer = np.empty(x.shape, np.float32), np.empty(len(x), np.bool_)
-    name = "clipping.clip_rows"
-    run_rows(name, len(x), x.shape[1], lambda rows: (x[rows], keys[rows], *measure, unit[rows], longer[rows]))
+    run_rows("clipping.clip_rows", len(x), x.shape[1], lambda rows: (x[rows], bound, unit[rows], longer[rows]))
     return unit, longer
 
 
@@ -107,7 +104,7 @@ def pick_signed_rows(
         int64 (n,): 2·slot for the row in a slot of the subset (or for that row of the frame), + 1 for its opposite;
         and which rows of x are longer than clip.
     """
-    x, keys, measure = _as_integers(x, clip)
+    x, bound = _checked_rows(x, clip), float(clip)
     first, later = checked("signs", signs[0], np.float32, 2), checked("signs", signs[1], np.float32, 3)
     uniforms = checked("uniforms", uniforms, np.float64, 1)
     which, places = checked("which", which, np.int64, 1), checked("places", places, np.int64, 1)
@@ -129,9 +126,8 @@ def pick_signed_rows(
     picked, longer = np.empty(count, np.int64), np.empty(count, np.bool_)
 
     def arguments(rows: slice) -> tuple[Any, ...]:
-        measured, ranks = (keys[rows], *measure), (inside, expected, places[rows])
-        own = x[rows], measured, uniforms[rows], (first, later, bits), which[rows], subsets[rows]
-        return *own, ranks, picked[rows], longer[rows]
+        frames, ranks = (first, later, bits), (inside, expected, places[rows])
+        return x[rows], bound, uniforms[rows], frames, which[rows], subsets[rows], ranks, picked[rows], longer[rows]
 
     run_rows("selection.pick_rows", count, size * (later.shape[1] + 2), arguments)
     return picked, longer

@@ -13,20 +13,7 @@ from sstq.kernels.vectors import add_squares
 
 # Norms between these come from squares that neither overflowed nor lost digits to underflow.
 _SAFE_LOW, _SAFE_HIGH = 1e-140, 1e150
-
-
-@njit
-def largest_bits(bits: Any, magnitude: Any) -> Any:
-    """Return the largest of the numbers read as integers, their sign bits masked away: they grow with the magnitude.
-
-    A maximum of integers is found by vectors; that of floating-point numbers is not, because of NaN.
-    """
-    # Of its own type at every step: Numba computes with 64 bits otherwise, of which a vector holds half as many.
-    kind = bits.dtype.type
-    largest = kind(0)
-    for i in range(bits.size):
-        largest = max(largest, kind(bits[i] & magnitude))
-    return largest
+_LEAST_EXPONENT = -1022
 
 
 @njit
@@ -40,30 +27,28 @@ def norm(row: Any, scale: float) -> float:
 
 
 @njit
-def measure(row: Any, bits: Any, magnitude: Any, fraction_bits: int, clip: float) -> Any:
+def measure(row: Any, clip: float) -> Any:
     """Return (scale, length, natural): length = ‖scale·row‖, and natural·length = ‖row‖/clip.
 
-    bits is the row read as integers, `magnitude` the mask of all but their sign bit, and fraction_bits those of a
-    number's fraction. The scale is 1, or the power of two, which multiplies exactly, that brings the largest magnitude
-    into [1/2, 1), or nearly so if all of the row is subnormal: where squares might overflow or underflow without it.
+    The scale is 1, or the power of two, which multiplies exactly, that brings the largest magnitude into [1/2, 1), or
+    nearly so if all of the row is subnormal: where squares might overflow or underflow without it.
     """
     length = norm(row, 1.0)
     if _SAFE_LOW < length < _SAFE_HIGH:
         return 1.0, length, 1 / clip
-    bias = (magnitude >> fraction_bits) // 2 - 1
-    exponent: Any = np.int64((largest_bits(bits, magnitude) >> fraction_bits) - bias)
+    largest = 0.0
+    for i in range(row.size):
+        largest = max(largest, abs(np.float64(row[i])))
+    exponent = max(math.frexp(largest)[1], _LEAST_EXPONENT) if largest > 0 else _LEAST_EXPONENT
     scale = math.ldexp(1.0, -exponent)
     # Half of 2^exponent, which may be one more than the largest number. Infinite still, if the row is longer than clip.
     return scale, norm(row, scale), 2 * (math.ldexp(1.0, exponent - 1) / clip)
 
 
-def clip_rows(x: Any, bits: Any, magnitude: Any, fraction_bits: int, clip: float, unit: Any, longer: Any) -> None:
-    """Write every row of x, clipped to norm `clip` and divided by it, to unit; longer tells which were clipped.
-
-    The arguments between x and unit are those of `measure`.
-    """
+def clip_rows(x: Any, clip: float, unit: Any, longer: Any) -> None:
+    """Write every row of x, clipped to norm `clip` and divided by it, to unit; longer tells which were clipped."""
     for row in range(x.shape[0]):
-        scale, length, natural = measure(x[row], bits[row], magnitude, fraction_bits, clip)
+        scale, length, natural = measure(x[row], clip)
         longer[row] = natural * length > 1
         factor = 1 / length if longer[row] else natural
         for i in range(x.shape[1]):

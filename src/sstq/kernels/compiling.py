@@ -77,9 +77,10 @@ def cache_folder() -> Path | None:
     import numba
 
     try:
-        return Path(numba.njit(cache=True)(_kind).stats.cache_path)
+        dispatcher: Any = numba.njit(cache=True)(_kind)
     except RuntimeError:
         return None
+    return Path(dispatcher.stats.cache_path)
 
 
 @cache

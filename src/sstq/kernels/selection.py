@@ -34,7 +34,8 @@ def _count_at_least(bits: Any, bar: Any) -> Any:
 @njit
 def _members(bits: Any, low: Any, high: Any, found: Any) -> Any:
     """Write the indices of the scores with low ≤ magnitude < high, ascending; return how many there are."""
-    count, least, width = 0, np.int32(low), np.uint32(high - low)
+    count: Any = 0
+    least, width = np.int32(low), np.uint32(high - low)
     for start in range(0, bits.size, _GROUP):
         group = bits[start : start + _GROUP]
         members = np.int32(0)
@@ -58,22 +59,27 @@ def last_inside(scores: Any, expected: float, inside: int, found: Any) -> Any:
     bits, middle = scores.view(np.int32), np.empty(1, np.float32)
     middle[0] = expected
     # The k-th largest magnitude is in [low, high); so many are at least low, and at least high.
-    low, high, at_low, at_high = 0, _ABOVE_ALL, bits.size, 0
-    bar, step = np.int64(middle.view(np.int32)[0]), _STEP
+    low: Any = 0
+    high: Any = _ABOVE_ALL
+    at_low, at_high = bits.size, low
+    bar: Any = np.int64(middle.view(np.int32)[0])
+    step = _STEP
     while at_low - at_high > _FEW and high - low > 1:
-        count = np.int64(_count_at_least(bits, np.int32(bar)))
-        if count >= inside:
-            low, at_low = bar, count
+        reached: Any = np.int64(_count_at_least(bits, np.int32(bar)))
+        if reached >= inside:
+            low, at_low = bar, reached
         else:
-            high, at_high = bar, count
+            high, at_high = bar, reached
         # Longer and longer steps until the magnitude lies between two bars, then halves.
         bar = low + step if high == _ABOVE_ALL else high - step
         step *= 4
         if (low > 0 and high < _ABOVE_ALL) or not low < bar < high:
             bar = (low + high) >> 1
-    count, rank, larger = _members(bits, low, high, found), inside - 1 - at_high, 0
+    count, rank = _members(bits, low, high, found), inside - 1 - at_high
+    larger: Any = 0
     while high - low > 1:
-        bar, reached = (low + high) >> 1, 0
+        bar = (low + high) >> 1
+        reached = 0
         for i in range(count):
             reached += np.int64((bits[found[i]] & _MAGNITUDE) >= bar)
         if reached > rank:
@@ -143,21 +149,20 @@ def _mix(
 
 
 def pick_rows(
-    x: Any, measured: Any, uniforms: Any, frames: Any, which: Any, subsets: Any, ranks: Any, picked: Any, longer: Any
+    x: Any, clip: float, uniforms: Any, frames: Any, which: Any, subsets: Any, ranks: Any, picked: Any, longer: Any
 ) -> None:
     """Set picked[i] and longer[i] for the client x[i] as `sstq.kernels.pick_signed_rows` defines them.
 
-    `measured` are the arguments of `measure` after the row; frames are (first_signs (F, d), later_signs (F, rounds − 1,
-    N), log₂ N); ranks are (inside, about the magnitude of the last score inside, places).
+    frames are (first_signs (F, d), later_signs (F, rounds − 1, N), log₂ N); ranks are (inside, about the magnitude of
+    the last score inside, places).
     """
-    keys, magnitude, fraction_bits, clip = measured
     first_signs, later_signs, bits = frames
     inside, expected, places = ranks
     scores, taken = aligned(1 << bits), subsets.shape[1]
     candidates = aligned(taken) if taken else scores
     found = np.empty(candidates.size + 1, np.int32)
     for client in range(x.shape[0]):
-        scale, length, natural = measure(x[client], keys[client], magnitude, fraction_bits, clip)
+        scale, length, natural = measure(x[client], clip)
         longer[client] = natural * length > 1
         share = 1.0 if longer[client] else natural * length
         sign = -1.0 if uniforms[client] < (1 - share) / 2 else 1.0

@@ -178,7 +178,9 @@ def _make_masked_butterfly(count: int) -> Any:
         words = _column(builder, mask, mask_offset, mask_stride, count)
 
         def keep_masked(k: int, vector: Any) -> Any:
-            return builder.select(builder.bitcast(builder.load(words[k]), _PREDICATE), vector, ir.Constant(vector.type, None))
+            return builder.select(
+                builder.bitcast(builder.load(words[k]), _PREDICATE), vector, ir.Constant(vector.type, None)
+            )
 
         _emit_pass(builder, pointers, pointers, keep_masked)
 

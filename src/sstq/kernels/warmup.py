@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def calls() -> dict[str, Callable[[], object]]:
     columns = kernels.SignedColumns(np.arange(2), two[0], 2)
     signs = two, np.ones((1, 1, 2), np.float32)
     state, table = np.zeros((1, 4), np.int64), np.zeros((1, 3), np.int64)
-    fixed_point = {"unit": 1.0, "limit": 1.0, "value_bits": 1, "square_bits": 1}
+    fixed_point: dict[str, Any] = {"unit": 1.0, "limit": 1.0, "value_bits": 1, "square_bits": 1}
     words = np.zeros((1, 2), np.uint64)
     found: dict[str, Callable[[], object]] = {
         "Kashin representation": partial(kernels.kashin_represent, two, columns, np.ones((1, 4), np.float32))
@@ -37,19 +38,15 @@ def calls() -> dict[str, Callable[[], object]]:
     for kind in (np.float32, np.float64):
         x = two.astype(kind)
         found |= {
-            f"signed rows, {kind.__name__}": partial(
-                kernels.pick_signed_rows, x, 1.0, one, signs, zero, none, 1, zero
-            ),
+            f"signed rows, {kind.__name__}": partial(kernels.pick_signed_rows, x, 1.0, one, signs, zero, none, 1, zero),
             f"transform, {kind.__name__}": partial(kernels.hadamard_transform, x),
             f"clipping, {kind.__name__}": partial(kernels.clip_to_ball, x, 1.0),
         }
     for types in _MESSAGE_TYPES:
         index, code = (np.zeros(1, kind) for kind in types.split())
         found[f"aggregation, {types}"] = partial(kernels.accumulate, state, index, code, table)
-    return found | {
-        "vectors around a direction": partial(
-            kernels.draw_around, np.eye(2)[:1], one, one, words, to_length=True
-        ),
+    found |= {
+        "vectors around a direction": partial(kernels.draw_around, np.eye(2)[:1], one, one, words, to_length=True),
         "normal numbers": partial(kernels.box_muller, words),
         "cumulative sums": partial(kernels.count_passed, two, one, 1.0),
         "sampling": partial(kernels.sample_table, zero, word, np.full((1, 1), 1 << 62, np.uint64)),
@@ -57,6 +54,7 @@ def calls() -> dict[str, Callable[[], object]]:
         "unpacking": partial(kernels.unpack_bits, np.zeros(1, np.uint8), 1, 4),
         "aggregation of vectors": partial(kernels.accumulate_vectors, state, np.zeros((1, 1)), **fixed_point),
     }
+    return found
 
 
 def _seconds_of(name: str) -> float:
@@ -78,4 +76,3 @@ def main() -> int:
             print(f"{seconds:6.2f} s  {name}")  # noqa: T201
     print(f"kept in {folder}")  # noqa: T201
     return 0
-
