@@ -123,7 +123,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         unknown = ~np.isin(y, course.classes)
         if unknown.any():
             row = np.flatnonzero(unknown)[0]
-            raise ValueError(f"y must be among the classes {course.classes}, got {y[row]!r} in row {row}")
+            raise ValueError(f"y must be among the classes {course.classes}, got {y[row].item()!r} in row {row}")
         rng = generator_of(self.random_state)
         order = (rng or np.random.default_rng()).permutation(len(mapped))
         for part in np.split(order, np.cumsum(list(sizes.values()))[:-1]):

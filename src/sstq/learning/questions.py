@@ -143,8 +143,9 @@ class Question:
             y: their labels or targets, unless the question is about the centre.
             rng: None for the operating system's randomness (needed for privacy); a seed or Generator for simulations.
         """
-        if not np.size(X):  # nobody's example: a zero vector is sent
-            return answer(self.mechanism, [], [] if self.kind == "classes" else None, rng)
+        if not np.size(X):  # a device without an example answers as well
+            nothing = np.full((1, self.mechanism.dim), np.nan)
+            return answer(self.mechanism, nothing, [-1] if self.kind == "classes" else None, rng)
         vectors = self.vectors(X, y)
         groups = self.labels(y, len(vectors)) if self.kind == "classes" else None
         return answer(self.mechanism, vectors, groups, rng)

@@ -26,7 +26,7 @@ def answer(
     """Encode each row as one message; what cannot be encoded is replaced by the zero vector and logged.
 
     A row with nan or infinity becomes the zero vector. So does that of a group that does not exist, and its group is
-    drawn uniformly: the same number of random words is taken for every row. An empty X becomes one zero vector.
+    drawn uniformly: the same number of random words is taken for every row.
 
     Args:
         mechanism: the mechanism that the document names.
@@ -41,8 +41,6 @@ def answer(
         2
     """
     rows = np.atleast_2d(plain_numbers(X))
-    if not rows.size:
-        rows, groups = np.full((1, mechanism.dim), np.nan), None if groups is None else [-1]
     if isinstance(rng, int | np.integer):
         rng = np.random.default_rng(rng)
     bad = ~np.isfinite(rows).all(axis=1)
