@@ -260,6 +260,17 @@ class Floats {
 
 const ranges = (...pairs) => pairs.flatMap(([first, end]) => Array.from({ length: end - first }, (_, i) => first + i));
 
+/** The index of the row of that rank among those that fit; all rows are looked at, since the time would tell it. */
+function ranked(bits, fits, rank) {
+  let found = 0;
+  for (let i = 0, seen = 0; i < bits.length; i++) {
+    const isOne = Number(fits(bits[i] & 0x7fffffff, i));
+    found |= -(isOne & Number(seen === rank)) & i;
+    seen += isOne;
+  }
+  return found;
+}
+
 /** The magnitude, as the integer of its bits, and the index of the last of the `inside` largest; ties by index. */
 function lastInside(bits, inside) {
   const counts = new Uint32Array(2048);
@@ -274,30 +285,12 @@ function lastInside(bits, inside) {
     for (; counts[digit] <= rank; digit--) rank -= counts[digit];
     prefix = (prefix << 11) | digit;
   }
-  let found = 0;
-  for (let i = 0, seen = 0; i < bits.length; i++) {
-    const isOne = Number((bits[i] & 0x7fffffff) === prefix);
-    found |= -(isOne & Number(seen === rank)) & i;
-    seen += isOne;
-  }
-  return [prefix, found];
+  return [prefix, ranked(bits, (key) => key === prefix, rank)];
 }
 
-/**
- * The index of the member of that rank, of those inside or of those outside.
- *
- * All rows are looked at, in the same steps, wherever it is: how long the search takes must not tell the own block,
- * where it ends anywhere, from another one, for which place 0 is looked up and not sent.
- */
+/** The index of the member of that rank, of those inside or of those outside. */
 function memberOf(bits, [magnitude, last], wantsInside, rank) {
-  let found = 0;
-  for (let i = 0, seen = 0; i < bits.length; i++) {
-    const isInside = Number((bits[i] & 0x7fffffff) >= magnitude + Number(i > last));
-    const isMember = isInside ^ Number(!wantsInside);
-    found |= -(isMember & Number(seen === rank)) & i;
-    seen += isMember;
-  }
-  return found;
+  return ranked(bits, (key, i) => key >= magnitude + Number(i > last) === wantsInside, rank);
 }
 
 // ---- The secret draw
