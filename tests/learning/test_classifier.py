@@ -12,6 +12,7 @@ from sstq.accounting import shuffled_epsilon
 from sstq.learning import PrivateClassifier, encode
 from sstq.learning.discriminant import ClassSums, pooled_sums
 
+
 def people(count, seed, classes=3, dim=8, apart=3.0):
     rng = np.random.default_rng(seed)
     y = rng.integers(classes, size=count)
@@ -161,7 +162,7 @@ def test_bad_examples_are_refused():
         PrivateClassifier().fit(X, y[:-1])
     with pytest.raises(ValueError, match="NaN"):
         PrivateClassifier().fit(np.where(X > 2, np.nan, X), y)
-    with pytest.raises(ValueError, match="y must be among the classes .*got 2 in row"):
+    with pytest.raises(ValueError, match=r"y must be among the classes .*got 2 in row"):
         PrivateClassifier(classes=[0, 1]).fit(X, y)
     with pytest.raises(ValueError, match="2 different labels, got 1 class"):
         PrivateClassifier().fit(X, np.zeros(300))

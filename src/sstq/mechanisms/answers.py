@@ -64,7 +64,7 @@ def plain_numbers(X: ArrayLike) -> Rows:
                [2.5, nan]])
     """
     if isinstance(X, np.ma.MaskedArray):
-        X = X.astype(np.float64).filled(np.nan)
+        X = np.where(np.ma.getmaskarray(X), np.nan, np.ma.getdata(X).astype(np.float64))
     values = np.asarray(X)
     if values.dtype.kind in "biuf":
         return values.astype(np.float32 if values.dtype == np.float32 else np.float64, copy=False)
