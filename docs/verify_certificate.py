@@ -1,12 +1,15 @@
 """Verify an sstq certificate without sstq, in rational arithmetic: verify_certificate.py CERTIFICATE [MECHANISM]."""
 
-# ruff: noqa: D103, E731, SIM115
+# ruff: noqa: A002, D103, E731
 import hashlib
 import json
+import math
 import sys
 from fractions import Fraction
 from itertools import accumulate
+from pathlib import Path
 
+DECIDES = {"sstq": "code", "frameunit": "row", "groupunit": "row", "vqsgd": "vertex", "sqkr": "bits"}
 TOTAL, TERMS, DIGITS = 1 << 62, 160, {*"0123456789"}
 whole = lambda v: [*map(whole, v)] if type(v) is list else int(v) if type(v) is str and set(v) <= DIGITS and v else v
 
@@ -39,13 +42,23 @@ def largest_ratio(kind, size, weights):  # of the weights of one outcome for two
     return Fraction(max(w * -(-TOTAL // m) for m, w in sides if m), min(w * (TOTAL // m) for m, w in sides if m))
 
 
-cert, *specs = (json.load(open(path, encoding="utf-8"), object_pairs_hook=strict) for path in sys.argv[1:3])
-require(all(len(end) < 64 and set(end) <= {*"0123456789."} for end in cert["interval"]), "a wrong interval")
-laws = cert["law"]["weights"] if cert["law"]["kind"] == "either" else [cert["law"]]  # a message tells its draw
-ratio, (low, high, epsilon) = max(largest_ratio(**x) for x in laws), map(Fraction, (*cert["interval"], cert["epsilon"]))
-require(ratio == Fraction(*cert["ratio"]), "the ratio is not that of the integers")
-require(high < 99 and exp_bounds(low)[1] <= ratio <= exp_bounds(high)[0], "a wrong interval")
-require(0 < epsilon < 99 and ratio <= exp_bounds(epsilon)[0], "the ratio is above e^epsilon")
+def verify(format, version, mechanism, digest, epsilon, messages, total, decides, law, ratio, interval):
+    require((format, version, len(digest)) == ("sstq-certificate", 3, 64), "not a certificate of version 3")
+    require(all(len(end) < 64 and set(end) <= {*"0123456789."} for end in interval), "a wrong interval")
+    laws = law["weights"] if law["kind"] == "either" else [law]  # a message tells its draw
+    largest, (low, high) = max(largest_ratio(**x) for x in laws), map(Fraction, interval)
+    require([*largest.as_integer_ratio()] == ratio, "the ratio is not that of the integers")
+    require(high < 99 and exp_bounds(low)[1] <= largest <= exp_bounds(high)[0], "a wrong interval")
+    require(0 < epsilon < 99 and largest <= exp_bounds(Fraction(epsilon))[0], "the ratio is above e^epsilon")
+    spent = messages * Fraction(epsilon)  # by a person, if somebody can tell which messages are hers
+    require(type(messages) is int and math.nextafter(total, 0) < spent <= total, "the total is not messages * epsilon")
+    require(DECIDES.get(mechanism, decides) == decides, "another field of the message decides")
+
+
+sys.exit(f"usage: {__doc__}") if len(sys.argv) not in (2, 3) else None
+sys.excepthook = lambda _kind, problem, _trace: print(f"INVALID: {problem!r}", file=sys.stderr)  # with exit code 1
+cert, *specs = (json.loads(Path(path).read_text("utf-8"), object_pairs_hook=strict) for path in sys.argv[1:])
+verify(**cert)
 for spec in specs:  # the law that the integers of a mechanism's file make
     law = {"kind": "table", "size": len(spec.get("weights", [])), "weights": spec.get("weights", [])}
     if "own" in spec:
@@ -59,6 +72,9 @@ for spec in specs:  # the law that the integers of a mechanism's file make
     if "share_size" in spec:
         only = law | {"size": spec["share_size"], "weights": [[spec["share_inside"], spec["share_threshold"]]]}
         law = {"kind": "either", "size": 2, "weights": [law, only]}
-    mine = [hashlib.sha256(open(sys.argv[2], "rb").read().strip()).hexdigest(), spec["epsilon"], law]
-    require(mine == [cert[name] for name in ("digest", "epsilon", "law")], "it is for another mechanism")
-print("valid: epsilon is in", cert["interval"], "and at most", cert["epsilon"])
+    digest = hashlib.sha256(Path(sys.argv[2]).read_bytes().strip()).hexdigest()
+    mine = {"messages": 1} | spec | {"digest": digest, "format": cert["format"], "law": law}
+    require(all(mine.get(n, cert[n]) == cert[n] for n in cert if n != "version"), "for another mechanism")
+print("valid: one message spends an epsilon in", cert["interval"], "and at most", cert["epsilon"])
+print("a person sends", cert["messages"], "of them, without a shuffler at most", cert["total"], "in total")
+print(f"for {sys.argv[2]}" if specs else "NOT CHECKED: whose integers these are; pass MECHANISM")

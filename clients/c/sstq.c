@@ -32,8 +32,8 @@
 const char *sstq_error_name(sstq_error error)
 {
     static const char *const names[] = {
-        "SSTQ_OK",        "SSTQ_BAD_PARAMETERS", "SSTQ_BAD_ARGUMENT",     "SSTQ_BAD_LENGTH",
-        "SSTQ_BAD_GROUP", "SSTQ_NOT_FINITE",     "SSTQ_BUFFER_TOO_SMALL", "SSTQ_NO_RANDOMNESS",
+        "SSTQ_OK",         "SSTQ_BAD_PARAMETERS",   "SSTQ_BAD_ARGUMENT",
+        "SSTQ_BAD_LENGTH", "SSTQ_BUFFER_TOO_SMALL", "SSTQ_NO_RANDOMNESS",
     };
     return (unsigned)error < sizeof names / sizeof *names ? names[error] : "SSTQ_UNKNOWN_ERROR";
 }
@@ -368,6 +368,8 @@ double sstq_norm(const float *x, size_t length, size_t offset, size_t whole)
     /* Squares of floats neither overflow nor underflow in doubles, so that no scale is needed. */
     double s[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     size_t i = 0, lane, end = whole / 8 * 8; /* what lies behind goes to the first lane */
+    if (!x)
+        return 0;
     for (; i < length && (offset + i) % 8 && offset + i < end; i++)
         s[(offset + i) % 8] += (double)x[i] * (double)x[i];
     for (; i + 8 <= length && offset + i < end; i += 8)
@@ -389,7 +391,7 @@ void sstq_mix(const sstq_params *p, uint64_t seed, const float *x, size_t offset
     for (i = 0; i < p->frame_size; i++)
         scores[i] = 0;
     for (i = 0; i < p->dim; i++)
-        scores[offset + i] = (float)((double)x[i] * factor);
+        scores[offset + i] = x ? (float)((double)x[i] * factor) : 0;
     if (!(norm > 0))
         scores[0] = (float)sign; /* the first unit vector stands for the direction of zero */
     sstq_apply_signs(seed, "signs1", scores, (size_t)groups_of_block(p) * p->dim);
@@ -400,6 +402,18 @@ void sstq_mix(const sstq_params *p, uint64_t seed, const float *x, size_t offset
         sstq_apply_signs(seed, "signs3", scores, p->frame_size);
         sstq_transform(scores, bits);
     }
+}
+
+/* The index of the rank-th score of a magnitude; all scores are looked at, wherever it is. */
+static uint32_t ranked(const float *scores, uint32_t wanted, uint32_t rank, uint32_t count)
+{
+    uint32_t found = 0, seen = 0, j;
+    for (j = 0; j < count; j++) {
+        uint32_t is_one = magnitude(scores[j]) == wanted;
+        found |= (0 - (is_one & (uint32_t)(seen == rank))) & j;
+        seen += is_one;
+    }
+    return found;
 }
 
 /* The index of the last of the `inside` scores of largest magnitude, ties to the smaller index. */
@@ -418,34 +432,24 @@ static uint32_t last_inside(const float *scores, uint32_t count, uint32_t inside
             rank -= memory[digit--];
         prefix = prefix << (before - shift) | digit;
     }
-    for (j = 0; magnitude(scores[j]) != prefix || rank--; j++)
-        ;
-    return j;
+    return ranked(scores, prefix, rank, count);
 }
 
-/* The rank-th index of those inside, or of those outside; `last` is that of last_inside. */
-static uint32_t place_of(const float *scores, uint32_t count, uint32_t last, int wants_inside, uint32_t rank)
+/* The rank-th index of those inside, or of those outside; `last` is that of last_inside.
+ *
+ * All scores are looked at, in the same steps, wherever it is: how long the search takes must not tell the own block,
+ * where it ends anywhere, from another one, for which place 0 is looked up and not sent. */
+static uint32_t place_of(const float *scores, uint32_t count, uint32_t last, uint32_t wants_inside, uint32_t rank)
 {
-    /* Up to `last` a magnitude as large as its own is inside; after it, only larger ones are. */
-    uint32_t bar = magnitude(scores[last]), start = 0, stop, j;
-    for (; start < count; start = stop) {
-        uint32_t members = 0;
-        stop = count - start < 256 ? count : start + 256;
-        if (start <= last && last < stop)
-            stop = last + 1;
-        for (j = start; j < stop; j++)
-            members += magnitude(scores[j]) >= bar;
-        members = wants_inside ? members : stop - start - members;
-        if (rank < members) {
-            for (j = start; (magnitude(scores[j]) >= bar) != wants_inside || rank--; j++)
-                ;
-            return j;
-        }
-        rank -= members;
-        if (stop == last + 1)
-            bar++;
+    uint32_t bar = magnitude(scores[last]), found = 0, seen = 0, j;
+    for (j = 0; j < count; j++) {
+        /* Up to `last` a magnitude as large as its own is inside; after it, only larger ones are. */
+        uint32_t is_inside = magnitude(scores[j]) >= bar + (uint32_t)(j > last);
+        uint32_t is_member = is_inside ^ wants_inside ^ 1;
+        found |= (0 - (is_member & (uint32_t)(seen == rank))) & j;
+        seen += is_member;
     }
-    return 0; /* not reached: the rank is below the number of members */
+    return found;
 }
 
 uint32_t sstq_draw_place(uint32_t size, uint32_t inside, uint64_t threshold, uint64_t word, uint64_t second)
@@ -470,11 +474,11 @@ int sstq_is_negative(double norm, double clip, uint64_t word)
 
 uint32_t sstq_signed_row(const float *scores, uint32_t rows, uint32_t inside, uint32_t place, uint32_t *memory)
 {
-    uint32_t last = last_inside(scores, rows, inside, memory), slot;
-    if (place >= 2 * inside)
-        return 2 * place_of(scores, rows, last, 0, (place - 2 * inside) >> 1) + (place & 1);
-    slot = place_of(scores, rows, last, 1, place % inside);
-    return 2 * slot + ((scores[slot] < 0) != (place >= inside)); /* -0 counts as positive */
+    uint32_t last = last_inside(scores, rows, inside, memory), is_inside = place < 2 * inside;
+    uint32_t mask = 0 - is_inside, rank = (mask & place % inside) | (~mask & (place - 2 * inside) >> 1);
+    uint32_t slot = place_of(scores, rows, last, is_inside, rank);
+    uint32_t is_opposite = (uint32_t)(scores[slot] < 0) ^ (uint32_t)(place >= inside); /* -0 counts as positive */
+    return 2 * slot + ((mask & is_opposite) | (~mask & place & 1));
 }
 
 /* The signed row at a place among those best aligned with x. */
@@ -604,7 +608,7 @@ float sstq_coordinate(const sstq_params *p, const float *x, uint32_t index, cons
     norm = sstq_norm(x, p->dim, 0, p->dim);
     factor = 1 / p->clip * norm > 1 ? 1 / norm : 1 / p->clip;
     for (i = 0; i < p->dim; i++)
-        t[i] = (float)((double)x[i] * factor);
+        t[i] = x ? (float)((double)x[i] * factor) : 0;
     sstq_apply_signs(p->frame_seed, "signs1", t, p->dim);
     for (column = 0, i = 0; column < size; column++)
         a[column] = mask[column / 32] >> (column % 32) & 1 ? t[i++] : 0;
@@ -647,10 +651,10 @@ float sstq_coordinate(const sstq_params *p, const float *x, uint32_t index, cons
 
 uint32_t sstq_token(const double *codebook, uint32_t bits, double coordinate, uint64_t word)
 {
-    uint32_t lower = 0, most = ((uint32_t)1 << bits) - 2;
+    uint32_t lower = 0, most = ((uint32_t)1 << bits) - 2, i;
     double gap;
-    while (lower < most && codebook[lower + 1] <= coordinate)
-        lower++;
+    for (i = 1; i <= most; i++) /* all codewords are looked at, wherever the coordinate is */
+        lower += codebook[i] <= coordinate;
     gap = codebook[lower + 1] - codebook[lower];
     return lower + (unit_interval(word) < (gap > 0 ? (coordinate - codebook[lower]) / gap : 1.0));
 }
@@ -713,8 +717,8 @@ static void wipe(void *memory, size_t size)
 sstq_error sstq_encode(const sstq_params *p, const float *x, size_t length, uint32_t group, uint64_t client,
                        sstq_random random, void *context, const sstq_buffers *buffers, uint64_t *message)
 {
-    unsigned char bytes[8 * MOST_WORDS];
-    uint64_t words[MOST_WORDS] = {0};
+    unsigned char bytes[8 * MOST_WORDS], spare[8];
+    uint64_t words[MOST_WORDS] = {0}, chooser = 0;
     uint32_t count = sstq_words_each(p), i;
     sstq_sizes needed;
     sstq_error error = sstq_sizes_of(p, &needed);
@@ -724,22 +728,30 @@ sstq_error sstq_encode(const sstq_params *p, const float *x, size_t length, uint
         return SSTQ_BAD_ARGUMENT;
     if (length != p->dim)
         return SSTQ_BAD_LENGTH;
-    if (p->mechanism != SSTQ_GROUPUNIT)
-        group = 0;
-    else if (group >= p->groups)
-        return SSTQ_BAD_GROUP;
     if (buffers->sizes.floats < needed.floats || buffers->sizes.words < needed.words)
         return SSTQ_BUFFER_TOO_SMALL;
-    if (!all_finite(x, length))
-        return SSTQ_NOT_FINITE;
-    if ((random ? random : sstq_system_random)(context, bytes, 8 * (size_t)count))
+    if (!random)
+        random = sstq_system_random;
+    if (random(context, bytes, 8 * (size_t)count) || (p->mechanism == SSTQ_GROUPUNIT && random(context, spare, 8)))
         return SSTQ_NO_RANDOMNESS;
     for (i = 0; i < 8 * count; i++)
         words[i / 8] |= (uint64_t)bytes[i] << (8 * (i % 8));
+    /* Whether there is a message is seen by the server, so nothing private is refused. */
+    if (!all_finite(x, length))
+        x = NULL;
+    if (p->mechanism != SSTQ_GROUPUNIT) {
+        group = 0;
+    } else if (group >= p->groups) {
+        for (i = 0; i < 8; i++)
+            chooser |= (uint64_t)spare[i] << (8 * i);
+        group = (uint32_t)sstq_multiply_shift(chooser, p->groups);
+        x = NULL;
+    }
     *message = p->mechanism == SSTQ_FLAT ? encode_flat(p, x, client, words, buffers)
                                          : encode_row(p, x, group, client, words, buffers);
     /* With these words, the message would tell more than it may. */
     wipe(bytes, sizeof bytes);
+    wipe(spare, sizeof spare);
     wipe(words, sizeof words);
     return SSTQ_OK;
 }

@@ -23,8 +23,6 @@ typedef enum {
     SSTQ_BAD_PARAMETERS,   /* the parameters contradict each other: write them again with `sstq spec --c-header` */
     SSTQ_BAD_ARGUMENT,     /* a pointer is NULL */
     SSTQ_BAD_LENGTH,       /* the vector does not have `dim` numbers */
-    SSTQ_BAD_GROUP,        /* the group is not below `groups` */
-    SSTQ_NOT_FINITE,       /* the vector holds NaN or infinity; nothing was drawn */
     SSTQ_BUFFER_TOO_SMALL, /* see sstq_sizes_of */
     SSTQ_NO_RANDOMNESS     /* the source of random bytes failed; there is no message */
 } sstq_error;
@@ -76,7 +74,7 @@ typedef struct {
 /* Fill `size` bytes with secret uniform randomness and return 0; anything else fails the encoding. */
 typedef int (*sstq_random)(void *context, unsigned char *bytes, size_t size);
 
-/* "SSTQ_OK", "SSTQ_BAD_GROUP", ...; never NULL. */
+/* "SSTQ_OK", "SSTQ_BAD_LENGTH", ...; never NULL. */
 const char *sstq_error_name(sstq_error error);
 
 /* SSTQ_OK or SSTQ_BAD_PARAMETERS. The other functions check on their own. */
@@ -91,12 +89,16 @@ uint32_t sstq_message_bits(const sstq_params *params);
 /* The 64-bit words that every message takes from the source, whatever the vector; 0 for bad parameters. */
 uint32_t sstq_words_each(const sstq_params *params);
 
-/* Encode x, `length` finite numbers of any size, as one message. For a mechanism with several messages per person,
- * which go to a shuffler, call it once for each of them.
+/* Encode x, `length` numbers of any size, as one message. For a mechanism with several messages per person, which go to
+ * a shuffler, call it once for each of them.
+ *
+ * The server sees whether there is a message, so no private value is refused: a vector with NaN or infinity is encoded
+ * as the zero vector. So is that of a group that does not exist, in a group drawn uniformly.
  *
  * group: the private group (GroupUnit), otherwise ignored.
  * client: the public number of this client, for a public coin, otherwise ignored.
- * random: NULL for the operating system. It is called once, after the arguments are checked; words are little-endian.
+ * random: NULL for the operating system. It is called after the arguments are checked, once, and for GroupUnit once more
+ *     for 8 bytes, whatever the vector; words are little-endian.
  */
 sstq_error sstq_encode(const sstq_params *params, const float *x, size_t length, uint32_t group, uint64_t client,
                        sstq_random random, void *context, const sstq_buffers *buffers, uint64_t *message);

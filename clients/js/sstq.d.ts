@@ -75,6 +75,11 @@ export declare class Mechanism {
    * mechanism with several `messages` it is the message of one slot: call it once per slot.
    */
   encode(vector: Vector, group?: number): Message;
+  /**
+   * The same for whoever answers a server, who sees a refusal: numbers that are not finite, and a group that does not
+   * exist, are encoded as the zero vector, the latter in a group drawn uniformly. Only the length is refused.
+   */
+  answer(vector: Vector, group?: number): Message;
   /** The message that these words give: for tests and audits. It is private only if nobody knows the words. */
   encodeWithWords(vector: Vector, group: number | undefined, words: BigUint64Array): Message;
   /** Messages as bits without gaps. */

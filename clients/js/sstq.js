@@ -260,6 +260,17 @@ class Floats {
 
 const ranges = (...pairs) => pairs.flatMap(([first, end]) => Array.from({ length: end - first }, (_, i) => first + i));
 
+/** The index of the row of that rank among those that fit; all rows are looked at, since the time would tell it. */
+function ranked(bits, fits, rank) {
+  let found = 0;
+  for (let i = 0, seen = 0; i < bits.length; i++) {
+    const isOne = Number(fits(bits[i] & 0x7fffffff, i));
+    found |= -(isOne & Number(seen === rank)) & i;
+    seen += isOne;
+  }
+  return found;
+}
+
 /** The magnitude, as the integer of its bits, and the index of the last of the `inside` largest; ties by index. */
 function lastInside(bits, inside) {
   const counts = new Uint32Array(2048);
@@ -274,15 +285,12 @@ function lastInside(bits, inside) {
     for (; counts[digit] <= rank; digit--) rank -= counts[digit];
     prefix = (prefix << 11) | digit;
   }
-  for (let i = 0; ; i++) if ((bits[i] & 0x7fffffff) === prefix && rank-- === 0) return [prefix, i];
+  return [prefix, ranked(bits, (key) => key === prefix, rank)];
 }
 
 /** The index of the member of that rank, of those inside or of those outside. */
 function memberOf(bits, [magnitude, last], wantsInside, rank) {
-  for (let i = 0; ; i++) {
-    const key = bits[i] & 0x7fffffff;
-    if ((key > magnitude || (key === magnitude && i <= last)) === wantsInside && rank-- === 0) return i;
-  }
+  return ranked(bits, (key, i) => key >= magnitude + Number(i > last) === wantsInside, rank);
 }
 
 // ---- The secret draw
@@ -530,8 +538,9 @@ class CoordinateEncoder {
   /** One of the two codewords beside the coordinate, at random and without bias. */
   token(coordinate, random) {
     const { values } = this;
-    let lower = values.length - 2;
-    while (lower > 0 && values[lower] > coordinate) lower--;
+    let lower = 0;
+    // All codewords are looked at, wherever the coordinate is.
+    for (let i = 1; i < values.length - 1; i++) lower += Number(values[i] <= coordinate);
     const gap = values[lower + 1] - values[lower];
     return lower + Number(random < (gap > 0 ? (coordinate - values[lower]) / gap : 1));
   }
@@ -662,9 +671,23 @@ export class Mechanism {
     }
   }
 
+  /** A message whatever the vector and the group are: the server sees who refuses. */
+  answer(vector, group) {
+    if (vector?.length !== this.dim) fail("argument", `vector must be ${this.dim} numbers, got ${vector?.length}`);
+    const x = Float32Array.from(vector, (value) => (typeof value === "number" ? value : NaN));
+    const [word] = crypto.getRandomValues(new BigUint64Array(1));
+    const isKnown = this.groups === null || this.#isGroup(group);
+    const own = this.groups === null ? undefined : isKnown ? group : scaled(word, this.groups);
+    return this.encode(isKnown && x.every(Number.isFinite) ? x : new Float32Array(this.dim), own);
+  }
+
+  #isGroup(group) {
+    return Number.isInteger(group) && group >= 0 && group < this.groups;
+  }
+
   encodeWithWords(vector, group, words) {
     const x = this.#checked(vector);
-    if (this.groups === null ? group !== undefined : !(Number.isInteger(group) && group >= 0 && group < this.groups)) {
+    if (this.groups === null ? group !== undefined : !this.#isGroup(group)) {
       const wanted = this.groups === null ? "left out" : `an integer from 0 to ${this.groups - 1}`;
       fail("argument", `group must be ${wanted}, got ${shown(group)}`);
     }
@@ -802,11 +825,12 @@ export class Client {
   /** Each vector is another person's, so that the ledger is charged once. */
   async send(vectors, groups = []) {
     const { mechanism } = this.campaign;
-    const isOne = typeof vectors[0] === "number", people = isOne ? [vectors] : Array.from(vectors);
+    const isOne = vectors.length > 0 && (typeof vectors[0] !== "object" || vectors[0] === null), people = isOne ? [vectors] : Array.from(vectors);
     const own = isOne ? [groups].flat() : Array.from(groups);
     if (mechanism.groups !== null && own.length !== people.length)
       fail("argument", `groups must be one integer per vector, got ${own.length} for ${people.length} vectors`);
-    const slots = Array.from({ length: mechanism.messages }, () => people.map((x, i) => mechanism.encode(x, own[i])));
+    const answers = () => people.map((x, i) => mechanism.answer(x, own[i]));
+    const slots = Array.from({ length: mechanism.messages }, answers);
     return this.sendMessages(slots.flat());
   }
 

@@ -74,6 +74,17 @@ def log_upper(ratio: Fraction) -> float:
     return nearest if Decimal(nearest) >= bound else math.nextafter(nearest, math.inf)
 
 
+def round_up(value: Fraction) -> float:
+    """The least double that is at least `value`.
+
+    Examples:
+        >>> round_up(3 * Fraction(0.1)) > 3 * Fraction(0.1) > Fraction(0.3)
+        True
+    """
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
 def rows_sum_to_total(weights: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return for each row of non-negative int64 weights whether it sums to exactly 2^62.
 

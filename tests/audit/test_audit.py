@@ -309,7 +309,9 @@ def test_the_exact_audit_prints_rational_ends(spec):
     done = run("exact", spec)
     assert done.exit_code == 0
     facts = dict(line.split("\t") for line in done.stdout.splitlines())
-    assert Decimal(facts["epsilon is at least"]) < Decimal(facts["epsilon is at most"]) <= 2
+    assert (
+        Decimal(facts["epsilon of one message is at least"]) < Decimal(facts["epsilon of one message is at most"]) <= 2
+    )
     assert Fraction(facts["largest ratio, exactly"]) == build("frameunit/small").law().ratio()
 
 

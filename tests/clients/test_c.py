@@ -1,5 +1,9 @@
 """The C client sends the same bits as the library, stays within its buffers and has the library's privacy."""
 
+import re
+import shutil
+import subprocess
+
 import numpy as np
 import pytest
 
@@ -247,7 +251,7 @@ def test_privacy_through_its_words(library, mechanism, seed):
     assert check.complete
     assert check.ratio <= mechanism.law().ratio()
     # The words that a message takes do not depend on its vector.
-    assert asked == {8 * mechanism.words_each}
+    assert asked == {8 * mechanism.words_each} | ({8} if mechanism.groups else set())
     assert library.sstq_words_each(encoder.parameters) == mechanism.words_each
 
 
@@ -293,11 +297,6 @@ def test_errors_have_names_and_come_before_anything_is_drawn(library):
     encoder = Encoder(library, sstq.GroupUnit(4, 3.0, groups=3))
     good = np.ones(4, np.float32)
     assert refused(encoder, np.ones(5, np.float32)) == "SSTQ_BAD_LENGTH"
-    assert refused(encoder, good, group=3) == "SSTQ_BAD_GROUP"
-    for bad in (np.nan, np.inf, -np.inf):
-        row = good.copy()
-        row[3] = bad
-        assert refused(encoder, row) == "SSTQ_NOT_FINITE"
     for size in ("floats", "words"):
         needed = getattr(encoder.buffers.sizes, size)
         setattr(encoder.buffers.sizes, size, needed - 1)
@@ -313,6 +312,59 @@ def test_errors_have_names_and_come_before_anything_is_drawn(library):
     assert [library.sstq_error_name(code) for code in (0, 1, 2, 99)] == [
         b"SSTQ_OK", b"SSTQ_BAD_PARAMETERS", b"SSTQ_BAD_ARGUMENT", b"SSTQ_UNKNOWN_ERROR",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["frameunit", "groupunit", "sstq"])
+def test_no_private_value_is_refused(library, name, seed):
+    """NaN and infinity are the zero vector, and so is a group that does not exist, in the group of another word."""
+    mechanism = sstq.mechanism(name, dim=4, epsilon=3.0, **({"groups": 3} if name == "groupunit" else {}))
+    encoder, words = Encoder(library, mechanism), np.random.default_rng(seed).integers(1 << 64, size=4, dtype=np.uint64)
+    zero = np.zeros(4, np.float32)
+    for bad in (np.nan, np.inf, -np.inf):
+        row = np.array([1, 2, bad, 3], np.float32)
+        assert encoder.encode(row, words, group=1) == encoder.encode(zero, words, group=1)
+    if mechanism.groups:
+        # The source hands out its first word again.
+        drawn = int(streams.multiply_shift(words[:1], 3)[0])
+        for group in (3, 2**32 - 1):
+            assert encoder.encode(np.ones(4, np.float32), words, group=group) == encoder.encode(zero, words, drawn)
+        assert len(set(encoder.asked)) == 2
+
+
+DRIVER = """
+#include "sstq.h"
+#include <stdlib.h>
+#define ROWS 512
+#define INSIDE 20
+static float scores[ROWS];
+static uint32_t memory[2048];
+int main(int count, char **arguments)
+{
+    static const uint32_t places[8] = {0, 19, 20, 39, 40, 41, 500, 1023};
+    uint32_t j, state = 1;
+    for (j = 0; j < ROWS; j++, state = state * 1664525 + 1013904223)
+        scores[j] = (float)(state >> 8) - 8388608.0f;
+    return count == 2 ? (int)(sstq_signed_row(scores, ROWS, INSIDE, places[*arguments[1] - '0'], memory) & 1) : 2;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="NO VALGRIND: instructions are not counted")
+def test_the_search_takes_the_same_instructions_for_every_draw(tmp_path):
+    """A draw of another block looks up place 0, one of the own block any place: neither ends earlier.
+
+    Counted, not timed: the instructions of the whole program, which differs in the place alone.
+    """
+    (tmp_path / "driver.c").write_text(DRIVER)
+    driver = [tmp_path / "driver.c"]
+    c_client.compile_client(COMPILERS[0], tmp_path / "driver", "-O2", sources=driver)
+    counts = []
+    for place in range(8):
+        run = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "./driver", str(place)]
+        done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 1)
+        counts.append(int(re.search(r"Collected : (\d+)", done.stderr)[1]))
+    assert len(set(counts)) == 1
 
 
 WRONG = {

@@ -10,7 +10,7 @@ import sstq
 from sstq.exactness import TOTAL
 from sstq.mechanisms.closest import whole_budget
 from sstq.mechanisms.groupunit.blocks import alignments, best_blocks, block_numbers
-from sstq.mechanisms.groupunit.shares import ShareCodes, best_share_draw, hit_rates, prime_at_least
+from sstq.mechanisms.groupunit.shares import ShareCodes, best_share_draw, hit_rates, prime_at_least, shares_from_hits
 from sstq.mechanisms.structured import structured_vectors
 from tests.contract.cases import reread
 from tests.scripted import ScriptedBits
@@ -193,7 +193,7 @@ def test_shares_are_unbiased_whatever_the_shares(epsilon, groups):
         code = slot * draw.size + ((slot + 1) * group - np.arange(draw.size)) % draw.size
         for place, weight in ((slice(0, draw.inside), inside), (slice(draw.inside, None), outside)):
             zeros, ones = np.zeros(len(code[place]), dtype=np.int64), np.ones(len(code[place]), dtype=np.int64)
-            rate += weight * codes.hits(zeros, code[place], ones) / codes.slots
+            rate += weight * codes.hits(zeros, code[place], ones)[0] / codes.slots
     np.testing.assert_allclose(rate, np.where(np.arange(groups) == group, own, other), rtol=1e-9)
 
 
@@ -220,11 +220,42 @@ def test_few_slots_draw_their_multipliers():
     group, frame = np.full(60_000, 7), np.arange(60_000) % 500
     code = codes.encode(group, frame, words)
     assert 0 <= code.min() <= code.max() < codes.codes
-    hits = codes.hits(frame, code, np.ones(60_000, dtype=np.int64))
+    hits, _ = codes.hits(frame, code, np.ones(60_000, dtype=np.int64))
     own, other = hit_rates(codes.draw)
     # 100 rates of 60,000 messages: |z| < 6, and 1 % for the 2500 multipliers that were drawn.
     expected = np.where(np.arange(100) == 7, own, other)
     np.testing.assert_allclose(hits / 60_000, expected, atol=6 * (0.25 / 60_000) ** 0.5 + 0.02)
+
+
+@pytest.mark.parametrize(("groups", "pairs"), [(101, 130), (1009, 52)])
+def test_errors_of_shares_hold_the_multipliers_that_were_drawn(groups, pairs, seed):
+    """The mean square of (share − truth)/stderr is 1, where a frame has room for few of the multipliers.
+
+    Messages of one pair of frame and slot share a multiplier, which was drawn once. As if messages were independent,
+    the mean square is about 2 for 101 groups, and 12 for 1009.
+    """
+    draw, people, rounds = best_share_draw(1.0, groups), 20_000, 40
+    rng = np.random.default_rng(seed)
+    group = np.where(rng.random(people) < 0.7, 0, rng.integers(groups, size=people))
+    squares = []
+    for number in range(rounds):
+        codes = ShareCodes(draw, groups, room=512 if groups == 101 else 2048, seed=seed + number)
+        frame = rng.integers(pairs // codes.slots, size=people)
+        code = codes.encode(group, frame, rng.integers(0, 1 << 64, size=(people, 3), dtype=np.uint64))
+        hits, clustered = codes.hits(frame, code, np.ones(people, dtype=np.int64))
+        shares, errors = shares_from_hits(hits, people, *hit_rates(draw), clustered)
+        squares.append(np.mean(((shares - np.bincount(group, minlength=groups) / people) / errors) ** 2))
+    # Student's (K − 1)/(K − 3) for K pairs. Rounds are independent: |t| < 6 of 39 degrees, false alarms below 1e-6.
+    expected, deviation = (pairs - 1) / (pairs - 3), np.std(squares, ddof=1) / math.sqrt(rounds)
+    assert abs(np.mean(squares) - expected) < 6 * deviation
+    # The deviation is no excuse: errors as if messages were independent stay outside.
+    assert 6 * deviation < 0.6
+
+
+def test_one_pair_does_not_know_its_error():
+    codes = ShareCodes(best_share_draw(1.0, 1009), 1009, room=2048, seed=1)
+    code = np.arange(10)
+    assert np.isnan(codes.hits(np.zeros_like(code), code, np.ones_like(code))[1]).all()
 
 
 def test_shares_on_the_simplex():
@@ -250,9 +281,29 @@ def test_means_of_groups_are_within_their_errors(seed):
         aggregator = mechanism.aggregator()
         aggregator.update(mechanism.encode(means[labels], rng=rng, groups=labels))
         estimate = aggregator.mean()
-        scores = (estimate.means - means) / estimate.means_stderr
+        scores = ((estimate.means - means) / estimate.means_stderr)[~estimate.too_few]
         assert np.abs(scores).max() < 7
-        np.testing.assert_allclose(estimate.sums, estimate.means * estimate.shares[:, None] * n)
+        products = np.where(estimate.too_few[:, None], estimate.sums, estimate.means * estimate.shares[:, None] * n)
+        np.testing.assert_allclose(estimate.sums, products)
+
+
+def test_a_group_of_too_few_people_has_a_sum_and_no_mean(seed):
+    """The mean is nan exactly where `too_few` says so, and the note counts these groups."""
+    rng = np.random.default_rng(seed)
+    mechanism = sstq.GroupUnit(3, 2.0, groups=6, frame_seed=seed)
+    aggregator = mechanism.aggregator()
+    # Two groups hold everybody: a share of 1/2 has 30 standard errors, and the mean of an empty group was nan in half
+    # of all rounds, and in the others a quotient of two noises.
+    aggregator.update(mechanism.encode(np.full((20_000, 3), 0.5), rng=rng, groups=np.arange(20_000) % 2))
+    estimate = aggregator.mean()
+    assert not estimate.too_few[:2].any()
+    np.testing.assert_array_equal(np.isnan(estimate.means), np.repeat(estimate.too_few[:, None], 3, axis=1))
+    np.testing.assert_array_equal(np.isnan(estimate.means_stderr), np.isnan(estimate.means))
+    np.testing.assert_array_equal(estimate.too_few, estimate.shares <= 2 * estimate.shares_stderr)
+    assert np.isfinite(estimate.sums).all()
+    assert np.isfinite(estimate.sums_stderr).all()
+    # An empty group is beyond two errors in 2.3 % of rounds: all four of them in 3e-7.
+    assert f"{estimate.too_few.sum()} of 6 groups have too few people for a mean" in estimate.note
 
 
 @pytest.mark.parametrize(
@@ -332,6 +383,7 @@ def test_sums_without_shares():
     assert estimate.sums.shape == estimate.means.shape == (10, 8)
     assert np.all(np.isnan(estimate.shares))
     assert np.all(np.isnan(estimate.means))
+    assert "nobody sent their group only (share_people=0)" in estimate.note
 
 
 def test_a_single_message_and_a_group_of_nobody():

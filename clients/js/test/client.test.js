@@ -306,6 +306,50 @@ test("bad arguments are named", async () => {
     assert.throws(() => new Mechanism(text), refused("mechanism"));
 });
 
+test("an answer never depends on what is private", () => {
+  const groups = { ...mechanism, mechanism: "groupunit", groups: 4, blocks: 4, share_people: 0 };
+  delete groups.bits;
+  const grouped = new Mechanism({ ...groups, inside: 100, threshold: "1000000000000000000" });
+  const plain = new Mechanism(mechanism), original = crypto.getRandomValues, asked = [];
+  crypto.getRandomValues = function (array) {
+    asked.push(array.length);
+    return array.fill(0x123456789abcdef0n);
+  };
+  try {
+    const zeros = plain.answer([0, 0, 0]);
+    for (const vector of [[1, 2, NaN], [1, 1e39, 3], ["1", 2, 3], [null, 2, 3], [Infinity, 0, 0]])
+      assert.deepEqual(plain.answer(vector), zeros);
+    const drawn = grouped.answer([0, 0, 0], 0); // 4·0x123…/2^64 = 0
+    for (const group of [undefined, 4, -1, 0.5, "2", null]) assert.deepEqual(grouped.answer(VECTOR, group), drawn);
+    assert.throws(() => plain.answer([1, 2]), refused("argument", /vector must be 3 numbers, got 2/));
+  } finally {
+    crypto.getRandomValues = original;
+  }
+  assert.deepEqual(new Set(asked.slice(0, 12)), new Set([1, plain.wordsEach]));
+});
+
+test("the search for a row takes as many steps for the own block as for others", async () => {
+  const source = await readFile(new URL("../sstq.js", import.meta.url), "utf8");
+  const [start, end] = ["function ranked", "function lastInside"].map((mark) => source.indexOf(mark));
+  const counted = source.slice(start, end).replace("bits[i]", "(globalThis.steps++, bits[i])");
+  assert.notEqual(counted, source.slice(start, end));
+  const text = source.slice(0, start) + counted + source.slice(end);
+  const { Mechanism: Counted } = await import(`data:text/javascript,${encodeURIComponent(text)}`);
+  const groups = { ...mechanism, mechanism: "groupunit", groups: 4, blocks: 4, share_people: 0 };
+  delete groups.bits;
+  const encoder = new Counted({ ...groups, inside: 100, threshold: "1000000000000000000" });
+  const steps = new Set(), rows = new Set();
+  for (const first of [0n, 2n ** 63n, 2n ** 64n - 1n])
+    for (let second = 0n; second < 16n; second++) {
+      globalThis.steps = 0;
+      const words = BigUint64Array.of(0n, first, second << 60n, 0n).slice(0, encoder.wordsEach);
+      rows.add(encoder.encodeWithWords(VECTOR, 1, words)[0]);
+      steps.add(globalThis.steps);
+    }
+  assert.ok(rows.size > 20);
+  assert.equal(steps.size, 1);
+});
+
 test("a page without WebCrypto is told so", async () => {
   const known = Object.getOwnPropertyDescriptor(globalThis, "crypto");
   Object.defineProperty(globalThis, "crypto", { value: {}, configurable: true });

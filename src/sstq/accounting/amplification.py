@@ -13,8 +13,8 @@ The shuffled messages are (ε, δ)-private for δ = sup_S P(S) − e^ε·Q(S), w
 others. Since R_i ≥ e^−ε₀·R₀ and R_i ≥ e^−ε₀·R₁, all others have the part ω = e^−ε₀·max(R₀, R₁) in common, of mass γ: a
 message is drawn from ω/γ with probability γ, otherwise from what is left of R_i. Let the server be told who drew from
 what is left, and those messages. It knows more then, and what it is told does not depend on the client. It remains to
-It remains to among those of C ~ Bin(n − 1, γ) others, all from ω/γ. With s = C + 1 messages in random order
-their density relative to (ω/γ)^s is γ/s·Σ_j R_h(y_j)/ω(y_j) for h = 0, 1. So, with ℓ = (R₀ − e^ε·R₁)/ω,
+find the client's message, from R₀ or R₁, among those of C ~ Bin(n − 1, γ) others, all from ω/γ. With s = C + 1 messages
+in random order their density relative to (ω/γ)^s is γ/s·Σ_j R_h(y_j)/ω(y_j) for h = 0, 1. So, with ℓ = (R₀ − e^ε·R₁)/ω,
 
     δ ≤ Σ_s Pr[Bin(n − 1, γ) = s − 1]·γ/s·E(Σ_{j ≤ s} ℓ(Y_j))⁺ = 1/n·E(Z₁ + … + Z_n)⁺,
 

@@ -87,9 +87,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.accounting.bounds import round_down, round_up
+from sstq.accounting.bounds import round_down
 from sstq.accounting.losses import Losses
-from sstq.exactness import TOTAL, exp_upper
+from sstq.exactness import TOTAL, exp_upper, round_up
 from sstq.mechanisms.laws import EitherLaw, FlatLaw, Law, TableLaw, TwoLevelLaw
 
 Floats = NDArray[np.float64]

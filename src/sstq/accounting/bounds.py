@@ -1,11 +1,11 @@
 """Conservative rounding, and conservative searches for the largest value that a budget allows."""
 
-import math
 from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
 
 from sstq.checks import check_argument
+from sstq.exactness import round_up
 
 _TOLERANCE = 1e-12
 
@@ -15,12 +15,6 @@ def check_delta(delta: float, *, positive: bool = False) -> float:
     if not positive and not isinstance(delta, bool) and delta == 0:
         return 0.0
     return float(check_argument("delta", delta, of="total_delta"))
-
-
-def round_up(value: Fraction) -> float:
-    """The least double that is at least `value`."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 def round_down(value: Fraction) -> float:

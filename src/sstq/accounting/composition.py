@@ -14,9 +14,10 @@ from functools import reduce
 import numpy as np
 
 from sstq.accounting.amplification import least_epsilon
-from sstq.accounting.bounds import check_delta, furthest, greatest_count, round_down, round_up
+from sstq.accounting.bounds import check_delta, furthest, greatest_count, round_down
 from sstq.accounting.shuffling import shuffled_epsilon
 from sstq.checks import RANGES, check_argument, check_option
+from sstq.exactness import round_up
 
 METHODS = ("basic", "advanced", "optimal", "pld")
 

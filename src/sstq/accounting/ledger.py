@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sstq.accounting import ledger_file
-from sstq.accounting.bounds import check_delta, greatest_count, round_down, round_up
+from sstq.accounting.bounds import check_delta, greatest_count, round_down
 from sstq.accounting.composition import ROUNDS_MAX
 from sstq.accounting.ledger_file import Entry, LedgerDamaged, LedgerError, RoundCapExceeded, Terms
 from sstq.checks import check_argument
+from sstq.exactness import round_up
 from sstq.files.atomic import atomic_file, locked_file
 
 if TYPE_CHECKING:

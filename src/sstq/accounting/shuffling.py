@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Self
 
 from sstq.accounting.amplification import Clones, closed_form, least_epsilon
 from sstq.accounting.blanket import Blanket
-from sstq.accounting.bounds import check_delta, last_below_zero, round_up
+from sstq.accounting.bounds import check_delta, last_below_zero
 from sstq.accounting.losses import Sum
 from sstq.checks import RANGES, check_argument, check_number, check_option
-from sstq.exactness import log_upper
+from sstq.exactness import log_upper, round_up
 
 if TYPE_CHECKING:
     from sstq.mechanisms import Mechanism

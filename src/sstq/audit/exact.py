@@ -12,16 +12,26 @@ from fractions import Fraction
 from typing import Any
 
 from sstq.checks import check_argument
-from sstq.exactness import exp_lower, log_interval
+from sstq.exactness import exp_lower, log_interval, round_up
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.laws import Law, law_from_dict
 
-FORMAT, VERSION = "sstq-certificate", 2
-# Version 1 had numbers where there are decimal strings now, which JavaScript would round.
-_READ = (1, VERSION)
+FORMAT, VERSION = "sstq-certificate", 3
 _DECIMAL = re.compile(r"[0-9]{1,2}(\.[0-9]{1,60})?")
-_FIELDS = ("format", "version", "mechanism", "digest", "epsilon", "decides", "apart", "law", "ratio", "interval")
+_FIELDS = [
+    "format",
+    "version",
+    "mechanism",
+    "digest",
+    "epsilon",
+    "messages",
+    "total",
+    "decides",
+    "law",
+    "ratio",
+    "interval",
+]
 
 
 @dataclass(frozen=True)
@@ -29,14 +39,16 @@ class ExactAudit:
     """The privacy of a mechanism, from its integers.
 
     Attributes:
-        law: the integers.
-        epsilon: the budget that the mechanism states, taken as the exact value of the double.
+        law: the integers of one message.
+        epsilon: the budget that the mechanism states for one message, taken as the exact value of the double.
+        messages: m, the messages per person.
         ratio: the largest ratio of the probabilities of one message for two inputs, exactly.
         lower, upper: decimal numbers, hence rational ones, with log(ratio) between them.
     """
 
     law: Law
     epsilon: float
+    messages: int
     ratio: Fraction
     lower: Decimal
     upper: Decimal
@@ -46,22 +58,29 @@ class ExactAudit:
         """Whether the ratio is at most e^ε, in exact arithmetic."""
         return self.ratio <= exp_lower(self.epsilon)
 
+    @property
+    def total(self) -> float:
+        """m·ε, rounded up: what a person spends, if somebody can tell which messages are theirs."""
+        return round_up(self.messages * Fraction(self.epsilon))
+
 
 def exact_audit(mechanism: Mechanism) -> ExactAudit:
-    """Compute the exact ε of a mechanism over all inputs; ValueError for a mechanism without integer weights.
+    """Compute the exact ε of a message over all inputs; ValueError for a mechanism without integer weights.
 
     Examples:
         >>> import sstq
         >>> audit = exact_audit(sstq.mechanism("frameunit", dim=100, epsilon=1.0))
         >>> audit.holds, audit.upper - audit.lower < Decimal("1e-28")
         (True, True)
+        >>> exact_audit(sstq.mechanism("frameunit", dim=100, epsilon=3.0, messages=16)).total
+        48.0
     """
-    return _audit(mechanism.law(), mechanism.epsilon)
+    return _audit(mechanism.law(), mechanism.epsilon, mechanism.messages)
 
 
-def _audit(law: Law, epsilon: float) -> ExactAudit:
+def _audit(law: Law, epsilon: float, messages: int) -> ExactAudit:
     ratio = law.ratio()
-    return ExactAudit(law, epsilon, ratio, *log_interval(ratio))
+    return ExactAudit(law, epsilon, messages, ratio, *log_interval(ratio))
 
 
 def certify(mechanism: Mechanism) -> str:
@@ -80,10 +99,10 @@ def certify(mechanism: Mechanism) -> str:
     audit = exact_audit(mechanism)
     if not audit.holds:
         raise ValueError(f"{mechanism.name} spends at least {audit.lower}, more than its epsilon = {audit.epsilon!r}")
-    decides, *apart = (field.name for field in mechanism.layout.fields)
-    ratio, interval = _written(audit.ratio), [str(audit.lower), str(audit.upper)]
-    claim = (mechanism.name, mechanism.digest(), audit.epsilon, decides, apart, audit.law.to_dict(), ratio, interval)
-    return json.dumps(dict(zip(_FIELDS, (FORMAT, VERSION, *claim), strict=True)), indent=1) + "\n"
+    decides, interval = mechanism.layout.fields[0].name, [str(audit.lower), str(audit.upper)]
+    spent = (audit.epsilon, audit.messages, audit.total, decides, audit.law.to_dict(), _written(audit.ratio), interval)
+    claim = (FORMAT, VERSION, mechanism.name, mechanism.digest(), *spent)
+    return json.dumps(dict(zip(_FIELDS, claim, strict=True)), indent=1) + "\n"
 
 
 def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
@@ -101,20 +120,24 @@ def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
         data = read_json(text)
     except ValueError as error:
         raise ValueError(f"the certificate is not JSON: {error}") from error
-    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") not in _READ:
+    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != VERSION:
         raise ValueError(f"format must be {FORMAT!r}, version {VERSION}: this is not a certificate")
     if set(data) != set(_FIELDS):
         raise ValueError(f"a certificate must have the fields {', '.join(_FIELDS)}, got {', '.join(map(str, data))}")
-    audit = _audit(law_from_dict(data["law"]), check_argument("epsilon", data["epsilon"]))
-    if data["ratio"] not in (_written(audit.ratio), list(audit.ratio.as_integer_ratio())):
+    epsilon, messages = (check_argument(name, data[name]) for name in ("epsilon", "messages"))
+    audit = _audit(law_from_dict(data["law"]), epsilon, messages)
+    if data["total"] != audit.total or isinstance(data["total"], bool):
+        raise ValueError(
+            f"the certificate's total must be {audit.total!r}, messages times epsilon, got {data['total']!r}"
+        )
+    if data["ratio"] != _written(audit.ratio):
         raise ValueError("the certificate's ratio does not match its integers")
     if not _encloses(data["interval"], audit):
         raise ValueError(f"the certificate's interval {data['interval']} does not enclose the logarithm of its ratio")
     if not audit.holds:
         spent = f"at least {audit.lower}, more than its epsilon = {audit.epsilon!r}"
         raise ValueError(f"the certificate's integers spend {spent}")
-    as_written = data | {"version": VERSION, "law": audit.law.to_dict(), "ratio": _written(audit.ratio)}
-    if mechanism is not None and json.loads(certify(mechanism)) != as_written:
+    if mechanism is not None and json.loads(certify(mechanism)) | {"interval": data["interval"]} != data:
         raise ValueError("the certificate is for another mechanism")
     return audit
 

@@ -142,9 +142,11 @@ for command in (exact, empirical, certify, verify):
 
 def _exact_facts(found: ExactAudit) -> list[tuple[str, object]]:
     return [
-        ("epsilon stated", repr(found.epsilon)),
-        ("epsilon is at least", found.lower),
-        ("epsilon is at most", found.upper),
+        ("epsilon stated, per message", repr(found.epsilon)),
+        ("epsilon of one message is at least", found.lower),
+        ("epsilon of one message is at most", found.upper),
+        ("messages per person", found.messages),
+        ("epsilon per person, without a shuffler", f"at most {found.total!r}"),
         ("largest ratio, exactly", found.ratio),
         ("within e^epsilon", "yes, in rational arithmetic" if found.holds else "NO"),
         ("law", f"{found.law.kind}, size {found.law.to_dict()['size']}"),

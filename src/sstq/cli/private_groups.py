@@ -18,11 +18,10 @@ __all__ = ["RESULTS", "GroupNamesOption", "read_group_names", "report"]
 
 RESULTS = ("groups.npz", "groups.csv")
 _ARRAYS = ("shares", "shares_stderr", "sums", "sums_stderr", "means", "means_stderr")
-# A share beyond this many standard errors is not zero, at 95 %.
-_LEVEL, _QUANTILE = 0.95, 1.96
+_LEVEL = 0.95
 _CAPTION = (
-    "Marked: the share is within 1.96 standard errors of zero, or the norm of the mean is at most the radius of its "
-    "95 % region or √2 times its error."
+    "Too few: the share is within two standard errors of zero, so that there is no mean; the sum is in groups.npz. "
+    "Marked: the norm of the mean is at most the radius of its 95 % region or √2 times its error."
 )
 
 GroupNamesOption = Annotated[
@@ -67,19 +66,17 @@ def report(estimate: GroupEstimate, folder: Path, names: list[str] | None) -> No
 
 
 def _numbers(estimate: GroupEstimate, group: int, names: list[str] | None, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return a line of groups.csv, without a mean if the share is not positive."""
+    """Return a line of groups.csv, without a mean if the group has too few people."""
     from sstq import Estimate, GroupMean
 
     label = str(group) if names is None else names[group]
-    share, error = float(arrays["shares"][group]), float(arrays["shares_stderr"][group])
-    own = Estimate(arrays["means"][group], arrays["means_stderr"][group], estimate.count, terms=estimate.terms)
-    mean = GroupMean(label, own, own.region(_LEVEL).radius if share > 0 else float("nan"), _LEVEL)
-    return {
+    line = {
         "group": label,
-        "share": share,
-        "share_stderr": error,
-        "norm": mean.norm if share > 0 else None,
-        "error": mean.error if share > 0 else None,
-        "radius": mean.radius if share > 0 else None,
-        "mark": mean.mark if share > _QUANTILE * error else "share within error",
+        "share": float(arrays["shares"][group]),
+        "share_stderr": float(arrays["shares_stderr"][group]),
     }
+    if estimate.too_few[group]:
+        return line | {"norm": None, "error": None, "radius": None, "mark": "too few"}
+    own = Estimate(arrays["means"][group], arrays["means_stderr"][group], estimate.count, terms=estimate.terms)
+    mean = GroupMean(label, own, own.region(_LEVEL).radius, _LEVEL)
+    return line | {"norm": mean.norm, "error": mean.error, "radius": mean.radius, "mark": mean.mark}

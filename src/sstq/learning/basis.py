@@ -9,7 +9,6 @@ import numpy as np
 
 from sstq.checks import check_number
 from sstq.learning.features import FeatureMap, Floats, unit_rows
-from sstq.learning.questions import refuse_zero_rows
 
 __all__ = ["Basis", "fixed_basis", "public_basis"]
 
@@ -54,7 +53,6 @@ class Basis:
 
 def public_basis(mapped: Floats, most: int | None) -> Basis:
     """The principal directions of public features, at most a fifth as many as there are examples."""
-    refuse_zero_rows(mapped, "the features of public")
     most = _checked_most(most)
     enough = len(mapped) // _EXAMPLES_PER_DIRECTION
     if len(mapped) < _LEAST_PUBLIC or (most is not None and most > enough):

@@ -24,7 +24,7 @@ from sstq.learning.estimators import (
     validate_data,
 )
 from sstq.learning.features import FeatureMap, Floats, apply_features, unit_rows
-from sstq.learning.questions import Question, label_places, plain_label, refuse_zero_rows
+from sstq.learning.questions import Question
 from sstq.messages.batch import Messages
 
 __all__ = ["LearningReport", "PrivateClassifier"]
@@ -120,8 +120,10 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         course = self._start(np.unique(y) if self.classes is None else self.classes)
         # Checked for everybody before anybody answers.
         mapped = apply_features(self.features, X)
-        refuse_zero_rows(mapped)
-        label_places(y, {plain_label(label): place for place, label in enumerate(course.classes)}, len(mapped))
+        unknown = ~np.isin(y, course.classes)
+        if unknown.any():
+            row = np.flatnonzero(unknown)[0]
+            raise ValueError(f"y must be among the classes {course.classes}, got {y[row].item()!r} in row {row}")
         rng = generator_of(self.random_state)
         order = (rng or np.random.default_rng()).permutation(len(mapped))
         for part in np.split(order, np.cumsum(list(sizes.values()))[:-1]):

@@ -16,9 +16,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq.checks import check_number, check_option
 from sstq.chunks import row_chunks
+from sstq.mechanisms.answers import plain_numbers
 from sstq.messages.arrays import as_vectors
 
-__all__ = ["FeatureMap", "GradientHistograms", "Pixels", "apply_features", "features_from_dict", "features_to_dict"]
+__all__ = [
+    "FeatureMap",
+    "GradientHistograms",
+    "Pixels",
+    "apply_features",
+    "features_from_dict",
+    "features_to_dict",
+    "mapped_features",
+]
 
 Floats = NDArray[np.float64]
 FeatureMap = Any
@@ -89,7 +98,7 @@ class GradientHistograms:
         return self.shape[-2] // self.cell, self.shape[-1] // self.cell
 
     def __call__(self, X: ArrayLike) -> NDArray[np.float32]:
-        """Compute the features of images with non-negative pixels, (n, …) with as many numbers as the shape has."""
+        """Compute the features of images, (n, …) with as many numbers as the shape has; nan in cells below zero."""
         values = as_vectors(X)
         if values.ndim < 2 or math.prod(values.shape[1:]) != math.prod(self.shape):
             got = f"an array of shape {values.shape}"
@@ -98,12 +107,11 @@ class GradientHistograms:
         images = values.reshape(len(values), self._channels, rows, columns)
         found = np.empty((len(images), self.angles + self._channels, *self._cells), np.float32)
         for part in row_chunks(len(images), 8 * math.prod(self.shape)):
-            found[part] = self._of(images[part].astype(np.float32))
+            with np.errstate(all="ignore"):
+                found[part] = self._of(images[part].astype(np.float32))
         return found.reshape(len(found), -1)
 
     def _of(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
-        if np.any(images < 0):
-            raise ValueError(f"X must be non-negative pixels, got {images.min():g}")
         grey = images.mean(axis=1)
         across, down = np.zeros_like(grey), np.zeros_like(grey)
         across[:, :, 1:-1] = grey[:, :, 2:] - grey[:, :, :-2]
@@ -167,22 +175,30 @@ def features_from_dict(data: Any) -> FeatureMap:
         raise ValueError(f"features {name!r} are malformed: {error}") from error
 
 
-def apply_features(features: FeatureMap, X: ArrayLike) -> Floats:
-    """Compute and check the features of examples, (n, D); without a map the examples are the features."""
+def mapped_features(features: FeatureMap, X: ArrayLike) -> Floats:
+    """Compute the features of examples, (n, D), finite or not; without a map the examples are the features."""
     if features is None:
-        found = as_vectors(X)
+        found = plain_numbers(X)
+    elif isinstance(features, Pixels | GradientHistograms):
+        found = features(plain_numbers(X))
     elif hasattr(features, "transform"):
-        found = as_vectors(features.transform(X), "features")
+        found = plain_numbers(features.transform(X))
     elif callable(features):
-        found = as_vectors(features(X), "features")
+        found = plain_numbers(features(X))
     else:
         raise ValueError(f"features must be a callable, a fitted transformer or None, got {features!r}")
     if found.ndim != 2:
         raise ValueError(f"features must have shape (n, D), got {found.shape}")
+    return found.astype(np.float64, copy=False)
+
+
+def apply_features(features: FeatureMap, X: ArrayLike) -> Floats:
+    """Compute features for the owner of the examples; ValueError if they are not finite."""
+    found = mapped_features(features, X)
     bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
     if len(bad):
         raise ValueError(f"features must be finite, got nan or infinity in row {bad[0]}")
-    return found.astype(np.float64, copy=False)
+    return found
 
 
 def unit_rows(values: Floats) -> Floats:

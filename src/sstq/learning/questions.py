@@ -6,6 +6,7 @@ again. The mechanism encodes it as one message, together with the label if the q
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,24 +15,28 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq.checks import check_number, check_option
+from sstq.accounting import Ledger
+from sstq.accounting.ledger import ledger_price
+from sstq.checks import check_argument, check_number, check_option
 from sstq.files.strict_json import read_json
 from sstq.learning.features import (
     FeatureMap,
     Floats,
-    apply_features,
     features_from_dict,
     features_to_dict,
+    mapped_features,
     unit_rows,
 )
 from sstq.learning.moments import moment_vectors
 from sstq.mechanisms import FrameUnit, GroupUnit, from_json
+from sstq.mechanisms.answers import answer, plain_numbers
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike
 
 __all__ = ["Question", "encode"]
 
 _FORMAT, _VERSION = "sstq-question", 1
+_LARGEST = 1e30
 Kind = Literal["centre", "classes", "check", "moments"]
 _KINDS: tuple[Kind, ...] = ("centre", "classes", "check", "moments")
 
@@ -91,19 +96,29 @@ class Question:
             )
         if self.centre is not None and self.directions is not None and len(self.centre) != self.directions.shape[1]:
             raise ValueError(f"centre must have {self.directions.shape[1]} numbers, got {len(self.centre)}")
+        for name, values in (("directions", self.directions), ("centre", self.centre), ("scores", self.scores)):
+            for part in values if isinstance(values, tuple) else (values,):
+                # Within these, no example's result overflows, where a server could place a threshold.
+                if part is not None and not np.all(np.abs(part) <= _LARGEST):
+                    raise ValueError(f"{name} must be numbers up to {_LARGEST:g} in magnitude, got others")
         object.__setattr__(self, "_places", places)
 
     def vectors(self, X: ArrayLike, y: ArrayLike | None = None) -> Floats:
-        """Return what the mechanism encodes, (n, dim); it is not private yet and never leaves the device."""
-        found = apply_features(self.features, X)
-        if self.bounds is not None:
-            return moment_vectors(found, _targets(y, len(found)), self.bounds)
-        refuse_zero_rows(found)
-        rows = self.unit_features(unit_rows(found))
-        if self.scores is None:
-            return rows
-        right = (rows @ self.scores[0].T + self.scores[1]).argmax(axis=1) == self.labels(y, len(rows))
-        return np.where(right, 1.0, -1.0)[:, None]
+        """Return what the mechanism encodes, (n, dim); it is not private yet and never leaves the device.
+
+        Rows that cannot be computed are nan. Only shapes and types are refused, which do not depend on private values.
+        """
+        # Whatever overflows is replaced later; a warning that becomes an error would be a refusal.
+        with np.errstate(all="ignore"):
+            found = mapped_features(self.features, X)
+            if self.bounds is not None:
+                return moment_vectors(found, _targets(y, len(found)), self.bounds)
+            rows = self.unit_features(unit_rows(found))
+            if self.scores is None:
+                return rows
+            # A label that is none of the classes is one that the classifier does not know.
+            right = (rows @ self.scores[0].T + self.scores[1]).argmax(axis=1) == self.labels(y, len(rows))
+            return np.where(right, 1.0, -1.0)[:, None]
 
     def unit_features(self, rows: Floats) -> Floats:
         """Return unit features minus the centre, along the directions, scaled to length 1 again; zeros stay."""
@@ -114,21 +129,26 @@ class Question:
         return unit_rows(moved if self.directions is None else moved @ self.directions.T)
 
     def labels(self, y: ArrayLike | None, count: int) -> NDArray[np.int64]:
-        """Return the index of each label among the classes; ValueError for an unknown label."""
+        """Return the index of each label among the classes; -1 for any other label."""
         return label_places(y, self._places, count)
 
     def encode(self, X: ArrayLike, y: ArrayLike | None = None, rng: RngLike = None) -> Messages:
-        """Encode one message per example; everything is checked before anything is sampled.
+        """Encode one message per example, whatever the data are: who refuses would tell the server something.
+
+        Features that are not finite become the zero vector. An unknown label becomes the zero vector of a class drawn
+        uniformly.
 
         Args:
             X: examples, as the feature map takes them; features (n, D) if the question has no map.
             y: their labels or targets, unless the question is about the centre.
             rng: None for the operating system's randomness (needed for privacy); a seed or Generator for simulations.
         """
+        if not np.size(X):  # a device without an example answers as well
+            nothing = np.full((1, self.mechanism.dim), np.nan)
+            return answer(self.mechanism, nothing, [-1] if self.kind == "classes" else None, rng)
         vectors = self.vectors(X, y)
-        if self.kind == "classes":
-            return self.mechanism.encode(vectors, rng=rng, groups=self.labels(y, len(vectors)))
-        return self.mechanism.encode(vectors, rng=rng)
+        groups = self.labels(y, len(vectors)) if self.kind == "classes" else None
+        return answer(self.mechanism, vectors, groups, rng)
 
     def to_json(self) -> str:
         """Return canonical JSON (RFC 8785)."""
@@ -190,45 +210,55 @@ def encode(
     y: ArrayLike | None,
     document: str,
     *,
+    most_epsilon: float,
+    ledger: Ledger | None = None,
     rng: RngLike = None,
     features: FeatureMap = None,
 ) -> Messages:
-    """Encode one private message per example on a device, from the published JSON of a question.
+    """Answer the published JSON of a question on a device: one private message per example, whatever the data are.
 
     Args:
         X: examples; on a device there is one.
         y: their labels or targets; None for a question about the centre.
         document: the question's JSON, `Question.to_json()`.
+        most_epsilon: the most ε that an example's messages may cost together, if somebody can link them. A document
+            that asks for more is refused: that depends on the document alone.
+        ledger: the person's ledger, charged before anything is encoded; then X must be one example.
         rng: None for the operating system's randomness (needed for privacy); a seed or Generator for simulations.
-        features: your own map, if the question names none of the built-in ones.
+        features: your own map, if the question names none of the built-in ones. If it raises an error, so does
+            `encode`: make it return nan instead.
 
     Examples:
         >>> from sstq.mechanisms import GroupUnit
         >>> asked = Question("classes", GroupUnit(4, 3.0, groups=2), classes=("cat", "dog"))
-        >>> len(encode([[1.0, 2.0, 0.0, 1.0]], ["cat"], asked.to_json()))
+        >>> len(encode([[1.0, 2.0, 0.0, 1.0]], ["cat"], asked.to_json(), most_epsilon=3.0))
         1
     """
-    return Question.from_json(document, features).encode(X, y, rng)
-
-
-def refuse_zero_rows(found: Floats, name: str = "features") -> None:
-    """Raise ValueError for a row of zeros, which has no direction."""
-    zero = np.flatnonzero(~found.any(axis=1))
-    if len(zero):
-        raise ValueError(f"{name} must not all be zero, got zeros in row {zero[0]}")
+    most = check_argument("most_epsilon", most_epsilon, of="answer_epsilon")
+    question = Question.from_json(document, features)
+    price = ledger_price(question.mechanism)
+    if price > most:
+        raise ValueError(f"the question asks for epsilon = {price!r} per person, more than most_epsilon = {most!r}")
+    if ledger is not None:
+        if np.shape(X)[:1] not in ((0,), (1,)):
+            raise ValueError(f"X must be one example with a ledger, got an array of shape {np.shape(X)}")
+        ledger.spend(price, f"question {hashlib.sha256(document.encode()).hexdigest()}")
+    return question.encode(X, y, rng)
 
 
 def label_places(y: ArrayLike | None, places: Mapping[Any, int], count: int) -> NDArray[np.int64]:
-    """Return the index of each of `count` labels; ValueError for an unknown label."""
+    """Return the index of each of `count` labels; -1 for an unknown one."""
     given = np.asarray([] if y is None else y)
     if given.ndim != 1 or len(given) != count:
         raise ValueError(f"y must be {count} labels, one per row of X, got an array of shape {given.shape}")
-    found = np.array([places.get(plain_label(label), -1) for label in given.tolist()], dtype=np.int64)
-    unknown = np.flatnonzero(found < 0)
-    if len(unknown):
-        row = unknown[0]
-        raise ValueError(f"y must be among the classes {list(places)}, got {given.tolist()[row]!r} in row {row}")
-    return found
+    return np.array([_place(label, places) for label in given.tolist()], dtype=np.int64)
+
+
+def _place(label: Any, places: Mapping[Any, int]) -> int:
+    try:
+        return places.get(plain_label(label), -1)
+    except ValueError:  # neither a number nor a string
+        return -1
 
 
 def checked_bounds(norm: Any, target: Any) -> tuple[float, float]:
@@ -240,10 +270,7 @@ def _targets(y: ArrayLike | None, count: int) -> Floats:
     targets = np.asarray([] if y is None else y)
     if targets.ndim != 1 or len(targets) != count:
         raise ValueError(f"y must be {count} numbers, one per row of X, got an array of shape {targets.shape}")
-    values = targets.astype(np.float64)
-    if not np.isfinite(values).all():
-        raise ValueError(f"y must be finite, got {values[~np.isfinite(values)][0]}")
-    return values
+    return plain_numbers(targets).astype(np.float64)
 
 
 def plain_label(label: Any) -> Any:

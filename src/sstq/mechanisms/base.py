@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
@@ -16,6 +17,7 @@ from sstq.aggregation import Aggregator
 from sstq.cards import card
 from sstq.checks import check_argument, check_number, check_option
 from sstq.chunks import row_chunks
+from sstq.exactness import round_up
 from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.agreement import Agreement
 from sstq.mechanisms.laws import Law, channel_law
@@ -213,11 +215,11 @@ class Mechanism(Agreement):
 
     @property
     def bundle_epsilon(self) -> float:
-        """m·ε, the total ε of a person's messages to anyone who can tell that they come from one person.
+        """m·ε, the total ε of a person's messages to anyone who can tell that they come from one person; rounded up.
 
         It is the ε that remains if a shuffler cheats, and what ledgers charge. `epsilon` is that of one message.
         """
-        return self.messages * self.epsilon
+        return round_up(self.messages * Fraction(self.epsilon))
 
     def _take_coin(self, coin: Any) -> None:
         """Check and keep the coin, after the number of messages; in `__init__` only."""

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.accounting import price
-from sstq.accounting.bounds import round_down, round_up
+from sstq.accounting.bounds import round_down
 from sstq.checks import check_argument, check_number
+from sstq.exactness import round_up
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.flat_response import gain
 from sstq.randomness.secret import RngLike, bit_source, channel_words

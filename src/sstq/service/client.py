@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from sstq.accounting import Ledger
 from sstq.accounting.ledger import ledger_price
 from sstq.checks import check_argument
+from sstq.mechanisms.answers import answer
 from sstq.messages.batch import Messages
 from sstq.service.campaigns import Campaign, read_document, sealing_keys_of
 from sstq.service.http import Answer, Refused, Unreachable, request
@@ -123,8 +124,9 @@ class Client:
     ) -> int:
         """Encode each row as one message and send them; returns how many were acknowledged (all of them).
 
-        Each row belongs to a different person, so the ledger is charged once. A message is encoded once: retries repeat
-        its bytes and its key, so it counts once and costs nothing more.
+        The collector sees whether somebody answers, so rows that cannot be encoded are sent as zero vectors, and logged
+        (`sstq.mechanisms.answers`). Each row belongs to a different person, so the ledger is charged once. A message is
+        encoded once: retries repeat its bytes and its key, so it counts once and costs nothing more.
 
         Args:
             X: vectors, one per row.
@@ -135,9 +137,7 @@ class Client:
             ValueError: the server refused an upload, or did not accept it within the client's patience; the message
                 says how many messages were stored.
         """
-        # Encode everything before anything leaves: a bad row must not leave half a file sent.
-        messages = self.campaign.mechanism.encode(np.atleast_2d(np.asarray(X)), groups=groups)
-        return self.send_messages(messages, progress=progress)
+        return self.send_messages(answer(self.campaign.mechanism, X, groups), progress=progress)
 
     def send_messages(
         self, messages: Messages | Iterable[Messages], *, progress: Callable[[int], object] = lambda _: None

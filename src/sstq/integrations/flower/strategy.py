@@ -18,9 +18,9 @@ from flwr.serverapp import Grid, PrivacySpent
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
 
-from sstq.accounting.bounds import round_up
 from sstq.aggregation import Estimate
 from sstq.checks import check_argument, check_number
+from sstq.exactness import round_up
 from sstq.integrations.flower.cohort import CohortGrid, Turns
 from sstq.integrations.flower.prediction import made_for, outlook, predicted_error
 from sstq.integrations.flower.replies import DROPPED, SortedReplies, sort_replies

@@ -1,6 +1,6 @@
 """Estimates from people with private groups: shares, sums and means of every group."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,19 +18,22 @@ _NONE = np.empty(0)
 class GroupEstimate(Estimate):
     """Shares, sums and means of groups; `value` is the mean of all people's e_group ⊗ x, (groups·dim,).
 
-    Standard errors come from the messages themselves. A mean is a quotient: it is nan if the share is estimated as
-    zero or less, and its standard error is to first order.
+    Standard errors come from the messages themselves. A mean is a quotient, sum over share, and its standard error is
+    to first order. A share within two standard errors of zero bounds no quotient (Fieller's theorem): these groups are
+    `too_few`, their means are nan, and `note` says so. Their sums are as good as all others.
 
     Attributes:
         shares: the share of people in every group, (groups,); may be negative, and may not sum to 1. nan
             if nobody sends their group only (`share_people=0`).
-        shares_stderr: the standard errors of the shares, (groups,).
+        shares_stderr: the standard errors of the shares, (groups,); nan from one message, and from one multiplier of
+            few (`sstq.mechanisms.groupunit.shares`).
         tie: the covariance of a group's sum and share over the sum, per message; 0 if they are from different people.
 
     Examples:
-        >>> found = GroupEstimate(np.array([0.2, 0.1]), np.full(2, 0.01), 1000, shares=np.array([0.5, 0.5]))
-        >>> found.sums.tolist(), found.means.tolist()
-        ([[200.0], [100.0]], [[0.4], [0.2]])
+        >>> found = GroupEstimate(np.array([0.2, 0.1]), np.full(2, 0.01), 1000, shares=np.array([0.5, 0.01]),
+        ...     shares_stderr=np.full(2, 0.02))
+        >>> found.sums.tolist(), found.means.tolist(), found.too_few.tolist()
+        ([[200.0], [100.0]], [[0.4], [nan]], [False, True])
     """
 
     shares: Floats = field(default_factory=lambda: _NONE)
@@ -55,7 +58,7 @@ class GroupEstimate(Estimate):
 
     @property
     def means(self) -> Floats:
-        """The mean of the (clipped) vectors of every group, (groups, dim); nan where a share is not positive."""
+        """The mean of the (clipped) vectors of every group, (groups, dim); nan for groups of `too_few` people."""
         return self._by_group(self.value) / self._divisors
 
     @property
@@ -67,8 +70,13 @@ class GroupEstimate(Estimate):
         return np.sqrt(np.maximum(variance - 2 * means * covariance, 0.0)) / self._divisors
 
     @property
+    def too_few(self) -> NDArray[np.bool_]:
+        """Whether a group has too few people for a mean, (groups,): its share is not beyond two standard errors."""
+        return np.asarray(~(self.shares > 2 * self.shares_stderr))
+
+    @property
     def _divisors(self) -> NDArray[np.float64]:
-        return np.where(self.shares > 0, self.shares, np.nan)[:, None]
+        return np.where(self.too_few, np.nan, self.shares)[:, None]
 
     def simplex_shares(self) -> Floats:
         """Project the shares onto the simplex: not negative, and with sum 1.
@@ -100,12 +108,20 @@ class GroupUnitAggregator(FrameUnitFamilyAggregator):
         only = frame >= mechanism.vector_frames
         counts = self._state[only, 1:].ravel()
         codes, frames = (2 * index[only, None] + [0, 1]).ravel(), np.repeat(frame[only], 2)
-        hits = mechanism.share_codes.hits(frames, codes, counts)
-        return _grouped(
-            estimate, shares_from_hits(hits, int(counts.sum()), *hit_rates(mechanism.share_codes.draw)), 0.0
-        )
+        hits, clustered = mechanism.share_codes.hits(frames, codes, counts)
+        rates = hit_rates(mechanism.share_codes.draw)
+        return _grouped(estimate, shares_from_hits(hits, int(counts.sum()), *rates, clustered), tie=0.0)
 
 
 def _grouped(estimate: Estimate, shares: tuple[Floats, Floats], tie: float) -> GroupEstimate:
     known: dict[str, Any] = {own.name: getattr(estimate, own.name) for own in fields(estimate)}
-    return GroupEstimate(**known, shares=shares[0], shares_stderr=shares[1], tie=tie)
+    found = GroupEstimate(**known, shares=shares[0], shares_stderr=shares[1], tie=tie)
+    few = int(found.too_few.sum())
+    if np.isnan(found.shares).all():
+        note = "there are sums and no means, because nobody sent their group only (share_people=0)"
+    else:
+        note = (
+            f"{few} of {len(found.shares)} groups have too few people for a mean: the share is within two standard "
+            "errors of zero; read their sums, merge groups or collect more messages"
+        )
+    return replace(found, note="; ".join(filter(None, [found.note, note]))) if few else found

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sstq.chunks import row_chunks
 from sstq.exactness import TOTAL
 from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.closest import KClosest, whole_budget
@@ -44,13 +45,21 @@ def _variance(own: float, other: float) -> float:
     return other * (1 - other) / (own - other) ** 2
 
 
-def shares_from_hits(hits: Ints, count: int, own: float, other: float) -> tuple[Floats, Floats]:
-    """Shares of groups and their standard errors, from how many of `count` messages hit each; nan for no message."""
+def shares_from_hits(
+    hits: Ints, count: int, own: float, other: float, clustered: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Shares of groups and their standard errors, from how many of `count` messages hit each; nan for no message.
+
+    Independent messages leave the variance of a binomial. `clustered` is another variance of `hits`, which is taken
+    where it is larger (`ShareCodes.hits`).
+    """
     if not count:
         return np.full(len(hits), np.nan), np.full(len(hits), np.nan)
     rate = hits / count
-    deviation = np.sqrt(rate * (1 - rate) / (count - 1)) if count > 1 else np.full(len(hits), np.nan)
-    return (rate - other) / (own - other), deviation / (own - other)
+    variance = rate * (1 - rate) / (count - 1) if count > 1 else np.full(len(hits), np.nan)
+    if clustered is not None:
+        variance = np.maximum(variance, clustered / count**2)
+    return (rate - other) / (own - other), np.sqrt(variance) / (own - other)
 
 
 @dataclass(frozen=True)
@@ -95,18 +104,37 @@ class ShareCodes:
         slot, size = streams.multiply_shift(words[:, 0], self.slots), self.draw.size
         return slot * size + (self._multiplier(frame, slot) * group - self.draw.places(words[:, 1:3])) % size
 
-    def hits(self, frame: Ints, code: Ints, count: Ints) -> Ints:
-        """How many messages have each group in their set; `count` is the number of each pair of frame and code."""
-        size, groups = self.draw.size, np.arange(self.groups)
+    def hits(self, frame: Ints, code: Ints, count: Ints) -> tuple[Ints, Floats | None]:
+        """How many messages have each group in their set, and the variance of that between pairs of frame and slot.
+
+        `count` is the number of messages of each frame and code. If a frame has room for all multipliers, messages are
+        independent, and the variance is None. Otherwise all messages of a pair have one of few multipliers, drawn
+        once. The K pairs are then independent, messages are not: with h_k hits of n_k messages the variance of Σ h_k
+        around its rate r is K/(K − 1)·Σ(h_k − r·n_k)². It holds both what people and what multipliers add; nan for one
+        pair.
+        """
+        size, wide, groups = self.draw.size, self.draw.inside, np.arange(self.groups)
+        sent = count > 0
+        frame, code, count = frame[sent], code[sent], count[sent]
         slot, place = np.divmod(code, size)
-        factors, which = np.unique(self._multiplier(frame, slot), return_inverse=True)
-        found = np.zeros(self.groups, dtype=np.int64)
-        for number, factor in enumerate(factors):
-            own = which == number
-            at = np.zeros(size, dtype=np.int64)
-            np.add.at(at, place[own], count[own])
-            ends = np.cumsum(np.concatenate([at[size - self.draw.inside + 1 :], at]))
-            # ends[r + w − 1] − ends[r − 1] counts the t with (r − t) mod P < w.
-            windows = ends[self.draw.inside - 1 :] - np.concatenate([[0], ends[: size - 1]])
-            found += windows[factor * groups % size]
-        return found
+        drawn = self.slots < self.multipliers
+        pairs, which = np.unique(frame * self.slots + slot if drawn else slot, return_inverse=True)
+        factors = self._multiplier(*np.divmod(pairs, self.slots))
+        found, moments = np.zeros(self.groups, dtype=np.int64), np.zeros((3, self.groups))
+        for part in row_chunks(len(pairs), 4 * size):
+            held = (which >= part.start) & (which < part.stop)
+            at = np.zeros((part.stop - part.start, size), dtype=np.int64)
+            np.add.at(at, (which[held] - part.start, place[held]), count[held])
+            ends = np.cumsum(np.concatenate([np.zeros_like(at[:, :1]), at[:, size - wide + 1 :], at], axis=1), axis=1)
+            # ends[r + w] − ends[r] counts the t with (r − t) mod P < w.
+            inside = np.take_along_axis(ends[:, wide:] - ends[:, :-wide], factors[part, None] * groups % size, axis=1)
+            total = at.sum(axis=1, keepdims=True)
+            found += inside.sum(axis=0)
+            moments += np.stack([inside**2, inside * total, np.broadcast_to(total**2, inside.shape)]).sum(axis=1)
+        if not drawn:
+            return found, None
+        if len(pairs) < 2:
+            return found, np.full(self.groups, np.nan)
+        rate = found / count.sum()
+        spread = moments[0] - 2 * rate * moments[1] + rate**2 * moments[2]
+        return found, spread * len(pairs) / (len(pairs) - 1)

@@ -256,9 +256,11 @@ export class ShownCampaign {
     }
     const most = groups
       .map((_, group) => group)
+      .filter((group) => means[group][0] !== null) // the note says how many groups have too few people for a mean
       .sort((one, other) => shares[other] - shares[one])
       .slice(0, MOST_GROUPS)
       .sort((one, other) => one - other);
+    if (most.length === 0) return this.bars.bars([], [], "mean");
     const places = largest(means[most[0]], meansError[most[0]], Math.max(4, Math.floor(MOST_BARS / most.length)));
     this.bars.bars(
       places.map((place) => names[place]),

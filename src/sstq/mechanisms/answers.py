@@ -1,0 +1,93 @@
+"""Answers to a server's document: a device sends a message whatever its data are.
+
+Whether a device answers is seen by the server. So data that cannot be encoded are replaced here, where a mechanism's
+`encode`, which the owner of the data calls, raises an error. Only what does not depend on private values is refused:
+shapes, types, options.
+"""
+
+import logging
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sstq.mechanisms.base import Ints, Mechanism, Rows
+from sstq.messages.batch import Messages
+from sstq.randomness import streams
+from sstq.randomness.secret import RngLike, bit_source
+
+__all__ = ["answer", "plain_numbers"]
+
+
+def answer(
+    mechanism: Mechanism, X: ArrayLike, groups: ArrayLike | None = None, rng: RngLike = None, **options: Any
+) -> Messages:
+    """Encode each row as one message; what cannot be encoded is replaced by the zero vector and logged.
+
+    A row with nan or infinity becomes the zero vector. So does that of a group that does not exist, and its group is
+    drawn uniformly: the same number of random words is taken for every row.
+
+    Args:
+        mechanism: the mechanism that the document names.
+        X: one vector per row, (n, d), or a single vector, (d,).
+        groups: one private group per row, for mechanisms that have them; any value outside of them stands for no group.
+        rng: None for the operating system's randomness (needed for privacy); a seed or Generator for simulations.
+        options: those of the mechanism's `encode`.
+
+    Examples:
+        >>> import sstq
+        >>> len(answer(sstq.GroupUnit(2, 1.0, groups=3), [[1.0, np.nan], [0.0, 1.0]], groups=[0, 7]))
+        2
+    """
+    rows = np.atleast_2d(plain_numbers(X))
+    if isinstance(rng, int | np.integer):
+        rng = np.random.default_rng(rng)
+    bad = ~np.isfinite(rows).all(axis=1)
+    if groups is not None and mechanism.groups is not None:
+        groups, unknown = _known_groups(groups, mechanism.groups, len(rows), rng)
+        bad |= unknown
+    rows = np.where(bad[:, None], np.zeros_like(rows), rows)
+    if bad.any():
+        logging.getLogger("sstq").warning(
+            "%d of %d vectors cannot be encoded; zero vectors are sent in their place", bad.sum(), len(bad)
+        )
+    return mechanism.encode(rows, rng=rng, groups=groups, **options)
+
+
+def plain_numbers(X: ArrayLike) -> Rows:
+    """Convert X to an array of floats in which whatever is not a number is nan: masked, missing, or anything else.
+
+    Examples:
+        >>> plain_numbers([[1, None], [2.5, "?"]])
+        array([[1. , nan],
+               [2.5, nan]])
+    """
+    if isinstance(X, np.ma.MaskedArray):
+        X = np.where(np.ma.getmaskarray(X), np.nan, np.ma.getdata(X).astype(np.float64))
+    values = np.asarray(X)
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float32 if values.dtype == np.float32 else np.float64, copy=False)
+    return np.array([_number(value) for value in values.flat], dtype=np.float64).reshape(values.shape)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _known_groups(groups: ArrayLike, count: int, rows: int, rng: RngLike) -> tuple[Ints, Any]:
+    """Groups below `count`, with uniform ones for all others, and which these are."""
+    given = np.atleast_1d(np.asarray(groups))
+    if given.shape != (rows,):
+        raise ValueError(f"groups must be {rows} integers, got an array of shape {given.shape}")
+    if given.dtype.kind == "f":
+        raise ValueError(f"groups must be integers, got dtype {given.dtype}")
+    if given.dtype.kind not in "iu":  # some are missing, or too large for an integer
+        whole = (value if type(value) is int and 0 <= value < count else -1 for value in given.tolist())
+        given = np.fromiter(whole, np.int64)
+    drawn = streams.multiply_shift(bit_source(rng).words(rows), count)
+    unknown = (given < 0) | (given >= count)
+    return np.where(unknown, drawn, given.astype(np.int64)), unknown
