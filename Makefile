@@ -34,7 +34,7 @@ $(VENV)/extra-%: $(VENV)/made pyproject.toml constraints.txt
 	touch $@
 
 demo: $(VENV)/extra-demo
-	$(BIN)/sstq demo --output demo --force
+	$(BIN)/python -m paper demo --output demo --force
 
 quick: $(VENV)/extra-quick
 	$(BIN)/sstq warmup > /dev/null
@@ -65,7 +65,6 @@ docs: $(VENV)/extra-check
 
 bench: $(VENV)/extra-test
 	@$(INSTALL) --only-binary :all: fht-cpu || echo "There is no wheel of fht-cpu for this machine: measuring without it."
-	$(BIN)/sstq bench
 	$(BIN)/python -m benchmarks
 
 clean:

@@ -53,7 +53,7 @@ _LONGEST = (
 _LOUD = ("NO BROWSER", "NO C COMPILER", "NO NODE", "NO CURL")
 
 # One starts processes, the other needs torch.
-_SLOW_DOCTESTS = {"sstq.runs.warmup.warm_up", "sstq.cli.models.image_problem_with"}
+_SLOW_DOCTESTS = {"sstq.runs.warmup.warm_up", "paper.commands.models.image_problem_with"}
 
 # Nothing here is a matter of time: an example that takes longer than usual on a busy machine is no failure.
 _PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
