@@ -168,7 +168,9 @@ def draw_bits(axes: Any) -> Result:
     best = [theory.best_flat_bits(float(e)) for e in budgets]
     uniform = [theory.best_flat_bits(float(e), "uniform") for e in budgets]
     axes.step(budgets, [theory.stated_bits(float(e)) for e in budgets], color=COLOURS[2], label="stated: ⌈log₂ ε⌉")
-    axes.step(budgets, [theory.balanced_bits(float(e)) for e in budgets], color=COLOURS[1], label="its equation, solved")
+    axes.step(
+        budgets, [theory.balanced_bits(float(e)) for e in budgets], color=COLOURS[1], label="its equation, solved"
+    )
     axes.plot(budgets, best, "o", color=COLOURS[0], markersize=4, label="least error, flat optimized")
     axes.plot(budgets, uniform, "x", color="black", markersize=4, label="least error, flat uniform")
     axes.plot(budgets, budgets / (3 * math.log(2)), ":", color=COLOURS[3], label="ε/(3 log 2)")

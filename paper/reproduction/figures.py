@@ -31,6 +31,8 @@ _COLOURS = {
     "privunitg": "#d99a00",
 }
 _GRID = "#e5e5e5"
+# The paper's numbers are those after so many rounds; shorter runs are not compared with them.
+_PAPER_ROUNDS = 100
 _PAPER_MARK = {"marker": "D", "markerfacecolor": "white", "markeredgewidth": 1.4, "markersize": 6, "linestyle": ""}
 
 Row = Mapping[str, Any]
@@ -86,7 +88,7 @@ def _draw_regressions(section: Section) -> Any:
             label = METHODS[method].label if scaling == "clip" else None
             # Most of this width comes from the length of θ*, which all methods of a seed share.
             _band(axes, rows, "loss", style, label, alpha=0.04)
-            if scaling == "clip" and method != "vqsgd":
+            if scaling == "clip" and method != "vqsgd" and rows[-1]["round"] >= _PAPER_ROUNDS:
                 _mark_paper(axes, rows[-1]["round"], paper_number(section.name, setting, method), style["color"])
         axes.set_yscale("log")
         shown = [row["loss"] for row in section.curves if row["setting"] == setting and row["method"] != "vqsgd"]
@@ -119,7 +121,8 @@ def _draw_images(section: Section) -> Any:
             color=style["color"],
             capsize=3,
         )
-        _mark_paper(middle, last["round"], paper_number(section.name, "accuracy", method), style["color"])
+        if last["round"] >= _PAPER_ROUNDS:
+            _mark_paper(middle, last["round"], paper_number(section.name, "accuracy", method), style["color"])
         marks.append((bits, last["accuracy"], METHODS[method].label))
     ordinary = [row["train_loss"] for row in section.curves if row["method"] != "vqsgd"]
     if ordinary:

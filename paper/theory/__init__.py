@@ -21,7 +21,6 @@ from paper.theory.convergence import (
     dsgd_bound,
     dsgd_bound_at,
     dsgd_noise,
-    dsgd_rate,
     dsgd_rounds,
     dsgd_step_size,
     flat_descent,
@@ -30,7 +29,6 @@ from paper.theory.convergence import (
 from paper.theory.flat_response import (
     flat_bias,
     flat_mse_bound,
-    flat_mse_rate,
     flat_second_moment_bound,
     probability_gap,
 )
@@ -49,7 +47,6 @@ from paper.theory.optimized_codebooks import (
     flat_loss,
     flat_second_moment,
     optimized_mse_bound,
-    optimized_mse_rate,
     rounding_variance,
     surrogate_curvature,
 )
@@ -65,7 +62,6 @@ __all__ = [
     "dsgd_bound",
     "dsgd_bound_at",
     "dsgd_noise",
-    "dsgd_rate",
     "dsgd_rounds",
     "dsgd_step_size",
     "error_orders",
@@ -73,7 +69,6 @@ __all__ = [
     "flat_descent",
     "flat_loss",
     "flat_mse_bound",
-    "flat_mse_rate",
     "flat_second_moment",
     "flat_second_moment_bound",
     "gap_constant",
@@ -85,7 +80,6 @@ __all__ = [
     "metric_aware_mse_bound",
     "metric_aware_privacy_loss",
     "optimized_mse_bound",
-    "optimized_mse_rate",
     "oscillation_ratio",
     "panter_dite_distortion",
     "probability_gap",

@@ -1,13 +1,11 @@
 import json
 import math
-import sys
 
 import numpy as np
 import pytest
-from paper.plots import draw_digits
 
 from paper.datasets import load
-from paper.demo import HELD, mean_images, run_demo, save_results
+from paper.demo import HELD, draw_demo, mean_images, run_demo, save_results
 from sstq import Estimate
 from sstq.learning.features import unit_rows
 
@@ -62,15 +60,9 @@ def test_a_seed_repeats_and_secret_randomness_does_not():
 @pytest.mark.slow
 def test_picture_and_results_are_written(tmp_path):
     result = run_demo(rng=1, epsilons=(1.0, 8.0), copies=(1, 2))
-    draw_digits(result, tmp_path / "digits.png")
+    draw_demo(result, tmp_path / "digits.png")
     save_results(result, tmp_path / "results.json")
     assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
     stored = json.loads((tmp_path / "results.json").read_text())
     assert [(row["epsilon"], row["copies"]) for row in stored["rows"]] == [(1, 1), (8, 1), (1, 2), (8, 2)]
     assert stored["simulated"] is True
-
-
-def test_missing_extras_are_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(ImportError, match=r"sstq\[demo\]"):
-        run_demo()

@@ -1,0 +1,25 @@
+"""The records in `experiments/`: the tables of their pages are those of the CSV files."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from paper.reproduction import EXPERIMENTS, markdown_table
+
+RECORDS = Path(__file__).parents[2] / "experiments"
+
+
+def results(folder):
+    with (folder / "results.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_page_has_the_numbers_of_the_run(name):
+    assert f"\n{markdown_table(results(RECORDS / name))}\n" in (RECORDS / name / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_verdict_that_differs_has_its_reason(name):
+    assert all(row["remark"] for row in results(RECORDS / name) if row["verdict"] == "differs")
