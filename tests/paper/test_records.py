@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paper.reproduction import EXPERIMENTS, markdown_table
+from paper.reproduction import EXPERIMENTS, PAPER, markdown_table
 
 RECORDS = Path(__file__).parents[2] / "experiments"
 
@@ -23,3 +23,10 @@ def test_the_page_has_the_numbers_of_the_run(name):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_verdict_that_differs_has_its_reason(name):
     assert all(row["remark"] for row in results(RECORDS / name) if row["verdict"] == "differs")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_record_has_the_paper_s_numbers_as_printed(name):
+    printed = {str(number.value) if isinstance(number.value, int) else f"{number.value:.6g}" for number in PAPER}
+    rows = [row for row in results(RECORDS / name) if row["paper"] and row["setting"] != "exponent of d"]
+    assert {row["paper"] for row in rows} <= printed
