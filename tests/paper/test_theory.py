@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import sstq
-from benchmarks.regression import Regression
-from benchmarks.theory import least_level_by_linear_program
+from benchmarks.theory import Regression, least_level_by_linear_program
 from paper import theory
 from sstq.frames.kashin import default_level
 from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame
