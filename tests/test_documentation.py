@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import paper.__main__
 import sstq
 from sstq.cli import app
 
@@ -18,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 # What only a shell can do: pipes, redirections, comments.
 SHELL_SYNTAX = set("|<>&;#`")
 
-# They need torch, Ray, Flower, a collector or more than a second.
+# They need torch, Flower, a collector or more than a second.
 SLOW_SNIPPETS = {
     "README.md",
     "cohorts.md",
@@ -27,7 +28,6 @@ SLOW_SNIPPETS = {
     "flower.md",
     "planning.md",
     "pytorch.md",
-    "ray.md",
     "shuffled-messages.md",
     "shuffler.md",
 }
@@ -45,13 +45,6 @@ def blocks(page, language):
 def shell_lines(page):
     """The lines of console blocks that begin with a prompt."""
     return [line[2:] for block in blocks(page, "console") for line in block.splitlines() if line.startswith("$ ")]
-
-
-@pytest.fixture(scope="module")
-def one_ray():
-    """One Ray for the commands and the snippets: it takes seconds to start."""
-    with pytest.importorskip("sstq.integrations.ray").connected(cpus=2):
-        yield
 
 
 @pytest.fixture
@@ -77,8 +70,6 @@ def shuffler(collector, tmp_path, monkeypatch):
 @pytest.fixture
 def folder(page, request, tmp_path, monkeypatch):
     """A folder of its own for a page, and what else it needs."""
-    if page.name == "ray.md":
-        request.getfixturevalue("one_ray")
     if page.name == "collecting.md":
         server = request.getfixturevalue("collector")
         if request.function is test_python_snippets_run:  # the page's commands create it otherwise
@@ -117,12 +108,14 @@ def test_shell_snippets_run(page, folder):
         if words[:2] == ["python", "-c"]:
             exec(compile(words[2], line, "exec"), {"__name__": "__main__"})  # noqa: S102
         elif words[0] == "sstq" and not set(line) & SHELL_SYNTAX:
-            run_here([path for word in words[1:] for path in sorted(glob(word)) or [word]], line)
+            run_here(app, [path for word in words[1:] for path in sorted(glob(word)) or [word]], line)
+        elif words[:3] == ["python", "-m", "paper"]:
+            run_here(paper.__main__.app, words[3:], line)
         else:
             run_in_shell(line, folder)
 
 
-def run_here(arguments, line):
+def run_here(app, arguments, line):
     """Run a command in this process: starting Numba for each would take longer than all that they do."""
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, f"{line}\n{done.output}\n{done.stderr}\n{done.exception!r}"
