@@ -80,8 +80,8 @@ def _campaign() -> tuple[sstq.FrameUnit, object]:
 
 
 def _fill(database: str, people: int) -> None:
+    from sstq.client.sealing import KEY_ID_BYTES
     from sstq.service.receiving import Upload
-    from sstq.service.sealing import KEY_ID_BYTES
     from sstq.service.shuffler.crowds import EnvelopePacking
     from sstq.service.store import Store
 
@@ -119,8 +119,8 @@ def _megabytes(what: str) -> float:
 
 
 def _opening() -> Iterator[Result]:
+    from sstq.client.sealing import OVERHEAD, SealingKey, open_envelopes, seal
     from sstq.service.opening import Openers
-    from sstq.service.sealing import OVERHEAD, SealingKey, open_envelopes, seal
 
     key, info, size = SealingKey.generate(), b"info", 4 + OVERHEAD
     begun = time.perf_counter()

@@ -17,9 +17,9 @@ SEALING_SECRETS = bytes(range(64, 96)), bytes(range(65, 97))
 @functools.cache
 def campaigns():
     """A plain campaign, one with everything that a document can hold, and a shuffled one."""
-    from sstq.service.campaigns import Campaign
-    from sstq.service.shuffling import Shuffling
-    from sstq.service.signing import SigningKey
+    from sstq.client.campaigns import Campaign
+    from sstq.client.shuffling import Shuffling
+    from sstq.client.signing import SigningKey
 
     plain = Campaign("steps", sstq.FrameUnit(3, 2.0, frame_seed=7))
     full = Campaign(
@@ -47,14 +47,14 @@ def campaigns():
 
 def document_of(own, key):
     """What the collector signs; a shuffled campaign names two keys to seal for, the newer one first."""
-    from sstq.service.sealing import SealingKey
+    from sstq.client.sealing import SealingKey
 
     return own.document([key.public], [SealingKey(secret).public for secret in SEALING_SECRETS])
 
 
 def campaign():
     """Documents with their signatures, and documents that a client must refuse."""
-    from sstq.service.signing import CAMPAIGN_PREFIX, SHUFFLER_PREFIX, SigningKey
+    from sstq.client.signing import CAMPAIGN_PREFIX, SHUFFLER_PREFIX, SigningKey
 
     own_key, other_key, shuffler = (SigningKey(secret) for secret in (_SECRET, _OTHER_SECRET, _SHUFFLER_SECRET))
     cases = []

@@ -23,7 +23,7 @@ RFC_9180 = {
 
 def sealing_key():
     """The collector's key of the vectors."""
-    from sstq.service.sealing import SealingKey
+    from sstq.client.sealing import SealingKey
 
     return SealingKey(SEALING_SECRETS[0])
 

@@ -45,7 +45,7 @@ def test_envelopes_and_shuffled_campaigns():
 def test_the_library_opens_what_javascript_seals(tmp_path):
     """With keys of its own, at random."""
     pytest.importorskip("cryptography")
-    from sstq.service.sealing import SealingKey, envelope_info, open_envelopes
+    from sstq.client.sealing import SealingKey, envelope_info, open_envelopes
 
     key, messages = SealingKey.generate(), [secrets.token_bytes(length) for length in (0, 1, 2, 4, 32, 1000)]
     infos = [envelope_info("steps", "5a" * 32, slot) for slot in range(2)]

@@ -243,7 +243,7 @@ def test_slots():
 def test_envelopes():
     """The reference agrees with RFC 9180 and with the file, and the library opens what the file has."""
     pytest.importorskip("cryptography")
-    from sstq.service.sealing import key_id, open_envelopes
+    from sstq.client.sealing import key_id, open_envelopes
 
     file = load("envelope")
     rfc = {name: bytes.fromhex(value) for name, value in file["rfc9180"].items()}
@@ -265,8 +265,8 @@ def test_envelopes():
 
 def test_the_upload_of_envelopes():
     pytest.importorskip("cryptography")
-    from sstq.service.campaigns import read_document
-    from sstq.service.sealing import envelope_info, open_envelopes
+    from sstq.client.campaigns import read_document
+    from sstq.client.sealing import envelope_info, open_envelopes
 
     file = load("envelope")
     documents = {case["name"]: case["document"] for case in load("campaign")["cases"]}

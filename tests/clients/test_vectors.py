@@ -23,8 +23,8 @@ def test_the_file_is_what_the_library_does(name):
 @pytest.mark.slow
 def test_the_library_s_client_accepts_and_refuses_the_same_documents():
     pytest.importorskip("sstq.service", exc_type=ImportError)
-    from sstq.service.campaigns import read_document
-    from sstq.service.signing import signer
+    from sstq.client.campaigns import read_document
+    from sstq.client.signing import signer
 
     file = json.loads((FOLDER / "campaign.json").read_text(encoding="utf-8"))
 

@@ -16,13 +16,13 @@ import sstq
 pytest.importorskip("fastapi")
 
 from sstq.accounting import shuffled_epsilon
+from sstq.client.sealing import SealingKey, envelope_info, payloads, seal
+from sstq.client.signing import SigningKey
 from sstq.service import Campaign, Shuffling
 from sstq.service.batches import BatchAnswer, count_batches, next_batch, receive
 from sstq.service.claims import shuffled_claim
 from sstq.service.manifests import Manifest, read_manifest
 from sstq.service.opening import Openers, open_next
-from sstq.service.sealing import SealingKey, envelope_info, payloads, seal
-from sstq.service.signing import SigningKey
 from sstq.service.store import Store
 from tests.patience import until
 

@@ -10,9 +10,9 @@ import sstq
 
 pytest.importorskip("fastapi")
 
+from sstq.client.sealing import KEY_ID_BYTES
 from sstq.service import Campaign, Shuffling
 from sstq.service.receiving import Receipt, Upload
-from sstq.service.sealing import KEY_ID_BYTES
 from sstq.service.shuffler import crowds
 from sstq.service.shuffler.crowds import (
     EnvelopePacking,

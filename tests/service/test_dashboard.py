@@ -25,11 +25,11 @@ from playwright import sync_api as playwright
 
 from sstq.accounting import shuffled_epsilon
 from sstq.audit import verify
-from sstq.service.campaigns import sealing_keys_of
+from sstq.client.campaigns import sealing_keys_of
+from sstq.client.sealing import KEY_ID_BYTES, payloads, seal_people
+from sstq.client.signing import SigningKey
 from sstq.service.manifests import Manifest
-from sstq.service.sealing import KEY_ID_BYTES, payloads, seal_people
 from sstq.service.security import CONTENT_POLICY
-from sstq.service.signing import SigningKey
 from tests.browsing import CHROMIUM, browsing
 from tests.patience import PATIENCE, until
 from tests.service.serving import ADMINISTRATOR, serving

@@ -18,10 +18,10 @@ from sstq.cli import app
 pytest.importorskip("fastapi")
 
 from sstq.accounting import shuffled_epsilon
+from sstq.client.campaigns import read_document, sealing_keys_of
+from sstq.client.sealing import payloads, seal_people
+from sstq.client.signing import SHUFFLER_PREFIX, SigningKey
 from sstq.service import Campaign, Client, Shuffling
-from sstq.service.campaigns import read_document, sealing_keys_of
-from sstq.service.sealing import payloads, seal_people
-from sstq.service.signing import SHUFFLER_PREFIX, SigningKey
 from tests.patience import until
 from tests.service.serving import ADMINISTRATOR, serving
 

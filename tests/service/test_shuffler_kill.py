@@ -19,8 +19,8 @@ import sstq
 
 pytest.importorskip("fastapi")
 
-from sstq.service.campaigns import sealing_keys_of
-from sstq.service.sealing import payloads, seal_people
+from sstq.client.campaigns import sealing_keys_of
+from sstq.client.sealing import payloads, seal_people
 from sstq.service.store import Store
 from tests.patience import PATIENCE, until
 from tests.service.nursery import nursery

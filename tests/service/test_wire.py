@@ -13,8 +13,8 @@ import sstq
 
 pytest.importorskip("fastapi")
 
-from sstq.service.campaigns import read_document
-from sstq.service.signing import verify
+from sstq.client.campaigns import read_document
+from sstq.client.signing import verify
 from tests.service.serving import packed, serving
 
 pytestmark = pytest.mark.slow

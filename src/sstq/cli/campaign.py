@@ -186,7 +186,7 @@ def export(
 
     Example: sstq campaign export steps --output steps.csv
     """
-    from sstq.service.http import download
+    from sstq.client.http import download
 
     routes = {".npz": "state", ".csv": "estimate?format=csv", ".json": "estimate?format=json"}
     if output.suffix not in routes:
@@ -208,7 +208,7 @@ def tokens(
 
     Example: sstq campaign tokens steps --count 1000 > tokens.txt
     """
-    from sstq.service.campaigns import MOST_TOKENS
+    from sstq.client.campaigns import MOST_TOKENS
 
     while count:
         some = min(count, MOST_TOKENS)
@@ -240,7 +240,7 @@ def _address(url: str, path: str) -> str:
 
 
 def _ask(method: str, url: str, path: str, token: str, body: bytes | None = None) -> Any:
-    from sstq.service.http import request
+    from sstq.client.http import request
 
     headers = {} if body is None else {"Content-Type": "application/json"}
     return request(method, _address(url, path), token=token, headers=headers, body=body).json()
@@ -261,8 +261,8 @@ def _shuffling(
 def _check_shuffler(made: Campaign, url: str, token: str) -> None:
     """Do what a sender does before it seals anything; if that fails, there is no campaign."""
     from sstq.accounting.ledger import ledger_price
+    from sstq.client.http import request
     from sstq.service import Client
-    from sstq.service.http import request
 
     asked = ledger_price(made.mechanism)
     try:

@@ -9,12 +9,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from sstq.client.sealing import key_id
 from sstq.service.batches import BatchAnswer, receive
 from sstq.service.collector import Collector
 from sstq.service.manifests import LARGEST_PART, Manifest, read_manifest
 from sstq.service.node import Entry, unknown_campaign
 from sstq.service.openapi import answers, schema
-from sstq.service.sealing import key_id
 from sstq.service.security import Problem, RequestBody, content_type
 
 __all__ = ["batch_routes"]

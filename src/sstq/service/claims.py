@@ -7,9 +7,9 @@ from typing import Any
 
 from sstq.accounting import shuffled_epsilon
 from sstq.accounting.ledger import price
+from sstq.client.campaigns import Campaign
 from sstq.mechanisms import Mechanism
 from sstq.service.batches import count_batches
-from sstq.service.campaigns import Campaign
 from sstq.service.store import Store
 
 __all__ = ["shuffled_claim"]

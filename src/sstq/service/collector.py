@@ -8,9 +8,9 @@ from typing import Any
 
 import rfc8785
 
-from sstq.service.campaigns import Campaign
+from sstq.client.campaigns import Campaign
+from sstq.client.sealing import SealingKey, key_id
 from sstq.service.node import Entry, Node
-from sstq.service.sealing import SealingKey, key_id
 from sstq.service.security import Problem, is_token, new_token, token_hash, unauthorized
 from sstq.service.settings import Settings
 from sstq.service.store import Store, StoredCampaign

@@ -9,8 +9,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from sstq.client.campaigns import MOST_TOKENS
 from sstq.files.strict_json import read_json
-from sstq.service.campaigns import MOST_TOKENS
 from sstq.service.node import Entry, Node
 from sstq.service.openapi import DOCUMENT_ANSWER, TOKEN, answers, json_body, schema
 from sstq.service.security import Problem, RequestBody, bearer_token, content_type, new_token, token_hash

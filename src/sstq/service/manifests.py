@@ -14,9 +14,9 @@ from typing import Any
 import rfc8785
 
 from sstq.checks import check_number
+from sstq.client.shuffling import MOST_PEOPLE
+from sstq.client.signing import SigningKey, verify
 from sstq.files.strict_json import read_json
-from sstq.service.shuffling import MOST_PEOPLE
-from sstq.service.signing import SigningKey, verify
 
 __all__ = ["BATCH_PREFIX", "LARGEST_PART", "Manifest"]
 

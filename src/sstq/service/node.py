@@ -10,12 +10,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
-from sstq.service.campaigns import NAME_PATTERN, Campaign
+from sstq.client.campaigns import NAME_PATTERN, Campaign
+from sstq.client.signing import SigningKey
 from sstq.service.inbox import Inbox
 from sstq.service.metrics import Metrics
 from sstq.service.security import AddressLimits, Problem, is_token, token_hash, unauthorized
 from sstq.service.settings import Settings
-from sstq.service.signing import SigningKey
 from sstq.service.store import Store, StoredCampaign
 
 __all__ = ["Entry", "Node", "unknown_campaign"]

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from sstq.service.campaigns import MOST_TOKENS, NAME_PATTERN, TIME_PATTERN
+from sstq.client.campaigns import MOST_TOKENS, NAME_PATTERN, TIME_PATTERN
 
 __all__ = ["DESCRIPTION", "OPTIONAL_TOKEN", "TOKEN", "answers", "install", "json_body", "schema"]
 

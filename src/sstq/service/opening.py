@@ -15,14 +15,14 @@ from datetime import UTC, datetime
 from itertools import islice
 from multiprocessing.connection import Connection
 
+from sstq.client.campaigns import Campaign
+from sstq.client.sealing import envelope_info, open_envelopes
 from sstq.service import bodies
 from sstq.service.batches import DIGEST_BYTES, Batch, Opened, next_batch, parts_of, put
-from sstq.service.campaigns import Campaign
 from sstq.service.claims import shuffled_claim
 from sstq.service.collector import Collector
 from sstq.service.node import Entry
 from sstq.service.rounds import Rounds
-from sstq.service.sealing import envelope_info, open_envelopes
 from sstq.service.store import Store
 
 __all__ = ["Openers", "Opening", "open_next"]

@@ -12,7 +12,7 @@ from functools import cache
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sstq.service.campaigns import Campaign
+from sstq.client.campaigns import Campaign
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.inbox import InboxFull
 from sstq.service.node import Entry, Node, unknown_campaign

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from sstq.client.campaigns import Campaign
+from sstq.client.sealing import KEY_ID_BYTES
 from sstq.mechanisms import Mechanism
 from sstq.service.bodies import Packed
-from sstq.service.campaigns import Campaign
 from sstq.service.database import Database, outgoing, uploads
 from sstq.service.manifests import LARGEST_PART
-from sstq.service.sealing import KEY_ID_BYTES
 from sstq.service.shuffler.mixing import Mixer
 
 __all__ = ["Crowd", "EnvelopePacking", "Part", "drop", "forward_later", "outgoing_parts", "sent", "waiting"]

@@ -6,13 +6,13 @@ import asyncio
 import json
 from datetime import datetime, timedelta
 
-from sstq.service.campaigns import read_document, sealing_keys_of
-from sstq.service.http import Refused, Unreachable, request
+from sstq.client.campaigns import read_document, sealing_keys_of
+from sstq.client.http import Refused, Unreachable, request
+from sstq.client.signing import SHUFFLER_PREFIX, signer
 from sstq.service.node import Entry, Node
 from sstq.service.security import Problem
 from sstq.service.shuffler.crowds import EnvelopePacking
 from sstq.service.shuffler.settings import ShufflerSettings
-from sstq.service.signing import SHUFFLER_PREFIX, signer
 from sstq.service.store import Store, StoredCampaign
 
 __all__ = ["Shuffler"]

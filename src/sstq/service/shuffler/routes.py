@@ -9,12 +9,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from sstq.service.campaigns import Campaign
+from sstq.client.campaigns import Campaign
+from sstq.client.sealing import KEY_ID_BYTES, key_id
 from sstq.service.common_routes import token_of
 from sstq.service.metrics import render
 from sstq.service.node import Entry
 from sstq.service.openapi import TOKEN, answers, schema
-from sstq.service.sealing import KEY_ID_BYTES, key_id
 from sstq.service.security import Problem
 from sstq.service.shuffler.crowds import count_outgoing, waiting
 from sstq.service.shuffler.node import Shuffler

@@ -11,14 +11,14 @@ import logging
 import time
 from datetime import UTC, datetime
 
-from sstq.service.campaigns import Campaign
-from sstq.service.http import Refused, Unreachable, request
+from sstq.client.campaigns import Campaign
+from sstq.client.http import Refused, Unreachable, request
+from sstq.client.shuffling import Shuffling
 from sstq.service.manifests import Manifest
 from sstq.service.node import Entry
 from sstq.service.rounds import Rounds
 from sstq.service.shuffler.crowds import Crowd, Part, drop, forward_later, outgoing_parts, sent, waiting
 from sstq.service.shuffler.node import Shuffler
-from sstq.service.shuffling import Shuffling
 
 __all__ = ["Work"]
 

@@ -11,8 +11,8 @@ import sstq
 
 pytest.importorskip("cryptography")
 
-from sstq.service.campaigns import MOST_DENSE_ROWS, Campaign, read_document
-from sstq.service.signing import CAMPAIGN_PREFIX, SigningKey, verify
+from sstq.client.campaigns import MOST_DENSE_ROWS, Campaign, read_document
+from sstq.client.signing import CAMPAIGN_PREFIX, SigningKey, verify
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
 OPENS, CLOSES = datetime(2027, 1, 1, tzinfo=UTC), datetime(2027, 2, 1, tzinfo=UTC)

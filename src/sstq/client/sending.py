@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike
 from sstq.accounting import Ledger
 from sstq.accounting.ledger import ledger_price
 from sstq.checks import check_argument
+from sstq.client.campaigns import Campaign, read_document, sealing_keys_of
+from sstq.client.http import Answer, Refused, Unreachable, request
+from sstq.client.sealing import OVERHEAD, payloads, seal_people
+from sstq.client.signing import SHUFFLER_PREFIX, signer, verify
 from sstq.messages.batch import Messages
-from sstq.service.campaigns import Campaign, read_document, sealing_keys_of
-from sstq.service.http import Answer, Refused, Unreachable, request
-from sstq.service.sealing import OVERHEAD, payloads, seal_people
-from sstq.service.signing import SHUFFLER_PREFIX, signer, verify
 
 __all__ = ["Client"]
 

@@ -1,6 +1,6 @@
 """Campaigns: which messages are collected, from whom, until when, and who may read the estimate.
 
-Its document is what a client fetches: canonical JSON (RFC 8785) that the collector signs (`sstq.service.signing`). The
+Its document is what a client fetches: canonical JSON (RFC 8785) that the collector signs (`sstq.client.signing`). The
 same JSON without the keys is what an administrator sends to create the campaign, and what the database keeps.
 """
 
@@ -18,10 +18,10 @@ import rfc8785
 
 from sstq.aggregation import FamilyAggregator
 from sstq.checks import check_number, check_option
+from sstq.client.sealing import KEY_ID_BYTES, OVERHEAD, key_id
+from sstq.client.shuffling import Shuffling, check_fields
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism, from_json
-from sstq.service.sealing import KEY_ID_BYTES, OVERHEAD, key_id
-from sstq.service.shuffling import Shuffling, check_fields
 
 __all__ = [
     "LARGEST_UPLOAD",
@@ -244,7 +244,7 @@ class Campaign:
 def read_document(raw: bytes) -> tuple[Campaign, tuple[bytes, ...]]:
     """Read a campaign's document: returns the campaign and the public keys it names; ValueError for anything else.
 
-    The signature is not checked here: see `sstq.service.signing.verify`.
+    The signature is not checked here: see `sstq.client.signing.verify`.
     """
     data = read_json(raw)
     if not isinstance(data, dict) or data.get("format") != _FORMAT:

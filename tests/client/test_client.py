@@ -16,9 +16,8 @@ from sstq.cli import app
 pytest.importorskip("fastapi")
 
 from sstq.accounting import Ledger
-from sstq.service import Campaign, Client
-from sstq.service import client as client_module
-from sstq.service.signing import SigningKey
+from sstq.client import Campaign, Client, sending
+from sstq.client.signing import SigningKey
 from tests.service.serving import ADMINISTRATOR, serving
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
@@ -45,7 +44,6 @@ import sys
 for name in ("fastapi", "starlette", "pydantic", "uvicorn", "httptools", "uvloop", "sqlalchemy", "psycopg"):
     sys.modules[name] = None  # as if it were not installed
 from sstq.service import Campaign, Client
-from sstq.service import client as client_module
 import sstq.service
 assert dir(sstq.service) == ["Campaign", "Client", "Settings", "Shuffling", "create_app", "run"]
 try:
@@ -116,7 +114,7 @@ def test_messages_made_from_a_seed_are_not_sent(server):
 
 
 def test_batches_are_all_made_before_anything_leaves(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(client_module, "_MOST_BYTES_IN_MEMORY", 10)  # the rest of them is in a file
+    monkeypatch.setattr(sending, "_MOST_BYTES_IN_MEMORY", 10)  # the rest of them is in a file
     server.create("batches", MECHANISM, most_messages=10)
     ledger = Ledger(tmp_path / "me.ledger", 2.0)
     client = Client(f"{server.url}/batches", most_epsilon=2.0, ledger=ledger)

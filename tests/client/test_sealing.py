@@ -13,7 +13,7 @@ pytest.importorskip("cryptography.hazmat.primitives.hpke")
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from sstq.service.sealing import (
+from sstq.client.sealing import (
     KEY_ID_BYTES,
     OVERHEAD,
     SealingKey,
