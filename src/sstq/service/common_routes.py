@@ -67,11 +67,11 @@ def common_routes(
 
     @router.get(
         "/v1/key",
-        summary="Read the public key of this service, which signs campaigns and which clients pin",
+        summary="Read the public keys of this service; clients pin the one that signs campaigns",
         responses=answers({200: {"description": "The key.", "content": schema("Key")}}),
     )
     async def key() -> Response:
-        return JSONResponse({"key": node.key.public.hex()})
+        return JSONResponse(node.public_keys)
 
     @router.get(
         "/v1/campaigns/{name}",
