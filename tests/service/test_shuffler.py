@@ -428,7 +428,10 @@ def test_the_commands(both, tmp_path):
         said = run(*creation, "--shuffler", address, "--shuffler-key", named, "--threshold", 20, code=1)
         assert reason in " ".join(said.split())
         assert "pass the address and the public key that sstq shuffler prints" in " ".join(said.split())
-    for address, reason in ((collector.url, "there is no shuffler at"), ("http://127.0.0.1:1", "no answer from 127.0.0.1:1")):
+    for address, reason in (
+        (collector.url, "there is no shuffler at"),
+        ("http://127.0.0.1:1", "no answer from 127.0.0.1:1"),
+    ):
         assert reason in run(*creation, "--shuffler", address, "--shuffler-key", key, "--threshold", 20, code=1)
     named = ("--shuffler", shuffler.url, "--shuffler-key", key, "--threshold", 20, "--delta", "1e-5")
     link = f"{shuffler.url}/walks#collector-key={collector.key}&shuffler-key={key}"
