@@ -154,7 +154,7 @@ _SCHEMAS: dict[str, Any] = {
         "properties": _TERMS
         | {
             "format": {"const": "sstq-campaign"},
-            "version": {"const": 1},
+            "version": {"const": 2},
             "name": NAME,
             "mechanism": _MECHANISM,
             "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
@@ -254,7 +254,7 @@ DOCUMENT_ANSWER: dict[int, dict[str, Any]] = {
         "content": schema("Document"),
         "headers": {
             "ETag": _header("The version of the document; send it as If-None-Match."),
-            "SSTQ-Signature": _header("Ed25519 over `sstq-campaign-v1`, a zero byte and the document; base64."),
+            "SSTQ-Signature": _header("Ed25519 over `sstq-campaign-v2`, a zero byte and the document; base64."),
         },
     }
 }
