@@ -100,7 +100,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int,
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take longest come first: no worker is left with one when the others are done."""
     for item in items:
-        if {"integrations", "service"} & set(item.path.parts) or item.name in _SLOW_DOCTESTS:
+        if {"client", "integrations", "service"} & set(item.path.parts) or item.name in _SLOW_DOCTESTS:
             item.add_marker(pytest.mark.slow)
     places = {name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))

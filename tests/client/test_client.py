@@ -16,9 +16,8 @@ from sstq.cli import app
 pytest.importorskip("fastapi")
 
 from sstq.accounting import Ledger
-from sstq.service import Campaign, Client
-from sstq.service import client as client_module
-from sstq.service.signing import SigningKey
+from sstq.client import Campaign, Client, sending
+from sstq.client.signing import SigningKey
 from tests.service.serving import ADMINISTRATOR, serving
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
@@ -45,7 +44,6 @@ import sys
 for name in ("fastapi", "starlette", "pydantic", "uvicorn", "httptools", "uvloop", "sqlalchemy", "psycopg"):
     sys.modules[name] = None  # as if it were not installed
 from sstq.service import Campaign, Client
-from sstq.service import client as client_module
 import sstq.service
 assert dir(sstq.service) == ["Campaign", "Client", "Settings", "Shuffling", "create_app", "run"]
 try:
@@ -103,7 +101,7 @@ def test_a_ledger_is_charged_once_per_call_and_before_anything_leaves(server, tm
 def test_a_single_use_token_sends_one_message(server):
     (token,) = server.administer("POST", "/v1/campaigns/once/tokens", json={"count": 1}).json()["tokens"]
     client = Client(f"{server.url}/once", most_epsilon=2.0, token=token)
-    with pytest.raises(ValueError, match="X must be one vector, got 24"):
+    with pytest.raises(ValueError, match="X must be one vector per single-use token, got 24 and 1 tokens"):
         client.send(X)
     assert client.send(X[0]) == 1
     with pytest.raises(ValueError, match=r"403.*used before.*\(0 of 1 messages were stored\)"):
@@ -116,7 +114,7 @@ def test_messages_made_from_a_seed_are_not_sent(server):
 
 
 def test_batches_are_all_made_before_anything_leaves(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(client_module, "_MOST_BYTES_IN_MEMORY", 10)  # the rest of them is in a file
+    monkeypatch.setattr(sending, "_MOST_BYTES_IN_MEMORY", 10)  # the rest of them is in a file
     server.create("batches", MECHANISM, most_messages=10)
     ledger = Ledger(tmp_path / "me.ledger", 2.0)
     client = Client(f"{server.url}/batches", most_epsilon=2.0, ledger=ledger)
@@ -224,7 +222,7 @@ def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
     assert "pass --total-epsilon" in sstq_run(*sending, code=2)
     said = sstq_run(*sending, "--total-epsilon", "4", SSTQ_SEND_TOKEN=renewed)
     assert "messages acknowledged" in said
-    assert "next time pass --key" in said
+    assert "next time pass --collector-key" in said
     server.wait("walks", 24, "covered")
     assert "walks" in campaign("list")
     assert "public key" in campaign("show", "walks")
