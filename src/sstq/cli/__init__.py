@@ -5,13 +5,9 @@ Only typer is imported before a command runs, so that `sstq --help` is fast.
 
 from __future__ import annotations
 
-import errno
-import traceback
-import warnings
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from sstq.cli.account import account
 from sstq.cli.aggregate import aggregate
@@ -32,36 +28,14 @@ from sstq.cli.send import send
 from sstq.cli.serve import serve
 from sstq.cli.shuffler import shuffler
 from sstq.cli.spec import spec
-from sstq.cli.terminal import complain, paragraphs, warn
+from sstq.cli.terminal import paragraphs
 from sstq.cli.train import train
-from sstq.cli.usage import WrongUsage
-from sstq.cli.warmup import compile_together, warmup
-from sstq.compilation import at_first_compilation
+from sstq.cli.usage import add_command
+from sstq.cli.warmup import warmup
 
 __all__ = ["app", "main"]
 
-_USAGE = (WrongUsage, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
-
-
-class _Commands(TyperGroup):
-    """Commands that print errors and warnings as one line; --debug shows the traceback."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            with at_first_compilation(compile_together), warnings.catch_warnings():
-                warnings.showwarning = lambda message, *_, **__: warn(str(message))
-                return super().invoke(ctx)
-        except (ValueError, OSError, ImportError) as error:
-            if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                raise  # the reader of our output closed the pipe, which typer handles
-            if ctx.params.get("debug"):
-                traceback.print_exception(error)
-            complain(error)
-            raise typer.Exit(2 if isinstance(error, _USAGE) else 1) from error
-
-
 app = typer.Typer(
-    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -88,7 +62,7 @@ for command in (
     shuffler,
     send,
 ):
-    app.command(help=paragraphs(command.__doc__ or ""))(command)
+    add_command(app, command)
 for group, name in ((clip, "clip"), (data, "data"), (campaign, "campaign")):
     app.add_typer(group, name=name)
 app.add_typer(audit, name="audit")
@@ -109,15 +83,12 @@ Clients and server share a mechanism (sstq spec). Clients encode vectors as priv
 server estimates the mean and its error from the messages (sstq aggregate).
 
 Exit codes: 0 success; 1 an error in the data, or an infeasible plan; 2 wrong usage, such as a bad option or a missing
-file; 130 interrupted.
+file; 130 interrupted. SSTQ_DEBUG=1 shows the traceback of an error.
 """
 
 
 @app.callback(help=paragraphs(_HELP))
 def _options(
-    debug: Annotated[
-        bool, typer.Option("--debug", envvar="SSTQ_DEBUG", help="Show the traceback of an error.")
-    ] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,

@@ -12,7 +12,7 @@ import typer
 
 from sstq.cli.common import ForceOption, check_output, read_mechanism, warn_of_seed
 from sstq.cli.terminal import note, paragraphs, progress, show_facts, show_table, warn
-from sstq.cli.usage import WrongUsage, check_usage
+from sstq.cli.usage import WrongUsage, add_command, check_usage
 
 if TYPE_CHECKING:
     from sstq import Messages
@@ -184,7 +184,7 @@ def suggest(
 
 
 for command in (spec, encode, aggregate, suggest):
-    clip.command(help=paragraphs(command.__doc__ or ""))(command)
+    add_command(clip, command)
 
 
 def _read_survey(path: Path) -> NormSurvey:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from sstq.cli.terminal import note, paragraphs, progress, show_facts, show_table
-from sstq.cli.usage import WrongUsage, check_usage
+from sstq.cli.usage import WrongUsage, add_command, check_usage
 
 __all__ = ["data"]
 
@@ -84,7 +84,7 @@ def show(cache: _CacheOption = None) -> None:
 
 
 for _name, _command in (("fetch", fetch), ("list", show)):
-    data.command(_name, help=paragraphs(_command.__doc__ or ""))(_command)
+    add_command(data, _command, _name)
 
 
 @contextmanager

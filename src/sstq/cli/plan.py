@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
-from click.core import ParameterSource
 
 from sstq.cli.common import ForceOption, check_output
 from sstq.cli.numbers import JsonOption, as_participation, figure, safe_figure, write_json
@@ -29,6 +28,7 @@ _NOT_THE_TASK = ("learn", "output", "json", "force")
 
 
 def plan(
+    context: typer.Context,
     dim: Annotated[int | None, typer.Option(help="The length of the vectors.")] = None,
     clients: Annotated[int | None, typer.Option(help="The number of clients per round.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The ε that one message may spend.")] = None,
@@ -39,8 +39,9 @@ def plan(
     rounds: Annotated[int | None, typer.Option(help="The number of rounds that one client may take part in.")] = None,
     total_epsilon: Annotated[float | None, typer.Option(help="The total ε of all rounds of a client.")] = None,
     delta: Annotated[
-        float, typer.Option(help="The total δ of all rounds; 0 for pure ε. With --trust shuffler the default is 1e-6.")
-    ] = 0.0,
+        float | None,
+        typer.Option(help="The total δ of all rounds. [dim]\\[default: 0, pure ε; 1e-6 with --trust shuffler][/dim]"),
+    ] = None,
     clip: Annotated[float, typer.Option(help="Scale longer vectors down to this norm.")] = 1.0,
     coin: Annotated[
         str,
@@ -118,12 +119,12 @@ def plan(
     check_output(output, force)
     check_output(json, force, "--json")
     if learn:
-        plan_classifier(_given_options(), output, json)
+        plan_classifier(_given_options(context), output, json)
         return
     if classes is not None or features is not None:
         raise WrongUsage("--classes and --features need --learn")
     if trust == "shuffler":
-        plan_shuffled(_given_options(), output, json)
+        plan_shuffled(_given_options(context), output, json)
         return
     if trust != "local":
         raise WrongUsage(
@@ -142,7 +143,7 @@ def plan(
             target_error=target_error,
             rounds=rounds,
             total_epsilon=total_epsilon,
-            delta=delta,
+            delta=delta or 0.0,
             clip=clip,
             coin=coin,
             server=server,
@@ -161,14 +162,11 @@ def plan(
         note(f"wrote {output}")
 
 
-def _given_options() -> dict[str, Any]:
-    """Return the options of the task that were given."""
-    context = click.get_current_context()
+def _given_options(context: typer.Context) -> dict[str, Any]:
+    """Return the options of the task that differ from their defaults."""
+    defaults = {name: parameter.default for name, parameter in inspect.signature(plan).parameters.items()}
     typed = {name: value for name, value in context.params.items() if name not in _NOT_THE_TASK}
-    defaults = {parameter.name: parameter.default for parameter in context.command.params}
-    # An explicit δ of 0 is refused with a shuffler, not replaced.
-    told = {"delta"} if context.get_parameter_source("delta") is ParameterSource.COMMANDLINE else set()
-    return {name: value for name, value in typed.items() if value != defaults[name] or name in told}
+    return {name: value for name, value in typed.items() if value != defaults[name]}
 
 
 def _facts(found: Plan, verdict: Verdict, times: Times, spec: str) -> list[tuple[str, object]]:
