@@ -13,7 +13,7 @@ from pathlib import Path
 from hatchling.builders.sdist import SdistBuilder
 
 from sstq._version import __version__
-from tests.installing import Environment, CommandError, build_wheel, lowest, try_commands
+from tests.installing import CommandError, Environment, build_wheel, lowest, try_commands
 from tests.test_documentation import ROOT, blocks, shell_lines
 
 README = ROOT / "README.md"

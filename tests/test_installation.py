@@ -8,7 +8,7 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
-from tests.installing import ROOT, Environment, CommandError, build_wheel, try_commands
+from tests.installing import ROOT, CommandError, Environment, build_wheel, try_commands
 
 
 def imported():

@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 import sstq
 from sstq.aggregation import StratifiedAggregator
 from sstq.cli import app
+from sstq.federated.adaptive_clip import AdaptiveClip
 from sstq.integrations.ray import add_files, connected, encode_shards
 from sstq.integrations.ray.connection import _connect, _start
 from sstq.integrations.ray.tasks import results_of
 from sstq.lab.training import HiddenLayer, Problem, Server, iid_partition, regression_problem, train
 from sstq.lab.training.ray import RayRounds
-from sstq.runs.adaptive_clip import AdaptiveClip
 from sstq.runs.shards import Shard, encode_shard, plan_shards, unfinished_folder
 from tests.patience import PATIENCE
 

@@ -13,7 +13,7 @@ from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
     from sstq import Unbiased
-    from sstq.runs.cohorts import Participation
+    from sstq.federated.cohorts import Participation
 
 __all__ = [
     "CsvOption",
@@ -39,7 +39,7 @@ PngOption = Annotated[Path | None, typer.Option(help="Draw errors and bits (.png
 
 def as_participation(text: str | None) -> Participation | None:
     """Parse --participation for the library: "once", or a number."""
-    from sstq.runs.cohorts import answers_of
+    from sstq.federated.cohorts import answers_of
 
     return None if text is None else answers_of(int(text) if text.isdecimal() else text)
 

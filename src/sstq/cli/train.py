@@ -252,7 +252,7 @@ def _problem(
 
 def _cohorts(participation: str | None, settings: Settings) -> Cohorts | None:
     """Return the schedule of ``--participation``: "once", or a number."""
-    from sstq.runs.cohorts import Cohorts, answers_of
+    from sstq.federated.cohorts import Cohorts, answers_of
 
     answers = as_participation(participation)
     return None if answers is None else Cohorts(settings.clients, settings.rounds, answers_of(answers))
@@ -260,7 +260,7 @@ def _cohorts(participation: str | None, settings: Settings) -> Cohorts | None:
 
 def _adaptive(quantile: float | None, clip_epsilon: float | None, epsilon: float) -> AdaptiveClip | None:
     from sstq.checks import check_number
-    from sstq.runs.adaptive_clip import AdaptiveClip
+    from sstq.federated.adaptive_clip import AdaptiveClip
 
     if quantile is None:
         if clip_epsilon is not None:
@@ -297,7 +297,7 @@ def _check_budgeted(
 ) -> None:
     """Refuse mechanisms that no ledger accepts, and budgets below one answer, before any training."""
     from sstq.accounting import ledger_price
-    from sstq.runs.adaptive_clip import answer_price
+    from sstq.federated.adaptive_clip import answer_price
 
     for mechanism in mechanisms:
         ledger_price(mechanism)

@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from sstq.checks import check_argument
+from sstq.federated.cohorts import Cohorts
 from sstq.mechanisms import FrameUnit
-from sstq.runs.cohorts import Cohorts
 
 if TYPE_CHECKING:
     from sstq.planning.planner import Plan

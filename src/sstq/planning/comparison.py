@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from sstq.federated.rounds import mean_of_round
 from sstq.mechanisms import RRSC, FrameUnit, Mechanism, Unbiased, list_mechanisms, mechanism, mechanism_class
 from sstq.mechanisms.sphere import mean_chi
 from sstq.mechanisms.structured import typical_vector
 from sstq.messages.batch import Messages
-from sstq.runs.rounds import mean_of_round
 
 _SECONDS = 0.3  # after which measuring stops
 _MOST_TIMED, _MOST_MESSAGES, _ADDED = 32, 256, 1 << 15

@@ -11,6 +11,7 @@ from sstq.accounting import compose
 from sstq.accounting.bounds import check_delta
 from sstq.cards import card
 from sstq.checks import check_argument, check_number, check_option
+from sstq.federated.cohorts import Cohorts, Participation, answers_of
 from sstq.mechanisms import Mechanism, mechanism
 from sstq.mechanisms.frameunit.bias import BIAS_SHARE
 from sstq.planning import solving
@@ -20,7 +21,6 @@ from sstq.planning.offers import Offer, Terms, most_rrsc_bits, rrsc
 from sstq.planning.shuffler import ShuffledPlan, plan_shuffled
 from sstq.planning.tuning import Strata
 from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, Remedy, Task, Verdict
-from sstq.runs.cohorts import Cohorts, Participation, answers_of
 
 _SLACK = 0.02  # the share of the squared error that is given up for a shorter message
 _RRSC_BITS = 8  # up to which RRSC is mentioned; beyond them it is hardly better than FrameUnit

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from sstq.accounting import compose, epsilon_per_round
 from sstq.checks import RANGES
+from sstq.federated.cohorts import answers_of
 from sstq.planning.shuffled_draw import MOST_MESSAGES, Budget, likely_mse
 from sstq.planning.solving import CLIENTS_MAX, EPSILON_MAX, EPSILON_MIN
-from sstq.runs.cohorts import answers_of
 
 LEAST_SIGNAL_TO_NOISE = 1.0
 USUAL_DELTA = 1e-6  # of a shuffler or of many rounds, where none is given

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import sstq
+from sstq.federated.rounds import mean_of_round
 from sstq.lab.training import private_mean
 from sstq.lab.training.groups import CLIENTS_AT_A_TIME, client_groups, mean_of_groups, round_identities
-from sstq.runs.rounds import mean_of_round
 
 
 @pytest.mark.parametrize("clients", [1, 255, 256, 257, 512, 1000])

@@ -5,6 +5,8 @@ problem ──▶ gradients of all clients ──▶ encode ──▶ mean ─�
 
 from typing import TYPE_CHECKING, Any
 
+from sstq.federated.adaptive_clip import AdaptiveClip
+from sstq.federated.cohorts import Cohorts
 from sstq.lab.training.expenses import PersonLedgers
 from sstq.lab.training.models import Evaluation, HiddenLayer, LeastSquares, Logistic, Model
 from sstq.lab.training.partitions import dirichlet_partition, iid_partition
@@ -12,8 +14,6 @@ from sstq.lab.training.problems import Problem, image_problem, regression_proble
 from sstq.lab.training.rounds import Round, RoundEngine, RoundResult, RoundTask, private_mean, train
 from sstq.lab.training.server import Server
 from sstq.lab.training.settings import SETTINGS, Settings, settings_for
-from sstq.runs.adaptive_clip import AdaptiveClip
-from sstq.runs.cohorts import Cohorts
 
 if TYPE_CHECKING:
     from sstq.lab.training.torch_models import TorchModel as TorchModel

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.federated.rounds import client_identifier
 from sstq.mechanisms import Mechanism
-from sstq.runs.rounds import client_identifier
 
 __all__ = ["CLIENTS_AT_A_TIME", "client_groups", "mean_of_groups", "round_identities"]
 
@@ -47,7 +47,7 @@ def mean_of_groups(values: Sequence[float], clients: int) -> float:
 def round_identities(mechanism: Mechanism, clients: int, round_number: int) -> NDArray[np.uint64] | None:
     """Return the identifiers of clients 0, 1, … in a round; None if the coin is private.
 
-    They are those of `sstq.runs.rounds.client_identifier`.
+    They are those of `sstq.federated.rounds.client_identifier`.
 
     Examples:
         >>> import sstq

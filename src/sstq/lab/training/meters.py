@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.accounting import Ledger, RunExpenses
+from sstq.federated.adaptive_clip import AdaptiveClip, answer_price
+from sstq.federated.cohorts import Cohorts
 from sstq.lab.training.expenses import PersonLedgers, charged
 from sstq.lab.training.shuffled import shuffled_total
 from sstq.mechanisms import Mechanism
-from sstq.runs.adaptive_clip import AdaptiveClip, answer_price
-from sstq.runs.cohorts import Cohorts
 
 __all__ = ["Meter", "ShuffledMeter"]
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.federated.adaptive_clip import AdaptiveClip
+from sstq.federated.rounds import mean_of_round
 from sstq.integrations.ray.aggregation import as_aggregator, without_mechanism
 from sstq.integrations.ray.connection import import_ray
 from sstq.integrations.ray.tasks import results_of, shared_mechanism
@@ -16,8 +18,6 @@ from sstq.lab.training.groups import client_groups, mean_of_groups, round_identi
 from sstq.lab.training.models import Model
 from sstq.lab.training.problems import Problem
 from sstq.lab.training.rounds import RoundResult, RoundTask, batch_loss, count_within
-from sstq.runs.adaptive_clip import AdaptiveClip
-from sstq.runs.rounds import mean_of_round
 from sstq.runs.shards import stream_part
 
 __all__ = ["RayRounds"]

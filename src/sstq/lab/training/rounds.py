@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 
 from sstq.accounting import Ledger, ledger_price
 from sstq.checks import check_number, check_option
+from sstq.federated.adaptive_clip import AdaptiveClip
+from sstq.federated.cohorts import Cohorts, Participation, answers_of
+from sstq.federated.rounds import mean_of_round, round_mechanism
 from sstq.lab.training.checkpoints import State, load_state, save_state
 from sstq.lab.training.expenses import PersonLedgers
 from sstq.lab.training.groups import client_groups, mean_of_groups, round_identities
@@ -28,9 +31,6 @@ from sstq.lab.training.problems import Problem
 from sstq.lab.training.server import Server
 from sstq.lab.training.shuffled import check_shuffled, shuffled_mean
 from sstq.mechanisms import Mechanism
-from sstq.runs.adaptive_clip import AdaptiveClip
-from sstq.runs.cohorts import Cohorts, Participation, answers_of
-from sstq.runs.rounds import mean_of_round, round_mechanism
 
 __all__ = ["Round", "RoundEngine", "RoundResult", "RoundTask", "batch_loss", "count_within", "private_mean", "train"]
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from sstq.accounting import shuffled_epsilon
 from sstq.accounting.bounds import check_delta
+from sstq.federated.rounds import mean_of_round
 from sstq.mechanisms import FrameUnit, Mechanism
-from sstq.runs.rounds import mean_of_round
 
 __all__ = ["check_shuffled", "shuffled_mean", "shuffled_total"]
 

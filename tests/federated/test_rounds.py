@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import sstq
+from sstq.federated.rounds import client_identifier, round_mechanism
 from sstq.lab.training.groups import round_identities
-from sstq.runs.rounds import client_identifier, round_mechanism
 
 # The last is the example of a third party, which other tests register.
 SEEDLESS = {"clean", "privunit", "privunitg", "vqsgd", "coordinate-sign"}
