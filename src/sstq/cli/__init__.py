@@ -12,24 +12,17 @@ import typer
 from sstq.cli.account import account
 from sstq.cli.aggregate import aggregate
 from sstq.cli.audit import audit
-from sstq.cli.bench import bench
 from sstq.cli.campaign import campaign
-from sstq.cli.channel import channel
 from sstq.cli.clip import clip
-from sstq.cli.compare import compare, mechanisms
-from sstq.cli.data import data
-from sstq.cli.demo import demo
+from sstq.cli.compare import compare
 from sstq.cli.encode import encode
-from sstq.cli.frontier import frontier
 from sstq.cli.inspect import inspect
 from sstq.cli.plan import plan
-from sstq.cli.reproduce import reproduce
 from sstq.cli.send import send
 from sstq.cli.serve import serve
 from sstq.cli.shuffler import shuffler
 from sstq.cli.spec import spec
 from sstq.cli.terminal import paragraphs
-from sstq.cli.train import train
 from sstq.cli.usage import add_command
 from sstq.cli.warmup import warmup
 
@@ -42,30 +35,15 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    spec,
-    encode,
-    aggregate,
-    inspect,
-    channel,
-    mechanisms,
-    compare,
-    frontier,
-    plan,
-    account,
-    train,
-    reproduce,
-    demo,
-    bench,
-    warmup,
-    serve,
-    shuffler,
-    send,
-):
-    add_command(app, command)
-for group, name in ((clip, "clip"), (data, "data"), (campaign, "campaign")):
-    app.add_typer(group, name=name)
-app.add_typer(audit, name="audit")
+for _panel, _commands in {
+    "Collect": (spec, encode, aggregate, inspect),
+    "Plan": (plan, compare, clip),
+    "Serve": (serve, campaign, send, shuffler),
+    "Check": (audit, account),
+}.items():
+    for _command in _commands:
+        add_command(app, _command, panel=_panel)
+app.command(hidden=True, help=paragraphs(warmup.__doc__ or ""))(warmup)
 
 
 def _print_version(wanted: bool) -> None:

@@ -133,6 +133,7 @@ def verify(
 
 
 audit = typer.Typer(
+    name="audit",
     no_args_is_help=True,
     rich_markup_mode="rich",
     help="Check the privacy claim, exactly from the integers or from messages alone.",

@@ -33,7 +33,7 @@ _Token = Annotated[
 _DEFAULT_URL = "http://127.0.0.1:8080"
 _SHUFFLER_SECONDS = 10.0
 
-campaign = typer.Typer(no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
+campaign = typer.Typer(name="campaign", no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
 
 
 def create(

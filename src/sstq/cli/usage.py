@@ -25,9 +25,17 @@ class WrongUsage(ValueError):  # noqa: N818 (a mistake of the user, not a failur
 _USAGE = (WrongUsage, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
-def add_command(app: typer.Typer, command: Callable[..., None], name: str | None = None) -> None:
-    """Add a function to the commands of an application: its docstring is the help, its errors are one line each."""
-    app.command(name, help=paragraphs(command.__doc__ or ""))(_reporting(command))
+def add_command(
+    app: typer.Typer, command: Callable[..., None] | typer.Typer, name: str | None = None, panel: str | None = None
+) -> None:
+    """Add a function to the commands of an application: its docstring is the help, its errors are one line each.
+
+    A group of commands has its own name and help.
+    """
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, rich_help_panel=panel)
+    else:
+        app.command(name, help=paragraphs(command.__doc__ or ""), rich_help_panel=panel)(_reporting(command))
 
 
 @contextmanager
