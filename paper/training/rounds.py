@@ -19,8 +19,8 @@ from paper.training.problems import Problem
 from sstq import FrameUnit, Mechanism
 from sstq.accounting import price, shuffled_epsilon
 from sstq.checks import check_number, check_option
-from sstq.runs.cohorts import Cohorts, Participation, answers_of
-from sstq.runs.rounds import client_identifier, mean_of_round, round_mechanism
+from sstq.federated.cohorts import Cohorts, Participation, answers_of
+from sstq.federated.rounds import client_identifier, mean_of_round, round_mechanism
 
 __all__ = ["Round", "Server", "private_mean", "shuffled_total", "train"]
 

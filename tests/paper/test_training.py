@@ -17,7 +17,7 @@ from paper.training.rounds import _shuffled_mean
 from sstq.accounting import shuffled_epsilon
 from sstq.messages.batch import Messages
 from sstq.planning import shuffled_mechanism
-from sstq.runs.cohorts import Cohorts
+from sstq.federated.cohorts import Cohorts
 
 DELTA = 1e-5
 

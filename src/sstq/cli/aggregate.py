@@ -14,12 +14,13 @@ from sstq.cli import groups, private_groups
 from sstq.cli.common import (
     ForceOption,
     MechanismOption,
+    VerboseOption,
     check_output,
     read_mechanism,
     summarize_mechanism,
     warn_of_seed,
 )
-from sstq.cli.numbers import check_outputs, safe_figure
+from sstq.cli.numbers import PICTURES, safe_figure
 from sstq.cli.private_groups import GroupNamesOption, read_group_names
 from sstq.cli.terminal import complain, note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage
@@ -58,14 +59,15 @@ def aggregate(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Continue without files that are refused; the exit code is still 1.")
     ] = False,
+    verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:
     """Estimate the mean and its standard error from message files.
 
     The state is saved after every file, and files already counted are skipped. After an interruption, or when more
     files have arrived, run the same command again. A file is added as a whole or not at all. The result is the same
-    bit for bit, whatever the order of the files and however messages are spread over them. Results are overwritten
-    only if the state that they come from exists, or with --force.
+    bit for bit, whatever the order of the files and however messages are spread over them. Results are overwritten only
+    if the state that they come from exists, or with --force.
 
     The measured error norm is the norm of the standard errors, which come from the messages themselves; `sstq inspect`
     predicts it for typical vectors. Mechanisms that need a trusted aggregator (CSGM) close the round here:
@@ -83,7 +85,9 @@ def aggregate(
     from sstq.aggregation import Aggregator
 
     shared = read_mechanism(mechanism)
-    check_outputs(None, None, png, force)
+    check_output(png, force, "--png")
+    if png is not None and png.suffix.lower() not in PICTURES:
+        raise WrongUsage(f"--png {png}: the name must end in {', '.join(PICTURES)}")
     output.mkdir(parents=True, exist_ok=True)
     state_path = output / "state.npz" if state is None else state
     check_output(state_path, True, "--state")
@@ -106,7 +110,7 @@ def aggregate(
         aggregator = shared.load_aggregator(state_path) if resumed else shared.aggregator()
     bad = _add_files(aggregator, messages, state_path, skip_bad, overall)
     if isinstance(aggregator, Aggregator):
-        _report(shared, aggregator, output, state_path, names)
+        _report(shared, aggregator, output, state_path, names, verbose)
     else:
         groups.report(shared, aggregator, output, png)
     if bad:
@@ -131,7 +135,12 @@ def _labelled(paths: list[Path], state: Path | None) -> bool:
 
 
 def _report(
-    shared: Mechanism, aggregator: Aggregator[Any], output: Path, state_path: Path, names: list[str] | None
+    shared: Mechanism,
+    aggregator: Aggregator[Any],
+    output: Path,
+    state_path: Path,
+    names: list[str] | None,
+    verbose: bool,
 ) -> None:
     """Write the mean and its summary, and print the summary."""
     import warnings
@@ -148,7 +157,8 @@ def _report(
     summary = _summary(shared, estimate)
     _write_results(output, estimate, summary)
     privacy = {name: safe_figure(summary[name]) for name in ("epsilon", "privacy_loss") if summary[name] is not None}
-    show_facts(str(output), [(name.replace("_", " "), value) for name, value in (summary | privacy).items()])
+    facts = [(name.replace("_", " "), value) for name, value in (summary | privacy).items()]
+    show_facts(str(output), facts, verbose=verbose)
     if isinstance(estimate, GroupEstimate):
         private_groups.report(estimate, output, names)
     if estimate.note:
@@ -218,10 +228,10 @@ def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
     measured = float(np.linalg.norm(estimate.stderr))
     return {
         "count": estimate.count,
-        "estimator": estimate.estimator,
-        **summarize_mechanism(mechanism, estimate.count),
         "mean_norm": float(np.linalg.norm(estimate.value)),
         "measured_error_norm": measured if math.isfinite(measured) else None,
+        **summarize_mechanism(mechanism, estimate.count),
+        "estimator": estimate.estimator,
         "note": estimate.note,
         "simulated": estimate.simulated,
         "digest": mechanism.digest(),

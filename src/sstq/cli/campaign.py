@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 
 from sstq.cli.common import ForceOption, MechanismOption, check_output, read_mechanism
 from sstq.cli.terminal import note, paragraphs, show_facts, show_table
-from sstq.cli.usage import WrongUsage, check_usage
+from sstq.cli.usage import WrongUsage, add_command, check_usage
 
 if TYPE_CHECKING:
     from sstq.client import Campaign
@@ -34,7 +33,7 @@ _Token = Annotated[
 _DEFAULT_URL = "http://127.0.0.1:8080"
 _SHUFFLER_SECONDS = 10.0
 
-campaign = typer.Typer(no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
+campaign = typer.Typer(name="campaign", no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
 
 
 def create(
@@ -61,15 +60,11 @@ def create(
     most_messages: Annotated[int | None, typer.Option(help="Accept at most this many messages per upload.")] = None,
     senders: Annotated[
         str,
-        typer.Option(
-            help="Choose who may send messages.", click_type=click.Choice(["everybody", "token", "single-use"])
-        ),
+        typer.Option(metavar="everybody|token|single-use", help="Choose who may send messages."),
     ] = "everybody",
     readers: Annotated[
         str,
-        typer.Option(
-            help="Choose who may read the estimate.", click_type=click.Choice(["administrator", "token", "public"])
-        ),
+        typer.Option(metavar="administrator|token|public", help="Choose who may read the estimate."),
     ] = "administrator",
     shuffler: Annotated[str | None, typer.Option(help="Let the shuffler at this address mix the messages.")] = None,
     shuffler_key: Annotated[
@@ -238,10 +233,9 @@ def rotate(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
     note(f"{name} has a new sealing key: {_ask('GET', url, f'/{name}', token)['sealing_keys'][0]}")
 
 
-campaign.command("create", help=paragraphs(create.__doc__ or ""))(create)
-campaign.command("list", help=paragraphs(list_campaigns.__doc__ or ""))(list_campaigns)
-for _command in (show, close, export, tokens, rotate):
-    campaign.command(help=paragraphs(_command.__doc__ or ""))(_command)
+add_command(campaign, list_campaigns, "list")
+for _command in (create, show, close, export, tokens, rotate):
+    add_command(campaign, _command)
 
 
 def _address(url: str, path: str) -> str:

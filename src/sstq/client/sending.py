@@ -11,7 +11,6 @@ from tempfile import SpooledTemporaryFile
 from typing import IO
 from urllib.parse import parse_qsl, urlsplit
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from sstq.accounting import Ledger

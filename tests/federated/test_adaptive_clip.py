@@ -7,7 +7,7 @@ import pytest
 
 import sstq
 from sstq.accounting import price
-from sstq.runs.adaptive_clip import AdaptiveClip, answer_price
+from sstq.federated.adaptive_clip import AdaptiveClip, answer_price
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0, 3.0, 8.0])

@@ -3,7 +3,7 @@
 import pytest
 
 import sstq
-from sstq.runs.rounds import client_identifier, round_mechanism
+from sstq.federated.rounds import client_identifier, round_mechanism
 
 # The last is the example of a third party, which other tests register.
 SEEDLESS = {"clean", "privunit", "privunitg", "vqsgd", "coordinate-sign"}

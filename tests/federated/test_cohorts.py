@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sstq.runs.cohorts import Cohorts, answers_of, next_in_turn
+from sstq.federated.cohorts import Cohorts, answers_of, next_in_turn
 
 
 @given(people=st.integers(1, 60), rounds=st.integers(1, 40), answers=st.integers(1, 12), seed=st.integers(0, 2**64 - 1))
