@@ -15,9 +15,9 @@ from paper.training import (
 )
 from paper.training.rounds import _shuffled_mean
 from sstq.accounting import shuffled_epsilon
+from sstq.federated.cohorts import Cohorts
 from sstq.messages.batch import Messages
 from sstq.planning import shuffled_mechanism
-from sstq.federated.cohorts import Cohorts
 
 DELTA = 1e-5
 
