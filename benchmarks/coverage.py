@@ -16,7 +16,7 @@ import sstq
 from benchmarks.harness import Result, benchmark
 from sstq.aggregation import Aggregator, Estimate
 from sstq.frames.kashin import represent
-from sstq.mechanisms.structured import typical_vector
+from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.scalar.codebooks import interpolation
 
 ROUNDS, LEVEL = 10_000, 0.95

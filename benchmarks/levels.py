@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.harness import Result, benchmark
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, default_level, make_kashin, represent
 from sstq.frames.tight import HadamardFrame, default_frame_size
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 
 
 def misses(dim: int, size: int, factor: float, frames: int) -> tuple[int, int]:

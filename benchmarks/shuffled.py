@@ -10,7 +10,7 @@ from benchmarks.harness import Result, benchmark
 from sstq.accounting import gaussian_sigma
 from sstq.aggregation import Estimate
 from sstq.mechanisms import FrameUnit, GroupUnit
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.planning import shuffled_mechanism
 
 EPSILON, DELTA, PEOPLE, ROUNDS = 1.0, 1e-6, 2000, 40

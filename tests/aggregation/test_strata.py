@@ -13,7 +13,7 @@ from sstq.aggregation import FrameAggregator, StratifiedAggregator
 from sstq.aggregation.strata import MESSAGES_A_STRATUM, StratifiedVariance, _count_chances
 from sstq.cli import app
 from sstq.frames.tight import OrthogonalFrame
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness import streams
 
 Z = 6.0

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from scipy.stats import beta
 
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from tests.contract.cases import encode, groups_of, held
 
 Z = 6.0

@@ -12,7 +12,7 @@ import pytest
 
 import sstq
 from sstq.exactness import TOTAL, exp_lower
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from tests.contract.cases import CASES, build
 from tests.mechanisms import test_candidates, test_frameunit, test_groupunit, test_sqkr, test_vqsgd
 from tests.scripted import ScriptedBits

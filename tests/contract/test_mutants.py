@@ -5,7 +5,7 @@ import pytest
 
 import sstq
 from sstq.mechanisms.parts import Decoder
-from sstq.mechanisms.privunit.mechanism import PrivUnit
+from sstq.baselines.privunit import PrivUnit
 from sstq.scalar.channels import flat_channel
 from tests.contract import checks
 from tests.contract.cases import build

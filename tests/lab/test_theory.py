@@ -14,7 +14,7 @@ import sstq
 from sstq.frames.kashin import default_level
 from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame
 from sstq.lab import theory
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.scalar.channels import flat_channel, unbiased_decoder
 from sstq.scalar.codebooks import (
     Codebook,

@@ -8,7 +8,7 @@ import pytest
 import sstq
 from sstq.frames.kashin import represent
 from sstq.frames.tight import default_frame_size
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness import streams
 from sstq.scalar.densities import Density
 from tests.contract.cases import reread

@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 import sstq
 from sstq.aggregation.strata import MESSAGES_A_STRATUM
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.planning.poisoning import poisoning_bound
 from sstq.randomness import streams
 from tests.contract.cases import CASES, build, held

@@ -6,7 +6,7 @@ import sstq
 from sstq.cli import app
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, Kashin, default_level, least_level, represent
 from sstq.frames.tight import HadamardFrame, default_frame_size
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.planning.tuning import tune
 
 

@@ -19,7 +19,7 @@ from sstq.chunks import row_chunks
 from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.agreement import Agreement
 from sstq.mechanisms.laws import Law, channel_law
-from sstq.mechanisms.structured import typical_vector
+from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages, client_ids
 from sstq.messages.layouts import Column, Layout

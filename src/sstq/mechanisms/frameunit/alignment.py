@@ -13,7 +13,7 @@ import numpy as np
 
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms.base import ExpectedError, Floats, Floats32, Ints, Rows
-from sstq.mechanisms.closest import KClosest, whole_budget
+from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 from sstq.mechanisms.sphere import mean_chi, random_directions
 
 # Places of the trapezoidal rule in standard deviations of a logit. With one member the density falls off as e^t only.

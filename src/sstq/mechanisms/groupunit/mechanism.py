@@ -13,7 +13,7 @@ from sstq.chunks import row_chunks
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms import base
 from sstq.mechanisms.base import SIGNS, Batch, Coin, Columns, ExpectedError, Floats, Ints, Rows, Words
-from sstq.mechanisms.closest import KClosest
+from sstq.mechanisms.two_level_draw import KClosest
 from sstq.mechanisms.frameunit.alignment import RowDraw
 from sstq.mechanisms.frameunit.rows import RowMechanism, resolved_coin
 from sstq.mechanisms.groupunit.blocks import alignments, best_blocks, inside_share

@@ -8,9 +8,9 @@ import numpy as np
 
 from sstq.checks import check_argument
 from sstq.mechanisms.base import Batch, Columns, Floats, Unbiased
-from sstq.mechanisms.privunit.caps import SphereCap
-from sstq.mechanisms.privunit.mechanism import CapMechanism
-from sstq.mechanisms.projunit.projections import Projection, make_projection
+from sstq.baselines.caps import SphereCap
+from sstq.baselines.privunit import CapMechanism
+from sstq.baselines.projections import Projection, make_projection
 from sstq.mechanisms.sphere import GAUSSIAN_EXCESS, random_directions
 from sstq.messages.batch import Messages, client_ids
 

@@ -10,10 +10,10 @@ import pytest
 
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.mechanisms.candidates import base
-from sstq.mechanisms.candidates.compressed_privunitg import CompressedPrivUnitG
-from sstq.mechanisms.candidates.mmrc import MMRC
-from sstq.mechanisms.candidates.rrsc import RRSC
-from sstq.mechanisms.structured import structured_vectors
+from sstq.baselines.compressed_privunitg import CompressedPrivUnitG
+from sstq.baselines.mmrc import MMRC
+from sstq.baselines.rrsc import RRSC
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness import streams
 from tests.contract.cases import reread
 from tests.scripted import ScriptedBits

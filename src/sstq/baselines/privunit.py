@@ -9,7 +9,7 @@ from sstq.aggregation import VectorAggregator
 from sstq.checks import RANGES, check_number, check_option
 from sstq.exactness import TOTAL
 from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism, Rows
-from sstq.mechanisms.privunit.caps import Cap, GaussianCap, SphereCap
+from sstq.baselines.caps import Cap, GaussianCap, SphereCap
 from sstq.mechanisms.sphere import random_directions
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField, Layout
@@ -83,7 +83,7 @@ class PrivUnit(CapMechanism):
     """A unit vector, from the cap around x with probability p and from the rest of the sphere otherwise.
 
     The density is p/A on the cap {v: ⟨v, x⟩ ≥ γ} of mass A and (1 − p)/(1 − A) on the rest, with a ratio of e^ε. The
-    estimate clip·v/m is unbiased, with squared error clip²·(1/m² − 1) for ‖x‖ = clip (`sstq.mechanisms.privunit.caps`):
+    estimate clip·v/m is unbiased, with squared error clip²·(1/m² − 1) for ‖x‖ = clip (`sstq.baselines.caps`):
     with the best cap the least of all unbiased ε-LDP mechanisms (Asi et al. 2022), about 0.7425·d·clip² at ε = 3.
 
     Reference: Bhowmick, Duchi, Freudiger, Kapoor, Rogers, *Protection against reconstruction and its applications in
@@ -135,7 +135,7 @@ class PrivUnitG(CapMechanism):
     """PrivUnit with Gaussian vectors: v ~ N(0, I/d), drawn from ⟨v, x⟩ ≥ γ with probability p, otherwise from the rest.
 
     With q = Φ(γ√d) the gain is m = φ(γ√d)·(p/(1 − q) − (1 − p)/q)/√d, and the squared error for ‖x‖ = clip is
-    clip²·(E‖v‖²/m² − 1), E‖v‖² = 1 + γ·m; see `sstq.mechanisms.privunit.caps`. In high dimension it is PrivUnit; in
+    clip²·(E‖v‖²/m² − 1), E‖v‖² = 1 + γ·m; see `sstq.baselines.caps`. In high dimension it is PrivUnit; in
     low dimension PrivUnit is better, because its vectors do not waste error on their length.
 
     Reference: Asi, Feldman, Talwar, *Optimal algorithms for mean estimation under local differential privacy*, 2022.

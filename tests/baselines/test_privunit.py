@@ -6,10 +6,10 @@ import pytest
 from scipy import integrate, special
 
 from sstq.exactness import TOTAL, exp_lower
-from sstq.mechanisms.privunit.caps import GaussianCap, SphereCap
-from sstq.mechanisms.privunit.mechanism import PrivUnit, PrivUnitG
+from sstq.baselines.caps import GaussianCap, SphereCap
+from sstq.baselines.privunit import PrivUnit, PrivUnitG
 from sstq.mechanisms.sphere import mean_chi
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness.secret import bit_source
 from tests.contract.cases import reread
 

@@ -11,15 +11,15 @@ from scipy.stats import binom, norm
 from sstq.aggregation import NoisyAggregator
 from sstq.frames.kashin import represent
 from sstq.mechanisms.base import LocalReport
-from sstq.mechanisms.csgm.accounting import (
+from sstq.baselines.csgm_accounting import (
     ORDERS,
     CoordinateSampling,
     ReleaseBudget,
     SubsampledGaussian,
     capped_sampling,
 )
-from sstq.mechanisms.csgm.mechanism import CSGM, L2CSGM
-from sstq.mechanisms.structured import structured_vectors
+from sstq.baselines.csgm import CSGM, L2CSGM
+from sstq.mechanisms.trial_vectors import structured_vectors
 from tests.contract.cases import reread
 
 BOTH = pytest.mark.parametrize("kind", [CSGM, L2CSGM])

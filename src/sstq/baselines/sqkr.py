@@ -2,7 +2,7 @@
 
 A client represents its vector in a tight frame with all coefficients bounded by B and rounds coefficients at random,
 without bias, to ±B. Subsampled, it sends k of the bits as one of 2^k tokens through randomized response; dense, it
-sends all N of them through the half-space mechanism. `sstq.mechanisms.sqkr.coders` has the mathematics of both.
+sends all N of them through the half-space mechanism. `sstq.baselines.sqkr_coders` has the mathematics of both.
 """
 
 import math
@@ -18,7 +18,7 @@ from sstq.mechanisms.base import Batch, Coin, Columns, Floats, Ints, Rows
 from sstq.mechanisms.flat_response import flat_response, weights_of
 from sstq.mechanisms.framed import FrameName, KashinMechanism, Recipe
 from sstq.mechanisms.laws import HalfSpaceLaw, Law
-from sstq.mechanisms.sqkr.coders import K_MAX, BitCoder, DenseCoder, SubsampledCoder, best_k, paper_k
+from sstq.baselines.sqkr_coders import K_MAX, BitCoder, DenseCoder, SubsampledCoder, best_k, paper_k
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Layout
 from sstq.scalar.channels import FlatChannel
@@ -159,7 +159,7 @@ class SQKR(KashinMechanism):
         return super().law()
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Exact for every representation: see `sstq.mechanisms.sqkr.coders`."""
+        """Exact for every representation: see `sstq.baselines.sqkr_coders`."""
         coefficients, _ = represent(self.frame, self.kashin, self._unit_ball(rows))
         mean = np.asarray(self.frame.synthesize(coefficients.astype(np.float64) * self.bound), dtype=np.float64)
         power = (self.dim * self.decoding_scale) ** 2 * self.coder.sent

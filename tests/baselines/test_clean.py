@@ -5,7 +5,7 @@ import pytest
 
 import sstq
 from sstq.chunks import row_chunks
-from sstq.mechanisms.clean import Clean
+from sstq.baselines.clean import Clean
 from tests.contract.cases import reread
 
 

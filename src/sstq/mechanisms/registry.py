@@ -6,19 +6,19 @@ from typing import Any, TypeVar
 from sstq.checks import check_argument, did_you_mean
 from sstq.mechanisms.agreement import read_agreement
 from sstq.mechanisms.base import ExpectedError, LocalReport, Mechanism, Unbiased
-from sstq.mechanisms.candidates.compressed_privunitg import CompressedPrivUnitG
-from sstq.mechanisms.candidates.mmrc import MMRC
-from sstq.mechanisms.candidates.rrsc import RRSC
-from sstq.mechanisms.clean import Clean
-from sstq.mechanisms.csgm.mechanism import CSGM, L2CSGM
+from sstq.baselines.compressed_privunitg import CompressedPrivUnitG
+from sstq.baselines.mmrc import MMRC
+from sstq.baselines.rrsc import RRSC
+from sstq.baselines.clean import Clean
+from sstq.baselines.csgm import CSGM, L2CSGM
 from sstq.mechanisms.frameunit.mechanism import FrameUnit
 from sstq.mechanisms.groupunit.mechanism import GroupUnit
-from sstq.mechanisms.privunit.mechanism import PrivUnit, PrivUnitG
-from sstq.mechanisms.projunit.mechanism import ProjUnit
-from sstq.mechanisms.sqkr.mechanism import SQKR
+from sstq.baselines.privunit import PrivUnit, PrivUnitG
+from sstq.baselines.projunit import ProjUnit
+from sstq.baselines.sqkr import SQKR
 from sstq.mechanisms.sstq import SSTQ
-from sstq.mechanisms.turboquant import TurboQuant
-from sstq.mechanisms.vqsgd import VqSGD
+from sstq.baselines.turboquant import TurboQuant
+from sstq.baselines.vqsgd import VqSGD
 
 __all__ = [
     "CSGM",

@@ -4,11 +4,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from sstq.mechanisms.privunit.mechanism import PrivUnit
-from sstq.mechanisms.projunit.mechanism import ProjUnit
-from sstq.mechanisms.projunit.projections import FastProjection, GaussianProjection, make_projection
+from sstq.baselines.privunit import PrivUnit
+from sstq.baselines.projunit import ProjUnit
+from sstq.baselines.projections import FastProjection, GaussianProjection, make_projection
 from sstq.mechanisms.sphere import gaussians
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness import streams
 from sstq.randomness.secret import bit_source
 from tests.contract.cases import reread
@@ -83,7 +83,7 @@ def test_uniform_projections_are_caught(seed, monkeypatch):
         halves = np.stack([words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)], axis=-1)
         return (halves * (math.sqrt(3) / 2**32)).astype(np.float32).reshape(*words.shape[:-1], -1)
 
-    monkeypatch.setattr("sstq.mechanisms.projunit.projections.gaussians", uniforms)
+    monkeypatch.setattr("sstq.baselines.projections.gaussians", uniforms)
     lengths = np.linalg.norm(mechanism.projection.project(np.tile(np.float32(x), (500, 1)), some_clients(500)), axis=1)
     assert lengths.mean() / mechanism.alignment == pytest.approx((5 * 9.25) ** 0.5 / mechanism.alignment, rel=0.02)
     assert lengths.mean() / mechanism.alignment > 3
@@ -227,7 +227,7 @@ def test_the_matrices_are_those_of_the_documented_streams():
 
 
 def test_matrices_in_several_blocks_are_the_same_for_any_batch(monkeypatch):
-    monkeypatch.setattr("sstq.mechanisms.projunit.projections._BLOCK_ENTRIES", 30)
+    monkeypatch.setattr("sstq.baselines.projections._BLOCK_ENTRIES", 30)
     projection = GaussianProjection(10, 8, 1)
     rng = np.random.default_rng(0)
     v = rng.standard_normal((5, 8)).astype(np.float32)

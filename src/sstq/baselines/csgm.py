@@ -3,7 +3,7 @@
 A client writes its vector in a tight frame with coefficients bounded by B, keeps each of the N coefficients with
 probability γ, rounds the kept ones at random to b bits, and sends them in clear to an aggregator that it trusts. That
 adds Gaussian noise to the N sums, once, when it closes the round. Only client and aggregator know which coefficients
-were sent, which makes the noise go further (`sstq.mechanisms.csgm.accounting`).
+were sent, which makes the noise go further (`sstq.baselines.csgm_accounting`).
 """
 
 import math
@@ -18,7 +18,7 @@ from sstq.checks import check_number
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, default_level, represent
 from sstq.frames.tight import Frame
 from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats, Floats32, Ints, Rows, Words
-from sstq.mechanisms.csgm.accounting import SEED_WORDS, CoordinateSampling, ReleaseBudget
+from sstq.baselines.csgm_accounting import SEED_WORDS, CoordinateSampling, ReleaseBudget
 from sstq.mechanisms.framed import KashinMechanism
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
@@ -208,7 +208,7 @@ class CoordinateGaussian(KashinMechanism):
         return math.sqrt(self.dim * self.sampling.most / self.frame.size) * self.bound / self.sampling.inclusion[0]
 
     def privacy_loss(self) -> float:
-        """The ε that a released round spends at `delta`, rounded up; see `sstq.mechanisms.csgm.accounting`."""
+        """The ε that a released round spends at `delta`, rounded up; see `sstq.baselines.csgm_accounting`."""
         return self._budget.spent(self.sampling, self.sigma)
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
@@ -243,7 +243,7 @@ class CSGM(CoordinateGaussian):
     """The coordinate-subsampled Gaussian mechanism, for coefficients bounded one by one (ℓ∞ geometry).
 
     With N frame coefficients of at most B = K·clip/√N (a Kashin representation), kept with rate γ = coordinates/N, the
-    released mean is (ε, δ)-private for σ from N·f_α(B²) (`sstq.mechanisms.csgm.accounting`), and
+    released mean is (ε, δ)-private for σ from N·f_α(B²) (`sstq.baselines.csgm_accounting`), and
 
         E‖x̂ − x‖² ≤ (d/N)²·(N·B²/(γ·n) + N·σ²/(γ·n)²).
 

@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from sstq.mechanisms.candidates.compressed_privunitg import CompressedPrivUnitG
-from sstq.mechanisms.candidates.rrsc import RRSC
+from sstq.baselines.compressed_privunitg import CompressedPrivUnitG
+from sstq.baselines.rrsc import RRSC
 from tests.contract.cases import reread
 
 

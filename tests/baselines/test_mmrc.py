@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from sstq.exactness import TOTAL, exp_lower
-from sstq.mechanisms.candidates.mmrc import MMRC, _caps
+from sstq.baselines.mmrc import MMRC, _caps
 from tests.contract.cases import reread
 
 

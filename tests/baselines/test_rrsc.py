@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from sstq.mechanisms.candidates.rrsc import RRSC
+from sstq.baselines.rrsc import RRSC
 from tests.contract.cases import reread
 
 

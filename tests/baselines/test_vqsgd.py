@@ -5,8 +5,8 @@ import pytest
 
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.mechanisms import vqsgd
-from sstq.mechanisms.structured import structured_vectors
-from sstq.mechanisms.vqsgd import IdentityFrame, VqSGD
+from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.baselines.vqsgd import IdentityFrame, VqSGD
 from tests.contract.cases import reread
 from tests.scripted import ScriptedBits
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from sstq.mechanisms.base import Floats, Ints, Words
-from sstq.mechanisms.candidates.base import ClosestMechanism
+from sstq.baselines.candidates import ClosestMechanism
 from sstq.mechanisms.sphere import GAUSSIAN_EXCESS
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from sstq.checks import RANGES, check_number, check_option, stated_integers
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.mechanisms.base import Floats, Ints, Words
-from sstq.mechanisms.candidates.base import CandidateMechanism
-from sstq.mechanisms.closest import draw_codes, refuse_ratio
+from sstq.baselines.candidates import CandidateMechanism
+from sstq.mechanisms.two_level_draw import draw_codes, refuse_ratio
 from sstq.mechanisms.laws import TwoLevelLaw
 
 _SHARES_TRIED = 201

@@ -10,9 +10,9 @@ from sstq.frames.kashin import represent
 from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.base import LocalReport
 from sstq.mechanisms.sqkr import coders
-from sstq.mechanisms.sqkr.coders import best_k, central_binomial, paper_k
-from sstq.mechanisms.sqkr.mechanism import SQKR
-from sstq.mechanisms.structured import structured_vectors
+from sstq.baselines.sqkr_coders import best_k, central_binomial, paper_k
+from sstq.baselines.sqkr import SQKR
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness import streams
 from tests.contract.cases import reread
 from tests.scripted import ScriptedBits
