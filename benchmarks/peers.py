@@ -8,9 +8,10 @@ from scipy.special import ndtri
 
 from benchmarks.harness import Result, benchmark, fastest
 from sstq import kernels
+from sstq.baselines import PrivUnitG, VqSGD
 from sstq.lab.bench.measurements import DIM, EPSILON, MILLION, unit_vectors
 from sstq.lab.bench.references import NUMPY_OFFSET, aligned_zeros, blas_on_one_thread, foreign_transform, threads
-from sstq.mechanisms import Mechanism, PrivUnitG, VqSGD
+from sstq.mechanisms import Mechanism
 from sstq.randomness.secret import bit_source
 
 CLIENTS = 100
