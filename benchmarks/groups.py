@@ -1,6 +1,5 @@
 """GroupUnit: its variance beside the ball's, simulated rounds, and the time of a message."""
 
-import warnings
 from collections.abc import Iterator
 
 import numpy as np
@@ -33,9 +32,7 @@ def groups() -> Iterator[Result]:
             own = mechanism.with_seed(number)
             aggregator = own.aggregator()
             aggregator.update(own.encode(x, rng=number, groups=labels))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", sstq.FrameBiasWarning)  # it is for people who are all alike
-                errors.append(np.sum((aggregator.mean().value.reshape(10, DIM) - truth) ** 2))
+            errors.append(np.sum((aggregator.mean().value.reshape(10, DIM) - truth) ** 2))
         expected = mechanism.expected_mse(x[:200], groups=labels[:200]).variance * 200 / CLIENTS
         what = f"squared error of {ROUNDS} rounds of {CLIENTS} people, epsilon {epsilon:g}"
         yield Result(what, float(np.mean(errors)) / expected, "× the exact one", "± 1 % by chance")

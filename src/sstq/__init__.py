@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from sstq.mechanisms import list_mechanisms as list_mechanisms
     from sstq.mechanisms import mechanism as mechanism
     from sstq.mechanisms import register as register
-    from sstq.mechanisms.frameunit.bias import FrameBiasWarning as FrameBiasWarning
     from sstq.mechanisms.groupunit.estimates import GroupEstimate as GroupEstimate
     from sstq.messages.batch import Messages as Messages
     from sstq.messages.files import read_messages as read_messages
@@ -62,7 +61,6 @@ _HOMES = {
     "Estimate": "sstq.aggregation",
     "ExpectedError": "sstq.mechanisms",
     "FourierFrame": "sstq.frames.tight",
-    "FrameBiasWarning": "sstq.mechanisms.frameunit.bias",
     "FrameUnit": "sstq.mechanisms",
     "GroupEstimate": "sstq.mechanisms.groupunit.estimates",
     "GroupMean": "sstq.runs.groups",

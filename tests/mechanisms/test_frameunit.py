@@ -1,6 +1,5 @@
 import math
 import re
-import warnings
 from fractions import Fraction
 from itertools import pairwise
 
@@ -574,13 +573,11 @@ def test_the_mean_says_when_the_bias_matters():
         most = mechanism.clients_allowed
         aggregator = mechanism.aggregator()
         aggregator.update(mechanism.encode(np.zeros((most, 1000)), rng=1))
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            assert aggregator.mean().note == ""
+        assert aggregator.mean().note == ""
         aggregator.update(mechanism.encode(np.zeros((2, 1000)), rng=2))
-        with pytest.warns(sstq.FrameBiasWarning, match=f"exceeds 20 % of the error .* pass {advice}") as caught:
-            assert aggregator.mean().note == mechanism.note(most + 2)
-        assert caught[0].filename == __file__
+        note = aggregator.mean().note
+        assert note == mechanism.note(most + 2)
+        assert re.search(f"exceeds 20 % of the error .* pass {advice}", note)
 
 
 @pytest.mark.parametrize(
