@@ -10,7 +10,7 @@ from scipy.special import betainc, erf, ndtri
 from scipy.stats import chi2, hypergeom
 
 import sstq
-from sstq import kernels
+from sstq import kernels, testing
 from sstq.baselines.privunit import PrivUnitG
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.frames.tight import HadamardFrame
@@ -20,7 +20,6 @@ from sstq.mechanisms.sphere import mean_chi, random_directions
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.mechanisms.two_level_draw import whole_budget
 from sstq.randomness import streams
-from tests.contract import checks
 from tests.contract.cases import reread
 from tests.scripted import ScriptedBits
 
@@ -189,20 +188,12 @@ def test_the_stated_error_is_that_of_all_rows(dim, size, epsilon, seed):
         assert variance == pytest.approx(power - expected @ expected, rel=1e-10)
 
 
-@pytest.mark.parametrize("options", [{"dim": 6}, {"dim": 3, "frame_size": 8}, {"dim": 300}])
-@pytest.mark.parametrize("vector", ["gaussian", "spike", "constant", "sparse", "hadamard", "short", "zero"])
-def test_mean_and_error_are_the_stated_ones(options, vector, seed):
-    """The contract's z-tests, five each, for a frame of its own: 21·5 at |z| < 6, false failures below 1e-6."""
+@pytest.mark.parametrize("options", [{"dim": 3, "frame_size": 8}, {"dim": 300}])
+def test_mean_and_error_are_the_stated_ones(options, seed):
+    """The contract's z-tests for frames of other sizes: 2·54 at |z| < 6, false failures below 1e-6."""
     mechanism = FrameUnit(epsilon=2.0, clip=0.5, frame_seed=seed, **options)
-    x = checks.contract_vectors(mechanism, seed)[vector]
-    checks.check_expectation(mechanism, x, seed, count=4000)
-    checks.check_error(mechanism, x, seed, count=4000)
-
-
-def test_samples_show_no_violation_and_words_do_not_depend_on_data(seed):
-    mechanism = FrameUnit(6, 2.0, clip=0.5)
-    checks.check_privacy(mechanism, seed, count=8000)
-    checks.check_words(mechanism, seed)
+    testing.check_expectation(mechanism, seed)
+    testing.check_error(mechanism, seed)
 
 
 def structured(dim):
