@@ -14,7 +14,7 @@ import numpy as np
 
 from sstq.checks import RANGES, check_argument
 from sstq.files.strict_json import read_json
-from sstq.mechanisms.parameters import Parameters
+from sstq.mechanisms.parameters import Parameters, is_default
 
 JSON_VERSION = 2
 
@@ -61,16 +61,15 @@ class Agreement(ABC):
 
     def _hold(self, parameters: Parameters, **parts: Any) -> None:
         """Keep parameters, with parts that solving has made, and check them exactly; the end of `__init__`."""
-        self._keep(parameters, parts)
-        values = {field.name: getattr(parameters, field.name) for field in fields(parameters)}
-        self._checked(**{name: value for name, value in values.items() if name in RANGES and value is not None})
+        self._keep(parameters, **parts)
+        ranged = {name: value for name, value in vars(parameters).items() if name in RANGES and value is not None}
+        self._checked(**ranged)
         self._check()
 
-    def _keep(self, parameters: Parameters, parts: Mapping[str, Any]) -> None:
-        named = {field.name: getattr(parameters, field.name) for field in fields(parameters)}
-        made = {name for name in named if isinstance(getattr(type(self), name, None), property | cached_property)}
-        vars(self).update({name: value for name, value in named.items() if name not in made})
-        vars(self).update(parts, parameters=parameters)
+    def _keep(self, parameters: Parameters, **parts: Any) -> None:
+        kinds = {name: getattr(type(self), name, None) for name in vars(parameters)}
+        plain = [name for name, kind in kinds.items() if not isinstance(kind, property | cached_property)]
+        vars(self).update({name: vars(parameters)[name] for name in plain} | parts, parameters=parameters)
 
     @abstractmethod
     def _check(self) -> None:
@@ -113,8 +112,10 @@ class Agreement(ABC):
     @classmethod
     def from_parameters(cls, parameters: Parameters) -> Self:
         """Build the object from parameters that were read, and check them exactly; ValueError if they are wrong."""
-        known = parameters.to_dict()
-        options = {name: getattr(parameters, name) for name in inspect.signature(cls).parameters if name in known}
+        # What has its default is no option that was given, as in JSON.
+        defaults = {field.name: field.default for field in fields(parameters)}
+        known = {name: value for name, value in vars(parameters).items() if not is_default(value, defaults[name])}
+        options = {name: known[name] for name in inspect.signature(cls).parameters if name in known}
         made = object.__new__(cls)
         vars(made).update(options=MappingProxyType(options), _from_json=True)
         made._hold(parameters)
@@ -177,5 +178,5 @@ def read_agreement(
 def _restored(cls: type[Any], options: dict[str, Any], parameters: Parameters, from_json: bool) -> Any:
     made = object.__new__(cls)
     vars(made).update(options=MappingProxyType(options), _from_json=from_json)
-    made._keep(parameters, {})
+    made._keep(parameters)
     return made

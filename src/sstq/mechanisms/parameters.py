@@ -47,7 +47,7 @@ class Parameters:
         return {
             field.name: _written(getattr(self, field.name), kinds[field.name])
             for field in fields(self)
-            if field.default is MISSING or not _equal(getattr(self, field.name), field.default)
+            if not is_default(getattr(self, field.name), field.default)
         }
 
     @classmethod
@@ -65,7 +65,8 @@ class Parameters:
         return made
 
 
-def _equal(value: Any, default: Any) -> bool:
+def is_default(value: Any, default: Any) -> bool:
+    """Whether a field has its default, if there is one; then it is left out of JSON."""
     return type(value) is type(default) and bool(value == default)
 
 
