@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import numpy as np
 
@@ -93,7 +93,7 @@ class TurboQuant(Mechanism):
         self, dim: int, *, bits: int = 4, clip: float = 1.0, decoder: DecoderName = "identity", frame_seed: int = 0
     ) -> None:
         common = self._checked(dim=dim, bits=bits, clip=clip, frame_seed=frame_seed)
-        check_option("decoder", decoder, get_args(DecoderName))
+        check_option("decoder", decoder, ("identity", "unbiased"))
         self._hold(TurboQuantParameters(**common, decoder=decoder, levels=lloyd_max_levels(common["bits"])))
 
     def _check_solved(self) -> None:

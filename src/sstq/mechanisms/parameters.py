@@ -55,13 +55,13 @@ class Parameters:
         """Read the fields from JSON values; ValueError if they are not exactly what `to_dict` writes."""
         required = {field.name for field in fields(cls) if field.default is MISSING}
         if missing := sorted(required - data.keys()):
-            raise ValueError(f"fields are missing: {missing}")
+            raise ValueError(f"the JSON is incomplete: fields {missing} are missing")
         kinds = get_type_hints(cls, include_extras=True)
         made = cls(**{name: _read(name, data[name], kind) for name, kind in kinds.items() if name in data})
         written = made.to_dict()
         wrong = data.keys() ^ written.keys() | {name for name in data if written.get(name) != data[name]}
         if wrong:
-            raise ValueError(f"unknown or inconsistent fields: {sorted(wrong)}")
+            raise ValueError(f"the JSON has unknown or inconsistent fields: {sorted(wrong)}")
         return made
 
 

@@ -24,7 +24,7 @@ from sstq.messages.batch import Messages
 
 # Fewer rows are not like the coordinates of a uniform direction.
 _LEAST_ROWS = 256
-# So many rows inside make the best share of them an integer to 2 %, as far as frames of up to so many rows have them.
+# With 24 rows inside, rounding their best number to an integer costs at most 2 %. Frames grow to 2^16 rows for that.
 _ROWS_INSIDE, _USUAL_ROWS = 24, 1 << 16
 _BLOCK_DIM_MAX, _CANDIDATES_MAX = 1 << 22, 1 << 31
 # Two mixings leave two spikes 7 % off where one row is inside.
