@@ -99,10 +99,13 @@ class NormSurvey(Agreement):
         count = self._check_range(solved.lowest, solved.highest, solved.thresholds)
         for value in values:
             check_number("threshold", value, solved.lowest, solved.highest)
-        ends = values[:1] == (solved.lowest,) and values[-1:] == (solved.highest,)
-        if not ends or len(values) != count or any(after <= before for before, after in pairwise(values)):
+        if len(values) != count or any(after <= before for before, after in pairwise(values)):
             got = f"{len(values)} from {values[0]:g} on" if values else "none"
             raise ValueError(f"thresholds must be {count} increasing numbers, got {got}")
+        if (values[0], values[-1]) != (solved.lowest, solved.highest):
+            raise ValueError(
+                f"values must begin with lowest = {solved.lowest:g} and end with highest = {solved.highest:g}"
+            )
         self.privacy_loss()
 
     @cached_property
