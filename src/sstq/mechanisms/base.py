@@ -241,7 +241,7 @@ class Mechanism(Agreement):
         self._check_solved()
         spent = self.privacy_loss()
         if not spent <= self.epsilon:
-            raise ValueError(f"the parameters spend {spent!r}, above epsilon = {self.epsilon}")
+            raise ValueError(f"the mechanism spends {spent:.17g}, above epsilon = {self.epsilon}")
 
     def _check_solved(self) -> None:
         """Refuse whatever else is wrong with parameters, such as decoding values that do not fit the integers."""
