@@ -13,7 +13,7 @@ from benchmarks.theory import Regression, least_level_by_linear_program
 from paper import theory
 from sstq.frames.kashin import default_level
 from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.scalar.channels import flat_channel, unbiased_decoder
 from sstq.scalar.codebooks import (
     Codebook,

@@ -13,7 +13,7 @@ import sstq
 from benchmarks.shuffled import errors_over_expected
 from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon
 from sstq.cli import app
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.planning import plan_classifier, plan_shuffled, shuffled_mechanism
 from sstq.planning.shuffler import central_error
 
