@@ -10,7 +10,6 @@ import pytest
 
 import sstq
 from sstq.files.npy import read_archive
-from sstq.messages.files import describe_messages
 
 from .test_cli import facts, run
 
@@ -145,20 +144,6 @@ def test_labels_and_their_absence_do_not_mix(files, spec):
     skipped = run("aggregate", plain, labelled, "-m", spec, "-o", groups, "--skip-bad", code=1)
     assert "1 of 2 files were refused" in skipped.stderr
     assert "DE" in skipped.stdout
-
-
-def test_shards_keep_their_labels(files, spec):
-    shards = files / "shards"
-    arguments = ("encode", files / "one.csv", files / "two.parquet", "-m", spec, "-o", shards, "--shards", "sstq")
-    run(*arguments, "--by", "country")
-    assert describe_messages(shards / "one.sstq").label_column == "country"
-    assert "2 of 2 message files already existed" in run(*arguments, "--by", "country").stderr
-    table = lines(run("aggregate", shards / "one.sstq", shards / "two.sstq", "-m", spec, "-o", files / "out"))
-    assert table["DE"][0] == "3000"
-    plain = run("encode", files / "all.parquet", "-m", spec, "-o", shards, "--shards", "sstq", code=0)
-    assert facts(plain)["messages"] == "4503"
-    other = ("encode", files / "all.parquet", "--by", "country", "-m", spec, "-o", shards, "--shards", "sstq")
-    assert "labels by country" in run(*other, code=1).stderr
 
 
 def test_wrong_columns_leave_no_file(files, spec):
