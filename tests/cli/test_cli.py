@@ -147,9 +147,7 @@ def test_every_command_explains_itself(arguments):
     if not arguments:
         for panel in ("Collect", "Plan", "Serve", "Check"):
             assert f" {panel} " in result.stdout
-        assert re.findall(r"^│ ([a-z]+) ", result.stdout, flags=re.M) and set(COMMANDS) == {
-            name for name, one in get_command(app).commands.items() if not one.hidden
-        }
+        assert set(COMMANDS) == {name for name, one in get_command(app).commands.items() if not one.hidden}
 
 
 def all_commands(command, path=()):
@@ -188,7 +186,7 @@ def test_a_terminal_shows_five_lines_first_and_a_file_gets_all(tmp_path, spec):
         assert all(len(line) <= 80 for line in plain)
         return plain
 
-    assert len(lines()) == 1 + 5
+    assert sum("  " in line.rstrip() for line in lines()) == 5
     assert len(lines("--verbose")) > 20
     assert "digest" in facts(run("inspect", spec))
 

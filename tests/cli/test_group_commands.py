@@ -178,8 +178,6 @@ def test_groups_are_drawn(files, spec):
     run("encode", files / "two.parquet", "-m", spec, "-o", files / "y.sstq")
     plain = ("aggregate", files / "y.sstq", "-m", spec, "-o", files / "other")
     assert "have no public labels" in run(*plain, "--png", files / "y.png", code=2).stderr
-    ray = run("aggregate", files / "x.sstq", "-m", spec, "-o", files / "third", "--engine", "ray", code=2)
-    assert "--engine ray gives one mean: pass --overall" in ray.stderr
 
 
 # --- private groups ---
@@ -225,8 +223,6 @@ def test_public_and_private_groups_together(files, private):
     run("encode", files / "all.parquet", *both, "-m", private, "-o", files / "x.sstq")
     run("aggregate", files / "x.sstq", "-m", private, "-o", files / "out")
     assert np.load(files / "out" / "means.npy").shape == (4, 3 * DIM)
-    shards = ("encode", files / "all.parquet", *both, "-m", private, "-o", files / "shards", "--shards", "sstq")
-    assert facts(run(*shards))["messages"] == "4503"
 
 
 def test_private_groups_are_required_where_there_are_some_and_refused_elsewhere(files, private):
@@ -248,8 +244,6 @@ def test_private_groups_are_required_where_there_are_some_and_refused_elsewhere(
     np.save(files / "wrong.npy", np.full(sum(SIZES), 3))
     beyond = run(*everybody, private, "--private-group", files / "wrong.npy", code=1)
     assert "from row 0 on: groups must be from 0 to 2, got 3" in beyond.stderr
-    array = ("--private-group", files / "wrong.npy", "--shards", "sstq")
-    assert "must be a column with --shards" in run(*everybody, private, *array, code=2).stderr
     plain = written(files, sstq.FrameUnit(DIM, 4.0))
     assert "needs GroupUnit" in run(*everybody, plain, "--private-group", "number", code=2).stderr
     assert "needs private groups" in run(*everybody, plain, "--group-names", files / "names.txt", code=2).stderr

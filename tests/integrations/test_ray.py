@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ray
+from sstq.runs.shards import Shard, encode_shard, plan_shards, unfinished_folder
 from typer.testing import CliRunner
 
 import sstq
@@ -22,7 +23,6 @@ from sstq.integrations.ray.connection import _connect, _start
 from sstq.integrations.ray.tasks import results_of
 from sstq.lab.training import HiddenLayer, Problem, Server, iid_partition, regression_problem, train
 from sstq.lab.training.ray import RayRounds
-from sstq.runs.shards import Shard, encode_shard, plan_shards, unfinished_folder
 from tests.patience import PATIENCE
 
 DIM = 12
