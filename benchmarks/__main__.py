@@ -3,33 +3,10 @@
 from typing import Annotated
 
 import typer
+from sstq.cli.bench import Compare, Output, run_benchmarks
 
 # Importing a module registers its benchmarks.
-import benchmarks.clients
-import benchmarks.clients_js
-import benchmarks.comparison
-import benchmarks.coverage
-import benchmarks.densities
-import benchmarks.flower
-import benchmarks.frames
-import benchmarks.groups
-import benchmarks.iterations
-import benchmarks.kernels
-import benchmarks.levels
-import benchmarks.more_levels
-import benchmarks.peers
-import benchmarks.pipeline
-import benchmarks.service
-import benchmarks.shuffled
-import benchmarks.shuffler
-import benchmarks.shuffling
-import benchmarks.strata
-import benchmarks.theory
-import benchmarks.training
-import benchmarks.trust
-import benchmarks.tuning  # noqa: F401
 from benchmarks.harness import BENCHMARKS
-from sstq.cli.bench import Compare, Output, run_benchmarks
 from sstq.cli.common import ForceOption
 from sstq.cli.terminal import complain
 
