@@ -45,6 +45,11 @@ def test_expectation_of_all_vectors_is_the_stated_one(case, seed):
     testing.check_expectation(build(case), seed)
 
 
+def test_a_variant_shows_its_options_in_the_order_of_the_signature():
+    variant = sstq.FrameUnit(dim=6, epsilon=2.0, frame_size=8).replace(clip=0.75)
+    assert repr(variant) == "FrameUnit(dim=6, epsilon=2.0, clip=0.75, frame_size=8)"
+
+
 def test_check_mechanism_runs_every_check(monkeypatch):
     ran = []
     monkeypatch.setattr(testing, "CHECKS", [lambda *given: ran.append(given)] * 3)

@@ -100,9 +100,10 @@ class Agreement(ABC):
             >>> sstq.SSTQ(100, 3.0, bits=2).replace(clip=2.0, frame_seed=5)
             SSTQ(dim=100, epsilon=3.0, bits=2, clip=2.0, frame_seed=5)
         """
-        options = {**self.options, **changes}
-        if changes.keys() <= {"clip", self.seed_option} & inspect.signature(type(self)).parameters.keys():
-            return self._copy(options, replace(self.parameters, **self._checked(**changes)))
+        options, known = {**self.options, **changes}, inspect.signature(type(self)).parameters
+        if changes.keys() <= {"clip", self.seed_option} & known.keys():
+            ordered = {name: options[name] for name in known if name in options}
+            return self._copy(ordered, replace(self.parameters, **self._checked(**changes)))
         if vars(self).get("_from_json") and type(self)(**self.options) != self:
             raise ValueError(
                 "replace needs all options, but JSON does not hold a custom density: build the mechanism again"
