@@ -126,7 +126,7 @@ def test_what_is_not_finite_is_sent_as_zero_and_counted_locally(bad):
     encode_update([parameter], [torch.tensor([0.0, bad, 0.0])], mechanism, report=report)
     assert report.not_finite == 2
     # A seed shows that the bytes are those of the zero vector, so that nothing tells the two apart.
-    private = frameunit(3)
+    private = sstq.FrameUnit(3, 2.0)
     zero = torch.zeros(3, requires_grad=True)
     assert encode_gradients([parameter], private, 1).to_bytes() == encode_gradients([zero], private, 1).to_bytes()
 
@@ -151,6 +151,3 @@ def test_a_mean_update_is_applied_by_any_optimizer():
     np.testing.assert_allclose(
         ParameterLayout.of(layer).flatten(trainable_parameters(layer)), start + np.array([1, 2, 3])
     )
-
-
-# --- the optimizer ---
