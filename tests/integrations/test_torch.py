@@ -151,6 +151,3 @@ def test_a_mean_update_is_applied_by_any_optimizer():
     np.testing.assert_allclose(
         ParameterLayout.of(layer).flatten(trainable_parameters(layer)), start + np.array([1, 2, 3])
     )
-
-
-# --- the optimizer ---
