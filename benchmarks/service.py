@@ -143,7 +143,7 @@ def _uploads(kind: str, database: str, other: str, folder: Path) -> Iterator[Res
     from tests.service.serving import serving
 
     mechanism = sstq.FrameUnit(dim=DIM, epsilon=4.0)
-    with serving(folder, program=_SERVER, database=database, uploads_per_second=0, fold_seconds=1.0) as server:
+    with serving(folder, program=_SERVER, database=database, messages_per_second=0, fold_seconds=1.0) as server:
         single = Campaign(server, folder, f"single-{kind.lower()}", mechanism, 1)
         yield from _durable_singles(kind, single)
         # Before the large ones: what these leave free could hide growth.

@@ -23,7 +23,7 @@ from tests.patience import PATIENCE, until
 
 CAMPAIGNS = {"dense": sstq.SSTQ(dim=20, epsilon=2.0), "sparse": sstq.FrameUnit(dim=20, epsilon=2.0, frames=64)}
 SENDERS = 16
-SETTINGS = {"uploads_per_second": 0, "fold_seconds": 0.02}
+SETTINGS = {"messages_per_second": 0, "fold_seconds": 0.02}
 
 
 class Process(Protocol):

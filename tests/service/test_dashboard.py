@@ -60,7 +60,7 @@ def sleep(count, seed):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("server"), uploads_per_second=0) as running:
+    with serving(tmp_path_factory.mktemp("server"), messages_per_second=0) as running:
         running.create("hours-of-sleep", SLEEP, labels=DAYS, readers="public")
         groups = ["under 30", "30 to 60", "over 60"]
         running.create("travel", TRAVEL, labels=["walk", "cycle", "bus"], group_labels=groups, readers="public")

@@ -135,7 +135,7 @@ def disk(request, tmp_path):
 
 
 def test_a_full_disk_refuses_what_it_cannot_store_and_recovers(disk, tmp_path):
-    with serving(tmp_path, database=f"sqlite:///{disk.folder}/c.sqlite3", uploads_per_second=0) as server:
+    with serving(tmp_path, database=f"sqlite:///{disk.folder}/c.sqlite3", messages_per_second=0) as server:
         server.create("steps", MECHANISM)
         body, acknowledged = packed(MECHANISM, 5), 0
         disk.fill(server.process.pid)

@@ -108,7 +108,7 @@ def test_tls_with_an_authority_of_ones_own(tmp_path, certificate, monkeypatch):
 
 @pytest.mark.parametrize(("proxies", "believed"), [("127.0.0.1", True), ("", False), ("192.0.2.7", False)])
 def test_only_named_proxies_say_whose_uploads_they_pass_on(tmp_path, proxies, believed):
-    with serving(tmp_path, proxies=proxies, uploads_per_second=0.001, burst=1) as server:
+    with serving(tmp_path, proxies=proxies, messages_per_second=0.001, burst=1) as server:
         server.create("open", MECHANISM)
 
         def send(address):
@@ -124,7 +124,7 @@ def test_only_named_proxies_say_whose_uploads_they_pass_on(tmp_path, proxies, be
 def hasty(tmp_path_factory):
     """A collector that holds two uploads and waits for headers and bodies for 3 s."""
     folder = tmp_path_factory.mktemp("server")
-    with serving(folder, program=_SMALL_AND_HASTY, uploads_per_second=0) as running:
+    with serving(folder, program=_SMALL_AND_HASTY, messages_per_second=0) as running:
         running.create("open", MECHANISM)
         running.database = folder / "collector.sqlite3"
         yield running

@@ -74,7 +74,8 @@ class Campaign:
         image_shape: (height, width) or (height, width, channels) if a vector is an image; empty otherwise.
         opens: when the campaign starts to accept messages; None for at once.
         closes: when the campaign stops accepting messages; None for never.
-        most_messages: the maximum per upload; None for as many as fit, up to 10,000, or 1 with single-use tokens.
+        most_messages: the maximum per upload; None for one person's messages, or with senders="token" or a shuffler
+            as many as fit, up to 10,000. A sender's token allows that many to campaigns that are open to everybody.
         senders: who may send.
         readers: who may read the estimate.
         shuffling: the shuffler that mixes messages on their way to the collector; None if clients send directly.
@@ -82,8 +83,8 @@ class Campaign:
     Examples:
         >>> import sstq
         >>> campaign = Campaign("steps", sstq.FrameUnit(dim=3, epsilon=2.0), labels=("home", "work", "elsewhere"))
-        >>> campaign.most_messages, campaign.status(datetime.now(UTC))
-        (10000, 'open')
+        >>> campaign.most_messages, campaign.most_in_batch, campaign.status(datetime.now(UTC))
+        (1, 10000, 'open')
     """
 
     name: str
@@ -136,13 +137,25 @@ class Campaign:
                 "token pays for one upload, and only a shuffler takes several messages of a person"
             )
         if self.most_messages is None:
-            return 1 if once else min(_DEFAULT_MESSAGES, fitting)
+            # Strangers send for one person at a time; batches need a token.
+            return 1 if once else self.slots if self._is_anonymous else min(_DEFAULT_MESSAGES, fitting)
         if once and self.most_messages != 1:
             raise ValueError(
                 f"most_messages must be 1 with senders='single-use', got {self.most_messages!r}: a token stands for "
                 "one person, who counts once"
             )
         return int(check_number("most_messages", self.most_messages, 1, fitting, integer=True))
+
+    @property
+    def _is_anonymous(self) -> bool:
+        return self.senders == "everybody" and self.shuffling is None
+
+    @cached_property
+    def most_in_batch(self) -> int:
+        """The maximum number of messages in an upload with a sender's token."""
+        bits = self.message_bits if self.shuffling is None else 8 * self.envelope_bytes * self.slots
+        most = min(_DEFAULT_MESSAGES, 8 * LARGEST_UPLOAD // bits)
+        return max(self.most_messages, most) if self.senders == "everybody" else self.most_messages
 
     @cached_property
     def digest(self) -> str:
@@ -163,11 +176,6 @@ class Campaign:
     def message_bits(self) -> int:
         """The size of one message in bits."""
         return self.mechanism.message_bits
-
-    @cached_property
-    def largest_upload(self) -> int:
-        """The maximum size of an upload to this campaign in bytes."""
-        return self.upload_bytes(self.most_messages)
 
     def upload_bytes(self, count: int) -> int:
         """The size in bytes of an upload with this many messages, or with the envelopes of this many people."""

@@ -10,7 +10,7 @@ from sstq.client.campaigns import read_document, sealing_keys_of
 from sstq.client.http import Refused, Unreachable, request
 from sstq.client.signing import SHUFFLER_PREFIX, signer
 from sstq.service.node import Entry, Node
-from sstq.service.security import Problem
+from sstq.service.problems import Problem
 from sstq.service.shuffler.crowds import EnvelopePacking
 from sstq.service.shuffler.settings import ShufflerSettings
 from sstq.service.store import Store, StoredCampaign
@@ -29,7 +29,7 @@ class Shuffler(Node):
     settings: ShufflerSettings
 
     def __init__(self, settings: ShufflerSettings) -> None:
-        super().__init__(settings, Store(settings.database, EnvelopePacking))
+        super().__init__(settings, Store(settings.database, EnvelopePacking, upgrade=settings.upgrade))
         self.ready.set()  # it looks into no message
         self._asking = asyncio.Semaphore(_ASKED_AT_ONCE)
         if settings.collector_key is not None:
@@ -40,7 +40,7 @@ class Shuffler(Node):
         document = terms["document"].encode()
         campaign, _ = read_document(document)
         keys = tuple(sealing_keys_of(document).values())
-        return Entry(stored, campaign, {}, keys, document, terms["signature"])
+        return Entry(stored, campaign, None, keys, document, terms["signature"])
 
     def countersignature(self, entry: Entry) -> str:
         """The shuffler's signature of the collector's document, the same for every client."""
@@ -78,14 +78,13 @@ class Shuffler(Node):
             raise ValueError(f"it names the shuffler {campaign.shuffling.key}, this one is {self.key.public.hex()}")
         self._pin(key)
         terms = json.dumps({"document": answer.content.decode(), "signature": signature})
-        last_hour = int(campaign.closes.timestamp()) // 3600
         stored = self.store.campaign(name)
         if stored is None:
-            self.store.create(name, campaign.mechanism, terms, last_hour=last_hour)
+            self.store.create(name, campaign.mechanism, terms)
         elif stored.terms != terms:
             if stored.mechanism.digest() != campaign.digest:
                 raise ValueError("its mechanism has changed")
-            self.store.change_terms(name, terms, last_hour=last_hour)
+            self.store.change_terms(name, terms)
         self.forget(name)
 
     def _pin(self, key: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from datetime import UTC, datetime
 
 from sstq.client.campaigns import Campaign
 from sstq.client.http import Refused, Unreachable, request
@@ -42,7 +41,7 @@ class Work(Rounds):
 
     def round(self) -> None:
         """Fetch changed campaigns, mix the crowds that are large enough, and forward mixed batches."""
-        now = datetime.now(UTC)
+        now = self._shuffler.clock.now()
         entries = self._shuffler.refresh()
         if time.monotonic() >= self._fetch_due:
             self._fetch([entry for entry in entries if not self._shuffler.is_over(entry, now)])
@@ -65,9 +64,9 @@ class Work(Rounds):
         store, terms, name = self._shuffler.store, entry.campaign.shuffling, entry.campaign.name
         if terms is None:
             return
-        ended = self._shuffler.has_ended(entry, datetime.now(UTC))
+        ended = self._shuffler.has_ended(entry, self._shuffler.clock.now())
         # A sum is cheaper than a list of perhaps a million rows.
-        if store.waiting(name) < terms.threshold and not ended:
+        if store.waiting().get(name, 0) < terms.threshold and not ended:
             return
         for crowd in waiting(store.database, name):
             if not self._stopping.is_set():
@@ -80,7 +79,7 @@ class Work(Rounds):
                 return
             if terms.below_threshold == "drop":
                 if drop(database, campaign.name, crowd):
-                    counts[campaign.name, "dropped"] += crowd.people
+                    counts.labels(campaign.name, "dropped").inc(crowd.people)
                     logger.warning(
                         "%s closed: the envelopes of %d people were dropped, fewer than the threshold",
                         campaign.name,
@@ -88,7 +87,7 @@ class Work(Rounds):
                     )
                 return
         if forward_later(database, campaign, crowd, self._shuffler.settings.folder):
-            counts[campaign.name, "mixed"] += crowd.people
+            counts.labels(campaign.name, "mixed").inc(crowd.people)
 
     def _forward(self, entries: list[Entry]) -> None:
         """Send all waiting parts; pauses after a failure, longer each time until one succeeds."""
@@ -117,7 +116,7 @@ class Work(Rounds):
             logger.warning("a batch of %s was refused: %s", part.campaign, error)
             if error.status not in _FOR_GOOD:
                 return False
-            self._shuffler.metrics.people[part.campaign, "refused"] += part.count
+            self._shuffler.metrics.people.labels(part.campaign, "refused").inc(part.count)
         return True
 
     def _send(self, entry: Entry, part: Part) -> None:

@@ -1,0 +1,62 @@
+"""Senders with quotas, estimates released in steps, alarms, and ends that were witnessed."""
+
+import json
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    """Change the tables; campaigns keep what they allowed before."""
+
+    def create(name: str, second: sa.Column[str], *columns: sa.Column[int]) -> None:
+        op.create_table(
+            name, sa.Column("campaign", sa.Text, primary_key=True), second, *columns, sqlite_with_rowid=False
+        )
+
+    create(
+        "senders",
+        sa.Column("digest", sa.LargeBinary, primary_key=True),
+        sa.Column("quota", sa.BigInteger),
+        sa.Column("used", sa.BigInteger, nullable=False),
+    )
+    for name, key, last in (("releases", "stage", ("result", sa.LargeBinary)), ("alarms", "kind", ("detail", sa.Text))):
+        create(
+            name,
+            sa.Column(key, sa.Text, primary_key=True),
+            sa.Column("messages", sa.BigInteger, nullable=False),
+            sa.Column(last[0], last[1], nullable=False),
+        )
+    op.drop_column("campaigns", "last_hour")
+    op.add_column("campaigns", sa.Column("ended", sa.BigInteger))
+    connection = op.get_bind()
+    connection.execute(sa.text("DELETE FROM settings WHERE name = 'schema'"))
+    for name, text in connection.execute(sa.text("SELECT name, terms FROM campaigns")).all():
+        _upgrade_campaign(connection, name, json.loads(text))
+
+
+def _upgrade_campaign(connection: sa.Connection, name: str, terms: dict[str, object]) -> None:
+    if "document" in terms:  # of a shuffler
+        return
+    digest = terms.pop("send_token", None)
+    if digest is not None:
+        values = {"name": name, "digest": bytes.fromhex(str(digest))}
+        connection.execute(
+            sa.text("INSERT INTO senders (campaign, digest, quota, used) VALUES (:name, :digest, NULL, 0)"), values
+        )
+    terms["origins"] = ["*"]
+    changed = {"name": name, "terms": json.dumps(terms, sort_keys=True, separators=(",", ":"))}
+    connection.execute(sa.text("UPDATE campaigns SET terms = :terms WHERE name = :name"), changed)
+    if terms.get("readers", "administrator") != "administrator":
+        # Readers have seen this estimate.
+        for stage in ("public", "next"):
+            connection.execute(
+                sa.text(
+                    "INSERT INTO releases (campaign, stage, messages, result) "
+                    "SELECT campaign, :stage, messages, result FROM estimates WHERE campaign = :name"
+                ),
+                {"stage": stage, "name": name},
+            )
