@@ -3,8 +3,7 @@
 Install it with ``pip install 'sstq[client]'``: `cryptography` besides the library itself, and no server or database.
 """
 
-from sstq.client.campaigns import Campaign
+from sstq.client.campaigns import Campaign, Shuffling
 from sstq.client.sending import Client
-from sstq.client.shuffling import Shuffling
 
 __all__ = ["Campaign", "Client", "Shuffling"]

@@ -1,38 +1,46 @@
-"""Campaigns: which messages are collected, from whom, until when, and who may read the estimate.
+"""Campaigns: which messages are collected, from whom, until when, who may read the estimate, and who mixes.
 
-Its document is what a client fetches: canonical JSON (RFC 8785) that the collector signs (`sstq.client.signing`). The
-same JSON without the keys is what an administrator sends to create the campaign, and what the database keeps.
+A campaign's document is what a client fetches: canonical JSON (RFC 8785) that the collector signs
+(`sstq.client.signing`), and the shuffler too if there is one. The same JSON without the keys is what an administrator
+sends to create the campaign, and what the database keeps.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from urllib.parse import urlsplit
 
 import rfc8785
 
 from sstq.aggregation import FamilyAggregator
-from sstq.checks import check_number, check_option
-from sstq.client.sealing import KEY_ID_BYTES, OVERHEAD, key_id
-from sstq.client.shuffling import Shuffling, check_fields
+from sstq.checks import check_argument, check_number, check_option, did_you_mean
+from sstq.client.sealing import CROWD_BYTES, OVERHEAD
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism, from_json
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = [
     "LARGEST_UPLOAD",
     "MOST_DENSE_ROWS",
+    "MOST_PEOPLE",
     "MOST_ROWS",
     "MOST_TOKENS",
+    "BelowThreshold",
     "Campaign",
+    "Document",
     "Readers",
     "Senders",
+    "Shuffling",
     "read_document",
-    "sealing_keys_of",
 ]
 
 Senders = Literal["everybody", "token", "single-use"]
@@ -40,6 +48,9 @@ Senders = Literal["everybody", "token", "single-use"]
 
 Readers = Literal["administrator", "token", "public"]
 """Who may read the estimate: the administrator only, holders of the campaign's reader token, or everybody."""
+
+BelowThreshold = Literal["drop", "local"]
+"""What happens at the end to a crowd below the threshold: it is dropped, or forwarded at the local ε."""
 
 LARGEST_UPLOAD = 32 << 20
 """The maximum size of one upload in bytes."""
@@ -53,13 +64,59 @@ MOST_DENSE_ROWS = 1 << 21
 MOST_TOKENS = 100_000
 """The maximum number of single-use tokens per request."""
 
-_FORMAT, _VERSION = "sstq-campaign", 1
+MOST_PEOPLE = 10**9
+"""The maximum number of people in a crowd."""
+
+_FORMAT, _VERSION = "sstq-campaign", 2
+_KEY_PATTERN = "[0-9a-f]{64}"
 NAME_PATTERN = r"[a-z0-9-]{1,64}"
 TIME_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 _DEFAULT_MESSAGES, _LONGEST_LABEL = 10_000, 200
-_KEY_BYTES = 32
 # The fields of a document besides the campaign's own.
 _DESCRIBED = ("format", "version", "keys", "digest", "message_bits", "slots", "envelope_bytes", "sealing_keys")
+
+
+@dataclass(frozen=True)
+class Shuffling:
+    """The terms of a shuffled campaign, which never change.
+
+    Attributes:
+        url: the shuffler's public address. Clients fetch the campaign and send there, and nowhere else.
+        key: the shuffler's public signing key (Ed25519) in hexadecimal; it signs the campaign and what it forwards.
+        sealing_key: the shuffler's public sealing key (X25519) in hexadecimal, for the cover of envelopes.
+        threshold: how many people make a crowd. The shuffler mixes and forwards crowds when the campaign has closed.
+        delta: the δ at which the collector reports ε.
+        below_threshold: "drop" or "local": what happens then to fewer people.
+
+    Examples:
+        >>> Shuffling("https://shuffle.example", "00" * 32, "11" * 32, threshold=1000).to_dict()["below_threshold"]
+        'drop'
+    """
+
+    url: str
+    key: str
+    sealing_key: str
+    threshold: int
+    delta: float = 1e-6
+    below_threshold: BelowThreshold = "drop"
+
+    def __post_init__(self) -> None:
+        check_address("url", self.url)
+        for name in ("key", "sealing_key"):
+            check_key(name, getattr(self, name))
+        check_number("threshold", self.threshold, 2, MOST_PEOPLE, integer=True)
+        object.__setattr__(self, "delta", check_argument("delta", self.delta))
+        check_option("below_threshold", self.below_threshold, get_args(BelowThreshold))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Shuffling:
+        """Build the terms from JSON values; ValueError for anything else."""
+        _check_fields("shuffling", data, cls, ("url", "key", "sealing_key", "threshold"))
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -74,8 +131,8 @@ class Campaign:
         image_shape: (height, width) or (height, width, channels) if a vector is an image; empty otherwise.
         opens: when the campaign starts to accept messages; None for at once.
         closes: when the campaign stops accepting messages; None for never.
-        most_messages: the maximum per upload; None for one person's messages, or with senders="token" or a shuffler
-            as many as fit, up to 10,000. A sender's token allows that many to campaigns that are open to everybody.
+        most_messages: the maximum per upload; None for one person's messages, or with senders="token" for as many as
+            fit, up to 10,000. A sender's token allows that many to campaigns that are open to everybody.
         senders: who may send.
         readers: who may read the estimate.
         shuffling: the shuffler that mixes messages on their way to the collector; None if clients send directly.
@@ -126,36 +183,32 @@ class Campaign:
             )
 
     def _checked_most(self) -> int:
-        bits = self.mechanism.message_bits if self.shuffling is None else 8 * self.envelope_bytes * self.slots
+        one = self.shuffling is not None or self.senders == "single-use"
+        bits = self.mechanism.message_bits if self.shuffling is None else 8 * self.upload_bytes(1)
         fitting = 8 * LARGEST_UPLOAD // bits
         if not fitting:
             raise ValueError(f"mechanism must send at most {LARGEST_UPLOAD} bytes per message, got {-(-bits // 8)}")
-        once = self.senders == "single-use"
-        if once and self.slots > 1 and self.shuffling is None:
+        if self.senders == "single-use" and self.slots > 1 and self.shuffling is None:
             raise ValueError(
                 f"mechanism must send one message per person with senders='single-use', got messages={self.slots}: a "
                 "token pays for one upload, and only a shuffler takes several messages of a person"
             )
         if self.most_messages is None:
             # Strangers send for one person at a time; batches need a token.
-            return 1 if once else self.slots if self._is_anonymous else min(_DEFAULT_MESSAGES, fitting)
-        if once and self.most_messages != 1:
+            return 1 if one else self.slots if self.senders == "everybody" else min(_DEFAULT_MESSAGES, fitting)
+        if one and self.most_messages != 1:
             raise ValueError(
-                f"most_messages must be 1 with senders='single-use', got {self.most_messages!r}: a token stands for "
-                "one person, who counts once"
+                f"most_messages must be 1 with senders='single-use' or a shuffler, got {self.most_messages!r}: an "
+                "upload is then of one person, who counts once"
             )
         return int(check_number("most_messages", self.most_messages, 1, fitting, integer=True))
-
-    @property
-    def _is_anonymous(self) -> bool:
-        return self.senders == "everybody" and self.shuffling is None
 
     @cached_property
     def most_in_batch(self) -> int:
         """The maximum number of messages in an upload with a sender's token."""
-        bits = self.message_bits if self.shuffling is None else 8 * self.envelope_bytes * self.slots
-        most = min(_DEFAULT_MESSAGES, 8 * LARGEST_UPLOAD // bits)
-        return max(self.most_messages, most) if self.senders == "everybody" else self.most_messages
+        if self.senders != "everybody" or self.shuffling is not None:
+            return self.most_messages
+        return max(self.most_messages, min(_DEFAULT_MESSAGES, 8 * LARGEST_UPLOAD // self.message_bits))
 
     @cached_property
     def digest(self) -> str:
@@ -178,10 +231,19 @@ class Campaign:
         return self.mechanism.message_bits
 
     def upload_bytes(self, count: int) -> int:
-        """The size in bytes of an upload with this many messages, or with the envelopes of this many people."""
+        """The size in bytes of an upload with this many messages, or with one person's envelopes in their cover."""
         if self.shuffling is not None:
-            return KEY_ID_BYTES + count * self.slots * self.envelope_bytes
+            return CROWD_BYTES + OVERHEAD + self.slots * self.envelope_bytes
         return -(-count * self.message_bits // 8)
+
+    def agreed(self) -> bytes:
+        """Return what people agree to for good when they send to a shuffled campaign, as canonical JSON."""
+        shuffling = None if self.shuffling is None else self.shuffling.to_dict()
+        return _canonical({"name": self.name, "digest": self.digest, "senders": self.senders, "shuffling": shuffling})
+
+    def crowd(self, sealing_key: bytes) -> bytes:
+        """Return the name of the crowd of people who agreed to the same and sealed for this key of the collector."""
+        return hashlib.sha256(b"sstq-crowd-v2\x00" + sealing_key + self.agreed()).digest()
 
     def status(self, now: datetime) -> Literal["scheduled", "open", "closed"]:
         """Whether the campaign is not open yet, open, or closed at this time."""
@@ -218,7 +280,7 @@ class Campaign:
     @classmethod
     def from_dict(cls, data: Any) -> Campaign:
         """Build a campaign from JSON values, at least `name` and `mechanism`; ValueError for anything else."""
-        check_fields("a campaign", data, cls, ("name", "mechanism"))
+        _check_fields("a campaign", data, cls, ("name", "mechanism"))
         terms = dict(data)
         name, mechanism = terms.pop("name"), terms.pop("mechanism")
         if not isinstance(mechanism, dict):
@@ -244,15 +306,23 @@ class Campaign:
         described: dict[str, Any] = {"digest": self.digest, "message_bits": self.message_bits}
         if self.shuffling is not None:
             described |= {"slots": self.slots, "envelope_bytes": self.envelope_bytes}
-            described["sealing_keys"] = [{"id": key_id(key), "key": key.hex()} for key in sealing_keys]
+            described["sealing_keys"] = [key.hex() for key in sealing_keys]
         header = {"format": _FORMAT, "version": _VERSION, "keys": [key.hex() for key in keys]}
         return _canonical(header | self.to_dict() | described)
 
 
-def read_document(raw: bytes) -> tuple[Campaign, tuple[bytes, ...]]:
-    """Read a campaign's document: returns the campaign and the public keys it names; ValueError for anything else.
+class Document(NamedTuple):
+    """The content of a campaign's document: the campaign, and the collector's signing and sealing keys."""
 
-    The signature is not checked here: see `sstq.client.signing.verify`.
+    campaign: Campaign
+    keys: tuple[bytes, ...]
+    sealing_keys: tuple[bytes, ...]
+
+
+def read_document(raw: bytes) -> Document:
+    """Read a campaign's document; ValueError for anything else.
+
+    The signatures are not checked here: see `sstq.client.signing.verify`.
     """
     data = read_json(raw)
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
@@ -260,25 +330,50 @@ def read_document(raw: bytes) -> tuple[Campaign, tuple[bytes, ...]]:
     if type(data.get("version")) is not int or data["version"] != _VERSION:
         raise ValueError(f"the document has version {_short(data.get('version'))}, this library reads {_VERSION}")
     campaign = Campaign.from_dict({name: value for name, value in data.items() if name not in _DESCRIBED})
-    try:
-        keys = tuple(bytes.fromhex(key) for key in data["keys"])
-        sealing = [bytes.fromhex(entry["key"]) for entry in data.get("sealing_keys", ())]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError("keys must be a list of public keys in hexadecimal, and so must sealing_keys") from error
-    if campaign.shuffling is not None and (not sealing or any(len(key) != _KEY_BYTES for key in sealing)):
-        raise ValueError(f"sealing_keys must be one or more keys of {_KEY_BYTES} bytes where messages are shuffled")
+    keys, sealing_keys = (_read_keys(name, data.get(name, [])) for name in ("keys", "sealing_keys"))
+    if campaign.shuffling is not None and not sealing_keys:
+        raise ValueError("sealing_keys must be one or more keys where messages are shuffled")
     # Each campaign has exactly one document: writing it again must give the same digest, bits and bytes.
-    if campaign.document(keys, sealing) != raw:
+    if campaign.document(keys, sealing_keys) != raw:
         raise ValueError("the document is not canonical, or its digest or message_bits is wrong")
-    return campaign, keys
+    return Document(campaign, keys, sealing_keys)
 
 
-def sealing_keys_of(document: bytes) -> dict[str, bytes]:
-    """Return the keys to seal a shuffled campaign's messages for, by name, the newest first.
+def check_address(name: str, url: Any) -> None:
+    """ValueError unless this is the address of a service: no query, fragment or final slash."""
+    parts = urlsplit(url) if isinstance(url, str) else None
+    plain = parts is not None and url.isascii() and url.isprintable() and len(url) <= 1000
+    if parts is None or not plain or parts.scheme not in ("http", "https") or not parts.netloc:
+        raise ValueError(f"{name} must be a URL with http:// or https://, got {url!r:.100}")
+    if parts.query or parts.fragment or url.endswith("/"):
+        raise ValueError(f"{name} must have no query, fragment or final slash, got {url!r:.100}")
 
-    The document must have passed `read_document`.
-    """
-    return {entry["id"]: bytes.fromhex(entry["key"]) for entry in read_json(document)["sealing_keys"]}
+
+def check_key(name: str, key: Any) -> None:
+    """ValueError unless this is a public key in hexadecimal."""
+    if not isinstance(key, str) or not re.fullmatch(_KEY_PATTERN, key):
+        raise ValueError(f"{name} must be 64 hexadecimal digits (0-9, a-f), got {key!r:.100}")
+
+
+def _check_fields(what: str, data: Any, cls: type[DataclassInstance], needed: Iterable[str]) -> None:
+    """ValueError unless the JSON value is an object with fields of a dataclass and all that are needed."""
+    if not isinstance(data, dict):
+        raise ValueError(f"{what} must be a JSON object, got {data!r:.100}")
+    known = [own.name for own in fields(cls)]
+    for name in data:
+        if name not in known:
+            raise ValueError(f"{what} has no field {name!r:.100}{did_you_mean(name, known)}")
+    for name in needed:
+        if name not in data:
+            raise ValueError(f"{what} needs the field {name!r}")
+
+
+def _read_keys(name: str, stated: Any) -> tuple[bytes, ...]:
+    if not isinstance(stated, list):
+        raise ValueError(f"{name} must be a list of public keys, got {_short(stated)}")
+    for key in stated:
+        check_key(name, key)
+    return tuple(map(bytes.fromhex, stated))
 
 
 def _check_mechanism(mechanism: Any) -> None:

@@ -1,13 +1,12 @@
 """Envelopes: single messages encrypted for the collector, so that the shuffler that forwards them cannot read them.
 
-HPKE (RFC 9180) in base mode with DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-128-GCM. An envelope is the
-encapsulated key (32 bytes), the message in whole bytes, and the tag (16 bytes): all envelopes of a campaign have one
-length. The `info` names the campaign, its mechanism and the slot, so an envelope opens nowhere else.
+A person's envelopes travel in a cover that only the shuffler can open. Both are HPKE (RFC 9180) in base mode with
+DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-128-GCM: the encapsulated key (32 bytes), the content, and the tag (16
+bytes). Their `info` has the crowd (`Campaign.crowd`), so they open under the terms that the person saw and no others.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,52 +20,50 @@ from numpy.typing import NDArray
 from sstq.messages.batch import Messages
 
 __all__ = [
-    "KEY_ID_BYTES",
+    "CROWD_BYTES",
     "OVERHEAD",
     "SealingKey",
+    "cover_info",
     "envelope_info",
-    "key_id",
     "open_envelopes",
     "payloads",
     "seal",
-    "seal_people",
+    "seal_person",
 ]
 
 OVERHEAD = 48
-"""The bytes of an envelope besides its message: 32 for the encapsulated key and 16 for the tag."""
+"""The bytes that sealing adds: 32 for the encapsulated key and 16 for the tag."""
 
-KEY_ID_BYTES = 8
-"""The length of a key's name in bytes."""
+CROWD_BYTES = 32
+"""The length of a crowd's name in bytes: a whole SHA-256."""
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
-_PREFIX = b"sstq-envelope-v1\x00"
 
 
-def key_id(public: bytes) -> str:
-    """The name of a public key: 16 hexadecimal digits of its SHA-256."""
-    return hashlib.sha256(public).digest()[:KEY_ID_BYTES].hex()
-
-
-def envelope_info(campaign: str, digest: str, slot: int) -> bytes:
-    """Return what an envelope is bound to: a prefix, the campaign's name, its mechanism's digest and the slot.
+def envelope_info(crowd: bytes, slot: int) -> bytes:
+    """Return what an envelope is bound to: a prefix, the crowd and the slot.
 
     Examples:
-        >>> envelope_info("steps", "00" * 32, 3).hex()
-        '737374712d656e76656c6f70652d7631007374657073000000...00000003'
+        >>> envelope_info(bytes(32), 3).hex()
+        '737374712d656e76656c6f70652d76320000000...00000003'
     """
-    return _PREFIX + campaign.encode() + b"\x00" + bytes.fromhex(digest) + slot.to_bytes(4, "big")
+    return b"sstq-envelope-v2\x00" + crowd + slot.to_bytes(4, "big")
+
+
+def cover_info(crowd: bytes) -> bytes:
+    """Return what a cover is bound to: a prefix and the crowd."""
+    return b"sstq-cover-v2\x00" + crowd
 
 
 @dataclass(frozen=True)
 class SealingKey:
-    """A key pair of the collector for sealing envelopes, from its 32 secret bytes.
+    """A key pair to seal for, from its 32 secret bytes.
 
     Examples:
         >>> key = SealingKey.generate()
-        >>> info = envelope_info("steps", "00" * 32, 0)
-        >>> open_envelopes(key.secret, info, [seal(b"four", key.public, info)])
+        >>> open_envelopes(key.secret, b"info", [seal(b"four", key.public, b"info")])
         [b'four']
-        >>> open_envelopes(key.secret, b"another campaign", [seal(b"four", key.public, info)])
+        >>> open_envelopes(key.secret, b"other info", [seal(b"four", key.public, b"info")])
         [None]
     """
 
@@ -82,19 +79,14 @@ class SealingKey:
         """The public key, 32 bytes."""
         return X25519PrivateKey.from_private_bytes(self.secret).public_key().public_bytes_raw()
 
-    @cached_property
-    def identity(self) -> str:
-        """The name of the public key."""
-        return key_id(self.public)
 
-
-def seal(message: bytes, public: bytes, info: bytes) -> bytes:
-    """Seal a message in an envelope that only the owner of the secret key can open."""
-    return _SUITE.encrypt(message, X25519PublicKey.from_public_bytes(public), info=info)
+def seal(content: bytes, public: bytes, info: bytes) -> bytes:
+    """Seal content so that only the owner of the secret key can open it."""
+    return _SUITE.encrypt(content, X25519PublicKey.from_public_bytes(public), info=info)
 
 
 def open_envelopes(secret: bytes, info: bytes, envelopes: Iterable[bytes]) -> list[bytes | None]:
-    """Open envelopes; None for one that was changed, or sealed for another key, campaign or slot."""
+    """Open what was sealed; None where it was changed, or sealed for another key, crowd or slot."""
     key = X25519PrivateKey.from_private_bytes(secret)
     found: list[bytes | None] = []
     for envelope in envelopes:
@@ -105,20 +97,17 @@ def open_envelopes(secret: bytes, info: bytes, envelopes: Iterable[bytes]) -> li
     return found
 
 
-def seal_people(slots: NDArray[np.uint8], public: bytes, campaign: str, digest: str) -> bytes:
-    """Build the body of an upload: the name of the key, and for each person one envelope per slot.
+def seal_person(messages: Iterable[bytes], crowd: bytes, collector_key: bytes, shuffler_key: bytes) -> bytes:
+    """Build the body of an upload: the crowd, and one envelope per message of a person in a cover for the shuffler.
 
     Args:
-        slots: the messages in whole bytes, (slots, people, bytes).
-        public: the key to seal for.
-        campaign: the campaign's name.
-        digest: the digest of its mechanism.
+        messages: one per slot, in whole bytes.
+        crowd: what the person agreed to.
+        collector_key: the key to seal the messages for.
+        shuffler_key: the key to seal the envelopes for.
     """
-    infos = [envelope_info(campaign, digest, slot) for slot in range(len(slots))]
-    sealed = [bytes.fromhex(key_id(public))]
-    for person in range(slots.shape[1]):
-        sealed += [seal(slots[slot, person].tobytes(), public, info) for slot, info in enumerate(infos)]
-    return b"".join(sealed)
+    envelopes = [seal(message, collector_key, envelope_info(crowd, slot)) for slot, message in enumerate(messages)]
+    return crowd + seal(b"".join(envelopes), shuffler_key, cover_info(crowd))
 
 
 def payloads(messages: Messages, message_bits: int) -> NDArray[np.uint8]:

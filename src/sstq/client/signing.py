@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,10 +13,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 __all__ = ["CAMPAIGN_PREFIX", "SHUFFLER_PREFIX", "SigningKey", "signer", "verify"]
 
-CAMPAIGN_PREFIX = b"sstq-campaign-v1\x00"
+CAMPAIGN_PREFIX = b"sstq-campaign-v2\x00"
 """The prefix of a campaign's document when the collector signs it."""
 
-SHUFFLER_PREFIX = b"sstq-shuffler-v1\x00"
+SHUFFLER_PREFIX = b"sstq-shuffler-v2\x00"
 """The prefix of the same document when the shuffler signs it."""
 
 
@@ -62,22 +63,15 @@ def verify(document: bytes, signature: str, public: bytes, prefix: bytes = CAMPA
         raise ValueError("the signature does not match this document and key") from error
 
 
-def signer(document: bytes, signature: str, keys: tuple[bytes, ...], pinned: str | None) -> str:
-    """Return the key that signed the document, in hexadecimal; ValueError unless it is pinned or one of `keys`."""
-    if pinned is not None:
+def signer(document: bytes, signature: str, keys: Iterable[bytes], pinned: str | None) -> str:
+    """Return the key that signed the document, in hexadecimal; ValueError unless `keys` has it and it is pinned."""
+    found = [key.hex() for key in keys]
+    if pinned is not None and pinned not in found:
+        raise ValueError(f"the collector's key {' '.join(found)} is not the pinned one; nothing was sent")
+    for key in found if pinned is None else [pinned]:
         try:
-            wanted = [bytes.fromhex(pinned)]
-        except ValueError as error:
-            raise ValueError(f"pinned_key must be 64 hexadecimal digits, got {pinned!r}") from error
-        if wanted[0] not in keys:
-            found = " ".join(key.hex() for key in keys)
-            raise ValueError(f"the collector's key {found} is not the pinned one; nothing was sent")
-    else:
-        wanted = list(keys)
-    for key in wanted:
-        try:
-            verify(document, signature, key)
+            verify(document, signature, bytes.fromhex(key))
         except ValueError:
             continue
-        return key.hex()
+        return key
     raise ValueError("the campaign's signature is wrong, so it may have been tampered with; nothing was sent")

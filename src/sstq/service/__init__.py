@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sstq.client.campaigns import Campaign as Campaign
+    from sstq.client.campaigns import Shuffling as Shuffling
     from sstq.client.sending import Client as Client
-    from sstq.client.shuffling import Shuffling as Shuffling
     from sstq.service.app import create_app as create_app
     from sstq.service.app import run as run
     from sstq.service.settings import Settings as Settings
@@ -19,7 +19,7 @@ _HOMES = {
     "Campaign": "sstq.client.campaigns",
     "Client": "sstq.client.sending",
     "Settings": "sstq.service.settings",
-    "Shuffling": "sstq.client.shuffling",
+    "Shuffling": "sstq.client.campaigns",
     "create_app": "sstq.service.app",
     "run": "sstq.service.app",
 }

@@ -8,12 +8,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Request
 from starlette.responses import JSONResponse, Response
 
-from sstq.client.sealing import key_id
 from sstq.service.batches import BatchAnswer, receive
 from sstq.service.collector import Collector
 from sstq.service.manifests import LARGEST_PART, Manifest, read_manifest
-from sstq.service.node import Entry, unknown_campaign
 from sstq.service.models import CampaignName, Receipt, answers
+from sstq.service.node import Entry, unknown_campaign
 from sstq.service.problems import Problem
 from sstq.service.security import RequestBody
 
@@ -53,7 +52,7 @@ def batch_routes(collector: Collector) -> APIRouter:
             str,
             Header(
                 alias="SSTQ-Signature",
-                description="The shuffler's Ed25519 signature of `sstq-batch-v1`, a zero byte and the manifest; base64.",
+                description="The shuffler's Ed25519 signature of `sstq-batch-v2`, a zero byte and the manifest.",
             ),
         ],
     ) -> Response:
@@ -95,8 +94,8 @@ def _manifest(entry: Entry, request: Request, text: str, signature: str) -> Mani
         raise Problem(400, f"The header SSTQ-Batch cannot be read: {error}.") from error
     if (manifest.campaign, manifest.digest) != (campaign.name, campaign.digest):
         raise Problem(409, "The batch belongs to another campaign or mechanism.")
-    if manifest.sealing_key not in map(key_id, entry.sealing_keys):
-        raise Problem(409, "The envelopes are sealed for a key that the campaign does not have.")
+    if manifest.crowd not in entry.crowds:
+        raise Problem(409, "The envelopes are of people who agreed to other terms, or sealed for an unknown key.")
     if manifest.slot >= campaign.slots:
         raise Problem(409, f"The campaign has {campaign.slots} slots, got slot {manifest.slot}.")
     if manifest.size < campaign.shuffling.threshold and campaign.shuffling.below_threshold == "drop":

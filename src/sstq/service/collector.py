@@ -9,7 +9,7 @@ from typing import Any
 import rfc8785
 
 from sstq.client.campaigns import Campaign
-from sstq.client.sealing import SealingKey, key_id
+from sstq.client.sealing import SealingKey
 from sstq.service.node import Entry, Node, Policy
 from sstq.service.problems import Problem, unauthorized
 from sstq.service.security import is_token, new_token, token_hash
@@ -44,19 +44,16 @@ class Collector(Node):
         token = None if read_token is None else bytes.fromhex(read_token)
         return Entry(stored, campaign, token, sealing_keys, document, self.key.sign(document), policy)
 
-    def create(
-        self,
-        campaign: Campaign,
-        policy: Policy = Policy(),
-        people: int = DEFAULT_PEOPLE,  # noqa: B008 (frozen)
-    ) -> dict[str, str]:
+    def create(self, campaign: Campaign, policy: Policy | None = None, people: int = DEFAULT_PEOPLE) -> dict[str, str]:
         """Store a new campaign; returns its shared tokens, which are not stored. ValueError if the name is taken."""
         if campaign.name in _RESERVED:
             raise ValueError(f"name must not be one of {', '.join(sorted(_RESERVED))}, got {campaign.name!r}")
         token = new_token() if campaign.readers == "token" else None
         sealing_keys = () if campaign.shuffling is None else (self._new_sealing_key(),)
         read_token = None if token is None else token_hash(token)
-        self.store.create(campaign.name, campaign.mechanism, _terms(campaign, policy, read_token, sealing_keys))
+        self.store.create(
+            campaign.name, campaign.mechanism, _terms(campaign, policy or Policy(), read_token, sealing_keys)
+        )
         tokens = {} if token is None else {"read_token": token}
         return tokens | self._send_token(campaign, people)
 
@@ -114,8 +111,8 @@ class Collector(Node):
         return key.public
 
     def sealing_secrets(self, entry: Entry) -> dict[str, bytes]:
-        """A campaign's secret keys, by the names of their public keys."""
-        found = {key_id(key): self.store.known_setting(_sealing_setting(key)) for key in entry.sealing_keys}
+        """A campaign's secret keys, by the crowds that sealed for them."""
+        found = {crowd: self.store.known_setting(_sealing_setting(key)) for crowd, key in entry.crowds.items()}
         return {name: secret for name, secret in found.items() if secret is not None}
 
     def forget_sealing_keys(self, entry: Entry) -> None:
@@ -168,4 +165,4 @@ def _terms(campaign: Campaign, policy: Policy, read_token: bytes | None, sealing
 
 
 def _sealing_setting(public: bytes) -> str:
-    return f"sealing-key-{key_id(public)}"
+    return f"sealing-key-{public.hex()}"

@@ -75,9 +75,14 @@ def common_routes(node: Node, upload: str, signatures: Callable[[Entry], Mapping
         node.require_metrics(token)
         return Response(await asyncio.to_thread(node.metrics.render), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
-    @router.get("/v1/key", summary="Read the public key of this service", responses=answers(), response_model=Key)
+    @router.get(
+        "/v1/key",
+        summary="Read the public keys of this service; clients pin the one that signs campaigns",
+        responses=answers(),
+        response_model=Key,
+    )
     async def key() -> Response:
-        return JSONResponse({"key": node.key.public.hex()})
+        return JSONResponse(node.public_keys)
 
     @router.get(
         "/v1/campaigns/{name}",
@@ -135,9 +140,9 @@ def common_routes(node: Node, upload: str, signatures: Callable[[Entry], Mapping
         response_model=Receipt,
         openapi_extra=optional_token | _BINARY,
     )
-    async def send(
-        name: CampaignName,
-        key: Annotated[
+    async def send(  # its arguments are those that the document describes
+        name: CampaignName,  # noqa: ARG001
+        key: Annotated[  # noqa: ARG001
             str,
             Header(
                 alias="Idempotency-Key",
@@ -145,8 +150,8 @@ def common_routes(node: Node, upload: str, signatures: Callable[[Entry], Mapping
                 description="128 random bits, new for each upload and repeated in its retries.",
             ),
         ],
-        count: Annotated[int, Header(alias="SSTQ-Count", ge=1, le=9_999_999_999)],
-        digest: Annotated[str, Header(alias="SSTQ-Digest", pattern="^[0-9a-f]{64}$")],
+        count: Annotated[int, Header(alias="SSTQ-Count", ge=1, le=9_999_999_999)],  # noqa: ARG001
+        digest: Annotated[str, Header(alias="SSTQ-Digest", pattern="^[0-9a-f]{64}$")],  # noqa: ARG001
     ) -> Response:
         raise AssertionError("answered by sstq.service.uploads.Uploads; this only describes it")
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from sstq.client.campaigns import MOST_TOKENS, NAME_PATTERN, TIME_PATTERN, Readers, Senders
-from sstq.client.shuffling import BelowThreshold
+from sstq.client.campaigns import MOST_TOKENS, NAME_PATTERN, TIME_PATTERN, BelowThreshold, Readers, Senders
 from sstq.service.problems import MEDIA_TYPE, PROBLEM_SCHEMA
 
 __all__ = [
@@ -66,7 +65,8 @@ class ShufflingTerms(_Model):
 
     url: str
     key: Annotated[_Hex, Field(description="The shuffler's Ed25519 public key.")]
-    threshold: Annotated[int, Field(ge=2, le=10**9, description="Minimum number of people per batch.")]
+    sealing_key: Annotated[_Hex, Field(description="The shuffler's X25519 public key.")]
+    threshold: Annotated[int, Field(ge=2, le=10**9, description="Minimum number of people per crowd.")]
     delta: Annotated[float, Field(ge=1e-15, le=0.1)] = 1e-6
     below_threshold: BelowThreshold = "drop"
 
@@ -137,16 +137,11 @@ class SenderToken(_Model):
     people: int
 
 
-class _SealingKey(_Model):
-    id: str
-    key: _Hex
-
-
 class Document(BaseModel):
     """The campaign in canonical JSON (RFC 8785); verify the signature of its bytes first."""
 
     format: Literal["sstq-campaign"]
-    version: Literal[1]
+    version: Literal[2]
     name: Name
     mechanism: dict[str, Any]
     digest: _Hex
@@ -156,7 +151,7 @@ class Document(BaseModel):
     shuffling: ShufflingTerms | None = None
     slots: Annotated[int, Field(description="Messages per person, if shuffled.")] = 1
     envelope_bytes: Annotated[int, Field(description="Size of a sealed message.")] = 49
-    sealing_keys: Annotated[list[_SealingKey], Field(description="X25519 keys to seal for, the newest first.")] = []
+    sealing_keys: Annotated[list[_Hex], Field(description="X25519 keys to seal for, the newest first.")] = []
 
 
 class _Refused(_Model):
@@ -165,15 +160,20 @@ class _Refused(_Model):
     repeated: _Count
 
 
+class _Crowd(_Model):
+    people: Annotated[_Count, Field(description="Accepted envelopes of its smallest batch.")]
+    epsilon: float
+    delta: float
+    epsilon_if_half_fake: float
+
+
 class Claim(_Model):
     """The (ε, δ) of a shuffled campaign, from the batches that arrived."""
 
     batches: Annotated[_Count, Field(description="Opened batches of the shuffler.")]
     accepted: Annotated[_Count, Field(description="Envelopes of these batches that are counted.")]
     refused: _Refused
-    crowd: Annotated[_Count, Field(description="Accepted envelopes of the smallest batch.")]
-    epsilon: Annotated[float | None, Field(description="The ε that this crowd justifies; null without a crowd.")]
-    delta: float | None
+    crowds: Annotated[list[_Crowd], Field(description="What each crowd that was mixed together justifies.")]
     local_epsilon: Annotated[float, Field(description="The ε that remains if the shuffler cheats.")]
 
 
@@ -251,9 +251,10 @@ class Receipt(_Model):
 
 
 class Key(_Model):
-    """The public key of this service, which signs campaigns and which clients pin."""
+    """The public key of this service, which signs campaigns and which clients pin; a shuffler's has another one."""
 
     key: _Hex
+    sealing_key: _Hex | None = None
 
 
 class Health(_Model):

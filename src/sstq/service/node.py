@@ -77,6 +77,11 @@ class Entry:
         """The ETag of the document, quoted."""
         return f'"{hashlib.sha256(self.document).hexdigest()[:32]}"'
 
+    @cached_property
+    def crowds(self) -> dict[str, bytes]:
+        """The sealing keys by the crowds of people who sealed for them, in hexadecimal."""
+        return {self.campaign.crowd(key).hex(): key for key in self.sealing_keys}
+
 
 class Node(ABC):
     """The state of one server process; everything persistent is in the store.
@@ -110,6 +115,11 @@ class Node(ABC):
         self._forgotten = 0
         self._known: bytes | None = None  # the store's mark when all entries were read
         self._lock = threading.Lock()
+
+    @property
+    def public_keys(self) -> dict[str, str]:
+        """What this service shows of its keys, in hexadecimal."""
+        return {"key": self.key.public.hex()}
 
     # Campaigns
 

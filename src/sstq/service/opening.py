@@ -55,7 +55,7 @@ def open_next(
     Args:
         store: the collector's store.
         campaign: a shuffled campaign.
-        secret_of: its secret sealing keys, by name.
+        secret_of: its secret sealing keys, by crowd.
         workers: the processes that open envelopes.
         stopping: called for each envelope; True stops the work.
 
@@ -64,8 +64,8 @@ def open_next(
     batch = next_batch(store.database, campaign.name)
     if batch is None:
         return None
-    secret = secret_of.get(batch.sealing_key)
-    info = envelope_info(campaign.name, campaign.digest, batch.slot)
+    secret = secret_of.get(batch.crowd)
+    info = envelope_info(bytes.fromhex(batch.crowd), batch.slot)
     size = campaign.envelope_bytes
     good: list[tuple[bytes, bytes]] = []
     foreign = malformed = 0

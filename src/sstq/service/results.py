@@ -130,13 +130,14 @@ def all_covered(store: Store, audience: Audience = "owner") -> dict[str, int]:
     query = sa.select(estimates.c.campaign, estimates.c.messages)
     if audience == "public":
         query = sa.select(releases.c.campaign, releases.c.messages).where(releases.c.stage == "public")
-    return {name: messages for name, messages in store.database.read(lambda c: c.execute(query).all())}
+    return dict(tuple(row) for row in store.database.read(lambda connection: connection.execute(query).all()))
 
 
 def raised(store: Store) -> dict[tuple[str, ...], float]:
     """The alarms of all campaigns, by campaign and test."""
     query = sa.select(verdicts.c.campaign, verdicts.c.kind).where(verdicts.c.detail.startswith(alarms.ALARM))
-    return {(name, kind): 1.0 for name, kind in store.database.read(lambda c: c.execute(query).all())}
+    rows = store.database.read(lambda connection: connection.execute(query).all())
+    return dict.fromkeys([(name, kind) for name, kind in rows], 1.0)
 
 
 def latest(store: Store, name: str, audience: Audience = "owner") -> Result | None:
@@ -156,7 +157,7 @@ def _last_look(connection: sa.Connection, name: str) -> tuple[int, dict[str, str
     """The messages of the last point of the history, and what the tests said."""
     query = sa.select(sa.func.coalesce(sa.func.max(history.c.messages), 0)).where(history.c.campaign == name)
     rows = connection.execute(sa.select(verdicts.c.kind, verdicts.c.detail).where(verdicts.c.campaign == name))
-    return int(connection.execute(query).scalar_one()), {kind: detail for kind, detail in rows}
+    return int(connection.execute(query).scalar_one()), dict(tuple(row) for row in rows)
 
 
 def _keep(
@@ -207,7 +208,7 @@ def _release(connection: sa.Connection, name: str, result: Result, release_every
     """Let readers see the step before this one, if this one is complete."""
     table = releases.c
     query = sa.select(table.stage, table.messages).where(table.campaign == name)
-    steps = {stage: messages for stage, messages in connection.execute(query.with_for_update())}
+    steps: dict[str, int] = dict(tuple(row) for row in connection.execute(query.with_for_update()))
     since = max(steps.values(), default=0)
     if result.messages - since < max(release_every, _NEW_SHARE * result.messages):
         return

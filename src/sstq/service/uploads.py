@@ -124,7 +124,7 @@ class Uploads:
         raw = await body.read(size)
         if len(raw) != size:
             raise _wrong_size(campaign, count, size, "more" if len(raw) > size else str(len(raw)))
-        self._check(entry, raw)
+        raw = self._unpacked(entry, raw)
         # Even after the end, so that a retry of an upload that arrived in time is answered.
         late = status == "closed" or entry.stored.closed
         try:
@@ -145,8 +145,9 @@ class Uploads:
         if campaign.shuffling is not None:
             raise Problem(409, f"This campaign is shuffled: send envelopes to {campaign.shuffling.url}.")
 
-    def _check(self, entry: Entry, raw: bytes) -> None:
-        """Raise a Problem if the body cannot be stored; the store checks the messages."""
+    def _unpacked(self, entry: Entry, raw: bytes) -> bytes:  # noqa: ARG002
+        """Return what to store; raises a Problem if there is nothing. The store checks the messages."""
+        return raw
 
 
 def _of_origin(entry: Entry, scope: Scope) -> dict[str, str]:
@@ -246,5 +247,5 @@ def _size(headers: Mapping[bytes, bytes], campaign: Campaign, count: int, most: 
 def _wrong_size(campaign: Campaign, count: int, size: int, got: str) -> Problem:
     if campaign.shuffling is not None:
         each = f"{campaign.slots} × {campaign.envelope_bytes} bytes"
-        return Problem(422, f"A key's name and {count} people's envelopes of {each} take {size} bytes, got {got}.")
+        return Problem(422, f"A person's envelopes of {each} take {size} bytes with their cover, got {got}.")
     return Problem(422, f"{count} messages of {campaign.message_bits} bits take {size} bytes, got {got}.")

@@ -17,14 +17,13 @@ from sstq.service.shuffler.work import Work
 __all__ = ["create_shuffler_app", "run_shuffler"]
 
 _DESCRIPTION = (
-    "Mixes sealed messages before a collector receives them. Every refusal is application/problem+json "
-    "(RFC 9457) with a sentence. After 429, 503 or no answer, repeat the request with the same Idempotency-Key: its "
-    "envelopes count once."
+    "Receives sealed messages (HPKE) of differentially private campaigns, mixes those of many people and forwards them "
+    "to the collector. Every refusal is application/problem+json (RFC 9457) with a sentence. After 429, "
+    "503 or no answer, repeat the request with the same Idempotency-Key: its envelopes count once."
 )
 _UPLOAD = (
-    "SSTQ-Count is the number of people. The body is the id of the sealing key (8 bytes) and, for each person, "
-    "one envelope of envelope_bytes bytes per slot, in the order of the slots. The shuffler answers once they are "
-    "durable."
+    "SSTQ-Count is 1: one person. The body is the crowd (32 bytes) and, sealed for the shuffler, one envelope of "
+    "envelope_bytes bytes per slot, in the order of the slots. The shuffler answers once they are durable."
 )
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
 from sstq.client.campaigns import Campaign
-from sstq.client.sealing import KEY_ID_BYTES, key_id
+from sstq.client.sealing import CROWD_BYTES, cover_info, open_envelopes
 from sstq.service.common_routes import Token
 from sstq.service.metrics import gauge
 from sstq.service.models import CampaignName, answers
@@ -26,7 +26,7 @@ __all__ = ["Envelopes", "shuffler_gauges", "shuffler_routes"]
 
 
 class ShufflerStatus(BaseModel):
-    """The people whose envelopes wait (by the id of the sealing key), and what the collector has not acknowledged."""
+    """The people whose envelopes wait, by crowd, and what the collector has not acknowledged or tried to change."""
 
     name: str
     status: Literal["scheduled", "open", "closed"]
@@ -35,17 +35,25 @@ class ShufflerStatus(BaseModel):
     outgoing: int
     tokens_issued: int
     tokens_unspent: int
+    refused_change: str | None
 
 
 class Envelopes(Uploads):
-    """POST /v1/campaigns/NAME/messages of a shuffler: receives envelopes, which the shuffler cannot open."""
+    """POST /v1/campaigns/NAME/messages of a shuffler: opens the cover of envelopes, which it cannot open."""
+
+    _node: Shuffler
 
     def _admit(self, campaign: Campaign) -> None:
         """Accept all campaigns: those of a shuffler are all shuffled."""
 
-    def _check(self, entry: Entry, raw: bytes) -> None:
-        if raw[:KEY_ID_BYTES].hex() not in map(key_id, entry.sealing_keys):
-            raise Problem(409, "The envelopes are sealed for a key that the campaign does not have. Fetch it again.")
+    def _unpacked(self, entry: Entry, raw: bytes) -> bytes:
+        crowd, cover = raw[:CROWD_BYTES], raw[CROWD_BYTES:]
+        if crowd.hex() not in entry.crowds:
+            raise Problem(409, "The envelopes are sealed for other terms or another key. Fetch the campaign again.")
+        (envelopes,) = open_envelopes(self._node.sealing_key.secret, cover_info(crowd), [cover])
+        if envelopes is None:
+            raise Problem(422, "The cover of the envelopes does not open.")
+        return crowd + envelopes
 
 
 def shuffler_routes(shuffler: Shuffler) -> APIRouter:
@@ -73,10 +81,11 @@ def _status(shuffler: Shuffler, entry: Entry) -> dict[str, Any]:
         "name": campaign.name,
         "status": campaign.status(shuffler.clock.now()),
         "threshold": campaign.shuffling.threshold if campaign.shuffling else 0,
-        "waiting": {crowd.sealing_key: crowd.people for crowd in waiting(database, campaign.name)},
+        "waiting": {crowd.name: crowd.people for crowd in waiting(database, campaign.name)},
         "outgoing": count_outgoing(database, campaign.name),
         "tokens_issued": counts.issued,
         "tokens_unspent": counts.unspent,
+        "refused_change": shuffler.refused_changes.get(campaign.name),
     }
 
 

@@ -34,13 +34,23 @@ def upgrade() -> None:
     op.add_column("campaigns", sa.Column("ended", sa.BigInteger))
     connection = op.get_bind()
     connection.execute(sa.text("DELETE FROM settings WHERE name = 'schema'"))
-    for name, text in connection.execute(sa.text("SELECT name, terms FROM campaigns")).all():
-        _upgrade_campaign(connection, name, json.loads(text))
+    rows = [(name, json.loads(text)) for name, text in connection.execute(sa.text("SELECT name, terms FROM campaigns"))]
+    _refuse_shuffled([name for name, terms in rows if "document" in terms or "shuffling" in terms])
+    for name, terms in rows:
+        _upgrade_campaign(connection, name, terms)
+
+
+def _refuse_shuffled(old: list[str]) -> None:
+    if old:
+        raise ValueError(
+            f"the database has shuffled campaigns of version 1 ({', '.join(old)}), which this release does not read; "
+            "nothing was changed. Finish them with the release that created them: `sstq campaign close`, wait until "
+            "the shuffler's sstq_people_waiting and sstq_envelopes_outgoing are 0, `sstq campaign export`, and delete "
+            "them at the collector. Then give the shuffler an empty database"
+        )
 
 
 def _upgrade_campaign(connection: sa.Connection, name: str, terms: dict[str, object]) -> None:
-    if "document" in terms:  # of a shuffler
-        return
     digest = terms.pop("send_token", None)
     if digest is not None:
         values = {"name": name, "digest": bytes.fromhex(str(digest))}
