@@ -59,7 +59,8 @@ def serve(
     """Run a collector that receives messages over HTTP, stores them durably and keeps an estimate up to date.
 
     The folder is created if it does not exist. The first start stores an administrator token there, readable
-    only by you, and prints it once. `sstq campaign create` creates a campaign, `sstq send` sends to it. Stop with Ctrl-C.
+    only by you, and prints it once.
+    `sstq campaign create` creates a campaign, `sstq send` sends to it. Stop with Ctrl-C.
 
     Example: sstq serve --folder collector
 

@@ -68,7 +68,7 @@ def common_routes(node: Node, upload: str, signatures: Callable[[Entry], Mapping
     @router.get(
         "/metrics",
         summary="Read the metrics for Prometheus, with the administrator's or the metrics token",
-        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}} | answers(401, 403),
+        responses=answers(401, 403, more={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}),
         response_class=Response,
     )
     async def metrics(token: Token) -> Response:
@@ -87,7 +87,7 @@ def common_routes(node: Node, upload: str, signatures: Callable[[Entry], Mapping
     @router.get(
         "/v1/campaigns/{name}",
         summary="Fetch a campaign's signed document; SSTQ-Signature is Ed25519 over its bytes",
-        responses={304: {"description": "The client has this version already."}} | answers(404),
+        responses=answers(404, more={304: {"description": "The client has this version already."}}),
         response_model=Document,
     )
     async def document(name: CampaignName, request: Request) -> Response:

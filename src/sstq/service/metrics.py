@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -25,7 +26,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        made = {"registry": self._registry}
+        made: dict[str, Any] = {"registry": self._registry}
         self.uploads = Counter("sstq_uploads", "Uploads answered by this process.", ["campaign", "status"], **made)
         self.seconds = Histogram(
             "sstq_upload_seconds", "Seconds until an upload is answered.", buckets=_SECONDS, **made
@@ -33,7 +34,7 @@ class Metrics:
         self.rounds = Counter("sstq_rounds", "Rounds of background work.", ["result"], **made)
         self.people = Counter("sstq_people", "People mixed, dropped or refused.", ["campaign", "result"], **made)
         self.gauges: Callable[[], Iterable[Metric]] = tuple
-        self._registry.register(self)  # type: ignore[arg-type]
+        self._registry.register(self)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing yet: the gauges are made when they are read."""
@@ -49,7 +50,7 @@ class Metrics:
         return b"".join(line for line in lines if b"_created" not in line)
 
 
-def gauge(name: str, meaning: str, labels: Iterable[str], values: dict[tuple[str, ...], float]) -> Metric:
+def gauge(name: str, meaning: str, labels: Iterable[str], values: Mapping[Any, float]) -> Metric:
     """A gauge with the values of its labels."""
     made = GaugeMetricFamily(name, meaning, labels=list(labels))
     for own, value in values.items():

@@ -46,9 +46,9 @@ _STATUSES = {
 }
 
 
-def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The refusals of a route."""
-    found: dict[int | str, dict[str, Any]] = {}
+def answers(*statuses: int, more: dict[int, dict[str, Any]] | None = None) -> dict[int | str, dict[str, Any]]:
+    """The refusals of a route, and more of its answers."""
+    found: dict[int | str, dict[str, Any]] = dict((more or {}).items())
     for status in (*statuses, 422, 429, 503):
         found[status] = {"description": _STATUSES[status], "content": {MEDIA_TYPE: {"schema": PROBLEM_SCHEMA}}}
         if status in (429, 503):

@@ -108,11 +108,13 @@ def reading_routes(collector: Collector) -> APIRouter:
         "/v1/campaigns/{name}/estimate",
         summary="Read the newest estimate, as JSON or CSV",
         description="Readers see it in steps of many messages, the administrator as it is.",
-        responses={
-            200: {"model": Estimate, "content": {"text/csv": {"schema": {"type": "string"}}}},
-            304: {"description": "The client has this estimate already."},
-        }
-        | answers(401, 403, 404),
+        responses=answers(
+            *(401, 403, 404),
+            more={
+                200: {"model": Estimate, "content": {"text/csv": {"schema": {"type": "string"}}}},
+                304: {"description": "The client has this estimate already."},
+            },
+        ),
         openapi_extra=optional_token,
     )
     async def estimate(
@@ -163,8 +165,10 @@ def reading_routes(collector: Collector) -> APIRouter:
     @router.get(
         "/v1/campaigns/{name}/state",
         summary="Download the state of all folded messages, which `sstq aggregate` can continue from",
-        responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}}
-        | answers(401, 403, 404),
+        responses=answers(
+            *(401, 403, 404),
+            more={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
+        ),
         response_class=Response,
     )
     async def state(name: CampaignName, token: Token) -> Response:

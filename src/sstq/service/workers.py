@@ -70,6 +70,7 @@ def _work(pipe: Connection) -> None:
     try:
         while True:
             function, task = pipe.recv()
+            answer: tuple[Exception | None, Any]
             try:
                 answer = (None, function(*task))
             except Exception as error:

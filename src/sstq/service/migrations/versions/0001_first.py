@@ -1,5 +1,7 @@
 """The first schema."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -9,7 +11,7 @@ down_revision = None
 _TEXT, _BYTES, _NUMBER, _SMALL, _FLAG = sa.Text(), sa.LargeBinary(), sa.BigInteger(), sa.Integer(), sa.Boolean()
 _CAMPAIGN = ("campaign", _TEXT)
 # The columns of the primary key, and the others.
-_TABLES = {
+_TABLES: dict[str, tuple[list[Any], list[Any]]] = {
     "settings": ([("name", _TEXT)], [("value", _BYTES)]),
     "campaigns": (
         [("name", _TEXT)],

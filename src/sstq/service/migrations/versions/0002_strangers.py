@@ -1,6 +1,7 @@
 """Senders with quotas, estimates released in steps, alarms, and ends that were witnessed."""
 
 import json
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,24 +13,29 @@ down_revision = "0001"
 def upgrade() -> None:
     """Change the tables; campaigns keep what they allowed before."""
 
-    def create(name: str, second: sa.Column[str], *columns: sa.Column[int]) -> None:
+    def create(name: str, second: sa.Column[Any], *columns: sa.Column[Any]) -> None:
         op.create_table(
             name, sa.Column("campaign", sa.Text, primary_key=True), second, *columns, sqlite_with_rowid=False
         )
 
     create(
         "senders",
-        sa.Column("digest", sa.LargeBinary, primary_key=True),
-        sa.Column("quota", sa.BigInteger),
-        sa.Column("used", sa.BigInteger, nullable=False),
+        sa.Column("digest", sa.LargeBinary(), primary_key=True),
+        sa.Column("quota", sa.BigInteger()),
+        sa.Column("used", sa.BigInteger(), nullable=False),
     )
-    for name, key, last in (("releases", "stage", ("result", sa.LargeBinary)), ("alarms", "kind", ("detail", sa.Text))):
-        create(
-            name,
-            sa.Column(key, sa.Text, primary_key=True),
-            sa.Column("messages", sa.BigInteger, nullable=False),
-            sa.Column(last[0], last[1], nullable=False),
-        )
+    create(
+        "releases",
+        sa.Column("stage", sa.Text(), primary_key=True),
+        sa.Column("messages", sa.BigInteger(), nullable=False),
+        sa.Column("result", sa.LargeBinary(), nullable=False),
+    )
+    create(
+        "alarms",
+        sa.Column("kind", sa.Text(), primary_key=True),
+        sa.Column("messages", sa.BigInteger(), nullable=False),
+        sa.Column("detail", sa.Text(), nullable=False),
+    )
     op.drop_column("campaigns", "last_hour")
     op.add_column("campaigns", sa.Column("ended", sa.BigInteger))
     connection = op.get_bind()
