@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 # Importing a module registers its benchmarks.
+import benchmarks.abuse
 import benchmarks.clients
 import benchmarks.clients_js
 import benchmarks.comparison
