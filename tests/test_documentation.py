@@ -71,6 +71,8 @@ def shuffler(collector, tmp_path, monkeypatch):
     with serving.serving(tmp_path, command="shuffler", collector=collector.url) as server:
         monkeypatch.setenv("SHUFFLER", server.url)
         monkeypatch.setenv("SHUFFLER_KEY", server.http.get("/v1/key").json()["key"])
+        monkeypatch.setenv("SHUFFLER_TOKEN", serving.ADMINISTRATOR)
+        monkeypatch.setenv("COLLECTOR_KEY", collector.http.get("/v1/key").json()["key"])
         yield server
 
 
@@ -86,10 +88,11 @@ def folder(page, request, tmp_path, monkeypatch):
     if page.name == "shuffler.md":
         server = request.getfixturevalue("shuffler")
         if request.function is test_python_snippets_run:
-            terms = {"url": server.url, "key": os.environ["SHUFFLER_KEY"], "threshold": 5000}
-            request.getfixturevalue("collector").create(
-                "rooms", sstq.FrameUnit(dim=16, epsilon=4.0), closes="2100-01-01T00:00:00Z", shuffling=terms
-            )
+            terms = {"url": server.url, "threshold": 500, **server.http.get("/v1/key").json()}
+            campaign = {"closes": "2100-01-01T00:00:00Z", "senders": "single-use", "shuffling": terms}
+            request.getfixturevalue("collector").create("rooms", sstq.FrameUnit(dim=16, epsilon=4.0), **campaign)
+            made = server.administer("POST", "/v1/campaigns/rooms/tokens", json={"count": 1}).json()["tokens"]
+            monkeypatch.setenv("TOKEN", made[0])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

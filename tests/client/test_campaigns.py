@@ -57,7 +57,10 @@ def full():
         ({"opens": CLOSES, "closes": OPENS}, "closes must be after opens, 2027-02-01T00:00:00Z, got 2027-01-01"),
         ({"most_messages": 0}, "most_messages must be an integer in [1, "),
         ({"most_messages": 1 << 30}, "most_messages must be an integer in [1, 29826161]"),
-        ({"most_messages": 2, "senders": "single-use"}, "most_messages must be 1 with senders='single-use', got 2"),
+        (
+            {"most_messages": 2, "senders": "single-use"},
+            "most_messages must be 1 with senders='single-use' or a shuffler, got 2",
+        ),
         ({"senders": "all"}, "senders must be 'everybody' or 'token' or 'single-use', got 'all'"),
         ({"readers": "everybody"}, "readers must be 'administrator' or 'token' or 'public', got 'everybody'"),
     ],
@@ -117,7 +120,7 @@ def test_status_follows_the_times():
 def test_json_and_documents_read_back(campaign):
     assert Campaign.from_json(campaign.to_json()) == campaign
     key = SigningKey.generate()
-    assert read_document(campaign.document([key.public])) == (campaign, (key.public,))
+    assert read_document(campaign.document([key.public])) == (campaign, (key.public,), ())
 
 
 def test_the_document_says_what_a_client_needs():
@@ -126,7 +129,7 @@ def test_the_document_says_what_a_client_needs():
     assert document.pop("mechanism") == json.loads(campaign.mechanism.to_json())
     assert document == {
         "format": "sstq-campaign",
-        "version": 1,
+        "version": 2,
         "name": "rooms",
         "labels": list("abcdef"),
         "group_labels": ["left", "right"],
@@ -146,11 +149,11 @@ def test_the_document_says_what_a_client_needs():
     ("change", "sentence"),
     [
         (lambda d: d.update(format="other"), "not the document of a campaign"),
-        (lambda d: d.update(version=2), "version 2, this library reads 1"),
+        (lambda d: d.update(version=1), "version 1, this library reads 2"),
         (lambda d: d.update(digest="0" * 64), "its digest or message_bits is wrong"),
         (lambda d: d.update(message_bits=5), "its digest or message_bits is wrong"),
         (lambda d: d.update(keys="ab"), "keys must be a list"),
-        (lambda d: d.update(keys=[5]), "keys must be a list"),
+        (lambda d: d.update(keys=[5]), "keys must be 64 hexadecimal digits"),
         (lambda d: d.update(more=1), "no field 'more'"),
         (lambda d: d.pop("mechanism"), "needs the field 'mechanism'"),
     ],

@@ -101,7 +101,7 @@ def test_a_ledger_is_charged_once_per_call_and_before_anything_leaves(server, tm
 def test_a_single_use_token_sends_one_message(server):
     (token,) = server.administer("POST", "/v1/campaigns/once/tokens", json={"count": 1}).json()["tokens"]
     client = Client(f"{server.url}/once", most_epsilon=2.0, token=token)
-    with pytest.raises(ValueError, match="X must be one vector, got 24"):
+    with pytest.raises(ValueError, match="X must be one vector per single-use token, got 24 and 1 tokens"):
         client.send(X)
     assert client.send(X[0]) == 1
     with pytest.raises(ValueError, match=r"403.*used before.*\(0 of 1 messages were stored\)"):
@@ -222,7 +222,7 @@ def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
     assert "pass --total-epsilon" in sstq_run(*sending, code=2)
     said = sstq_run(*sending, "--total-epsilon", "4", SSTQ_SEND_TOKEN=renewed)
     assert "messages acknowledged" in said
-    assert "next time pass --key" in said
+    assert "next time pass --collector-key" in said
     server.wait("walks", 24, "covered")
     assert "walks" in campaign("list")
     assert "public key" in campaign("show", "walks")

@@ -1,6 +1,5 @@
 """Envelopes against HPKE written down from RFC 9180 with nothing but its primitives."""
 
-import hashlib
 import hmac
 
 import numpy as np
@@ -14,20 +13,20 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from sstq.client.sealing import (
-    KEY_ID_BYTES,
     OVERHEAD,
     SealingKey,
+    cover_info,
     envelope_info,
-    key_id,
     open_envelopes,
     payloads,
     seal,
-    seal_people,
+    seal_person,
 )
 
 KEM = b"KEM" + (0x0020).to_bytes(2, "big")
 HPKE = b"HPKE" + b"".join(number.to_bytes(2, "big") for number in (0x0020, 0x0001, 0x0001))
-INFO = envelope_info("steps", "ab" * 32, 3)
+CROWD = b"\xab" * 32
+INFO = envelope_info(CROWD, 3)
 
 
 def extract(suite, salt, label, secret):
@@ -71,8 +70,9 @@ def test_an_envelope_is_hpke_with_48_bytes_more():
     assert open_envelopes(key.secret, INFO, [envelope]) == [b"four"]
 
 
-def test_info_is_the_campaign_its_mechanism_and_the_slot():
-    assert INFO == b"sstq-envelope-v1\x00steps\x00" + b"\xab" * 32 + b"\x00\x00\x00\x03"
+def test_info_is_the_crowd_and_the_slot():
+    assert INFO == b"sstq-envelope-v2\x00" + b"\xab" * 32 + b"\x00\x00\x00\x03"
+    assert cover_info(CROWD) == b"sstq-cover-v2\x00" + b"\xab" * 32
 
 
 def test_an_envelope_opens_nowhere_else():
@@ -85,7 +85,7 @@ def test_an_envelope_opens_nowhere_else():
     changed.append(envelope[:31] + bytes([envelope[31] ^ 128]) + envelope[32:])
     found = open_envelopes(key.secret, INFO, [*changed, envelope, b"", envelope[:40]])
     assert found == [None] * len(changed) + [b"four", None, None]
-    for info in (envelope_info("step", "ab" * 32, 3), envelope_info("steps", "ab" * 32, 2)):
+    for info in (envelope_info(bytes(32), 3), envelope_info(CROWD, 2), cover_info(CROWD)):
         assert open_envelopes(key.secret, info, [envelope]) == [None]
     assert open_envelopes(other.secret, INFO, [envelope]) == [None]
 
@@ -98,16 +98,16 @@ def test_payloads_are_single_messages():
     assert [row.tobytes() for row in found] == [messages[place : place + 1].to_bytes() for place in range(6)]
 
 
-def test_the_body_of_an_upload_is_person_by_person():
-    key = SealingKey.generate()
-    slots = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
-    body = seal_people(slots, key.public, "steps", "ab" * 32)
-    assert body[:KEY_ID_BYTES].hex() == key.identity == key_id(key.public)
-    assert key.identity == hashlib.sha256(key.public).hexdigest()[:16]
+def test_the_body_of_an_upload_is_a_person_in_a_cover():
+    key, cover = SealingKey.generate(), SealingKey.generate()
+    messages = [b"zero", b"one.", b"two."]
+    body = seal_person(messages, CROWD, key.public, cover.public)
+    assert body[:32] == CROWD
+    assert len(body) == 32 + OVERHEAD + 3 * (4 + OVERHEAD)
+    envelopes = opened(cover.secret, cover_info(CROWD), body[32:])
     size = 4 + OVERHEAD
-    envelopes = [body[start : start + size] for start in range(KEY_ID_BYTES, len(body), size)]
-    for number, envelope in enumerate(envelopes):
-        person, slot = divmod(number, 2)
-        info = envelope_info("steps", "ab" * 32, slot)
-        assert opened(key.secret, info, envelope) == slots[slot, person].tobytes()
-    assert len(envelopes) == 6
+    for slot, message in enumerate(messages):
+        assert opened(key.secret, envelope_info(CROWD, slot), envelopes[slot * size : (slot + 1) * size]) == message
+    # Nobody else opens the cover, and the shuffler opens no envelope.
+    assert open_envelopes(key.secret, cover_info(CROWD), [body[32:]]) == [None]
+    assert open_envelopes(cover.secret, envelope_info(CROWD, 0), [envelopes[:size]]) == [None]
