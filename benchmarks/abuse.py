@@ -79,7 +79,9 @@ def _attacks(server: Any) -> Iterator[Result]:
         yield Result(f"{what}: uploads of others", during / before, "×", note, target=0.8)
         yield Result(f"{what}: slowest /health", 1000 * health, "ms", target=100, at_most=True)
         if covered:
-            yield Result(f"{what}: until another campaign's estimate has a message", covered, "s", target=5, at_most=True)
+            yield Result(
+                f"{what}: until another campaign's estimate has a message", covered, "s", target=5, at_most=True
+            )
 
 
 def _messages(mechanism: sstq.Mechanism, count: int) -> bytes:
@@ -146,9 +148,7 @@ def _request(method: str, path: str, headers: dict[str, str], size: int) -> byte
     return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), "", ""]).encode()
 
 
-async def _ask(
-    reader: Reader, writer: Writer, method: str, path: str, headers: dict[str, str], body: bytes
-) -> int:
+async def _ask(reader: Reader, writer: Writer, method: str, path: str, headers: dict[str, str], body: bytes) -> int:
     writer.write(_request(method, path, headers, len(body)) + body)
     await writer.drain()
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()

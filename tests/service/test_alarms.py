@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ def test_equal_messages_raise_an_alarm_and_it_stays(tmp_path, seed):
     campaign = Campaign("c", SMALL)
 
     def add(messages):
-        store.receive([Upload("c", np.random.bytes(16), len(messages), messages.to_bytes())])
+        store.receive([Upload("c", os.urandom(16), len(messages), messages.to_bytes())])
         while store.fold("c"):
             pass
         results.refresh(store, campaign)

@@ -23,8 +23,8 @@ from sstq.service.batches import BatchAnswer, count_batches, next_batch, receive
 from sstq.service.claims import shuffled_claim
 from sstq.service.manifests import Manifest, read_manifest
 from sstq.service.opening import open_all, open_next
-from sstq.service.workers import Workers
 from sstq.service.store import Store
+from sstq.service.workers import Workers
 from tests.patience import until
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=2)

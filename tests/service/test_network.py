@@ -193,7 +193,8 @@ def test_a_body_that_comes_too_slowly_is_refused_and_its_connection_closed(hasty
     before, token = hasty.status("open")["received"], hasty.sender("open")
     with connected(hasty) as line:
         head = "POST /v1/campaigns/open/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n"
-        head += f"Content-Type: application/octet-stream\r\nAuthorization: Bearer {token}\r\nIdempotency-Key: {'ab' * 16}\r\nSSTQ-Count: 5\r\n"
+        head += f"Content-Type: application/octet-stream\r\nAuthorization: Bearer {token}\r\n"
+        head += f"Idempotency-Key: {'ab' * 16}\r\nSSTQ-Count: 5\r\n"
         line.sendall(f"{head}SSTQ-Digest: {MECHANISM.digest()}\r\n\r\nabc".encode())
         said = b""
         while part := line.recv(1000):  # until it closes

@@ -95,7 +95,9 @@ def test_readers_see_steps_and_the_owner_sees_all(server):
         server.send("open", MECHANISM, packed(MECHANISM, 1, number), 1, headers={"Authorization": None})
         server.wait("open", number + 1)
         counts.append(seen())
-        assert all(point <= counts[-1] for point, _ in server.http.get("/v1/campaigns/open/progress").json()["measured"])
+        assert all(
+            point <= counts[-1] for point, _ in server.http.get("/v1/campaigns/open/progress").json()["measured"]
+        )
         assert server.http.get("/v1/campaigns/open/progress").json()["arrivals"] == []  # this hour is not over
     assert sorted(set(counts)) == [0, 10, 20]
     assert [counts.index(count) + 1 for count in (10, 20)] == [20, 30]
