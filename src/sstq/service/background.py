@@ -23,8 +23,9 @@ __all__ = ["Background", "SlowBackground"]
 # While messages arrive, an estimate that took one second is renewed after this many seconds, but at the latest after
 # the maximum: most of the time is for folding, but a page should not show numbers that are minutes old.
 _ESTIMATE_PAUSE, _LONGEST_PAUSE = 5.0, 30.0
-# An estimate from more rows than this, in all frames together, takes more than about half a second.
-_QUICK_ROWS = 1 << 22
+# An estimate from more rows than this, in all frames together, takes more than about half a second; one of more
+# coordinates takes as long to write as JSON.
+_QUICK_ROWS, _QUICK_DIM = 1 << 22, 1 << 13
 
 logger = logging.getLogger("sstq.service")
 
@@ -149,7 +150,7 @@ def _refreshed(url: str, campaign: str, release_every: int) -> None:
 
 @lru_cache(maxsize=1024)
 def _is_slow(mechanism: Mechanism) -> bool:
-    return mechanism.aggregator().numbers > _QUICK_ROWS
+    return mechanism.dim > _QUICK_DIM or mechanism.aggregator().numbers > _QUICK_ROWS
 
 
 def _warm_up() -> None:

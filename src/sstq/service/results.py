@@ -297,7 +297,8 @@ def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
         writer.writerow(["coordinate", "label", "value", "stderr", "half_width"])
         if described["count"]:
             columns = (described["value"], described["stderr"], described["region"]["half_width"])
-            writer.writerows(zip(range(dim), names, *columns, strict=True))
+            for row in zip(range(dim), names, *columns, strict=True):  # one by one: other threads have their turns
+                writer.writerow(row)
         return text.getvalue()
     per_group, per_coordinate = ("shares", "shares_stderr"), ("sums", "sums_stderr", "means", "means_stderr")
     heads = ("share", "share_stderr", "sum", "sum_stderr", "mean", "mean_stderr")
