@@ -98,8 +98,7 @@ class Background(Rounds):
         ended = [
             name
             for name in held & set(entries)
-            if entries[name].stored.closed
-            or (entries[name].campaign.shuffling is None and entries[name].campaign.status(now) == "closed")
+            if entries[name].stored.closed or entries[name].campaign.status(now) == "closed"
         ]
         if ended:
             unfinished = {*store.waiting(), *store.outdated()}
