@@ -176,7 +176,7 @@ def _durable_singles(kind: str, single: Campaign) -> Iterator[Result]:
     ours, empty = (Measured.least_of([found.seconds / found.done for found in turns]) for turns in (uploads, empties))
     best = max(uploads, key=lambda found: found.done / found.seconds)
     note = f"{CONNECTIONS} connections; median {best.median:.0f} ms, 99 % within {best.slowest:.0f} ms"
-    yield Result(f"{kind}: uploads of one message, durable", 1 / ours, "per second", note, target=3000)
+    yield Result(f"{kind}: uploads of one message, durable", 1 / ours, "per second", note, target=1500)
     note = f"empty: {1 / empty:,.0f} per second"
     yield Result(f"{kind}: the same vs an empty handler", empty / ours, "×", note, target=0.25)
 
