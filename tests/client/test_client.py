@@ -181,7 +181,7 @@ def stubborn():
 
 
 def test_a_retry_repeats_the_key_and_the_bytes(stubborn):
-    assert Client(stubborn.url, most_epsilon=2.0, token="of a sender").send(X) == 24
+    assert Client(stubborn.url, most_epsilon=2.0, token="of a sender").send(X) == 24  # noqa: S106
     assert len(stubborn.seen) == 3
     assert len(set(stubborn.seen)) == 1
 
