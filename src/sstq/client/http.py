@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import shutil
 import ssl
 import urllib.error
@@ -11,6 +12,7 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.message import Message
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -98,8 +100,7 @@ def _open(
         whole["Authorization"] = f"Bearer {token}"
     asked = urllib.request.Request(url, body, whole, method=method)  # noqa: S310 (the scheme is checked)
     try:
-        opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=_context()))
-        response: http.client.HTTPResponse = opener.open(asked, timeout=_SECONDS)
+        response: http.client.HTTPResponse = _opener(os.environ.get("SSL_CERT_FILE")).open(asked, timeout=_SECONDS)
     except urllib.error.HTTPError as error:
         with error:
             raise _refused(urlsplit(url).netloc, error) from None
@@ -114,8 +115,10 @@ def _open(
     return response
 
 
-def _context() -> ssl.SSLContext:
-    return ssl.create_default_context()
+@cache
+def _opener(authority: str | None) -> urllib.request.OpenerDirector:  # noqa: ARG001 (a new one if it changes)
+    """Reading the certificates of all authorities takes longer than a request."""
+    return urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=ssl.create_default_context()))
 
 
 def _refused(server: str, error: urllib.error.HTTPError) -> Refused:
