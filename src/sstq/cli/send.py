@@ -103,6 +103,7 @@ def send(
         raise WrongUsage(f"the campaign {client.campaign.name} {has}")
     files = [open_vectors(path, mechanism.dim) for path in vectors]
     total = sum(file.count for file in files)
+    client.check_people(total)
     groups = None if private_group is None else group_numbers(private_group, total)
     with progress("Encoding and sending", 2 * total * mechanism.messages) as advance:
         messages = encode_files(mechanism, files, None, groups=groups, advance=advance)
