@@ -29,7 +29,7 @@ import benchmarks.training
 import benchmarks.trust
 import benchmarks.tuning  # noqa: F401
 from benchmarks.harness import BENCHMARKS
-from sstq.cli.bench import Compare, Output, run_benchmarks
+from benchmarks.command import Compare, Output, run_benchmarks
 from sstq.cli.common import ForceOption
 from sstq.cli.terminal import complain
 

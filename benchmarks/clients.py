@@ -11,9 +11,9 @@ from tests.clients import c_client
 
 import sstq
 from benchmarks.harness import Result, benchmark, fastest
-from sstq.lab.bench.harness import Remark
-from sstq.lab.bench.measurements import DIM, MILLION, unit_vectors
-from sstq.lab.bench.references import threads
+from benchmarks.speed.harness import Remark
+from benchmarks.speed.measurements import DIM, MILLION, unit_vectors
+from benchmarks.speed.references import threads
 
 _INPUTS, _EACH = 1_000_000, 500
 _GROUP = 3

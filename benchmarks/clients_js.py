@@ -15,9 +15,9 @@ from tests.clients.node import JAVASCRIPT, node_path, run_tests
 
 import sstq
 from benchmarks.harness import Measured, Result, benchmark, fastest
-from sstq.lab.bench.harness import Remark
-from sstq.lab.bench.measurements import DIM, unit_vectors
-from sstq.lab.bench.references import threads
+from benchmarks.speed.harness import Remark
+from benchmarks.speed.measurements import DIM, unit_vectors
+from benchmarks.speed.references import threads
 
 _GROUP, _KILOBYTE, _MOST_KILOBYTES = 3, 1000, 15
 _PEER = "@divviup/dap@0.9.1"

@@ -1,6 +1,6 @@
-"""The benchmarks of this folder, by name; timing, tables and JSON are those of `sstq.lab.bench.harness`."""
+"""The benchmarks of this folder, by name; timing, tables and JSON are those of `benchmarks.speed.harness`."""
 
-from sstq.lab.bench.harness import Benchmark, Measured, Result, fastest, in_turns, seconds_of
+from benchmarks.speed.harness import Benchmark, Measured, Result, fastest, in_turns, seconds_of
 
 __all__ = ["BENCHMARKS", "Measured", "Result", "benchmark", "fastest", "in_turns", "seconds_of"]
 

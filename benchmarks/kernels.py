@@ -8,8 +8,8 @@ from benchmarks.harness import Result, benchmark, fastest
 from sstq import kernels
 from sstq.frames.kashin import make_kashin
 from sstq.frames.tight import HadamardFrame
-from sstq.lab.bench.measurements import DIM, GIGA, MILLION, unit_vectors
-from sstq.lab.bench.references import numpy_butterflies, threads
+from benchmarks.speed.measurements import DIM, GIGA, MILLION, unit_vectors
+from benchmarks.speed.references import numpy_butterflies, threads
 
 
 def numpy_kashin(x: np.ndarray, columns: kernels.SignedColumns, schedule: np.ndarray) -> np.ndarray:

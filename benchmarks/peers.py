@@ -8,8 +8,8 @@ from scipy.special import ndtri
 
 from benchmarks.harness import Result, benchmark, fastest
 from sstq import kernels
-from sstq.lab.bench.measurements import DIM, EPSILON, MILLION, unit_vectors
-from sstq.lab.bench.references import NUMPY_OFFSET, aligned_zeros, blas_on_one_thread, foreign_transform, threads
+from benchmarks.speed.measurements import DIM, EPSILON, MILLION, unit_vectors
+from benchmarks.speed.references import NUMPY_OFFSET, aligned_zeros, blas_on_one_thread, foreign_transform, threads
 from sstq.mechanisms import Mechanism, PrivUnitG, VqSGD
 from sstq.randomness.secret import bit_source
 

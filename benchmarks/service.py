@@ -23,7 +23,7 @@ import numpy as np
 
 import sstq
 from benchmarks.harness import Measured, Result, benchmark
-from sstq.lab.bench.harness import Remark
+from benchmarks.speed.harness import Remark
 
 FULL = os.environ.get("SSTQ_BENCHMARK_FULL") == "1"
 TURNS, SECONDS = (5, 10) if FULL else (2, 3)

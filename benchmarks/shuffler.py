@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 import sstq
 from benchmarks.harness import Measured, Result, benchmark
-from sstq.lab.bench.harness import Remark
+from benchmarks.speed.harness import Remark
 
 FULL = os.environ.get("SSTQ_BENCHMARK_FULL") == "1"
 PEOPLE = 10**6

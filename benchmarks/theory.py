@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 import sstq
 from benchmarks.harness import Result, benchmark
 from benchmarks.regression import Regression
-from sstq.cli.bench import run_benchmarks
+from benchmarks.command import run_benchmarks
 from sstq.cli.terminal import note
 from sstq.files.atomic import atomic_file
 from sstq.frames.kashin import default_level
 from sstq.frames.tight import HadamardFrame
-from sstq.lab import theory as paper
+from paper import theory as paper_theory
 from sstq.scalar.codebooks import panter_dite_codebook, uniform_codebook
 
 DIM = 600

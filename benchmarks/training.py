@@ -6,11 +6,11 @@ from functools import partial
 import numpy as np
 
 from benchmarks.harness import Measured, Result, benchmark, in_turns, seconds_of
-from sstq.lab.bench.measurements import DIM
-from sstq.lab.bench.references import paper_in_numpy
-from sstq.lab.reproduction.jobs import Job, run_job
-from sstq.lab.reproduction.methods import METHODS
-from sstq.lab.training import HiddenLayer
+from benchmarks.speed.measurements import DIM
+from benchmarks.speed.references import paper_in_numpy
+from paper.reproduction.jobs import Job, run_job
+from paper.reproduction.methods import METHODS
+from paper.training import HiddenLayer
 
 CLIENTS, BATCH, CLIP, NAIVE_CLIENTS = 100, 64, 0.1, 2
 # The most seconds of a round, by method.

@@ -21,14 +21,14 @@ _SEED = int(os.environ.setdefault("SSTQ_TEST_SEED", str(secrets.randbits(32))))
 _CACHE = tempfile.TemporaryDirectory(prefix="sstq-tests-") if "SSTQ_TEST_CACHE" not in os.environ else None
 os.environ["SSTQ_CACHE"] = os.environ.setdefault("SSTQ_TEST_CACHE", _CACHE.name if _CACHE else "")
 
-# What imports torch, Ray, Flower or the service's packages.
+# What imports torch, Flower or the service's packages.
 _NEEDS_OTHERS = (
     "*/integrations/*",
     "*/service/*",
     "*/test_browser.py",
     "*/test_sending.py",
     "*/test_torch_models.py",
-    "*/lab/training/torch_*.py",
+    "*/paper/training/torch_*.py",
 )
 
 # Files that take long, longest first; those that wait for others are among those that compute.
@@ -37,7 +37,6 @@ _LONGEST = (
     "test_flower_deployment.py",
     "test_documentation.py",
     "test_targets.py",
-    "test_ray.py",
     "test_verdict.py",
     "test_dashboard.py",
     "test_contract.py",
@@ -46,14 +45,13 @@ _LONGEST = (
     "test_shuffler_kill.py",
     "test_bench.py",
     "test_browser.py",
-    "test_ray_nodes.py",
 )
 
 # What the reasons of skipped tests begin with if something of the machine is missing.
 _LOUD = ("NO BROWSER", "NO C COMPILER", "NO NODE", "NO CURL")
 
 # One starts processes, the other needs torch.
-_SLOW_DOCTESTS = {"sstq.runs.warmup.warm_up", "sstq.cli.models.image_problem_with"}
+_SLOW_DOCTESTS = {"sstq.runs.warmup.warm_up", "paper.commands.models.image_problem_with"}
 
 # Nothing here is a matter of time: an example that takes longer than usual on a busy machine is no failure.
 _PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 # What only a shell can do: pipes, redirections, comments.
 SHELL_SYNTAX = set("|<>&;#`")
 
-# They need torch, Ray, Flower, a collector or more than a second.
+# They need torch, Flower, a collector or more than a second.
 SLOW_SNIPPETS = {
     "README.md",
     "cohorts.md",
@@ -27,7 +27,6 @@ SLOW_SNIPPETS = {
     "flower.md",
     "planning.md",
     "pytorch.md",
-    "ray.md",
     "shuffled-messages.md",
     "shuffler.md",
 }
@@ -45,13 +44,6 @@ def blocks(page, language):
 def shell_lines(page):
     """The lines of console blocks that begin with a prompt."""
     return [line[2:] for block in blocks(page, "console") for line in block.splitlines() if line.startswith("$ ")]
-
-
-@pytest.fixture(scope="module")
-def one_ray():
-    """One Ray for the commands and the snippets: it takes seconds to start."""
-    with pytest.importorskip("sstq.integrations.ray").connected(cpus=2):
-        yield
 
 
 @pytest.fixture
@@ -77,8 +69,6 @@ def shuffler(collector, tmp_path, monkeypatch):
 @pytest.fixture
 def folder(page, request, tmp_path, monkeypatch):
     """A folder of its own for a page, and what else it needs."""
-    if page.name == "ray.md":
-        request.getfixturevalue("one_ray")
     if page.name == "collecting.md":
         server = request.getfixturevalue("collector")
         if request.function is test_python_snippets_run:  # the page's commands create it otherwise

@@ -9,7 +9,7 @@ from benchmarks.comparison_peers import Peer, Task, average, mean_of, measure
 
 from benchmarks import comparison
 from sstq import FrameUnit
-from sstq.lab.bench.harness import Remark
+from benchmarks.speed.harness import Remark
 
 
 @pytest.mark.parametrize("mu", [0.1, 0.6, 3.0])

@@ -824,7 +824,7 @@ def test_channel_options_are_checked(tmp_path, spec):
 
 @pytest.mark.slow
 def test_demo_writes_a_picture_and_prints_its_path_last(tmp_path, monkeypatch):
-    from sstq.lab import demo
+    from paper import demo
 
     quick = functools.partial(demo.run_demo, epsilons=(4.0,), copies=(1, 2))
     monkeypatch.setattr(demo, "run_demo", quick)

@@ -44,7 +44,7 @@ def last_epsilon(path):
 
 
 KILLED = (
-    "import os, signal; from sstq.lab.training import rounds; save = rounds.save_state; "
+    "import os, signal; from paper.training import rounds; save = rounds.save_state; "
     "rounds.save_state = lambda s, p: save(s, p) if s.round_number < 3 else os.kill(os.getpid(), signal.SIGKILL)"
 )
 
@@ -92,7 +92,7 @@ def test_cohorts_go_on_after_a_kill_and_nobody_pays_twice(tmp_path):
 
 
 def test_the_total_of_a_client_is_in_table_and_title(tmp_path):
-    prelude = "import sstq.lab.plots as p; p.draw_training = lambda *_, title, **__: print(title, file=sys.stderr)"
+    prelude = "import paper.plots as p; p.draw_training = lambda *_, title, **__: print(title, file=sys.stderr)"
     done = run_after(prelude, *TRAINING, "--participation", 2, "--adaptive-clip", 0.5, "-o", tmp_path)
     assert done.returncode == 0, done.stderr
     assert total_epsilon(done) == [6.0]
@@ -141,7 +141,7 @@ def test_what_is_needed_is_asked_for_before_anything_is_computed(tmp_path):
 
 
 def test_tables_come_before_pictures(tmp_path):
-    broken = "import sstq.lab.plots; sstq.lab.plots.draw_training = lambda *_, **__: 1 / 0"
+    broken = "import paper.plots; paper.plots.draw_training = lambda *_, **__: 1 / 0"
     done = run_after(broken, *TRAINING, "-o", tmp_path)
     assert "ZeroDivisionError" in done.stderr
     assert (tmp_path / "rounds.csv").exists()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import sstq
 from sstq.files.strict_json import read_json
-from sstq.lab.bench.report import read_run
+from benchmarks.speed.report import read_run
 from sstq.planning.clipping import NormSurvey
 from sstq.planning.tuning import tune
 from sstq.runs.shards import record_simulation

@@ -7,8 +7,8 @@ import pytest
 from matplotlib.text import Text
 
 from sstq import Estimate, GroupMean, plots
-from sstq.lab.demo import Demo, DemoRow
-from sstq.lab.plots import draw_digits, draw_training
+from paper.demo import Demo, DemoRow
+from paper.plots import draw_digits, draw_training
 from sstq.planning.comparison import compare, frontier, one_bit_error, optimal_error
 
 
@@ -16,7 +16,7 @@ from sstq.planning.comparison import compare, frontier, one_bit_error, optimal_e
 def drawn(monkeypatch):
     """The figures that were drawn, instead of files."""
     figures = []
-    for name in ("sstq.plots.comparison", "sstq.plots.groups", "sstq.lab.plots.training", "sstq.lab.plots.digits"):
+    for name in ("sstq.plots.comparison", "sstq.plots.groups", "paper.plots.training", "paper.plots.digits"):
         monkeypatch.setattr(f"{name}.save", lambda figure, path: figures.append(figure))
     return figures
 

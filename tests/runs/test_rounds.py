@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.lab.training.groups import round_identities
+from paper.training.groups import round_identities
 from sstq.runs.rounds import client_identifier, round_mechanism
 
 # The last is the example of a third party, which other tests register.

@@ -11,14 +11,14 @@ from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
 from flower_fashion.task import Examples, batches
-from sstq.lab.training import Evaluation, HiddenLayer
+from paper.training import Evaluation, HiddenLayer
 
 _NAME = "parameters"
 
 
 @dataclass(frozen=True)
 class NumpyNetwork:
-    """`sstq.lab.training.HiddenLayer` behind the interface of `task.Network`."""
+    """`paper.training.HiddenLayer` behind the interface of `task.Network`."""
 
     model: HiddenLayer
 

@@ -11,8 +11,8 @@ import numpy as np
 from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
-from sstq.lab.datasets import Dataset, load
-from sstq.lab.training import Evaluation, iid_partition
+from paper.datasets import Dataset, load
+from paper.training import Evaluation, iid_partition
 
 HIDDEN_UNITS = 32
 

@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord
 from torch import nn
 
 from flower_fashion.task import Examples, batches
-from sstq.lab.training import Evaluation
+from paper.training import Evaluation
 
 
 @dataclass(frozen=True)

@@ -16,24 +16,19 @@ from typer.core import TyperGroup
 from sstq.cli.account import account
 from sstq.cli.aggregate import aggregate
 from sstq.cli.audit import audit
-from sstq.cli.bench import bench
 from sstq.cli.campaign import campaign
 from sstq.cli.channel import channel
 from sstq.cli.clip import clip
 from sstq.cli.compare import compare, mechanisms
-from sstq.cli.data import data
-from sstq.cli.demo import demo
 from sstq.cli.encode import encode
 from sstq.cli.frontier import frontier
 from sstq.cli.inspect import inspect
 from sstq.cli.plan import plan
-from sstq.cli.reproduce import reproduce
 from sstq.cli.send import send
 from sstq.cli.serve import serve
 from sstq.cli.shuffler import shuffler
 from sstq.cli.spec import spec
 from sstq.cli.terminal import complain, paragraphs, warn
-from sstq.cli.train import train
 from sstq.cli.usage import WrongUsage
 from sstq.cli.warmup import compile_together, warmup
 from sstq.compilation import at_first_compilation
@@ -79,17 +74,13 @@ for command in (
     frontier,
     plan,
     account,
-    train,
-    reproduce,
-    demo,
-    bench,
     warmup,
     serve,
     shuffler,
     send,
 ):
     app.command(help=paragraphs(command.__doc__ or ""))(command)
-for group, name in ((clip, "clip"), (data, "data"), (campaign, "campaign")):
+for group, name in ((clip, "clip"), (campaign, "campaign")):
     app.add_typer(group, name=name)
 app.add_typer(audit, name="audit")
 

@@ -19,7 +19,6 @@ from sstq.cli.common import (
     summarize_mechanism,
     warn_of_seed,
 )
-from sstq.cli.engines import AddressOption, EngineOption, engine
 from sstq.cli.numbers import check_outputs, safe_figure
 from sstq.cli.private_groups import GroupNamesOption, read_group_names
 from sstq.cli.terminal import complain, note, progress, show_facts, warn
@@ -59,17 +58,14 @@ def aggregate(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Continue without files that are refused; the exit code is still 1.")
     ] = False,
-    engine_name: EngineOption = "local",
-    address: AddressOption = None,
     force: ForceOption = False,
 ) -> None:
     """Estimate the mean and its standard error from message files.
 
     The state is saved after every file, and files already counted are skipped. After an interruption, or when more
     files have arrived, run the same command again. A file is added as a whole or not at all. The result is the same
-    bit for bit, whatever the order of the files and however messages are spread over them. It is also independent of
-    the engine: runs with and without Ray can share one state. Results are overwritten only if the state that they
-    come from exists, or with --force.
+    bit for bit, whatever the order of the files and however messages are spread over them. Results are overwritten
+    only if the state that they come from exists, or with --force.
 
     The measured error norm is the norm of the standard errors, which come from the messages themselves; `sstq inspect`
     predicts it for typical vectors. Mechanisms that need a trusted aggregator (CSGM) close the round here:
@@ -95,8 +91,6 @@ def aggregate(
     grouped = not overall and _labelled(messages, state_path if resumed else None)
     if overall and resumed and groups.is_grouped_state(state_path):
         raise WrongUsage(f"--overall: {state_path} holds one mean per group; choose another --output or --state")
-    if grouped and engine_name == "ray":
-        raise WrongUsage("--engine ray gives one mean: pass --overall, or aggregate groups with --engine local")
     if png is not None and not grouped:
         raise WrongUsage("--png draws the means of groups; these messages have no public labels (sstq encode --by)")
     names = read_group_names(group_names, shared)
@@ -110,8 +104,7 @@ def aggregate(
         aggregator = groups.start(shared, state_path if resumed else None)
     else:
         aggregator = shared.load_aggregator(state_path) if resumed else shared.aggregator()
-    with engine(engine_name, address) as in_ray:
-        bad = _add_files(aggregator, messages, state_path, skip_bad, in_ray, overall)
+    bad = _add_files(aggregator, messages, state_path, skip_bad, overall)
     if isinstance(aggregator, Aggregator):
         _report(shared, aggregator, output, state_path, names)
     else:
@@ -172,7 +165,6 @@ def _add_files(
     paths: list[Path],
     state: Path,
     skip_bad: bool,
-    in_ray: bool,
     overall: bool,
 ) -> list[Exception]:
     """Add the files, saving the state after each; returns the refusals, or raises the first one."""
@@ -180,7 +172,7 @@ def _add_files(
     repeated = 0
     sizes = [path.stat().st_size if path.is_file() else 0 for path in paths]
     with progress("Aggregating", sum(sizes)) as advance:
-        for number, added in _outcomes(aggregator, paths, skip_bad, in_ray, overall):
+        for number, added in _outcomes(aggregator, paths, skip_bad, overall):
             if isinstance(added, Exception):
                 refusals[number] = added
                 continue
@@ -194,16 +186,11 @@ def _add_files(
 
 
 def _outcomes(
-    aggregator: Aggregator[Any] | GroupedAggregator, paths: list[Path], skip_bad: bool, in_ray: bool, overall: bool
+    aggregator: Aggregator[Any] | GroupedAggregator, paths: list[Path], skip_bad: bool, overall: bool
 ) -> Iterator[tuple[int, bool | ValueError | OSError]]:
     """Yield the index of each path and whether its file was added, or why it was refused."""
     from sstq.aggregation import Aggregator
 
-    if in_ray and isinstance(aggregator, Aggregator):
-        from sstq.integrations.ray import add_files
-
-        yield from add_files(aggregator, paths, skip_bad=skip_bad)
-        return
     for number, path in enumerate(paths):
         try:
             if isinstance(aggregator, Aggregator) and not overall:

@@ -16,7 +16,6 @@ from sstq.cli.common import (
     several_messages,
     warn_of_seed,
 )
-from sstq.cli.engines import AddressOption, EngineOption, engine
 from sstq.cli.private_groups import GroupNamesOption, read_group_names
 from sstq.cli.terminal import note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage, check_usage
@@ -87,8 +86,6 @@ def encode(
         str | None,
         typer.Option(metavar="sstq|parquet", help="Write one message file of this kind per file of vectors."),
     ] = None,
-    engine_name: EngineOption = "local",
-    address: AddressOption = None,
     force: Annotated[
         bool,
         typer.Option("--force", help="Overwrite the message file. People who are encoded again spend ε again."),
@@ -131,18 +128,14 @@ def encode(
     rng = None if seed is None else np.random.default_rng(seed)
     local = LocalReport() if report else None
     if shards is None:
-        if engine_name == "ray":
-            raise WrongUsage("--engine ray needs --shards: every task writes its own file")
-        with engine(engine_name, address):
-            groups = secret if isinstance(secret, Path) else None
-            total = _to_one_file(shared, mechanism, vectors, output, reading, groups, clients, rng, local, force)
+        groups = secret if isinstance(secret, Path) else None
+        total = _to_one_file(shared, mechanism, vectors, output, reading, groups, clients, rng, local, force)
         size = output.stat().st_size
     else:
         if force:
             raise WrongUsage("--force cannot be combined with --shards, which keeps existing message files")
         planned = _plan(shared, vectors, output, shards, reading)
-        with engine(engine_name, address) as in_ray:
-            total = _to_shards(shared, planned, output, clients, seed, rng, local, in_ray)
+        total = _to_shards(shared, planned, output, clients, seed, rng, local)
         size = sum(shard.messages.stat().st_size for shard in planned)
     show_facts(
         str(output),
@@ -222,12 +215,11 @@ def _to_shards(
     seed: int | None,
     rng: np.random.Generator | None,
     local: LocalReport | None,
-    in_ray: bool,
 ) -> int:
     """Write one message file per shard; returns the number of messages."""
     import shutil
 
-    from sstq.runs.shards import record_simulation, unfinished_folder
+    from sstq.runs.shards import encode_shard, record_simulation, unfinished_folder
 
     total = sum(shard.count for shard in shards)
     identifiers = _client_identifiers(mechanism, clients, total)
@@ -240,7 +232,9 @@ def _to_shards(
     there = 0
     try:
         with progress("Encoding", total) as advance:
-            for shard, part in zip(shards, _reports(mechanism, shards, identifiers, rng, in_ray), strict=True):
+            for shard in shards:
+                ids = None if identifiers is None else identifiers[shard.first : shard.first + shard.count]
+                part = encode_shard(shard, mechanism, rng, clients=ids)
                 advance(shard.count)
                 there += part is None
                 if part is not None and local is not None:
@@ -252,26 +246,6 @@ def _to_shards(
     if there:
         note(f"{there} of {len(shards)} message files already existed and were kept")
     return total * mechanism.messages
-
-
-def _reports(
-    mechanism: Mechanism,
-    shards: list[Shard],
-    clients: NDArray[np.uint64] | None,
-    rng: np.random.Generator | None,
-    in_ray: bool,
-) -> Iterator[LocalReport | None]:
-    """Encode the shards, yielding the report of each; None if the message file already existed."""
-    if in_ray:
-        from sstq.integrations.ray import encode_shards
-
-        yield from encode_shards(shards, mechanism, rng, clients=clients)
-        return
-    from sstq.runs.shards import encode_shard
-
-    for shard in shards:
-        ids = None if clients is None else clients[shard.first : shard.first + shard.count]
-        yield encode_shard(shard, mechanism, rng, clients=ids)
 
 
 def _private_groups(mechanism: Mechanism, given: str | None) -> str | Path | None:
