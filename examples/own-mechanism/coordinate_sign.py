@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 import sstq
 from sstq.aggregation import FrameAggregator
+from sstq.baselines.vqsgd import IdentityFrame
 from sstq.mechanisms.base import Batch, Columns
 from sstq.mechanisms.flat_response import flat_response, gain, weights_of
-from sstq.baselines.vqsgd import IdentityFrame
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import channel_words, unit_interval

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sstq.checks import check_argument, check_number
-from sstq.frames.tight import default_frame_size
 from paper.theory.setting import check_epsilon
 from sstq.baselines.sqkr_coders import paper_k
+from sstq.checks import check_argument, check_number
+from sstq.frames.tight import default_frame_size
 
 __all__ = ["communication_table", "error_orders"]
 

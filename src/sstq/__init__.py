@@ -13,28 +13,28 @@ if TYPE_CHECKING:
     from sstq.aggregation import Aggregator as Aggregator
     from sstq.aggregation import Estimate as Estimate
     from sstq.aggregation import pool as pool
+    from sstq.baselines import CSGM as CSGM
+    from sstq.baselines import L2CSGM as L2CSGM
+    from sstq.baselines import MMRC as MMRC
+    from sstq.baselines import RRSC as RRSC
+    from sstq.baselines import SQKR as SQKR
+    from sstq.baselines import Clean as Clean
+    from sstq.baselines import CompressedPrivUnitG as CompressedPrivUnitG
+    from sstq.baselines import PrivUnit as PrivUnit
+    from sstq.baselines import PrivUnitG as PrivUnitG
+    from sstq.baselines import ProjUnit as ProjUnit
+    from sstq.baselines import TurboQuant as TurboQuant
+    from sstq.baselines import VqSGD as VqSGD
     from sstq.frames.tight import FourierFrame as FourierFrame
     from sstq.frames.tight import HadamardFrame as HadamardFrame
     from sstq.frames.tight import OrthogonalFrame as OrthogonalFrame
-    from sstq.mechanisms import CSGM as CSGM
-    from sstq.mechanisms import L2CSGM as L2CSGM
-    from sstq.mechanisms import MMRC as MMRC
-    from sstq.mechanisms import RRSC as RRSC
-    from sstq.mechanisms import SQKR as SQKR
     from sstq.mechanisms import SSTQ as SSTQ
-    from sstq.mechanisms import Clean as Clean
-    from sstq.mechanisms import CompressedPrivUnitG as CompressedPrivUnitG
     from sstq.mechanisms import ExpectedError as ExpectedError
     from sstq.mechanisms import FrameUnit as FrameUnit
     from sstq.mechanisms import GroupUnit as GroupUnit
     from sstq.mechanisms import LocalReport as LocalReport
     from sstq.mechanisms import Mechanism as Mechanism
-    from sstq.mechanisms import PrivUnit as PrivUnit
-    from sstq.mechanisms import PrivUnitG as PrivUnitG
-    from sstq.mechanisms import ProjUnit as ProjUnit
-    from sstq.mechanisms import TurboQuant as TurboQuant
     from sstq.mechanisms import Unbiased as Unbiased
-    from sstq.mechanisms import VqSGD as VqSGD
     from sstq.mechanisms import from_json as from_json
     from sstq.mechanisms import list_mechanisms as list_mechanisms
     from sstq.mechanisms import mechanism as mechanism
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Aggregator": "sstq.aggregation",
-    "CSGM": "sstq.mechanisms",
-    "Clean": "sstq.mechanisms",
+    "CSGM": "sstq.baselines",
+    "Clean": "sstq.baselines",
     "Codebook": "sstq.scalar.codebooks",
-    "CompressedPrivUnitG": "sstq.mechanisms",
+    "CompressedPrivUnitG": "sstq.baselines",
     "Density": "sstq.scalar.densities",
     "Estimate": "sstq.aggregation",
     "ExpectedError": "sstq.mechanisms",
@@ -69,22 +69,22 @@ _HOMES = {
     "GroupUnit": "sstq.mechanisms",
     "GroupedAggregator": "sstq.runs.groups",
     "HadamardFrame": "sstq.frames.tight",
-    "L2CSGM": "sstq.mechanisms",
+    "L2CSGM": "sstq.baselines",
     "LocalReport": "sstq.mechanisms",
-    "MMRC": "sstq.mechanisms",
+    "MMRC": "sstq.baselines",
     "Mechanism": "sstq.mechanisms",
     "Messages": "sstq.messages.batch",
     "OrthogonalFrame": "sstq.frames.tight",
     "Plan": "sstq.planning",
-    "PrivUnit": "sstq.mechanisms",
-    "PrivUnitG": "sstq.mechanisms",
-    "ProjUnit": "sstq.mechanisms",
-    "RRSC": "sstq.mechanisms",
-    "SQKR": "sstq.mechanisms",
+    "PrivUnit": "sstq.baselines",
+    "PrivUnitG": "sstq.baselines",
+    "ProjUnit": "sstq.baselines",
+    "RRSC": "sstq.baselines",
+    "SQKR": "sstq.baselines",
     "SSTQ": "sstq.mechanisms",
-    "TurboQuant": "sstq.mechanisms",
+    "TurboQuant": "sstq.baselines",
     "Unbiased": "sstq.mechanisms",
-    "VqSGD": "sstq.mechanisms",
+    "VqSGD": "sstq.baselines",
     "from_json": "sstq.mechanisms",
     "list_mechanisms": "sstq.mechanisms",
     "mechanism": "sstq.mechanisms",

@@ -8,11 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sstq.exactness import TOTAL, exp_lower, log_upper
-from sstq.mechanisms.candidates import base
+from sstq.baselines import candidates as base
 from sstq.baselines.compressed_privunitg import CompressedPrivUnitG
 from sstq.baselines.mmrc import MMRC
 from sstq.baselines.rrsc import RRSC
+from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness import streams
 from tests.contract.cases import reread

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.chunks import row_chunks
 from sstq.baselines.clean import Clean
+from sstq.chunks import row_chunks
 from tests.contract.cases import reread
 
 

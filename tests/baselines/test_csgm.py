@@ -9,8 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
 from sstq.aggregation import NoisyAggregator
-from sstq.frames.kashin import represent
-from sstq.mechanisms.base import LocalReport
+from sstq.baselines.csgm import CSGM, L2CSGM
 from sstq.baselines.csgm_accounting import (
     ORDERS,
     CoordinateSampling,
@@ -18,7 +17,8 @@ from sstq.baselines.csgm_accounting import (
     SubsampledGaussian,
     capped_sampling,
 )
-from sstq.baselines.csgm import CSGM, L2CSGM
+from sstq.frames.kashin import represent
+from sstq.mechanisms.base import LocalReport
 from sstq.mechanisms.trial_vectors import structured_vectors
 from tests.contract.cases import reread
 

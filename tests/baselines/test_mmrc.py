@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sstq.exactness import TOTAL, exp_lower
 from sstq.baselines.mmrc import MMRC, _caps
+from sstq.exactness import TOTAL, exp_lower
 from tests.contract.cases import reread
 
 

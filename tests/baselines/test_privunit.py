@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
-from sstq.exactness import TOTAL, exp_lower
 from sstq.baselines.caps import GaussianCap, SphereCap
 from sstq.baselines.privunit import PrivUnit, PrivUnitG
+from sstq.exactness import TOTAL, exp_lower
 from sstq.mechanisms.sphere import mean_chi
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness.secret import bit_source

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from sstq.baselines.privunit import PrivUnit
-from sstq.baselines.projunit import ProjUnit
 from sstq.baselines.projections import FastProjection, GaussianProjection, make_projection
+from sstq.baselines.projunit import ProjUnit
 from sstq.mechanisms.sphere import gaussians
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness import streams

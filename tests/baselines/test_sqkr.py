@@ -5,13 +5,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from sstq.baselines import sqkr_coders as coders
+from sstq.baselines.sqkr import SQKR
+from sstq.baselines.sqkr_coders import best_k, central_binomial, paper_k
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.frames.kashin import represent
 from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.base import LocalReport
-from sstq.mechanisms.sqkr import coders
-from sstq.baselines.sqkr_coders import best_k, central_binomial, paper_k
-from sstq.baselines.sqkr import SQKR
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness import streams
 from tests.contract.cases import reread

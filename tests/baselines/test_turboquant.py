@@ -5,8 +5,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.baselines.turboquant import TurboQuant, lloyd_max_distortion, lloyd_max_levels
+from sstq.mechanisms.trial_vectors import structured_vectors
 from tests.contract.cases import reread
 
 # J. Max, "Quantizing for minimum distortion" (1960), Table I. From 8 levels on the table is off in its fourth digit

@@ -3,10 +3,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sstq.exactness import TOTAL, exp_lower, log_upper
-from sstq.mechanisms import vqsgd
-from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.baselines import vqsgd
 from sstq.baselines.vqsgd import IdentityFrame, VqSGD
+from sstq.exactness import TOTAL, exp_lower, log_upper
+from sstq.mechanisms.trial_vectors import structured_vectors
 from tests.contract.cases import reread
 from tests.scripted import ScriptedBits
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.mechanisms.parts import Decoder
 from sstq.baselines.privunit import PrivUnit
+from sstq.mechanisms.parts import Decoder
 from sstq.scalar.channels import flat_channel
 from tests.contract import checks
 from tests.contract.cases import build

@@ -8,10 +8,10 @@ import pytest
 
 import sstq
 from sstq.exactness import TOTAL
-from sstq.mechanisms.two_level_draw import whole_budget
 from sstq.mechanisms.groupunit.blocks import alignments, best_blocks, block_numbers
 from sstq.mechanisms.groupunit.shares import ShareCodes, best_share_draw, hit_rates, prime_at_least
 from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.mechanisms.two_level_draw import whole_budget
 from tests.contract.cases import reread
 from tests.scripted import ScriptedBits
 

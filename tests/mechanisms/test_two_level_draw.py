@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from sstq.exactness import TOTAL, exp_lower
-from sstq.mechanisms.two_level_draw import KClosest, k_closest, normal_order_statistics, uniform_below
 from sstq.mechanisms.laws import TwoLevelLaw
 from sstq.mechanisms.sphere import mean_chi
+from sstq.mechanisms.two_level_draw import KClosest, k_closest, normal_order_statistics, uniform_below
 
 
 @pytest.mark.parametrize(

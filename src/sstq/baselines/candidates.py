@@ -18,8 +18,8 @@ import numpy as np
 from sstq.aggregation import VectorAggregator
 from sstq.chunks import row_chunks
 from sstq.mechanisms.base import Batch, Columns, Floats, Floats32, Ints, Mechanism, Rows, Words
-from sstq.mechanisms.two_level_draw import KClosest, k_closest
 from sstq.mechanisms.sphere import gaussians, random_directions
+from sstq.mechanisms.two_level_draw import KClosest, k_closest
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams

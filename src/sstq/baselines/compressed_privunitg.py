@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.baselines.candidates import ClosestMechanism
+from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.sphere import GAUSSIAN_EXCESS
 
 

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation import NoisyAggregator
+from sstq.baselines.csgm_accounting import SEED_WORDS, CoordinateSampling, ReleaseBudget
 from sstq.checks import check_number
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, default_level, represent
 from sstq.frames.tight import Frame
 from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats, Floats32, Ints, Rows, Words
-from sstq.baselines.csgm_accounting import SEED_WORDS, CoordinateSampling, ReleaseBudget
 from sstq.mechanisms.framed import KashinMechanism
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout

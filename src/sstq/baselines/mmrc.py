@@ -6,12 +6,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from sstq.baselines.candidates import CandidateMechanism
 from sstq.checks import RANGES, check_number, check_option, stated_integers
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.mechanisms.base import Floats, Ints, Words
-from sstq.baselines.candidates import CandidateMechanism
-from sstq.mechanisms.two_level_draw import draw_codes, refuse_ratio
 from sstq.mechanisms.laws import TwoLevelLaw
+from sstq.mechanisms.two_level_draw import draw_codes, refuse_ratio
 
 _SHARES_TRIED = 201
 

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from sstq.aggregation import VectorAggregator
+from sstq.baselines.caps import Cap, GaussianCap, SphereCap
 from sstq.checks import RANGES, check_number, check_option
 from sstq.exactness import TOTAL
 from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism, Rows
-from sstq.baselines.caps import Cap, GaussianCap, SphereCap
 from sstq.mechanisms.sphere import random_directions
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField, Layout

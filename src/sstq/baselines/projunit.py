@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from sstq.checks import check_argument
-from sstq.mechanisms.base import Batch, Columns, Floats, Unbiased
 from sstq.baselines.caps import SphereCap
 from sstq.baselines.privunit import CapMechanism
 from sstq.baselines.projections import Projection, make_projection
+from sstq.checks import check_argument
+from sstq.mechanisms.base import Batch, Columns, Floats, Unbiased
 from sstq.mechanisms.sphere import GAUSSIAN_EXCESS, random_directions
 from sstq.messages.batch import Messages, client_ids
 

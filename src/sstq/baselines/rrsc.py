@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from sstq.baselines.candidates import ClosestMechanism
 from sstq.checks import RANGES, check_argument
 from sstq.mechanisms.base import Floats, Ints, Words
-from sstq.baselines.candidates import ClosestMechanism
 from sstq.mechanisms.sphere import mean_chi
 
 # Added to the Gram matrix relative to its diagonal: keeps it positive definite where d = M and the Gaussian vectors are

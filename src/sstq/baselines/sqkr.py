@@ -12,13 +12,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from sstq.aggregation import Aggregator
+from sstq.baselines.sqkr_coders import K_MAX, BitCoder, DenseCoder, SubsampledCoder, best_k, paper_k
 from sstq.checks import check_number, check_option
 from sstq.frames.kashin import missed, represent
 from sstq.mechanisms.base import Batch, Coin, Columns, Floats, Ints, Rows
 from sstq.mechanisms.flat_response import flat_response, weights_of
 from sstq.mechanisms.framed import FrameName, KashinMechanism, Recipe
 from sstq.mechanisms.laws import HalfSpaceLaw, Law
-from sstq.baselines.sqkr_coders import K_MAX, BitCoder, DenseCoder, SubsampledCoder, best_k, paper_k
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Layout
 from sstq.scalar.channels import FlatChannel

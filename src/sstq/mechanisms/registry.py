@@ -1,59 +1,35 @@
-"""The mechanisms, one module or folder each, and the registry of their names."""
+"""The registry of mechanisms by name, and reading one from its JSON form."""
 
 import inspect
+from importlib import import_module
 from typing import Any, TypeVar
 
 from sstq.checks import check_argument, did_you_mean
 from sstq.mechanisms.agreement import read_agreement
-from sstq.mechanisms.base import ExpectedError, LocalReport, Mechanism, Unbiased
-from sstq.baselines.compressed_privunitg import CompressedPrivUnitG
-from sstq.baselines.mmrc import MMRC
-from sstq.baselines.rrsc import RRSC
-from sstq.baselines.clean import Clean
-from sstq.baselines.csgm import CSGM, L2CSGM
-from sstq.mechanisms.frameunit.mechanism import FrameUnit
-from sstq.mechanisms.groupunit.mechanism import GroupUnit
-from sstq.baselines.privunit import PrivUnit, PrivUnitG
-from sstq.baselines.projunit import ProjUnit
-from sstq.baselines.sqkr import SQKR
-from sstq.mechanisms.sstq import SSTQ
-from sstq.baselines.turboquant import TurboQuant
-from sstq.baselines.vqsgd import VqSGD
-
-__all__ = [
-    "CSGM",
-    "L2CSGM",
-    "MMRC",
-    "RRSC",
-    "SQKR",
-    "SSTQ",
-    "Clean",
-    "CompressedPrivUnitG",
-    "ExpectedError",
-    "FrameUnit",
-    "GroupUnit",
-    "LocalReport",
-    "Mechanism",
-    "PrivUnit",
-    "PrivUnitG",
-    "ProjUnit",
-    "TurboQuant",
-    "Unbiased",
-    "VqSGD",
-    "from_json",
-    "list_mechanisms",
-    "mechanism",
-    "mechanism_class",
-    "register",
-]
+from sstq.mechanisms.base import Mechanism
 
 # The limit for JSON: the paper's recipe takes 30 steps.
 _MOST_STEPS = 128
 Kind = TypeVar("Kind", bound=Mechanism)
 
-_OWN: tuple[type[Mechanism], ...] = (SSTQ, FrameUnit, GroupUnit, VqSGD, SQKR, PrivUnit, PrivUnitG, ProjUnit)
-_OWN += (RRSC, MMRC, CompressedPrivUnitG, TurboQuant, CSGM, L2CSGM, Clean)
-_REGISTRY = {chosen.name: chosen for chosen in _OWN}
+# The class of every mechanism, or the module and name from which it is loaded on first use.
+_REGISTRY: dict[str, type[Mechanism] | str] = {
+    "sstq": "sstq.mechanisms.sstq:SSTQ",
+    "frameunit": "sstq.mechanisms.frameunit.mechanism:FrameUnit",
+    "groupunit": "sstq.mechanisms.groupunit.mechanism:GroupUnit",
+    "vqsgd": "sstq.baselines.vqsgd:VqSGD",
+    "sqkr": "sstq.baselines.sqkr:SQKR",
+    "privunit": "sstq.baselines.privunit:PrivUnit",
+    "privunitg": "sstq.baselines.privunit:PrivUnitG",
+    "projunit": "sstq.baselines.projunit:ProjUnit",
+    "rrsc": "sstq.baselines.rrsc:RRSC",
+    "mmrc": "sstq.baselines.mmrc:MMRC",
+    "compressed-privunitg": "sstq.baselines.compressed_privunitg:CompressedPrivUnitG",
+    "turboquant": "sstq.baselines.turboquant:TurboQuant",
+    "csgm": "sstq.baselines.csgm:CSGM",
+    "l2-csgm": "sstq.baselines.csgm:L2CSGM",
+    "clean": "sstq.baselines.clean:Clean",
+}
 
 
 def list_mechanisms() -> list[str]:
@@ -84,7 +60,7 @@ def register(cls: type[Kind]) -> type[Kind]:
     if not (isinstance(cls, type) and issubclass(cls, Mechanism)) or inspect.isabstract(cls):
         raise TypeError(f"cls must be a subclass of sstq.Mechanism without abstract methods, got {cls!r}")
     if cls.name in _REGISTRY:
-        raise ValueError(f"name must be new, got {cls.name!r}, which {_REGISTRY[cls.name].__name__} already has")
+        raise ValueError(f"name must be new, got {cls.name!r}, which is taken")
     _REGISTRY[cls.name] = cls
     return cls
 
@@ -145,4 +121,9 @@ def mechanism_class(name: Any) -> type[Mechanism]:
     if not isinstance(name, str) or name not in _REGISTRY:
         close = did_you_mean(name, _REGISTRY)
         raise ValueError(f"mechanism must be one of {', '.join(map(repr, _REGISTRY))}, got {name!r}{close}")
-    return _REGISTRY[name]
+    entry = _REGISTRY[name]
+    if isinstance(entry, str):
+        module, _, attribute = entry.partition(":")
+        entry = _REGISTRY[name] = getattr(import_module(module), attribute)
+    assert isinstance(entry, type)  # noqa: S101 (for mypy)
+    return entry

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from sstq.mechanisms import RRSC, FrameUnit, Mechanism, Unbiased, list_mechanisms, mechanism, mechanism_class
+from sstq.baselines import RRSC
+from sstq.mechanisms import FrameUnit, Mechanism, Unbiased, list_mechanisms, mechanism, mechanism_class
 from sstq.mechanisms.sphere import mean_chi
 from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.batch import Messages

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from sstq.mechanisms import RRSC, SQKR, FrameUnit, Mechanism, VqSGD
+from sstq.baselines import RRSC, SQKR, VqSGD
+from sstq.mechanisms import FrameUnit, Mechanism
 from sstq.mechanisms.base import Coin, ExpectedError
 from sstq.mechanisms.frameunit.bias import BIAS_SHARE, frames_needed
 

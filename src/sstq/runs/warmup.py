@@ -16,9 +16,10 @@ import numpy as np
 from numba.core import event
 
 from sstq import kernels
+from sstq.baselines import PrivUnit, VqSGD
 from sstq.kernels import disk_cache
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, thread_count
-from sstq.mechanisms import SSTQ, FrameUnit, PrivUnit, VqSGD
+from sstq.mechanisms import SSTQ, FrameUnit
 
 # Messages come as the smallest unsigned integers that hold them, those of a public coin as int64: (index, code).
 _MESSAGE_TYPES = ("u1 u1", "u1 u2", "u2 u1", "u2 u2", "u4 u1", "u4 u2", "u4 u4", "i8 u1", "i8 u2")

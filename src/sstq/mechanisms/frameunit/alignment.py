@@ -13,8 +13,8 @@ import numpy as np
 
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms.base import ExpectedError, Floats, Floats32, Ints, Rows
-from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 from sstq.mechanisms.sphere import mean_chi, random_directions
+from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 
 # Places of the trapezoidal rule in standard deviations of a logit. With one member the density falls off as e^t only.
 _STEPS = np.arange(-400, 401) / 10

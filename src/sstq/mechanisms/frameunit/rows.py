@@ -11,10 +11,10 @@ from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms import base
 from sstq.mechanisms.base import Batch, ExpectedError, Floats, Floats32, Ints, Rows, Words
-from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 from sstq.mechanisms.framed import FramedMechanism
 from sstq.mechanisms.frameunit import bias
 from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw, moments_of_frame
+from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import unit_interval

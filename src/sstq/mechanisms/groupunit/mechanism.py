@@ -13,13 +13,13 @@ from sstq.chunks import row_chunks
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms import base
 from sstq.mechanisms.base import SIGNS, Batch, Coin, Columns, ExpectedError, Floats, Ints, Rows, Words
-from sstq.mechanisms.two_level_draw import KClosest
 from sstq.mechanisms.frameunit.alignment import RowDraw
 from sstq.mechanisms.frameunit.rows import RowMechanism, resolved_coin
 from sstq.mechanisms.groupunit.blocks import alignments, best_blocks, inside_share
 from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
 from sstq.mechanisms.groupunit.shares import ShareCodes, best_share_draw, hit_rates
 from sstq.mechanisms.laws import EitherLaw, Law
+from sstq.mechanisms.two_level_draw import KClosest
 from sstq.messages.batch import Messages
 
 # Fewer rows are not like the coordinates of a uniform direction.

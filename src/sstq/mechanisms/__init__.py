@@ -1,0 +1,22 @@
+"""The mechanisms of this library and of its paper, and the registry of all names; others are in `sstq.baselines`."""
+
+from sstq.mechanisms.base import ExpectedError, LocalReport, Mechanism, Unbiased
+from sstq.mechanisms.frameunit.mechanism import FrameUnit
+from sstq.mechanisms.groupunit.mechanism import GroupUnit
+from sstq.mechanisms.registry import from_json, list_mechanisms, mechanism, mechanism_class, register
+from sstq.mechanisms.sstq import SSTQ
+
+__all__ = [
+    "SSTQ",
+    "ExpectedError",
+    "FrameUnit",
+    "GroupUnit",
+    "LocalReport",
+    "Mechanism",
+    "Unbiased",
+    "from_json",
+    "list_mechanisms",
+    "mechanism",
+    "mechanism_class",
+    "register",
+]
