@@ -34,7 +34,7 @@ $(VENV)/extra-%: $(VENV)/made pyproject.toml constraints.txt
 	touch $@
 
 demo: $(VENV)/extra-demo
-	$(BIN)/python -m paper demo --output demo --force
+	$(BIN)/python -m paper demo --output demo
 
 quick: $(VENV)/extra-quick
 	$(BIN)/sstq warmup > /dev/null

@@ -28,8 +28,8 @@ import benchmarks.theory
 import benchmarks.training
 import benchmarks.trust
 import benchmarks.tuning  # noqa: F401
-from benchmarks.harness import BENCHMARKS
 from benchmarks.command import Compare, Output, run_benchmarks
+from benchmarks.harness import BENCHMARKS
 from sstq.cli.common import ForceOption
 from sstq.cli.terminal import complain
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.clients import c_client
 
 import sstq
 from benchmarks.harness import Result, benchmark, fastest
 from benchmarks.speed.harness import Remark
 from benchmarks.speed.measurements import DIM, MILLION, unit_vectors
 from benchmarks.speed.references import threads
+from tests.clients import c_client
 
 _INPUTS, _EACH = 1_000_000, 500
 _GROUP = 3

@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from tests.clients import cases
-from tests.clients.node import JAVASCRIPT, node_path, run_tests
-
 import sstq
 from benchmarks.harness import Measured, Result, benchmark, fastest
 from benchmarks.speed.harness import Remark
 from benchmarks.speed.measurements import DIM, unit_vectors
 from benchmarks.speed.references import threads
+from tests.clients import cases
+from tests.clients.node import JAVASCRIPT, node_path, run_tests
 
 _GROUP, _KILOBYTE, _MOST_KILOBYTES = 3, 1000, 15
 _PEER = "@divviup/dap@0.9.1"

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.harness import Result, benchmark, fastest
+from benchmarks.speed.measurements import DIM, GIGA, MILLION, unit_vectors
+from benchmarks.speed.references import numpy_butterflies, threads
 from sstq import kernels
 from sstq.frames.kashin import make_kashin
 from sstq.frames.tight import HadamardFrame
-from benchmarks.speed.measurements import DIM, GIGA, MILLION, unit_vectors
-from benchmarks.speed.references import numpy_butterflies, threads
 
 
 def numpy_kashin(x: np.ndarray, columns: kernels.SignedColumns, schedule: np.ndarray) -> np.ndarray:

@@ -7,9 +7,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from benchmarks.harness import Result, benchmark, fastest
-from sstq import kernels
 from benchmarks.speed.measurements import DIM, EPSILON, MILLION, unit_vectors
 from benchmarks.speed.references import NUMPY_OFFSET, aligned_zeros, blas_on_one_thread, foreign_transform, threads
+from sstq import kernels
 from sstq.baselines import PrivUnitG, VqSGD
 from sstq.mechanisms import Mechanism
 from sstq.randomness.secret import bit_source

@@ -8,10 +8,10 @@ import numpy as np
 import sstq
 from benchmarks.harness import Result, benchmark, fastest, in_turns, seconds_of
 from benchmarks.kernels import numpy_kashin
-from sstq import kernels
 from benchmarks.speed.measurements import DIM, MILLION, unit_vectors
 from benchmarks.speed.processes import run_python
 from benchmarks.speed.references import aligned_zeros, draw_in_numpy, threads
+from sstq import kernels
 from sstq.randomness.secret import bit_source
 
 

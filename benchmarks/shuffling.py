@@ -8,11 +8,10 @@ import math
 from collections.abc import Iterator
 from functools import partial
 
-from tests.accounting.references import attained_delta
-
 from benchmarks.harness import Result, benchmark, fastest
 from sstq.accounting import shuffled_epsilon, two_level_local_epsilon, two_level_shuffled_epsilon
 from sstq.accounting.amplification import closed_form
+from tests.accounting.references import attained_delta
 
 CROWDS = (10**3, 10**4, 10**5, 10**6, 10**7)
 LOCAL = (0.1, 1.0, 3.0, 5.0, 7.0, 10.0)

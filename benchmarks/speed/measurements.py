@@ -16,8 +16,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq import kernels
-from sstq.kernels.threads import thread_count
 from benchmarks.speed.harness import Measured, Remark, Result, fastest
 from benchmarks.speed.references import (
     NUMPY_OFFSET,
@@ -30,6 +28,8 @@ from benchmarks.speed.references import (
     threads,
     triad,
 )
+from sstq import kernels
+from sstq.kernels.threads import thread_count
 from sstq.mechanisms import SSTQ, Mechanism
 from sstq.messages.batch import Messages
 from sstq.messages.files import read_messages, write_messages

@@ -7,11 +7,11 @@ from functools import partial
 
 import numpy as np
 
-from sstq import kernels
-from sstq.frames.kashin import pick
 from benchmarks.speed.harness import Result, fastest
 from benchmarks.speed.measurements import BITS, DIM, EPSILON, GIGA, MILLION, unit_vectors
 from benchmarks.speed.references import aligned_zeros, threads
+from sstq import kernels
+from sstq.frames.kashin import pick
 from sstq.mechanisms import SSTQ, FrameUnit
 from sstq.randomness.secret import bit_source
 

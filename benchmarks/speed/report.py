@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sstq.files.atomic import atomic_file
-from sstq.files.strict_json import read_json
 from benchmarks.speed.harness import Measured, Result
 from benchmarks.speed.machine import machine_facts
+from sstq.files.atomic import atomic_file
+from sstq.files.strict_json import read_json
 
 __all__ = ["Change", "Run", "compare", "read_run", "write_run"]
 

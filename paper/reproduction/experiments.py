@@ -24,17 +24,15 @@ class Experiment:
 
     Attributes:
         jobs: the jobs that it needs.
-        section: the section of the report, from the results of these jobs.
-        dataset: the data set that it needs; None if it needs none.
+        section: what it found, from the results of these jobs.
     """
 
     jobs: Callable[[Scale], list[Job]]
     section: Callable[[Scale, Results], Section]
-    dataset: str | None = None
 
 
 def _images(name: str) -> Experiment:
-    return Experiment(partial(image_jobs, name), partial(image_section, name), name)
+    return Experiment(partial(image_jobs, name), partial(image_section, name))
 
 
 EXPERIMENTS: Mapping[str, Experiment] = {
@@ -43,7 +41,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "bitwidth": Experiment(bitwidth_jobs, bitwidth_section),
     "fashion-mnist": _images("fashion-mnist"),
     "cifar-10": _images("cifar-10"),
-    "once": Experiment(once_jobs, once_section, "fashion-mnist"),
+    "once": Experiment(once_jobs, once_section),
     "tables": Experiment(tables_jobs, tables_section),
 }
-"""In the order of the report."""
+"""In the order of the paper."""

@@ -1,4 +1,4 @@
-"""The pictures of the report, in one style, with one colour per method."""
+"""The pictures of the experiments, in one style, with one colour per method."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sstq.canvas import ACCENT, FAINT, INK, SECOND, label_marks, new_figure, save, tidy
 from paper.reproduction.lines import Section
 from paper.reproduction.methods import METHODS
 from paper.reproduction.once import ONCE_LABELS, TRUST_METHODS
-from paper.reproduction.paper import paper_number
+from paper.reproduction.printed import paper_number
+from sstq.canvas import ACCENT, FAINT, INK, SECOND, label_marks, new_figure, save, tidy
 
 __all__ = ["draw_section"]
 

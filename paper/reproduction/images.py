@@ -9,7 +9,7 @@ from typing import Any
 from paper.reproduction.jobs import Job
 from paper.reproduction.lines import DIFFERS, NOT_COMPARED, Line, Results, Section, interval, judge
 from paper.reproduction.methods import EPSILON, METHODS
-from paper.reproduction.paper import PaperNumber, paper_number
+from paper.reproduction.printed import PaperNumber, paper_number
 from paper.reproduction.scales import Scale
 
 __all__ = ["image_jobs", "image_section"]

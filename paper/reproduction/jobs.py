@@ -27,9 +27,6 @@ _TRIALS_AT_A_TIME = 50
 _START = "he"
 # The pixels of an image by the number of the network's parameters.
 _INPUTS = {25_450: 784, 98_666: 3072}
-_NETWORK_DIMS = {"digits": 2_410, "fashion-mnist": 25_450, "cifar-10": 98_666}
-# Core seconds per encoded number, with the paper's representation and without, and per job.
-_PAPER_SECONDS, _SECONDS, _JOB_SECONDS = 1.5e-7, 4e-8, 0.01
 
 
 @dataclass(frozen=True)
@@ -68,23 +65,6 @@ class Job:
         parts += [] if self.epsilon is None else [f"e{self.epsilon:g}"]
         leaky = [] if self.scaling == "clip" else [self.scaling]
         return Path(self.kind) / ("-".join([*parts, *leaky, f"s{self.seed}"]) + ".json")
-
-    @property
-    def cost(self) -> float:
-        """The approximate core seconds it takes, for estimating the remaining time."""
-        from paper.reproduction.once import is_once, once_cost
-        from paper.training import settings_for
-
-        if is_once(self):
-            return once_cost(self)
-        if self.kind in ("mse", "orders"):
-            vectors = self.count + 1
-        else:
-            clients = settings_for("fashion-mnist" if self.kind == "timing" else self.kind, {}).clients
-            vectors = clients * (self.count + 1)
-        is_paper = METHODS[self.method].arguments.get("kashin") == "paper"
-        each = _PAPER_SECONDS if is_paper else _SECONDS
-        return _JOB_SECONDS + vectors * (self.dim or _NETWORK_DIMS[self.kind]) * each
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description as JSON values."""
@@ -189,9 +169,9 @@ def _train(job: Job, data: Path | None) -> dict[str, Any]:
 
 
 def _set_up(job: Job, data: Path | None) -> tuple[Problem, Settings, Server]:
-    from paper.training import Server, image_problem, regression_problem, settings_for
+    from paper.training import SETTINGS, Server, image_problem, regression_problem
 
-    settings = settings_for(job.kind, {})
+    settings = SETTINGS[job.kind]
     server = Server(settings.rate, settings.norm_cap)
     if job.kind == "regression":
         return regression_problem(job.dim, settings.clients, job.seed), settings, server
@@ -208,9 +188,9 @@ def _time_rounds(job: Job) -> dict[str, Any]:
     """Time a round of the paper's network with 100 clients; images of noise take as long as real ones."""
     import numpy as np
 
-    from paper.training import HiddenLayer, Problem, Server, iid_partition, private_mean, settings_for
+    from paper.training import SETTINGS, HiddenLayer, Problem, Server, iid_partition, private_mean
 
-    settings = settings_for("fashion-mnist", {})
+    settings = SETTINGS["fashion-mnist"]
     inputs = _INPUTS[job.dim]
     rng = np.random.default_rng(job.seed)
     x = rng.random((settings.clients * settings.batch, inputs), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Lines of the report's tables: our number with its interval, the paper's, and whether they agree."""
+"""Lines of the tables: our number with its interval, the paper's, and whether they agree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paper.reproduction.jobs import Job
-from paper.reproduction.paper import PaperNumber
+from paper.reproduction.printed import PaperNumber
 
 __all__ = ["AGREES", "DIFFERS", "NOT_COMPARED", "Line", "Results", "Section", "interval", "judge"]
 
@@ -34,8 +34,6 @@ class Line:
         verdict: "agrees", "differs", "not compared", or empty without a number of the paper's.
         remark: why they differ, or what else is worth knowing.
         unit: the unit of the numbers, for people.
-        simulated: the mean of simulated messages if `ours` is exact; nan if nothing was simulated.
-        simulated_half_width: half its 95 % interval.
     """
 
     setting: str
@@ -49,13 +47,11 @@ class Line:
     verdict: str = ""
     remark: str = ""
     unit: str = ""
-    simulated: float = math.nan
-    simulated_half_width: float = math.nan
 
 
 @dataclass(frozen=True)
 class Section:
-    """One experiment of the report.
+    """What an experiment found.
 
     Attributes:
         name: the name of the experiment.

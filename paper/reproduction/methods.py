@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sstq.mechanisms import Mechanism
 
-__all__ = ["EPSILON", "METHODS", "Method", "method_labels"]
+__all__ = ["EPSILON", "METHODS", "Method"]
 
 EPSILON = 3.0
 """The ε of every message in the paper's experiments."""
@@ -90,13 +90,3 @@ _ALL = (
 
 METHODS: Mapping[str, Method] = {method.key: method for method in _ALL}
 """By key, in the order of tables."""
-
-
-def method_labels() -> dict[str, str]:
-    """Return the labels by key.
-
-    Examples:
-        >>> method_labels()["frameunit"]
-        'FrameUnit'
-    """
-    return {method.key: method.label for method in _ALL}

@@ -9,7 +9,7 @@ from typing import Any
 from paper.reproduction.jobs import MSE_CLIP, Job
 from paper.reproduction.lines import DIFFERS, Line, Results, Section, interval, judge
 from paper.reproduction.methods import METHODS
-from paper.reproduction.paper import paper_number
+from paper.reproduction.printed import paper_number
 from paper.reproduction.scales import Scale
 
 __all__ = ["mse_jobs", "mse_section"]
@@ -122,6 +122,4 @@ def _line(scale: Scale, row: dict[str, Any]) -> Line:
         verdict,
         " ".join(note for note in notes if note),
         "squared distance",
-        row["sampled_mse"],
-        row["sampled_half_width"],
     )

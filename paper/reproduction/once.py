@@ -48,7 +48,6 @@ TRUST_METHODS = ("groupunit", *_SHUFFLED, "central", "none")
 _COHORTS = {"privunitg": ("privunitg", 5, 30.0), "sstq": ("sstq-optimized", 20, 10.0)}
 _CIFAR_EPSILON, _SYSTEM_EPSILON = 6.0, 3.0
 _CAP = 50
-_SECONDS = 8.0
 # ε of the answers to the check of a classifier that was learned without privacy.
 _NO_PRIVACY = 20.0
 
@@ -91,11 +90,6 @@ def once_jobs(scale: Scale) -> list[Job]:
 
 def _epsilon(job: Job) -> float:
     return math.inf if job.epsilon is None else job.epsilon
-
-
-def once_cost(_job: Job) -> float:
-    """The approximate core seconds of a job."""
-    return _SECONDS
 
 
 def is_once(job: Job) -> bool:

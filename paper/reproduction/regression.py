@@ -8,7 +8,7 @@ from typing import Any
 from paper.reproduction.jobs import Job
 from paper.reproduction.lines import AGREES, DIFFERS, Line, Results, Section, interval, judge
 from paper.reproduction.methods import METHODS
-from paper.reproduction.paper import paper_number
+from paper.reproduction.printed import paper_number
 from paper.reproduction.scales import Scale
 
 __all__ = ["bitwidth_jobs", "bitwidth_section", "regression_jobs", "regression_section"]

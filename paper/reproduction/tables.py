@@ -7,7 +7,7 @@ import math
 from paper.reproduction.jobs import ORDER_EPSILONS, Job
 from paper.reproduction.lines import Line, Results, Section, judge
 from paper.reproduction.methods import METHODS
-from paper.reproduction.paper import PaperNumber, paper_number
+from paper.reproduction.printed import PaperNumber, paper_number
 from paper.reproduction.scales import Scale
 
 __all__ = ["tables_jobs", "tables_section"]

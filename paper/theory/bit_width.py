@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from sstq.checks import check_argument, check_option
 from paper.theory.optimized_codebooks import flat_second_moment
 from paper.theory.setting import check_epsilon
+from sstq.checks import check_argument, check_option
 from sstq.scalar.codebooks import BITS_MAX, optimized_codebook, uniform_codebook
 from sstq.scalar.densities import Density
 

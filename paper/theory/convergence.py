@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sstq.checks import check_number
 from paper.theory.metric_aware import metric_aware_bias_bound, metric_aware_mse_bound
 from paper.theory.optimized_codebooks import optimized_mse_bound
+from sstq.checks import check_number
 
 __all__ = [
     "Descent",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from sstq.checks import check_argument, check_number
 from paper.theory.setting import check_epsilon, make_setting
+from sstq.checks import check_argument, check_number
 from sstq.scalar.codebooks import Codebook
 
 __all__ = ["flat_bias", "flat_mse_bound", "flat_mse_rate", "flat_second_moment_bound", "probability_gap"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sstq.checks import check_argument, check_number
 from paper.theory.setting import check_epsilon, make_setting
+from sstq.checks import check_argument, check_number
 from sstq.scalar.codebooks import Codebook, panter_dite_codebook
 from sstq.scalar.densities import Density
 from sstq.scalar.metric_aware import Rate, laplace_probabilities, resolve_rate

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from sstq.checks import check_number
 from paper.theory.flat_response import probability_gap
 from paper.theory.setting import check_epsilon, make_setting
+from sstq.checks import check_number
 from sstq.scalar.codebooks import BITS_MAX, Codebook
 from sstq.scalar.densities import Density
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from sstq.checks import check_number
 from paper.theory.flat_response import probability_gap
 from paper.theory.setting import check_epsilon
+from sstq.checks import check_number
 
 __all__ = ["simplex_mse", "vqsgd_mse", "vqsgd_mse_bound"]
 

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.checks import check_option
-from paper.training.identity import checksum
 
 __all__ = ["Evaluation", "HiddenLayer", "LeastSquares", "Logistic", "Model"]
 
@@ -37,11 +36,7 @@ class Evaluation:
 
 
 class Model(Protocol):
-    """The interface that the federated loop needs of a model.
-
-    It may also have a ``description``, a string that is equal exactly for equal models: a checkpoint
-    continues only with a model of the same description (for models without one, of the same class and dimension).
-    """
+    """The interface that the federated loop needs of a model."""
 
     @property
     def dim(self) -> int:
@@ -92,11 +87,6 @@ class HiddenLayer:
     def dim(self) -> int:
         """d, the number of parameters."""
         return (self.inputs + 1) * self.hidden + (self.hidden + 1) * self.classes
-
-    @property
-    def description(self) -> str:
-        """All arguments, as text."""
-        return f"HiddenLayer({self.inputs}, {self.hidden}, {self.classes}, {self.start!r})"
 
     def initial(self, seed: int) -> Floats:
         """Return the initial parameters, (d,)."""
@@ -170,11 +160,6 @@ class Logistic:
         """d, the number of parameters."""
         return (self.inputs + 1) * self.classes
 
-    @property
-    def description(self) -> str:
-        """All arguments, as text."""
-        return f"Logistic({self.inputs}, {self.classes})"
-
     def initial(self, seed: int) -> Floats:  # noqa: ARG002 (the start is the same for all)
         """Return zeros."""
         return np.zeros(self.dim, dtype=np.float32)
@@ -239,11 +224,6 @@ class LeastSquares:
     def dim(self) -> int:
         """d, the number of parameters."""
         return len(self.truth)
-
-    @property
-    def description(self) -> str:
-        """A checksum of the truth."""
-        return f"LeastSquares({checksum(self.truth)})"
 
     def initial(self, seed: int) -> Floats:  # noqa: ARG002 (the start is the same for all)
         """Return zeros."""

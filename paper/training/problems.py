@@ -1,18 +1,59 @@
-"""Learning problems: a model, examples spread over clients, and examples to test on."""
+"""Learning problems: a model, examples spread over clients, examples to test on, and the paper's settings."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.checks import check_number
 from paper.training.models import HiddenLayer, LeastSquares, Model
-from paper.training.partitions import Partition, dirichlet_partition, iid_partition
+from sstq.checks import check_number
 
-__all__ = ["Problem", "image_problem", "regression_problem"]
+__all__ = [
+    "SETTINGS",
+    "Problem",
+    "Settings",
+    "dirichlet_partition",
+    "iid_partition",
+    "image_problem",
+    "regression_problem",
+]
+
+Partition = list[NDArray[np.int64]]
+"""Which client holds which examples."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a training besides its data and its mechanism.
+
+    Attributes:
+        clients: the number of clients that share the training examples.
+        batch: the number of examples per gradient.
+        clip: the bound on the norm of a client's gradient.
+        rate: the server's learning rate.
+        norm_cap: the server's bound on the norm of the mean; None for none.
+        rounds: the number of rounds.
+    """
+
+    clients: int
+    batch: int
+    clip: float
+    rate: float
+    norm_cap: float | None = 10.0
+    rounds: int = 100
+
+
+SETTINGS: Mapping[str, Settings] = {
+    "digits": Settings(clients=100, batch=14, clip=0.5, rate=0.5),
+    "fashion-mnist": Settings(clients=100, batch=64, clip=0.1, rate=0.2),
+    "cifar-10": Settings(clients=100, batch=64, clip=0.1, rate=0.5),
+    "regression": Settings(clients=200, batch=20, clip=1.0, rate=0.5),
+}
+"""The settings by data set: Section 7 of the paper for the images, Appendix G for the regression."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,3 +153,43 @@ def regression_problem(dim: int, clients: int, seed: int, *, examples: int = 400
     truth = rng.standard_normal(dim).astype(np.float32)
     y = x @ truth
     return Problem("regression", LeastSquares(truth), x, y, iid_partition(examples, clients, seed), x, y)
+
+
+def iid_partition(examples: int, clients: int, seed: int) -> Partition:
+    """Return disjoint random parts of (nearly) equal size, one per client.
+
+    Examples:
+        >>> [len(part) for part in iid_partition(10, 3, seed=0)]
+        [4, 3, 3]
+    """
+    clients = check_number("clients", clients, 1, examples, integer=True)
+    return np.array_split(np.random.default_rng([seed, 1]).permutation(examples), clients)
+
+
+def dirichlet_partition(labels: NDArray[Any], clients: int, alpha: float, seed: int) -> Partition:
+    """Return disjoint parts in which a client's share of each class follows a symmetric Dirichlet distribution.
+
+    The smaller `alpha` is, the fewer classes a client sees (Hsu, Qi and Brown, *Measuring the effects of non-identical
+    data distribution for federated visual classification*, 2019). A client without examples takes one from
+    the largest part, so that everybody can take part.
+
+    Examples:
+        >>> parts = dirichlet_partition(np.repeat(np.arange(3), 100), clients=10, alpha=0.1, seed=0)
+        >>> sum(map(len, parts)), min(map(len, parts)) > 0
+        (300, True)
+    """
+    clients = check_number("clients", clients, 1, len(labels), integer=True)
+    alpha = check_number("alpha", alpha, 1e-3, 1e6)
+    rng = np.random.default_rng([seed, 2])
+    parts: list[list[NDArray[np.int64]]] = [[] for _ in range(clients)]
+    for label in np.unique(labels):
+        members = rng.permutation(np.flatnonzero(labels == label))
+        cuts = (np.cumsum(rng.dirichlet(np.full(clients, alpha)))[:-1] * len(members)).astype(np.int64)
+        for part, taken in zip(parts, np.split(members, cuts), strict=True):
+            part.append(taken)
+    joined = [np.concatenate(part) for part in parts]
+    for number in range(clients):
+        if not len(joined[number]):
+            largest = max(range(clients), key=lambda other: len(joined[other]))
+            joined[number], joined[largest] = joined[largest][-1:], joined[largest][:-1]
+    return joined

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sstq
-from sstq.files.strict_json import read_json
 from benchmarks.speed.report import read_run
+from sstq.files.strict_json import read_json
 from sstq.planning.clipping import NormSurvey
 from sstq.planning.tuning import tune
 from sstq.runs.shards import record_simulation

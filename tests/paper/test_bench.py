@@ -14,9 +14,6 @@ from typer.testing import CliRunner
 
 import sstq
 from benchmarks import theory
-from sstq.cli import app
-from sstq.files.atomic import atomic_file
-from sstq.frames.kashin import represent
 from benchmarks.speed import (
     Measured,
     Remark,
@@ -43,6 +40,9 @@ from benchmarks.speed.references import (
     paper_in_numpy,
     paper_representation,
 )
+from sstq.cli import app
+from sstq.files.atomic import atomic_file
+from sstq.frames.kashin import represent
 from sstq.mechanisms import mechanism_class
 from tests.kernels.reference import butterflies
 

@@ -18,17 +18,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
+import paper.datasets.download
+import paper.datasets.npm
 import pytest
 import typer
+from paper.commands.data import data
+from paper.datasets.download import download
+from paper.datasets.releases import RELEASES, DataFile, Download
 from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
-import paper.datasets.download
-import paper.datasets.npm
-from paper.commands.data import data
 from paper.datasets import NAMES, DatasetUnavailableError, cached_folder, fetch, load, locate
-from paper.datasets.download import download
-from paper.datasets.releases import RELEASES, DataFile, Download
 from tests.patience import PATIENCE
 
 # ---------------------------------------------------------------------------------------------------------------------

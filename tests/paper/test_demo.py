@@ -4,11 +4,11 @@ import sys
 
 import numpy as np
 import pytest
+from paper.plots import draw_digits
 
-from sstq import Estimate
 from paper.datasets import load
 from paper.demo import HELD, mean_images, run_demo, save_results
-from paper.plots import draw_digits
+from sstq import Estimate
 from sstq.learning.features import unit_rows
 
 

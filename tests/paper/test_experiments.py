@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paper.reproduction.report import _plain
+from paper.reproduction.records import _plain
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 HEADER = "| setting | method | ours | ± | compared | paper | verdict |"

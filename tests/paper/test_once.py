@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
-from sstq.accounting import gaussian_sigma
 from paper.reproduction import FULL, QUICK, Job, Scale, read_result, run_job, run_jobs, write_report
 from paper.reproduction.central import CentralClassifier, ExactClassifier
 from paper.reproduction.cohorts import train_in_cohorts
 from paper.reproduction.once import ONCE_LABELS, TRUST_METHODS, once_jobs, once_section
+from sstq.accounting import gaussian_sigma
 
 DIGITS = Scale(quick=True, seeds=1, once_epsilons=(6.0,), once_small_epsilons=(), once_datasets=("digits",))
 

@@ -17,11 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from paper.commands.reproduce import _seconds_left, reproduce
 from typer.testing import CliRunner
 
 import paper.reproduction
-from sstq.cli import terminal
-from paper.commands.reproduce import _seconds_left, reproduce
 from paper.datasets import DatasetUnavailableError
 from paper.reproduction import (
     EXPERIMENTS,
@@ -41,8 +40,9 @@ from paper.reproduction import (
 from paper.reproduction.images import image_jobs, image_section
 from paper.reproduction.lines import Line, interval, judge
 from paper.reproduction.nonprivate import nonprivate_norm_scaled_mean
+from paper.reproduction.records import _plain, paper_fates
 from paper.reproduction.regression import bitwidth_section
-from paper.reproduction.report import _plain, paper_fates
+from sstq.cli import terminal
 from tests.patience import PATIENCE
 
 TINY = Scale(

@@ -7,13 +7,13 @@ import math
 
 import numpy as np
 import pytest
-from benchmarks.regression import Regression
-from benchmarks.theory import least_level_by_linear_program
 
 import sstq
+from benchmarks.regression import Regression
+from benchmarks.theory import least_level_by_linear_program
+from paper import theory
 from sstq.frames.kashin import default_level
 from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame
-from paper import theory
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.scalar.channels import flat_channel, unbiased_decoder
 from sstq.scalar.codebooks import (

@@ -5,10 +5,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 from matplotlib.text import Text
-
-from sstq import Estimate, GroupMean, plots
-from paper.demo import Demo, DemoRow
 from paper.plots import draw_digits, draw_training
+
+from paper.demo import Demo, DemoRow
+from sstq import Estimate, GroupMean, plots
 from sstq.planning.comparison import compare, frontier, one_bit_error, optimal_error
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from paper.training.groups import round_identities
 
 import sstq
-from paper.training.groups import round_identities
 from sstq.runs.rounds import client_identifier, round_mechanism
 
 # The last is the example of a third party, which other tests register.

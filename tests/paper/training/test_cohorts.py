@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.accounting import Ledger
 from paper.training import AdaptiveClip, Cohorts, PersonLedgers, Server, train
+from sstq.accounting import Ledger
 
 from .test_training import blobs, clean, run
 

@@ -2,10 +2,10 @@ import math
 
 import numpy as np
 import pytest
+from paper.training.groups import CLIENTS_AT_A_TIME, client_groups, mean_of_groups, round_identities
 
 import sstq
 from paper.training import private_mean
-from paper.training.groups import CLIENTS_AT_A_TIME, client_groups, mean_of_groups, round_identities
 from sstq.runs.rounds import mean_of_round
 
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from paper.training.shuffled import shuffled_mean
 
 import sstq
-from sstq.accounting import Ledger, shuffled_epsilon
 from paper.training import AdaptiveClip, Server
 from paper.training.rounds import private_mean
-from paper.training.shuffled import shuffled_mean
+from sstq.accounting import Ledger, shuffled_epsilon
 from sstq.messages.batch import Messages
 from sstq.planning import shuffled_mechanism
 

@@ -4,10 +4,10 @@ import sys
 import numpy as np
 import pytest
 import torch
+from paper.commands.models import image_problem_with
 from torch import nn
 
 import sstq
-from paper.commands.models import image_problem_with
 from paper.datasets import load
 from paper.training import HiddenLayer, Problem, Server, TorchModel, iid_partition, image_problem, train
 

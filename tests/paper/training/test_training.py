@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.accounting import Ledger, LedgerError
 from paper.training import (
     HiddenLayer,
     LeastSquares,
@@ -16,6 +15,7 @@ from paper.training import (
     regression_problem,
     train,
 )
+from sstq.accounting import Ledger, LedgerError
 
 
 def blobs(clients=20, seed=0):
