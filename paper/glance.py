@@ -64,7 +64,9 @@ def _draw_codebooks(axes: Any, uniform: Any, optimized: Any) -> None:
 def _draw_channel(axes: Any, mechanism: sstq.SSTQ, title: str) -> None:
     weights = np.asarray(mechanism.channel.matrix, dtype=np.float64) / 2.0**62
     axes.imshow(weights, cmap="Purples", vmin=0, vmax=0.6)
-    axes.set(xlabel=f"code sent; spends ε = {mechanism.privacy_loss():.4g}", ylabel="token", xticks=[0, 15], yticks=[0, 15])
+    axes.set(
+        xlabel=f"code sent; spends ε = {mechanism.privacy_loss():.4g}", ylabel="token", xticks=[0, 15], yticks=[0, 15]
+    )
     _title(axes, title)
 
 
