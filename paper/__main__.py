@@ -276,19 +276,15 @@ def bits(output: OutputOption = Path("bits")) -> None:
     rows = bit_widths()
     output.mkdir(parents=True, exist_ok=True)
     draw_bits(rows, output / "bits.png")
+    table = []
+    for row in rows:
+        growth = "" if math.isnan(row["growth"]) else f"{row['growth']:.2f}"
+        numbers = (f"{row['epsilon']:g}", row["bits"], f"{row['error']:.3g}", f"{row['bias2']:.2g}", growth)
+        table.append([row["label"], *numbers])
     show_table(
         "Exact error of one message over d, and what the last bit costs",
         ["variant", "ε", "b", "error/d", "bias²", "× per bit"],
-        [
-            [
-                row["label"],
-                f"{row['epsilon']:g}",
-                row["bits"],
-                *(f"{row[name]:.3g}" for name in ("error", "bias2")),
-                "" if math.isnan(row["growth"]) else f"{row['growth']:.2f}",
-            ]
-            for row in rows
-        ],
+        table,
     )
     typer.echo(output / "bits.png")
 

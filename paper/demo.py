@@ -145,9 +145,9 @@ def split_digits(rng: np.random.Generator) -> Digits:
     images, labels = digits.train_images.astype(np.float64), digits.train_labels
     order = rng.permutation(len(labels))
     fifth = len(labels) // 5
-    parts = (order[2 * fifth :], order[:fifth], order[fifth : 2 * fifth])
+    teach, check, test = order[2 * fifth :], order[:fifth], order[fifth : 2 * fifth]
     others = digits.test_images.astype(np.float64), digits.test_labels
-    return Digits(*((images[part], labels[part]) for part in parts), others)
+    return Digits((images[teach], labels[teach]), (images[check], labels[check]), (images[test], labels[test]), others)
 
 
 def run_demo(
@@ -322,32 +322,14 @@ def demo_tables(demo: Demo) -> list[Table]:
         ]
         for row in ends
     ]
-    asked = [
-        [
-            f"{row.epsilon:g}",
-            str(row.copies),
-            f"{row.people:,}",
-            f"{row.bits_per_person:.0f}",
-            f"{row.bytes_sent:,}",
-            _plus_minus(row.predicted, row.predicted_stderr),
-            _plus_minus(row.accuracy, row.accuracy_stderr),
-        ]
-        for row in demo.crowds
-    ]
-    best = demo.crowds[-1]
-    alone = ["not private", "", "", "", "", ""]
-    asked = [
-        [*alone, _plus_minus(*demo.exact)],
-        *asked,
-        ["not private, other writers", *alone[1:], _plus_minus(*demo.exact_others)],
-        [
-            f"{best.epsilon:g}, other writers",
-            str(best.copies),
-            f"{best.people:,}",
-            *alone[3:],
-            _plus_minus(best.others_accuracy, best.others_stderr),
-        ],
-    ]
+    asked = [["not private", "", "", _plus_minus(*demo.exact), "", "", ""]]
+    for row in demo.crowds:
+        accuracies = (_plus_minus(row.predicted, row.predicted_stderr), _plus_minus(row.accuracy, row.accuracy_stderr))
+        sizes = (str(row.copies), f"{row.bits_per_person:.0f}", f"{row.bytes_sent:,}")
+        asked.append([f"{row.epsilon:g}", f"{row.people:,}", *accuracies, *sizes])
+    others = _plus_minus(row.others_accuracy, row.others_stderr)
+    asked.append(["not private, other writers", "", "", _plus_minus(*demo.exact_others), "", "", ""])
+    asked.append([f"{row.epsilon:g}, other writers", f"{row.people:,}", "", others, *sizes])
     return [
         Table(
             f"The paper's Figure 1 on digits: 100 clients, {rounds} rounds, ε = 3 per round",
@@ -358,7 +340,7 @@ def demo_tables(demo: Demo) -> list[Table]:
         ),
         Table(
             f"Digits from one private message per person; without privacy {_plus_minus(*demo.exact)} accurate",
-            ("total ε", "people per image", "people", "bits per person", "total bytes", "predicted", "accuracy"),
+            ("total ε", "people", "predicted", "accuracy", "people per image", "bits per person", "total bytes"),
             asked,
             "total ε: per person, who answers once. predicted: what people who hold other images report, each "
             f"privately. accuracy: on {demo.tested} images that nobody holds. ±: standard error; “–” where it exceeds "
@@ -392,10 +374,11 @@ _STYLE = """
 body { margin: 0; background: #fafaf8; color: #222; font: 16px/1.5 system-ui, sans-serif; }
 main { max-width: 1080px; margin: 0 auto; padding: 24px 16px 48px; }
 h2 { margin: 40px 0 8px; }
-img { display: block; max-width: 100%; border: 1px solid #e5e5e5; }
 div { overflow-x: auto; }
+img { display: block; width: 100%; min-width: 760px; border: 1px solid #e5e5e5; }
 table { border-collapse: collapse; margin: 12px 0; font-size: 14px; background: #fff; }
-th, td { padding: 5px 10px; border-bottom: 1px solid #e9e9e6; text-align: left; white-space: nowrap; }
+th, td { padding: 5px 10px; border-bottom: 1px solid #e9e9e6; text-align: left; }
+td { white-space: nowrap; }
 p { max-width: 820px; }
 .warning { background: #fff3cd; padding: 8px 12px; }
 """
@@ -410,8 +393,8 @@ _EXPLANATIONS = (
     ),
     (
         "Here everybody answers once. Each person sends one message about an image and its digit, both secret, and the "
-        "server learns the mean image of every digit and a classifier. Those who predict the accuracy hold other images "
-        "than those who teach."
+        "server learns the mean image of every digit and a classifier. Those who predict the accuracy hold other "
+        "images than those who teach."
     ),
 )
 
@@ -426,7 +409,7 @@ def _page(demo: Demo, folder: Path) -> str:
         )
         parts += [
             f"<h2>{html.escape(table.title)}</h2><p>{html.escape(text)}</p>",
-            f'<img alt="{html.escape(table.title)}" src="data:image/png;base64,{image}">',
+            f'<div><img alt="{html.escape(table.title)}" src="data:image/png;base64,{image}"></div>',
             f"<div><table>{header}{''.join(body)}</table></div><p>{html.escape(table.caption)}</p>",
         ]
     warning = '<p class="warning">Made with a seed: not private.</p>' if demo.simulated else ""
@@ -506,9 +489,7 @@ def _draw_accuracy(axes: Any, crowds: list[list[Crowd]], demo: Demo) -> None:
     axes.minorticks_off()
     axes.set_ylim(0, 100)
     axes.set_xlabel("total ε of a person (one message, once)")
-    axes.set_title(
-        f"accuracy on {demo.tested} other images, per cent; bars: ± 1 standard error", fontsize=9.5, color=INK
-    )
+    axes.set_title(f"accuracy on {demo.tested} other images, per cent ± standard error", fontsize=8.5, color=INK)
     axes.figure.legend(loc="lower center", bbox_to_anchor=(0.83, 0.005), ncols=2, frameon=False, fontsize=9)
     axes.grid(color="#e5e5e5", linewidth=0.8)
     axes.set_axisbelow(True)

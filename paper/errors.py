@@ -94,7 +94,7 @@ def measure_errors(families: Sequence[str] = tuple(FAMILIES), runs: int = RUNS) 
             }
 
 
-def write_errors(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
+def write_errors(rows: Sequence[Row], path: Path) -> None:
     """Write the rows as CSV with four digits."""
     write_csv(
         path,
@@ -103,9 +103,9 @@ def write_errors(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
     )
 
 
-def read_errors(path: str | os.PathLike[str] = RECORD) -> list[dict[str, Any]]:
+def read_errors(path: Path = RECORD) -> list[dict[str, Any]]:
     """Read the rows of `write_errors`; without a path, those of the record in `experiments/`."""
-    with Path(path).open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8") as file:
         return [
             row | {"bits": int(row["bits"])} | {name: float(row[name]) for name in ("measured", "predicted", "bias")}
             for row in csv.DictReader(file)
