@@ -158,7 +158,7 @@ def main(
     )
     # Not before: the children's peaks would begin with the libraries that these load.
     from benchmarks.growth_picture import draw_growth
-    from benchmarks.speed.machine import machine_facts
+    from benchmarks.harness import machine_facts
     from sstq.files.atomic import atomic_file
 
     draw_growth(points, output)

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import sstq
-from benchmarks.harness import Measured, Result, benchmark
-from benchmarks.speed.harness import Remark
+from benchmarks.harness import Measured, Remark, Result, benchmark
 
 FULL = os.environ.get("SSTQ_BENCHMARK_FULL") == "1"
 PEOPLE = 10**6

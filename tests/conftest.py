@@ -27,8 +27,6 @@ _NEEDS_OTHERS = (
     "*/service/*",
     "*/test_browser.py",
     "*/test_sending.py",
-    "*/test_torch_models.py",
-    "*/paper/training/torch_*.py",
 )
 
 # Files that take long, longest first; those that wait for others are among those that compute.
@@ -43,15 +41,14 @@ _LONGEST = (
     "test_kill.py",
     "test_planner.py",
     "test_shuffler_kill.py",
-    "test_bench.py",
     "test_browser.py",
 )
 
 # What the reasons of skipped tests begin with if something of the machine is missing.
 _LOUD = ("NO BROWSER", "NO C COMPILER", "NO NODE", "NO CURL")
 
-# One starts processes, the other needs torch.
-_SLOW_DOCTESTS = {"sstq.runs.warmup.warm_up", "paper.commands.models.image_problem_with"}
+# It starts processes.
+_SLOW_DOCTESTS = {"sstq.runs.warmup.warm_up"}
 
 # Nothing here is a matter of time: an example that takes longer than usual on a busy machine is no failure.
 _PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])

@@ -33,6 +33,8 @@ COLOURS = {
 # They differ without colour.
 _MARKS = dict(zip(COLOURS, "oPXDdsv^<*phH", strict=True))
 _GRID = "#e5e5e5"
+# The paper's numbers are those after so many rounds; shorter runs are not compared with them.
+_PAPER_ROUNDS = 100
 _PAPER_MARK = {"marker": "D", "markerfacecolor": "white", "markeredgewidth": 1.4, "markersize": 6, "linestyle": ""}
 
 Row = Mapping[str, Any]
@@ -89,7 +91,7 @@ def draw_regressions(experiment: str, rows: Sequence[Row]) -> Any:
         for (method, scaling), own in _by_method_and_scaling(rows, setting).items():
             style = _style(method) | ({"linestyle": ":"} if scaling == "norm" else {})
             _band(axes, own, "loss", style, METHODS[method].label if scaling == "clip" else None, "gap_half_width")
-            if scaling == "clip":
+            if scaling == "clip" and own[-1]["round"] >= _PAPER_ROUNDS:
                 _mark_paper(axes, own[-1]["round"], paper_number(experiment, setting, method), style["color"])
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:,.0f}")
@@ -134,11 +136,8 @@ def draw_networks(experiments: Mapping[str, Sequence[Row]]) -> Any:
                 capsize=3,
                 label=METHODS[method].label,
             )
-            for axes, x, setting in (
-                (loss, last["round"], "loss"),
-                (accuracy, last["round"], "accuracy"),
-                (bits, sent, "accuracy"),
-            ):
+            marked = ((loss, last["round"], "loss"), (accuracy, last["round"], "accuracy"), (bits, sent, "accuracy"))
+            for axes, x, setting in marked if last["round"] >= _PAPER_ROUNDS else ():
                 _mark_paper(axes, x, paper_number(name, setting, method), style["color"])
         loss.set_yscale("log")
         loss.yaxis.set_major_formatter("{x:g}")

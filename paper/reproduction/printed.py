@@ -9,12 +9,22 @@ from dataclasses import dataclass
 
 __all__ = ["PAPER", "PaperNumber", "paper_number"]
 
-MSE_PLACE = "Appendix G, Figure 2"
-REGRESSION_PLACE = "Appendix G, Figure 3"
-BITWIDTH_PLACE = "Appendix G, Figure 4"
-NETWORK_PLACE = "Section 7, Figure 1"
-BITS_PLACE = "Section 7, Table 2"
-TIME_PLACE = "Section 7, Computational Cost"
+_PRINTED = """
+mse | d = 100 | Appendix G, Figure 2 | vqsgd=561 privunit=2.9 sqkr-3=4.2 sstq-metric=2 sstq-uniform=446 sstq-optimized=53
+mse | d = 10000 | Appendix G, Figure 2 | vqsgd=4.4e+08 privunit=767 sqkr-3=328 sstq-metric=171 sstq-uniform=35746 sstq-optimized=5072
+regression | d = 200 | Appendix G, Figure 3 | clean=131.7 privunit=130 sstq-uniform=132.8 sstq-optimized=140.5 sstq-metric=162
+regression | d = 500 | Appendix G, Figure 3 | clean=432.6 vqsgd=2685
+bitwidth | b = 4 | Appendix G, Figure 4 | sstq-uniform=132.8 sstq-optimized=140.5 sstq-metric=162
+bitwidth | b = 8 | Appendix G, Figure 4 | sstq-uniform=271.6 sstq-optimized=226.7 sstq-metric=163.7
+fashion-mnist | accuracy | Section 7, Figure 1 | clean=65.4 privunit=63.3 vqsgd=7.2 sqkr=63.2 sstq-optimized=63.3 sstq-uniform=62.4
+cifar-10 | accuracy | Section 7, Figure 1 | clean=29.1 privunit=21.3 vqsgd=10.3 sqkr=21 sstq-optimized=19.1 sstq-uniform=19.7 sstq-metric=17.7
+fashion-mnist | loss | Section 7, Figure 1 | clean=1.2 privunit=1.25 vqsgd=4 sqkr=1.3 sstq-optimized=1.3 sstq-uniform=1.3 sstq-metric=1.7
+cifar-10 | loss | Section 7, Figure 1 | vqsgd=5.7 sqkr=2.2 sstq-optimized=2.2 sstq-uniform=2.2 sstq-metric=2.2
+bits | d = 25450 | Section 7, Table 2 | clean=814400 privunit=814400 vqsgd=16 sqkr=64 sstq-optimized=20 sstq-uniform=20 sstq-metric=20
+bits | d = 98666 | Section 7, Table 2 | clean=3157312 privunit=3157312 vqsgd=18 sqkr=72 sstq-optimized=22 sstq-uniform=22 sstq-metric=22
+timing | d = 25450 | Section 7, Computational Cost | sqkr=18 sstq-optimized=18 sstq-uniform=18 sstq-metric=18
+timing | d = 98666 | Section 7, Computational Cost | sqkr=65 sstq-optimized=65 sstq-uniform=65 sstq-metric=65
+"""  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -36,113 +46,17 @@ class PaperNumber:
     place: str
 
 
-def _numbers(experiment: str, setting: str, place: str, **values: float) -> list[PaperNumber]:
+def _numbers(line: str) -> list[PaperNumber]:
+    experiment, setting, place, values = (part.strip() for part in line.split("|"))
+    pairs = (value.split("=") for value in values.split())
+    # Counts stay integers, which records write in full.
     return [
-        PaperNumber(experiment, setting, method.replace("_", "-"), value, place) for method, value in values.items()
+        PaperNumber(experiment, setting, method, int(value) if value.isdecimal() else float(value), place)
+        for method, value in pairs
     ]
 
 
-PAPER: tuple[PaperNumber, ...] = (
-    *_numbers(
-        "mse",
-        "d = 100",
-        MSE_PLACE,
-        vqsgd=561,
-        privunit=2.9,
-        sqkr_3=4.2,
-        sstq_metric=2.0,
-        sstq_uniform=446,
-        sstq_optimized=53,
-    ),
-    *_numbers(
-        "mse",
-        "d = 10000",
-        MSE_PLACE,
-        vqsgd=4.4e8,
-        privunit=767,
-        sqkr_3=328,
-        sstq_metric=171,
-        sstq_uniform=35_746,
-        sstq_optimized=5072,
-    ),
-    *_numbers(
-        "regression",
-        "d = 200",
-        REGRESSION_PLACE,
-        clean=131.7,
-        privunit=130.0,
-        sstq_uniform=132.8,
-        sstq_optimized=140.5,
-        sstq_metric=162.0,
-    ),
-    *_numbers("regression", "d = 500", REGRESSION_PLACE, clean=432.6, vqsgd=2685),
-    *_numbers("bitwidth", "b = 4", BITWIDTH_PLACE, sstq_uniform=132.8, sstq_optimized=140.5, sstq_metric=162.0),
-    *_numbers("bitwidth", "b = 8", BITWIDTH_PLACE, sstq_uniform=271.6, sstq_optimized=226.7, sstq_metric=163.7),
-    *_numbers(
-        "fashion-mnist",
-        "accuracy",
-        NETWORK_PLACE,
-        clean=65.4,
-        privunit=63.3,
-        vqsgd=7.2,
-        sqkr=63.2,
-        sstq_optimized=63.3,
-        sstq_uniform=62.4,
-    ),
-    *_numbers(
-        "cifar-10",
-        "accuracy",
-        NETWORK_PLACE,
-        clean=29.1,
-        privunit=21.3,
-        vqsgd=10.3,
-        sqkr=21.0,
-        sstq_optimized=19.1,
-        sstq_uniform=19.7,
-        sstq_metric=17.7,
-    ),
-    *_numbers(
-        "fashion-mnist",
-        "loss",
-        NETWORK_PLACE,
-        clean=1.2,
-        privunit=1.25,
-        vqsgd=4.0,
-        sqkr=1.3,
-        sstq_optimized=1.3,
-        sstq_uniform=1.3,
-        sstq_metric=1.7,
-    ),
-    *_numbers(
-        "cifar-10", "loss", NETWORK_PLACE, vqsgd=5.7, sqkr=2.2, sstq_optimized=2.2, sstq_uniform=2.2, sstq_metric=2.2
-    ),
-    *_numbers(
-        "bits",
-        "d = 25450",
-        BITS_PLACE,
-        clean=814_400,
-        privunit=814_400,
-        vqsgd=16,
-        sqkr=64,
-        sstq_optimized=20,
-        sstq_uniform=20,
-        sstq_metric=20,
-    ),
-    *_numbers(
-        "bits",
-        "d = 98666",
-        BITS_PLACE,
-        clean=3_157_312,
-        privunit=3_157_312,
-        vqsgd=18,
-        sqkr=72,
-        sstq_optimized=22,
-        sstq_uniform=22,
-        sstq_metric=22,
-    ),
-    *_numbers("timing", "d = 25450", TIME_PLACE, sqkr=18, sstq_optimized=18, sstq_uniform=18, sstq_metric=18),
-    *_numbers("timing", "d = 98666", TIME_PLACE, sqkr=65, sstq_optimized=65, sstq_uniform=65, sstq_metric=65),
-)
+PAPER = tuple(number for line in _PRINTED.strip().splitlines() for number in _numbers(line))
 """All printed numbers."""
 
 

@@ -15,87 +15,11 @@ Examples:
     True
 """
 
-from paper.theory.bit_width import balanced_bits, best_flat_bits, stated_bits
-from paper.theory.convergence import (
-    Descent,
-    dsgd_bound,
-    dsgd_bound_at,
-    dsgd_noise,
-    dsgd_rate,
-    dsgd_rounds,
-    dsgd_step_size,
-    flat_descent,
-    metric_aware_descent,
-)
-from paper.theory.flat_response import (
-    flat_bias,
-    flat_mse_bound,
-    flat_mse_rate,
-    flat_second_moment_bound,
-    probability_gap,
-)
-from paper.theory.metric_aware import (
-    gap_constant,
-    metric_aware_bias_bound,
-    metric_aware_drift,
-    metric_aware_mse_bound,
-    metric_aware_privacy_loss,
-    oscillation_ratio,
-    panter_dite_distortion,
-    refined_mse_bound,
-    spatial_constant,
-)
-from paper.theory.optimized_codebooks import (
-    flat_loss,
-    flat_second_moment,
-    optimized_mse_bound,
-    optimized_mse_rate,
-    rounding_variance,
-    surrogate_curvature,
-)
-from paper.theory.polytopes import simplex_mse, vqsgd_mse, vqsgd_mse_bound
-from paper.theory.representations import least_level, least_level_of, row_norm_defect
-from paper.theory.tables import communication_table, error_orders
-
-__all__ = [
-    "Descent",
-    "balanced_bits",
-    "best_flat_bits",
-    "communication_table",
-    "dsgd_bound",
-    "dsgd_bound_at",
-    "dsgd_noise",
-    "dsgd_rate",
-    "dsgd_rounds",
-    "dsgd_step_size",
-    "error_orders",
-    "flat_bias",
-    "flat_descent",
-    "flat_loss",
-    "flat_mse_bound",
-    "flat_mse_rate",
-    "flat_second_moment",
-    "flat_second_moment_bound",
-    "gap_constant",
-    "least_level",
-    "least_level_of",
-    "metric_aware_bias_bound",
-    "metric_aware_descent",
-    "metric_aware_drift",
-    "metric_aware_mse_bound",
-    "metric_aware_privacy_loss",
-    "optimized_mse_bound",
-    "optimized_mse_rate",
-    "oscillation_ratio",
-    "panter_dite_distortion",
-    "probability_gap",
-    "refined_mse_bound",
-    "rounding_variance",
-    "row_norm_defect",
-    "simplex_mse",
-    "spatial_constant",
-    "stated_bits",
-    "surrogate_curvature",
-    "vqsgd_mse",
-    "vqsgd_mse_bound",
-]
+from paper.theory.bit_width import *
+from paper.theory.convergence import *
+from paper.theory.flat_response import *
+from paper.theory.metric_aware import *
+from paper.theory.optimized_codebooks import *
+from paper.theory.polytopes import *
+from paper.theory.representations import *
+from paper.theory.tables import *

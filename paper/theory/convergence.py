@@ -17,7 +17,6 @@ __all__ = [
     "dsgd_bound",
     "dsgd_bound_at",
     "dsgd_noise",
-    "dsgd_rate",
     "dsgd_rounds",
     "dsgd_step_size",
     "flat_descent",
@@ -132,38 +131,6 @@ def dsgd_bound(descent: Descent, rounds: int) -> float:
     return 16 * curvature / rounds + 8 * math.sqrt(curvature * dsgd_noise(descent) / rounds) + 2 * descent.zeta**2
 
 
-def dsgd_rate(descent: Descent, rounds: int) -> float:
-    """Theorem 6.2, asymptotic: O(√(ωG² + σ²)/√(nT) + ζ²) for T ≥ 16LΔ₀/V, with constants: 16√(LΔ₀·…) and 6.
-
-    For such T the bound is 8√(Δ₀LV/T) + 2ζ². With noise = 2(ωG² + σ²)/n: if ζ² ≤ noise then V ≤ 2·noise and the first
-    term is at most 16√(LΔ₀(ωG² + σ²)/(nT)); otherwise √(LΔ₀/T) ≤ √V/4 makes it at most 2V ≤ 4ζ². So
-
-        min_t E‖∇F(w_t)‖² ≤ 16·√(LΔ₀(ωG² + σ²)/(nT)) + 6ζ².
-
-    (The paper's own absorption of ζ/√T leaves a constant 4√(LΔ₀) at ζ²; none is needed.)
-
-    Args:
-        descent: the problem; V must be positive.
-        rounds: T ≥ 16LΔ₀/V.
-
-    Examples:
-        >>> problem = Descent(1.0, 2.0, clients=100, gradient_bound=1.0, omega=50.0)
-        >>> round(dsgd_rate(problem, 800), 3)
-        0.566
-        >>> dsgd_rate(problem, 8)
-        Traceback (most recent call last):
-        ...
-        ValueError: rounds must be an integer in [32, 4611686018427387904], got 8
-    """
-    noise = dsgd_noise(descent)
-    if noise == 0:
-        raise ValueError("descent must have V > 0 (noise or bias), got V = 0; use dsgd_bound")
-    curvature = descent.smoothness * descent.initial_gap
-    rounds = check_number("rounds", rounds, max(1, math.ceil(16 * curvature / noise)), 2**62, integer=True)
-    power = descent.omega * descent.gradient_bound**2 + descent.sigma**2
-    return 16 * math.sqrt(curvature * power / (descent.clients * rounds)) + 6 * descent.zeta**2
-
-
 def dsgd_rounds(descent: Descent, target: float) -> int:
     """Remark F.1, inverted: the least T for which `dsgd_bound` is at most `target`.
 
@@ -211,7 +178,7 @@ def flat_descent(
 ) -> Descent:
     """Corollary 6.3: with flat randomized response and the optimized codebook ζ = 0 and ω = O(d·2^b/(ε ∧ ε²)).
 
-    The result goes into `dsgd_bound` or `dsgd_rate`; its ω is the explicit bound of Theorem 4.3.
+    The result goes into `dsgd_bound`; its ω is the explicit bound of Theorem 4.3.
 
     Warning:
         The corollary asks for E‖g_i‖² ≤ G² only. The mechanism needs a bound on ‖g_i‖ itself, which becomes its clip:

@@ -11,7 +11,7 @@ from paper.theory.setting import check_epsilon, make_setting
 from sstq.checks import check_argument, check_number
 from sstq.scalar.codebooks import Codebook
 
-__all__ = ["flat_bias", "flat_mse_bound", "flat_mse_rate", "flat_second_moment_bound", "probability_gap"]
+__all__ = ["flat_bias", "flat_mse_bound", "flat_second_moment_bound", "probability_gap"]
 
 
 def probability_gap(size: int, epsilon: float) -> float:
@@ -106,34 +106,3 @@ def flat_mse_bound(
         True
     """
     return make_setting(dim, level, frame_size, clip).scale * flat_second_moment_bound(epsilon, bits)
-
-
-def flat_mse_rate(
-    dim: int,
-    epsilon: float,
-    bits: int,
-    *,
-    level: float | None = None,
-    frame_size: int | None = None,
-    clip: float = 1.0,
-) -> float:
-    """Theorem 3.2, second form: O(d·(1 + 4^b/(ε ∧ ε²))), with the proof's constants d·(K²/ρ)·(1 + 2·4^b/(ε ∧ ε²)).
-
-    It follows from 1/(p − q)² = (1 + M/(e^ε − 1))² < 1 + 2M/ε + M²/ε², so it is weaker than `flat_mse_bound`, and
-    exponentially so in ε: e^ε − 1 is replaced by ε.
-
-    Args:
-        dim: d.
-        epsilon: ε in [1e-6, 32].
-        bits: b in [1, 12].
-        level: as in `flat_mse_bound`.
-        frame_size: as in `flat_mse_bound`.
-        clip: as in `flat_mse_bound`.
-
-    Examples:
-        >>> flat_mse_bound(100, 3.0, 4) < flat_mse_rate(100, 3.0, 4)
-        True
-    """
-    epsilon, bits = check_epsilon(epsilon), check_argument("bits", bits)
-    rate = 1 + 2 * (1 << bits) ** 2 / min(epsilon, epsilon**2)
-    return make_setting(dim, level, frame_size, clip).scale * rate

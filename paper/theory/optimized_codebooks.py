@@ -16,7 +16,6 @@ __all__ = [
     "flat_loss",
     "flat_second_moment",
     "optimized_mse_bound",
-    "optimized_mse_rate",
     "rounding_variance",
     "surrogate_curvature",
 ]
@@ -161,49 +160,6 @@ def optimized_mse_bound(
     best = np.min(1 / (6 * m**2) + penalty * (m + 1) * (2 * m + 1) / (3 * m))
     loss = 1 + float(best) - 2 / (3 * (size - 1) ** 2)
     return make_setting(dim, level, frame_size, clip).scale * loss / probability_gap(size, epsilon)
-
-
-def optimized_mse_rate(
-    dim: int,
-    epsilon: float,
-    bits: int,
-    *,
-    level: float | None = None,
-    frame_size: int | None = None,
-    clip: float = 1.0,
-) -> float:
-    """Theorem 4.3 as stated, O(d·(1 + 2^b/(ε ∧ ε²))), with a constant: 4·d·(K²/ρ)·clip²·(1 + 2^b/(ε ∧ ε²)).
-
-    The condition is 2^b ≥ (4(e^ε − 1))^{1/3} + 1. Why 4 will do: with m = ⌊max(1, (2λ)^{−1/3})⌋ the bracket of
-    `optimized_mse_bound` is at most 7/6 + max(1, 2λ), and 1/(p − q) = 1 + Mλ with λ < 1/ε.
-
-    Args:
-        dim: d.
-        epsilon: ε in [1e-6, 32].
-        bits: b in [2, 12], with the condition above.
-        level: as in `optimized_mse_bound`.
-        frame_size: as in `optimized_mse_bound`.
-        clip: as in `optimized_mse_bound`.
-
-    Examples:
-        >>> optimized_mse_bound(100, 3.0, 4) < optimized_mse_rate(100, 3.0, 4)
-        True
-        >>> optimized_mse_rate(100, 8.0, 4)
-        Traceback (most recent call last):
-        ...
-        ValueError: bits must be an integer in [5, 12] at epsilon = 8.0, got 4: 2^bits must reach (4(e^ε − 1))^(1/3) + 1
-    """
-    epsilon = check_epsilon(epsilon)
-    bits = _check_bits(bits)
-    needed = (4 * math.expm1(epsilon)) ** (1 / 3) + 1
-    if 1 << bits < needed:
-        least = math.ceil(math.log2(needed))
-        raise ValueError(
-            f"bits must be an integer in [{least}, 12] at epsilon = {epsilon}, got {bits}: "
-            "2^bits must reach (4(e^ε − 1))^(1/3) + 1"
-        )
-    rate = 4 * (1 + (1 << bits) / min(epsilon, epsilon**2))
-    return make_setting(dim, level, frame_size, clip).scale * rate
 
 
 def _check_bits(bits: int) -> int:

@@ -16,7 +16,6 @@ __all__ = [
     "SETTINGS",
     "Problem",
     "Settings",
-    "dirichlet_partition",
     "iid_partition",
     "image_problem",
     "regression_problem",
@@ -110,7 +109,6 @@ def image_problem(
     *,
     hidden: int = 32,
     start: str = "uniform",
-    alpha: float | None = None,
     model: Model | None = None,
 ) -> Problem:
     """Create the problem of the paper's network, or another model, on a data set of images.
@@ -121,7 +119,6 @@ def image_problem(
         seed: the seed of the partition.
         hidden: the number of hidden units.
         start: the start of the network, "uniform" or "he" (see `HiddenLayer`).
-        alpha: the parameter of a Dirichlet partition by label; by default a random partition.
         model: a model instead of the paper's network; then `hidden` and `start` are not used.
 
     Examples:
@@ -132,10 +129,7 @@ def image_problem(
     if model is None:
         model = HiddenLayer(dataset.train_images.shape[1], hidden, len(dataset.classes), start)
     labels = dataset.train_labels
-    if alpha is None:
-        parts = iid_partition(len(labels), clients, seed)
-    else:
-        parts = dirichlet_partition(labels, clients, alpha, seed)
+    parts = iid_partition(len(labels), clients, seed)
     return Problem(dataset.name, model, dataset.train_images, labels, parts, dataset.test_images, dataset.test_labels)
 
 
@@ -164,32 +158,3 @@ def iid_partition(examples: int, clients: int, seed: int) -> Partition:
     """
     clients = check_number("clients", clients, 1, examples, integer=True)
     return np.array_split(np.random.default_rng([seed, 1]).permutation(examples), clients)
-
-
-def dirichlet_partition(labels: NDArray[Any], clients: int, alpha: float, seed: int) -> Partition:
-    """Return disjoint parts in which a client's share of each class follows a symmetric Dirichlet distribution.
-
-    The smaller `alpha` is, the fewer classes a client sees (Hsu, Qi and Brown, *Measuring the effects of non-identical
-    data distribution for federated visual classification*, 2019). A client without examples takes one from
-    the largest part, so that everybody can take part.
-
-    Examples:
-        >>> parts = dirichlet_partition(np.repeat(np.arange(3), 100), clients=10, alpha=0.1, seed=0)
-        >>> sum(map(len, parts)), min(map(len, parts)) > 0
-        (300, True)
-    """
-    clients = check_number("clients", clients, 1, len(labels), integer=True)
-    alpha = check_number("alpha", alpha, 1e-3, 1e6)
-    rng = np.random.default_rng([seed, 2])
-    parts: list[list[NDArray[np.int64]]] = [[] for _ in range(clients)]
-    for label in np.unique(labels):
-        members = rng.permutation(np.flatnonzero(labels == label))
-        cuts = (np.cumsum(rng.dirichlet(np.full(clients, alpha)))[:-1] * len(members)).astype(np.int64)
-        for part, taken in zip(parts, np.split(members, cuts), strict=True):
-            part.append(taken)
-    joined = [np.concatenate(part) for part in parts]
-    for number in range(clients):
-        if not len(joined[number]):
-            largest = max(range(clients), key=lambda other: len(joined[other]))
-            joined[number], joined[largest] = joined[largest][-1:], joined[largest][:-1]
-    return joined

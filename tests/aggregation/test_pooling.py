@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 import sstq
-from benchmarks.coverage import estimates, held, population
+from benchmarks.errors import estimates, held, population
 from sstq.aggregation import Estimate
 
 ROUNDS = 300

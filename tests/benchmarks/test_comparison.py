@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import comparison
 from benchmarks.comparison_peers import Peer, Task, average, mean_of, measure
-from benchmarks.speed.harness import Remark
+from benchmarks.harness import Remark
 from sstq import FrameUnit
 
 

@@ -1,6 +1,5 @@
 import json
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -80,9 +79,3 @@ def test_page_pictures_and_numbers_are_written(tmp_path):
     assert asked.rows[1][2] == "–", "287 answers at ε = 0.5 are off by more than 5 points"
     assert "not private, other writers" in text
     assert "Made with a seed: not private" in text
-
-
-def test_missing_extras_are_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(ImportError, match=r"sstq\[demo\]"):
-        run_demo()

@@ -1,27 +1,13 @@
-"""The paper's experiments again, on tiny sizes: jobs, resuming, tables, the page and the command."""
+"""The paper's experiments again, on tiny sizes: jobs, resuming, and what is compared."""
 
-import csv
-import io
 import json
 import math
-import os
-import re
-import signal
 import statistics
-import subprocess
-import sys
-import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
-from paper.commands.reproduce import _seconds_left, reproduce
-from typer.testing import CliRunner
 
-import paper.reproduction
-from paper.datasets import DatasetUnavailableError
 from paper.reproduction import (
     EXPERIMENTS,
     FULL,
@@ -35,15 +21,11 @@ from paper.reproduction import (
     read_result,
     run_job,
     run_jobs,
-    write_report,
 )
 from paper.reproduction.images import image_jobs, image_section
-from paper.reproduction.lines import Line, interval, judge
+from paper.reproduction.lines import interval, judge
 from paper.reproduction.nonprivate import nonprivate_norm_scaled_mean
-from paper.reproduction.records import _plain, paper_fates
 from paper.reproduction.regression import bitwidth_section
-from sstq.cli import terminal
-from tests.patience import PATIENCE
 
 TINY = Scale(
     quick=True,
@@ -166,87 +148,6 @@ def test_a_failure_keeps_what_was_done(tmp_path):
     assert not list(tmp_path.rglob(".*"))
 
 
-LONG_RUN = """
-import multiprocessing, sys
-from dataclasses import replace
-from pathlib import Path
-from paper.reproduction import Job, run_jobs
-
-def tell(job, seconds):
-    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
-
-if __name__ == "__main__":
-    long = Job("regression", "clean", seed=0, bits=4, count=10**7, dim=8)
-    short = replace(long, count=1)
-    run_jobs([short, long, replace(long, seed=1)], Path(sys.argv[1]), workers=2, finished=tell)
-"""
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def heed_interruptions():
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda s: s.name)
-def test_workers_end_with_the_process_that_started_them(tmp_path, sent):
-    script = tmp_path / "long_run.py"
-    script.write_text(LONG_RUN)
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    # As from a terminal: shells have what they run in the background ignore interruptions.
-    with subprocess.Popen([sys.executable, script, tmp_path], preexec_fn=heed_interruptions, **pipes) as run:
-        workers = [int(pid) for pid in run.stdout.readline().split()]
-        run.send_signal(sent)
-        try:
-            run.wait(timeout=PATIENCE)
-        finally:
-            run.kill()
-    assert run.returncode != 0
-    assert len(workers) == 2
-    deadline = time.monotonic() + PATIENCE
-    while any(map(is_running, workers)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    left = [pid for pid in workers if is_running(pid)]
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    assert not left
-
-
-def test_the_time_that_is_left_is_that_of_the_pieces_that_are_left():
-    """A machine at half the expected speed, with two workers; the small pieces come first."""
-    jobs = [job for experiment in EXPERIMENTS.values() for job in experiment.jobs(FULL)]
-    total = sum(job.cost for job in jobs)
-    for share in (0.05, 0.5, 0.9):
-        finished = jobs[: int(share * len(jobs))]
-        cost = sum(job.cost for job in finished)
-        left = _seconds_left(cost, cost, total - cost, workers=2)
-        assert (total - cost) / 2 <= left <= total - cost
-    assert max(job.cost for job in jobs) > 1000 * min(job.cost for job in jobs)
-
-
-def test_remarks_stand_above_the_bar_and_never_on_it(monkeypatch):
-    terminal._stderr.cache_clear()
-    screen = io.StringIO()
-    screen.isatty = lambda: True
-    monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setenv("TERM", "xterm")
-    with terminal.live_line("Working", 2) as show:
-        show(1, "half")
-        terminal.note("a remark")
-    terminal._stderr.cache_clear()
-    # The line is erased (2K) before the remark is written, which ends with a line of its own.
-    before, after = re.sub(r"\x1b\[\d*m", "", screen.getvalue()).split("a remark")
-    assert before.endswith("\r\x1b[2K")
-    assert after.startswith("\n")
-
-
 # --- the paper's numbers
 
 
@@ -276,14 +177,6 @@ def test_a_number_within_its_tolerance_agrees_and_one_beyond_differs():
     assert judge(101.9, paper, absolute=2.0) == "agrees"
     assert judge(102.1, paper, absolute=2.0) == "differs"
     assert judge(5.0, None) == ""
-
-
-def test_a_number_that_only_a_variant_meets_is_counted_apart():
-    paper = PaperNumber("bitwidth", "b = 8", "sstq-uniform", 271.6, "a figure")
-    line = Line("b = 8", "sstq-uniform", "uniform", 1700.0, 0.0, 1, 1700.0, paper, "differs")
-    assert paper_fates([line]) == {paper: "differs"}
-    assert paper_fates([line, replace(line, verdict="agrees")]) == {paper: "agrees by a variant or one seed"}
-    assert paper_fates([replace(line, verdict="agrees"), line]) == {paper: "agrees"}
 
 
 # --- sections
@@ -334,98 +227,3 @@ def test_quick_accuracies_are_not_compared(tmp_path):
     assert {row["epsilon"] for row in section.curves if row["method"] != "clean"} == {0.0, 3.0, 6.0}
     assert {row["epsilon"] for row in section.curves if row["method"] == "clean"} == {0.0, math.inf}
     assert not any(line.verdict in ("agrees", "differs") for line in section.lines)
-
-
-# --- the page and the command
-
-
-def write_tiny_report(folder: Path) -> str:
-    names = ("mse", "regression")
-    jobs = [job for name in names for job in EXPERIMENTS[name].jobs(TINY)]
-    results = results_of(jobs, folder / "results")
-    sections = [EXPERIMENTS[name].section(TINY, results) for name in names]
-    return write_report(sections, folder, TINY, missing=["cifar-10 & why"]).read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_the_page_needs_nothing_else(tmp_path):
-    page = write_tiny_report(tmp_path)
-    assert page.count("data:image/png;base64,") == 2
-    assert not re.search(r"""(src|href)=["'](?!data:|#)""", page)
-    assert "http" not in page
-    assert "<script" not in page
-    assert "QUICK LOOK" in page
-    assert "cifar-10 &amp; why" in page
-    for method in ("PrivUnit (bare hemisphere)", "SSTQ flat, uniform", "FrameUnit"):
-        assert method in page
-
-
-def test_simulated_values_stand_beside_the_exact_ones(tmp_path):
-    page = write_tiny_report(tmp_path)
-    section = page[page.index('<h2 id="mse">') : page.index('<h2 id="regression">')]
-    with (tmp_path / "mse" / "curves.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert section.count("<th>simulated</th>") == len(TINY.mse_dims)
-    for row in rows:
-        assert f'<td class="number">{_plain(float(row["sampled_mse"]))} <span class="faint">±' in section
-    assert "<th>simulated</th>" not in page[page.index('<h2 id="regression">') :]
-
-
-@pytest.mark.slow
-def test_tables_and_pictures_are_beside_the_page(tmp_path):
-    write_tiny_report(tmp_path)
-    rows = (tmp_path / "mse" / "results.csv").read_text(encoding="utf-8").splitlines()
-    assert rows[0].startswith("setting,method,label,ours,half_width,seeds,compared,paper")
-    assert len(rows) == 1 + 2 * len(TINY.methods[1:])
-    assert (tmp_path / "mse" / "mse.png").read_bytes().startswith(b"\x89PNG")
-    curves = (tmp_path / "regression" / "curves.csv").read_text(encoding="utf-8").splitlines()
-    assert curves[0] == "setting,method,scaling,round,loss,loss_half_width"
-
-
-def run_command(*arguments: str) -> tuple[int, str]:
-    app = typer.Typer()
-    app.command()(reproduce)
-    result = CliRunner().invoke(app, list(arguments))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.output
-
-
-def test_the_command_goes_on_where_it_stood(tmp_path, monkeypatch):
-    monkeypatch.setattr(paper.reproduction, "QUICK", TINY)
-    arguments = ("mse", "--quick", "--workers", "1", "--seeds", "1", "--output", str(tmp_path))
-    code, output = run_command(*arguments)
-    assert code == 0
-    assert output.strip().endswith("report.html")
-    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "results").rglob("*.json")}
-    assert len(times) == 2 * len(TINY.methods[1:])
-    code, output = run_command(*arguments)
-    assert code == 0
-    assert f"{len(times)} of {len(times)} pieces were done before" in " ".join(output.split())
-    assert {path: path.stat().st_mtime_ns for path in times} == times
-
-
-def test_an_unknown_experiment_is_named_with_those_that_exist(tmp_path):
-    with pytest.raises(ValueError, match=r"experiment must be 'all' or 'mse'.*got 'mnist'"):
-        run_command("mnist", "--output", str(tmp_path))
-
-
-@pytest.mark.parametrize("seeds", ["0", "-1"])
-def test_seeds_must_be_positive(tmp_path, seeds):
-    with pytest.raises(ValueError, match="--seeds must be an integer in"):
-        run_command("mse", "--seeds", seeds, "--output", str(tmp_path))
-
-
-def test_without_a_data_set_the_rest_is_run(tmp_path, monkeypatch):
-    def unavailable(name, *_, **__):
-        raise DatasetUnavailableError(name, ["nowhere"], "Get it.")
-
-    monkeypatch.setattr("paper.datasets.load", unavailable)
-    monkeypatch.setattr(paper.reproduction, "QUICK", TINY)
-    monkeypatch.setattr(paper.reproduction, "EXPERIMENTS", {name: EXPERIMENTS[name] for name in ("mse", "cifar-10")})
-    code, _ = run_command("all", "--quick", "--workers", "1", "--output", str(tmp_path))
-    assert code == 0
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "Left out: cifar-10" in page
-    with pytest.raises(DatasetUnavailableError):
-        run_command("cifar-10", "--quick", "--workers", "1", "--output", str(tmp_path))

@@ -1,8 +1,6 @@
 """What both sides derive of a round on their own."""
 
-import numpy as np
 import pytest
-from paper.training.groups import round_identities
 
 import sstq
 from sstq.runs.rounds import client_identifier, round_mechanism
@@ -45,16 +43,9 @@ def test_a_client_has_another_name_in_every_round_and_no_client_s_name_in_its_ow
 
 def test_names_are_for_public_coins():
     assert client_identifier(build("frameunit"), None, 1) is None
-    assert round_identities(build("frameunit"), 3, 1) is None
     with pytest.raises(ValueError, match="client must be given"):
         client_identifier(build("mmrc"), None, 1)
     with pytest.raises(ValueError, match="round_number"):
         client_identifier(build("mmrc"), 1, 2**32)
     with pytest.raises(ValueError, match="client must be"):
         client_identifier(build("mmrc"), 2**64, 1)
-
-
-def test_all_clients_of_a_round_are_named_as_each_of_them():
-    mechanism = build("mmrc")
-    expected = [client_identifier(mechanism, client, 7) for client in range(5)]
-    np.testing.assert_array_equal(round_identities(mechanism, 5, 7), np.array(expected, dtype=np.uint64))

@@ -94,14 +94,6 @@ class Cohorts:
         """Return the most answers that any person has given after this many rounds."""
         return -(-self._places(number) // self.people)
 
-    def answered(self, seed: int, number: int) -> NDArray[np.int64]:
-        """Return how often each person has answered after this many rounds, (n,)."""
-        order = np.argsort(words(seed, _PURPOSE, self.people), kind="stable")
-        laps, rest = divmod(self._places(number), self.people)
-        counts = np.full(self.people, laps, dtype=np.int64)
-        counts[order[:rest]] += 1
-        return counts
-
     def _places(self, number: int) -> int:
         """The places in the k laps that so many rounds take."""
         return number * self.people * self.answers // self.rounds

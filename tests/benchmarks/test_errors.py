@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom, chi2
 
 import sstq
-from benchmarks.coverage import Case, frameunit_law, population, sstq_law
+from benchmarks.errors import Case, frameunit_law, population, sstq_law
 
 ROUNDS = 300
 # A region that holds 94 % is below this with probability 1e-7; each test asks for two.

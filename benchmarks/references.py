@@ -1,4 +1,4 @@
-"""References for the kernels, in the same process: NumPy, BLAS, other libraries, and copying memory."""
+"""References that run in the same process (NumPy, BLAS, other libraries, copying memory), and shared set-ups."""
 
 from __future__ import annotations
 
@@ -9,30 +9,16 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.frames.kashin import PAPER_ROUNDS
-from sstq.frames.tight import HadamardFrame
+from sstq import SSTQ, kernels
 
-if TYPE_CHECKING:
-    from sstq.mechanisms import SSTQ
-
-__all__ = [
-    "NUMPY_OFFSET",
-    "aligned_zeros",
-    "blas_on_one_thread",
-    "draw_in_numpy",
-    "foreign_transform",
-    "kronecker_transform",
-    "numpy_butterflies",
-    "paper_in_numpy",
-    "paper_representation",
-    "threads",
-    "triad",
-]
+# The network of the paper's experiments.
+DIM, EPSILON, BITS = 25_450, 3.0, 4
+MILLION, GIGA = 1e6, 1e9
 
 Floats = NDArray[np.float32]
 
@@ -169,64 +155,6 @@ def foreign_transform() -> Callable[[Floats], object]:
         raise ImportError(f"fht-cpu is installed but cannot be used: {error!r}") from error
 
 
-def paper_representation(mechanism: SSTQ, x: Floats) -> Floats:
-    """Return the coefficients of the paper's recipe: 30 truncated rounds, a last one without truncation, and the clamp.
-
-    Args:
-        mechanism: the mechanism whose Hadamard frame and bound are used.
-        x: the vector, (d,), of norm at most clip.
-
-    Examples:
-        >>> import sstq
-        >>> mechanism = sstq.SSTQ(dim=100, epsilon=3.0, bits=4, kashin="paper")
-        >>> y = paper_representation(mechanism, np.full(100, 0.1, np.float32))
-        >>> bool(np.abs(y).max() <= np.float32(mechanism.bound))
-        True
-    """
-    frame, bound = mechanism.frame, np.float32(mechanism.bound)
-    if not isinstance(frame, HadamardFrame):
-        raise ValueError(f"frame must be 'hadamard', got {frame.name!r}")
-    size, root = frame.size, np.float32(frame.dim**0.5)
-
-    def analyze(vector: Floats) -> Floats:
-        spread = np.zeros(size, np.float32)
-        spread[frame.columns] = frame.signs * vector
-        numpy_butterflies(spread)
-        return spread / root
-
-    def synthesize(y: Floats) -> Floats:
-        spread = y.copy()
-        numpy_butterflies(spread)
-        rebuilt: Floats = frame.signs * spread[frame.columns] * root / np.float32(size)
-        return rebuilt
-
-    y, residual = np.zeros(size, np.float32), x
-    for _ in range(PAPER_ROUNDS):
-        step = np.clip(analyze(residual), -bound, bound)
-        y += step
-        residual = residual - synthesize(step)
-    clamped: Floats = np.clip(y + analyze(residual), -bound, bound)
-    return clamped
-
-
-def paper_in_numpy(mechanism: SSTQ, x: Floats, rng: np.random.Generator) -> tuple[int, int]:
-    """Run Algorithm 1 of the paper for one client, as a direct NumPy implementation; returns the index and the code.
-
-    Args:
-        mechanism: the mechanism whose frame, codebook and ε are used.
-        x: the vector, (d,), of norm at most clip.
-        rng: the source of all randomness.
-
-    Examples:
-        >>> import sstq
-        >>> mechanism = sstq.SSTQ(dim=100, epsilon=3.0, bits=4, kashin="paper")
-        >>> index, code = paper_in_numpy(mechanism, np.full(100, 0.1, np.float32), np.random.default_rng(0))
-        >>> 0 <= index < 256 and 0 <= code < 16
-        True
-    """
-    return draw_in_numpy(mechanism, paper_representation(mechanism, x), rng)
-
-
 def draw_in_numpy(mechanism: SSTQ, y: Floats, rng: np.random.Generator) -> tuple[int, int]:
     """Run the second half of Algorithm 1: draw a coordinate of a representation, its token, and the code.
 
@@ -248,3 +176,45 @@ def draw_in_numpy(mechanism: SSTQ, y: Floats, rng: np.random.Generator) -> tuple
     probabilities = np.full(len(words), 1 / (math.exp(mechanism.epsilon) + len(words) - 1))
     probabilities[token] *= math.exp(mechanism.epsilon)
     return j, int(rng.choice(len(words), p=probabilities))
+
+
+def numpy_kashin(x: np.ndarray, columns: kernels.SignedColumns, schedule: np.ndarray) -> np.ndarray:
+    """Run the same algorithm for one client, in NumPy."""
+    a = np.zeros(columns.size, np.float32)
+    a[columns.places] = columns.signs * x
+    mask = np.zeros(columns.size, np.float32)
+    mask[columns.places] = np.float32(1 / columns.size)
+    numpy_butterflies(a)
+    t = np.zeros(columns.size, np.float32)
+    power = product = moved = quotient = 0.0
+    for relaxation, stretch, cap, box in schedule:
+        rate = np.float32(max(relaxation, min(stretch * quotient, kernels.LONGEST_STEP)))
+        new = np.clip(t + np.clip(rate * a, -cap, cap), -box, box)
+        quotient = moved / max(2 * product - power + a @ a, kernels.LEAST_REDUCTION)
+        power, product, moved = a @ a, a @ (new - t), (new - t) @ (new - t)
+        a -= new - t
+        t = new
+        numpy_butterflies(a)
+        a *= mask
+        numpy_butterflies(a)
+    return t
+
+
+def straightforward_encode(mechanism: SSTQ, x: np.ndarray, rng: np.random.Generator) -> tuple[int, int]:
+    """Algorithm 1 for one client as one would write it down in NumPy, with the mechanism's own representation."""
+    frame = mechanism.frame
+    columns = kernels.SignedColumns(frame.columns, frame.signs, frame.size)
+    t = numpy_kashin(x, columns, mechanism.kashin.schedule(frame))
+    return draw_in_numpy(mechanism, t * np.float32(mechanism.bound / mechanism.kashin.bound(frame)), rng)
+
+
+def unit_vectors(count: int, dim: int = DIM) -> NDArray[np.float32]:
+    """Return random unit vectors in single precision, always the same.
+
+    Examples:
+        >>> unit_vectors(2, dim=3).shape
+        (2, 3)
+    """
+    x = np.random.default_rng(1).standard_normal((count, dim), dtype=np.float32)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    return x

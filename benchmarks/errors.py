@@ -1,7 +1,8 @@
-"""How often the regions of estimates hold the mean, over many simulated rounds.
+"""Errors of means: FrameUnit's frames, GroupUnit beside the ball, strata, and how often regions hold the mean.
 
-People are drawn from a population of a few vectors, so that all messages of a round are independent draws from one law.
-How often each message occurs is then one multinomial draw: a round of a million people takes a millisecond.
+For the regions, people are drawn from a population of a few vectors, so that all messages of a round are independent
+draws from one law. How often each message occurs is then one multinomial draw: a round of a million people takes a
+millisecond.
 """
 
 import warnings
@@ -13,11 +14,134 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sstq
-from benchmarks.harness import Result, benchmark
+from benchmarks.harness import Result, benchmark, fastest
 from sstq.aggregation import Aggregator, Estimate
 from sstq.frames.kashin import represent
 from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.scalar.codebooks import interpolation
+
+FRAMES_DIM, FRAMES_CLIENTS, FRAMES_EPSILON = 256, 1_000_000, 3.0
+BATCH = 50_000
+
+
+def measured_error(mechanism: sstq.Mechanism, x: np.ndarray) -> float:
+    """The squared error of the mean of clients that all hold x: the worst case for a bias of the frames."""
+    aggregator = mechanism.aggregator()
+    batch = np.broadcast_to(x.astype(np.float32), (BATCH, FRAMES_DIM))
+    for start in range(0, FRAMES_CLIENTS, BATCH):
+        aggregator.update(mechanism.encode(batch, rng=start))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sstq.FrameBiasWarning)
+        return float(np.sum((aggregator.mean().value - x) ** 2))
+
+
+@benchmark
+def frames() -> Iterator[Result]:
+    """FrameUnit, d = 256, a million clients with one vector, ε = 3: squared error of the mean over the optimum."""
+    x = np.random.default_rng(1).standard_normal(FRAMES_DIM)
+    x /= np.linalg.norm(x)
+    optimum = (
+        sstq.mechanism("privunitg", dim=FRAMES_DIM, epsilon=FRAMES_EPSILON)
+        .expected_mse(x, clients=FRAMES_CLIENTS)
+        .total
+    )
+    for count in (1, 2**8, 2**16):
+        mechanism = sstq.mechanism("frameunit", dim=FRAMES_DIM, epsilon=FRAMES_EPSILON, frames=count)
+        expected = mechanism.expected_mse(x, clients=FRAMES_CLIENTS)
+        note = f"expected {expected.total / optimum:.4g}, ± 9 % by chance; {mechanism.message_bits} bits"
+        yield Result(f"frames = {count}", measured_error(mechanism, x) / optimum, "× the optimum", note)
+
+
+GROUPS_DIM, GROUPS_CLIENTS, GROUPS_ROUNDS = 64, 10_000, 30
+
+
+@benchmark
+def groups() -> Iterator[Result]:
+    """GroupUnit, 64 numbers per person: second moment of a message over d, against one ball; rounds; time."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((GROUPS_CLIENTS, GROUPS_DIM)).astype(np.float32)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    for count in (10, 100):
+        for epsilon in (1.0, 2.0, 3.0, 4.0, 6.0, 8.0):
+            mechanism = sstq.GroupUnit(GROUPS_DIM, epsilon, groups=count, share_people=0.0)
+            ball = sstq.FrameUnit(GROUPS_DIM * count, epsilon)
+            note = f"{mechanism.blocks} blocks; one ball {ball.gain**2 / GROUPS_DIM:.4g}"
+            yield Result(
+                f"{count} groups, epsilon {epsilon:g}", mechanism.gain**2 / GROUPS_DIM, "second moment over d", note
+            )
+    labels = rng.integers(10, size=GROUPS_CLIENTS)
+    truth = np.zeros((10, GROUPS_DIM))
+    np.add.at(truth, labels, x / GROUPS_CLIENTS)
+    for epsilon in (2.0, 3.0, 4.0, 6.0, 8.0):
+        mechanism = sstq.GroupUnit(GROUPS_DIM, epsilon, groups=10, frames=64)
+        errors = []
+        for number in range(GROUPS_ROUNDS):
+            own = mechanism.with_seed(number)
+            aggregator = own.aggregator()
+            aggregator.update(own.encode(x, rng=number, groups=labels))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", sstq.FrameBiasWarning)  # it is for people who are all alike
+                errors.append(np.sum((aggregator.mean().value.reshape(10, GROUPS_DIM) - truth) ** 2))
+        expected = mechanism.expected_mse(x[:200], groups=labels[:200]).variance * 200 / GROUPS_CLIENTS
+        what = f"squared error of {GROUPS_ROUNDS} rounds of {GROUPS_CLIENTS} people, epsilon {epsilon:g}"
+        yield Result(what, float(np.mean(errors)) / expected, "× the exact one", "± 1 % by chance")
+    for epsilon in (2.0, 4.0, 8.0):
+        mechanism = sstq.GroupUnit(GROUPS_DIM, epsilon, groups=10, frames=64, share_people=0.0)
+        block = -(-10 // mechanism.blocks) * GROUPS_DIM
+        plain = sstq.FrameUnit(block, epsilon, frames=64, frame_size=mechanism.frame.size)
+        padded = np.tile(x, (1, block // GROUPS_DIM))
+        ours, theirs = fastest(
+            lambda: mechanism.encode(x, rng=1, groups=labels),  # noqa: B023
+            lambda: plain.encode(padded, rng=1),  # noqa: B023
+        )
+        what = f"time of a message, epsilon {epsilon:g}, {mechanism.blocks} blocks"
+        yield Result(what, ours / theirs, "× FrameUnit's", "on the block's dimension, as many rows and frames; ≤ 1.5")
+
+
+STRATA_DIM = 256
+STRATA_EPSILON = 6.0
+
+
+def similar_vectors(clients: int, cosine: float, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Unit vectors that all have this cosine with one direction, and are random otherwise."""
+    direction = rng.standard_normal(STRATA_DIM)
+    direction /= np.linalg.norm(direction)
+    x = rng.standard_normal((clients, STRATA_DIM), dtype=np.float32)
+    x -= np.outer(x @ direction, direction)
+    x *= (1 - cosine**2) ** 0.5 / np.linalg.norm(x, axis=1, keepdims=True)
+    x += cosine * direction
+    return x
+
+
+def mechanisms(bits: int) -> tuple[sstq.SSTQ, sstq.SSTQ]:
+    """With a private and with a public coin."""
+    return sstq.SSTQ(STRATA_DIM, STRATA_EPSILON, bits=bits), sstq.SSTQ(
+        STRATA_DIM, STRATA_EPSILON, bits=bits, coin="public"
+    )
+
+
+def squared_error(mechanism: sstq.SSTQ, x: NDArray[np.float32], rng: np.random.Generator) -> float:
+    """Of the mean of one round with fresh identifiers."""
+    clients = rng.integers(0, 1 << 63, size=len(x)) if mechanism.coin == "public" else None
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.encode(x, rng=rng, clients=clients))
+    return float(np.sum((aggregator.mean().value - x.mean(axis=0)) ** 2))
+
+
+@benchmark
+def strata() -> Iterator[Result]:
+    """Squared error of the mean with a private coin over that by strata, d = 256, N = 1024, ε = 6."""
+    rng = np.random.default_rng(1)
+    private, assigned = mechanisms(4)
+    x = similar_vectors(100_000, 0.96, rng)
+    ratio = squared_error(private, x, rng) / squared_error(assigned, x, rng)
+    yield Result("b = 4, cosine 0.96, n = 100,000", ratio, "×", "measured, one round each: ± 12 %", target=4)
+    for bits, cosine in [(4, 1.0), (4, 0.96), (4, 0.86), (4, 0.0), (2, 0.96), (1, 0.96)]:
+        x = similar_vectors(10_000, cosine, rng)
+        private, assigned = mechanisms(bits)
+        ratio = private.expected_mse(x).total / assigned.expected_mse(x).total
+        yield Result(f"b = {bits}, cosine {cosine}, n = 10,000", ratio, "×", "expected")
+
 
 ROUNDS, LEVEL = 10_000, 0.95
 
