@@ -88,11 +88,19 @@ def mse_table() -> str:
     return _table(["method", "d = 100: paper", "ours", "d = 10,000: paper", "ours"], table)
 
 
-def regression_table(experiment: str) -> str:
-    """Final errors of Figure 3 or 4 with numbers of the paper: its own, ours, and ours relative to its Clean."""
+def regression_table() -> str:
+    """Final errors of Figures 3 and 4 that the paper prints: its own, ours, and ours relative to its Clean."""
+    rows = [(f"{row['setting']}, b = 4", row) for row in _results("regression")]
+    rows += [("d = 200, b = 8", row) for row in _results("bitwidth") if row["setting"] == "b = 8"]
     table = [
-        [row["setting"], row["label"], row["paper"], _spread(row, 0), f"{float(row['compared']):,.0f}"]
-        for row in _results(experiment)
+        [
+            setting.replace(" ", "\N{NO-BREAK SPACE}"),
+            row["label"].replace(": NOT private", " (not private)"),
+            row["paper"],
+            _spread(row, 0),
+            f"{float(row['compared']):,.0f}",
+        ]
+        for setting, row in rows
         if row["paper"]
     ]
     return _table(["setting", "method", "paper", "ours, five seeds", "ours, at the paper's Clean"], table)

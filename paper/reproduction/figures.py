@@ -269,7 +269,7 @@ def _band(
     """Draw a line with the band of `width`, which is half an interval."""
     x, y = [row["round"] for row in rows], [row[name] for row in rows]
     axes.plot(x, y, label=label, **style)
-    half = [row[width or f"{name}_half_width"] for row in rows]
+    half = [row.get(width or f"{name}_half_width", math.nan) for row in rows]
     if not any(map(math.isnan, half)):
         low, high = ([value + sign * width for value, width in zip(y, half, strict=True)] for sign in (-1, 1))
         axes.fill_between(x, low, high, color=style["color"], alpha=0.08, linewidth=0)

@@ -18,8 +18,7 @@ PAGE = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
         network_table("fashion-mnist"),
         network_table("cifar-10"),
         mse_table(),
-        regression_table("regression"),
-        regression_table("bitwidth"),
+        regression_table(),
     ],
 )
 def test_tables_are_those_of_the_record(table):
