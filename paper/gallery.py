@@ -40,11 +40,16 @@ def _value(text: str) -> Any:
 def draw_gallery(folder: Path) -> list[Path]:
     """Draw all pictures to a folder and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
+    networks = {name: read_curves(name) for name in ("fashion-mnist", "cifar-10")}
+    pictures = {
+        "figure-1.png": draw_networks(networks),
+        "figure-2.png": draw_mse(read_curves("mse")),
+        "figure-3.png": draw_regressions("regression", read_curves("regression")),
+        "figure-4.png": draw_regressions("bitwidth", read_curves("bitwidth")),
+    }
+    for name, figure in pictures.items():
+        save(figure, folder / name)
     draw_errors(read_errors(), folder / "errors.png")
     draw_bits(bit_widths(), folder / "bits.png")
     draw_glance(folder / "glance.png")
-    save(draw_networks({name: read_curves(name) for name in ("fashion-mnist", "cifar-10")}), folder / "figure-1.png")
-    save(draw_mse(read_curves("mse")), folder / "figure-2.png")
-    save(draw_regressions("regression", read_curves("regression")), folder / "figure-3.png")
-    save(draw_regressions("bitwidth", read_curves("bitwidth")), folder / "figure-4.png")
-    return sorted(folder.glob("*.png"))
+    return [folder / name for name in ("errors.png", "bits.png", "glance.png", *pictures)]
