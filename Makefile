@@ -33,7 +33,7 @@ $(VENV)/extra-%: $(VENV)/made pyproject.toml constraints.txt
 	$(INSTALL) --editable '.[$*]'
 	touch $@
 
-demo: $(VENV)/extra-demo
+demo: $(VENV)/extra-paper
 	$(BIN)/python -m paper demo --output demo
 
 quick: $(VENV)/extra-quick

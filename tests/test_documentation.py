@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import paper.__main__
 import sstq
 from sstq.cli import app
 
@@ -107,12 +108,14 @@ def test_shell_snippets_run(page, folder):
         if words[:2] == ["python", "-c"]:
             exec(compile(words[2], line, "exec"), {"__name__": "__main__"})  # noqa: S102
         elif words[0] == "sstq" and not set(line) & SHELL_SYNTAX:
-            run_here([path for word in words[1:] for path in sorted(glob(word)) or [word]], line)
+            run_here(app, [path for word in words[1:] for path in sorted(glob(word)) or [word]], line)
+        elif words[:3] == ["python", "-m", "paper"]:
+            run_here(paper.__main__.app, words[3:], line)
         else:
             run_in_shell(line, folder)
 
 
-def run_here(arguments, line):
+def run_here(app, arguments, line):
     """Run a command in this process: starting Numba for each would take longer than all that they do."""
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, f"{line}\n{done.output}\n{done.stderr}\n{done.exception!r}"

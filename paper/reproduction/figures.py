@@ -35,6 +35,8 @@ _MARKS = dict(zip(COLOURS, "oPXDdsv^<*phH", strict=True))
 _GRID = "#e5e5e5"
 # The paper's numbers are those after so many rounds; shorter runs are not compared with them.
 _PAPER_ROUNDS = 100
+# A regression that ends this many times further away than it began diverges.
+_DIVERGED = 1.15
 _PAPER_MARK = {"marker": "D", "markerfacecolor": "white", "markeredgewidth": 1.4, "markersize": 6, "linestyle": ""}
 
 Row = Mapping[str, Any]
@@ -83,30 +85,35 @@ def draw_mse(rows: Sequence[Row]) -> Any:
 
 
 def draw_regressions(experiment: str, rows: Sequence[Row]) -> Any:
-    """Draw the paper's Figure 3 or 4: a panel per setting."""
+    """Draw the paper's Figure 3 or 4: a column per setting, with what diverges in a panel above the others."""
     settings = list(dict.fromkeys(row["setting"] for row in rows))
-    figure = new_figure(4.3 * len(settings) + 1.2, 5.4, layout="constrained")
-    panels = figure.subplots(1, len(settings), squeeze=False)[0]
-    for axes, setting in zip(panels, settings, strict=True):
+    figure = new_figure(4.3 * len(settings) + 1.2, 6.4, layout="constrained")
+    panels = figure.subplots(2, len(settings), squeeze=False, height_ratios=(1, 2.2), sharex=True)
+    for (above, below), setting in zip(panels.T, settings, strict=True):
+        limit = _DIVERGED * next(row["loss"] for row in rows if row["setting"] == setting)
+        lowest, highest = limit, limit
         for (method, scaling), own in _by_method_and_scaling(rows, setting).items():
             style = _style(method) | ({"linestyle": ":"} if scaling == "norm" else {})
-            _band(axes, own, "loss", style, METHODS[method].label if scaling == "clip" else None, "gap_half_width")
-            if scaling == "clip" and own[-1]["round"] >= _PAPER_ROUNDS:
-                _mark_paper(axes, own[-1]["round"], paper_number(experiment, setting, method), style["color"])
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter("{x:,.0f}")
-        axes.yaxis.set_minor_formatter("{x:,.0f}")
-        axes.tick_params(axis="y", which="minor", labelsize=7, labelcolor=FAINT)
-        axes.set_title(setting, fontsize=11, color=INK)
-        axes.set_xlabel("round")
-        _finish(axes)
-    panels[0].set_ylabel("‖θ − θ*‖²")
-    _legend(
-        figure,
-        panels[0],
+            paper = paper_number(experiment, setting, method) if scaling == "clip" else None
+            lowest, highest = (pick(end, own[-1]["loss"]) for pick, end in ((min, lowest), (max, highest)))
+            for axes in (above, below):
+                label = METHODS[method].label if scaling == "clip" else None
+                _band(axes, own, "loss", style, label, "gap_half_width")
+                if paper and own[-1]["round"] >= _PAPER_ROUNDS and (paper.value > limit) == (axes is above):
+                    _mark_paper(axes, own[-1]["round"], paper, style["color"])
+        above.set_ylim(limit, 1.1 * highest)
+        below.set_ylim(0.85 * lowest, limit)
+        above.set_title(setting, fontsize=11, color=INK)
+        below.set_xlabel("round")
+        _finish(above)
+        _finish(below)
+    panels[1, 0].set_ylabel("‖θ − θ*‖²")
+    panels[0, 0].set_ylabel("what diverges")
+    note = (
         "bands: 95 % interval of the difference to Clean with the same seed; "
-        "dotted: noise by each client's own norm (not private); diamonds: the paper's numbers",
+        "dotted: noise by each client's own norm (not private); diamonds: the paper's numbers"
     )
+    _legend(figure, panels[1, 0], note)
     return figure
 
 
