@@ -36,7 +36,7 @@ _GRID = "#e5e5e5"
 # The paper's numbers are those after so many rounds; shorter runs are not compared with them.
 _PAPER_ROUNDS = 100
 # A regression that ends this many times further away than it began diverges.
-_DIVERGED = 1.15
+_DIVERGED = 1.35
 _PAPER_MARK = {"marker": "D", "markerfacecolor": "white", "markeredgewidth": 1.4, "markersize": 6, "linestyle": ""}
 
 Row = Mapping[str, Any]
@@ -102,6 +102,9 @@ def draw_regressions(experiment: str, rows: Sequence[Row]) -> Any:
                 if paper and own[-1]["round"] >= _PAPER_ROUNDS and (paper.value > limit) == (axes is above):
                     _mark_paper(axes, own[-1]["round"], paper, style["color"])
         above.set_ylim(limit, 1.1 * highest)
+        if highest == limit:
+            above.set_yticks([])
+            above.text(0.5, 0.5, "nothing diverges", transform=above.transAxes, ha="center", color=FAINT)
         below.set_ylim(0.85 * lowest, limit)
         above.set_title(setting, fontsize=11, color=INK)
         below.set_xlabel("round")
