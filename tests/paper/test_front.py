@@ -12,7 +12,8 @@ from paper.errors import DIM, EPSILON, FAMILIES, PEOPLE, RUNS, draw_errors, head
 from paper.gallery import read_curves
 from paper.glance import draw_glance
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 # The squared error of a mean is a sum of d nearly Gaussian squares, so its root, over the runs, varies by this share.
 SPREAD = 1 / math.sqrt(2 * DIM * RUNS)
 
@@ -64,6 +65,19 @@ def test_a_bit_quadruples_doubles_or_costs_nothing(tmp_path):
     draw_bits(rows, tmp_path / "bits.png")
     draw_glance(tmp_path / "glance.png")
     assert all((tmp_path / name).stat().st_size > 10_000 for name in ("bits.png", "glance.png"))
+
+
+def test_the_page_of_sstq_has_the_errors_of_its_variants():
+    page = (ROOT / "docs" / "mechanisms" / "sstq.md").read_text(encoding="utf-8")
+    errors = {(row["label"], row["epsilon"], row["bits"]): row["error"] for row in bit_widths(widths=(1, 2, 3, 4))}
+    lines = {"flat, uniform": "flat, uniform, $b$ = 4", "flat, optimized": "flat, optimized, $b$ = 4"}
+    lines |= {"metric-aware (shrinks)": "metric-aware, $b$ = 4", "optimal channel": "optimal channel, $b$ = 4"}
+    for label, start in lines.items():
+        cells = " | ".join(f"{errors[label, epsilon, 4]:.3g}" for epsilon in (1.0, 3.0, 6.0))
+        (line,) = [line for line in page.splitlines() if line.startswith(f"| {start} |")]
+        assert cells in line, cells
+    best = [min(errors["flat, optimized", epsilon, bits] for bits in (1, 2, 3, 4)) for epsilon in (1.0, 3.0, 6.0)]
+    assert " | ".join(f"{error:.3g}" for error in best) in page
 
 
 @pytest.mark.parametrize("name", ["fashion-mnist", "cifar-10", "mse", "regression", "bitwidth"])
