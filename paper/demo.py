@@ -44,7 +44,7 @@ Floats = NDArray[np.float64]
 Labelled = tuple[Floats, NDArray[np.int64]]
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 COPIES = (1, 100)
-ROUNDS = 60
+ROUNDS = 40
 TRAINED = (
     "clean",
     "sstq-uniform",
