@@ -315,10 +315,10 @@ def demo_tables(demo: Demo) -> list[Table]:
     trained = [
         [
             METHODS[row["method"]].label,
-            f"{row['bits'] // rounds:,}",
-            "not private" if math.isinf(row["epsilon"]) else f"{row['epsilon']:g}",
-            f"{row['train_loss']:.3g}",
             _plus_minus(row["accuracy"] / 100, _binomial(row["accuracy"] / 100, demo.tested)),
+            "not private" if math.isinf(row["epsilon"]) else f"{row['epsilon']:g}",
+            f"{row['bits'] // rounds:,}",
+            f"{row['train_loss']:.3g}",
         ]
         for row in ends
     ]
@@ -333,7 +333,7 @@ def demo_tables(demo: Demo) -> list[Table]:
     return [
         Table(
             f"The paper's Figure 1 on digits: 100 clients, {rounds} rounds, ε = 3 per round",
-            ("method", "bits per round", "total ε", "loss", "accuracy"),
+            ("method", "accuracy", "total ε", "bits per round", "loss"),
             trained,
             f"total ε: per client, who answers in every round. accuracy: on {demo.tested} images that nobody holds. "
             "±: standard error of the test.",
