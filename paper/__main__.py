@@ -134,11 +134,12 @@ def train(
     from paper.training import train as rounds_of
     from sstq.files.atomic import write_csv
 
-    changes = {"rounds": rounds, "clients": clients, "batch": batch, "clip": clip, "rate": rate}
+    changes: dict[str, Any] = {"rounds": rounds, "clients": clients, "batch": batch, "clip": clip, "rate": rate}
     if dataset not in SETTINGS:
         raise typer.BadParameter(f"--dataset must be {' or '.join(SETTINGS)}, got {dataset!r}")
     settings = replace(SETTINGS[dataset], **{name: value for name, value in changes.items() if value is not None})
-    answers = participation if participation in (None, "once") else int(participation)
+    answers: Any = participation if participation in (None, "once") else int(participation or 0)
+    trusted: Any = trust
     problem = _problem(dataset, model, settings)
     histories = {}
     for label, built in _mechanisms(mechanism, trust, problem, epsilon, settings, answers).items():
@@ -150,7 +151,7 @@ def train(
             settings.rounds,
             batch=settings.batch,
             participation=answers,
-            trust=trust,
+            trust=trusted,
         ):
             row = asdict(report) | {"mechanism": label, "seconds": time.perf_counter() - start}
             del row["parameters"]

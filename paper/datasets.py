@@ -240,12 +240,15 @@ def _assemble(name: str, contents: Mapping[str, bytes]) -> Dataset:
             records = raw.reshape(-1, 1 + size)
             labels[training].append(records[:, 0])
             images[training].append(records[:, 1:])
-    arrays = [
-        array
+    (train_images, train_labels), (test_images, test_labels) = (
+        (
+            np.concatenate(images[part]).astype(np.float32) / np.float32(255),
+            np.concatenate(labels[part]).astype(np.int64),
+        )
         for part in (True, False)
-        for array in (np.concatenate(images[part]) / np.float32(255), np.concatenate(labels[part]).astype(np.int64))
-    ]
-    return Dataset(name, *arrays, release.classes, release.image_shape)
+    )
+    shape = release.image_shape
+    return Dataset(name, train_images, train_labels, test_images, test_labels, release.classes, shape)
 
 
 def _load_digits() -> Dataset:

@@ -172,9 +172,13 @@ def flipped(content):
 @pytest.mark.parametrize("damage", [cut, flipped, lambda _: b""])
 def test_damaged_files_are_refused_wherever_the_damage_is(monkeypatch, damage):
     for name in RELEASES:
-        for contents in tiny(name, monkeypatch):
+        files, downloads = tiny(name, monkeypatch)
+        for contents in (files, downloads):
             broken = next(iter(contents))
-            folder = write(cached_folder(name), contents | {broken: damage(contents[broken])})
+            changed = damage(contents[broken])
+            if damage is flipped and broken.endswith(".tar.gz"):  # in a member: what lies between them does not matter
+                changed = packed({file: flipped(content) for file, content in files.items()})
+            folder = write(cached_folder(name), contents | {broken: changed})
             with pytest.raises(DatasetUnavailableError, match=rf"python -m paper data {name}"):
                 load(name)
             for path in folder.iterdir():
