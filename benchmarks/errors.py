@@ -5,7 +5,6 @@ draws from one law. How often each message occurs is then one multinomial draw: 
 millisecond.
 """
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -243,12 +242,10 @@ def estimates(mechanism: Any, people: Population, clients: int, rng: np.random.G
 def held(found: Iterator[Estimate], truth: Floats, rounds: int, level: float = LEVEL) -> tuple[int, int]:
     """In how many rounds the ball and the box hold the truth."""
     balls = boxes = 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", sstq.FrameBiasWarning)
-        for _, estimate in zip(range(rounds), found, strict=False):
-            region, error = estimate.region(level), estimate.value - truth
-            balls += bool(np.linalg.norm(error) <= region.radius)
-            boxes += bool(np.all(np.abs(error) <= region.half_width))
+    for _, estimate in zip(range(rounds), found, strict=False):
+        region, error = estimate.region(level), estimate.value - truth
+        balls += bool(np.linalg.norm(error) <= region.radius)
+        boxes += bool(np.all(np.abs(error) <= region.half_width))
     return balls, boxes
 
 

@@ -3,7 +3,6 @@ import math
 import numpy as np
 import pytest
 
-import sstq
 from sstq.baselines.clean import Clean
 from sstq.chunks import row_chunks
 from tests.contract.cases import reread
@@ -69,16 +68,6 @@ def test_mean_and_error_are_those_of_numpy_however_small_the_vectors(seed):
     assert estimate.count == 30
 
 
-def test_any_partition_gives_the_same_bits(seed):
-    mechanism = Clean(dim=9)
-    x = np.random.default_rng(seed).standard_normal((50, 9))
-    whole = aggregated(mechanism, x)
-    parts = aggregated(mechanism, x[31:])
-    parts.merge(aggregated(mechanism, x[:7], x[7:31]))
-    assert np.array_equal(whole.mean().value, parts.mean().value)
-    assert np.array_equal(whole.mean().stderr, parts.mean().stderr)
-
-
 def test_a_spike_in_a_million_dimensions():
     mechanism = Clean(dim=10**6)
     x = np.zeros((2, 10**6), dtype=np.float32)
@@ -123,8 +112,3 @@ def test_chunks_of_rows_do_not_matter():
     x = np.zeros((rows, 1000), dtype=np.float32)
     x[:, 0] = np.linspace(-1, 1, rows)
     np.testing.assert_allclose(Clean(dim=1000).encode(x).column("value")[:, 0], x[:, 0], rtol=1e-6)
-
-
-def test_messages_of_others_are_foreign():
-    with pytest.raises(ValueError, match="another mechanism"):
-        Clean(dim=3).aggregator().update(sstq.SSTQ(dim=3, epsilon=1.0).encode(np.zeros(3)))

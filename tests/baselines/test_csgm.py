@@ -332,20 +332,6 @@ def test_a_tampered_json_is_refused():
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
-@BOTH
-@pytest.mark.parametrize("changes", [{}, {"bits": 1}, {"bits": 5}, {"coordinates": 64}, {"coordinates": 1}])
-def test_bits_on_the_wire(kind, changes, seed):
-    mechanism = small(kind, **changes)
-    messages = mechanism.encode(some_vectors(9, seed), rng=seed)
-    most = mechanism.sampling.most
-    header = 0 if mechanism.sampling.dense else 128 + most.bit_length()
-    assert mechanism.message_bits == mechanism.bits * most + header
-    raw = messages.to_bytes()
-    assert len(raw) == -(-9 * mechanism.message_bits // 8)
-    again = mechanism.messages_from_bytes(raw, 9)
-    np.testing.assert_array_equal(mechanism.decode(again), mechanism.decode(messages))
-
-
 def test_codes_of_coordinates_that_were_not_kept_are_refused():
     mechanism = small(CSGM, bits=8)
     codes, kept, seeds = mechanism.encode(np.zeros((3, 16)), rng=1).columns
@@ -353,38 +339,6 @@ def test_codes_of_coordinates_that_were_not_kept_are_refused():
     codes[2, -1] = 1
     with pytest.raises(ValueError, match="message 2: the codes beyond its"):
         mechanism.messages_from_columns((codes, kept, seeds), None, False)
-
-
-class CountedBits:
-    simulated = True
-
-    def __init__(self):
-        self.drawn = 0
-
-    def words(self, count):
-        self.drawn += count
-        return np.random.default_rng(1).integers(0, 1 << 64, size=count, dtype=np.uint64)
-
-
-@BOTH
-def test_the_randomness_drawn_does_not_depend_on_the_data(kind):
-    mechanism = small(kind)
-    kept = []
-    for x in (np.zeros((5, 16)), np.eye(5, 16), np.full((5, 16), 0.25)):
-        source = CountedBits()
-        columns = mechanism._encode_rows(x.astype(np.float32), None, source, None)
-        assert source.drawn == 5 * (3 + mechanism.sampling.most)
-        kept.append(columns[1:])
-    for count, seeds in kept:
-        np.testing.assert_array_equal(count, kept[0][0])
-        np.testing.assert_array_equal(seeds, kept[0][1])
-
-
-@BOTH
-def test_a_seed_repeats_and_fresh_entropy_does_not(kind):
-    mechanism, x = small(kind), some_vectors(4, 1)
-    assert mechanism.encode(x, rng=5).to_bytes() == mechanism.encode(x, rng=5).to_bytes()
-    assert mechanism.encode(x).to_bytes() != mechanism.encode(x).to_bytes()
 
 
 @BOTH
@@ -401,17 +355,6 @@ def test_estimates_and_their_error_are_as_stated(kind, changes, seed):
     for direction in np.concatenate([x[None], np.random.default_rng(seed).standard_normal((3, 16))]):
         projected = decoded @ direction
         assert abs(projected.mean() - x @ direction) < 6 * projected.std() / count**0.5 + 1e-6
-
-
-@BOTH
-def test_unbiased_on_structured_vectors(kind):
-    mechanism = small(kind, clip=1.0)
-    assert mechanism.unbiased
-    for rows in structured_vectors(16, np.random.default_rng(5)).values():
-        for x in rows:
-            assert mechanism.expected_mse(x).bias2 < 1e-9
-            assert mechanism.expected_mse(0.1 * x).bias2 < 1e-9
-    assert mechanism.expected_mse(np.zeros(16)).bias2 < 1e-20
 
 
 # --- the round --------------------------------------------------------------------------------------------------------

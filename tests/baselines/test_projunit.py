@@ -10,7 +10,6 @@ from sstq.baselines.projunit import ProjUnit
 from sstq.mechanisms.sphere import gaussians
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness import streams
-from sstq.randomness.secret import bit_source
 from tests.contract.cases import reread
 
 VARIANTS = {
@@ -241,20 +240,6 @@ def test_matrices_in_several_blocks_are_the_same_for_any_batch(monkeypatch):
     assert np.min(np.abs(matrix[:, None] - matrix[None]).sum(axis=2) + 99 * np.eye(8)) > 0.1
 
 
-@all_variants
-def test_aggregation_is_exact_for_any_partition(variant, seed):
-    mechanism = make(variant)
-    messages = encode(mechanism, np.tile(np.full(12, 12**-0.5), (500, 1)), seed)
-    whole, parts = mechanism.aggregator(), [mechanism.aggregator() for _ in range(3)]
-    whole.update(messages)
-    for part, cut in zip(parts, (slice(0, 1), slice(1, 200), slice(200, 500)), strict=True):
-        part.update(messages[cut])
-    parts[2].merge(parts[0])
-    parts[2].merge(parts[1])
-    np.testing.assert_array_equal(whole.mean().value, parts[2].mean().value)
-    np.testing.assert_allclose(whole.mean().value, mechanism.decode(messages).mean(axis=0), atol=1e-9)
-
-
 def test_a_projection_that_misses_the_vector_divides_by_nothing(monkeypatch, seed):
     mechanism = make("fast")
     monkeypatch.setattr(FastProjection, "project", lambda self, x, clients: np.zeros((len(x), 5), dtype=np.float32))
@@ -263,32 +248,6 @@ def test_a_projection_that_misses_the_vector_divides_by_nothing(monkeypatch, see
 
 
 # The wire, JSON and arguments.
-
-
-@all_variants
-def test_round_trip_through_bytes(variant):
-    mechanism = make(variant)
-    k = mechanism.projection.projected
-    ids = np.array([3, 2**63, 0], dtype=np.uint64)
-    messages = mechanism.encode(np.ones((3, 12)), rng=3, clients=ids)
-    assert mechanism.message_bits == 32 * k
-    raw = messages.to_bytes()
-    assert len(raw) == 3 * 4 * k
-    again = mechanism.messages_from_bytes(raw, 3, clients=ids)
-    np.testing.assert_array_equal(mechanism.decode(again), mechanism.decode(messages))
-    with pytest.raises(ValueError, match="clients must be given"):
-        mechanism.messages_from_bytes(raw, 3)
-    with pytest.raises(ValueError, match="must have a norm in"):
-        mechanism.messages_from_bytes(np.full(k, 2.0, dtype=np.float32).tobytes(), 1, clients=[1])
-
-
-@all_variants
-def test_json_carries_the_same_mechanism(variant):
-    mechanism = make(variant, clip=0.3, seed=2**64 - 1)
-    again = reread(mechanism)
-    assert again == mechanism != mechanism.with_seed(1)
-    x = np.ones((3, 12))
-    assert encode(again, x, 4).to_bytes() == encode(mechanism, x, 4).to_bytes()
 
 
 @all_variants
@@ -312,33 +271,6 @@ def test_tampered_json_is_refused(variant, change):
     mechanism = make(variant)
     with pytest.raises(ValueError, match=r"must be|exceed|\['projected'\]"):
         reread(mechanism, **change(mechanism))
-
-
-@all_variants
-def test_a_seed_gives_the_same_messages(variant):
-    mechanism, x = make(variant), np.tile(np.linspace(-0.2, 0.3, 12), (50, 1))
-    first = encode(mechanism, x, 11).column("vector")
-    np.testing.assert_array_equal(first, encode(mechanism, x, 11).column("vector"))
-    np.testing.assert_array_equal(first[:20], encode(mechanism, x[:20], 11).column("vector"))
-    assert np.any(first != encode(mechanism, x, 12).column("vector"))
-    assert np.any(first != encode(mechanism, x, 11, first=1).column("vector"))
-
-
-@all_variants
-def test_the_same_number_of_random_words_for_every_input(variant, monkeypatch):
-    mechanism, counts = make(variant), []
-
-    class CountingBits:
-        simulated = True
-
-        def words(self, count):
-            counts.append(count)
-            return bit_source(1).words(count)
-
-    monkeypatch.setattr("sstq.mechanisms.base.bit_source", lambda _rng: CountingBits())
-    for x in (np.zeros(12), np.eye(12)[0], 1e300 * np.ones(12), np.full(12, 1e-30)):
-        mechanism.encode(x, clients=[4])
-    assert counts == [3 + 2 * (mechanism.projection.projected // 2)] * 4
 
 
 @pytest.mark.parametrize(

@@ -252,21 +252,6 @@ def test_aggregated_mean_is_unbiased(variant, kind, seed):
     assert np.all(np.abs(estimate.value - x) < 6 * estimate.stderr)
 
 
-@all_variants
-def test_the_aggregator_is_the_mean_of_the_decoded_messages(variant, seed):
-    mechanism = make(variant)
-    rows = np.random.default_rng(seed).standard_normal((1000, DIM)) / 6
-    messages = encode(mechanism, rows, seed)
-    whole, parts = mechanism.aggregator(), [mechanism.aggregator() for _ in range(2)]
-    whole.update(messages)
-    parts[0].update(messages[:300])
-    parts[1].update(messages[300:])
-    parts[1].merge(parts[0])
-    np.testing.assert_array_equal(parts[1].mean().value, whole.mean().value)
-    np.testing.assert_array_equal(parts[1].mean().stderr, whole.mean().stderr)
-    np.testing.assert_allclose(whole.mean().value, mechanism.decode(messages).mean(axis=0), atol=1e-12)
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -466,36 +451,6 @@ def test_one_coordinate_in_a_frame_of_one():
         assert mechanism.expected_mse(np.ones(1)).bias2 < 1e-9
 
 
-@pytest.mark.parametrize(("variant", "words"), [("default", 5), ("public", 5), ("one-bit", 3), ("dense", 34)])
-def test_the_same_number_of_random_words_for_every_input(variant, words, monkeypatch):
-    source = ScriptedBits()
-    monkeypatch.setattr("sstq.mechanisms.base.bit_source", lambda _rng: source)
-    mechanism = make(variant)
-    for x in (np.zeros(DIM), some_vector(0), 1e300 * np.ones(DIM), np.eye(DIM)[0]):
-        mechanism.encode(x, clients=[4] if variant == "public" else None)
-    assert source.counts == [words] * 4
-
-
-@all_variants
-def test_a_seed_repeats_and_rows_do_not_depend_on_later_ones(variant):
-    mechanism, x = make(variant), np.tile(some_vector(0), (200, 1))
-    first = encode(mechanism, x, 11)
-    assert encode(mechanism, x, 11).to_bytes() == first.to_bytes() != encode(mechanism, x, 12).to_bytes()
-    assert encode(mechanism, x[:60], 11).column("bits").tolist() == first.column("bits")[:60].tolist()
-
-
-@all_variants
-def test_json_carries_the_same_mechanism(variant):
-    mechanism = make(variant)
-    again = reread(mechanism)
-    assert again == mechanism
-    assert again.with_seed(8) == make(variant, frame_seed=8)
-    x = np.tile(some_vector(0), (50, 1))
-    assert encode(again, x, 4).to_bytes() == encode(mechanism, x, 4).to_bytes()
-    assert repr(again).startswith(f"SQKR(dim=16, epsilon=2, clip=0.5, k={mechanism.k}, variant=")
-    assert again.channel == mechanism.channel
-
-
 OWN, OTHER = make("default").channel.own, make("default").channel.other
 
 
@@ -563,8 +518,3 @@ def test_missed_certificates_are_counted_locally(variant):
     report = LocalReport()
     mechanism.encode(mechanism.frame.rows(np.arange(5)), rng=1, report=report)
     assert report.missed == 5
-
-
-def test_foreign_messages_are_not_decoded():
-    with pytest.raises(ValueError, match="another mechanism"):
-        make("default").decode(make("one-bit").encode(some_vector(0)))

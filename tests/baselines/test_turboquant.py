@@ -7,7 +7,6 @@ from scipy.stats import norm
 
 from sstq.baselines.turboquant import TurboQuant, lloyd_max_distortion, lloyd_max_levels
 from sstq.mechanisms.trial_vectors import structured_vectors
-from tests.contract.cases import reread
 
 # J. Max, "Quantizing for minimum distortion" (1960), Table I. From 8 levels on the table is off in its fourth digit
 # (the optimum is 0.034548 and 0.009501, and no quantizer has less), hence 5 in 10,000.
@@ -139,18 +138,6 @@ def test_zero_short_and_small(dim, bits):
     assert decoded[2, 0] > 0
 
 
-@pytest.mark.parametrize(("dim", "bits"), [(1, 1), (5, 3), (64, 8), (100, 4)])
-def test_bits_on_the_wire(dim, bits, seed):
-    mechanism = TurboQuant(dim=dim, bits=bits)
-    size = 1 << (dim - 1).bit_length()
-    assert mechanism.message_bits == bits * size + 32
-    messages = mechanism.encode(np.random.default_rng(seed).standard_normal((7, dim)))
-    raw = messages.to_bytes()
-    assert len(raw) == -(-7 * mechanism.message_bits // 8)
-    again = mechanism.messages_from_bytes(raw, 7)
-    np.testing.assert_array_equal(mechanism.decode(again), mechanism.decode(messages))
-
-
 class NoWords:
     """A source that nobody may ask."""
 
@@ -166,29 +153,6 @@ def test_nothing_is_random(seed):
     x = np.random.default_rng(seed).standard_normal((5, 30))
     assert mechanism.encode(x).to_bytes() == mechanism.encode(x, rng=seed).to_bytes()
     mechanism._encode_rows(x.astype(np.float32), None, NoWords(), None)
-
-
-def test_mean_of_many_is_the_mean_of_the_decoded(seed):
-    mechanism = TurboQuant(dim=40, bits=2, clip=3.0)
-    x = np.random.default_rng(seed).standard_normal((60, 40))
-    messages = mechanism.encode(x)
-    decoded = mechanism.decode(messages)
-    aggregator = mechanism.aggregator()
-    aggregator.update(messages[:25])
-    aggregator.update(messages[25:])
-    estimate = aggregator.mean()
-    np.testing.assert_allclose(estimate.value, decoded.mean(axis=0), atol=1e-14)
-    np.testing.assert_allclose(estimate.stderr, decoded.std(axis=0, ddof=1) / 60**0.5, rtol=1e-9)
-
-
-def test_json_carries_the_levels():
-    mechanism = TurboQuant(dim=20, bits=3, clip=0.5, decoder="unbiased", frame_seed=9)
-    assert reread(mechanism) == mechanism
-    assert not reread(mechanism).levels.flags.writeable
-    levels = mechanism.levels.tolist()
-    for wrong in (levels[:-1], levels[::-1], [*levels[:-1], 1e9], [0.0] * 8):
-        with pytest.raises(ValueError, match="levels must be 2\\^bits = 8 increasing numbers"):
-            reread(mechanism, levels=wrong)
 
 
 def test_a_norm_that_no_client_sends_is_refused():

@@ -128,18 +128,6 @@ def test_unbiased_with_the_stated_error(dim, seed):
         assert abs(squared.mean() - total) < 6 * squared.std() / count**0.5 + 1e-9 * total
 
 
-def test_the_aggregator_is_the_mean_of_the_decoded_messages(seed):
-    mechanism = VqSGD(9, 3.0, clip=2.0)
-    x = np.random.default_rng(seed).standard_normal((5000, 9)) / 2
-    messages = mechanism.encode(x, rng=seed)
-    aggregator = mechanism.aggregator()
-    aggregator.update(messages[:1234])
-    aggregator.update(messages[1234:])
-    estimate, decoded = aggregator.mean(), mechanism.decode(messages)
-    np.testing.assert_allclose(estimate.value, decoded.mean(axis=0), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(estimate.stderr, decoded.std(axis=0, ddof=1) / 5000**0.5, rtol=1e-7)
-
-
 @pytest.mark.parametrize(
     ("dim", "expected"),
     [
@@ -199,30 +187,6 @@ def test_stable_for_all_budgets_and_dimensions(dim, epsilon):
     assert error.total == pytest.approx(0.01 * dim * (1 + 2 * dim / np.expm1(epsilon)) ** 2, rel=slack)
 
 
-def test_three_words_a_message_whatever_the_data(monkeypatch):
-    source = ScriptedBits()
-    monkeypatch.setattr("sstq.mechanisms.base.bit_source", lambda _rng: source)
-    mechanism = VqSGD(4, 1.0)
-    for x in (np.zeros(4), np.eye(4)[1], np.full(4, 1e300)):
-        mechanism.encode(x)
-    assert source.counts == [3, 3, 3]
-
-
-def test_a_seed_repeats_and_rows_do_not_depend_on_later_ones():
-    mechanism, x = VqSGD(5, 1.0), np.tile(np.linspace(-1, 1, 5), (200, 1))
-    first = mechanism.encode(x, rng=3)
-    assert first.to_bytes() == mechanism.encode(x, rng=3).to_bytes() != mechanism.encode(x, rng=4).to_bytes()
-    assert mechanism.encode(x[:50], rng=3).column("vertex").tolist() == first.column("vertex")[:50].tolist()
-    assert mechanism.encode(x).to_bytes() != mechanism.encode(x).to_bytes()
-
-
-def test_json_carries_the_same_mechanism():
-    mechanism = VqSGD(10, 0.7, clip=0.3)
-    again = reread(mechanism)
-    assert again == mechanism
-    assert repr(again) == "VqSGD(dim=10, epsilon=0.7, clip=0.3)"
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -263,14 +227,6 @@ def test_a_channel_that_hides_the_token_is_refused():
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         VqSGD(**{"dim": 4, "epsilon": 1.0} | arguments)
-
-
-def test_clients_and_foreign_messages_are_refused():
-    mechanism = VqSGD(4, 1.0)
-    with pytest.raises(ValueError, match="public coin"):
-        mechanism.encode(np.zeros(4), clients=[1])
-    with pytest.raises(ValueError, match="another mechanism"):
-        mechanism.decode(VqSGD(4, 2.0).encode(np.zeros(4)))
 
 
 def test_the_identity_is_a_tight_frame():

@@ -321,7 +321,6 @@ def test_what_an_aggregate_advises_can_be_pasted(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("default::sstq.FrameBiasWarning")
 def test_a_plan_prints_no_raw_warning():
     result = run("plan", "--dim", 784, "--clients", 1000, "--epsilon", 0.4, code=1)
     assert "Warning" not in result.stderr
@@ -594,7 +593,7 @@ def test_encode_reads_a_file_once_and_aggregate_runs_no_client_code(tmp_path, sp
     monkeypatch.setattr(vector_files.VectorFile, "pieces", lambda file: read.append(file.name) or pieces(file))
     run("encode", vectors_file, "-m", spec, "-o", tmp_path / "m.sstq")
     assert read == [str(vectors_file)]
-    for name in ("encode", "encode_files", "expected_mse", "typical_error", "_encode_rows"):
+    for name in ("encode", "_encode_slots", "expected_mse", "typical_error", "_encode_rows"):
         monkeypatch.setattr(sstq.SSTQ, name, lambda *_, **__: pytest.fail("this is a client's work"))
     run("aggregate", tmp_path / "m.sstq", "-m", spec, "-o", tmp_path / "result")
 

@@ -321,7 +321,7 @@ def test_a_stated_share_draw_must_be_private():
     with pytest.raises(ValueError, match=r"not 2\.0-LDP"):
         reread(mechanism, share_threshold=str(TOTAL - 1))
     with pytest.raises(ValueError, match=r"not 2\.0-LDP"):
-        reread(mechanism, blocks=5)
+        reread(mechanism, blocks=5, share_people=0)
 
 
 def test_sums_without_shares():

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 import sstq
 from sstq.cli import app
 from sstq.messages.files import describe_messages
+from sstq.runs import shards as runs_shards
 from sstq.runs.shards import encode_shard, plan_shards, record_simulation, stream_part, unfinished_folder
 from tests.contract.cases import CASES, DIM, build
 
@@ -55,15 +56,15 @@ def test_a_finished_shard_is_never_encoded_again(planned, mechanism):
 def test_of_two_tries_at_once_the_first_to_finish_counts(planned, mechanism, monkeypatch):
     """The second try finishes while the first is under way, as when a machine was believed dead."""
     _, (shard, *_) = planned
-    encode = type(mechanism).encode_files
+    encode = runs_shards.encode_files
 
-    def slow(self, *arguments, **options):
-        monkeypatch.setattr(type(mechanism), "encode_files", encode)
+    def slow(*arguments, **options):
+        monkeypatch.setattr(runs_shards, "encode_files", encode)
         assert encode_shard(shard, mechanism).vectors == 20
         slow.finished = describe_messages(shard.messages).file_id
-        return encode(self, *arguments, **options)
+        return encode(*arguments, **options)
 
-    monkeypatch.setattr(type(mechanism), "encode_files", slow)
+    monkeypatch.setattr(runs_shards, "encode_files", slow)
     assert encode_shard(shard, mechanism) is None
     assert describe_messages(shard.messages).file_id == slow.finished
     assert not list(unfinished_folder(shard.messages.parent).iterdir())

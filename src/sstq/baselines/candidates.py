@@ -10,16 +10,20 @@ without the rest. A word gives two coordinates by the Box–Muller formula (`sst
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from sstq.aggregation import VectorAggregator
+from sstq.checks import check_number
 from sstq.chunks import row_chunks
-from sstq.mechanisms.base import Batch, Columns, Floats, Floats32, Ints, Mechanism, Rows, Words
+from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Ints, Mechanism, Rows, Words
+from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.sphere import gaussians, random_directions
-from sstq.mechanisms.two_level_draw import KClosest, k_closest
+from sstq.mechanisms.two_level_draw import KClosest
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
@@ -31,6 +35,33 @@ _BLOCK = 8
 # Other versions of a library may integrate to other last digits.
 _ALIGNMENT_TOLERANCE = 1e-6
 _NORMALS_KEY = int.from_bytes(b"normals", "little")
+
+
+class CandidateDraw(Protocol):
+    """Draws the index to send."""
+
+    def draw(self, scores: Floats, words: Words) -> Ints:
+        """One candidate of each row, from its scores (n, M) and two secret words."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CandidateParameters(Parameters):
+    """What all candidate mechanisms have; `alignment` is μ."""
+
+    dim: int
+    epsilon: float
+    bits: int
+    clip: float
+    seed: Word
+    alignment: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClosestParameters(CandidateParameters):
+    """The parameters of a draw with exactly k = `inside` candidates inside, T of 2^62."""
+
+    inside: int
+    threshold: Word
 
 
 class CandidateMechanism(Mechanism):
@@ -46,7 +77,8 @@ class CandidateMechanism(Mechanism):
     """
 
     exact = True
-    _aggregator = VectorAggregator
+    aggregator_class = VectorAggregator
+    _draws_by = "choice"
     seed_option = "seed"
     coin = "public"
 
@@ -54,23 +86,19 @@ class CandidateMechanism(Mechanism):
     seed: int
     alignment: float
 
-    def _set_draw(self, **parts: Any) -> None:
-        """Keep the draw, and μ from its integers, or the stated μ if it is theirs."""
-        self._set(**parts, layout=Layout((Field("code", self.bits, self.size),)))
-        self._set(alignment=self._stated_or("alignment", self._expected_alignment(), _ALIGNMENT_TOLERANCE))
+    def _check_solved(self) -> None:
+        computed = self._expected_alignment()
+        low, high = (max(computed * (1 + way * _ALIGNMENT_TOLERANCE), 1e-30) for way in (-1, 1))
+        check_number("alignment", self.alignment, low, high)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The options, the draw's integers and the alignment, as JSON values."""
-        common = self._named("dim", "epsilon", "bits", "clip", "alignment")
-        return common | {"seed": str(self.seed)} | self._draw_dict()
+    @cached_property
+    def layout(self) -> Layout:
+        """The number of the candidate."""
+        return Layout((Field("code", self.bits, self.size),))
 
     @abstractmethod
     def _expected_alignment(self) -> float:
         """μ from the integers of the draw."""
-
-    @abstractmethod
-    def _draw_dict(self) -> dict[str, Any]:
-        """The integers and options of the draw, as JSON values."""
 
     @property
     def size(self) -> int:
@@ -81,9 +109,10 @@ class CandidateMechanism(Mechanism):
     def _scores(self, seeds: Words, directions: Floats) -> Floats:
         """The scores by which candidates are well aligned with the client's direction, (n, M)."""
 
+    @property
     @abstractmethod
-    def _draw(self, scores: Floats, words: Words) -> Ints:
-        """The index to send, from two secret words per row."""
+    def choice(self) -> CandidateDraw:
+        """The draw among the candidates."""
 
     @abstractmethod
     def _vectors(self, seeds: Words, codes: Ints) -> Floats:
@@ -94,11 +123,11 @@ class CandidateMechanism(Mechanism):
         """E‖z‖² of the candidate that is sent."""
         return 1.0
 
-    def _encode(self, batch: Batch) -> Columns:
+    def _encode(self, batch: EncoderInput) -> Columns:
         unit = self._unit_ball(batch.rows, batch.report)
         directions = random_directions(unit, batch.words[:, 0])
         # Scores only sort or classify the candidates; no rounding error here can cost privacy.
-        return (self._draw(self._scores(self._seeds(batch.clients), directions), batch.words[:, 1:]),)
+        return (self.choice.draw(self._scores(self._seeds(batch.clients), directions), batch.words[:, 1:]),)
 
     def _decode(self, messages: Messages) -> Floats:
         seeds, codes = self._seeds(messages.clients), messages.column("code").astype(np.int64)
@@ -166,23 +195,10 @@ class CandidateMechanism(Mechanism):
             yield gaussians, (gaussians @ directions[:, columns, None])[:, :, 0]
 
 
-class ClosestMechanism(CandidateMechanism):
-    """A mechanism that draws from the k best aligned candidates with one probability, else from the others."""
-
-    _draws_by = "choice"
-
-    choice: KClosest
-
-    def _set_closest(self, error: Callable[[Floats, Floats], Floats]) -> None:
-        """Keep the draw of the k of least error, or the stated one."""
-        stated, given = self._stated, (self.epsilon, self.size)
-        self._set_draw(choice=k_closest(*given, error) if stated is None else KClosest.stated(*given, stated))
-
-    def _draw(self, scores: Floats, words: Words) -> Ints:
-        return self.choice.draw(scores, words)
-
-    def _draw_dict(self) -> dict[str, Any]:
-        return self.choice.to_dict()
+def closest_choice(mechanism: Any) -> KClosest:
+    """The draw of `ClosestParameters`, checked exactly."""
+    solved = mechanism.parameters
+    return KClosest(mechanism.epsilon, mechanism.size, solved.inside, solved.threshold)
 
 
 def _normals(seeds: Words, blocks: Ints, count: int) -> Floats32:

@@ -17,16 +17,15 @@ within the side is a double from an inverse distribution function: that part is 
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from sstq import kernels
-from sstq.checks import check_number, stated_integer
+from sstq.checks import check_number
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.mechanisms.base import Floats, Floats32, Words
 from sstq.randomness.secret import channel_words, open_interval
@@ -73,18 +72,6 @@ class Cap(ABC):
         odds = exp_lower(epsilon) * mass / (TOTAL - mass)
         inside = math.floor(TOTAL * odds / (1 + odds))
         return cls(dim, epsilon, mass, inside, cls._gain(dim, mass, inside))
-
-    @classmethod
-    def optimal_or_stated(cls, dim: int, epsilon: float, data: Mapping[str, Any] | None) -> Self:
-        """The best cap, or that of a JSON form; ValueError if its integers exceed ε or its gain is not theirs."""
-        if data is None:
-            return cls.optimal(dim, epsilon)
-        mass, inside = (stated_integer(name, data[name]) for name in ("mass", "inside"))
-        return cls(dim, epsilon, mass, inside, data["gain"])
-
-    def to_dict(self) -> dict[str, Any]:
-        """The integers and the decoding value, as JSON values."""
-        return {"mass": str(self.mass), "inside": str(self.inside), "gain": self.gain}
 
     def ratio(self) -> Fraction:
         """The ratio of the two levels of the density, exactly."""

@@ -1,18 +1,29 @@
 """Clean: the clipped vector itself in single precision, without privacy, as a baseline for the other mechanisms."""
 
 import math
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from sstq.aggregation import BoundedAggregator
 from sstq.chunks import row_chunks
-from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism, Rows
+from sstq.mechanisms.base import Columns, EncoderInput, Floats, Mechanism, Rows
+from sstq.mechanisms.parameters import Parameters
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField, Layout
 
 # The norm of a clipped vector, rounded to single precision coordinate by coordinate, exceeds 1 by less than this.
 _ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CleanParameters(Parameters):
+    """The parameters of Clean. ε is infinite, which JSON cannot express."""
+
+    dim: int
+    clip: float
 
 
 class Clean(Mechanism):
@@ -33,27 +44,32 @@ class Clean(Mechanism):
     name = "clean"
     variants: ClassVar = {"Clean": {}}
     exact = False
-    _aggregator = BoundedAggregator
+    aggregator_class = BoundedAggregator
+    parameters_class = CleanParameters
     trust = "none"
     words_each = 0
 
     epsilon = math.inf
 
     def __init__(self, dim: int, *, clip: float = 1.0) -> None:
-        self._take(dim=dim, clip=clip)
-        self._set(layout=Layout((FloatField("value", count=self.dim),)))  # in units of clip
+        self._hold(CleanParameters(**self._checked(dim=dim, clip=clip)))
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The vector in units of clip."""
+        return Layout((FloatField("value", count=self.dim),))
 
     @property
     def decoding_bound(self) -> float:
         """The largest decoded coordinate, with room for the rounding to single precision."""
         return self.clip * (1 + _ROUNDING)
 
-    def _encode(self, batch: Batch) -> Columns:
+    def _encode(self, batch: EncoderInput) -> Columns:
         unit = self._unit_ball(batch.rows, batch.report)
         return (unit[:, 0] if self.dim == 1 else unit,)
 
-    def _check_columns(self, columns: Columns) -> None:
-        values = columns[0].reshape(-1, self.dim)
+    def _check_messages(self, messages: Messages) -> None:
+        values = messages.column("value").reshape(-1, self.dim)
         for part in row_chunks(len(values), self.dim):
             # In double precision the square of a float32 cannot overflow.
             power = np.einsum("ij,ij->i", values[part], values[part], dtype=np.float64)
@@ -70,7 +86,3 @@ class Clean(Mechanism):
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         return self._unit_ball(rows).astype(np.float64) * self.clip, np.zeros(len(rows))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all options. ε is left out: it is infinite, which JSON cannot express."""
-        return self._named("dim", "clip")

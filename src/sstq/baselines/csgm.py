@@ -8,18 +8,19 @@ were sent, which makes the noise go further (`sstq.baselines.csgm_accounting`).
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation import NoisyAggregator
-from sstq.baselines.csgm_accounting import SEED_WORDS, CoordinateSampling, ReleaseBudget
+from sstq.baselines.csgm_accounting import SEED_WORDS, CoordinateSampling, Release, ReleaseBudget
 from sstq.checks import check_number
-from sstq.frames.kashin import CERTIFIED_RESIDUAL, default_level, represent
-from sstq.frames.tight import Frame
-from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats, Floats32, Ints, Rows, Words
-from sstq.mechanisms.framed import KashinMechanism
+from sstq.frames.kashin import CERTIFIED_RESIDUAL, represent
+from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Ints, Rows, Unbiased, Words
+from sstq.mechanisms.framed import KashinMechanism, KashinParameters, solve_kashin
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import unit_interval
@@ -27,6 +28,20 @@ from sstq.scalar.codebooks import interpolation, stochastic_round, uniform_codeb
 
 # Rescaling to the energy bound is in single precision and may exceed it by as much.
 _ENERGY_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CoordinateGaussianParameters(KashinParameters):
+    """The parameters of CSGM and L2-CSGM: the calibrated noise, and the largest number of coordinates kept."""
+
+    clients: int
+    delta: float
+    bits: int
+    sigma: float
+    coordinates: int
+    most: int
+    frame: Literal["hadamard"] = "hadamard"
+    kashin: Literal["certified"] = "certified"
 
 
 class CoordinateGaussian(KashinMechanism):
@@ -41,22 +56,22 @@ class CoordinateGaussian(KashinMechanism):
         level, steps, frame_size: as in `sstq.mechanisms.framed.KashinMechanism`; N is a power of two.
 
     Attributes:
-        energy: the bound of Σ_j y_j² that every client enforces, in units of (N/d)·clip².
-        sampling: which coefficients are kept.
         sigma: σ, the standard deviation of the noise of a sum, in units of B.
     """
 
     exact = False
-    _aggregator = NoisyAggregator
+    aggregator_class = NoisyAggregator
+    parameters_class = CoordinateGaussianParameters
+    _draws_by = "release"
     trust = "aggregator"
     _default_bits: ClassVar[int] = 1
-    # The `energy`; None if all coefficients may be at β.
+    # The `energy`, and the least β; None if all coefficients may be at the β of any representation.
     _energy_limit: ClassVar[float | None] = None
+    _least_beta: ClassVar[float | None] = None
 
+    parameters: CoordinateGaussianParameters
     clients: int
     bits: int
-    energy: float
-    sampling: CoordinateSampling
     sigma: float
 
     def __init__(
@@ -74,45 +89,81 @@ class CoordinateGaussian(KashinMechanism):
         level: float | None = None,
         steps: int | None = None,
     ) -> None:
-        self._take(dim=dim, epsilon=epsilon, clients=clients, delta=delta, clip=clip)
-        self._take(bits=self._default_bits if bits is None else bits)
-        self._take_frame(frame_size, frame_seed, level, steps, "hadamard", "certified")
-        frame = self.frame
-        self._set(energy=self._energy_limit or max(1.0, self.kashin.bound(frame) ** 2))
+        common = self._checked(
+            dim=dim,
+            epsilon=epsilon,
+            clients=clients,
+            delta=delta,
+            clip=clip,
+            bits=self._default_bits if bits is None else bits,
+        )
+        framed, frame, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps)
+        if level is None and self._least_beta is not None:
+            level = max(self._least_beta * math.sqrt(frame.redundancy), recipe.level)
+            framed, frame, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps)
         if coordinates is not None:
             coordinates = check_number("coordinates", coordinates, 1, frame.size, integer=True)
-        if self._stated is not None and coordinates is not None:
-            most = check_number("most", self._stated["most"], 1, frame.size, integer=True)
-            self._set_noise(CoordinateSampling(frame.size, coordinates, most), self._stated["sigma"])
-            return
-        budget = self._budget
-        self._set_noise(*budget.calibrate(budget.default_coordinates() if coordinates is None else coordinates))
+        weight = self._weight(frame.size, recipe.bound(frame), common["bits"])
+        budget = ReleaseBudget(common["epsilon"], common["delta"], common["clients"], frame.size, weight)
+        sampling, sigma = budget.calibrate(budget.default_coordinates() if coordinates is None else coordinates)
         # In small frames the seed is longer than all coefficients, which are then the better message.
-        if coordinates is None and self.message_bits >= frame.size * self.bits:
-            self._set_noise(*budget.calibrate(frame.size))
+        dense = frame.size * common["bits"]
+        if coordinates is None and _layout(sampling, common["bits"]).message_bits >= dense:
+            sampling, sigma = budget.calibrate(frame.size)
+        solved = CoordinateGaussianParameters(
+            **common, **framed, sigma=sigma, coordinates=sampling.expected, most=sampling.most
+        )
+        self._hold(solved, frame=frame, kashin=recipe, sampling=sampling)
 
-    def _set_noise(self, sampling: CoordinateSampling, sigma: float) -> None:
-        """Take the sampling and the noise, and refuse them if they spend more than the budget."""
-        most = sampling.most
-        # The codes of the kept coefficients (zero beyond their number) and, unless all are kept, which ones.
-        fields = [Field("code", self.bits, 1 << self.bits, count=most)]
-        if not sampling.dense:
-            fields += [Field("kept", most.bit_length(), most + 1), Field("seed", 64, 1 << 64, count=SEED_WORDS)]
-        # Secret words are for the seed, for how many are kept, and to round.
-        self._set(layout=Layout(tuple(fields)), words_each=SEED_WORDS + 1 + most)
-        self._set(sampling=sampling, sigma=check_number("sigma", sigma, 1e-6, 1e12))
-        spent = self.privacy_loss()
-        if not spent <= self.epsilon:
-            raise ValueError(
-                f"sigma = {sigma} spends {spent:g} at delta = {self.delta:g}, above epsilon = {self.epsilon}"
-            )
+    def _check_solved(self) -> None:
+        solved = self.parameters
+        self._check_frame()
+        for name in ("coordinates", "most"):
+            check_number(name, getattr(solved, name), 1, self.frame.size, integer=True)
+        check_number("sigma", self.sigma, 1e-6, 1e12)
         # The aggregator adds noise and sums in 62 bits, 16 of them behind the point; beyond, there would be no noise.
         if not 40 * self.noise_scale + float(self.clients) * self._top_level < 2.0**45:
-            raise ValueError(f"sigma = {sigma} is too large for sums of 62 bits")
+            raise ValueError(f"sigma = {self.sigma} is too large for sums of 62 bits")
+
+    @cached_property
+    def sampling(self) -> CoordinateSampling:
+        """Which coefficients are kept."""
+        return CoordinateSampling(self.frame.size, self.parameters.coordinates, self.parameters.most)
 
     @property
-    def _budget(self) -> ReleaseBudget:
-        return ReleaseBudget(self.epsilon, self.delta, self.clients, self.frame.size, self.weight)
+    def release(self) -> Release:
+        """What the aggregator releases; see `sstq.baselines.csgm_accounting`."""
+        budget = ReleaseBudget(self.epsilon, self.delta, self.clients, self.frame.size, self.weight)
+        return Release(budget, self.sampling, self.sigma)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The codes of the kept coefficients, zero beyond their number, and, unless all are kept, which ones."""
+        return _layout(self.sampling, self.bits)
+
+    @property
+    def words_each(self) -> int:
+        """Secret words are for the seed, for how many are kept, and to round."""
+        return SEED_WORDS + 1 + self.sampling.most
+
+    @property
+    def unbiased(self) -> Unbiased:
+        """Always if the representation is certified, else never."""
+        return self._certified
+
+    @property
+    def energy(self) -> float:
+        """The bound of Σ_j y_j² that every client enforces, in units of (N/d)·clip²."""
+        return self._energy(self.kashin.bound(self.frame))
+
+    @classmethod
+    def _energy(cls, beta: float) -> float:
+        return cls._energy_limit or max(1.0, beta**2)
+
+    @classmethod
+    def _weight(cls, size: int, beta: float, bits: int) -> float:
+        unrounded = math.sqrt(cls._energy(beta) * (1 + _ENERGY_ROUNDING)) / beta
+        return size * min(1.0, unrounded + 2 / ((1 << bits) - 1)) ** 2
 
     @property
     def weight(self) -> float:
@@ -120,8 +171,7 @@ class CoordinateGaussian(KashinMechanism):
 
         Rounding moves a coefficient by at most the step 2B/(2^b − 1), and so ‖ŷ‖ by at most √N of them.
         """
-        unrounded = math.sqrt(self.energy * (1 + _ENERGY_ROUNDING)) / self.kashin.bound(self.frame)
-        return self.frame.size * min(1.0, unrounded + 2 / self._top_level) ** 2
+        return self._weight(self.frame.size, self.kashin.bound(self.frame), self.bits)
 
     @property
     def _top_level(self) -> int:
@@ -142,7 +192,7 @@ class CoordinateGaussian(KashinMechanism):
         missed = residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)
         return coefficients, missed | (factors < 1 - CERTIFIED_RESIDUAL)
 
-    def _encode(self, batch: Batch) -> Columns:
+    def _encode(self, batch: EncoderInput) -> Columns:
         unit, most = self._unit_ball(batch.rows, batch.report), self.sampling.most
         seeds, uniforms = batch.words[:, :SEED_WORDS], unit_interval(batch.words[:, SEED_WORDS + 1 :])
         counts = self.sampling.counts(batch.words[:, SEED_WORDS])
@@ -160,11 +210,11 @@ class CoordinateGaussian(KashinMechanism):
     def _kept(self, seed: Words, count: int) -> Any:
         return slice(None) if self.sampling.dense else self.sampling.chosen(seed, count)
 
-    def _check_columns(self, columns: Columns) -> None:
+    def _check_messages(self, messages: Messages) -> None:
         if self.sampling.dense:
             return
-        codes = columns[0].reshape(-1, self.sampling.most)
-        for row, count in enumerate(columns[1].tolist()):
+        codes = messages.column("code").reshape(-1, self.sampling.most)
+        for row, count in enumerate(messages.column("kept").tolist()):
             if codes[row, count:].any():
                 raise ValueError(f"message {row}: the codes beyond its {count} kept coordinates must be zero")
 
@@ -207,10 +257,6 @@ class CoordinateGaussian(KashinMechanism):
         """All kept coefficients at the bound."""
         return math.sqrt(self.dim * self.sampling.most / self.frame.size) * self.bound / self.sampling.inclusion[0]
 
-    def privacy_loss(self) -> float:
-        """The ε that a released round spends at `delta`, rounded up; see `sstq.baselines.csgm_accounting`."""
-        return self._budget.spent(self.sampling, self.sigma)
-
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact for one message without noise: sampling (with its cap) and rounding."""
         y = self._coefficients(self._unit_ball(rows))[0].astype(np.float64)
@@ -224,19 +270,20 @@ class CoordinateGaussian(KashinMechanism):
         square = np.sum(mean**2, axis=1)
         return mean, ratio * rounded / p + (square - ratio * own) * (q / p**2) - square
 
-    def _mean_error(self, rows: Rows, repeats: int) -> ExpectedError:
-        """Return the expected squared error of the mean of a whole round, whatever the `clients` of this mechanism.
+    def _variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:
+        """That of a whole round, whatever the `clients` of this mechanism.
 
         The noise is added once for all clients: its share of the variance falls as 1/n².
         """
-        error = super()._mean_error(rows, repeats)
-        return ExpectedError(error.bias2, error.variance + self._noise_power(len(rows) * repeats))
+        return independent + self._noise_power(len(rows) * repeats)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The options and the calibrated noise, as JSON values."""
-        options = self._named("dim", "epsilon", "clients", "delta", "clip", "bits", "sigma") | self._frame_options()
-        recipe = {"level": self.kashin.level, "steps": self.kashin.steps}
-        return options | recipe | {"coordinates": self.sampling.expected, "most": self.sampling.most}
+
+def _layout(sampling: CoordinateSampling, bits: int) -> Layout:
+    fields = [Field("code", bits, 1 << bits, count=sampling.most)]
+    if not sampling.dense:
+        fields += [Field("kept", sampling.most.bit_length(), sampling.most + 1)]
+        fields += [Field("seed", 64, 1 << 64, count=SEED_WORDS)]
+    return Layout(tuple(fields))
 
 
 class CSGM(CoordinateGaussian):
@@ -296,6 +343,4 @@ class L2CSGM(CoordinateGaussian):
     # Representations of Gaussian, spiked, constant, sparse, block and Hadamard vectors at β = 3 measure at most 1.05
     # for d from 1 to 25,450 over 3 to 20 frames, no more at higher levels; a row beyond is scaled down and reported.
     _energy_limit = 1.05
-
-    def _default_level(self, frame: Frame) -> float:
-        return max(3.0 * math.sqrt(frame.redundancy), default_level(frame.dim, frame.size))
+    _least_beta = 3.0

@@ -249,3 +249,16 @@ class ReleaseBudget:
         sampling, sigma = self.calibrate(coordinates)
         kept = self.clients * sampling.rate
         return self.weight / kept + self.size * (sigma / kept) ** 2
+
+
+@dataclass(frozen=True)
+class Release:
+    """What is released in a round: a sampling, and the σ of the noise in units of B."""
+
+    budget: ReleaseBudget
+    sampling: CoordinateSampling
+    sigma: float
+
+    def privacy_loss(self) -> float:
+        """The ε that a released round spends at δ, rounded up."""
+        return self.budget.spent(self.sampling, self.sigma)

@@ -1,19 +1,63 @@
 """MMRC: PrivUnit by importance sampling among public candidates, with clipped weights."""
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from functools import cached_property
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from sstq.baselines.candidates import CandidateMechanism
-from sstq.checks import RANGES, check_number, check_option, stated_integers
+from sstq.baselines.candidates import CandidateMechanism, CandidateParameters
+from sstq.checks import RANGES, check_number, check_option
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.laws import TwoLevelLaw
+from sstq.mechanisms.parameters import Words as WordList
 from sstq.mechanisms.two_level_draw import draw_codes, refuse_ratio
 
 _SHARES_TRIED = 201
+CapName = Literal["tight", "bound"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MMRCParameters(CandidateParameters):
+    """The parameters of MMRC: the height γ of the cap, and T_i of 2^62 for i = 0, …, M candidates inside."""
+
+    split: float
+    cap: CapName
+    height: float
+    thresholds: WordList
+
+
+@dataclass(frozen=True)
+class CapDraw:
+    """Any number of the M = `size` candidates may be inside, those of a score of at least `height`."""
+
+    epsilon: float
+    size: int
+    height: float
+    thresholds: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.thresholds) != self.size + 1:
+            raise ValueError(f"thresholds must be {self.size + 1} integers, got {len(self.thresholds)}")
+        refuse_ratio(self.law().ratio(), self.epsilon)
+
+    def law(self) -> TwoLevelLaw:
+        """All probabilities, for every number inside."""
+        return TwoLevelLaw(self.size, list(enumerate(self.thresholds)))
+
+    def privacy_loss(self) -> float:
+        """The largest log-ratio of a candidate's probabilities, rounded up."""
+        return log_upper(self.law().ratio())
+
+    def draw(self, scores: Floats, words: Words) -> Ints:
+        """One candidate of each row, from its scores (n, M) and two secret words."""
+        is_inside = scores >= self.height
+        count = is_inside.sum(axis=1)
+        order = np.argsort(~is_inside, axis=1, kind="stable")
+        return draw_codes(order, count, np.array(self.thresholds, dtype=np.uint64)[count], words)
 
 
 class MMRC(CandidateMechanism):
@@ -58,10 +102,8 @@ class MMRC(CandidateMechanism):
 
     narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
 
-    split: float
-    cap: str
-    height: float
-    thresholds: tuple[int, ...]
+    parameters_class = MMRCParameters
+    parameters: MMRCParameters
 
     def __init__(
         self,
@@ -71,40 +113,39 @@ class MMRC(CandidateMechanism):
         bits: int = 8,
         clip: float = 1.0,
         split: float | None = None,
-        cap: Literal["tight", "bound"] = "tight",
+        cap: CapName = "tight",
         seed: int = 0,
     ) -> None:
-        self._take(dim=dim, epsilon=epsilon, bits=bits, clip=clip, seed=seed)
-        dim, epsilon, size = self.dim, self.epsilon, self.size
-        if check_option("cap", cap, ("tight", "bound")) == "bound" and dim < 3:
-            raise ValueError(f"dim must be at least 3 for cap='bound', got {dim}: its condition fails on the circle")
+        common = self._checked(dim=dim, epsilon=epsilon, bits=bits, clip=clip, seed=seed)
+        dim, epsilon, size = common["dim"], common["epsilon"], 1 << common["bits"]
+        _check_cap(cap, dim)
         share = _best_share(dim, epsilon, size, cap) if split is None else check_number("split", split, 0, 1)
-        masses, ratios, squares, _ = _caps(dim, epsilon, np.array([share]), cap)
-        height = math.sqrt(squares[0])
-        if self._stated is None:
-            thresholds = _thresholds(size, float(masses[0]), min(Fraction(float(ratios[0])), exp_lower(epsilon)))
-        else:
-            thresholds = tuple(stated_integers("thresholds", self._stated["thresholds"]))
-            if len(thresholds) != size + 1:
-                raise ValueError(f"thresholds must be {size + 1} integers, got {len(thresholds)}")
-            slack = 1e-6 * height + 1e-12
-            height = check_number("height", self._stated["height"], max(0.0, height - slack), min(1.0, height + slack))
-        self._set(split=share, cap=cap, height=height, thresholds=thresholds)
-        refuse_ratio(self.law().ratio(), epsilon)
-        self._set_draw()
+        masses, ratios, squares, means = _caps(dim, epsilon, np.array([share]), cap)
+        thresholds = _thresholds(size, float(masses[0]), min(Fraction(float(ratios[0])), exp_lower(epsilon)))
+        solved = MMRCParameters(
+            **common,
+            split=share,
+            cap=cap,
+            height=math.sqrt(squares[0]),
+            thresholds=thresholds,
+            alignment=_aligned(masses, means, thresholds),
+        )
+        self._hold(solved)
+
+    @cached_property
+    def choice(self) -> CapDraw:
+        """The draw, for any number of candidates inside."""
+        return CapDraw(self.epsilon, self.size, self.parameters.height, self.parameters.thresholds)
 
     def _expected_alignment(self) -> float:
-        masses, _, _, means = _caps(self.dim, self.epsilon, np.array([self.split]), self.cap)
-        inside = np.array([[threshold / TOTAL for threshold in self.thresholds]])
-        return float(_alignment(masses, means, inside)[0])
-
-    def law(self) -> TwoLevelLaw:
-        """The law of the draw: any number of candidates may be inside."""
-        return TwoLevelLaw(self.size, list(enumerate(self.thresholds)))
-
-    def privacy_loss(self) -> float:
-        """The exact largest log-ratio of a candidate's probabilities, over all numbers inside, rounded up."""
-        return log_upper(self.law().ratio())
+        solved = self.parameters
+        _check_cap(solved.cap, self.dim)
+        share = check_number("split", solved.split, 0, 1)
+        masses, _, squares, means = _caps(self.dim, self.epsilon, np.array([share]), solved.cap)
+        height = math.sqrt(squares[0])
+        slack = 1e-6 * height + 1e-12
+        check_number("height", solved.height, max(0.0, height - slack), min(1.0, height + slack))
+        return _aligned(masses, means, self.choice.thresholds)
 
     def _scores(self, seeds: Words, directions: Floats) -> Floats:
         products, squares = np.zeros((2, len(seeds), self.size))
@@ -113,19 +154,19 @@ class MMRC(CandidateMechanism):
             squares += np.einsum("nmd,nmd->nm", gaussians, gaussians)
         return np.asarray(products / np.sqrt(squares))
 
-    def _draw(self, scores: Floats, words: Words) -> Ints:
-        is_inside = scores >= self.height
-        count = is_inside.sum(axis=1)
-        order = np.argsort(~is_inside, axis=1, kind="stable")
-        return draw_codes(order, count, np.array(self.thresholds, dtype=np.uint64)[count], words)
-
     def _vectors(self, seeds: Words, codes: Ints) -> Floats:
         gaussians = self._chosen_gaussians(seeds, codes)
         gaussians /= np.linalg.norm(gaussians, axis=1, keepdims=True)
         return gaussians
 
-    def _draw_dict(self) -> dict[str, Any]:
-        return self._named("split", "cap", "height") | {"thresholds": [str(threshold) for threshold in self.thresholds]}
+
+def _check_cap(cap: str, dim: int) -> None:
+    if check_option("cap", cap, ("tight", "bound")) == "bound" and dim < 3:
+        raise ValueError(f"dim must be at least 3 for cap='bound', got {dim}: its condition fails on the circle")
+
+
+def _aligned(masses: Floats, means: Floats, thresholds: tuple[int, ...]) -> float:
+    return float(_alignment(masses, means, np.array([[threshold / TOTAL for threshold in thresholds]]))[0])
 
 
 def _thresholds(size: int, mass: float, ratio: Fraction) -> tuple[int, ...]:

@@ -1,6 +1,8 @@
 """PrivUnit and PrivUnitG: a dense random vector, more likely near x; the least error under ε-LDP, in 32·d bits."""
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -9,7 +11,8 @@ from sstq.aggregation import VectorAggregator
 from sstq.baselines.caps import Cap, GaussianCap, SphereCap
 from sstq.checks import RANGES, check_number, check_option
 from sstq.exactness import TOTAL
-from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism, Rows
+from sstq.mechanisms.base import Columns, EncoderInput, Floats, Mechanism, Rows
+from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.sphere import random_directions
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField, Layout
@@ -23,29 +26,66 @@ UNIT_NORMS = (1 - 1e-3, 1 + 1e-3)
 _GAUSSIAN_EXCESS = 18.0
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CapParameters(Parameters):
+    """The parameters of a cap: A and p of 2^62, and the gain m."""
+
+    dim: int
+    epsilon: float
+    clip: float
+    mass: Word
+    inside: Word
+    gain: float
+
+
 class CapMechanism(Mechanism):
     """The base of PrivUnit, PrivUnitG and ProjUnit: draw v from a cap, send all of it, decode it as clip·v/m.
 
     Vectors shorter than `clip` are sent as ±x/‖x‖, unbiased. `least_norm` and `largest_norm` are those of an honest v;
-    others are refused, so that no message counts like many.
+    others are refused, so that no message counts like many. The subclass says which `cap_class` it has.
     """
 
     exact = False
-    _aggregator = VectorAggregator
+    aggregator_class = VectorAggregator
+    parameters_class: ClassVar[type[Parameters]] = CapParameters
     narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
     _draws_by = "cap"
 
-    cap: Cap
-    least_norm: float
-    largest_norm: float
+    cap_class: ClassVar[type[Cap]] = SphereCap
+    least_norm: ClassVar[float] = UNIT_NORMS[0]
 
-    def _set_cap(self, cap: Cap, norms: tuple[float, float] = UNIT_NORMS) -> None:
-        # One secret word is for the sign. A message is v, in single precision.
-        self._set(least_norm=norms[0], largest_norm=norms[1])
-        self._set(cap=cap, words_each=1 + cap.words, layout=Layout((FloatField("vector", count=cap.dim),)))
+    parameters: Any
 
-    def _check_columns(self, columns: Columns) -> None:
-        norms = np.sqrt(np.einsum("ij,ij->i", columns[0], columns[0], dtype=np.float64))
+    @cached_property
+    def cap(self) -> Cap:
+        """The cap, which is checked exactly when it is made."""
+        solved = self.parameters
+        return self.cap_class(self._cap_dim, self.epsilon, solved.mass, solved.inside, solved.gain)
+
+    @property
+    def _cap_dim(self) -> int:
+        """The dimension in which the cap is."""
+        return self.dim
+
+    @property
+    def largest_norm(self) -> float:
+        """The largest norm of an honest v."""
+        excess = 0.0 if self.cap_class is SphereCap else _GAUSSIAN_EXCESS / math.sqrt(self.dim)
+        return 1 + excess if excess else UNIT_NORMS[1]
+
+    @cached_property
+    def layout(self) -> Layout:
+        """A message is v, in single precision."""
+        return Layout((FloatField("vector", count=self.cap.dim),))
+
+    @property
+    def words_each(self) -> int:
+        """One secret word is for the sign, the others are for the cap."""
+        return 1 + int(self.cap.words)
+
+    def _check_messages(self, messages: Messages) -> None:
+        vectors = messages.column("vector")
+        norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
         low, high = self.least_norm, self.largest_norm
         for row in np.flatnonzero(~((norms >= low) & (norms <= high))):
             raise ValueError(f"message {row}: vector must have a norm in [{low:g}, {high:g}], got {norms[row]:g}")
@@ -54,7 +94,7 @@ class CapMechanism(Mechanism):
     def _row_cost(self) -> int:
         return 4 * self.dim
 
-    def _encode(self, batch: Batch) -> Columns:
+    def _encode(self, batch: EncoderInput) -> Columns:
         directions = random_directions(self._unit_ball(batch.rows, batch.report), batch.words[:, 0])
         return (self.cap.draw(directions, batch.words),)
 
@@ -70,13 +110,16 @@ class CapMechanism(Mechanism):
         """The root mean square of a decoded coordinate."""
         return self.clip * math.sqrt(self.cap.power / self.dim) / self.cap.gain
 
-    def to_dict(self) -> dict[str, Any]:
-        """The options, the cap's integers and its gain, as JSON values."""
-        return self._common() | self.cap.to_dict()
-
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact: E‖x̂‖² = clip²·E‖v‖²/m² whatever x is."""
         return self._unbiased_error(rows, self.dim * self.decoding_scale**2)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PrivUnitParameters(CapParameters):
+    """The parameters of PrivUnit."""
+
+    split: Split
 
 
 class PrivUnit(CapMechanism):
@@ -110,25 +153,29 @@ class PrivUnit(CapMechanism):
     variants: ClassVar = {"PrivUnit": {}, "PrivUnit, bare hemisphere": {"split": "hemisphere"}}
     sweeps: ClassVar = {"PrivUnit": [{}]}
 
+    parameters_class = PrivUnitParameters
     split: str | float
-    cap: SphereCap
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0, split: Split = "optimal") -> None:
-        self._take(dim=dim, epsilon=epsilon, clip=clip)
-        dim, epsilon = self.dim, self.epsilon
+        common = self._checked(dim=dim, epsilon=epsilon, clip=clip)
+        self._check_split(split)
+        if split == "optimal":
+            cap = SphereCap.optimal(common["dim"], common["epsilon"])
+        else:
+            rest = 0.0 if isinstance(split, str) else 1 - split
+            mass = round(TOTAL / (1 + math.exp(rest * common["epsilon"])))
+            cap = SphereCap.of_mass(common["dim"], common["epsilon"], mass)
+        self._hold(PrivUnitParameters(**common, mass=cap.mass, inside=cap.inside, gain=cap.gain, split=split))
+
+    def _check_solved(self) -> None:
+        self._check_split(self.split)
+
+    @staticmethod
+    def _check_split(split: Any) -> None:
         if isinstance(split, str):
             check_option("split", split, ("optimal", "hemisphere"))
-        share = 1.0 if isinstance(split, str) else check_number("split", split, 0, 1)
-        if self._stated is not None or split == "optimal":
-            cap = SphereCap.optimal_or_stated(dim, epsilon, self._stated)
         else:
-            cap = SphereCap.of_mass(dim, epsilon, round(TOTAL / (1 + math.exp((1 - share) * epsilon))))
-        self._set_cap(cap)
-        self._set(split=split)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The options, the cap's integers and its gain, as JSON values."""
-        return super().to_dict() | {"split": self.split}
+            check_number("split", split, 0, 1)
 
 
 class PrivUnitG(CapMechanism):
@@ -150,9 +197,10 @@ class PrivUnitG(CapMechanism):
     variants: ClassVar = {"PrivUnitG": {}}
     sweeps: ClassVar = {"PrivUnitG": [{}]}
 
-    cap: GaussianCap
+    cap_class = GaussianCap
+    least_norm = 0.0
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
-        self._take(dim=dim, epsilon=epsilon, clip=clip)
-        cap = GaussianCap.optimal_or_stated(self.dim, self.epsilon, self._stated)
-        self._set_cap(cap, (0.0, 1 + _GAUSSIAN_EXCESS / math.sqrt(self.dim)))
+        common = self._checked(dim=dim, epsilon=epsilon, clip=clip)
+        cap = GaussianCap.optimal(common["dim"], common["epsilon"])
+        self._hold(CapParameters(**common, mass=cap.mass, inside=cap.inside, gain=cap.gain))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class GaussianProjection(_Projection):
     with ⟨v, w⟩ = t·‖w‖ that is the first coordinate of Wᵀv, the others are standard normal: E‖Wᵀv‖² = k·E[t²] + d − 1.
     """
 
-    name: ClassVar[str] = "gaussian"
+    name: ClassVar[Literal["gaussian"]] = "gaussian"
     unbiased: ClassVar[bool] = True
 
     @property
@@ -91,7 +91,7 @@ class FastProjection(_Projection):
     rotation (then N ≥ 256, because small ones do so badly: on N = 4 a spike is 9 % off).
     """
 
-    name: ClassVar[str] = "fast"
+    name: ClassVar[Literal["fast"]] = "fast"
 
     @property
     def size(self) -> int:

@@ -1,21 +1,33 @@
 """ProjUnit: PrivUnit of a random projection, in 32·k bits and nearly the least error that ε-LDP allows."""
 
 import math
-from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 
 from sstq.baselines.caps import SphereCap
-from sstq.baselines.privunit import CapMechanism
+from sstq.baselines.privunit import CapMechanism, CapParameters
 from sstq.baselines.projections import Projection, make_projection
-from sstq.checks import check_argument
-from sstq.mechanisms.base import Batch, Columns, Floats, Unbiased
+from sstq.checks import check_number
+from sstq.mechanisms.base import Columns, EncoderInput, Floats, Unbiased
+from sstq.mechanisms.parameters import Word
 from sstq.mechanisms.sphere import GAUSSIAN_EXCESS, random_directions
 from sstq.messages.batch import Messages, client_ids
 
 # A mean length that was computed by another library of special functions may differ in the last digits.
 _ALIGNMENT_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ProjUnitParameters(CapParameters):
+    """The parameters of ProjUnit: the cap is that of k = `projected` dimensions, and `alignment` is E‖Wx‖."""
+
+    projected: int
+    projection: Literal["gaussian", "fast"]
+    seed: Word
+    alignment: float
 
 
 class ProjUnit(CapMechanism):
@@ -61,9 +73,9 @@ class ProjUnit(CapMechanism):
     seed_option = "seed"
     coin = "public"
 
-    projection: Projection
+    parameters_class = ProjUnitParameters
+    parameters: ProjUnitParameters
     alignment: float
-    cap: SphereCap
 
     def __init__(
         self,
@@ -75,21 +87,44 @@ class ProjUnit(CapMechanism):
         projection: Literal["gaussian", "fast"] = "gaussian",
         seed: int = 0,
     ) -> None:
-        self._take(dim=dim, epsilon=epsilon, clip=clip)
-        chosen = make_projection(projection, self.dim, projected, check_argument("seed", seed))
-        alignment = self._stated_or("alignment", chosen.mean_length, _ALIGNMENT_TOLERANCE)
-        unbiased = Unbiased.ALWAYS if chosen.unbiased else Unbiased.NEVER
-        self._set(projection=chosen, alignment=alignment, unbiased=unbiased)
-        self._set_cap(SphereCap.optimal_or_stated(chosen.projected, self.epsilon, self._stated))
+        common = self._checked(dim=dim, epsilon=epsilon, clip=clip, seed=seed)
+        chosen = make_projection(projection, common["dim"], projected, common["seed"])
+        cap = SphereCap.optimal(chosen.projected, common["epsilon"])
+        solved = ProjUnitParameters(
+            **common,
+            mass=cap.mass,
+            inside=cap.inside,
+            gain=cap.gain,
+            projected=chosen.projected,
+            projection=chosen.name,
+            alignment=chosen.mean_length,
+        )
+        self._hold(solved)
 
-    def _reseeded(self, seed: int) -> dict[str, Any]:
-        return {"projection": replace(self.projection, seed=seed)}
+    def _check_solved(self) -> None:
+        low, high = (self.projection.mean_length * (1 + way * _ALIGNMENT_TOLERANCE) for way in (-1, 1))
+        check_number("alignment", self.alignment, low, high)
+
+    @cached_property
+    def projection(self) -> Projection:
+        """The public matrix of each client."""
+        solved = self.parameters
+        return make_projection(solved.projection, self.dim, solved.projected, solved.seed)
+
+    @property
+    def _cap_dim(self) -> int:
+        return self.parameters.projected
+
+    @property
+    def unbiased(self) -> Unbiased:
+        """Always if the projection is Gaussian or complete, else never."""
+        return Unbiased.ALWAYS if self.projection.unbiased else Unbiased.NEVER
 
     @property
     def _row_cost(self) -> int:
         return 2 * self.dim + 4 * self.projection.projected
 
-    def _encode(self, batch: Batch) -> Columns:
+    def _encode(self, batch: EncoderInput) -> Columns:
         unit = self._unit_ball(batch.rows, batch.report)
         directions = random_directions(unit, batch.words[:, 0]).astype(np.float32)
         projected = self.projection.project(directions, client_ids(batch.clients, len(unit))).astype(np.float64)
@@ -111,7 +146,9 @@ class ProjUnit(CapMechanism):
     @property
     def decoding_scale(self) -> float:
         """The root mean square of a decoded coordinate."""
-        return self._decoding_factor * math.sqrt(self.projection.lifted_power(self.cap.power_along) / self.dim)
+        return self._decoding_factor * math.sqrt(
+            self.projection.lifted_power(cast("SphereCap", self.cap).power_along) / self.dim
+        )
 
     def largest_message(self) -> float:
         """A bound: Wᵀ does not stretch unless it is Gaussian, and then by no more than this."""
@@ -120,12 +157,6 @@ class ProjUnit(CapMechanism):
             stretch = math.sqrt(self.dim) + math.sqrt(chosen.projected) + GAUSSIAN_EXCESS
         return self.largest_norm * self._decoding_factor * stretch
 
-    def largest_honest_mean(self) -> float:
+    def _largest_biased_mean(self) -> float:
         """E[x̂ | W] = clip·Wᵀu/E‖Wx‖ for a unit vector u."""
-        return self.clip if self.unbiased else self.clip / self.alignment
-
-    def to_dict(self) -> dict[str, Any]:
-        """The options, the cap's integers and the decoding values, as JSON values."""
-        chosen = self.projection
-        options = {"projected": chosen.projected, "projection": chosen.name, "seed": str(chosen.seed)}
-        return super().to_dict() | options | {"alignment": self.alignment}
+        return self.clip / self.alignment

@@ -6,6 +6,7 @@ sends all N of them through the half-space mechanism. `sstq.baselines.sqkr_coder
 """
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -15,13 +16,15 @@ from sstq.aggregation import Aggregator
 from sstq.baselines.sqkr_coders import K_MAX, BitCoder, DenseCoder, SubsampledCoder, best_k, paper_k
 from sstq.checks import check_number, check_option
 from sstq.frames.kashin import missed, represent
-from sstq.mechanisms.base import Batch, Coin, Columns, Floats, Ints, Rows
-from sstq.mechanisms.flat_response import flat_response, weights_of
-from sstq.mechanisms.framed import FrameName, KashinMechanism, Recipe
-from sstq.mechanisms.laws import HalfSpaceLaw, Law
+from sstq.mechanisms.base import Coin, Columns, EncoderInput, Floats, Ints, Rows, Unbiased
+from sstq.mechanisms.flat_response import flat_response
+from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
+from sstq.mechanisms.parameters import Word
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Layout
-from sstq.scalar.channels import FlatChannel
+from sstq.scalar.channels import FlatChannel, flat_channel_of_size
+
+Variant = Literal["subsampled", "dense"]
 
 
 class SignAggregator(Aggregator["SQKR"]):
@@ -47,6 +50,18 @@ class SignAggregator(Aggregator["SQKR"]):
         sent = self._state.sum(axis=1).astype(np.float64)
         diagonal = frame.column_power(sent) * ((frame.dim * scale) ** 2 / self._count)
         return value, diagonal + coder.cross * value**2
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SQKRParameters(KashinParameters):
+    """The parameters of SQKR: the two weights of randomized response, on 2^k tokens or for the side."""
+
+    variant: Variant
+    k: int | None
+    coin: Coin
+    own: Word
+    other: Word
+    messages: int = 1
 
 
 class SQKR(KashinMechanism):
@@ -81,16 +96,18 @@ class SQKR(KashinMechanism):
 
     name = "sqkr"
     exact = True
-    _aggregator = SignAggregator
+    aggregator_class = SignAggregator
+    parameters_class = SQKRParameters
+    _draws_by = "coder"
     variants: ClassVar = {"SQKR": {}, "SQKR, public coin": {"coin": "public"}, "SQKR dense": {"variant": "dense"}}
     sweeps: ClassVar = {
         "SQKR": [{"k": k} for k in (1, 2, 3, 4, 6)],
         "SQKR, public coin": [{"k": k, "coin": "public"} for k in (1, 2, 3, 4, 6)],
     }
 
+    parameters: SQKRParameters
     variant: str
     k: int | None
-    channel: FlatChannel
 
     def __init__(
         self,
@@ -99,7 +116,7 @@ class SQKR(KashinMechanism):
         *,
         clip: float = 1.0,
         k: int | Literal["paper"] | None = None,
-        variant: Literal["subsampled", "dense"] = "subsampled",
+        variant: Variant = "subsampled",
         coin: Coin = "private",
         messages: int = 1,
         kashin: Recipe = "certified",
@@ -109,16 +126,47 @@ class SQKR(KashinMechanism):
         frame_size: int | None = None,
         frame_seed: int = 0,
     ) -> None:
-        self._take(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
+        common = self._checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
         check_option("variant", variant, ("subsampled", "dense"))
-        self._take_coin(coin)
-        self._take_frame(frame_size, frame_seed, level, steps, frame, kashin)
+        framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, frame, kashin)
         if variant == "subsampled" and k in (None, "paper"):
-            k = paper_k(self.epsilon) if k else best_k(self.dim, self.epsilon, self.kashin.bound(self.frame))
+            k = paper_k(common["epsilon"]) if k else best_k(common["dim"], common["epsilon"], recipe.bound(chosen))
         bits = _token_bits(variant, k, coin)
-        channel = flat_response(1 << bits, self.epsilon, self._stated)
-        self._set(variant=variant, k=None if k is None else bits, channel=channel)
-        self._set(words_each=self.coder.words_each, layout=Layout(self.coder.fields))
+        channel = flat_channel_of_size(1 << bits, common["epsilon"])
+        solved = SQKRParameters(
+            **common,
+            **framed,
+            variant=variant,
+            k=None if k is None else bits,
+            coin=coin,
+            own=channel.own,
+            other=channel.other,
+        )
+        self._hold(solved, frame=chosen, kashin=recipe)
+
+    def _check_solved(self) -> None:
+        self._check_frame()
+
+    @cached_property
+    def channel(self) -> FlatChannel:
+        """Randomized response on the tokens of k bits, or on the two sides of a dense message."""
+        bits = _token_bits(self.variant, self.k, self.coin)
+        return flat_response(1 << bits, self.epsilon, self.parameters.own, self.parameters.other)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The bits, and with a private coin the coordinates."""
+        return Layout(self.coder.fields)
+
+    @property
+    def words_each(self) -> int:
+        """As many as the coder takes."""
+        return self.coder.words_each
+
+    @property
+    def unbiased(self) -> Unbiased:
+        """Always if the representation is certified, else never."""
+        return self._certified
 
     @cached_property
     def coder(self) -> BitCoder:
@@ -132,7 +180,7 @@ class SQKR(KashinMechanism):
         """The w with x̂ = d·w·Σ_l z_l·u_j over the m signs of a message: B/(m·g)."""
         return self.bound / (self.coder.sent * self.coder.gain)
 
-    def _encode(self, batch: Batch) -> Columns:
+    def _encode(self, batch: EncoderInput) -> Columns:
         unit = self._unit_ball(batch.rows, batch.report)
         columns, residuals = self.coder.encode(unit, batch.words, batch.clients)
         if batch.report is not None:
@@ -148,15 +196,9 @@ class SQKR(KashinMechanism):
             return math.sqrt(self.dim) * self.bound / self.coder.gain
         return self.dim * self.decoding_scale * self.k * self.frame.longest_row()
 
-    def largest_honest_mean(self) -> float:
+    def _largest_biased_mean(self) -> float:
         """No coefficient exceeds the bound."""
-        return self.clip if self.unbiased else math.sqrt(self.dim) * self.bound
-
-    def law(self) -> Law:
-        """The channel's, on the 2^k tokens; dense, the half-space mechanism's, whose side the channel draws."""
-        if self.variant == "dense":
-            return HalfSpaceLaw(self.frame.size, self.channel.own, self.channel.other)
-        return super().law()
+        return math.sqrt(self.dim) * self.bound
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact for every representation: see `sstq.baselines.sqkr_coders`."""
@@ -164,10 +206,6 @@ class SQKR(KashinMechanism):
         mean = np.asarray(self.frame.synthesize(coefficients.astype(np.float64) * self.bound), dtype=np.float64)
         power = (self.dim * self.decoding_scale) ** 2 * self.coder.sent
         return mean, power + (self.coder.cross - 1) * np.sum(mean**2, axis=1)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The options and the channel's integers, as JSON values."""
-        return self._kashin_options() | self._named("variant", "k", "coin") | weights_of(self.channel)
 
 
 def _token_bits(variant: str, k: Any, coin: Any) -> int:

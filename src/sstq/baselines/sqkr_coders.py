@@ -22,6 +22,7 @@ from sstq.frames.kashin import Kashin, pick, represent
 from sstq.frames.tight import Frame
 from sstq.mechanisms.base import Columns, Floats, Floats32, Ints, Words
 from sstq.mechanisms.flat_response import gain
+from sstq.mechanisms.laws import HalfSpaceLaw, Law, channel_law
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field
 from sstq.randomness import streams
@@ -46,6 +47,10 @@ class _Coder:
     cross: float
     fields: tuple[Field, ...]
     words_each: int
+
+    def privacy_loss(self) -> float:
+        """That of the channel."""
+        return self.channel.privacy_loss()
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,10 @@ class SubsampledCoder(_Coder):
         if clients is not None:
             return (sent,), residuals
         return (sent, index[:, 0] if self.sent == 1 else index), residuals
+
+    def law(self) -> Law:
+        """The channel's, on the 2^k tokens."""
+        return channel_law(self.channel)
 
     def signed_sums(self, messages: Messages) -> Floats:
         """Σ_l z_l·u_j of each message, (n, d)."""
@@ -138,6 +147,10 @@ class DenseCoder(_Coder):
         outside = self.channel.sample(np.zeros(len(unit), dtype=np.int64), channel_words(words[:, -1])) == 1
         turn_to_side(z, v, outside)
         return (z[:, 0] if size == 1 else z,), residuals
+
+    def law(self) -> Law:
+        """The half-space mechanism's, whose side the channel draws."""
+        return HalfSpaceLaw(self.frame.size, self.channel.own, self.channel.other)
 
     def signed_sums(self, messages: Messages) -> Floats:
         """Uᵀz of each message, (n, d)."""

@@ -1,16 +1,17 @@
 """TurboQuant: a random rotation and the best scalar quantizer of its coordinates, b bits each. No privacy."""
 
 import math
-from functools import cache
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from sstq.aggregation import BoundedAggregator
-from sstq.checks import check_argument, check_option
+from sstq.checks import check_option
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.base import Batch, Columns, Floats, Floats32, Rows, Unbiased
-from sstq.mechanisms.framed import FramedMechanism
+from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Mechanism, Rows, Unbiased
+from sstq.mechanisms.parameters import Parameters, Values, Word
 from sstq.mechanisms.parts import DecoderName
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, FloatField, Layout
@@ -24,7 +25,19 @@ _ROUNDING = 1e-6
 _ROUNDS = 3
 
 
-class TurboQuant(FramedMechanism):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TurboQuantParameters(Parameters):
+    """The parameters of TurboQuant. ε is infinite, which JSON cannot express."""
+
+    dim: int
+    bits: int
+    clip: float
+    decoder: DecoderName
+    frame_seed: Word
+    levels: Values
+
+
+class TurboQuant(Mechanism):
     """The direction of a vector, rotated at random and quantized to b bits per coordinate, and its norm.
 
     The rotation pads to N, the next power of two, and is three rounds of random signs and a Walsh–Hadamard transform. A
@@ -61,7 +74,9 @@ class TurboQuant(FramedMechanism):
     name = "turboquant"
     variants: ClassVar = {"TurboQuant, 4 bits per number": {"bits": 4}}
     exact = False
-    _aggregator = BoundedAggregator
+    aggregator_class = BoundedAggregator
+    parameters_class = TurboQuantParameters
+    seed_option = "frame_seed"
     trust = "none"
     words_each = 0
     narrowed: ClassVar = {"bits": (1, 8)}
@@ -69,24 +84,37 @@ class TurboQuant(FramedMechanism):
     unbiased = Unbiased.NEVER
     epsilon = math.inf
 
+    parameters: TurboQuantParameters
     bits: int
     decoder: str
-    frame: HadamardFrame
     levels: Floats
 
     def __init__(
         self, dim: int, *, bits: int = 4, clip: float = 1.0, decoder: DecoderName = "identity", frame_seed: int = 0
     ) -> None:
-        self._take(dim=dim, bits=bits, clip=clip)
-        bits, size = self.bits, 1 << (self.dim - 1).bit_length()
-        levels = lloyd_max_levels(bits) if self._stated is None else np.array(self._stated["levels"], dtype=np.float64)
-        if levels.shape != (1 << bits,) or not np.all(np.abs(levels) < 100) or not np.all(np.diff(levels) > 0):
-            raise ValueError(f"levels must be 2^bits = {1 << bits} increasing numbers in (-100, 100)")
-        levels.setflags(write=False)
-        frame = HadamardFrame(self.dim, size, check_argument("frame_seed", frame_seed), rounds=_ROUNDS)
-        # The norm is in units of clip.
-        self._set(layout=Layout((Field("code", bits, 1 << bits, count=size), FloatField("norm"))))
-        self._set(decoder=check_option("decoder", decoder, ("identity", "unbiased")), frame=frame, levels=levels)
+        common = self._checked(dim=dim, bits=bits, clip=clip, frame_seed=frame_seed)
+        check_option("decoder", decoder, ("identity", "unbiased"))
+        self._hold(TurboQuantParameters(**common, decoder=decoder, levels=lloyd_max_levels(common["bits"])))
+
+    def _check_solved(self) -> None:
+        levels, codes = self.levels, 1 << self.bits
+        if levels.shape != (codes,) or not np.all(np.abs(levels) < 100) or not np.all(np.diff(levels) > 0):
+            raise ValueError(f"levels must be 2^bits = {codes} increasing numbers in (-100, 100)")
+
+    @cached_property
+    def frame(self) -> HadamardFrame:
+        """The rotation, padded to a power of two."""
+        size = 1 << (self.dim - 1).bit_length()
+        return HadamardFrame(self.dim, size, self.parameters.frame_seed, rounds=_ROUNDS)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The codes of all coordinates, and the norm in units of clip."""
+        return Layout((Field("code", self.bits, 1 << self.bits, count=self.frame.size), FloatField("norm")))
+
+    @property
+    def _row_cost(self) -> int:
+        return self.frame.size
 
     @property
     def distortion(self) -> float:
@@ -103,7 +131,7 @@ class TurboQuant(FramedMechanism):
         """The largest decoded coordinate: the norm of x̂ is at most that of the decoding values."""
         return self.clip * (1 + _ROUNDING) * max(1.0, float(np.max(np.abs(self.decoding_values))))
 
-    def _encode(self, batch: Batch) -> Columns:
+    def _encode(self, batch: EncoderInput) -> Columns:
         return self._quantize(self._unit_ball(batch.rows, batch.report))
 
     def _quantize(self, unit: Floats32) -> tuple[Column, Column]:
@@ -115,8 +143,8 @@ class TurboQuant(FramedMechanism):
         codes = np.searchsorted(thresholds, coordinates)
         return codes[:, 0] if self.frame.size == 1 else codes, norms.astype(np.float32)
 
-    def _check_columns(self, columns: Columns) -> None:
-        norms = columns[1]
+    def _check_messages(self, messages: Messages) -> None:
+        norms = messages.column("norm")
         for row in np.flatnonzero(~((norms >= 0) & (norms <= 1 + _ROUNDING))):
             raise ValueError(f"message {row}: norm must be in [0, 1] in units of clip, got {norms[row]}")
 
@@ -136,11 +164,6 @@ class TurboQuant(FramedMechanism):
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact: what this frame makes of each row, without variance."""
         return self._estimates(*self._quantize(self._unit_ball(rows))), np.zeros(len(rows))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the options and the levels. ε is left out: it is infinite, which JSON cannot express."""
-        solved = {"frame_seed": str(self.frame.seed), "levels": self.levels.tolist()}
-        return self._named("dim", "bits", "clip", "decoder") | solved
 
 
 @cache

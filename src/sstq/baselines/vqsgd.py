@@ -2,7 +2,8 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +11,14 @@ from numpy.typing import NDArray
 from sstq import kernels
 from sstq.aggregation import FrameAggregator
 from sstq.frames.tight import Floats, Frame
-from sstq.mechanisms.base import SIGNS, Batch, Columns, Floats32, Ints, Mechanism, Rows, Words
-from sstq.mechanisms.flat_response import flat_response, gain, weights_of
+from sstq.mechanisms.base import SIGNS, Columns, EncoderInput, Floats32, Ints, Mechanism, Rows, Words
+from sstq.mechanisms.flat_response import flat_response, gain
+from sstq.mechanisms.parameters import Parameters, Word
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import channel_words, unit_interval
-from sstq.scalar.channels import FlatChannel
+from sstq.scalar.channels import FlatChannel, flat_channel_of_size
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,18 @@ class IdentityFrame(Frame):
         return weights.copy()
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class VqSGDParameters(Parameters):
+    """The parameters of vqSGD: the two weights of randomized response."""
+
+    dim: int
+    epsilon: float
+    clip: float
+    own: Word
+    other: Word
+    messages: int = 1
+
+
 class VqSGD(Mechanism):
     """vqSGD on the cross-polytope {±√d·e_i}, which contains the unit ball, with flat randomized response.
 
@@ -78,22 +92,35 @@ class VqSGD(Mechanism):
 
     name = "vqsgd"
     exact = True
-    _aggregator = FrameAggregator
+    aggregator_class = FrameAggregator
+    parameters_class = VqSGDParameters
     variants: ClassVar = {"vqSGD": {}}
     sweeps: ClassVar = {"vqSGD": [{}]}
     # With more tokens the gap between two integer weights would have too few digits at a small ε.
     narrowed: ClassVar = {"dim": (1, 1 << 24)}
 
     decoding_values = SIGNS  # of a vertex, by its lowest bit
-    channel: FlatChannel
-    frame: IdentityFrame
+    parameters: VqSGDParameters
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0, messages: int = 1) -> None:
-        self._take(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
-        size = 2 * self.dim
-        self._set(channel=flat_response(size, self.epsilon, self._stated), frame=IdentityFrame(self.dim, self.dim))
-        # Vertex 2i is √d·e_i, vertex 2i + 1 its opposite.
-        self._set(layout=Layout((Field("vertex", (size - 1).bit_length(), size),)))
+        common = self._checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
+        channel = flat_channel_of_size(2 * common["dim"], common["epsilon"])
+        self._hold(VqSGDParameters(**common, own=channel.own, other=channel.other))
+
+    @cached_property
+    def channel(self) -> FlatChannel:
+        """Randomized response on the 2d vertices."""
+        return flat_response(2 * self.dim, self.epsilon, self.parameters.own, self.parameters.other)
+
+    @cached_property
+    def frame(self) -> IdentityFrame:
+        """The basis of R^d."""
+        return IdentityFrame(self.dim, self.dim)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Vertex 2i is √d·e_i, vertex 2i + 1 its opposite."""
+        return Layout((Field("vertex", (2 * self.dim - 1).bit_length(), 2 * self.dim),))
 
     @property
     def decoding_scale(self) -> float:
@@ -105,7 +132,7 @@ class VqSGD(Mechanism):
         vertex = messages.column("vertex")
         return vertex >> 1, vertex & 1
 
-    def _encode(self, batch: Batch) -> Columns:
+    def _encode(self, batch: EncoderInput) -> Columns:
         unit, words = self._unit_ball(batch.rows, batch.report), batch.words
         vertex = _round_to_vertices(unit, words[:, 0], words[:, 1])
         return (self.channel.sample(vertex, channel_words(words[:, 2])),)
@@ -123,10 +150,6 @@ class VqSGD(Mechanism):
     def _row_error(self, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: ‖x̂‖² is the same for all messages."""
         return self._unbiased_error(rows, self.dim * (self.clip / gain(self.channel)) ** 2)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The options and the channel's integers, as JSON values."""
-        return self._common() | weights_of(self.channel)
 
 
 def _round_to_vertices(unit: Floats32, which: Words, spread: Words) -> Ints:

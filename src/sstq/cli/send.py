@@ -67,6 +67,7 @@ def send(
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2 --ledger me.ledger --total-epsilon 4
     """
     from sstq.accounting import Ledger
+    from sstq.mechanisms.encoding import encode_files
     from sstq.messages.vectors import open_vectors
     from sstq.service import Client
 
@@ -93,7 +94,7 @@ def send(
     total = sum(file.count for file in files)
     groups = None if private_group is None else group_numbers(private_group, total)
     with progress("Encoding and sending", 2 * total * mechanism.messages) as advance:
-        messages = mechanism.encode_files(files, None, groups=groups, advance=advance)
+        messages = encode_files(mechanism, files, None, groups=groups, advance=advance)
         sent = client.send_messages(messages, progress=advance)
     facts: list[tuple[str, object]] = [
         ("campaign", client.campaign.name),

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from sstq.checks import check_argument, did_you_mean
 from sstq.mechanisms.agreement import read_agreement
 from sstq.mechanisms.base import Mechanism
+from sstq.mechanisms.parameters import Parameters
 
 # The limit for JSON: the paper's recipe takes 30 steps.
 _MOST_STEPS = 128
@@ -96,24 +97,21 @@ def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | 
         True
     """
 
-    def choose(data: dict[str, Any]) -> type[Mechanism]:
+    def choose(data: dict[str, Any]) -> tuple[type[Mechanism], Parameters]:
         chosen = mechanism_class(data.pop("mechanism", None))
-        _check_cost(data, max_frame_size or chosen._usual_frame_size(data), max_steps or _MOST_STEPS)
-        return chosen
+        solved: Any = chosen.parameters_class.from_dict(data)
+        check_argument("dim", solved.dim)
+        limits = {"frame_size": max_frame_size or chosen.usual_frame_size(solved), "steps": max_steps or _MOST_STEPS}
+        for name, most in limits.items():
+            if getattr(solved, name, 0) > most:
+                raise ValueError(
+                    f"{name} must be at most {most} for dim = {solved.dim}, got {getattr(solved, name)!r}; "
+                    f"pass max_{name}= to allow more"
+                )
+        return chosen, solved
 
     read: Mechanism = read_agreement(text, Mechanism.json_format, choose)
     return read
-
-
-def _check_cost(data: dict[str, Any], max_frame_size: int, max_steps: int) -> None:
-    """Refuse a frame size or a number of steps that is implausibly expensive for the dimension."""
-    dim = check_argument("dim", data.get("dim"))
-    for name, most in (("frame_size", max_frame_size), ("steps", max_steps)):
-        value = data.get(name, 0)
-        if not isinstance(value, int) or value > most:
-            raise ValueError(
-                f"{name} must be at most {most} for dim = {dim}, got {value!r}; pass max_{name}= to allow more"
-            )
 
 
 def mechanism_class(name: Any) -> type[Mechanism]:

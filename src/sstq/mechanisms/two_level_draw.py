@@ -6,19 +6,19 @@ all probabilities are rationals, which are compared exactly.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from sstq.checks import check_number, stated_integer
+from sstq.checks import check_number
 from sstq.chunks import row_chunks
 from sstq.exactness import TOTAL, WORD_BITS, exp_lower, log_upper
 from sstq.mechanisms.base import Floats, Ints, Words
-from sstq.mechanisms.laws import TwoLevelLaw
+from sstq.mechanisms.laws import EitherLaw, TwoLevelLaw
 from sstq.randomness.secret import channel_words
 
 _HALF_BITS = WORD_BITS // 2
@@ -61,16 +61,6 @@ class KClosest:
         check_number("threshold", self.threshold, 1, TOTAL - 1, integer=True)
         refuse_ratio(self.law().ratio(), self.epsilon)
 
-    @classmethod
-    def stated(cls, epsilon: float, size: int, data: Mapping[str, Any]) -> Self:
-        """The draw that a JSON form states; ValueError unless it is ε-LDP."""
-        inside = check_number("inside", data["inside"], 1, size - 1, integer=True)
-        return cls(epsilon, size, inside, stated_integer("threshold", data["threshold"]))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the integers k and T as JSON values."""
-        return {"inside": self.inside, "threshold": str(self.threshold)}
-
     def law(self) -> TwoLevelLaw:
         """All probabilities: always k candidates are inside."""
         return TwoLevelLaw(self.size, [(self.inside, self.threshold)])
@@ -99,6 +89,23 @@ class KClosest:
         first, second = (float(np.sum(values[: self.inside])) for values in normal_order_statistics(self.size))
         own, other = self.probabilities
         return first * (own - other), second * own + (self.size - second) * other
+
+
+@dataclass(frozen=True)
+class EitherDraw:
+    """One of two draws; which one is chosen without looking at the data, the first with probability `share`."""
+
+    first: KClosest
+    second: KClosest
+    share: Fraction
+
+    def law(self) -> EitherLaw:
+        """The laws of both."""
+        return EitherLaw([self.first.law(), self.second.law()], [self.share, 1 - self.share])
+
+    def privacy_loss(self) -> float:
+        """The logarithm of the largest ratio of either, rounded up to a double."""
+        return log_upper(self.law().ratio())
 
 
 def k_closest(epsilon: float, size: int, error: Callable[[Floats, Floats], Floats]) -> KClosest:

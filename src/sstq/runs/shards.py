@@ -28,6 +28,7 @@ from sstq.checks import check_option
 from sstq.files.atomic import atomic_file, sync_folder
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import LocalReport, Mechanism
+from sstq.mechanisms.encoding import encode_files
 from sstq.messages.files import describe_messages, write_messages
 from sstq.messages.vectors import VectorFile, open_vectors, refuse_repeated
 
@@ -174,7 +175,7 @@ def encode_shard(
     report = LocalReport()
     attempt = unfinished_folder(shard.messages.parent) / f"{secrets.token_hex(8)}-{shard.messages.name}"
     with stream_part(rng, mechanism, shard.first, shard.count) as part:
-        write_messages(attempt, mechanism.encode_files([file], part, clients=clients, report=report))
+        write_messages(attempt, encode_files(mechanism, [file], part, clients=clients, report=report))
     return report if _publish(attempt, shard.messages) else None
 
 

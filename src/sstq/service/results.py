@@ -10,7 +10,6 @@ import csv
 import io
 import json
 import math
-import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,7 +21,6 @@ from numpy.typing import NDArray
 from sstq.aggregation import Aggregator
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.base import ExpectedError
-from sstq.mechanisms.frameunit.bias import FrameBiasWarning
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.service.campaigns import Campaign
 from sstq.service.claims import shuffled_claim
@@ -53,10 +51,7 @@ def describe(campaign: Campaign, aggregator: Aggregator[Any], claim: dict[str, A
     known["shuffling"] = claim
     if not aggregator.count:
         return known | {"value": None, "stderr": None, "region": None, "groups": None, "note": ""}
-    with warnings.catch_warnings():
-        # The warning's text is in the note.
-        warnings.simplefilter("ignore", FrameBiasWarning)
-        estimate = aggregator.mean()
+    estimate = aggregator.mean()
     region = estimate.region(LEVEL)
     return known | {
         "value": _numbers(estimate.value),

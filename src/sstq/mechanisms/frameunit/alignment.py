@@ -7,7 +7,7 @@ largest |g_i|]; no asymptotics are involved.
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -191,6 +191,12 @@ class RowDraw:
         """The error of the mean of clients that all hold one unit vector, on average over frame seeds."""
         bias2 = self.frame_bias2 / frames
         return ExpectedError(bias2, max(self.client_error(people) - bias2, 0.0) / clients)
+
+
+@lru_cache(maxsize=64)
+def row_draw(choice: KClosest, dim: int, size: int, blocks: int = 1, coordinates: int | None = None) -> RowDraw:
+    """The draw with this shape, cached because its moments take long in many dimensions."""
+    return RowDraw(choice, dim, size, blocks, coordinates)
 
 
 def best_draw(epsilon: float, size: int, blocks: int = 1) -> KClosest:
