@@ -18,7 +18,7 @@ from sstq.service.inbox import Inbox
 from sstq.service.limits import AddressLimits, BodyShares
 from sstq.service.metrics import Metrics
 from sstq.service.problems import Problem, unauthorized
-from sstq.service.security import is_token, new_token, token_hash
+from sstq.service.security import is_token, token_hash
 from sstq.service.settings import Settings
 from sstq.service.store import Store, StoredCampaign
 
@@ -169,14 +169,6 @@ class Node(ABC):
     @abstractmethod
     def _read(self, stored: StoredCampaign) -> Entry:
         """Prepare what the routes need of a campaign."""
-
-    def add_sender(self, campaign: Campaign, people: int) -> str:
-        """Create a token for batches of messages of up to this many people in all; only its hash is stored."""
-        token = new_token()
-        slots = 1 if self.role == "shuffler" else campaign.slots  # a shuffler counts people
-        self.store.add_sender(campaign.name, token_hash(token), people * slots)
-        self.forget(campaign.name)
-        return token
 
     def purge(self) -> None:
         """Forget the keys of campaigns that ended long ago; called once per hour."""
