@@ -102,6 +102,9 @@ class Node(ABC):
             raise ValueError(f"database must belong to a {self.role}, got one of a {kept}; pass an empty database")
         self.ready = threading.Event()
         self.clock = Clock()
+        last_hour = store.last_hour()
+        if last_hour is not None:
+            self.clock.doubt(last_hour)
         self.health = Health(self.store)
         self.inbox = Inbox(self.store, self.ready, self.health)
         self.sending = AddressLimits(settings.messages_per_second, settings.burst)
@@ -172,6 +175,8 @@ class Node(ABC):
 
     def purge(self) -> None:
         """Forget the keys of campaigns that ended long ago; called once per hour."""
+        if self.clock.doubtful:
+            return
         now = self.clock.now()
         over = [entry.campaign.name for entry in self.refresh() if entry.campaign.status(now) == "closed"]
         self.store.purge(over, self.clock.hour(), self.settings.grace_hours)
