@@ -1,4 +1,3 @@
-import warnings
 
 """Errors of means: FrameUnit's frames, GroupUnit beside the ball, strata, and how often regions hold the mean.
 
@@ -7,6 +6,7 @@ draws from one law. How often each message occurs is then one multinomial draw: 
 millisecond.
 """
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
