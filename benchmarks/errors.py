@@ -1,4 +1,3 @@
-
 """Errors of means: FrameUnit's frames, GroupUnit beside the ball, strata, and how often regions hold the mean.
 
 For the regions, people are drawn from a population of a few vectors, so that all messages of a round are independent
