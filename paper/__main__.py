@@ -238,7 +238,8 @@ def demo(output: OutputOption = Path("demo")) -> None:
 
     Writes report.html with both pictures and tables, the pictures, and the numbers as JSON.
     """
-    from paper.demo import demo_tables, run_demo, write_demo
+    from paper.demo import run_demo
+    from paper.demo_page import demo_tables, write_demo
 
     result = run_demo(progress=lambda line: typer.echo(line, err=True))
     for table in demo_tables(result):

@@ -52,8 +52,8 @@ def draw_section(section: Section, folder: Path) -> None:
         "trust": _draw_trust,
     }
     for name in section.pictures:
-        drawer = drawers.get(Path(name).stem, lambda section: draw_networks({section.name: section.curves}))
-        save(drawer(section), folder / name)
+        drawer = drawers.get(Path(name).stem)
+        save(drawer(section) if drawer else draw_networks({section.name: section.curves}), folder / name)
 
 
 def draw_mse(rows: Sequence[Row]) -> Any:

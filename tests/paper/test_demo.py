@@ -4,7 +4,8 @@ import math
 import numpy as np
 import pytest
 
-from paper.demo import TRAINED, demo_tables, mean_images, run_demo, split_digits, write_demo
+from paper.demo import TRAINED, mean_images, run_demo, split_digits
+from paper.demo_page import demo_tables, write_demo
 from sstq import Estimate
 from sstq.learning.features import unit_rows
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from paper.demo import Crowd, Demo, draw_demo
+from paper.demo import Crowd, Demo
+from paper.demo_page import draw_demo
 from paper.figures import draw_training
 from tests.plots.test_plots import assert_legible
 
@@ -12,7 +13,7 @@ from tests.plots.test_plots import assert_legible
 def drawn(monkeypatch):
     """The figures that were drawn, instead of files."""
     figures = []
-    for name in ("paper.figures", "paper.demo"):
+    for name in ("paper.figures", "paper.demo_page"):
         monkeypatch.setattr(f"{name}.save", lambda figure, path: figures.append(figure))
     return figures
 
