@@ -122,17 +122,6 @@ def test_overflow_is_refused():
         aggregator.update(sample(5))
 
 
-def test_save_and_resume(tmp_path):
-    path = tmp_path / "state"
-    first, second = sample(30), sample(40, rng=2)
-    aggregate(first).save(path)
-    resumed = MECHANISM.load_aggregator(path)
-    resumed.update(second)
-    assert same_bits(resumed, aggregate(first, second))
-    assert resumed.mean().simulated
-    assert [p.name for p in tmp_path.iterdir()] == ["state"]
-
-
 def test_a_failed_save_leaves_the_old_state(tmp_path, monkeypatch):
     path = tmp_path / "state"
     aggregator = aggregate(sample(30))
@@ -228,22 +217,13 @@ def test_a_state_whose_directory_promises_more_than_the_file_is_refused(tmp_path
 
 
 @pytest.mark.parametrize("key", ["version", "count", "simulated"])
-@pytest.mark.parametrize("value", [np.ones(2), np.array("many"), np.array(np.inf), np.array(2.5)])
+@pytest.mark.parametrize("value", [np.ones(2), np.array("many"), np.array(np.inf), np.array(2.5), None])
 def test_states_of_other_types_are_refused(tmp_path, key, value):
     path = tmp_path / "state"
+    value = np.array(1 if key == "simulated" else True) if value is None else value
     stored = stored_state(path)
     with path.open("wb") as file:
         np.savez(file, **stored | {key: value})
-    with pytest.raises(ValueError, match="state"):
-        describe_state(path)
-
-
-@pytest.mark.parametrize("key", ["version", "count"])
-def test_true_is_no_number_of_a_state(tmp_path, key):
-    path = tmp_path / "state"
-    stored = stored_state(path)
-    with path.open("wb") as file:
-        np.savez(file, **stored | {key: np.array(True)})
     with pytest.raises(ValueError, match="state"):
         describe_state(path)
 
