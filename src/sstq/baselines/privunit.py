@@ -76,8 +76,7 @@ class CapMechanism(Mechanism):
     @property
     def largest_norm(self) -> float:
         """The largest norm of an honest v."""
-        excess = 0.0 if self.cap_class is SphereCap else _GAUSSIAN_EXCESS / math.sqrt(self.dim)
-        return 1 + excess if excess else UNIT_NORMS[1]
+        return UNIT_NORMS[1] if self.cap_class is SphereCap else 1 + _GAUSSIAN_EXCESS / math.sqrt(self.dim)
 
     @cached_property
     def layout(self) -> Layout:
