@@ -36,17 +36,9 @@ def same_bits(a, b):
     )
 
 
-def test_mean_and_error_are_those_of_the_decoded_messages():
-    messages = sample(500)
-    decoded = MECHANISM.decode(messages)
-    estimate = aggregate(messages).mean()
-    np.testing.assert_allclose(estimate.value, decoded.mean(axis=0), atol=1e-12)
-    np.testing.assert_allclose(estimate.stderr, decoded.std(axis=0, ddof=1) / 500**0.5, rtol=1e-6)
-
-
-@pytest.mark.parametrize("frame", ["fourier", "orthogonal"])
-def test_mean_and_error_in_other_frames(frame):
-    mechanism = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, frame=frame, frame_size=50)
+@pytest.mark.parametrize(("frame", "size"), [("hadamard", 64), ("fourier", 50), ("orthogonal", 50)])
+def test_mean_and_error_are_those_of_the_decoded_messages(frame, size):
+    mechanism = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, frame=frame, frame_size=size)
     messages = sample(500, mechanism=mechanism)
     decoded = mechanism.decode(messages)
     estimate = aggregate(messages, mechanism=mechanism).mean()
@@ -120,17 +112,6 @@ def test_overflow_is_refused():
     aggregator._count = 2**32 - 3
     with pytest.raises(ValueError, match=r"at most 2\^32 messages"):
         aggregator.update(sample(5))
-
-
-def test_save_and_resume(tmp_path):
-    path = tmp_path / "state"
-    first, second = sample(30), sample(40, rng=2)
-    aggregate(first).save(path)
-    resumed = MECHANISM.load_aggregator(path)
-    resumed.update(second)
-    assert same_bits(resumed, aggregate(first, second))
-    assert resumed.mean().simulated
-    assert [p.name for p in tmp_path.iterdir()] == ["state"]
 
 
 def test_a_failed_save_leaves_the_old_state(tmp_path, monkeypatch):
@@ -228,22 +209,13 @@ def test_a_state_whose_directory_promises_more_than_the_file_is_refused(tmp_path
 
 
 @pytest.mark.parametrize("key", ["version", "count", "simulated"])
-@pytest.mark.parametrize("value", [np.ones(2), np.array("many"), np.array(np.inf), np.array(2.5)])
+@pytest.mark.parametrize("value", [np.ones(2), np.array("many"), np.array(np.inf), np.array(2.5), None])
 def test_states_of_other_types_are_refused(tmp_path, key, value):
     path = tmp_path / "state"
+    value = np.array(1 if key == "simulated" else True) if value is None else value
     stored = stored_state(path)
     with path.open("wb") as file:
         np.savez(file, **stored | {key: value})
-    with pytest.raises(ValueError, match="state"):
-        describe_state(path)
-
-
-@pytest.mark.parametrize("key", ["version", "count"])
-def test_true_is_no_number_of_a_state(tmp_path, key):
-    path = tmp_path / "state"
-    stored = stored_state(path)
-    with path.open("wb") as file:
-        np.savez(file, **stored | {key: np.array(True)})
     with pytest.raises(ValueError, match="state"):
         describe_state(path)
 

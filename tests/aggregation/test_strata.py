@@ -106,19 +106,6 @@ def test_few_messages_give_the_plain_mean():
         SMALL.aggregator().mean()
 
 
-def test_any_partition_gives_the_same_bits_and_states_resume(tmp_path):
-    messages = sample(LEAST)
-    whole, merged = aggregate(messages).mean(), SMALL.aggregator()
-    for part in (messages[::3], messages[2::3], messages[1::3]):
-        merged.merge(aggregate(part))
-    merged.save(tmp_path / "state")
-    loaded = SMALL.load_aggregator(tmp_path / "state")
-    for estimate in (merged.mean(), loaded.mean()):
-        assert estimate.estimator == "strata"
-        np.testing.assert_array_equal(estimate.value, whole.value)
-        np.testing.assert_array_equal(estimate.stderr, whole.stderr)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gaussian", "spike", "constant", "hadamard", "zero", "mixed"])
 def test_strata_are_unbiased_with_the_expected_error(name, seed):

@@ -35,9 +35,6 @@ def test_estimates_are_the_clipped_vectors(dim, seed):
     norms = np.linalg.norm(x, axis=1, keepdims=True)
     clipped = x * np.minimum(1, 0.3 / np.where(norms > 0, norms, 1))
     np.testing.assert_allclose(mechanism.decode(messages), clipped, rtol=3e-7, atol=1e-40)
-    again = mechanism.messages_from_bytes(messages.to_bytes(), 20)
-    assert len(messages.to_bytes()) == 20 * 4 * dim
-    np.testing.assert_array_equal(again.column("value"), messages.column("value"))
 
 
 def test_expected_error_is_that_of_clipping_alone():
@@ -95,13 +92,7 @@ def test_every_honest_message_is_accepted(seed):
         mechanism.messages_from_bytes(mechanism.encode(x).to_bytes(), 200)
 
 
-def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match=r"dim must be an integer in \[1, .*got 0"):
-        Clean(dim=0)
-    with pytest.raises(ValueError, match=r"clip must be a number in .*got -1"):
-        Clean(dim=2, clip=-1)
-    with pytest.raises(TypeError, match="epsilon"):
-        Clean(dim=2, epsilon=1.0)
+def test_messages_of_another_mechanism_are_not_decoded():
     with pytest.raises(ValueError, match="another mechanism"):
         Clean(dim=2).decode(Clean(dim=3).encode(np.zeros(3)))
 

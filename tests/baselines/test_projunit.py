@@ -260,8 +260,6 @@ def test_a_projection_that_misses_the_vector_divides_by_nothing(monkeypatch, see
         lambda m: {"projected": None},
         lambda m: {"projected": 17},
         lambda m: {"projection": "uniform"},
-        lambda m: {"seed": -1},
-        lambda m: {"seed": "-1"},
         lambda m: {"seed": str(2**64)},
         lambda m: {"inside": str(m.cap.inside + 1)},
         lambda m: {"gain": m.cap.gain * 0.9},
@@ -277,14 +275,11 @@ def test_tampered_json_is_refused(variant, change):
     ("arguments", "message"),
     [
         ({"dim": 1}, r"dim must be an integer in \[2, .*got 1"),
-        ({"epsilon": 0.0}, r"epsilon must be a number in \[0.01, 20\], got 0.0"),
-        ({"clip": -1.0}, "clip must be"),
         ({"projected": 1}, r"projected must be an integer in \[2, 12\], got 1"),
         ({"projected": 13}, r"projected must be an integer in \[2, 12\], got 13"),
         ({"projected": 17, "projection": "fast"}, r"projected must be an integer in \[2, 16\], got 17"),
         ({"projected": 3.0}, "projected must be an integer"),
         ({"projection": "uniform"}, "projection must be 'gaussian' or 'fast', got 'uniform'"),
-        ({"seed": -1}, "seed must be"),
         ({"seed": 2**64}, "seed must be"),
     ],
 )

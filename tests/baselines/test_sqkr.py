@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from sstq import testing
 from sstq.baselines import sqkr_coders as coders
 from sstq.baselines.sqkr import SQKR
 from sstq.baselines.sqkr_coders import best_k, central_binomial, paper_k
@@ -205,51 +206,15 @@ def test_subsampled_error_is_the_enumeration(k):
 
 
 @all_variants
-def test_simulation_matches_expected_mse(variant, seed):
-    """Mean and squared error of 5,000 encoded messages against the exact values; 5 z-tests at |z| < 6 (1e-8)."""
-    mechanism, x, count = make(variant), some_vector(seed), 5_000
-    decoded = mechanism.decode(encode(mechanism, np.tile(x, (count, 1)), seed))
-    squared = np.sum((decoded - x) ** 2, axis=1)
-    error = mechanism.expected_mse(x)
-    assert abs(squared.mean() - error.total) < 6 * squared.std() / count**0.5 + 1e-9 * error.total
-    mean = mechanism._row_error(x[None])[0][0]
-    assert error.bias2 == pytest.approx(np.sum((mean - x) ** 2))
-    for direction in np.concatenate([x[None], np.random.default_rng(seed).standard_normal((3, DIM))]):
-        projected = decoded @ direction
-        assert abs(projected.mean() - mean @ direction) < 6 * projected.std() / count**0.5
-
-
-@all_variants
-def test_unbiased_is_stated_and_true(variant):
+def test_mean_and_error_are_the_stated_ones(variant, seed):
     mechanism = make(variant)
     assert mechanism.unbiased == ("never" if "paper" in variant else "always")
-    biases = [
-        mechanism.expected_mse(scale * rows[0]).bias2
-        for rows in structured_vectors(DIM, np.random.default_rng(5)).values()
-        for scale in (0.0, 0.1, 0.5)
-    ]
-    if mechanism.unbiased:
-        assert max(biases) < 1e-6 * 0.5**2
-    else:
-        assert max(biases) > 1e-3 * 0.5**2
+    testing.check_error(mechanism, seed)
+    testing.check_expectation(mechanism, seed, ("gaussian", "spike"))
 
 
 def test_a_level_too_low_for_the_frame_is_not_called_unbiased():
     assert not SQKR(dim=100, epsilon=2.0, level=1.0).unbiased
-
-
-@pytest.mark.parametrize("variant", ["default", "public", "dense"])
-@pytest.mark.parametrize("kind", ["gaussian", "spike", "constant", "alternating", "sparse", "zero", "short"])
-def test_aggregated_mean_is_unbiased(variant, kind, seed):
-    """16 z-tests at |z| < 6 a case, 21 cases: false failures below 1e-6."""
-    mechanism = make(variant)
-    vectors = structured_vectors(DIM, np.random.default_rng(seed))
-    vectors |= {"zero": np.zeros((1, DIM)), "short": 0.1 * vectors["gaussian"]}
-    x = 0.5 * vectors[kind][0]
-    aggregator = mechanism.aggregator()
-    aggregator.update(encode(mechanism, np.tile(x, (10_000, 1)), seed))
-    estimate = aggregator.mean()
-    assert np.all(np.abs(estimate.value - x) < 6 * estimate.stderr)
 
 
 @pytest.mark.parametrize(
@@ -427,8 +392,6 @@ def test_stable_for_all_budgets_and_dimensions(dim, epsilon, variant):
     error = mechanism.expected_mse(unit)
     assert error.bias2 < 1e-8
     assert 0 < error.variance < np.inf
-    raw = messages.to_bytes()
-    np.testing.assert_array_equal(mechanism.decode(mechanism.messages_from_bytes(raw, 3)), mechanism.decode(messages))
 
 
 @pytest.mark.slow
@@ -439,7 +402,6 @@ def test_a_million_dimensions(arguments):
     aggregator = mechanism.aggregator()
     aggregator.update(messages)
     assert np.isfinite(aggregator.mean().value).all()
-    assert len(messages.to_bytes()) == -(-mechanism.message_bits // 8)
 
 
 def test_one_coordinate_in_a_frame_of_one():
@@ -458,7 +420,6 @@ OWN, OTHER = make("default").channel.own, make("default").channel.other
     "change",
     [
         {"epsilon": 1.0},
-        {"clip": 0},
         {"k": 3},
         {"k": None},
         {"k": "paper"},
@@ -485,10 +446,7 @@ def test_tampered_json_is_refused(change):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"dim": 0}, r"dim must be an integer in \[1, .*got 0"),
-        ({"epsilon": 0.0}, r"epsilon must be a number in \[0.01, 20\], got 0.0"),
         ({"epsilon": 21}, "epsilon must be"),
-        ({"clip": -1.0}, "clip must be"),
         ({"k": 0}, r"k must be an integer in \[1, 32\], got 0"),
         ({"k": 33}, "k must be"),
         ({"k": 2.5}, "k must be"),
@@ -504,7 +462,6 @@ def test_tampered_json_is_refused(change):
         ({"frame": "wavelet"}, "frame must be"),
         ({"frame_size": 15}, r"frame_size must be an integer in \[16, "),
         ({"frame_size": 24}, "power of two"),
-        ({"frame_seed": -1}, "frame_seed must be"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):

@@ -227,10 +227,10 @@ def test_missing_labels_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"column 'country' must not have empty labels, got one in line 3"):
         open_vectors(path, DIM, by="country")
     path.write_text("country,a,b,c\nDE,1,2\n")
-    with pytest.raises(ValueError, match="line 2 must have 4 values, as the header has, got 3"):
+    with pytest.raises(ValueError, match="line 2 has 3 values, vectors have 3 and country"):
         open_vectors(path, DIM, by="country")
     path.write_text("country,a,b\nDE,1,2\n")
-    with pytest.raises(ValueError, match="must have 3 columns of numbers besides country, got 3 columns in total"):
+    with pytest.raises(ValueError, match="line 1 has 3 values, vectors have 3 and country"):
         open_vectors(path, DIM, by="country")
     path.write_text("country,country,b,c\nDE,FR,2,3\n")
     with pytest.raises(ValueError, match="has 2 columns 'country'; give them different names"):

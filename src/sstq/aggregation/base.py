@@ -121,15 +121,15 @@ class Aggregator(ABC, Generic[Owner]):
         batches = read_messages(path, self._mechanism)
         if info.count * info.message_bits < self._state.nbytes:
             # So few messages take less memory than separate sums.
-            held = list(batches)
+            messages = list(batches)
             refuse_changed(path, before)
-            if held:
-                self.update(Messages.concatenate(held))
+            if messages:
+                self.update(Messages.concatenate(messages))
             self._sources.add(info.file_id)
         else:
             part = type(self)(self._mechanism)
-            for messages in batches:
-                part.update(messages)
+            for batch in batches:
+                part.update(batch)
             refuse_changed(path, before)
             part._sources = {info.file_id}
             self.merge(part)

@@ -24,11 +24,6 @@ class FamilyAggregator(Aggregator[Any]):
     synthesis per frame and block gives the mean. Memory grows with the distinct rows that were sent, not with the
     frames. The mechanism has `family`, the frames, of which those from `vector_frames` on estimate nothing; `blocks`,
     `estimate_dim` and `gain`; and `frames_indices_and_codes(messages)`, with code 0 for + and 1 for −.
-
-    Examples:
-        >>> import sstq
-        >>> isinstance(sstq.FrameUnit(dim=4, epsilon=4.0, frames=16).aggregator(), FamilyAggregator)
-        True
     """
 
     sparse = True
@@ -100,9 +95,7 @@ class FamilyAggregator(Aggregator[Any]):
         self._settle()
         if self._mechanism.family.count < _FEW_FRAMES or self._count < 2:
             return super().mean()
-        total, squares, weighted = (
-            np.zeros((self._mechanism.blocks, self._mechanism.family.base.dim)) for _ in range(3)
-        )
+        total, squares, weighted = self._no_sums(), self._no_sums(), self._no_sums()
         frames, which = np.unique(self._state[:, 0] // self._rows_of_frame, return_inverse=True)
         sent = np.bincount(which, weights=self._state[:, 1:].sum(axis=1))
         for frame, block, sums in self._block_sums():
@@ -146,8 +139,8 @@ class FamilyAggregator(Aggregator[Any]):
             _add_rows_at(value, block, sums)
         place, index = np.divmod(self._state[:, 0], family.base.size)
         for number in np.unique(place[place < self._mechanism.vector_frames * blocks]):
-            own = place == number
-            sent = np.bincount(index[own], weights=self._state[own, 1:].sum(axis=1), minlength=family.base.size)
+            here = place == number
+            sent = np.bincount(index[here], weights=self._state[here, 1:].sum(axis=1), minlength=family.base.size)
             frame, block = divmod(int(number), blocks)
             power[block] += family.frame(frame).column_power(sent.astype(np.float64))
         return self._flat(value / self._count), self._flat(power * (gain**2 / self._count))

@@ -89,12 +89,12 @@ def _check(parts: list[Estimate]) -> None:
 
 def _bias2(parts: list[Estimate], weights: np.ndarray) -> float:
     """The squared bias of the frames that is not part of the noise; the bias of shared frames never is."""
-    own = float(np.sum([(weight * part.frame_bias) ** 2 for weight, part in zip(weights, parts, strict=True)]))
+    separate = float(np.sum([(weight * part.frame_bias) ** 2 for weight, part in zip(weights, parts, strict=True)]))
     common: dict[str, list[float]] = {}
     for weight, part in zip(weights, parts, strict=True):
         if part.frames:
             common.setdefault(part.frames, []).append(weight * part.whole_bias)
-    return own + sum(sum(biases) ** 2 - sum(bias**2 for bias in biases) for biases in common.values())
+    return separate + sum(sum(biases) ** 2 - sum(bias**2 for bias in biases) for biases in common.values())
 
 
 def _terms(parts: list[Estimate], shares: np.ndarray) -> int:

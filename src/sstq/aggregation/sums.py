@@ -30,11 +30,6 @@ class FrameAggregator(Aggregator[Any]):
     One row of integers per frame coordinate counts the messages and holds the sum of their values (two limbs) and of
     their squares. One synthesis gives the mean. The mechanism has `frame`, whose rows are the u_j; `decoding_values`,
     the w of every code in units of `decoding_scale`; and `indices_and_codes(messages)`.
-
-    Examples:
-        >>> import sstq
-        >>> type(sstq.SSTQ(dim=4, epsilon=4.0).aggregator()).__name__
-        'FrameAggregator'
     """
 
     def _empty_state(self) -> NDArray[np.int64]:
@@ -113,11 +108,6 @@ class VectorAggregator(Aggregator[Any]):
     One row of integers per coordinate holds the sum of the decoded values (two limbs) and of their squares (one).
     The fixed point has a public unit, the mechanism's `decoding_scale`: about the root mean square of a decoded
     coordinate. One beyond 2^8 units cannot come from an honest client and is refused.
-
-    Examples:
-        >>> import sstq
-        >>> type(sstq.PrivUnit(dim=4, epsilon=4.0).aggregator()).__name__
-        'VectorAggregator'
     """
 
     # Values are kept to 2^-44 of the unit, and their squares to 2^-14 of its square.
@@ -155,11 +145,6 @@ class BoundedAggregator(VectorAggregator):
 
     A coordinate, and its standard error, may be as small as the data: squares take two limbs. The unit is the
     mechanism's `decoding_bound`, which no decoded coordinate exceeds.
-
-    Examples:
-        >>> import sstq
-        >>> type(sstq.Clean(dim=4).aggregator()).__name__
-        'BoundedAggregator'
     """
 
     private_file = True

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -35,13 +35,6 @@ _BLOCK = 8
 # Other versions of a library may integrate to other last digits.
 _ALIGNMENT_TOLERANCE = 1e-6
 _NORMALS_KEY = int.from_bytes(b"normals", "little")
-
-
-class CandidateDraw(Protocol):
-    """Draws the index to send."""
-
-    def draw(self, scores: Floats, words: Words) -> Ints:
-        """One candidate of each row, from its scores (n, M) and two secret words."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -111,8 +104,8 @@ class CandidateMechanism(Mechanism):
 
     @property
     @abstractmethod
-    def choice(self) -> CandidateDraw:
-        """The draw among the candidates."""
+    def choice(self) -> Any:
+        """The draw: `draw(scores, words)` takes scores, (n, M), and two secret words per row."""
 
     @abstractmethod
     def _vectors(self, seeds: Words, codes: Ints) -> Floats:
@@ -142,9 +135,14 @@ class CandidateMechanism(Mechanism):
         """The root mean square of a decoded coordinate."""
         return self.clip / (self.alignment * math.sqrt(self.dim))
 
-    def largest_message(self) -> float:
+    @property
+    def _largest_norm(self) -> float:
         """Candidates are unit vectors, to the rounding of a decomposition."""
-        return (1 + 1e-6) * self.clip / self.alignment
+        return 1 + 1e-6
+
+    def largest_message(self) -> float:
+        """The longest candidate; a bound if they are Gaussian."""
+        return self._largest_norm * self.clip / self.alignment
 
     @property
     def _row_cost(self) -> int:

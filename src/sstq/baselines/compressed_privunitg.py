@@ -66,9 +66,9 @@ class CompressedPrivUnitG(CandidateMechanism):
     def _vectors(self, seeds: Words, codes: Ints) -> Floats:
         return self._chosen_gaussians(seeds, codes) / math.sqrt(self.dim)
 
-    def largest_message(self) -> float:
-        """A bound: candidates are Gaussian vectors."""
-        return (1 + GAUSSIAN_EXCESS / math.sqrt(self.dim)) * self.clip / self.alignment
+    @property
+    def _largest_norm(self) -> float:
+        return 1 + GAUSSIAN_EXCESS / math.sqrt(self.dim)
 
     @property
     def _power(self) -> float:

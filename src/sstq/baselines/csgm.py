@@ -261,14 +261,14 @@ class CoordinateGaussian(KashinMechanism):
         """Exact for one message without noise: sampling (with its cap) and rounding."""
         y = self._coefficients(self._unit_ball(rows))[0].astype(np.float64)
         _, weight = interpolation(uniform_codebook(self.bits).values, y)
-        own = np.sum(y**2, axis=1) * self.bound**2
-        rounded = own + np.sum(weight * (1 - weight), axis=1) * (2 / self._top_level * self.bound) ** 2
+        energy = np.sum(y**2, axis=1) * self.bound**2
+        rounded = energy + np.sum(weight * (1 - weight), axis=1) * (2 / self._top_level * self.bound) ** 2
         mean = np.asarray(self.frame.synthesize(y * self.bound), dtype=np.float64)
         # E‖x̂‖²: rows of the frame have norm 1, a coordinate is kept with probability p, and two with probability q.
         p, q = self.sampling.inclusion
         ratio = (self.dim / self.frame.size) ** 2
         square = np.sum(mean**2, axis=1)
-        return mean, ratio * rounded / p + (square - ratio * own) * (q / p**2) - square
+        return mean, ratio * rounded / p + (square - ratio * energy) * (q / p**2) - square
 
     def _variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:
         """That of a whole round, whatever the `clients` of this mechanism.

@@ -10,7 +10,7 @@ import numpy as np
 
 from sstq.baselines.candidates import CandidateMechanism, CandidateParameters
 from sstq.checks import RANGES, check_number, check_option
-from sstq.exactness import TOTAL, exp_lower, log_upper
+from sstq.exactness import TOTAL, exp_lower
 from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.laws import TwoLevelLaw
 from sstq.mechanisms.parameters import Words as WordList
@@ -47,10 +47,6 @@ class CapDraw:
     def law(self) -> TwoLevelLaw:
         """All probabilities, for every number inside."""
         return TwoLevelLaw(self.size, list(enumerate(self.thresholds)))
-
-    def privacy_loss(self) -> float:
-        """The largest log-ratio of a candidate's probabilities, rounded up."""
-        return log_upper(self.law().ratio())
 
     def draw(self, scores: Floats, words: Words) -> Ints:
         """One candidate of each row, from its scores (n, M) and two secret words."""

@@ -9,12 +9,13 @@ import numpy as np
 
 from sstq.aggregation import VectorAggregator
 from sstq.baselines.caps import Cap, GaussianCap, SphereCap
+from sstq.baselines.projections import Projection, projected_directions
 from sstq.checks import RANGES, check_number, check_option
 from sstq.exactness import TOTAL
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Mechanism, Rows
 from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.sphere import random_directions
-from sstq.messages.batch import Messages
+from sstq.messages.batch import Messages, client_ids
 from sstq.messages.layouts import FloatField, Layout
 
 Split = Literal["optimal", "hemisphere"] | float
@@ -68,10 +69,14 @@ class CapMechanism(Mechanism):
         return self.dim
 
     @property
+    def projection(self) -> Projection | None:
+        """The public projection of each client to the dimension of the cap, if any."""
+        return None
+
+    @property
     def largest_norm(self) -> float:
         """The largest norm of an honest v."""
-        excess = 0.0 if self.cap_class is SphereCap else _GAUSSIAN_EXCESS / math.sqrt(self.dim)
-        return 1 + excess if excess else UNIT_NORMS[1]
+        return UNIT_NORMS[1] if self.cap_class is SphereCap else 1 + _GAUSSIAN_EXCESS / math.sqrt(self.dim)
 
     @cached_property
     def layout(self) -> Layout:
@@ -96,14 +101,29 @@ class CapMechanism(Mechanism):
 
     def _encode(self, batch: EncoderInput) -> Columns:
         directions = random_directions(self._unit_ball(batch.rows, batch.report), batch.words[:, 0])
+        if self.projection is not None:
+            directions = projected_directions(self.projection, directions, client_ids(batch.clients, len(directions)))
         return (self.cap.draw(directions, batch.words),)
 
     def _decode(self, messages: Messages) -> Floats:
-        return messages.column("vector").astype(np.float64) * (self.clip / self.cap.gain)
+        vectors = messages.column("vector")
+        if self.projection is not None:
+            vectors = self.projection.lift(vectors, client_ids(messages.clients, len(messages)))
+        return vectors.astype(np.float64) * self._decoding_factor
+
+    @property
+    def _decoding_factor(self) -> float:
+        """What a vector, or what it is lifted to, is multiplied by."""
+        return self.clip / self.cap.gain
+
+    @property
+    def _largest_stretch(self) -> float:
+        """By how much lifting makes a vector longer at most."""
+        return 1.0
 
     def largest_message(self) -> float:
-        """The norm of the longest vector that is not refused."""
-        return self.largest_norm * self.clip / self.cap.gain
+        """The norm of the longest vector that is not refused; a bound with a Gaussian projection."""
+        return self.largest_norm * self._decoding_factor * self._largest_stretch
 
     @property
     def decoding_scale(self) -> float:

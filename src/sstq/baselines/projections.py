@@ -9,7 +9,7 @@ import numpy as np
 from sstq import kernels
 from sstq.checks import check_number, check_option
 from sstq.chunks import row_chunks
-from sstq.mechanisms.base import Floats32, Ints, Words
+from sstq.mechanisms.base import Floats, Floats32, Ints, Words
 from sstq.mechanisms.sphere import gaussians, mean_chi
 from sstq.randomness import streams
 
@@ -154,6 +154,17 @@ class FastProjection(_Projection):
             else:
                 rows = np.sort(np.argpartition(words[:, 2 * signs :], self.projected - 1, axis=1)[:, : self.projected])
             yield group, first, second, rows
+
+
+def projected_directions(projection: "Projection", directions: Floats, clients: Words) -> Floats:
+    """Wx/‖Wx‖ of each row."""
+    projected = projection.project(directions.astype(np.float32), clients).astype(np.float64)
+    norms = np.sqrt(np.einsum("ij,ij->i", projected, projected))
+    # A fast projection may miss a sparse vector. Any unit vector will do then: changing all signs of the matrix
+    # leaves Wx = 0 and turns Wᵀv round, so that it adds nothing on average.
+    projected[norms == 0, 0] = 1.0
+    projected /= np.where(norms > 0, norms, 1.0)[:, None]
+    return projected
 
 
 def _mix(rows: Floats32, signs: Floats32) -> None:

@@ -5,16 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal, cast
 
-import numpy as np
-
 from sstq.baselines.caps import SphereCap
 from sstq.baselines.privunit import CapMechanism, CapParameters
 from sstq.baselines.projections import Projection, make_projection
 from sstq.checks import check_number
-from sstq.mechanisms.base import Columns, EncoderInput, Floats, Unbiased
+from sstq.mechanisms.base import Unbiased
 from sstq.mechanisms.parameters import Word
-from sstq.mechanisms.sphere import GAUSSIAN_EXCESS, random_directions
-from sstq.messages.batch import Messages, client_ids
+from sstq.mechanisms.sphere import GAUSSIAN_EXCESS
 
 # A mean length that was computed by another library of special functions may differ in the last digits.
 _ALIGNMENT_TOLERANCE = 1e-9
@@ -60,6 +57,7 @@ class ProjUnit(CapMechanism):
         seed: the public seed of the matrices; each client has its own by its number.
 
     Examples:
+        >>> import numpy as np
         >>> mechanism = ProjUnit(dim=100_000, epsilon=3.0, projection="fast")
         >>> x = np.full(100_000, 100_000**-0.5)
         >>> mechanism.message_bits == 32 * 512, round(mechanism.expected_mse(x).total / 100_000, 3)
@@ -124,21 +122,6 @@ class ProjUnit(CapMechanism):
     def _row_cost(self) -> int:
         return 2 * self.dim + 4 * self.projection.projected
 
-    def _encode(self, batch: EncoderInput) -> Columns:
-        unit = self._unit_ball(batch.rows, batch.report)
-        directions = random_directions(unit, batch.words[:, 0]).astype(np.float32)
-        projected = self.projection.project(directions, client_ids(batch.clients, len(unit))).astype(np.float64)
-        norms = np.sqrt(np.einsum("ij,ij->i", projected, projected))
-        # A fast projection may miss a sparse vector. Any unit vector will do then: changing all signs of the matrix
-        # leaves Wx = 0 and turns Wᵀv round, so that it adds nothing on average.
-        projected[norms == 0, 0] = 1.0
-        projected /= np.where(norms > 0, norms, 1.0)[:, None]
-        return (self.cap.draw(projected, batch.words),)
-
-    def _decode(self, messages: Messages) -> Floats:
-        lifted = self.projection.lift(messages.column("vector"), client_ids(messages.clients, len(messages)))
-        return lifted.astype(np.float64) * self._decoding_factor
-
     @property
     def _decoding_factor(self) -> float:
         return self.clip / (self.cap.gain * self.alignment)
@@ -150,12 +133,11 @@ class ProjUnit(CapMechanism):
             self.projection.lifted_power(cast("SphereCap", self.cap).power_along) / self.dim
         )
 
-    def largest_message(self) -> float:
-        """A bound: Wᵀ does not stretch unless it is Gaussian, and then by no more than this."""
-        chosen, stretch = self.projection, 1.0
-        if chosen.name == "gaussian":
-            stretch = math.sqrt(self.dim) + math.sqrt(chosen.projected) + GAUSSIAN_EXCESS
-        return self.largest_norm * self._decoding_factor * stretch
+    @property
+    def _largest_stretch(self) -> float:
+        """Wᵀ does not stretch unless it is Gaussian."""
+        gaussian = math.sqrt(self.dim) + math.sqrt(self.projection.projected) + GAUSSIAN_EXCESS
+        return gaussian if self.projection.name == "gaussian" else 1.0
 
     def _largest_biased_mean(self) -> float:
         """E[x̂ | W] = clip·Wᵀu/E‖Wx‖ for a unit vector u."""

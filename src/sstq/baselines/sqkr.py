@@ -85,8 +85,7 @@ class SQKR(KashinMechanism):
         variant: "subsampled" (default) or "dense".
         coin: who draws the k coordinates: the client ("private", default), or a shared generator ("public"): then a
             message is k bits, and both sides name the clients.
-        messages: m, the messages per client, each with its own coordinates, for a shuffler that mixes every slot
-            separately; 1 with a public coin. `epsilon` is that of one message, `bundle_epsilon` that of all.
+        messages: m, the messages per client, each with its own coordinates, for a shuffler, as in `sstq.Mechanism`.
         kashin, level, steps, frame, frame_size: as in `sstq.mechanisms.framed.KashinMechanism`.
 
     Examples:

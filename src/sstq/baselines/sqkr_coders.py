@@ -48,10 +48,6 @@ class _Coder:
     fields: tuple[Field, ...]
     words_each: int
 
-    def privacy_loss(self) -> float:
-        """That of the channel."""
-        return self.channel.privacy_loss()
-
 
 @dataclass(frozen=True)
 class SubsampledCoder(_Coder):

@@ -81,8 +81,7 @@ class VqSGD(Mechanism):
         The vqSGD paper states an error of O(d²/ε²); it treats p − q as if it did not depend on d. It is Θ(d³/ε²).
 
     Args:
-        messages: m, the messages per client, for a shuffler that mixes every slot separately. `epsilon` is that of one
-            message, `bundle_epsilon` that of all.
+        messages: m, the messages per client, for a shuffler, as in `sstq.Mechanism`.
 
     Examples:
         >>> mechanism = VqSGD(dim=100, epsilon=3.0, clip=0.2)
@@ -160,6 +159,6 @@ def _round_to_vertices(unit: Floats32, which: Words, spread: Words) -> Ints:
     """
     dim = unit.shape[1]
     coordinate = kernels.count_passed(unit, unit_interval(which), dim**-0.5)
-    own = np.minimum(coordinate, dim - 1)
-    vertex = 2 * own + (unit[np.arange(len(unit)), own] < 0)
+    axis = np.minimum(coordinate, dim - 1)
+    vertex = 2 * axis + (unit[np.arange(len(unit)), axis] < 0)
     return np.where(coordinate < dim, vertex, streams.multiply_shift(spread, 2 * dim))

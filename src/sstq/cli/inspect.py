@@ -73,7 +73,7 @@ def inspect(
     shared = None if mechanism is None else read_mechanism(mechanism)
     with open(path, "rb") as file:
         start = file.read(64)
-    if start.startswith(tuple(form.magic for form in FORMATS.values())):
+    if start.startswith(tuple(form.MAGIC for form in FORMATS)):
         facts, digest = _inspect_messages(path, shared)
     elif start.startswith(b"PK"):
         facts, digest = _inspect_state(path, shared)

@@ -17,7 +17,7 @@ from sstq.aggregation import Aggregator
 from sstq.cards import card
 from sstq.checks import check_number, check_option
 from sstq.chunks import row_chunks
-from sstq.exactness import round_up
+from sstq.exactness import log_upper, round_up
 from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.agreement import Agreement
 from sstq.mechanisms.laws import Law, channel_law
@@ -159,7 +159,7 @@ class Mechanism(Agreement):
     uniform_index: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {}
-    # The part that makes the secret draw: a channel, or an object with a `privacy_loss` and, if exact, a `law`.
+    # The part that makes the secret draw: a channel, an object with a `law`, or if not exact, with a `privacy_loss`.
     _draws_by: ClassVar[str] = "channel"
 
     dim: int
@@ -375,7 +375,10 @@ class Mechanism(Agreement):
         """
         if self.trust == "none":
             return math.inf
-        return float(getattr(self, self._draws_by).privacy_loss())
+        draw = getattr(self, self._draws_by)
+        if self.exact and not isinstance(draw, Channel):
+            return log_upper(draw.law().ratio())
+        return float(draw.privacy_loss())
 
     def _header(self) -> dict[str, Any]:
         return super()._header() | {"mechanism": self.name}

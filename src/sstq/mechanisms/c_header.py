@@ -6,15 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms.base import Mechanism
 from sstq.mechanisms.frameunit.mechanism import FrameUnit
 from sstq.mechanisms.frameunit.rows import RowMechanism
 from sstq.mechanisms.groupunit.mechanism import GroupUnit
 from sstq.mechanisms.sstq import SSTQ
-from sstq.scalar.channels import FlatChannel
 
 _KINDS = {"frameunit": "SSTQ_FRAMEUNIT", "groupunit": "SSTQ_GROUPUNIT", "sstq": "SSTQ_FLAT"}
+_KNOWN = {"channel": "flat", "kashin": "certified", "frame": "hadamard"}
 _LARGEST_FRAME = 1 << 30
 _WORDS = ("frame_seed", "threshold", "share_threshold", "own", "other")  # of 64 bits
 
@@ -89,17 +88,16 @@ def c_parameters(mechanism: Mechanism) -> dict[str, Any]:
 
 
 def _check_known(mechanism: Mechanism) -> None:
-    known = "frameunit, groupunit, or sstq with channel='flat', kashin='certified' and frame='hadamard'"
+    unknown = [] if isinstance(mechanism, RowMechanism) else [repr(mechanism.name)]
     if isinstance(mechanism, SSTQ):
-        if not isinstance(mechanism.channel, FlatChannel):
-            raise ValueError(f"mechanism must be {known} for the C client, got channel={mechanism.channel.name!r}")
-        if not mechanism.kashin.exact:
-            raise ValueError(f"mechanism must be {known} for the C client, got kashin={mechanism.kashin.name!r}")
-        if not isinstance(mechanism.frame, HadamardFrame):
-            raise ValueError(f"mechanism must be {known} for the C client, got frame={mechanism.frame.name!r}")
-    elif not isinstance(mechanism, RowMechanism):
-        raise ValueError(f"mechanism must be {known} for the C client, got {mechanism.name!r}")
-    size = mechanism.frame.size
+        names = {"channel": mechanism.channel.name, "kashin": mechanism.kashin.name, "frame": mechanism.frame.name}
+        unknown = [f"{option}={name!r}" for option, name in names.items() if name != _KNOWN[option]]
+    if unknown:
+        options = ", ".join(f"{option}={name!r}" for option, name in _KNOWN.items())
+        raise ValueError(
+            f"mechanism must be frameunit, groupunit, or sstq with {options} for the C client, got {', '.join(unknown)}"
+        )
+    size = mechanism.frame.size  # type: ignore[attr-defined]
     if size > _LARGEST_FRAME:
         raise ValueError(f"frame_size must be at most {_LARGEST_FRAME} for the C client, got {size}")
 

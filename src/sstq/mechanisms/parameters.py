@@ -79,18 +79,13 @@ def _written(value: Any, kind: Any) -> Any:
 
 
 def _read(name: str, value: Any, kind: Any) -> Any:
-    if get_origin(kind) is Literal:
-        return check_option(name, value, get_args(kind))
-    if get_origin(kind) in (Union, UnionType):
-        if value is None and NoneType in get_args(kind):
-            return None
-        kinds = get_args(kind)
-        is_word = [get_origin(option) is Literal for option in kinds]
-        return _read(
-            name,
-            value,
-            kinds[is_word.index(True)] if any(is_word) and isinstance(value, str) else kinds[is_word.index(False)],
-        )
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    if value is None and NoneType in kinds:
+        return None
+    for literal in (option for option in kinds if get_origin(option) is Literal):
+        if isinstance(value, str) or len(kinds) == 1:
+            return check_option(name, value, get_args(literal))
+    kind = next(option for option in kinds if get_origin(option) is not Literal)
     if kind == Word:
         return stated_integer(name, value)
     if kind == Words:

@@ -16,7 +16,7 @@ import numpy as np
 
 from sstq.checks import check_number
 from sstq.chunks import row_chunks
-from sstq.exactness import TOTAL, WORD_BITS, exp_lower, log_upper
+from sstq.exactness import TOTAL, WORD_BITS, exp_lower
 from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.laws import EitherLaw, TwoLevelLaw
 from sstq.randomness.secret import channel_words
@@ -65,10 +65,6 @@ class KClosest:
         """All probabilities: always k candidates are inside."""
         return TwoLevelLaw(self.size, [(self.inside, self.threshold)])
 
-    def privacy_loss(self) -> float:
-        """The logarithm of the largest ratio, rounded up to a double."""
-        return log_upper(self.law().ratio())
-
     def draw(self, scores: Floats, words: Words) -> Ints:
         """One candidate of each row, from its scores (n, M) and two secret words; ties go to the smaller index."""
         order = np.argsort(-scores, axis=1, kind="stable")
@@ -87,8 +83,8 @@ class KClosest:
     def moments(self) -> tuple[float, float]:
         """E[t] and E[t²] of the score t drawn, the scores being independent standard normal."""
         first, second = (float(np.sum(values[: self.inside])) for values in normal_order_statistics(self.size))
-        own, other = self.probabilities
-        return first * (own - other), second * own + (self.size - second) * other
+        inside, outside = self.probabilities
+        return first * (inside - outside), second * inside + (self.size - second) * outside
 
 
 @dataclass(frozen=True)
@@ -102,10 +98,6 @@ class EitherDraw:
     def law(self) -> EitherLaw:
         """The laws of both."""
         return EitherLaw([self.first.law(), self.second.law()], [self.share, 1 - self.share])
-
-    def privacy_loss(self) -> float:
-        """The logarithm of the largest ratio of either, rounded up to a double."""
-        return log_upper(self.law().ratio())
 
 
 def k_closest(epsilon: float, size: int, error: Callable[[Floats, Floats], Floats]) -> KClosest:

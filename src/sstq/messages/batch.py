@@ -46,16 +46,14 @@ class Messages:
     def __getitem__(self, part: slice) -> Self:
         if not isinstance(part, slice):
             raise TypeError(f"index must be a slice such as messages[i : i + 1], got {type(part).__name__}")
-        clients = None if self.clients is None else np.ascontiguousarray(self.clients[part])
-        labels = None if self.labels is None else self.labels[part]
-        columns = tuple(np.ascontiguousarray(column[part]) for column in self.columns)
-        return replace(self, columns=columns, clients=clients, labels=labels)
+        return self.sorted_by(part)
 
-    def sorted_by(self, order: NDArray[np.int64]) -> Self:
+    def sorted_by(self, order: NDArray[np.int64] | slice) -> Self:
         """Return the messages in another order, a permutation of their positions."""
-        clients = None if self.clients is None else self.clients[order]
+        clients = None if self.clients is None else np.ascontiguousarray(self.clients[order])
         labels = None if self.labels is None else self.labels[order]
-        return replace(self, columns=tuple(column[order] for column in self.columns), clients=clients, labels=labels)
+        columns = tuple(np.ascontiguousarray(column[order]) for column in self.columns)
+        return replace(self, columns=columns, clients=clients, labels=labels)
 
     def shuffled(self, slots: int = 1, rng: RngLike = None) -> Self:
         """Return the messages in random order within each slot, as a shuffler forwards them.

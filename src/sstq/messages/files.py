@@ -1,10 +1,10 @@
 """Reading and writing message files: the framed format, and Parquet with the [data] extra."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from types import ModuleType
 from typing import BinaryIO
 
 from sstq.files.atomic import atomic_file
@@ -12,23 +12,8 @@ from sstq.messages import framed, parquet
 from sstq.messages.batch import MessageReader, Messages
 from sstq.messages.framed import MessageFileInfo, block_messages
 
-
-@dataclass(frozen=True)
-class MessageFormat:
-    """A file format: how files begin, how their names end, and the functions that describe, read and write them."""
-
-    magic: bytes
-    suffixes: tuple[str, ...]
-    describe: Callable[[BinaryIO], MessageFileInfo]
-    read: Callable[[BinaryIO, MessageReader, MessageFileInfo], Iterator[Messages]]
-    write: Callable[[BinaryIO, Iterable[Messages]], int]
-
-
-FORMATS = {
-    "parquet": MessageFormat(b"PAR1", (".parquet", ".pq"), parquet.describe, parquet.read, parquet.write),
-    "framed": MessageFormat(framed.MAGIC, ("",), framed.describe, framed.read, framed.write),
-}
-"""The formats of message files; the last one is used for all other names."""
+FORMATS = (parquet, framed)
+"""The formats: modules with a MAGIC, and with functions that describe, read and write files."""
 
 
 def write_messages(path: str | os.PathLike[str], batches: Messages | Iterable[Messages]) -> int:
@@ -47,10 +32,9 @@ def write_messages(path: str | os.PathLike[str], batches: Messages | Iterable[Me
     first = next(filled, None)
     if first is None:
         raise ValueError("batches must contain at least one message")
-    name = Path(path).name.lower()
-    form = next(form for form in FORMATS.values() if name.endswith(form.suffixes))
+    write = parquet.write if Path(path).name.lower().endswith(parquet.SUFFIXES) else framed.write
     with atomic_file(path, private=first.in_clear) as file:
-        return form.write(file, _blocks(first, filled))
+        return write(file, _blocks(first, filled))
 
 
 def read_messages(path: str | os.PathLike[str], mechanism: MessageReader) -> Iterator[Messages]:
@@ -79,21 +63,22 @@ def read_messages(path: str | os.PathLike[str], mechanism: MessageReader) -> Ite
 def describe_messages(path: str | os.PathLike[str]) -> MessageFileInfo:
     """Read the description of a message file, recognised by its content; ValueError for anything else or damaged."""
     with open(path, "rb") as file:
-        return _format_of(file).describe(file)
+        info: MessageFileInfo = _format_of(file).describe(file)
+        return info
 
 
-def _format_of(file: BinaryIO) -> MessageFormat:
+def _format_of(file: BinaryIO) -> ModuleType:
     start = file.read(8)
     file.seek(0)
-    for form in FORMATS.values():
-        if start.startswith(form.magic):
+    for form in FORMATS:
+        if start.startswith(form.MAGIC):
             return form
     raise ValueError(f"{file.name} is not a message file: unknown header")
 
 
 def _blocks(first: Messages, others: Iterable[Messages]) -> Iterator[Messages]:
     """Group messages into blocks, all full but the last; ValueError if they cannot be in one file."""
-    held: list[Messages] = []
+    waiting: list[Messages] = []
     length, size = 0, block_messages(first.layout.message_bits)
     for batch in chain([first], others):
         if (batch.digest, batch.simulated) != (first.digest, first.simulated):
@@ -102,10 +87,10 @@ def _blocks(first: Messages, others: Iterable[Messages]) -> Iterator[Messages]:
             raise ValueError("a file must hold messages with labels of one column, or all without labels")
         while length + len(batch) >= size:
             head, batch = batch[: size - length], batch[size - length :]
-            yield Messages.concatenate([*held, head])
-            held, length = [], 0
+            yield Messages.concatenate([*waiting, head])
+            waiting, length = [], 0
         if len(batch):
-            held.append(batch)
+            waiting.append(batch)
             length += len(batch)
-    if held:
-        yield Messages.concatenate(held)
+    if waiting:
+        yield Messages.concatenate(waiting)

@@ -19,6 +19,7 @@ from sstq.messages.framed import MessageFileInfo, block_messages
 from sstq.messages.labels import Labels, check_arrow_type
 from sstq.messages.layouts import Column, Field, FloatField
 
+MAGIC, SUFFIXES = b"PAR1", (".parquet", ".pq")
 VERSION = 1
 _KEYS = (b"sstq.version", b"sstq.digest", b"sstq.bits", b"sstq.simulated", b"sstq.file")
 _LABELLED, _CHECKSUMS = b"sstq.labels", b"sstq.checksums"

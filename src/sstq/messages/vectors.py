@@ -10,8 +10,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -211,8 +210,8 @@ def _open_parquet(name: str, dim: int, column: str | None, beside: list[str]) ->
         with open(name, "rb") as file, open_parquet(file) as table:
             for batch in table.iter_batches(batch_size=size, columns=[*columns, *beside]):
                 labels = [Labels.of_arrow(batch.column(named), named, name, row) for named in beside]
-                held = [batch.column(column) for column in columns]
-                yield arrays.arrow_vectors(held, dim, f"{name}: vectors", row), labels
+                numbers = [batch.column(column) for column in columns]
+                yield arrays.arrow_vectors(numbers, dim, f"{name}: vectors", row), labels
                 row += batch.num_rows
 
     return VectorFile(name, dim, count, read)
@@ -260,55 +259,43 @@ def _check_columns_beside(name: str, beside: list[str], columns: list[str]) -> N
 
 def _open_csv(name: str, dim: int, beside: list[str]) -> VectorFile:
     """Open a CSV file with one vector per line; a first line without any number is a header."""
-    line_of = partial(_labelled_lines, beside=beside) if beside else _csv_lines
 
     def read(size: int) -> Read:
-        lines = line_of(name, dim)
+        lines = _csv_lines(name, dim, beside)
         while part := list(islice(lines, size)):
             rows = [[_number(field) for field in fields] for _, fields, _ in part]
             for (line, fields, _), row in zip(part, rows, strict=True):
                 if None in row:
                     what = repr(fields[row.index(None)][:20])
                     raise ValueError(f"{name}: vectors must be numbers, got {what} in line {line}; fill or drop it")
-            labels = [Labels.of([own[at] for *_, own in part], named) for at, named in enumerate(beside)]
+            labels = [Labels.of([texts[at] for *_, texts in part], named) for at, named in enumerate(beside)]
             yield np.array(rows, dtype=np.float64), labels
 
-    return VectorFile(name, dim, sum(1 for _ in line_of(name, dim)), read)
+    return VectorFile(name, dim, sum(1 for _ in _csv_lines(name, dim, beside)), read)
 
 
-def _labelled_lines(name: str, dim: int, beside: list[str]) -> CsvLines:
-    """Yield the fields of each vector, with the line number and the extra columns; the first line is a header."""
-    records = _csv_records(name)
-    _, header = next(records, (1, []))
-    _check_columns_beside(name, beside, header)
-    if len(header) != dim + len(beside):
-        extra = ", ".join(beside)
-        raise ValueError(
-            f"{name} must have {dim} columns of numbers besides {extra}, got {len(header)} columns in total"
-        )
-    places = [header.index(named) for named in beside]
-    for line, fields in records:
-        if len(fields) != len(header):
-            raise ValueError(
-                f"{name}: line {line} must have {len(header)} values, as the header has, got {len(fields)}"
-            )
-        labels = [fields[place] for place in places]
+def _csv_lines(name: str, dim: int, beside: list[str]) -> CsvLines:
+    """Yield the line number, the fields of the vector and the extra columns of each line; these need a header."""
+    records, places = _csv_records(name), list[int]()
+    if beside:
+        _, header = next(records, (1, []))
+        _check_columns_beside(name, beside, header)
+        places = [header.index(named) for named in beside]
+        records = chain([(1, header)], records)
+    for line, every in records:
+        if len(every) != dim + len(beside):
+            columns = "".join(f" and {named}" for named in beside)
+            raise ValueError(f"{name} {_UNKNOWN}: line {line} has {len(every)} values, vectors have {dim}{columns}")
+        labels = [every[place] for place in places]
+        fields = [field for place, field in enumerate(every) if place not in places] if places else every
+        if line == 1 and (beside or (any(fields) and all(_number(field) is None for field in fields))):
+            continue
         for named, label in zip(beside, labels, strict=True):
             check_name(label, f"{name}: column {named!r}", f"line {line}")
-        yield line, [field for place, field in enumerate(fields) if place not in places], labels
-
-
-def _csv_lines(name: str, dim: int) -> CsvLines:
-    """Yield the fields of each vector, with the line number and no labels."""
-    for line, fields in _csv_records(name):
-        if len(fields) != dim:
-            raise ValueError(f"{name} {_UNKNOWN}: line {line} has {len(fields)} values, vectors have {dim}")
-        if line == 1 and any(fields) and all(_number(field) is None for field in fields):
-            continue
         if line == 1 and dim > 2 and fields == [str(place) for place in range(dim)]:
             problem = "line 1 may be a header or a vector, 0,1,2,…; give the columns names"
             raise ValueError(f"{name} {_UNKNOWN}: {problem}")
-        yield line, fields, []
+        yield line, fields, labels
 
 
 def _csv_records(name: str) -> Iterator[tuple[int, list[str]]]:

@@ -17,9 +17,7 @@ missing, damaged or of another configuration is solved again, and a read-only fo
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -39,9 +37,6 @@ from sstq.scalar.optimal_search import Windows, search
 
 OPTIMAL = "optimal"
 """The name of the channel, and of the codebook that belongs to it."""
-
-Progress = Callable[[int, int], None]
-_progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 # Part of what names a solved channel on disk: raise it when the search finds anything else.
 _SOLVER_VERSION = 1
@@ -92,16 +87,6 @@ def check_unbiased(channel: Channel, codebook: Codebook, values: Vector) -> None
             raise ValueError(f"{problem}: the channel would be biased")
 
 
-@contextmanager
-def solving_progress(report: Progress) -> Iterator[None]:
-    """Call `report` with the bits done and the bits to do for every channel that is solved within the block."""
-    before = _progress.set(report)
-    try:
-        yield
-    finally:
-        _progress.reset(before)
-
-
 def optimal_channel(bits: int, epsilon: float, density: Density) -> OptimalChannel:
     """Return the unbiased ε-LDP channel with 2^bits codes and free tokens of least second moment under a density.
 
@@ -115,24 +100,13 @@ def optimal_channel(bits: int, epsilon: float, density: Density) -> OptimalChann
     """
     bits, epsilon = check_argument("bits", bits), check_argument("epsilon", epsilon)
     even = Density((density.masses + density.masses[::-1]) / 2, (sum(density.edges) / 2,) * 2)
-    report = _progress.get() or (lambda _done, _total: None)
-
-    def solution(size: int) -> OptimalChannel:
-        found = _known(size, epsilon, even)
-        if found is None:
-            smaller = solution(size - 1) if size > 1 else None
-            report(size - 1, bits)
-            found = _solve(size, epsilon, even, smaller)
-            if size == bits:
-                report(bits, bits)
-        return found
-
-    return solution(bits)
+    return _known(bits, epsilon, even) or _solve(bits, epsilon, even)
 
 
-def _solve(bits: int, epsilon: float, density: Density, smaller: OptimalChannel | None) -> OptimalChannel:
+def _solve(bits: int, epsilon: float, density: Density) -> OptimalChannel:
     """Return and cache the best of the search, the flat channels and the solution for one bit less."""
     codes = 1 << bits
+    smaller = optimal_channel(bits - 1, epsilon, density) if bits > 1 else None
     candidates = []
     if bits <= _SEARCHED_BITS:
         candidates.append(from_windows(search(bits, epsilon, density), epsilon, codes))

@@ -4,7 +4,6 @@ The bias of the frames matters when it exceeds a fifth of the error of the mean 
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,29 +22,9 @@ FRAMES_WITH_SHARES = 16
 """Of fewer frames one is more than an eighth, which is too much for shares."""
 
 
-def bias_matters(error: ExpectedError, share: float = BIAS_SHARE) -> bool:
+def bias_matters(error: ExpectedError) -> bool:
     """Whether the bias exceeds that share of the error."""
-    return error.bias2 > share**2 * error.total
-
-
-def frames_needed(error: Callable[[int], ExpectedError], share: float = BIAS_SHARE, least: int = 1) -> int:
-    """The least power of two of frames for which the bias does not matter; `FRAMES_MAX` if that is not enough."""
-    frames = least
-    while frames < FRAMES_MAX and bias_matters(error(frames), share):
-        frames *= 2
-    return frames
-
-
-def clients_allowed(error: Callable[[int], ExpectedError]) -> int:
-    """The largest number of clients for which the bias does not matter; 0 if it matters for one."""
-    allowed, refused = 0, CLIENTS_MAX + 1
-    while refused - allowed > 1:
-        tried = (allowed + refused) // 2
-        if bias_matters(error(tried)):
-            refused = tried
-        else:
-            allowed = tried
-    return allowed
+    return error.bias2 > BIAS_SHARE**2 * error.total
 
 
 def vector_frames(frames: int, share_people: float) -> int:

@@ -2,26 +2,25 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from sstq.aggregation import Aggregator
 from sstq.checks import check_number
-from sstq.chunks import row_chunks
-from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms import base
-from sstq.mechanisms.base import SIGNS, Coin, Columns, EncoderInput, Floats, Ints, Rows, Words
+from sstq.mechanisms.base import Coin, Columns, EncoderInput
 from sstq.mechanisms.frameunit import bias
-from sstq.mechanisms.frameunit.alignment import RowDraw, row_draw
-from sstq.mechanisms.frameunit.rows import SIZE_MAX, RowMechanism, RowParameters, solve_choice, solve_frames
-from sstq.mechanisms.two_level_draw import KClosest
-from sstq.messages.batch import Messages
-from sstq.randomness import streams
+from sstq.mechanisms.frameunit.alignment import row_draw
+from sstq.mechanisms.frameunit.rows import (
+    CANDIDATES_MAX,
+    LEAST_ROWS,
+    RowMechanism,
+    RowParameters,
+    check_frame_size,
+    solve_choice,
+    solve_frames,
+)
 
-# Fewer rows are not like the coordinates of a uniform direction.
-_LEAST_ROWS = 256
 # Two mixings leave a few spikes misaligned by more than 1 % up to so many coordinates (7 % at d = 300, ε = 10), which
 # also matters where the bias of single frames averages out over so many frames.
 _THREE_MIXINGS, _MANY_FRAMES = 4096, 32
@@ -95,11 +94,9 @@ class FrameUnit(RowMechanism):
         "FrameUnit, public rows": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8, 10)],
     }
 
-    narrowed: ClassVar = {"bits": (1, SIZE_MAX.bit_length())}
+    narrowed: ClassVar = {"bits": (1, CANDIDATES_MAX.bit_length() - 1)}
     parameters_class = FrameUnitParameters
     parameters: FrameUnitParameters
-    decoding_values = SIGNS  # of a row, by its lowest bit
-    bits: int | None
 
     def __init__(
         self,
@@ -117,12 +114,12 @@ class FrameUnit(RowMechanism):
         frame_seed: int = 0,
     ) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages, frame_seed=frame_seed)
-        size = 1 << (max(dim, _LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
-        size = check_number("frame_size", size, dim, SIZE_MAX, integer=True)
+        size = 1 << (max(dim, LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
+        size = check_frame_size(size, dim, blocks=1)
         if bits is not None:
             bits = check_number("bits", bits, 1, size.bit_length(), integer=True)
         choice = solve_choice(common["epsilon"], size if bits is None else 1 << (bits - 1), 1, inside)
-        draw = row_draw(choice, common["dim"], size)
+        draw = row_draw(choice, common["dim"], size, coordinates=common["dim"])
         solved = FrameUnitParameters(
             **common,
             frames=solve_frames(frames, clients, draw, common["messages"]),
@@ -136,64 +133,22 @@ class FrameUnit(RowMechanism):
         self._hold(solved)
 
     def _check_solved(self) -> None:
-        size = check_number("frame_size", self.parameters.frame_size, self.dim, SIZE_MAX, integer=True)
         if self.bits is not None:
-            check_number("bits", self.bits, 1, size.bit_length(), integer=True)
+            check_number("bits", self.bits, 1, self.parameters.frame_size.bit_length(), integer=True)
             if self.coin == "private":
                 raise ValueError(
                     "coin must be 'public' with bits=, got 'private': a private choice of rows would have to be sent"
                 )
-        elif self.coin == "public" and self.frames == 1:
-            raise ValueError("coin must be 'private' without frames=, got 'public'")
         self._check_rows()
 
-    @cached_property
-    def frame(self) -> HadamardFrame:
-        """The first frame."""
-        solved = self.parameters
-        rounds = 3 if self.dim <= _THREE_MIXINGS or self.frames >= _MANY_FRAMES else 2
-        return HadamardFrame(self.dim, solved.frame_size, solved.frame_seed, rounds=rounds)
-
-    @cached_property
-    def choice(self) -> KClosest:
-        """The draw among all signed rows, or among those of the public coin."""
-        solved = self.parameters
-        rows = solved.frame_size if self.bits is None else 1 << (self.bits - 1)
-        return KClosest(self.epsilon, 2 * rows, solved.inside, solved.threshold)
-
     @property
-    def row_draw(self) -> RowDraw:
-        """The draw with the shape of the frame, which knows how well it is aligned on average over frames."""
-        return row_draw(self.choice, self.dim, self.parameters.frame_size)
+    def _mixings(self) -> int:
+        return 3 if self.dim <= _THREE_MIXINGS or self.frames >= _MANY_FRAMES else 2
 
     @property
     def aggregator_class(self) -> type[Aggregator[Any]]:
         """Sums of one frame, or sparse sums of several."""
         return bias.FrameUnitAggregator if self.frames == 1 else bias.FrameUnitFamilyAggregator
-
-    def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
-        """The frame row and the sign's code of every message."""
-        row = messages.column("row")
-        slot = row >> 1
-        if self.bits is not None:
-            assert messages.clients is not None  # noqa: S101 (checked where messages are made)
-            slot = self._rows_of(messages.clients, slot.astype(np.int64))
-        return slot, row & 1
-
-    def frames_indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows, Rows]:
-        """The frame's number, its row and the sign's code of every message."""
-        frame = messages.column("frame") if self._sends_frame else self._public_frames(messages.clients, len(messages))
-        return frame, *self.indices_and_codes(messages)
-
-    def _rows_of(self, clients: Words, slots: Ints) -> Ints:
-        """The rows of the frame in the given slots of each client's 2^(b−1) rows."""
-        return streams.permuted(self.frame.seed, "rows", clients, slots, bits=self.frame.size.bit_length() - 1)
-
-    @property
-    def _row_memory(self) -> int:
-        # With one frame, rows are read where they lie, and copied only if they are not contiguous or read-only.
-        own = -(-self.dim // 4) if self.frames == 1 and self.bits is None else self.frame.size
-        return base.NUMBERS_OF_A_DRAW + own
 
     def _encode(self, batch: EncoderInput) -> Columns:
         frame = self._frame_numbers(batch)
@@ -204,31 +159,6 @@ class FrameUnit(RowMechanism):
         row = self._pick(batch, batch.rows, frame, subsets, self.choice.places(batch.words[:, 1:3]))
         return (row, frame) if self._sends_frame else (row,)
 
-    def _decode(self, messages: Messages) -> Floats:
-        frame, index, code = self.frames_indices_and_codes(messages)
-        estimates = np.empty((len(messages), self.dim))
-        for part in row_chunks(len(messages), self.frame.size):
-            spikes = np.zeros((part.stop - part.start, self.frame.size))
-            spikes[np.arange(len(spikes)), index[part].astype(np.int64)] = self.gain * self.frame.redundancy
-            spikes *= SIGNS[code[part]][:, None]
-            estimates[part] = self.family.synthesize(spikes, frame[part].astype(np.int64))
-        return estimates
-
     def largest_message(self) -> float:
         """Attained on one frame; (d/N)·U·Uᵀ is a projection, so no row of any frame is longer than √(N/d)."""
         return self.gain * (self.frame.longest_row() if self.frames == 1 else math.sqrt(self.frame.redundancy))
-
-    def _largest_biased_mean(self) -> float:
-        """At most gain·(p_in − p_out)·√(k·M/2d).
-
-        Signed rows come in pairs that cancel out, so E[x̂] = gain·(p_in − p_out)·Σ_j ±P_j·u_j, P_j ≤ M/2N being the
-        chance that row j takes part and is inside. With Σ P_j = k, ‖Σ ±P_j·u_j‖² ≤ (N/d)·Σ P_j² ≤ k·M/2d.
-        """
-        own, other = self.choice.probabilities
-        return self.gain * (own - other) * math.sqrt(self.choice.inside * self.choice.size / (2 * self.dim))
-
-    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Exact over these frames and the public coin, to the 2^62 of the second word, up to 64 frames."""
-        unit = self._unit_ball(rows)
-        mean, power = self._moments(unit, self.frames, self.dim)
-        return mean, power - np.einsum("ij,ij->i", mean, mean)

@@ -1,6 +1,8 @@
 """The base of mechanisms that send one signed row of a frame: the frames, their bias, and advice about it."""
 
+import math
 from abc import abstractmethod
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,9 +11,12 @@ import numpy as np
 
 from sstq import kernels
 from sstq.checks import check_number
+from sstq.chunks import row_chunks
 from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms.base import (
+    NUMBERS_OF_A_DRAW,
+    SIGNS,
     Coin,
     EncoderInput,
     ExpectedError,
@@ -24,14 +29,18 @@ from sstq.mechanisms.base import (
     Words,
 )
 from sstq.mechanisms.frameunit import bias
-from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw, moments_of_frame
+from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw, moments_of_frame, row_draw
 from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.two_level_draw import KClosest, whole_budget
+from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import unit_interval
 
-SIZE_MAX = 1 << 30
+LEAST_ROWS = 256
+"""Fewer rows are not like the coordinates of a uniform direction."""
+
+CANDIDATES_MAX = 1 << 31
 # The error is exact over all frames up to this many, and an average over this many of them above.
 _FRAMES_TRIED = 64
 # Two machines compute the alignment alike to about 1e-12; the JSON's is what both use.
@@ -56,10 +65,13 @@ class RowParameters(Parameters):
 
 
 class RowMechanism(Mechanism):
-    """A mechanism that draws one of the signed rows of a frame, the well aligned ones likelier.
+    """A mechanism that draws one of the signed rows of B blocks of a frame, the well aligned ones likelier.
+
+    Candidate 2N·b + 2j is row u_j of block b, and the next one its opposite. A client's vector is in one block.
 
     Attributes:
         frames: G, the number of frames that clients spread over.
+        bits: b, if a public coin chooses 2^(b−1) of the rows for each client; None for all rows.
         blocks: B, the number of copies of a frame among which the client's own one is chosen.
         share_people: the share of people, and of frames, that send no row.
         alignment: m, the mean of ⟨±u_j, x⟩/‖x‖.
@@ -68,32 +80,53 @@ class RowMechanism(Mechanism):
     exact = True
     seed_option = "frame_seed"
     unbiased = Unbiased.OVER_FRAMES
+    decoding_values = SIGNS  # of a row, by its lowest bit
 
     _draws_by = "choice"
 
     parameters: Any
     frames: int
+    bits: int | None = None
     blocks: int = 1
     share_people: float = 0.0
     alignment: float
 
     @property
     @abstractmethod
+    def _mixings(self) -> int:
+        """How often signs and transform are applied in a frame."""
+
+    @cached_property
     def frame(self) -> HadamardFrame:
-        """The first frame."""
+        """The first frame of a block."""
+        solved = self.parameters
+        return HadamardFrame(self._block_dim, solved.frame_size, solved.frame_seed, rounds=self._mixings)
 
-    @property
-    @abstractmethod
+    @cached_property
     def choice(self) -> KClosest:
-        """The draw among all candidates."""
+        """The draw among all candidates, or among those of the public coin."""
+        solved = self.parameters
+        rows = solved.frame_size if self.bits is None else 1 << (self.bits - 1)
+        return KClosest(self.epsilon, 2 * rows * self.blocks, solved.inside, solved.threshold)
 
     @property
-    @abstractmethod
     def row_draw(self) -> RowDraw:
         """The draw with the shape of the frame, which knows how well it is aligned on average over frames."""
+        return row_draw(self.choice, self._block_dim, self.parameters.frame_size, self.blocks, self.estimate_dim)
+
+    @property
+    def _groups_per_block(self) -> int:
+        return -(-(self.groups or 1) // self.blocks)
+
+    @property
+    def _block_dim(self) -> int:
+        return self._groups_per_block * self.dim
 
     def _check_rows(self) -> None:
         """Refuse a draw that is not ε-LDP, or that has another alignment."""
+        check_frame_size(self.parameters.frame_size, self._block_dim, self.blocks)
+        if self.coin == "public" and self.frames == 1 and self.bits is None:
+            raise ValueError("coin must be 'private' without frames=, got 'public'")
         _ = self.frame
         check_number("frames", self.frames, 1, bias.FRAMES_MAX, integer=True)
         # With more inside some rows would be inside with both signs.
@@ -115,6 +148,12 @@ class RowMechanism(Mechanism):
     @property
     def _row_cost(self) -> int:
         return max(self.frame.size, self.estimate_dim)
+
+    @property
+    def _row_memory(self) -> int:
+        # With one frame and block, rows are read where they lie, and copied only if not contiguous or read-only.
+        in_place = self.frames == 1 and self.bits is None and self.groups is None
+        return NUMBERS_OF_A_DRAW + (-(-self.dim // 4) if in_place else self.frame.size)
 
     @property
     def _sends_frame(self) -> bool:
@@ -152,6 +191,49 @@ class RowMechanism(Mechanism):
             return np.zeros(count, dtype=np.int64)
         return streams.indices_of(self.frame.seed, "group", clients, self.frames)
 
+    def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
+        """The row N·b + j of the blocks and the sign's code of every message."""
+        row = messages.column("row")
+        if self.bits is None:
+            return row >> 1, row & 1
+        assert messages.clients is not None  # noqa: S101 (checked where messages are made)
+        return self._rows_of(messages.clients, (row >> 1).astype(np.int64)), row & 1
+
+    def frames_indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows, Rows]:
+        """The frame's number, the row of its blocks and the sign's code of every message."""
+        frame = messages.column("frame") if self._sends_frame else self._public_frames(messages.clients, len(messages))
+        return frame, *self.indices_and_codes(messages)
+
+    def _rows_of(self, clients: Words, slots: Ints) -> Ints:
+        """The rows of the frame in the given slots of each client's 2^(b−1) rows."""
+        return streams.permuted(self.frame.seed, "rows", clients, slots, bits=self.frame.size.bit_length() - 1)
+
+    def _in_block(self, rows: Rows) -> tuple[Ints, Rows]:
+        """The block of each held row, and the vector at its group's place there, (n, s·dim)."""
+        if self.groups is None:
+            return np.zeros(len(rows), dtype=np.int64), rows
+        block, place = np.divmod(rows[:, 0].astype(np.int64), self._groups_per_block)
+        padded = np.zeros((len(rows), self._groups_per_block, self.dim), dtype=rows.dtype)
+        padded[np.arange(len(rows)), place] = rows[:, 1:]
+        return block, padded.reshape(len(rows), -1)
+
+    def _in_all(self, block: Ints, vectors: Rows) -> Floats:
+        """Vectors of a block each as estimates in all blocks, (n, estimate_dim)."""
+        flat = np.zeros((len(block), self.blocks, self._block_dim))
+        flat[np.arange(len(block)), block] = vectors
+        return flat.reshape(len(block), -1)[:, : self.estimate_dim]
+
+    def _decode(self, messages: Messages) -> Floats:
+        frame, index, code = (column.astype(np.int64) for column in self.frames_indices_and_codes(messages))
+        estimates = np.empty((len(messages), self.estimate_dim))
+        for part in row_chunks(len(messages), self._row_cost):
+            block, row = np.divmod(index[part], self.frame.size)
+            spikes = np.zeros((len(row), self.frame.size))
+            spikes[np.arange(len(row)), row] = SIGNS[code[part]] * (self.gain * self.frame.redundancy)
+            spikes[frame[part] >= self.vector_frames] = 0
+            estimates[part] = self._in_all(block, self.family.synthesize(spikes, frame[part]))
+        return estimates
+
     def _pick(self, batch: EncoderInput, rows: Rows, frame: Ints, subsets: Ints, places: Ints) -> Ints:
         """The signed row at each client's place among the best aligned of its frame."""
         used, which = (frame[:1], frame) if self.frames == 1 else np.unique(frame, return_inverse=True)
@@ -184,6 +266,28 @@ class RowMechanism(Mechanism):
         clipped = self.clip * unit.astype(np.float64)
         return clipped + (mean - clipped) * (tried / frames) ** 0.5, power
 
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+        """Exact over the public coin, these frames, up to 64 of them, and over who sends no row."""
+        block, padded = self._in_block(rows)
+        mean, power = np.zeros(padded.shape), np.zeros(len(rows))
+        # The last block may have coordinates that no estimate has.
+        last = self.estimate_dim - (self.blocks - 1) * self._block_dim
+        for which, kept in ((block < self.blocks - 1, self._block_dim), (block == self.blocks - 1, last)):
+            if np.any(which):
+                mean[which], power[which] = self._moments(self._unit_ball(padded[which]), self.vector_frames, kept)
+        mean = self._in_all(block, mean)
+        return mean, power * (self.frames / self.vector_frames) - np.einsum("ij,ij->i", mean, mean)
+
+    def _largest_biased_mean(self) -> float:
+        """At most clip/m·(p_in − p_out)·√(k·R/d), R being the rows of a block that take part.
+
+        Signed rows come in pairs that cancel out, so E[x̂] = clip/m·(p_in − p_out)·Σ_j ±P_j·u_j, P_j ≤ R/N being the
+        chance that row j takes part and is inside. With Σ P_j = k, ‖Σ ±P_j·u_j‖² ≤ (N/d)·Σ P_j² ≤ k·R/d.
+        """
+        inside, outside = self.choice.probabilities
+        reach = math.sqrt(self.choice.inside * self.row_draw.rows / self._block_dim)
+        return self.clip / self.alignment * (inside - outside) * reach
+
     def _error(self, frames: int, messages: int) -> ExpectedError:
         """The error on so many frames of the mean of messages that are all of one unit vector; a closed form."""
         return bias.row_error(self.row_draw, frames, messages, self.share_people)
@@ -204,7 +308,11 @@ class RowMechanism(Mechanism):
     @property
     def clients_allowed(self) -> int:
         """The largest number of clients per round for which the frames' bias is at most a fifth of the error."""
-        return bias.clients_allowed(lambda clients: self._error(self.frames, clients * self.messages))
+
+        def matters(clients: int) -> bool:
+            return bias.bias_matters(self._error(self.frames, clients * self.messages))
+
+        return bisect_left(range(1, bias.CLIENTS_MAX + 1), True, key=matters)
 
     def note(self, clients: int) -> str:
         """Advice on a mean of this many clients: whether the bias of the frames matters, and what to do about it."""
@@ -219,6 +327,11 @@ class RowMechanism(Mechanism):
             f"{error.bias2**0.5 / self.clip:.2g} of clip, noise {error.variance**0.5 / self.clip:.2g}); pass "
             + (f"frames={needed}" if enough else "fewer clients, or use an unbiased mechanism such as sstq")
         )
+
+
+def check_frame_size(size: Any, block_dim: int, blocks: int) -> int:
+    """The number of rows of a block: from its dimensions to 2^31 candidates in all blocks."""
+    return int(check_number("frame_size", size, block_dim, CANDIDATES_MAX // (2 * blocks), integer=True))
 
 
 def solve_choice(epsilon: float, rows: int, blocks: int, inside: Any) -> KClosest:
@@ -236,4 +349,7 @@ def solve_frames(frames: Any, clients: Any, draw: RowDraw, messages: int, share_
     if frames is not None:
         raise ValueError(f"frames must be left out if clients is given, which determines it, got {frames!r}")
     total = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True) * messages
-    return bias.frames_needed(lambda tried: bias.row_error(draw, tried, total, share_people), least=fewest)
+    needed = fewest
+    while needed < bias.FRAMES_MAX and bias.bias_matters(bias.row_error(draw, needed, total, share_people)):
+        needed *= 2
+    return needed

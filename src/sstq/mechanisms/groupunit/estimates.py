@@ -114,14 +114,14 @@ class GroupUnitAggregator(FrameUnitFamilyAggregator):
 
 
 def _grouped(estimate: Estimate, shares: tuple[Floats, Floats], tie: float) -> GroupEstimate:
-    known: dict[str, Any] = {own.name: getattr(estimate, own.name) for own in fields(estimate)}
-    found = GroupEstimate(**known, shares=shares[0], shares_stderr=shares[1], tie=tie)
-    few = int(found.too_few.sum())
-    if np.isnan(found.shares).all():
+    known: dict[str, Any] = {part.name: getattr(estimate, part.name) for part in fields(estimate)}
+    grouped = GroupEstimate(**known, shares=shares[0], shares_stderr=shares[1], tie=tie)
+    few = int(grouped.too_few.sum())
+    if np.isnan(grouped.shares).all():
         note = "there are sums and no means, because nobody sent their group only (share_people=0)"
     else:
         note = (
-            f"{few} of {len(found.shares)} groups have too few people for a mean: the share is within two standard "
+            f"{few} of {len(grouped.shares)} groups have too few people for a mean: the share is within two standard "
             "errors of zero; read their sums, merge groups or collect more messages"
         )
-    return replace(found, note="; ".join(filter(None, [found.note, note]))) if few else found
+    return replace(grouped, note="; ".join(filter(None, [grouped.note, note]))) if few else grouped

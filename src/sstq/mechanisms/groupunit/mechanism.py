@@ -9,26 +9,28 @@ from typing import ClassVar
 import numpy as np
 
 from sstq.checks import check_argument, check_number
-from sstq.chunks import row_chunks
-from sstq.frames.tight import HadamardFrame, default_frame_size
-from sstq.mechanisms import base
-from sstq.mechanisms.base import SIGNS, Coin, Columns, EncoderInput, Floats, Ints, Rows
-from sstq.mechanisms.frameunit.alignment import RowDraw, row_draw
-from sstq.mechanisms.frameunit.rows import RowMechanism, RowParameters, solve_choice, solve_frames
+from sstq.frames.tight import default_frame_size
+from sstq.mechanisms.base import Coin, Columns, EncoderInput
+from sstq.mechanisms.frameunit.alignment import row_draw
+from sstq.mechanisms.frameunit.rows import (
+    CANDIDATES_MAX,
+    LEAST_ROWS,
+    RowMechanism,
+    RowParameters,
+    check_frame_size,
+    solve_choice,
+    solve_frames,
+)
 from sstq.mechanisms.groupunit.blocks import alignments, best_blocks, inside_share
 from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
-from sstq.mechanisms.groupunit.shares import ShareCodes, best_share_draw, hit_rates, prime_at_least
+from sstq.mechanisms.groupunit.shares import ShareCodes, best_share_draw, prime_at_least
 from sstq.mechanisms.parameters import Word
 from sstq.mechanisms.two_level_draw import EitherDraw, KClosest
 from sstq.messages.batch import Messages
 
-# Fewer rows are not like the coordinates of a uniform direction.
-_LEAST_ROWS = 256
 # With 24 rows inside, rounding their best number to an integer costs at most 2 %. Frames grow to 2^16 rows for that.
 _ROWS_INSIDE, _USUAL_ROWS = 24, 1 << 16
-_BLOCK_DIM_MAX, _CANDIDATES_MAX = 1 << 22, 1 << 31
-# Two mixings leave two spikes 7 % off where one row is inside.
-_MIXINGS = 3
+_BLOCK_DIM_MAX = 1 << 22
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -67,13 +69,7 @@ class GroupUnit(RowMechanism):
     Args:
         groups: the number of groups, 2 to 2^24; a person's group is an integer from 0 to groups − 1.
         blocks: B, the number of blocks; by default the one of least error.
-        frames: G, the number of frames that clients spread over, up to 2^30; unless given 1, or 16 if some are for
-            shares.
-        clients: n, the clients per round, which gives G = ``frames_for(clients)``; instead of `frames`.
-        messages: m, the messages per client, each on its own frame, for a shuffler that mixes every slot
-            separately. `epsilon` is that of one message; without a shuffler a client spends `bundle_epsilon`, m·ε.
-        coin: who chooses a client's frame: "private", the client, which sends its number in log₂ G more bits; or
-            "public", a shared generator, and then both sides name the clients.
+        frames, clients, messages, coin: as in `FrameUnit`; there are 16 frames by default if some are for shares.
         frame_size: N, a power of two from s·dim to 2^30; unless given at least 256 with 24 rows inside, if 2^16 rows
             are enough for that.
         inside: k, the number of rows of the own block inside; by default the k of least error at ε.
@@ -101,7 +97,7 @@ class GroupUnit(RowMechanism):
     aggregator_class = GroupUnitAggregator
     parameters_class = GroupUnitParameters
     _draws_by = "secret_draw"
-    decoding_values = SIGNS  # of a row, by its lowest bit
+    _mixings = 3  # two leave two spikes 7 % off where one row is inside
 
     parameters: GroupUnitParameters
     groups: int
@@ -138,7 +134,7 @@ class GroupUnit(RowMechanism):
             share_people = 0.0
         block_dim = groups_per_block * dim
         size = _usual_size(block_dim, epsilon, blocks) if frame_size is None else frame_size
-        size = check_number("frame_size", size, block_dim, _CANDIDATES_MAX // (2 * blocks), integer=True)
+        size = check_frame_size(size, block_dim, blocks)
         choice = solve_choice(epsilon, size, blocks, inside)
         draw = row_draw(choice, block_dim, size, blocks, groups * dim)
         shares: dict[str, int] = {}
@@ -172,29 +168,9 @@ class GroupUnit(RowMechanism):
                 f"frames must be at least 2, got {self.frames}: if blocks have {self._groups_per_block} groups, some "
                 "frames are for people who send their group only; or pass share_people=0 for sums without shares"
             )
-        largest = _CANDIDATES_MAX // (2 * blocks)
-        check_number("frame_size", self.parameters.frame_size, self._block_dim, largest, integer=True)
-        if self.coin == "public" and self.frames == 1:
-            raise ValueError("coin must be 'private' without frames=, got 'public'")
         self._check_rows()
         if (self.share_codes is not None) != bool(share_people):
             raise ValueError(f"share_size must be given with share_people alone, got share_people={share_people}")
-
-    @cached_property
-    def frame(self) -> HadamardFrame:
-        """The first frame of a block."""
-        return HadamardFrame(self._block_dim, self.parameters.frame_size, self.parameters.frame_seed, rounds=_MIXINGS)
-
-    @cached_property
-    def choice(self) -> KClosest:
-        """The draw among the signed rows of all blocks: row 2N·b + 2j is u_j of block b, the next one its opposite."""
-        solved = self.parameters
-        return KClosest(self.epsilon, 2 * solved.frame_size * self.blocks, solved.inside, solved.threshold)
-
-    @property
-    def row_draw(self) -> RowDraw:
-        """The draw with the shape of the frame, which knows how well it is aligned on average over frames."""
-        return row_draw(self.choice, self._block_dim, self.parameters.frame_size, self.blocks, self.estimate_dim)
 
     @cached_property
     def share_codes(self) -> ShareCodes | None:
@@ -215,22 +191,13 @@ class GroupUnit(RowMechanism):
             return self.choice
         return EitherDraw(self.choice, self.share_codes.draw, Fraction(self.vector_frames, self.frames))
 
-    @property
-    def _groups_per_block(self) -> int:
-        """s, the groups of a block."""
-        return -(-self.groups // self.blocks)
-
-    @property
-    def _block_dim(self) -> int:
-        return self._groups_per_block * self.dim
-
     @classmethod
     def usual_frame_size(cls, parameters: GroupUnitParameters) -> int:
         """The largest plausible frame of a block."""
         groups, blocks = (
             check_argument(name, getattr(parameters, name), of="groups", low=1) for name in ("groups", "blocks")
         )
-        usual = 8 * max(default_frame_size(-(-groups // blocks) * parameters.dim), _LEAST_ROWS)
+        usual = 8 * max(default_frame_size(-(-groups // blocks) * parameters.dim), LEAST_ROWS)
         return max(usual, _USUAL_ROWS)
 
     @property
@@ -238,23 +205,6 @@ class GroupUnit(RowMechanism):
         """How often the own block is sent, and any other one."""
         other = 2 * self.frame.size * self.choice.probabilities[1]
         return 1 - (self.blocks - 1) * other, other
-
-    def _in_block(self, rows: Rows) -> tuple[Ints, Rows]:
-        """The block of each held row, and the vector at its group's place there, (n, s·dim)."""
-        block, place = np.divmod(rows[:, 0].astype(np.int64), self._groups_per_block)
-        padded = np.zeros((len(rows), self._groups_per_block, self.dim), dtype=rows.dtype)
-        padded[np.arange(len(rows)), place] = rows[:, 1:]
-        return block, padded.reshape(len(rows), -1)
-
-    def _in_all(self, block: Ints, vectors: Rows) -> Floats:
-        """Vectors of a block each as estimates of e_g ⊗ x, (n, groups·dim)."""
-        flat = np.zeros((len(block), self.blocks, self._block_dim))
-        flat[np.arange(len(block)), block] = vectors
-        return flat.reshape(len(block), -1)[:, : self.estimate_dim]
-
-    @property
-    def _row_memory(self) -> int:
-        return base.NUMBERS_OF_A_DRAW + self.frame.size
 
     def _encode(self, batch: EncoderInput) -> Columns:
         frame, (block, rows) = self._frame_numbers(batch), self._in_block(batch.rows)
@@ -270,12 +220,6 @@ class GroupUnit(RowMechanism):
             sent = np.where(frame < self.vector_frames, sent, only)
         return (sent, frame) if self._sends_frame else (sent,)
 
-    def frames_indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows, Rows]:
-        """The frame's number, the row N·b + j of its blocks and the sign's code of every message."""
-        row = messages.column("row")
-        frame = messages.column("frame") if self._sends_frame else self._public_frames(messages.clients, len(messages))
-        return frame, row >> 1, row & 1
-
     def _check_messages(self, messages: Messages) -> None:
         """ValueError for a code that no client sends on a frame for shares."""
         if self.share_codes is None:
@@ -286,50 +230,15 @@ class GroupUnit(RowMechanism):
             most = self.share_codes.codes - 1
             raise ValueError(f"the row of a message on a frame for shares must be at most {most}, got {row[wrong][0]}")
 
-    def _decode(self, messages: Messages) -> Floats:
-        frame, index, code = (column.astype(np.int64) for column in self.frames_indices_and_codes(messages))
-        estimates = np.empty((len(messages), self.estimate_dim))
-        for part in row_chunks(len(messages), self._row_cost):
-            block, row = np.divmod(index[part], self.frame.size)
-            spikes = np.zeros((len(row), self.frame.size))
-            spikes[np.arange(len(row)), row] = SIGNS[code[part]] * (self.gain * self.frame.redundancy)
-            spikes[frame[part] >= self.vector_frames] = 0
-            estimates[part] = self._in_all(block, self.family.synthesize(spikes, frame[part]))
-        return estimates
-
     def largest_message(self) -> float:
         """No row of any frame is longer than √(N/d), because (d/N)·U·Uᵀ is a projection."""
         return self.gain * math.sqrt(self.frame.redundancy)
 
-    def _largest_biased_mean(self) -> float:
-        """At most clip/m·(p_in − p_out)·√(k·N/d), as for FrameUnit: other blocks cancel out."""
-        own, other = self.choice.probabilities
-        reach = math.sqrt(self.choice.inside * self.frame.redundancy)
-        return self.clip / self.alignment * (own - other) * reach
-
-    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Exact over these frames, up to 64 of them, and over who sends the group only."""
-        block, padded = self._in_block(rows)
-        mean, power = np.zeros(padded.shape), np.zeros(len(rows))
-        # The last block may have coordinates that no estimate has.
-        last = self.estimate_dim - (self.blocks - 1) * self._block_dim
-        for own, kept in ((block < self.blocks - 1, self._block_dim), (block == self.blocks - 1, last)):
-            if np.any(own):
-                mean[own], power[own] = self._moments(self._unit_ball(padded[own]), self.vector_frames, kept)
-        mean = self._in_all(block, mean)
-        return mean, power * (self.frames / self.vector_frames) - np.einsum("ij,ij->i", mean, mean)
-
-    def share_variance(self) -> float:
-        """The variance of the share of a small group from one message, on average over all people."""
-        rates = self.block_rates if self.share_codes is None else hit_rates(self.share_codes.draw)
-        people = 1.0 if self.share_codes is None else 1 - self.vector_frames / self.frames
-        return rates[1] * (1 - rates[1]) / (rates[0] - rates[1]) ** 2 / people
-
 
 def _usual_size(block_dim: int, epsilon: float, blocks: int) -> int:
-    size = 1 << (max(block_dim, _LEAST_ROWS) - 1).bit_length()
+    size = 1 << (max(block_dim, LEAST_ROWS) - 1).bit_length()
     share = inside_share(epsilon, blocks)
-    while 2 * size * share < _ROWS_INSIDE and 2 * size <= _USUAL_ROWS and 4 * size * blocks <= _CANDIDATES_MAX:
+    while 2 * size * share < _ROWS_INSIDE and 2 * size <= _USUAL_ROWS and 4 * size * blocks <= CANDIDATES_MAX:
         size *= 2
     return size
 

@@ -120,21 +120,21 @@ class ShareCodes:
         drawn = self.slots < self.multipliers
         pairs, which = np.unique(frame * self.slots + slot if drawn else slot, return_inverse=True)
         factors = self._multiplier(*np.divmod(pairs, self.slots))
-        found, moments = np.zeros(self.groups, dtype=np.int64), np.zeros((3, self.groups))
+        hits, moments = np.zeros(self.groups, dtype=np.int64), np.zeros((3, self.groups))
         for part in row_chunks(len(pairs), 4 * size):
-            held = (which >= part.start) & (which < part.stop)
+            here = (which >= part.start) & (which < part.stop)
             at = np.zeros((part.stop - part.start, size), dtype=np.int64)
-            np.add.at(at, (which[held] - part.start, place[held]), count[held])
+            np.add.at(at, (which[here] - part.start, place[here]), count[here])
             ends = np.cumsum(np.concatenate([np.zeros_like(at[:, :1]), at[:, size - wide + 1 :], at], axis=1), axis=1)
             # ends[r + w] − ends[r] counts the t with (r − t) mod P < w.
             inside = np.take_along_axis(ends[:, wide:] - ends[:, :-wide], factors[part, None] * groups % size, axis=1)
             total = at.sum(axis=1, keepdims=True)
-            found += inside.sum(axis=0)
+            hits += inside.sum(axis=0)
             moments += np.stack([inside**2, inside * total, np.broadcast_to(total**2, inside.shape)]).sum(axis=1)
         if not drawn:
-            return found, None
+            return hits, None
         if len(pairs) < 2:
-            return found, np.full(self.groups, np.nan)
-        rate = found / count.sum()
+            return hits, np.full(self.groups, np.nan)
+        rate = hits / count.sum()
         spread = moments[0] - 2 * rate * moments[1] + rate**2 * moments[2]
-        return found, spread * len(pairs) / (len(pairs) - 1)
+        return hits, spread * len(pairs) / (len(pairs) - 1)
