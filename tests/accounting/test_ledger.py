@@ -27,7 +27,6 @@ from sstq.accounting import (
     LedgerError,
     RoundAlreadySpent,
     RoundCapExceeded,
-    RunExpenses,
     compose,
     ledger_price,
     price,
@@ -112,16 +111,6 @@ def test_the_sum_never_drifts_over_the_total(tmp_path_factory, epsilons, total):
         assert Fraction(ledger.remaining) <= Fraction(total) - exact
 
 
-def test_ten_tenths_are_a_little_more_than_one(path):
-    # The double 0.1 is 2^-55·0.8 more than a tenth. A running sum of doubles would end below 1 and let an 11th pass.
-    ledger = Ledger(path, epsilon=1.0)
-    for name in range(9):
-        ledger.spend(0.1, name)
-    assert ledger.rounds_left(0.1) == 0
-    with pytest.raises(BudgetExhausted, match=r"0.0999999999999999"):
-        ledger.spend(0.1, 9)
-
-
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, True, "1", None])
 def test_bad_epsilon(path, epsilon):
     ledger = Ledger(path, epsilon=1.0)
@@ -161,13 +150,6 @@ def test_the_adaptive_filter_never_undercuts_the_optimum(epsilon, delta):
     terms = Terms.choose(4.0, delta, None, "adaptive", 0.0)
     for rounds in (1, 10, 100, 1000):
         assert compose(epsilon, rounds, delta) <= float(terms.total(Counter({epsilon: rounds}))) * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("epsilon", [0.01, 0.1])
-@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12])
-def test_the_adaptive_filter_allows_most_of_the_optimal_rounds(path, epsilon, delta):
-    best = rounds_allowed(epsilon, 4.0, delta)
-    assert 0.75 * best <= Ledger(path, epsilon=4.0, delta=delta).rounds_left(epsilon) <= best
 
 
 def test_delta_allows_more_rounds(tmp_path):
@@ -442,42 +424,6 @@ def test_threads_share_a_ledger(path):
     assert len(refused) == 32 - 20
 
 
-SPENDER = """
-import sys
-from sstq.accounting import BudgetExhausted, Ledger
-ledger = Ledger(sys.argv[1], epsilon=20.0)
-print("ready", flush=True)
-sys.stdin.readline()
-for index in range(30):
-    try:
-        ledger.spend(0.5, f"{sys.argv[2]}.{index}")
-        print(index)
-    except BudgetExhausted:
-        pass
-"""
-
-
-@pytest.mark.slow
-def test_processes_share_a_ledger(path):
-    command = [sys.executable, "-c", SPENDER, str(path)]
-    workers = [
-        subprocess.Popen([*command, str(name)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for name in range(3)
-    ]
-    for worker in workers:
-        assert worker.stdout.readline() == "ready\n"
-    for worker in workers:
-        worker.stdin.write("go\n")
-        worker.stdin.flush()
-    spent = {
-        f"{name}.{line}"
-        for name, worker in enumerate(workers)
-        for line in worker.communicate(timeout=PATIENCE)[0].split()
-    }
-    assert len(spent) == 40
-    assert {entry.round_id for entry in Ledger(path).entries} == spent
-
-
 def test_a_lock_that_is_held_is_waited_for(path):
     ledger = Ledger(path, epsilon=1.0)
     thread = threading.Thread(target=ledger.spend, args=(0.5, "a"))
@@ -661,25 +607,11 @@ def test_the_price_is_what_was_agreed_or_more():
 
 
 @pytest.mark.parametrize("name", ["csgm", "l2-csgm"])
-def test_a_delta_has_a_price_but_no_ledger(name, tmp_path):
+def test_a_delta_has_a_price_but_no_ledger(name):
     mechanism = sstq.mechanism(name, dim=6, epsilon=1.0, clients=10, delta=1e-3)
     assert price(mechanism) == 1.0
-    ledger = Ledger(tmp_path / "ledger", epsilon=10.0)
     with pytest.raises(ValueError, match=rf"pure ε, but mechanism '{name}' is \(ε, δ\)-private with delta = 0.001"):
-        RunExpenses(mechanism).charge(ledger, 1)
-    assert not ledger.entries
-
-
-def test_a_round_is_paid_once_in_a_run_and_anew_in_another(tmp_path):
-    ledger = Ledger(tmp_path / "ledger", epsilon=10.0)
-    mechanism = Leaking(dim=6, epsilon=2.0)
-    one, two = RunExpenses(mechanism), RunExpenses(mechanism)
-    assert one.charge(ledger, 1).epsilon == 2.5
-    with pytest.raises(RoundAlreadySpent):
-        one.charge(ledger, 1)
-    one.charge(ledger, 2)
-    two.charge(ledger, 1)
-    assert ledger.spent == 7.5
+        ledger_price(mechanism)
 
 
 # Rounds with a δ of their own
