@@ -56,7 +56,8 @@ def last_below_zero(
         return high
     if tried(low) > 0:
         return safe
-    root = brentq(tried, low, high, xtol=tolerance / 4)
+    # The root may be found on either side of the edge.
+    root = max(low, brentq(tried, low, high, xtol=tolerance / 4) - tolerance / 2)
     while root > low and tried(root) > 0:
         root = max(low, root - tolerance / 4)
     return float(root)
