@@ -90,15 +90,16 @@ class Losses:
         losses = self.step * np.arange(1, len(self.masses) + 1, dtype=np.float64)
         return Losses.on_grid(losses, self.masses, self.infinite, factor * self.step)
 
-    def both_sides(self) -> tuple[NDArray[np.int64], Floats]:
-        """The grid's indices that have mass, including negative ones and zero, and their masses."""
+    def both_sides(self) -> tuple[NDArray[np.int64], Floats, Floats]:
+        """The grid's indices that have mass, including negative ones and zero, with their losses and masses."""
         indices = np.flatnonzero(self.masses) + 1
         masses = self.masses[indices - 1]
         mirrored = masses * np.exp(-self.step * indices)
         nothing = max(0.0, 1 - float(np.sum(masses) + np.sum(mirrored)) - self.infinite)
         # All masses are enlarged, so the remainder may be too small by as much.
         found = np.concatenate([mirrored[::-1], [nothing + 2 * _MASS_SPARE], masses])
-        return np.concatenate([-indices[::-1], [0], indices]), found
+        both = np.concatenate([-indices[::-1], [0], indices])
+        return both, self.step * both.astype(np.float64), found
 
 
 class Sum:
@@ -124,12 +125,12 @@ class Sum:
         sides = [losses.both_sides() for losses, _ in parts]
 
         def log_moments(tilts: Floats) -> list[Floats]:
-            return [_log_moments(step * indices, masses, tilts) for indices, masses in sides]
+            return [_log_moments(places, masses, tilts) for _, places, masses in sides]
 
         def log_moment_of_sum(tilts: Floats) -> Floats:
             return np.asarray(sum(map(operator.mul, counts, log_moments(tilts))))
 
-        variances = (_variance(step * indices, masses) for indices, masses in sides)
+        variances = (_variance(places, masses) for _, places, masses in sides)
         tilts = _TILTS / math.sqrt(sum(map(operator.mul, counts, variances)))
         # The ε of 10⁴·δ by Chernoff's bound; the least tilt that about minimizes it suffices, whatever the far end is.
         reached = (log_moment_of_sum(tilts) - math.log(min(1e4 * delta, 0.5))) / tilts
@@ -144,9 +145,10 @@ class Sum:
             self._compose([(losses.coarser(size // _SIZE_MAX), count) for losses, count in parts], delta)
             return
         spectrum, norms = np.ones(size, dtype=np.complex128), 0.0
-        for (indices, masses), count, (moment,) in zip(sides, counts, log_moments(np.array([tilt])), strict=True):
+        moments = log_moments(np.array([tilt]))
+        for (indices, places, masses), count, (moment,) in zip(sides, counts, moments, strict=True):
             tilted: Floats = np.zeros(size)
-            np.add.at(tilted, indices % size, np.exp(tilt * step * indices + np.log(masses) - moment))
+            np.add.at(tilted, indices % size, np.exp(tilt * places + np.log(masses) - moment))
             spectrum *= _power(_transform(tilted), count)
             norms += count * _norm(tilted)
         indices = math.floor(bottom / step) + np.arange(size)
