@@ -87,6 +87,12 @@ def earlier_clones_delta(epsilon, clients, total):
     return clones.delta(total)
 
 
+def closed_form(epsilon, clients, delta, chance):
+    """The ε among clones of probability q: Theorem 3.1 of 2021 for q = e^−ε₀, that of 2023 for q = 2/(e^ε₀ + 1)."""
+    crowd = 8 * math.sqrt(math.log(4 / delta) / (chance * clients)) + 8 / (chance * clients)
+    return min(epsilon, math.log1p(math.tanh(epsilon / 2) * crowd))
+
+
 def claimed_delta(epsilon, share, clients, total):
     """δ of the claim in floating point, by a sum over both counts; for crowds of some thousands."""
     ratio, scale = math.exp(epsilon), math.exp(total)

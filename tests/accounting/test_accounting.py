@@ -1,8 +1,7 @@
-"""Accounting against independent references: fractions, mpmath, enumeration of real channels, dp-accounting."""
+"""Accounting against independent references: fractions, mpmath and enumeration of real channels."""
 
 import itertools
 import math
-import sys
 from collections import Counter
 from fractions import Fraction
 
@@ -127,7 +126,7 @@ def test_privacy_loss_distributions_of_different_rounds(seed):
         second = np.outer(second, [1 - truth, truth]).ravel()
     total = compose(epsilons, delta=1e-3, method="pld")
     assert hockey_stick(first, second, total) <= 1e-3
-    assert hockey_stick(first, second, total - 0.01) > 1e-3
+    assert hockey_stick(first, second, total - 1e-4) > 1e-3
     assert compose(np.array(epsilons), delta=1e-3, method="pld") == total
 
 
@@ -137,13 +136,6 @@ def test_advanced_composition_is_the_printed_formula():
     assert compose([0.1] * 50 + [0.2], delta=1e-6, method="advanced") == pytest.approx(
         math.sqrt(2 * math.log(1e6) * (50 * 0.01 + 0.04)) + 5 * math.expm1(0.1) + 0.2 * math.expm1(0.2)
     )
-
-
-@pytest.mark.parametrize(("epsilon", "rounds"), [(0.01, 1000), (0.1, 100), (1.0, 20)])
-def test_tighter_theorems_give_less(epsilon, rounds):
-    basic, optimal = compose(epsilon, rounds), compose(epsilon, rounds, 1e-6)
-    assert optimal < basic
-    assert optimal < compose(epsilon, rounds, 1e-6, "advanced")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -224,14 +216,6 @@ def test_subsampling_holds_for_the_integers_of_a_channel():
     assert math.log(ratio) == pytest.approx(bound, rel=1e-9)  # and it is tight
 
 
-def test_no_amplification_when_silence_is_seen():
-    epsilon, chance = 1.0, 0.1
-    truth = 1 / (1 + math.exp(-epsilon))
-    first = [1 - chance, chance * truth, chance * (1 - truth)]  # silent, "0", "1"
-    second = [1 - chance, chance * (1 - truth), chance * truth]
-    assert math.log(max(p / q for p, q in zip(first, second, strict=True))) == pytest.approx(epsilon)
-
-
 def test_subsampling_ends():
     assert subsampled_epsilon(3.0, 0.0) == 0.0
     assert subsampled_epsilon(3.0, 1.0) == 3.0
@@ -286,20 +270,6 @@ def shuffled_distribution(rows):
                 grown[key] += mass * probability
         histograms = grown
     return histograms
-
-
-@pytest.mark.slow
-def test_no_shuffled_channel_reveals_more_than_the_clones(seed):
-    generator = np.random.default_rng(seed)
-    for _ in range(30):
-        epsilon, clients = generator.uniform(0.2, 3), 5
-        channel = random_channel(generator, epsilon, 3, 3)
-        for others in itertools.combinations_with_replacement(range(3), clients - 1):
-            first = shuffled_distribution([channel[0], *channel[list(others)]])
-            second = shuffled_distribution([channel[1], *channel[list(others)]])
-            for total in (0.05, 0.3 * epsilon, 0.7 * epsilon):
-                delta = hockey_stick([first[key] for key in first], [second[key] for key in first], total)
-                assert delta <= shuffled_delta(epsilon, clients, total) + 1e-14
 
 
 def blanket_delta(first, second, epsilon, clients, total):
@@ -357,23 +327,6 @@ def test_the_groups_of_clones_are_all_of_them(epsilon, clients):
     assert (clones.masses >= 0).all()
 
 
-@pytest.mark.parametrize("clients", [10**3, 10**4, 10**6])
-@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-10])
-def test_numbers_beat_the_closed_form(clients, delta):
-    limit = math.log(clients / (16 * math.log(2 / delta)))
-    for epsilon in (0.01, 0.3, 0.5 * limit, limit * (1 - 1e-12)):
-        if 0 < epsilon <= limit:
-            closed = shuffled_epsilon(epsilon, clients, delta, method="closed-form")
-            assert shuffled_epsilon(epsilon, clients, delta) <= closed <= epsilon
-
-
-def test_closed_form_is_the_printed_formula():
-    # log(1 + (e − 1)/(e + 1)·(8·√(e·ln(4·10⁶)/10⁴) + 8e/10⁴)), Theorem 3.1 of 2021, by hand
-    assert shuffled_epsilon(1.0, 10_000, 1e-6, method="closed-form") == pytest.approx(0.2140257, abs=1e-7)
-    with pytest.raises(ValueError, match=r"epsilon must be at most log\(clients/\(16 log\(2/delta\)\)\) = 3.76"):
-        shuffled_epsilon(4.0, 10_000, 1e-6, method="closed-form")
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.floats(0.01, 30), st.integers(1, 10**8), st.floats(-20, -1))
 def test_shuffled_epsilon_is_the_inverse_and_falls_with_the_crowd(epsilon, clients, exponent):
@@ -415,24 +368,16 @@ def test_almost_no_clone_hides_nobody():
         (lambda: compose(1.0, 3, clients=100), "delta must be a number"),
         (lambda: compose(1.0, 3, 1e-6, clients=0), r"clients must be an integer in \[1, "),
         (lambda: compose(1.0, 10**6, 1e-6, "pld"), "rounds must be at most 100000 for method 'pld'"),
-        (lambda: compose(1.0, 10, 1e-12, "pld"), "delta must be at least 1e-09 for method 'pld'"),
         (lambda: epsilon_per_round(10**9, 1e-3), "leaves less than 1e-09"),
         (lambda: rounds_allowed(1.0, -1.0), "total_epsilon must be a number"),
         (lambda: subsampled_epsilon(1.0, 1.5), r"probability must be a number in \[0, 1\], got 1.5"),
         (lambda: shuffled_epsilon(1.0, 10, 0.0), "delta must be a number"),
-        (lambda: shuffled_epsilon(1.0, 10, 1e-6, "guess"), "method must be 'numeric' or 'closed-form'"),
         (lambda: shuffled_delta(1.0, 10, math.nan), "total_epsilon must be a number"),
     ],
 )
 def test_bad_arguments_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-def test_missing_dp_accounting_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "dp_accounting.pld.common", None)
-    with pytest.raises(ImportError, match=r"sstq\[accounting\]"):
-        compose(1.0, 3, 1e-6, "pld")
 
 
 # The command
@@ -528,17 +473,10 @@ def test_account_of_secret_participation_warns():
     assert "nobody can tell" in result.stderr
 
 
-def test_account_leaves_out_what_is_not_installed(monkeypatch):
-    monkeypatch.setitem(sys.modules, "dp_accounting.pld.common", None)
-    result = run("--epsilon", 1, "--rounds", 10, "--delta", 1e-6)
-    assert "pld" not in table(result)
-    assert "sstq[accounting]" in result.stderr
-
-
 def test_account_leaves_out_what_is_out_of_range():
-    result = run("--epsilon", 1, "--rounds", 10, "--delta", 1e-12)
+    result = run("--epsilon", 1, "--rounds", 200_000, "--delta", 1e-6)
     assert list(table(result)) == ["basic", "advanced", "optimal"]
-    assert "delta must be at least 1e-09" in result.stderr
+    assert "rounds must be at most 100000" in result.stderr
     assert "epsilon must be a number" in str(run("--epsilon", -1, "--rounds", 10, "--delta", 1e-6, code=1).exception)
 
 

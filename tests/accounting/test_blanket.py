@@ -10,7 +10,6 @@ import pytest
 
 import sstq
 from sstq.accounting import shuffled_epsilon, two_level_shuffled_epsilon
-from sstq.accounting.amplification import closed_form
 from sstq.accounting.blanket import Blanket, _rest
 from sstq.accounting.losses import Sum
 from sstq.exactness import TOTAL
@@ -19,6 +18,7 @@ from tests.accounting.references import (
     attained_delta,
     claimed,
     claimed_delta,
+    closed_form,
     earlier_clones_delta,
     histograms,
     hockey_stick,
@@ -30,7 +30,7 @@ TAIL = 1e-14
 
 
 def bound(blanket, clients, total, slots=1, near=1e-3):
-    return Sum(blanket.losses(clients, TAIL), slots, near).delta(total)
+    return Sum([(blanket.losses(clients, TAIL), slots)], near).delta(total)
 
 
 def random_draw(generator):

@@ -18,7 +18,7 @@ from sstq.accounting import (
     two_level_local_epsilon,
     two_level_shuffled_epsilon,
 )
-from tests.accounting.references import attained_delta, earlier_clones_delta
+from tests.accounting.references import attained_delta, closed_form, earlier_clones_delta
 
 
 @settings(max_examples=15, deadline=None)
@@ -75,7 +75,6 @@ def test_slots_and_rounds_are_the_same_and_beat_splitting_delta():
 
 
 def test_rounds_that_are_alike_compose_by_their_losses():
-    pytest.importorskip("dp_accounting")
     assert compose(1.0, 100, 1e-6, "pld", clients=100_000) == shuffled_epsilon(1.0, 100_000, 1e-6, rounds=100)
     assert (
         rounds_allowed(1.0, 0.2, 1e-6, "pld", clients=100_000)
@@ -141,15 +140,12 @@ def test_the_table_of_bounds_is_true():
         assert low < 1e-6 < high
         low, high = (attained_delta(epsilon, share, clients, attained + change) for change in (6e-4, -6e-4))
         assert low < 1e-6 < high
-        assert math.isnan(closed) == math.isnan(stronger)
-        if math.isnan(closed):
-            with pytest.raises(ValueError, match="epsilon must be at most"):
-                shuffled_epsilon(epsilon, clients, 1e-6, method="closed-form")
-        else:
-            assert closed == pytest.approx(shuffled_epsilon(epsilon, clients, 1e-6, method="closed-form"), abs=6e-4)
-            # As printed in 2023, from scratch.
-            crowd = 4 * math.sqrt(2 * math.log(4e6) / ((math.exp(epsilon) + 1) * clients)) + 4 / clients
-            assert stronger == pytest.approx(math.log1p(math.expm1(epsilon) * crowd), abs=6e-4)
+        # The closed forms, where they hold.
+        assert math.isnan(closed) == math.isnan(stronger) == (epsilon > math.log(clients / (16 * math.log(2e6))))
+        if not math.isnan(closed):
+            assert closed == pytest.approx(closed_form(epsilon, clients, 1e-6, math.exp(-epsilon)), abs=6e-4)
+            chance = 2 / (math.exp(epsilon) + 1)
+            assert stronger == pytest.approx(closed_form(epsilon, clients, 1e-6, chance), abs=6e-4)
 
 
 def test_the_table_of_messages_is_true():
@@ -168,8 +164,6 @@ def test_the_table_of_messages_is_true():
         (lambda: shuffled_epsilon(1.0, 100, 1e-6, messages=0), r"messages must be an integer in \[1, 1000000\], got 0"),
         (lambda: shuffled_epsilon(1.0, 100, 1e-6, messages=10**4, rounds=10**4), "messages times rounds must be"),
         (lambda: shuffled_epsilon(1.0, 100, 1e-6, participation=0), r"participation must be a number in \[1e-09, 1\]"),
-        (lambda: shuffled_epsilon(1.0, 100, 1e-6, "closed-form", messages=2), "method must be 'numeric' for"),
-        (lambda: shuffled_epsilon(1.0, 100, 1e-6, "best"), "method must be 'numeric' or 'closed-form', got 'best'"),
         (lambda: shuffled_epsilon("1", 100, 1e-6), "epsilon must be a number"),
         (lambda: shuffled_epsilon(1.0, 0, 1e-6), "clients must be an integer"),
         (lambda: shuffled_epsilon(1.0, 100, 0.0), "delta must be a number"),

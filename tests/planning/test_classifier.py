@@ -82,13 +82,6 @@ def test_the_usual_features_are_those_of_water_filling(epsilon):
     assert plan_classifier(**{**FASHION, "epsilon": epsilon, "features": 2}).usual_features == 2
 
 
-def test_as_many_features_as_the_noise_allows_are_feasible():
-    found = plan_classifier(**FASHION)
-    assert found.most_features == math.floor(1 / found.noise**2)
-    assert found.signal_to_noise == pytest.approx(math.sqrt(1 / 441) / found.noise)
-    assert "total ε = 3" in repr(found)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

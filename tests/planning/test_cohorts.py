@@ -6,15 +6,6 @@ import pytest
 
 import sstq
 from sstq.federated.cohorts import Cohorts
-from sstq.planning.cohorts import answer_variance, gain_of_one_answer
-
-
-def test_one_answer_is_six_times_as_efficient_as_eight():
-    """Variance over d of 0.131 at ε = 8 against 6.33/8 at ε = 1."""
-    assert answer_variance(7850, 8.0) == pytest.approx(0.131, abs=5e-4)
-    assert answer_variance(7850, 1.0) == pytest.approx(6.33, abs=5e-3)
-    assert gain_of_one_answer(7850, 8.0, 8) == pytest.approx(6.33 / 8 / 0.131, rel=0.01)
-    assert gain_of_one_answer(7850, 8.0, 1) == 1.0
 
 
 def test_a_plan_in_cohorts_is_the_plan_of_a_cohort():

@@ -147,7 +147,7 @@ def test_a_plan_shows_all_three_answers():
     assert found.person_bytes == found.messages * math.ceil(found.mechanism.message_bits / 8)
     assert found.total_bytes == 50_000 * found.person_bytes
     assert eval(found.python()) == found.build() == sstq.from_json(found.spec())  # noqa: S307
-    assert sstq.plan(200, 50_000, 1.0, messages=8, clip=2.0, trust="shuffler") == found
+    assert sstq.plan(200, 50_000, 1.0, clip=2.0, trust="shuffler") == plan_shuffled(200, 50_000, 1.0, clip=2.0)
     with pytest.raises(ValueError, match="trust must be 'local' or 'shuffler', got 'nobody'"):
         sstq.plan(200, 50_000, 1.0, trust="nobody")
     assert repr(found).startswith("<ShuffledPlan for 50,000 people of dimension 200 at (1, 1e-06): 8 messages of")

@@ -1,6 +1,8 @@
 """Which tasks are feasible, and the numbers that would make others so."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from typer.testing import CliRunner
 from sstq.cli import app
 from sstq.planning import plan
 from sstq.planning.verdict import Remedy, Verdict
+from tests.patience import PATIENCE
 
 HOSPITALS = {"dim": 7_000_000, "clients": 10, "epsilon": 3.0}
 ROUNDS = {"dim": 25_450, "clients": 1000, "rounds": 100, "total_epsilon": 8.0, "delta": 1e-6}
@@ -70,6 +73,7 @@ def test_in_cohorts_all_rounds_count():
         {"dim": 300, "clients": 100, "epsilon": 3.0, "coin": "public"},
         {"dim": 300, "clients": 20, "epsilon": 3.0, "bits": 10},
         {"dim": 1, "clients": 1, "epsilon": 0.1},
+        {"dim": 2000, "clients": 100, "epsilon": 0.5, "rounds": 2, "total_epsilon": 8.0},
         {"dim": 7850, "clients": 600, "rounds": 60, "total_epsilon": 8.0, "participation": "once"},
     ],
 )
@@ -84,6 +88,12 @@ def test_every_remedy_is_feasible_and_hardly_less_would_be(options):
             less = math.ceil(less) if remedy.argument == "dim" else math.floor(less)
             less += (less == remedy.value) * (1 if remedy.argument == "dim" else -1)
         assert not plan(**options | {remedy.argument: less}).feasible
+
+
+def test_an_infeasible_plan_of_millions_of_dimensions_is_quick():
+    # It takes half a second, unless kernels are loaded for mechanisms that cannot win.
+    code = f"import sys, sstq; sstq.plan(**{HOSPITALS}).verdict(); assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
 
 
 def test_the_text_of_a_verdict():

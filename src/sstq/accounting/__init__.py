@@ -7,7 +7,7 @@ A message is ε-LDP. `compose` gives the total ε of T messages, `rounds_allowed
 from sstq.accounting.amplification import subsampled_epsilon
 from sstq.accounting.composition import METHODS, compose, epsilon_per_round, optimal_delta, rounds_allowed
 from sstq.accounting.gaussian import gaussian_sigma
-from sstq.accounting.ledger import Ledger, RunExpenses, ledger_price, price
+from sstq.accounting.ledger import Ledger, ledger_price, price
 from sstq.accounting.ledger_file import (
     BudgetExhausted,
     Entry,
@@ -32,7 +32,6 @@ __all__ = [
     "LedgerError",
     "RoundAlreadySpent",
     "RoundCapExceeded",
-    "RunExpenses",
     "compose",
     "epsilon_per_round",
     "gaussian_sigma",

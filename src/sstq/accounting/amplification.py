@@ -86,22 +86,6 @@ def least_epsilon(epsilon: float, clients: int, delta: float) -> float:
     return furthest(lambda total: clones.delta(total) <= delta, epsilon, 0.0)
 
 
-def closed_form(epsilon: float, clients: int, delta: float, chance: float) -> float:
-    """The ε of one shuffled message among clones of a given probability q ≥ 16·log(2/δ)/n, from a formula.
-
-    The likelihoods of (A + 1, C − A) and (A, C − A + 1) differ by the factor 1 + 8·√(log(4/δ)/(qn)) + 8/(qn) at most,
-    but for δ, and Δ mixes these two worlds. With q = e^−ε₀ that is Theorem 3.1 of 2021; with q = 2/(e^ε₀ + 1), that of
-    the clones above, it is the closed form of 2023, 1 + (e^ε₀ − 1)·(4·√(2·log(4/δ)/((e^ε₀ + 1)·n)) + 4/n).
-    """
-    most = math.log(clients / (16 * math.log(2 / delta)))
-    if -math.log(chance) > most:
-        wanted = f"at most log(clients/(16 log(2/delta))) = {most:.6g} for method 'closed-form'"
-        raise ValueError(f"epsilon must be {wanted}, got {epsilon!r}")
-    crowd = 8 * math.sqrt(math.log(4 / delta) / (chance * clients)) + 8 / (chance * clients)
-    # Some units in the last place up, for the rounding of all that.
-    return min(epsilon, math.log1p(math.tanh(epsilon / 2) * crowd) * (1 + 1e-14))
-
-
 class Clones:
     """The number of clones in groups, each with its smallest number and its probability.
 

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 from sstq.checks import check_argument
 from sstq.exactness import round_up
@@ -41,32 +42,25 @@ def last_below_zero(
 ) -> float:
     """The last number from `safe` to `limit`, to `tolerance`, at which an increasing function is not positive.
 
-    The result itself was tried, unless it is `safe`. A good guess and a slope near one need few trials: false position
-    with halving (the Illinois rule).
+    The result itself was tried, unless it is `safe`. A good guess and a slope near one need few trials.
     """
+    from scipy.optimize import brentq
+
+    tried = lru_cache(maxsize=None)(excess)
     low = high = min(max(safe, guess), limit)
-    below = above = excess(low)
-    while below > 0:
-        high, above = low, below
-        low = max(safe, low - 1.5 * below - tolerance)
-        below = excess(low) if low > safe else min(-above, -tolerance)
-    while above <= 0:
-        if high == limit:
-            return limit
-        low, below = high, above
-        high = min(limit, high - 1.5 * above + tolerance)
-        above = excess(high)
-    moved = ""
-    while high - low > tolerance:
-        # Not too close to either end, so that the next end is beyond the edge.
-        middle = low + min(max((high - low) * below / (below - above), tolerance / 2), high - low - tolerance / 2)
-        value = excess(middle)
-        # The other end counts half, unless it has just moved.
-        if value <= 0:
-            low, below, above, moved = middle, value, above / 2 if moved == "low" else above, "low"
-        else:
-            high, above, below, moved = middle, value, below / 2 if moved == "high" else below, "high"
-    return low
+    while low > safe and (value := tried(low)) > 0:
+        low = max(safe, low - 1.5 * value - tolerance)
+    while high < limit and (value := tried(high)) <= 0:
+        high = min(limit, high - 1.5 * value + tolerance)
+    if tried(high) <= 0:
+        return high
+    if tried(low) > 0:
+        return safe
+    # The root may be found on either side of the edge.
+    root = max(low, brentq(tried, low, high, xtol=tolerance / 4) - tolerance / 2)
+    while root > low and tried(root) > 0:
+        root = max(low, root - tolerance / 4)
+    return float(root)
 
 
 def greatest_count(fits: Callable[[int], bool], low: int, limit: int) -> int:

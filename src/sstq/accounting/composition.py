@@ -9,12 +9,12 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import reduce
 
 import numpy as np
 
 from sstq.accounting.amplification import least_epsilon
 from sstq.accounting.bounds import check_delta, furthest, greatest_count, round_down
+from sstq.accounting.losses import Losses, Sum
 from sstq.accounting.shuffling import shuffled_epsilon
 from sstq.checks import RANGES, check_argument, check_option
 from sstq.exactness import round_up
@@ -31,10 +31,9 @@ _SPARE = 1 + 1e-9
 # One or two units in the last place: losses are rounded up, which matters if δ is this small.
 _ROUND_UP = 1 + 2.0**-52
 
-_PLD_ROUNDS_MAX, _PLD_DELTA_MIN = 10**5, 1e-9
-# The Fourier transform errs by about 1e-13 in δ, in either direction; a margin of a thousandth of δ ≥ 1e-9 suffices.
-_PLD_SPARE = 1 - 1e-3
-_PLD_CELLS = 1 << 18
+# The masses of every loss are enlarged by some 1e-7, which is a few percent of δ for this many rounds.
+_PLD_ROUNDS_MAX = 10**5
+_PLD_CELLS = 1 << 16
 
 
 def compose(
@@ -55,7 +54,7 @@ def compose(
         rounds: T, if all rounds have the same ε; 1 by default.
         delta: the total δ. With δ = 0 the result is the sum of all ε, whatever the method.
         method: "basic", the sum, which needs no δ; "advanced", the classical bound; "optimal", exact for equal ε;
-            "pld", numerical convolution for any ε (needs the extra `accounting`, δ ≥ 1e-9, T ≤ 1e5).
+            "pld", numerical convolution for any ε (T ≤ 1e5).
         clients: how many clients' messages a trusted shuffler mixes in every round; see `shuffled_epsilon` for the
             assumptions. Half of δ pays for the shuffling (all of it with "basic"); with "pld" and equal ε the shuffled
             rounds' losses are composed instead, which is much tighter.
@@ -175,29 +174,14 @@ class _Walk:
 
 
 def _pld_total(epsilons: Counter[float], delta: float) -> float:
-    """The ε′ of the composed privacy loss distributions, which dp-accounting convolves by Fourier transform.
-
-    Rounds of one ε lie on a grid of that ε, so nothing is rounded; otherwise losses are rounded up to a grid, by
-    at most T·Σε·2⁻¹⁸ in all.
-    """
-    rounds = epsilons.total()
+    """The ε′ of the sum of all rounds' losses, on a grid of ε if all rounds have the same."""
+    rounds, basic = epsilons.total(), round_up(basic_total(epsilons))
     if rounds > _PLD_ROUNDS_MAX:
         raise ValueError(f"rounds must be at most {_PLD_ROUNDS_MAX} for method 'pld', got {rounds}")
-    if delta < _PLD_DELTA_MIN:
-        raise ValueError(f"delta must be at least {_PLD_DELTA_MIN:g} for method 'pld', got {delta!r}")
-    try:
-        from dp_accounting.pld.common import DifferentialPrivacyParameters
-        from dp_accounting.pld.privacy_loss_distribution import from_privacy_parameters
-    except ImportError as error:
-        raise ImportError("method 'pld' needs dp-accounting: pip install 'sstq[accounting]'") from error
-    basic = round_up(basic_total(epsilons))
-    grid = next(iter(epsilons)) if len(epsilons) == 1 else basic / _PLD_CELLS
-    parts = (
-        from_privacy_parameters(DifferentialPrivacyParameters(epsilon, 0.0), grid).self_compose(count)
-        for epsilon, count in epsilons.items()
-    )
-    composed = reduce(lambda left, right: left.compose(right), parts)
-    return float(min(composed.get_epsilon_for_delta(delta * _PLD_SPARE), basic))
+    # A power of two, so that multiples are exact.
+    step = None if len(epsilons) == 1 else 2.0 ** math.floor(math.log2(basic / _PLD_CELLS))
+    parts = [(Losses.of_response(epsilon, step), count) for epsilon, count in epsilons.items()]
+    return Sum(parts, delta).epsilon(delta, basic)
 
 
 def _count_rounds(epsilon: float | Sequence[float], rounds: int | None) -> Counter[float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -269,32 +268,3 @@ def ledger_price(mechanism: Mechanism) -> float:
         remedy = "leave the ledger out, or use a mechanism with δ = 0"
         raise ValueError(f"a ledger adds up pure ε, but {problem}: {remedy}")
     return price(mechanism)
-
-
-class RunExpenses:
-    """Names the rounds of one training run for ledgers: each round is paid once per run, and again in another run.
-
-    A run, with a random name, begins whenever training is started or resumed from a saved state. A round repeated
-    after a crash sends a second message about the same data, so it is charged again under its new name.
-
-    Args:
-        mechanism: the mechanism of the messages.
-        epsilon: the ε of one answer, if it contains more than the message; the mechanism's price by default.
-
-    Examples:
-        >>> import sstq, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger(f"{folder}/client.ledger", epsilon=8.0)
-        ...     RunExpenses(sstq.FrameUnit(dim=3, epsilon=2.0)).charge(ledger, 1).epsilon
-        2.0
-    """
-
-    def __init__(self, mechanism: Mechanism, epsilon: float | None = None) -> None:
-        self._mechanism = mechanism
-        self._epsilon = epsilon
-        self._run = secrets.token_hex(8)
-
-    def charge(self, ledger: Ledger, number: int) -> Entry:
-        """Pay for a message of a round, as `Ledger.spend` does; when this returns, the message may leave."""
-        epsilon = ledger_price(self._mechanism)
-        return ledger.spend(epsilon if self._epsilon is None else self._epsilon, f"run {self._run} round {number}")

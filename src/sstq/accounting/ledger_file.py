@@ -18,9 +18,7 @@ from sstq.accounting.composition import basic_total, optimal_total
 from sstq.checks import check_argument, check_number, check_option
 from sstq.files.strict_json import read_json
 
-_FORMAT, _VERSION, _VERSION_WITH_DELTAS = "sstq-ledger", 1, 2
-# Fields that version 1 does not have, in its first line and in the others: its rounds have no δ.
-_NEW_FIELDS = ("rounds_delta", "delta")
+_FORMAT, _VERSION = "sstq-ledger", 2
 _ID_LENGTH_MAX = 256
 
 # Orders to choose from: 1 + 2^(−6), …, 1 + 2^12 in steps of 2^(1/8).
@@ -120,7 +118,7 @@ class Terms:
     round_cap: float | None
     composition: str
     order: float | None
-    rounds_delta: float = 0.0
+    rounds_delta: float
 
     def __post_init__(self) -> None:
         check_argument("epsilon", self.epsilon, of="total_epsilon")
@@ -150,7 +148,7 @@ class Terms:
         delta: float,
         round_cap: float | None,
         composition: str | None,
-        rounds_delta: float = 0.0,
+        rounds_delta: float,
     ) -> Self:
         """The terms with their default composition, and the order that allows the most small rounds."""
         composition = composition or ("basic" if rounds_delta == delta else "adaptive")
@@ -205,12 +203,7 @@ def check_round_id(round_id: str | int) -> str:
 
 def serialize(terms: Terms, entries: tuple[Entry, ...]) -> bytes:
     """Return the bytes of a ledger's file. Numbers have enough digits to give the same double back."""
-    version = _VERSION_WITH_DELTAS if terms.rounds_delta else _VERSION
-    lines: list[dict[str, Any]] = [{"format": _FORMAT, "version": version, **vars(terms)}, *map(vars, entries)]
-    if not terms.rounds_delta:  # as it was before rounds could have one
-        lines = [
-            {name: line[name] for name in line if name != _NEW_FIELDS[place > 0]} for place, line in enumerate(lines)
-        ]
+    lines: list[dict[str, Any]] = [{"format": _FORMAT, "version": _VERSION, **vars(terms)}, *map(vars, entries)]
     body = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode()
     last = {"entries": len(entries), "sha256": hashlib.sha256(body).hexdigest()}
     return body + json.dumps(last).encode() + b"\n"
@@ -235,19 +228,16 @@ def _parse(data: bytes) -> tuple[Terms, tuple[Entry, ...]]:
     lines = data[:-1].split(b"\n")
     body = data[: len(data) - len(lines[-1]) - 1]
     header, *rounds, last = [read_json(line) for line in lines]
-    version = header.get("version")
-    if version not in (_VERSION, _VERSION_WITH_DELTAS):
-        raise LedgerDamaged(f"version must be at most {_VERSION_WITH_DELTAS}, got {version!r}")
+    if (version := header.get("version")) != _VERSION:
+        raise LedgerDamaged(f"version must be {_VERSION}, got {version!r}")
     if last != {"entries": len(rounds), "sha256": hashlib.sha256(body).hexdigest()}:
         raise LedgerDamaged("the ledger was cut off or changed: its checksum does not match")
     terms = Terms(**{name: value for name, value in header.items() if name not in ("format", "version")})
-    if (terms.rounds_delta > 0) != (version == _VERSION_WITH_DELTAS):
-        raise ValueError("its version does not match its terms")
     entries = tuple(
         Entry(
             check_round_id(line.pop("round_id")),
             check_argument("epsilon", line.pop("epsilon"), of="answer_epsilon"),
-            delta=check_delta(line.pop("delta", 0.0)),
+            delta=check_delta(line.pop("delta")),
             **line,
         )
         for line in rounds

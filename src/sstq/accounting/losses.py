@@ -19,8 +19,8 @@ is below its true value. What may err, and where it is paid for:
   the Euclidean norm and relatively, where η = μ + γ₄·(√2 + μ) and μ is the error of the roots of unity (Higham,
   Accuracy and Stability of Numerical Algorithms, Theorem 24.2). With u = 2⁻⁵³, angles up to π/4 and sines good to four
   units in the last place, μ < 8u and η < 14u. The transform of masses that sum to 1 is at most 1 everywhere. So its
-  m-th power errs by m·(14t + 3)·u times the norm of the masses, 3u being that of a complex product, and the transform
-  back adds 14t·u: less than 32·m·t·u in all.
+  m-th power errs by m·(14t + 3)·u times the norm of the masses, 3u being that of a complex product; the errors of
+  several such powers add up in their product, and the transform back adds 14t·u: less than 32·t·u times Σ m·norm.
 * **The tilt.** Masses are first tilted to p·e^(θL)/M(θ), M(θ) = Σ p·e^(θL), so that sums near the ε in question are
   likely; the error of the transform becomes small relative to δ itself. By Cauchy's inequality it adds at most
   ‖error‖·‖weights‖ to δ, weights being M(θ)^m·e^(−θL)·(1 − e^(ε − L))⁺.
@@ -29,6 +29,8 @@ is below its true value. What may err, and where it is paid for:
 """
 
 import math
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,71 +77,90 @@ class Losses:
         on_grid[1:] += np.bincount(index, weights=upper, minlength=length)[:-1]
         return cls(step, np.maximum(on_grid[1:], 0.0) * (1 + _MASS_SPARE), infinite * (1 + _MASS_SPARE))
 
+    @classmethod
+    def of_response(cls, epsilon: float, step: float | None = None) -> "Losses":
+        """The losses ±ε of randomized response; on a grid of ε itself if no step is given, a little too wide."""
+        truth = 1 / (1 + math.exp(-epsilon))
+        if step is None:
+            return cls(epsilon * (1 + _LOSS_SPARE), np.array([truth * (1 + _MASS_SPARE)]), 0.0)
+        return cls.on_grid(np.array([epsilon]), np.array([truth]), 0.0, step)
+
     def coarser(self, factor: int) -> "Losses":
         """Return the same distribution on a grid of wider steps."""
         losses = self.step * np.arange(1, len(self.masses) + 1, dtype=np.float64)
         return Losses.on_grid(losses, self.masses, self.infinite, factor * self.step)
 
-    def both_sides(self) -> tuple[int, Floats]:
-        """The index of the least loss, and the masses from there on, including negative losses and zero."""
-        mirrored = self.masses * np.exp(-self.step * np.arange(1, len(self.masses) + 1))
-        nothing = max(0.0, 1 - float(np.sum(self.masses) + np.sum(mirrored)) - self.infinite)
+    def both_sides(self) -> tuple[NDArray[np.int64], Floats, Floats]:
+        """The grid's indices that have mass, including negative ones and zero, with their losses and masses."""
+        indices = np.flatnonzero(self.masses) + 1
+        masses = self.masses[indices - 1]
+        mirrored = masses * np.exp(-self.step * indices)
+        nothing = max(0.0, 1 - float(np.sum(masses) + np.sum(mirrored)) - self.infinite)
         # All masses are enlarged, so the remainder may be too small by as much.
-        return -len(self.masses), np.concatenate([mirrored[::-1], [nothing + 2 * _MASS_SPARE], self.masses])
+        found = np.concatenate([mirrored[::-1], [nothing + 2 * _MASS_SPARE], masses])
+        both = np.concatenate([-indices[::-1], [0], indices])
+        return both, self.step * both.astype(np.float64), found
 
 
 class Sum:
-    """The sum of m independent losses: an upper bound of δ(ε), tight near the given δ.
+    """The sum of independent losses: an upper bound of δ(ε), tight near the given δ.
 
     Args:
-        losses: the distribution of each.
-        count: m.
+        parts: distributions on one grid, each with the number of its losses in the sum.
         delta: the δ near which the bound is tight; it holds everywhere.
     """
 
-    def __init__(self, losses: Losses, count: int, delta: float) -> None:
-        self._lost = count * losses.infinite
-        if count == 1:
+    def __init__(self, parts: Sequence[tuple[Losses, int]], delta: float) -> None:
+        self._lost = sum(count * losses.infinite for losses, count in parts)
+        (losses, count), *others = parts
+        if count == 1 and not others:
             self._masses = losses.masses
             self._errors = np.zeros(len(self._masses))
             self._losses = losses.step * np.arange(1, len(self._masses) + 1)
         else:
-            self._compose(losses, count, delta)
+            self._compose(parts, delta)
 
-    def _compose(self, losses: Losses, count: int, delta: float) -> None:
-        step, (first, masses) = losses.step, losses.both_sides()
-        places = step * (first + np.arange(len(masses), dtype=np.float64))
+    def _compose(self, parts: Sequence[tuple[Losses, int]], delta: float) -> None:
+        step, counts = parts[0][0].step, [count for _, count in parts]
+        sides = [losses.both_sides() for losses, _ in parts]
 
-        def log_moments(tilts: Floats) -> Floats:
-            return count * _log_moments(places, masses, tilts)
+        def log_moments(tilts: Floats) -> list[Floats]:
+            return [_log_moments(places, masses, tilts) for _, places, masses in sides]
 
-        tilts = _TILTS / math.sqrt(count * _variance(places, masses))
+        def log_moment_of_sum(tilts: Floats) -> Floats:
+            return np.asarray(sum(map(operator.mul, counts, log_moments(tilts))))
+
+        variances = (_variance(places, masses) for _, places, masses in sides)
+        tilts = _TILTS / math.sqrt(sum(map(operator.mul, counts, variances)))
         # The ε of 10⁴·δ by Chernoff's bound; the least tilt that about minimizes it suffices, whatever the far end is.
-        reached = (log_moments(tilts) - math.log(min(1e4 * delta, 0.5))) / tilts
+        reached = (log_moment_of_sum(tilts) - math.log(min(1e4 * delta, 0.5))) / tilts
         tilt = tilts[np.argmax(reached <= 1.02 * np.min(reached))]
-        (log_moment,) = log_moments(np.array([tilt]))
+        (log_moment,) = log_moment_of_sum(np.array([tilt]))
         # Chernoff's bounds on the tilted sum.
-        top = np.min((log_moments(tilt + tilts) - log_moment - math.log(_OUTSIDE)) / tilts)
+        top = np.min((log_moment_of_sum(tilt + tilts) - log_moment - math.log(_OUTSIDE)) / tilts)
         # All positive losses are in the window, so that those above it are all that δ(ε) may miss.
-        bottom = min(0.0, np.max((log_moment - log_moments(tilt - tilts) + math.log(_OUTSIDE)) / tilts))
+        bottom = min(0.0, np.max((log_moment - log_moment_of_sum(tilt - tilts) + math.log(_OUTSIDE)) / tilts))
         size = 1 << math.ceil(math.log2((top - bottom) / step + 2))
         if size > _SIZE_MAX:
-            self._compose(losses.coarser(size // _SIZE_MAX), count, delta)
+            self._compose([(losses.coarser(size // _SIZE_MAX), count) for losses, count in parts], delta)
             return
-        (exponents,) = _exponents(places, masses, np.array([tilt]))
-        wrapped = (first + np.arange(len(masses))) % size
-        tilted: Floats = np.zeros(size)
-        np.add.at(tilted, wrapped, np.exp(exponents - log_moment / count))
+        spectrum, norms = np.ones(size, dtype=np.complex128), 0.0
+        moments = log_moments(np.array([tilt]))
+        for (indices, places, masses), count, (moment,) in zip(sides, counts, moments, strict=True):
+            tilted: Floats = np.zeros(size)
+            np.add.at(tilted, indices % size, np.exp(tilt * places + np.log(masses) - moment))
+            spectrum *= _power(_transform(tilted), count)
+            norms += count * _norm(tilted)
         indices = math.floor(bottom / step) + np.arange(size)
         indices = indices[indices > 0]
         self._losses = step * indices
         # Backwards is forwards with all roots conjugate.
-        sums = _transform(np.conj(_power(_transform(tilted), count))).real / size
+        sums = _transform(np.conj(spectrum)).real / size
         # Far below the ε in question the weights may overflow; a δ that is not a number is no less than 1.
         with np.errstate(over="ignore", invalid="ignore"):
             weights = np.exp(log_moment - tilt * self._losses)
             self._masses = np.maximum(sums[indices % size], 0.0) * weights
-        self._errors = weights * (_FOURIER_ERROR * math.log2(size) * count * _norm(tilted))
+        self._errors = weights * (_FOURIER_ERROR * math.log2(size) * norms)
         self._lost += float(weights[-1]) * _OUTSIDE
 
     def delta(self, epsilon: float) -> float:
@@ -156,16 +177,9 @@ class Sum:
         return furthest(lambda epsilon: epsilon >= most or self.delta(epsilon) <= delta, most, 0.0)
 
 
-def _exponents(places: Floats, masses: Floats, tilts: Floats) -> Floats:
-    """The logarithm of p·e^(θL), one row per θ."""
-    with np.errstate(divide="ignore"):
-        exponents: Floats = np.multiply.outer(tilts, places) + np.log(masses)
-    return exponents
-
-
 def _log_moments(places: Floats, masses: Floats, tilts: Floats) -> Floats:
     """The logarithm of M(θ) for each θ."""
-    exponents = _exponents(places, masses, tilts)
+    exponents = np.multiply.outer(tilts, places) + np.log(masses)
     largest = np.max(exponents, axis=1)
     result: Floats = largest + np.log(np.sum(np.exp(exponents - largest[:, None]), axis=1))
     return result

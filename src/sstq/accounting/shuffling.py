@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Self
 
-from sstq.accounting.amplification import Clones, closed_form, least_epsilon
+from sstq.accounting.amplification import Clones, least_epsilon
 from sstq.accounting.blanket import Blanket
 from sstq.accounting.bounds import check_delta, last_below_zero
 from sstq.accounting.losses import Sum
-from sstq.checks import RANGES, check_argument, check_number, check_option
+from sstq.checks import RANGES, check_argument, check_number
 from sstq.exactness import log_upper, round_up
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ def shuffled_epsilon(
     epsilon: float | Mechanism,
     clients: int,
     delta: float,
-    method: str = "numeric",
     *,
     messages: int | None = None,
     rounds: int = 1,
@@ -55,7 +54,6 @@ def shuffled_epsilon(
             mechanism.
         clients: n.
         delta: δ > 0.
-        method: "numeric"; or "closed-form", the theorem of 2021 for one message of ε₀ ≤ log(n/(16 log(2/δ))).
         messages: m, the messages per client and round, each shuffled in a separate slot; by default the mechanism's
             number, or 1.
         rounds: R, each with fresh messages and a fresh shuffle.
@@ -66,8 +64,6 @@ def shuffled_epsilon(
     Examples:
         >>> shuffled_epsilon(1.0, 10_000, 1e-6)
         0.0432...
-        >>> shuffled_epsilon(1.0, 10_000, 1e-6, method="closed-form")
-        0.214...
         >>> shuffled_epsilon(1.0, 10_000, 1e-6, messages=16)
         0.190...
         >>> import sstq
@@ -76,19 +72,14 @@ def shuffled_epsilon(
         (0.6..., 0.5...)
 
     References:
-        Feldman, McMillan, Talwar: Hiding Among the Clones. FOCS 2021, Theorem 3.1 (closed form). The same: Stronger
-        Privacy Amplification by Shuffling for Rényi and Approximate Differential Privacy. SODA 2023, with erratum
-        (numeric, for every mechanism; proof in `sstq.accounting.amplification`). Balle, Bell, Gascón, Nissim: The
-        Privacy Blanket of the Shuffle Model. CRYPTO 2019 (numeric, by the mechanism's law; proof in
+        Feldman, McMillan, Talwar: Stronger Privacy Amplification by Shuffling for Rényi and Approximate Differential
+        Privacy. SODA 2023, with erratum (for every mechanism; proof in `sstq.accounting.amplification`). Balle, Bell,
+        Gascón, Nissim: The Privacy Blanket of the Shuffle Model. CRYPTO 2019 (by the mechanism's law; proof in
         `sstq.accounting.blanket`; composition in `sstq.accounting.losses`).
     """
     crowd = _Crowd.of(epsilon, clients, messages, rounds, participation)
     delta = check_delta(delta, positive=True)
-    if check_option("method", method, ("numeric", "closed-form")) == "numeric":
-        return crowd.epsilon(delta)
-    if crowd.law is not None or crowd.slots > 1:
-        raise ValueError("method must be 'numeric' for a mechanism and for several messages, got 'closed-form'")
-    return closed_form(crowd.local, crowd.clients, delta, math.exp(-crowd.local))
+    return crowd.epsilon(delta)
 
 
 def shuffled_delta(
@@ -228,7 +219,7 @@ class _Crowd:
         """The sum of one client's losses, tight near the given δ."""
         law = self.law or Blanket.two_level(self.local, 1.0)
         losses = law.taken(self.participation).losses(min(self.clients, _CLIENTS_MAX), _TAIL * delta / self.slots)
-        return Sum(losses, self.slots, delta)
+        return Sum([(losses, self.slots)], delta)
 
 
 def law_blanket(mechanism: Mechanism) -> Blanket | None:

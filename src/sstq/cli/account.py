@@ -55,7 +55,7 @@ def account(
     """Compute a client's total ε over many rounds, by each composition theorem; or show a client's ledger.
 
     With --total-epsilon, also compute how many rounds of --epsilon fit, and the largest ε per round for --rounds.
-    Without δ the sum of all ε is the best bound. The method pld needs the extra `accounting`.
+    Without δ the sum of all ε is the best bound.
 
     Example: sstq account --epsilon 0.1 --rounds 100 --delta 1e-6 --total-epsilon 8
 
@@ -138,8 +138,8 @@ def _show_methods(
             label = method if crowd is None else f"shuffled, {method}"
             try:
                 figures = _figures(epsilon, rounds, delta, total_epsilon, method, crowd)
-            except (ImportError, ValueError) as error:
-                # The pld method may be missing or out of its range; what is wrong for all methods is an error.
+            except ValueError as error:
+                # The pld method may be out of its range; what is wrong for all methods is an error.
                 if method != "pld":
                     raise
                 note(f"left out: {label}: {error}")

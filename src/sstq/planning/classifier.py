@@ -11,11 +11,11 @@ import math
 from dataclasses import dataclass
 from typing import cast
 
-from sstq.checks import RANGES, ArgumentError, check_argument, check_number, check_option
+from sstq.checks import ArgumentError, check_argument, check_number, check_option
 from sstq.mechanisms import GroupUnit
 from sstq.planning.shuffled_draw import MOST_MESSAGES
 from sstq.planning.shuffler import USUAL_DELTA, ShuffledPlan, plan_shuffled
-from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, Verdict, find_remedies, three_digits, whole_numbers
+from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, Verdict, find_remedies
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,10 +53,6 @@ class ClassifierPlan:
         if self.shuffled is None:
             return f"ε = {self.epsilon:g}"
         return f"ε = {self.epsilon:g} (δ = {self.shuffled.delta:g}) behind a shuffler"
-
-    def noise_of(self, error: float) -> float:
-        """The standard deviation of one coordinate of a class mean, from the error of all sums over the people."""
-        return class_noise(error, self.classes, self.features)
 
     @property
     def total_bytes(self) -> int:
@@ -110,18 +106,11 @@ class ClassifierPlan:
             return plan_classifier(self.classes, features, clients, epsilon).feasible
 
         remedies = find_remedies(
-            clients=(
-                whole_numbers(self.clients, int(RANGES["clients"][1])),
-                lambda n: works(self.features, n, self.epsilon),
-            ),
-            epsilon=(
-                three_digits(self.epsilon, RANGES["epsilon"][1]),
-                lambda epsilon: works(self.features, self.clients, epsilon),
-            ),
-            features=(
-                whole_numbers(1, self.features)[::-1],
-                lambda features: works(features, self.clients, self.epsilon),
-            ),
+            works,
+            dim=self.features,
+            clients=self.clients,
+            epsilon=self.epsilon,
+            names=("clients", "epsilon", "features"),
         )
         return Verdict(False, self.signal_to_noise, reason, remedies)
 

@@ -28,11 +28,11 @@ class Variant:
     name: str
     options: Mapping[str, Any]
 
-    def build(self, dim: int, epsilon: float, clients: int, clip: float = 1.0, *, one_round: bool = False) -> Mechanism:
+    def build(self, dim: int, epsilon: float, clients: int, *, one_round: bool = False) -> Mechanism:
         """Create the mechanism with the common arguments it accepts; for one round, with the frames it needs."""
         known = inspect.signature(mechanism_class(self.name)).parameters
         # With groups, `dim` is the total of all groups.
-        common = {"dim": dim // self.options.get("groups", 1), "epsilon": epsilon, "clients": clients, "clip": clip}
+        common = {"dim": dim // self.options.get("groups", 1), "epsilon": epsilon, "clients": clients}
         if not one_round and "clients" in known and known["clients"].default is None:
             del common["clients"]
         return mechanism(self.name, **{k: v for k, v in common.items() if k in known} | dict(self.options))

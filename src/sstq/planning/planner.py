@@ -13,12 +13,11 @@ from sstq.accounting.bounds import check_delta
 from sstq.cards import card
 from sstq.checks import RANGES, ArgumentError, check_argument, check_number, check_option
 from sstq.federated.cohorts import Cohorts, Participation, answers_of
-from sstq.mechanisms import Mechanism
 from sstq.planning.candidates import COMPARED_DIM_MAX, Candidate, candidates, least_mse
 from sstq.planning.comparison import Times, time_mechanism
 from sstq.planning.shuffled_draw import MESSAGE_BITS
 from sstq.planning.shuffler import USUAL_DELTA, ShuffledPlan, plan_shuffled
-from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, Verdict, find_remedies, three_digits, whole_numbers
+from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, Prediction, Remedy, find_remedies
 
 EPSILON_MIN, EPSILON_MAX, _ = RANGES["epsilon"]
 CLIENTS_MAX = 10**12
@@ -125,21 +124,14 @@ class Alternative:
 
 
 @dataclass(frozen=True, repr=False)
-class Plan:
-    """The mechanism to use, with its predicted error and cost. Lengths are Euclidean, in the unit of clip.
-
-    Predictions are for clients that all hold one typical vector of norm clip, the worst case for the bias of frames,
-    averaged over frame seeds.
+class Plan(Prediction):
+    """The mechanism to use, with its predicted error and cost; see `Prediction` for the other attributes.
 
     Attributes:
         request: the arguments given to `plan`.
-        mechanism: the mechanism, with frame seed 0. Its ε may be less than allowed, if more would be worse.
         label: the mechanism for people.
-        clients: n, the clients per round.
         rounds: the rounds that one person takes part in.
         solved_for: "error", "clients", "epsilon" or "bits".
-        bias: the norm of the bias of the mean, which more clients do not reduce.
-        standard_deviation: the standard deviation of the mean, the root of the summed variance.
         total_epsilon_basic: the total ε of a person's rounds, as a sum.
         total_epsilon_optimal: the same for δ, by optimal composition; None without δ.
         alternatives: the other allowed mechanisms, the least error first; then the best with a public coin.
@@ -152,13 +144,9 @@ class Plan:
     """
 
     request: Request
-    mechanism: Mechanism
     label: str
-    clients: int
     rounds: int
     solved_for: str
-    bias: float
-    standard_deviation: float
     total_epsilon_basic: float
     total_epsilon_optimal: float | None
     explanation: str
@@ -193,92 +181,52 @@ class Plan:
         return self.mechanism.message_bits
 
     @property
-    def error(self) -> float:
-        """The root mean square error of the mean of one round: of bias and standard deviation together."""
-        return math.hypot(self.bias, self.standard_deviation)
-
-    @property
-    def relative_error(self) -> float:
-        """The error divided by clip."""
-        return self.error / self.request.clip
-
-    @property
     def all_rounds(self) -> int:
         """The rounds of the whole training."""
         return self.rounds if self.cohorts is None else self.cohorts.rounds
 
     @property
-    def signal_to_noise(self) -> float:
-        """The length of the clients' mean divided by its error, for all rounds together: √rounds · clip / error.
-
-        The mean is as long as clip if all clients hold one vector. So it is an upper bound.
-        """
-        return math.sqrt(self.all_rounds) / self.relative_error
-
-    @property
     def feasible(self) -> bool:
         """Whether the signal-to-noise ratio is at least 1; with a `target_error`, always."""
-        return self.request.target_error is not None or self.signal_to_noise >= LEAST_SIGNAL_TO_NOISE
+        return self.request.target_error is not None or super().feasible
 
-    def verdict(self) -> Verdict:
-        """Return whether the task can work, in one line; if it cannot, with the numbers that would suffice.
+    @property
+    def people(self) -> int:
+        """All people of the training."""
+        return self.clients if self.cohorts is None else self.cohorts.people
 
-        Examples:
-            >>> print(plan(dim=300, clients=1000, epsilon=3.0).verdict())
-            feasible: signal-to-noise 2.08, the mean has an error of 0.481 × clip
-            >>> print(plan(dim=300, clients=100, epsilon=3.0, coin="public").verdict())
-            infeasible: signal-to-noise 0.664, the mean has an error of 1.51 × clip; needs 228 people, ε = 4.69 or at
-            most 132 dimensions
-        """
-        error = f"{self.relative_error:.3g} × clip"
-        reason = f"signal-to-noise {self.signal_to_noise:.3g}, the mean has an error of {error}"
-        if self.all_rounds > 1:
-            over = f"over {self.all_rounds} rounds with an error of {error} each"
-            reason = f"signal-to-noise {self.signal_to_noise:.3g} {over}"
-        if self.feasible:
-            return Verdict(True, self.signal_to_noise, reason)
-        request = self.request
-        people = self.clients if self.cohorts is None else self.cohorts.people
-        allowed = request.message_epsilon(request.total_epsilon) or self.epsilon
+    def _remedies(self) -> tuple[Remedy, ...]:
+        request, total = self.request, self.request.total_epsilon
+        answers, shared = request.answers or 1, total is not None and request.epsilon is None
 
         def works(dim: int, people: int, epsilon: float) -> bool:
-            cohort = request.cohort(people)
-            return cohort > 0 and request.least_mse(epsilon, cohort, dim) * LEAST_SIGNAL_TO_NOISE**2 <= self.all_rounds
+            rounds, cohort = self.all_rounds, request.cohort(people)
+            # The squared error grows about with the dimension, so that no more than twice this many can suffice.
+            if not cohort or request.dim > dim > 100 + 2 * request.dim * self.signal_to_noise**2:
+                return False
+            if shared:
+                epsilon = min(EPSILON_MAX, epsilon_per_round(answers, epsilon, request.delta))
+            elif total is not None and request.answers is None:
+                rounds = rounds_allowed(epsilon, total, request.delta)
+            return request.least_mse(epsilon, cohort, dim) * LEAST_SIGNAL_TO_NOISE**2 <= rounds
 
-        def total_works(total: float) -> bool:
-            answers = request.answers or 1
-            return works(request.dim, people, min(EPSILON_MAX, epsilon_per_round(answers, total, request.delta)))
-
-        # The squared error grows about with the dimension, so no more than twice this many can suffice.
-        largest = min(request.dim, 100 + 2 * math.ceil(request.dim * self.signal_to_noise**2))
-        searches: dict[str, Any] = {
-            "clients": (whole_numbers(people, CLIENTS_MAX), lambda n: works(request.dim, n, allowed)),
-            "epsilon": (three_digits(allowed, EPSILON_MAX), lambda epsilon: works(request.dim, people, epsilon)),
-            "dim": (whole_numbers(1, largest)[::-1], lambda dim: works(dim, people, allowed)),
-        }
-        if request.total_epsilon is not None:
-            most = min(RANGES["total_epsilon"][1], EPSILON_MAX * (request.answers or 1))
-            searches["epsilon"] = (three_digits(request.total_epsilon, most), total_works)
-        named = {"total_epsilon" if n == "epsilon" and request.total_epsilon else n: s for n, s in searches.items()}
-        return Verdict(False, self.signal_to_noise, reason, find_remedies(**named))
+        if shared:
+            most = min(RANGES["total_epsilon"][1], EPSILON_MAX * answers)
+        else:
+            most = EPSILON_MAX if total is None else min(EPSILON_MAX, epsilon_per_round(answers, total, request.delta))
+        return find_remedies(
+            works,
+            dim=request.dim,
+            clients=self.people,
+            epsilon=total if shared and total else request.epsilon or self.epsilon,
+            most_epsilon=most,
+            names=("clients", "total_epsilon" if shared else "epsilon", "dim"),
+        )
 
     @property
     def total_bytes(self) -> int:
         """The bytes of all messages in all rounds, without the identifiers that a public coin needs."""
-        people = self.clients if self.cohorts is None else self.cohorts.people
-        return -(-people * self.bits // 8) * self.rounds
-
-    def build(self) -> Mechanism:
-        """Return the mechanism."""
-        return self.mechanism
-
-    def python(self) -> str:
-        """Return the line of Python that builds the mechanism."""
-        return f"sstq.{self.mechanism!r}"
-
-    def spec(self) -> str:
-        """Return the mechanism's JSON, which clients and server share."""
-        return self.mechanism.to_json()
+        return -(-self.people * self.bits // 8) * self.rounds
 
     def times(self) -> Times:
         """Measure how long encoding a vector and adding a message take on this machine."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sstq.accounting import gaussian_sigma
 from sstq.accounting.bounds import check_delta
-from sstq.checks import RANGES, check_argument
+from sstq.checks import check_argument
 from sstq.mechanisms import FrameUnit, GroupUnit
 from sstq.planning.shuffled_draw import (
     MESSAGE_BITS,
@@ -17,7 +17,7 @@ from sstq.planning.shuffled_draw import (
     likely_mse,
     shuffled_mechanism,
 )
-from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, Remedy, Verdict, find_remedies, three_digits, whole_numbers
+from sstq.planning.verdict import Prediction, Remedy, find_remedies
 
 USUAL_DELTA = 1e-6
 """The δ behind a shuffler, where none is given."""
@@ -29,30 +29,22 @@ _SENSITIVITY = 2.0
 
 
 @dataclass(frozen=True, repr=False)
-class ShuffledPlan:
-    """The mechanism for a shuffler, with its predicted error and cost. Lengths are Euclidean, in the unit of clip.
-
-    Predictions are for people who all hold one vector of norm clip, averaged over frame seeds.
+class ShuffledPlan(Prediction):
+    """The mechanism for a shuffler, with its predicted error and cost; see `Prediction` for the other attributes.
 
     Attributes:
-        clients: n, the people.
         epsilon: the total ε of a person's messages, behind the shuffler.
         delta: the total δ.
-        mechanism: the mechanism of the messages; its `epsilon` is the local ε of one message.
-        bias: the norm of the bias of the mean, which more people do not reduce.
-        standard_deviation: the standard deviation of the mean, the root of the summed variance.
+        mechanism: its `epsilon` is the local ε of one message.
         local_error: the error of the same task without any trust, at a local ε equal to `epsilon`.
         central_error: the error of (ε, δ)-private Gaussian noise added by a trusted server.
         most_messages: the maximum messages per person that were allowed.
         most_bits: the maximum bits per message that were allowed.
     """
 
-    clients: int
+    mechanism: FrameUnit | GroupUnit
     epsilon: float
     delta: float
-    mechanism: FrameUnit | GroupUnit
-    bias: float
-    standard_deviation: float
     local_error: float
     central_error: float
     most_messages: int = MOST_MESSAGES
@@ -74,26 +66,6 @@ class ShuffledPlan:
         return self.mechanism.bundle_epsilon
 
     @property
-    def error(self) -> float:
-        """The root mean square error of the mean, from bias and standard deviation."""
-        return math.hypot(self.bias, self.standard_deviation)
-
-    @property
-    def relative_error(self) -> float:
-        """The error divided by clip."""
-        return self.error / self.mechanism.clip
-
-    @property
-    def signal_to_noise(self) -> float:
-        """The length of the mean divided by its error if all people hold one vector, an upper bound."""
-        return 1 / self.relative_error
-
-    @property
-    def feasible(self) -> bool:
-        """Whether the signal-to-noise ratio is at least 1."""
-        return self.signal_to_noise >= LEAST_SIGNAL_TO_NOISE
-
-    @property
     def person_bytes(self) -> int:
         """The bytes that a person sends, without envelopes; each message takes whole bytes."""
         return self.messages * -(-self.mechanism.message_bits // 8)
@@ -103,37 +75,11 @@ class ShuffledPlan:
         """The bytes that all people send together."""
         return self.clients * self.person_bytes
 
-    def verdict(self) -> Verdict:
-        """Return whether the task can work, in one line; if it cannot, with what would have to change.
-
-        Examples:
-            >>> print(plan_shuffled(dim=100, clients=10_000, epsilon=1.0).verdict())
-            feasible: signal-to-noise 50.1, the mean has an error of 0.0199 × clip
-        """
-        reason = (
-            f"signal-to-noise {self.signal_to_noise:.3g}, the mean has an error of {self.relative_error:.3g} × clip"
-        )
-        return Verdict(self.feasible, self.signal_to_noise, reason, () if self.feasible else self._remedies())
-
-    def build(self) -> FrameUnit | GroupUnit:
-        """Return the mechanism."""
-        return self.mechanism
-
-    def python(self) -> str:
-        """Return the line of Python that builds the mechanism."""
-        return f"sstq.{self.mechanism!r}"
-
-    def spec(self) -> str:
-        """Return the mechanism's JSON, which clients and server share."""
-        return self.mechanism.to_json()
-
     def _remedies(self) -> tuple[Remedy, ...]:
-        dim, people, epsilon = self.mechanism.dim, self.clients, self.epsilon
-        return find_remedies(
-            clients=(whole_numbers(people, int(RANGES["clients"][1])), lambda n: self.likely_mse(dim, n, epsilon) <= 1),
-            epsilon=(three_digits(epsilon, RANGES["epsilon"][1]), lambda e: self.likely_mse(dim, people, e) <= 1),
-            dim=(whole_numbers(1, dim)[::-1], lambda d: self.likely_mse(d, people, epsilon) <= 1),
-        )
+        def works(dim: int, clients: int, epsilon: float) -> bool:
+            return self.likely_mse(dim, clients, epsilon) <= 1
+
+        return find_remedies(works, dim=self.mechanism.dim, clients=self.clients, epsilon=self.epsilon)
 
     def likely_mse(self, dim: int, clients: int, epsilon: float) -> float:
         """About the squared error over clip² of another such task, hardly less than a plan of it would predict."""
