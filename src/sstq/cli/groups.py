@@ -28,7 +28,7 @@ _CAPTION = (
 
 def is_grouped_state(path: Path) -> bool:
     """Return whether a file is the state of groups."""
-    from sstq.runs import group_states
+    from sstq.aggregation import group_states
 
     return group_states.is_grouped_state(path)
 

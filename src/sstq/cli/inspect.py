@@ -128,7 +128,7 @@ def _inspect_messages(path: Path, shared: Mechanism | None) -> tuple[Facts, str]
 
 def _inspect_state(path: Path, shared: Mechanism | None) -> tuple[Facts, str]:
     from sstq.aggregation import describe_state
-    from sstq.runs.group_states import is_grouped_state
+    from sstq.aggregation.group_states import is_grouped_state
 
     if is_grouped_state(path):
         return _inspect_groups(path, shared)
@@ -147,8 +147,8 @@ def _inspect_state(path: Path, shared: Mechanism | None) -> tuple[Facts, str]:
 
 
 def _inspect_groups(path: Path, shared: Mechanism | None) -> tuple[Facts, str]:
-    from sstq.runs.group_states import describe_groups
-    from sstq.runs.groups import GroupedAggregator
+    from sstq.aggregation.group_states import describe_groups
+    from sstq.aggregation.groups import GroupedAggregator
 
     info = describe_groups(path)
     if shared is not None and info.digest == shared.digest():
