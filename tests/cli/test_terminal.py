@@ -13,8 +13,8 @@ def test_remarks_stand_above_the_bar_and_never_on_it(monkeypatch):
     screen.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
-    with terminal.live_line("Working", 2) as show:
-        show(1, "half")
+    with terminal.progress("Working", 2) as advance:
+        advance(1)
         terminal.note("a remark")
     terminal._stderr.cache_clear()
     # The line is erased (2K) before the remark is written, which ends with a line of its own.

@@ -15,8 +15,6 @@ import typer
 
 from sstq.cli.terminal import complain, paragraphs, warn
 
-__all__ = ["WrongUsage", "add_command", "check_usage"]
-
 
 class WrongUsage(ValueError):  # noqa: N818 (a mistake of the user, not a failure)
     """The command line is wrong, whatever the data are."""
