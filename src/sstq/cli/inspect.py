@@ -126,18 +126,21 @@ def _inspect_state(path: Path, shared: Mechanism | None) -> Facts:
     from sstq.aggregation.groups import GroupedAggregator
 
     info = describe_groups(path) if is_grouped_state(path) else describe_state(path)
+    belongs = shared is not None and info.digest == shared.digest()
+    # Loading refuses a state that this mechanism cannot have.
     if isinstance(info, StateInfo):
-        kind, held = "aggregator's state", [("rows", info.rows)]
+        kind, held = "aggregator's state", {"rows": str(info.rows)}
+        if shared is not None and belongs:
+            shared.load_aggregator(path)
     else:
-        kind, held = "state of groups", [("public labels", info.column), ("groups", info.groups)]
-    if shared is not None and info.digest == shared.digest():
-        # Loading refuses a state that this mechanism cannot have.
-        shared.load_aggregator(path) if isinstance(info, StateInfo) else GroupedAggregator.load(path, shared)
+        kind, held = "state of groups", {"public labels": info.column, "groups": str(info.groups)}
+        if shared is not None and belongs:
+            GroupedAggregator.load(path, shared)
     return [
         ("kind", f"{kind}, version {info.version}"),
         ("messages", info.count),
         ("files", info.files),
-        *held,
+        *held.items(),
         ("randomness", _SEED if info.simulated else _SECRET),
         ("digest", info.digest),
     ]
@@ -193,8 +196,8 @@ def _write_channel(mechanism: SSTQ, output: Path) -> None:
     if output.suffix.lower() == ".csv":
         matrix = mechanism.channel.matrix
         lines = [["token", *(f"code_{code}" for code in range(matrix.shape[1]))]]
-        lines += [[token, *weights.tolist()] for token, weights in enumerate(matrix)]
-        write_text(output, "".join(",".join(map(str, line)) + "\n" for line in lines))
+        lines += [[str(token), *map(str, weights.tolist())] for token, weights in enumerate(matrix)]
+        write_text(output, "".join(",".join(line) + "\n" for line in lines))
     else:
         from sstq.plots import draw_channel
 
