@@ -9,7 +9,7 @@ import typer
 
 from sstq.cli.common import Facts, ForceOption, check_output, output_option, read_mechanism, write_text
 from sstq.cli.terminal import complain, progress, show_facts, show_table, warn
-from sstq.cli.usage import add_command
+from sstq.cli.usage import command_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,14 +124,8 @@ def verify(
     show_facts(str(certificate), [("valid", "yes"), ("of this mechanism", belongs), *_exact_facts(found)])
 
 
-audit = typer.Typer(
-    name="audit",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Check the privacy claim, exactly from the integers or from messages alone.",
-)
-for command in (exact, empirical, certify, verify):
-    add_command(audit, command)
+_HELP = "Check the privacy claim, exactly from the integers or from messages alone."
+audit = command_group("audit", _HELP, exact, empirical, certify, verify)
 
 
 def _exact_facts(found: ExactAudit) -> Facts:

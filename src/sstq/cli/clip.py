@@ -23,8 +23,8 @@ from sstq.cli.common import (
     warn_of_seed,
     write_text,
 )
-from sstq.cli.terminal import note, paragraphs, progress, show_facts, show_table, warn
-from sstq.cli.usage import WrongUsage, add_command, check_usage
+from sstq.cli.terminal import note, progress, show_facts, show_table, warn
+from sstq.cli.usage import WrongUsage, check_usage, command_group
 
 if TYPE_CHECKING:
     from sstq import Messages
@@ -36,8 +36,6 @@ Choose clip by a private survey, in which every client answers one yes-or-no que
 A survey is shared (sstq clip spec), answered on the clients (sstq clip encode) and evaluated on the server (sstq clip
 aggregate). To try a survey on vectors that you hold, use sstq clip suggest.
 """
-
-clip = typer.Typer(name="clip", no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
 
 EpsilonOption = Annotated[float, typer.Option(help="The ε of one answer, in addition to the ε of the mean.")]
 LowestOption = Annotated[float, typer.Option(help="The smallest threshold.")]
@@ -163,8 +161,7 @@ def suggest(
         warn_of_seed("the answers come from --seed")
 
 
-for command in (spec, encode, aggregate, suggest):
-    add_command(clip, command)
+clip = command_group("clip", _HELP, spec, encode, aggregate, suggest)
 
 
 def _read_survey(path: Path) -> NormSurvey:

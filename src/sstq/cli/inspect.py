@@ -59,22 +59,17 @@ def inspect(
     Example: sstq inspect mechanism.json --verbose --output channel.png
     """
     from sstq.mechanisms import SSTQ
-    from sstq.messages.files import FORMATS
 
     check_output(output, force)
     described = None
     shared = None if mechanism is None else read_mechanism(mechanism)
     with open(path, "rb") as file:
         start = file.read(64)
-    if start.startswith(tuple(form.magic for form in FORMATS.values())):
-        facts = _inspect_messages(path, shared)
-    elif start.startswith(b"PK"):
-        facts = _inspect_state(path, shared)
-    elif start.lstrip()[:1] == b"{":
+    if start.lstrip()[:1] == b"{":
         described = read_mechanism(path)
         facts = describe_mechanism(described)
     else:
-        raise ValueError(f"{path} must be a mechanism, a message file or an aggregator's state")
+        facts = (_inspect_state if start.startswith(b"PK") else _inspect_messages)(path, shared)
     digest, simulated = str(dict(facts)["digest"]), dict(facts).get("randomness") == _SEED
     if isinstance(described, SSTQ):
         facts += _describe_channel(described)

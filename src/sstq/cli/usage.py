@@ -36,6 +36,14 @@ def add_command(
         app.command(name, help=paragraphs(command.__doc__ or ""), rich_help_panel=panel)(_reporting(command))
 
 
+def command_group(name: str, text: str, *commands: Callable[..., None]) -> typer.Typer:
+    """Return a group of commands with this help."""
+    group = typer.Typer(name=name, no_args_is_help=True, help=paragraphs(text), rich_markup_mode="rich")
+    for command in commands:
+        add_command(group, command)
+    return group
+
+
 @contextmanager
 def check_usage(**options: str) -> Iterator[None]:
     """Turn a ValueError of the library within the block into a usage error.
