@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import re
@@ -187,6 +188,22 @@ def test_a_terminal_shows_five_lines_first_and_a_file_gets_all(tmp_path, spec):
     assert "digest" in facts(run("inspect", spec))
 
 
+def test_remarks_stand_above_the_bar_and_never_on_it(monkeypatch):
+    terminal._stderr.cache_clear()
+    screen = io.StringIO()
+    screen.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with terminal.progress("Working", 2) as advance:
+        advance(1)
+        terminal.note("a remark")
+    terminal._stderr.cache_clear()
+    # The line is erased (2K) before the remark is written, which ends with a line of its own.
+    before, after = re.sub(r"\x1b\[\d*m", "", screen.getvalue()).split("a remark")
+    assert before.endswith("\r\x1b[2K")
+    assert after.startswith("\n")
+
+
 def test_titles_and_names_may_have_square_brackets(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run("spec", "--dim", 9, "--epsilon", 1, "-o", "[a].json", env={"FORCE_COLOR": "1"})
@@ -282,14 +299,24 @@ def test_spec_says_that_no_crowd_outweighs_the_bias_of_one_frame(tmp_path):
     assert int(suffice.replace(",", "")) >= clients
 
 
-def test_what_an_aggregate_advises_can_be_pasted(tmp_path, monkeypatch):
+@pytest.mark.parametrize("messages", [1, 3])
+def test_what_an_aggregate_advises_can_be_pasted(tmp_path, monkeypatch, messages):
     monkeypatch.chdir(tmp_path)
-    np.save("v.npy", np.full((300, 16), 0.1))
-    run("spec", "--name", "frameunit", "--dim", 16, "--epsilon", 6, "-o", "m.json")
-    run("encode", "v.npy", "-m", "m.json", "-o", "g.sstq")
+    x = np.full((300, 16), 0.1)
+    np.save("a.npy", x[:200])
+    np.save("b.npy", x[200:])
+    run("spec", "--name", "frameunit", "--dim", 16, "--epsilon", 4, "--set", f"messages={messages}", "-o", "m.json")
+    told = facts(run("encode", "a.npy", "b.npy", "-m", "m.json", "-o", "g.sstq", "--seed", 1))
+    assert told["messages"] == str(300 * messages)
+    assert messages == 1 or told["epsilon per person without a shuffler"] == "12 (3 x 4)"
     advice = re.search(r"for the next round: sstq (.*)", run("aggregate", "g.sstq", "-m", "m.json", "-o", "out").stderr)
+    mechanism = sstq.from_json((tmp_path / "m.json").read_text())
+    whole = mechanism.aggregator()
+    whole.update(mechanism.encode(x, rng=1))
+    np.testing.assert_allclose(np.load(tmp_path / "out" / "mean.npy"), whole.mean().value)
     run(*advice[1].split())
-    assert sstq.from_json((tmp_path / "next.json").read_text()).note(300) == ""
+    following = sstq.from_json((tmp_path / "next.json").read_text())
+    assert (following.note(300), following.messages) == ("", messages)
 
 
 def test_outputs_need_a_folder(tmp_path, spec):

@@ -78,8 +78,7 @@ def aggregate(
 
     Example: sstq aggregate day1.sstq day2.sstq --mechanism mechanism.json --output result
     """
-    from sstq import GroupedAggregator
-    from sstq.aggregation.group_states import is_grouped_state
+    from sstq.aggregation import Aggregator
 
     shared = read_mechanism(mechanism)
     names = groups.read_group_names(group_names, shared)
@@ -87,7 +86,7 @@ def aggregate(
     state_path = output / "state.npz" if state is None else state
     check_output(state_path, True, "--state")
     resumed = state_path.exists()
-    grouped = is_grouped_state(state_path) if resumed else not overall and _labelled(messages)
+    grouped = _labelled(messages, state_path if resumed else None, overall)
     if overall and grouped:
         raise WrongUsage(f"--overall: {state_path} holds one mean per group; choose another --output or --state")
     if png is not None:
@@ -97,14 +96,16 @@ def aggregate(
         check_output(output / name, force or resumed)
     sums: Aggregator[Any] | GroupedAggregator
     if grouped:
+        from sstq import GroupedAggregator
+
         sums = GroupedAggregator.load(state_path, shared) if resumed else GroupedAggregator(shared)
     else:
         sums = shared.load_aggregator(state_path) if resumed else shared.aggregator()
     bad = _add_files(sums, messages, state_path, skip_bad, overall or grouped)
-    if isinstance(sums, GroupedAggregator):
-        groups.report_public(shared, sums, output, png)
-    else:
+    if isinstance(sums, Aggregator):
         _report(shared, sums, output, state_path, names, verbose)
+    else:
+        groups.report_public(shared, sums, output, png)
     if bad:
         complain(f"{len(bad)} of {len(messages)} files were refused and are not in the mean:")
         for error in bad:
@@ -123,11 +124,15 @@ def _check_picture(png: Path, grouped: bool, force: bool) -> None:
     require_matplotlib()
 
 
-def _labelled(paths: list[Path]) -> bool:
-    """Return whether the first complete file has public labels."""
+def _labelled(paths: list[Path], state: Path | None, overall: bool) -> bool:
+    """Return whether the state has one mean per group, or else whether the first complete file has public labels."""
     from sstq.messages.files import describe_messages
 
-    for path in paths:
+    if state is not None:
+        from sstq.aggregation.group_states import is_grouped_state
+
+        return is_grouped_state(state)
+    for path in [] if overall else paths:
         try:
             return describe_messages(path).label_column is not None
         except (ValueError, OSError):
