@@ -5,7 +5,6 @@ draws from one law. How often each message occurs is then one multinomial draw: 
 millisecond.
 """
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any

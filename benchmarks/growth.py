@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sstq.cli.terminal import live_line, note, show_table
+from sstq.cli.terminal import note, progress, show_table
 
 MECHANISMS = {"frameunit": "FrameUnit", "sstq": "SSTQ, certified", "vqsgd": "vqSGD", "privunitg": "PrivUnitG"}
 FORMS = {"sstq": "framed files", "parquet": "Parquet"}
@@ -133,10 +133,11 @@ def main(
     subprocess.run([sys.executable, "-m", "sstq.kernels"], check=True, capture_output=True)
     planned = [*plan(quick), *message_plan(quick)]
     points: list[Point] = []
-    with live_line("Measuring", len(planned)) as show:
+    with progress("Measuring", len(planned)) as advance:
         for point in planned:
-            show(len(points), f"{point.label}, {point.axis} = {point.value:,}")
+            note(f"{point.label}, {point.axis} = {point.value:,}")
             points.append(measure(point))
+            advance(1)
     rows = summary(points)
     show_table(
         "Growth: exponents fitted to the upper half of each curve",

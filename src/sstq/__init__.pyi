@@ -4,6 +4,8 @@ from sstq._version import __version__ as __version__
 from sstq.aggregation import Aggregator as Aggregator
 from sstq.aggregation import Estimate as Estimate
 from sstq.aggregation import pool as pool
+from sstq.aggregation.groups import GroupedAggregator as GroupedAggregator
+from sstq.aggregation.groups import GroupMean as GroupMean
 from sstq.baselines import CSGM as CSGM
 from sstq.baselines import L2CSGM as L2CSGM
 from sstq.baselines import MMRC as MMRC
@@ -37,7 +39,5 @@ from sstq.messages.files import write_messages as write_messages
 from sstq.planning import Plan as Plan
 from sstq.planning import plan as plan
 from sstq.randomness.streams import mix_seed as mix_seed
-from sstq.runs.groups import GroupedAggregator as GroupedAggregator
-from sstq.runs.groups import GroupMean as GroupMean
 from sstq.scalar.codebooks import Codebook as Codebook
 from sstq.scalar.densities import Density as Density

@@ -130,54 +130,41 @@ def test_labels_and_their_absence_do_not_mix(files, spec):
     table = pq.read_table(files / "two.parquet").rename_columns(["town", "x"])
     pq.write_table(table, files / "town.parquet")
     run("encode", files / "town.parquet", "--by", "town", "-m", spec, "-o", town)
-    groups, mean = files / "groups", files / "mean"
-    run("aggregate", labelled, "-m", spec, "-o", groups)
-    assert "must have labels" in run("aggregate", plain, "-m", spec, "-o", groups, code=1).stderr
-    assert "has labels by 'town'" in run("aggregate", town, "-m", spec, "-o", groups, code=1).stderr
-    run("aggregate", plain, "-m", spec, "-o", mean)
-    refused = run("aggregate", labelled, "-m", spec, "-o", mean, code=1)
-    assert "has public labels by 'country'" in refused.stderr
-    assert facts(run("aggregate", labelled, "-m", spec, "-o", mean, "--overall"))["count"] == "4504"
+    groups, mean = ("-m", spec, "-o", files / "groups"), ("-m", spec, "-o", files / "mean")
+    run("aggregate", labelled, *groups)
+    run("aggregate", plain, *mean)
+    for arguments, words, code in (
+        ((plain, *groups), "must have labels", 1),
+        ((town, *groups), "has labels by 'town'", 1),
+        ((labelled, *mean), "has public labels by 'country'", 1),
+        ((plain, *groups, "--overall"), "holds one mean per group; choose another --output", 2),
+        ((plain, labelled, *groups, "--skip-bad"), "1 of 2 files were refused", 1),
+        ((plain, "-m", spec, "-o", files / "other", "--png", files / "y.png"), "have no public labels", 2),
+    ):
+        assert words in run("aggregate", *arguments, code=code).stderr
+    assert facts(run("aggregate", labelled, *mean, "--overall"))["count"] == "4504"
     assert facts(run("aggregate", labelled, "-m", spec, "-o", files / "all", "--overall"))["count"] == "2252"
-    there = run("aggregate", plain, "-m", spec, "-o", groups, "--overall", code=2)
-    assert "holds one mean per group; choose another --output" in there.stderr
-    skipped = run("aggregate", plain, labelled, "-m", spec, "-o", groups, "--skip-bad", code=1)
-    assert "1 of 2 files were refused" in skipped.stderr
-    assert "DE" in skipped.stdout
 
 
 def test_wrong_columns_leave_no_file(files, spec):
-    for vectors in ("one.csv", "two.parquet"):
-        wrong = run("encode", files / vectors, "--by", "contry", "-m", spec, "-o", files / "x.sstq", code=1)
-        assert "did you mean 'country'?" in wrong.stderr
     (files / "null.csv").write_text("country,a,b,c,d\nDE,0,0,0,0\n,0,0,0,0\n")
-    null = run("encode", files / "null.csv", "--by", "country", "-m", spec, "-o", files / "x.sstq", code=1)
-    assert "must not have empty labels, got one in line 3; fill or drop it first" in null.stderr
-    (files / "nan.csv").write_text("country,a,b,c,d\nDE,0,0,0,0\nFR,0,nan,0,0\n")
-    nan = run("encode", files / "nan.csv", "--by", "country", "-m", spec, "-o", files / "x.sstq", code=1)
-    assert "nan in row 1" in nan.stderr
-    central = written(files, sstq.CSGM(DIM, 1.0, clients=10))
-    refused = run("encode", files / "two.parquet", "--by", "country", "-m", central, "-o", files / "x.sstq", code=2)
-    assert "--by needs a mechanism whose single messages are private" in refused.stderr
+    central = files / "central.json"
+    central.write_text(sstq.CSGM(DIM, 1.0, clients=10).to_json())
+    for vectors, column, mechanism, words, code in (
+        ("one.csv", "contry", spec, "did you mean 'country'?", 1),
+        ("two.parquet", "contry", spec, "did you mean 'country'?", 1),
+        ("null.csv", "country", spec, "must not have empty labels, got one in line 3; fill or drop it first", 1),
+        ("two.parquet", "country", central, "--by needs a mechanism whose single messages are private", 2),
+    ):
+        wrong = run("encode", files / vectors, "--by", column, "-m", mechanism, "-o", files / "x.sstq", code=code)
+        assert words in wrong.stderr
     assert not (files / "x.sstq").exists()
-
-
-def test_public_coins_have_groups_too(files, people):
-    spec = written(files, sstq.SSTQ(DIM, 4.0, bits=2, coin="public"))
-    np.save(files / "ids.npy", np.arange(sum(SIZES)))
-    arguments = ("--by", "country", "-m", spec, "--clients", files / "ids.npy", "-o", files / "x.sstq")
-    run("encode", files / "all.parquet", *arguments, "--column", "x")
-    table = lines(run("aggregate", files / "x.sstq", "-m", spec, "-o", files / "out"))
-    assert table["a/b"][0] == "1000"
 
 
 def test_groups_are_drawn(files, spec):
     run("encode", files / "two.parquet", "--by", "country", "-m", spec, "-o", files / "x.sstq")
     run("aggregate", files / "x.sstq", "-m", spec, "-o", files / "out", "--png", files / "groups.png")
     assert (files / "groups.png").read_bytes().startswith(b"\x89PNG")
-    run("encode", files / "two.parquet", "-m", spec, "-o", files / "y.sstq")
-    plain = ("aggregate", files / "y.sstq", "-m", spec, "-o", files / "other")
-    assert "have no public labels" in run(*plain, "--png", files / "y.png", code=2).stderr
 
 
 # --- private groups ---
@@ -226,25 +213,25 @@ def test_public_and_private_groups_together(files, private):
 
 
 def test_private_groups_are_required_where_there_are_some_and_refused_elsewhere(files, private):
-    out = ("-o", files / "x.sstq")
-    everybody = ("encode", files / "all.parquet", "--column", "x", *out, "-m")
-    assert "pass --private-group" in run(*everybody, private, code=2).stderr
-    both = run(*everybody, private, "--private-group", "number", "--by", "number", code=1)
-    assert "cannot be public labels and private groups at once" in both.stderr
-    text = run(*everybody, private, "--private-group", "diagnosis", code=1)
-    assert "must hold integers ≥ 0" in text.stderr
-    assert "--group-names" in text.stderr
-    (files / "names.txt").write_text("cold\nflu\n")
-    named = ("--private-group", "diagnosis", "--group-names", files / "names.txt")
-    assert "must have 3 different names" in run(*everybody, private, *named, code=1).stderr
-    (files / "names.txt").write_text("cold\nflew\nnone\n")
-    assert "got 'flu' in row" in run(*everybody, private, *named, code=1).stderr
+    plain = files / "plain.json"
+    plain.write_text(sstq.FrameUnit(DIM, 4.0).to_json())
+    names, others = files / "names.txt", files / "others.txt"
+    names.write_text("cold\nflu\n")
+    others.write_text("cold\nflew\nnone\n")
     np.save(files / "few.npy", np.zeros(3, int))
-    assert "must be 4503 integers" in run(*everybody, private, "--private-group", files / "few.npy", code=1).stderr
     np.save(files / "wrong.npy", np.full(sum(SIZES), 3))
-    beyond = run(*everybody, private, "--private-group", files / "wrong.npy", code=1)
-    assert "from row 0 on: groups must be from 0 to 2, got 3" in beyond.stderr
-    plain = written(files, sstq.FrameUnit(DIM, 4.0))
-    assert "needs GroupUnit" in run(*everybody, plain, "--private-group", "number", code=2).stderr
-    assert "needs private groups" in run(*everybody, plain, "--group-names", files / "names.txt", code=2).stderr
+    group = "--private-group"
+    for mechanism, options, words, code in (
+        (private, (), "pass --private-group", 2),
+        (private, (group, "number", "--by", "number"), "cannot be public labels and private groups at once", 1),
+        (private, (group, "diagnosis"), "must hold integers ≥ 0", 1),
+        (private, (group, "diagnosis", "--group-names", names), "must have 3 different names", 1),
+        (private, (group, "diagnosis", "--group-names", others), "got 'flu' in row", 1),
+        (private, (group, files / "few.npy"), "must be 4503 integers", 1),
+        (private, (group, files / "wrong.npy"), "from row 0 on: groups must be from 0 to 2, got 3", 1),
+        (plain, (group, "number"), "needs GroupUnit", 2),
+        (plain, ("--group-names", names), "needs private groups", 2),
+    ):
+        out = ("--column", "x", "-m", mechanism, "-o", files / "x.sstq")
+        assert words in run("encode", files / "all.parquet", *options, *out, code=code).stderr
     assert not (files / "x.sstq").exists()

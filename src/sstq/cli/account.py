@@ -7,11 +7,9 @@ from typing import Annotated
 
 import typer
 
-from sstq.cli.numbers import safe_figure
+from sstq.cli.common import read_mechanism, safe_figure
 from sstq.cli.terminal import note, show_facts, show_table, warn
 from sstq.cli.usage import WrongUsage, check_usage
-
-__all__ = ["account"]
 
 _CAPTION = (
     "basic: the sum of all ε, without δ. advanced: the classical bound. optimal: exact. pld: numerical, as optimal "
@@ -125,15 +123,8 @@ def _show_methods(
 ) -> None:
     from sstq.accounting import METHODS
 
-    columns, rows = ["method", "delta"], []
-    if epsilon is not None and rounds is not None:
-        columns.append(f"epsilon of {rounds} round{'' if rounds == 1 else 's'}")
-    if epsilon is not None and total_epsilon is not None:
-        columns.append(f"rounds within {total_epsilon:g}")
-    if rounds is not None and total_epsilon is not None:
-        columns.append(f"epsilon per round, {rounds} rounds within {total_epsilon:g}")
-    crowds = [None] if clients is None else [None, clients]
-    for crowd in crowds:
+    rows = []
+    for crowd in [None] if clients is None else [None, clients]:
         for method in METHODS if delta else METHODS[:1]:
             label = method if crowd is None else f"shuffled, {method}"
             try:
@@ -145,9 +136,9 @@ def _show_methods(
                 note(f"left out: {label}: {error}")
                 continue
             pure = method == "basic" and crowd is None
-            rows.append([label, "0" if pure else f"{delta:g}", *figures])
+            rows.append([label, "0" if pure else f"{delta:g}", *figures.values()])
     each = "" if epsilon is None else f", ε = {safe_figure(epsilon)} per round"
-    show_table(f"One client's rounds, δ = {delta:g}{each}", columns, rows, caption=_CAPTION)
+    show_table(f"One client's rounds, δ = {delta:g}{each}", ["method", "delta", *figures], rows, caption=_CAPTION)
     if epsilon is not None and total_epsilon is not None:
         _explain_doubles(epsilon, total_epsilon)
     if clients is not None:
@@ -158,7 +149,6 @@ def _show_shuffled(
     epsilon: float | None, path: Path | None, clients: int, delta: float, messages: int | None, rounds: int
 ) -> None:
     from sstq.accounting import shuffled_epsilon
-    from sstq.cli.common import read_mechanism
 
     rows = []
     if path is not None:
@@ -179,16 +169,19 @@ def _show_shuffled(
 
 def _figures(
     epsilon: float | None, rounds: int | None, delta: float, total: float | None, method: str, clients: int | None
-) -> list[str]:
+) -> dict[str, str]:
+    """Return what can be computed of two of the three, with the heads of the columns."""
     from sstq.accounting import compose, epsilon_per_round, rounds_allowed
 
-    figures = []
+    figures = {}
     if epsilon is not None and rounds is not None:
-        figures.append(safe_figure(compose(epsilon, rounds, delta, method, clients=clients)))
+        spent = compose(epsilon, rounds, delta, method, clients=clients)
+        figures[f"epsilon of {rounds} round{'' if rounds == 1 else 's'}"] = safe_figure(spent)
     if epsilon is not None and total is not None:
-        figures.append(str(rounds_allowed(epsilon, total, delta, method, clients=clients)))
+        figures[f"rounds within {total:g}"] = str(rounds_allowed(epsilon, total, delta, method, clients=clients))
     if rounds is not None and total is not None:
-        figures.append(safe_figure(epsilon_per_round(rounds, total, delta, method, clients=clients), up=False))
+        each = epsilon_per_round(rounds, total, delta, method, clients=clients)
+        figures[f"epsilon per round, {rounds} rounds within {total:g}"] = safe_figure(each, up=False)
     return figures
 
 
@@ -210,23 +203,23 @@ def _show_ledger(path: Path) -> None:
     from sstq.accounting import Ledger
 
     ledger = Ledger(path)
-    entries = ledger.entries
-    show_facts(
-        str(path),
-        [
-            ("epsilon", repr(ledger.epsilon)),
-            ("delta", repr(ledger.delta)),
-            ("composition", ledger.composition),
-            ("round cap", "none" if ledger.round_cap is None else repr(ledger.round_cap)),
-            ("rounds", len(entries)),
-            ("spent", repr(ledger.spent)),
-            ("remaining", repr(ledger.remaining)),
-            *([("spent delta", f"{ledger.spent_delta!r} of {ledger.rounds_delta!r}")] if ledger.rounds_delta else []),
-        ],
-    )
-    if entries:
-        columns = ["round", "epsilon", *(["delta"] if ledger.rounds_delta else []), "time"]
-        rows = [[entry.round_id, repr(entry.epsilon), repr(entry.delta), entry.time] for entry in entries]
-        if not ledger.rounds_delta:
-            rows = [[*row[:2], row[3]] for row in rows]
-        show_table("Rounds", columns, rows, caption="In the order in which they were spent.")
+    facts = {
+        "epsilon": repr(ledger.epsilon),
+        "delta": repr(ledger.delta),
+        "composition": ledger.composition,
+        "round cap": "none" if ledger.round_cap is None else repr(ledger.round_cap),
+        "rounds": len(ledger.entries),
+        "spent": repr(ledger.spent),
+        "remaining": repr(ledger.remaining),
+        "spent delta": f"{ledger.spent_delta!r} of {ledger.rounds_delta!r}" if ledger.rounds_delta else None,
+    }
+    show_facts(str(path), list(facts.items()))
+    if ledger.entries:
+        rows = [
+            {"round": one.round_id, "epsilon": repr(one.epsilon)}
+            | ({"delta": repr(one.delta)} if ledger.rounds_delta else {})
+            | {"time": one.time}
+            for one in ledger.entries
+        ]
+        lines = [list(row.values()) for row in rows]
+        show_table("Rounds", list(rows[0]), lines, caption="In the order in which they were spent.")

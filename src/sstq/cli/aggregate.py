@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli import groups, private_groups
+from sstq.cli import groups
 from sstq.cli.common import (
+    PICTURES,
     ForceOption,
+    GroupNamesOption,
     MechanismOption,
     VerboseOption,
+    advise_next_round,
     check_output,
+    check_suffix,
+    output_option,
     read_mechanism,
+    safe_figure,
     summarize_mechanism,
+    to_json,
     warn_of_seed,
 )
-from sstq.cli.numbers import PICTURES, safe_figure
-from sstq.cli.private_groups import GroupNamesOption, read_group_names
 from sstq.cli.terminal import complain, note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
     from sstq import Aggregator, Estimate, GroupedAggregator, Mechanism
-
-__all__ = ["aggregate"]
 
 _RESULTS = ("mean.npy", "stderr.npy", "summary.json")
 
@@ -40,12 +41,7 @@ def aggregate(
     ],
     mechanism: MechanismOption,
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Write mean.npy (means.npy and groups.csv), stderr.npy and summary.json to this folder.",
-        ),
+        Path, output_option("Write mean.npy (means.npy and groups.csv), stderr.npy and summary.json to this folder.")
     ],
     state: Annotated[
         Path | None,
@@ -85,34 +81,31 @@ def aggregate(
     from sstq.aggregation import Aggregator
 
     shared = read_mechanism(mechanism)
-    check_output(png, force, "--png")
-    if png is not None and png.suffix.lower() not in PICTURES:
-        raise WrongUsage(f"--png {png}: the name must end in {', '.join(PICTURES)}")
+    names = groups.read_group_names(group_names, shared)
     output.mkdir(parents=True, exist_ok=True)
     state_path = output / "state.npz" if state is None else state
     check_output(state_path, True, "--state")
     resumed = state_path.exists()
-    grouped = not overall and _labelled(messages, state_path if resumed else None)
-    if overall and resumed and groups.is_grouped_state(state_path):
+    grouped = _labelled(messages, state_path if resumed else None, overall)
+    if overall and grouped:
         raise WrongUsage(f"--overall: {state_path} holds one mean per group; choose another --output or --state")
-    if png is not None and not grouped:
-        raise WrongUsage("--png draws the means of groups; these messages have no public labels (sstq encode --by)")
-    names = read_group_names(group_names, shared)
     if png is not None:
-        groups.require_pictures()
-    single = _RESULTS if shared.groups is None else (*_RESULTS, *private_groups.RESULTS)
-    for name in groups.RESULTS if grouped else single:
+        _check_picture(png, grouped, force)
+    results = _RESULTS if shared.groups is None else (*_RESULTS, *groups.PRIVATE_RESULTS)
+    for name in groups.PUBLIC_RESULTS if grouped else results:
         check_output(output / name, force or resumed)
-    aggregator: Aggregator[Any] | GroupedAggregator
+    sums: Aggregator[Any] | GroupedAggregator
     if grouped:
-        aggregator = groups.start(shared, state_path if resumed else None)
+        from sstq import GroupedAggregator
+
+        sums = GroupedAggregator.load(state_path, shared) if resumed else GroupedAggregator(shared)
     else:
-        aggregator = shared.load_aggregator(state_path) if resumed else shared.aggregator()
-    bad = _add_files(aggregator, messages, state_path, skip_bad, overall)
-    if isinstance(aggregator, Aggregator):
-        _report(shared, aggregator, output, state_path, names, verbose)
+        sums = shared.load_aggregator(state_path) if resumed else shared.aggregator()
+    bad = _add_files(sums, messages, state_path, skip_bad, overall or grouped)
+    if isinstance(sums, Aggregator):
+        _report(shared, sums, output, state_path, names, verbose)
     else:
-        groups.report(shared, aggregator, output, png)
+        groups.report_public(shared, sums, output, png)
     if bad:
         complain(f"{len(bad)} of {len(messages)} files were refused and are not in the mean:")
         for error in bad:
@@ -120,13 +113,26 @@ def aggregate(
         raise typer.Exit(1)
 
 
-def _labelled(paths: list[Path], state: Path | None) -> bool:
-    """Return whether there is one mean per group, as in the state, or else as in the first complete file."""
+def _check_picture(png: Path, grouped: bool, force: bool) -> None:
+    """Refuse a picture that cannot be drawn, before any work is done."""
+    from sstq.canvas import require_matplotlib
+
+    check_output(png, force, "--png")
+    check_suffix(png, "--png", *PICTURES)
+    if not grouped:
+        raise WrongUsage("--png draws the means of groups; these messages have no public labels (sstq encode --by)")
+    require_matplotlib()
+
+
+def _labelled(paths: list[Path], state: Path | None, overall: bool) -> bool:
+    """Return whether the state has one mean per group, or else whether the first complete file has public labels."""
     from sstq.messages.files import describe_messages
 
     if state is not None:
-        return groups.is_grouped_state(state)
-    for path in paths:
+        from sstq.aggregation.group_states import is_grouped_state
+
+        return is_grouped_state(state)
+    for path in [] if overall else paths:
         try:
             return describe_messages(path).label_column is not None
         except (ValueError, OSError):
@@ -134,77 +140,30 @@ def _labelled(paths: list[Path], state: Path | None) -> bool:
     return False
 
 
-def _report(
-    shared: Mechanism,
-    aggregator: Aggregator[Any],
-    output: Path,
-    state_path: Path,
-    names: list[str] | None,
-    verbose: bool,
-) -> None:
-    """Write the mean and its summary, and print the summary."""
-    from sstq import GroupEstimate
-
-    estimate = aggregator.mean()
-    if shared.trust == "aggregator":
-        # The mean has closed the round: only its noisy sums are kept, so the same mean comes out again.
-        aggregator.save(state_path)
-    summary = _summary(shared, estimate)
-    _write_results(output, estimate, summary)
-    privacy = {name: safe_figure(summary[name]) for name in ("epsilon", "privacy_loss") if summary[name] is not None}
-    facts = [(name.replace("_", " "), value) for name, value in (summary | privacy).items()]
-    show_facts(str(output), facts, verbose=verbose)
-    if isinstance(estimate, GroupEstimate):
-        private_groups.report(estimate, output, names)
-    if estimate.note:
-        warn(estimate.note)
-        same = f"--name {shared.name} --dim {shared.dim} --epsilon {shared.epsilon!r} --clip {shared.clip!r}"
-        several = f" --set messages={shared.messages}" if shared.messages > 1 else ""
-        note(f"for the next round: sstq spec {same} --clients {round(estimate.people)}{several} --output next.json")
-    if estimate.simulated:
-        warn_of_seed("some of these messages were simulated with a seed")
-
-
 def _add_files(
-    aggregator: Aggregator[Any] | GroupedAggregator,
-    paths: list[Path],
-    state: Path,
-    skip_bad: bool,
-    overall: bool,
+    sums: Aggregator[Any] | GroupedAggregator, paths: list[Path], state: Path, skip_bad: bool, labels: bool
 ) -> list[Exception]:
     """Add the files, saving the state after each; returns the refusals, or raises the first one."""
-    refusals: dict[int, Exception] = {}
+    refusals: list[Exception] = []
     repeated = 0
     sizes = [path.stat().st_size if path.is_file() else 0 for path in paths]
     with progress("Aggregating", sum(sizes)) as advance:
-        for number, added in _outcomes(aggregator, paths, skip_bad, overall):
-            if isinstance(added, Exception):
-                refusals[number] = added
-                continue
-            if added:
-                aggregator.save(state)
-            repeated += not added
-            advance(sizes[number])
+        for path, size in zip(paths, sizes, strict=True):
+            try:
+                if not labels:
+                    _refuse_labels(path)
+                if sums.update_from_file(path):
+                    sums.save(state)
+                else:
+                    repeated += 1
+            except (ValueError, OSError) as error:
+                if not skip_bad:
+                    raise
+                refusals.append(error)
+            advance(size)
     if repeated:
         note(f"{repeated} of {len(paths)} files were already counted and skipped")
-    return [refusals[number] for number in sorted(refusals)]
-
-
-def _outcomes(
-    aggregator: Aggregator[Any] | GroupedAggregator, paths: list[Path], skip_bad: bool, overall: bool
-) -> Iterator[tuple[int, bool | ValueError | OSError]]:
-    """Yield the index of each path and whether its file was added, or why it was refused."""
-    from sstq.aggregation import Aggregator
-
-    for number, path in enumerate(paths):
-        try:
-            if isinstance(aggregator, Aggregator) and not overall:
-                _refuse_labels(path)
-            yield number, aggregator.update_from_file(path)
-        except (ValueError, OSError) as error:
-            if not skip_bad:
-                raise
-            yield number, error
+    return refusals
 
 
 def _refuse_labels(path: Path) -> None:
@@ -214,6 +173,38 @@ def _refuse_labels(path: Path) -> None:
     if column := describe_messages(path).label_column:
         remedy = "pass --overall for one mean of all, or another --output for one per group"
         raise ValueError(f"{path} has public labels by {column!r}, which the other messages do not have; {remedy}")
+
+
+def _report(
+    shared: Mechanism, sums: Aggregator[Any], output: Path, state: Path, names: list[str] | None, verbose: bool
+) -> None:
+    """Write the mean and its summary, and print the summary."""
+    import numpy as np
+
+    from sstq import GroupEstimate
+    from sstq.files.atomic import atomic_file
+
+    estimate = sums.mean()
+    if shared.trust == "aggregator":
+        # The mean has closed the round: only its noisy sums are kept, so the same mean comes out again.
+        sums.save(state)
+    summary = _summary(shared, estimate)
+    *arrays, numbers = _RESULTS
+    for name, values in zip(arrays, (estimate.value, estimate.stderr), strict=True):
+        with atomic_file(output / name) as file:
+            np.save(file, values)
+    with atomic_file(output / numbers) as file:
+        file.write(to_json(summary).encode())
+    privacy = {name: safe_figure(summary[name]) for name in ("epsilon", "privacy_loss") if summary[name] is not None}
+    facts = [(name.replace("_", " "), value) for name, value in (summary | privacy).items()]
+    show_facts(str(output), facts, verbose=verbose)
+    if isinstance(estimate, GroupEstimate):
+        groups.report_private(estimate, output, names)
+    if estimate.note:
+        warn(estimate.note)
+        advise_next_round(shared, round(estimate.people))
+    if estimate.simulated:
+        warn_of_seed()
 
 
 def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
@@ -231,16 +222,3 @@ def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
         "simulated": estimate.simulated,
         "digest": mechanism.digest(),
     }
-
-
-def _write_results(folder: Path, estimate: Estimate, summary: dict[str, Any]) -> None:
-    import numpy as np
-
-    from sstq.files.atomic import atomic_file
-
-    *arrays, numbers = _RESULTS
-    for name, values in zip(arrays, (estimate.value, estimate.stderr), strict=True):
-        with atomic_file(folder / name) as file:
-            np.save(file, values)
-    with atomic_file(folder / numbers) as file:
-        file.write(json.dumps(summary, indent=2, allow_nan=False).encode() + b"\n")

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.common import ForceOption, check_output, read_mechanism
-from sstq.cli.terminal import complain, note, progress, show_facts, show_table, warn
-from sstq.cli.usage import add_command
+from sstq.cli.common import Facts, ForceOption, check_output, output_option, read_mechanism, write_text
+from sstq.cli.terminal import complain, progress, show_facts, show_table, warn
+from sstq.cli.usage import command_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sstq.audit import EmpiricalAudit, ExactAudit, SamplerTest
-
-__all__ = ["audit"]
 
 _PARTS = 1000
 
@@ -90,9 +88,7 @@ def empirical(
 
 def certify(
     spec: _Spec,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Write the certificate to this file.")] = Path(
-        "certificate.json"
-    ),
+    output: Annotated[Path, output_option("Write the certificate to this file.")] = Path("certificate.json"),
     force: ForceOption = False,
 ) -> None:
     """Write a certificate with the integer weights and their exact ε, which can be verified without this library.
@@ -100,13 +96,9 @@ def certify(
     Example: sstq audit certify mechanism.json --output certificate.json
     """
     from sstq.audit import certify as certificate
-    from sstq.files.atomic import atomic_file
 
     check_output(output, force)
-    text = certificate(read_mechanism(spec))
-    with atomic_file(output) as file:
-        file.write(text.encode())
-    note(f"wrote {output}")
+    write_text(output, certificate(read_mechanism(spec)))
 
 
 def verify(
@@ -132,17 +124,11 @@ def verify(
     show_facts(str(certificate), [("valid", "yes"), ("of this mechanism", belongs), *_exact_facts(found)])
 
 
-audit = typer.Typer(
-    name="audit",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Check the privacy claim, exactly from the integers or from messages alone.",
-)
-for command in (exact, empirical, certify, verify):
-    add_command(audit, command)
+_HELP = "Check the privacy claim, exactly from the integers or from messages alone."
+audit = command_group("audit", _HELP, exact, empirical, certify, verify)
 
 
-def _exact_facts(found: ExactAudit) -> list[tuple[str, object]]:
+def _exact_facts(found: ExactAudit) -> Facts:
     return [
         ("epsilon stated, per message", repr(found.epsilon)),
         ("epsilon of one message is at least", found.lower),
@@ -163,7 +149,7 @@ def _show_empirical(title: str, found: EmpiricalAudit, test: SamplerTest | None,
         [[r.pair, r.event, r.likely, r.unlikely, f"{r.bound:.4g}"] for r in found.results],
         caption=f"likely, unlikely: how many of {found.tested} messages fell into the event. All bounds hold together.",
     )
-    facts: list[tuple[str, object]] = [
+    facts: Facts = [
         ("epsilon stated", repr(found.epsilon)),
         ("epsilon is at least", f"{found.lower_bound:.4g}"),
         ("largest epsilon that these messages can show", f"{found.reach:.4g}"),

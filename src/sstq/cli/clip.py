@@ -9,16 +9,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import ColumnOption, ForceOption, check_output, open_columns, read_mechanism, warn_of_seed
-from sstq.cli.numbers import write_json
-from sstq.cli.terminal import note, paragraphs, progress, show_facts, show_table, warn
-from sstq.cli.usage import WrongUsage, add_command, check_usage
+from sstq.cli.common import (
+    ColumnOption,
+    Facts,
+    ForceOption,
+    SeedOption,
+    VectorsArgument,
+    check_output,
+    open_columns,
+    output_option,
+    read_mechanism,
+    to_json,
+    warn_of_seed,
+    write_text,
+)
+from sstq.cli.terminal import note, progress, show_facts, show_table, warn
+from sstq.cli.usage import WrongUsage, check_usage, command_group
 
 if TYPE_CHECKING:
     from sstq import Messages
     from sstq.planning.clipping import ClipChoice, Interval, NormProfile, NormSurvey
-
-__all__ = ["clip"]
 
 _HELP = """
 Choose clip by a private survey, in which every client answers one yes-or-no question about its norm.
@@ -26,8 +36,6 @@ Choose clip by a private survey, in which every client answers one yes-or-no que
 A survey is shared (sstq clip spec), answered on the clients (sstq clip encode) and evaluated on the server (sstq clip
 aggregate). To try a survey on vectors that you hold, use sstq clip suggest.
 """
-
-clip = typer.Typer(name="clip", no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
 
 EpsilonOption = Annotated[float, typer.Option(help="The ε of one answer, in addition to the ε of the mean.")]
 LowestOption = Annotated[float, typer.Option(help="The smallest threshold.")]
@@ -42,10 +50,7 @@ ClientsOption = Annotated[
     int | None,
     typer.Option(min=1, help="The number of clients of the mean. [dim]\\[default: as many as answered][/dim]"),
 ]
-SeedOption = Annotated[
-    int | None,
-    typer.Option(min=0, help="Simulate with this seed instead of secret randomness. The result is NOT private."),
-]
+JsonOption = Annotated[Path | None, output_option("Write all numbers as JSON.")]
 
 
 def spec(
@@ -53,9 +58,7 @@ def spec(
     highest: HighestOption,
     epsilon: EpsilonOption = 0.5,
     thresholds: ThresholdsOption = 16,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Write the survey to this JSON file.")] = Path(
-        "survey.json"
-    ),
+    output: Annotated[Path, output_option("Write the survey to this JSON file.")] = Path("survey.json"),
     force: ForceOption = False,
 ) -> None:
     """Write the survey that clients and server share to a JSON file.
@@ -64,28 +67,19 @@ def spec(
 
     Example: sstq clip spec --lowest 0.01 --highest 100 --epsilon 0.5 --output survey.json
     """
-    from sstq.files.atomic import atomic_file
     from sstq.planning.clipping import NormSurvey
 
     check_output(output, force)
     with check_usage():
         survey = NormSurvey(epsilon, lowest, highest, thresholds)
-    with atomic_file(output) as file:
-        file.write(survey.to_json().encode() + b"\n")
+    write_text(output, survey.to_json() + "\n")
     show_facts(str(output), _describe(survey))
-    note(f"wrote {output}")
 
 
 def encode(
-    vectors: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="VECTORS...",
-            help="Encode the vectors in these files, one row per client: .npy, .npz, Parquet or CSV.",
-        ),
-    ],
+    vectors: VectorsArgument,
     survey: SurveyOption,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Write the answers to this message file.")],
+    output: Annotated[Path, output_option("Write the answers to this message file.")],
     dim: DimOption = None,
     column: ColumnOption = None,
     seed: SeedOption = None,
@@ -112,7 +106,7 @@ def aggregate(
     survey: SurveyOption,
     mechanism: MechanismOption = None,
     clients: ClientsOption = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write all numbers as JSON.")] = None,
+    output: JsonOption = None,
     force: ForceOption = False,
 ) -> None:
     """Estimate quantiles of the norms from the answers and, with --mechanism, suggest a clip.
@@ -145,7 +139,7 @@ def suggest(
     dim: DimOption = None,
     column: ColumnOption = None,
     seed: SeedOption = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write all numbers as JSON.")] = None,
+    output: JsonOption = None,
     force: ForceOption = False,
 ) -> None:
     """Run a whole survey on vectors that you hold, to see what clients with such vectors would reveal.
@@ -167,8 +161,7 @@ def suggest(
         warn_of_seed("the answers come from --seed")
 
 
-for command in (spec, encode, aggregate, suggest):
-    add_command(clip, command)
+clip = command_group("clip", _HELP, spec, encode, aggregate, suggest)
 
 
 def _read_survey(path: Path) -> NormSurvey:
@@ -180,7 +173,7 @@ def _read_survey(path: Path) -> NormSurvey:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _describe(survey: NormSurvey) -> list[tuple[str, object]]:
+def _describe(survey: NormSurvey) -> Facts:
     return [
         ("thresholds", f"{len(survey.thresholds)}, from {survey.thresholds[0]:g} to {survey.thresholds[-1]:g}"),
         ("epsilon spent, rounded up", repr(survey.privacy_loss())),
@@ -223,20 +216,12 @@ def _dim_of(path: Path) -> int:
         raise WrongUsage(f"{path}: pass --dim, which only .npy files contain") from error
 
 
-def _show(
-    profile: NormProfile,
-    count: int,
-    mechanism: Path | None,
-    clients: int | None,
-    output: Path | None,
-) -> None:
+def _show(profile: NormProfile, count: int, mechanism: Path | None, clients: int | None, output: Path | None) -> None:
     found = {q: profile.quantile(q) for q in (0.5, 0.9, 0.99)}
-    columns = ["quantile", "norm", "at least", "at most"]
-    rows = [[f"{q:g}", *map(_figure, (one.value, one.low, one.high))] for q, one in found.items()]
     show_table(
         f"Norms, from {count:,} answers",
-        columns,
-        rows,
+        ["quantile", "norm", "at least", "at most"],
+        [[f"{q:g}", *map(_figure, (one.value, one.low, one.high))] for q, one in found.items()],
         caption="All intervals hold simultaneously in 95 of 100 surveys.",
     )
     document: dict[str, Any] = {
@@ -253,25 +238,19 @@ def _show(
 
         choice = suggest_clip(profile, read_mechanism(mechanism), clients or count)
         _show_choice(choice, clients or count)
-        document["clip"] = choice.clip
-        document["relative_error"] = choice.relative_error
-        document["error_seen"] = choice.best.error
-        document["error_at_most"] = choice.best.largest_error
+        document |= {"clip": choice.clip, "relative_error": choice.relative_error}
+        document |= {"error_seen": choice.best.error, "error_at_most": choice.best.largest_error}
     elif clients is not None:
         raise WrongUsage("--clients needs --mechanism, for which a clip is suggested")
     if output is not None:
-        write_json(output, document)
+        write_text(output, to_json(document))
 
 
 def _show_choice(choice: ClipChoice, clients: int) -> None:
-    rows = [
-        [
-            f"{one.clip:.4g}",
-            f"{100 * one.above.value:.3g} %",
-            *map(_figure, (one.bias.low, one.bias.value, one.bias.high, one.noise, one.error)),
-        ]
-        for one in (*choice.candidates, choice.best)
-    ]
+    rows = []
+    for one in (*choice.candidates, choice.best):
+        figures = map(_figure, (one.bias.low, one.bias.value, one.bias.high, one.noise, one.error))
+        rows.append([f"{one.clip:.4g}", f"{100 * one.above.value:.3g} %", *figures])
     show_table(
         f"Error of a mean of {clients:,} clients, by clip",
         ["clip", "clipped", "bias at least", "bias seen", "bias at most", "noise", "error seen"],

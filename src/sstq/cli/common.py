@@ -1,37 +1,23 @@
-"""Helpers of several commands: reading and describing mechanisms, and checking output paths."""
+"""What several commands share: options, reading and describing mechanisms, figures, and writing files."""
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.terminal import warn
+from sstq.cli.terminal import note, warn
 from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
-    from sstq import SSTQ, ExpectedError, Mechanism
-    from sstq.mechanisms import FrameUnit
+    from sstq import ExpectedError, Mechanism
     from sstq.messages.vectors import VectorFile
 
-__all__ = [
-    "ColumnOption",
-    "ForceOption",
-    "MechanismOption",
-    "VerboseOption",
-    "check_output",
-    "describe_mechanism",
-    "open_columns",
-    "privacy_of",
-    "randomness_of",
-    "read_mechanism",
-    "several_messages",
-    "summarize_mechanism",
-    "warn_of_seed",
-]
-
+Facts = list[tuple[str, object]]
+PICTURES = (".png", ".svg", ".pdf")
 _PRIVACY = {
     "local": "yes, every single message",
     "aggregator": "no: only the trusted aggregator may see a message; the mean it releases is private",
@@ -45,11 +31,28 @@ MechanismOption = Annotated[
     ),
 ]
 
+VectorsArgument = Annotated[
+    list[Path],
+    typer.Argument(metavar="VECTORS...", help="Encode these vectors, one row per client: .npy, .npz, Parquet or CSV."),
+]
 ColumnOption = Annotated[
     str | None, typer.Option(help="Read this list column of Parquet files, or this array of .npz files.")
 ]
+GroupNamesOption = Annotated[
+    Path | None,
+    typer.Option(help="Read the names of the private groups from this shared text file, one per line, group 0 first."),
+]
+SeedOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="Simulate with this seed instead of secret randomness. The result is NOT private."),
+]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show all facts.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+
+
+def output_option(text: str) -> Any:
+    """The option --output or -o."""
+    return typer.Option("--output", "-o", help=text)
 
 
 def open_columns(path: Path, dim: int, column: str | None = None, **others: Any) -> VectorFile:
@@ -72,12 +75,12 @@ def read_mechanism(path: Path) -> Mechanism:
         raise ValueError(f"{path}: {error}") from error
 
 
-def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> list[tuple[str, object]]:
+def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> Facts:
     """Return facts about a mechanism as names and values; with clients, also about the error of their mean."""
     from sstq.mechanisms import SSTQ, FrameUnit
 
     error = mechanism.typical_error()
-    facts: list[tuple[str, object]] = [
+    facts: Facts = [
         ("mechanism", mechanism.name),
         ("dimension", mechanism.dim),
         ("clip", f"{mechanism.clip:g}"),
@@ -91,9 +94,18 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> list
         ("unbiased", _unbiased_in_words(mechanism)),
     ]
     if isinstance(mechanism, SSTQ):
-        facts += _describe_parts(mechanism)
+        frame, kashin = mechanism.frame, mechanism.kashin
+        facts += [
+            ("channel", f"{mechanism.channel.name}, {mechanism.bits} bits"),
+            ("codebook", mechanism.codebook.name),
+            ("decoder", mechanism.decoder.name),
+            ("frame", f"{frame.name}, N = {frame.size}, seed {frame.seed}"),
+            ("kashin", f"{kashin.name}, K = {kashin.level:.6g}, {kashin.steps} steps"),
+        ]
     if isinstance(mechanism, FrameUnit):
-        facts += _describe_frames(mechanism)
+        allowed = mechanism.clients_allowed
+        suffice = f"up to {allowed:,} in a round" if allowed else "none"
+        facts += [("frames", mechanism.frames), ("clients for which these frames suffice", suffice)]
     facts.append(
         ("error of one client", f"{math.sqrt(error.total) / mechanism.clip:.4g} of clip (typical vector of norm clip)")
     )
@@ -107,7 +119,7 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> list
     return facts
 
 
-def several_messages(mechanism: Mechanism) -> list[tuple[str, object]]:
+def several_messages(mechanism: Mechanism) -> Facts:
     """Return the totals of several messages per person; empty for one message."""
     if mechanism.messages == 1:
         return []
@@ -147,33 +159,11 @@ def _clients_for_a_tenth(mechanism: Mechanism, error: ExpectedError) -> str:
     room = (0.1 * mechanism.clip) ** 2 - error.bias2
     if room > 0:
         return f"{max(1, math.ceil(error.variance / room)):,}"
-    bias = f"out of reach: the bias is {math.sqrt(error.bias2) / mechanism.clip:.3g} of clip"
-    return f"{bias}{_frames_for_a_tenth(mechanism) if isinstance(mechanism, FrameUnit) else ''}"
-
-
-def _frames_for_a_tenth(mechanism: FrameUnit) -> str:
-    """Return the option that gives enough frames for an error of a tenth of clip."""
-    variance = mechanism.typical_error().total / mechanism.clip**2
-    clients = math.ceil(1.1 * variance / 0.1**2)
-    return f"; pass --clients {clients} instead"
-
-
-def _describe_frames(mechanism: FrameUnit) -> list[tuple[str, object]]:
-    allowed = mechanism.clients_allowed
-    return [
-        ("frames", mechanism.frames),
-        ("clients for which these frames suffice", f"up to {allowed:,} in a round" if allowed else "none"),
-    ]
-
-
-def _describe_parts(mechanism: SSTQ) -> list[tuple[str, object]]:
-    return [
-        ("channel", f"{mechanism.channel.name}, {mechanism.bits} bits"),
-        ("codebook", mechanism.codebook.name),
-        ("decoder", mechanism.decoder.name),
-        ("frame", f"{mechanism.frame.name}, N = {mechanism.frame.size}, seed {mechanism.frame.seed}"),
-        ("kashin", f"{mechanism.kashin.name}, K = {mechanism.kashin.level:.6g}, {mechanism.kashin.steps} steps"),
-    ]
+    out_of_reach = f"out of reach: the bias is {math.sqrt(error.bias2) / mechanism.clip:.3g} of clip"
+    if not isinstance(mechanism, FrameUnit):
+        return out_of_reach
+    # One client in ten more than the error of many frames needs.
+    return f"{out_of_reach}; pass --clients {math.ceil(1.1 * error.total / (0.1 * mechanism.clip) ** 2)} instead"
 
 
 def privacy_of(mechanism: Mechanism, simulated: bool) -> str:
@@ -186,9 +176,16 @@ def randomness_of(simulated: bool) -> str:
     return "a seed: simulated, not private" if simulated else "secret"
 
 
-def warn_of_seed(what: str) -> None:
+def warn_of_seed(what: str = "some of these messages were simulated with a seed") -> None:
     """Warn that a seed replaced secret randomness."""
     warn(f"NOT PRIVATE: {what}")
+
+
+def advise_next_round(mechanism: Mechanism, clients: int) -> None:
+    """Print the command that writes the same mechanism with frames for this many clients."""
+    same = f"--name {mechanism.name} --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --clip {mechanism.clip!r}"
+    several = f" --set messages={mechanism.messages}" if mechanism.messages > 1 else ""
+    note(f"for the next round: sstq spec {same} --clients {clients}{several} --output next.json")
 
 
 def check_output(path: Path | None, force: bool, option: str = "--output") -> None:
@@ -201,3 +198,37 @@ def check_output(path: Path | None, force: bool, option: str = "--output") -> No
         raise WrongUsage(f"{option} must be a file, got the folder {path}")
     if path.exists() and not force:
         raise WrongUsage(f"{option} {path} already exists; pass --force to overwrite it")
+
+
+def check_suffix(path: Path, option: str, *allowed: str) -> None:
+    """Refuse a file whose name does not end in one of these."""
+    if path.suffix.lower() not in allowed:
+        raise WrongUsage(f"{option} {path}: the name must end in {', '.join(allowed)}")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file, completely or not at all, and say so."""
+    from sstq.files.atomic import atomic_file
+
+    with atomic_file(path) as file:
+        file.write(text.encode())
+    note(f"wrote {path}")
+
+
+def to_json(document: dict[str, Any]) -> str:
+    """Return a document as JSON for files."""
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def figure(value: float) -> str:
+    """Return a number with three digits, as short as possible."""
+    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e5 or value == 0 else f"{value:.1e}"
+
+
+def safe_figure(value: float, *, up: bool = True) -> str:
+    """Return a number rounded conservatively to six digits, allowing for the rounding error of a double."""
+    from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+
+    if up:
+        return f"{float(Context(prec=6, rounding=ROUND_CEILING).plus(Decimal(f'{value:.12g}'))):g}"
+    return f"{float(Context(prec=6, rounding=ROUND_FLOOR).plus(Decimal(value))):g}"

@@ -7,16 +7,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import ForceOption, VerboseOption, check_output
-from sstq.cli.numbers import PICTURES, error_figure, figure, write_json
+from sstq.cli.common import (
+    PICTURES,
+    ForceOption,
+    VerboseOption,
+    check_output,
+    check_suffix,
+    figure,
+    output_option,
+    to_json,
+    write_text,
+)
 from sstq.cli.terminal import note, progress, show_table
-from sstq.cli.usage import WrongUsage, check_usage
+from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
     from sstq.planning.comparison import Comparison
 
-__all__ = ["compare"]
-
+_ROUNDING = 1e-12
 _CENTRAL = "CSGM: (ε, 1e-5) for the released mean, not ε per message."
 
 
@@ -27,9 +35,7 @@ def compare(
     frontier: Annotated[
         bool, typer.Option("--frontier", help="Show the error of one person's message against its bits instead.")
     ] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write all numbers (.csv, .json) or draw them (.png, .svg).")
-    ] = None,
+    output: Annotated[Path | None, output_option("Write all numbers (.csv, .json) or draw them (.png, .svg).")] = None,
     verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:
@@ -43,8 +49,8 @@ def compare(
     Example: sstq compare --frontier --dim 10000 --epsilon 3
     """
     check_output(output, force)
-    if output is not None and output.suffix.lower() not in (".csv", ".json", *PICTURES):
-        raise WrongUsage(f"--output {output}: the name must end in {', '.join(('.csv', '.json', *PICTURES))}")
+    if output is not None:
+        check_suffix(output, "--output", ".csv", ".json", *PICTURES)
     rows = _rows(dim, epsilon, clients, frontier=frontier, timed=verbose)
     head: dict[str, Any] = {"dim": dim, "epsilon": epsilon} | ({} if frontier else {"clients": clients})
     if frontier:
@@ -89,7 +95,7 @@ def _show_comparison(rows: list[Comparison], dim: int, epsilon: float, clients: 
     columns = ["mechanism", "bits", "error²", "bias²", "trust", "coin"]
     columns += ["exact", "encode ms", "add µs"] if verbose else []
     lines = [
-        [row.label, f"{row.bits:,}", error_figure(row.mse), error_figure(row.bias2), row.trust, row.coin]
+        [row.label, f"{row.bits:,}", _figure(row.mse), _figure(row.bias2), row.trust, row.coin]
         + ([] if row.times is None else [row.exact, figure(1e3 * row.times.encode), figure(1e6 * row.times.add)])
         for row in rows
     ]
@@ -101,23 +107,22 @@ def _show_frontier(rows: list[Comparison], dim: int, epsilon: float) -> dict[str
     from sstq.planning.comparison import one_bit_error, optimal_error
 
     optimum, one_bit = optimal_error(dim, epsilon), one_bit_error(dim, epsilon)
+    lines = [
+        [row.label, f"{row.bits:,}", row.coin, figure(row.mse / dim), _figure(row.bias2, dim), f"{times:.3g}"]
+        for row, times in ((row, row.mse / dim / optimum) for row in rows)
+    ]
     show_table(
         f"Error against bits at d = {dim:,}, ε = {epsilon:g}: one unit vector, divided by d",
         ["mechanism", "bits", "coin", "error²/d", "bias²/d", "times the optimum"],
-        [
-            [
-                row.label,
-                f"{row.bits:,}",
-                row.coin,
-                figure(row.mse / dim),
-                error_figure(row.bias2, dim),
-                f"{row.mse / dim / optimum:.3g}",
-            ]
-            for row in rows
-        ],
+        lines,
         caption=f"The optimum of all unbiased mechanisms is {optimum:.4g}; the least with one bit is {one_bit:.4g}.",
     )
     return {"optimum": optimum, "one_bit": one_bit}
+
+
+def _figure(error: float, over: float = 1.0) -> str:
+    """Return a squared error of unit vectors divided by a number; rounding errors count as zero."""
+    return figure(error / over if error > _ROUNDING else 0.0)
 
 
 def _write(rows: list[Comparison], output: Path, head: dict[str, Any], *, frontier: bool) -> None:
@@ -125,20 +130,19 @@ def _write(rows: list[Comparison], output: Path, head: dict[str, Any], *, fronti
 
     from sstq.files.atomic import write_csv
 
-    if output.suffix.lower() in PICTURES:
+    numbers = []
+    for row in rows:
+        line = asdict(row) | {"mse": row.mse}
+        if times := line.pop("times"):
+            line |= {f"{step}_seconds": seconds for step, seconds in times.items()}
+        numbers.append(line)
+    if output.suffix.lower() == ".json":
+        write_text(output, to_json(head | {"mechanisms": numbers}))
+        return
+    if output.suffix.lower() == ".csv":
+        write_csv(output, list(numbers[0]), numbers)
+    else:
         from sstq.plots import draw_comparison, draw_frontier
 
         (draw_frontier if frontier else draw_comparison)(rows, output, **head)
-    else:
-        numbers = [asdict(row) | {"mse": row.mse, "times": None} | _times(row) for row in rows]
-        for one in numbers:
-            del one["times"]
-        if output.suffix.lower() == ".json":
-            write_json(output, head | {"mechanisms": numbers})
-            return
-        write_csv(output, list(numbers[0]), numbers)
     note(f"wrote {output}")
-
-
-def _times(row: Comparison) -> dict[str, float]:
-    return {} if row.times is None else {"encode_seconds": row.times.encode, "add_seconds": row.times.add}

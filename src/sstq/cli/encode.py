@@ -9,16 +9,20 @@ import typer
 
 from sstq.cli.common import (
     ColumnOption,
+    GroupNamesOption,
     MechanismOption,
+    SeedOption,
+    VectorsArgument,
     VerboseOption,
     check_output,
     open_columns,
+    output_option,
     privacy_of,
     read_mechanism,
     several_messages,
     warn_of_seed,
 )
-from sstq.cli.private_groups import GroupNamesOption, read_group_names
+from sstq.cli.groups import read_group_names
 from sstq.cli.terminal import note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage, check_usage
 
@@ -26,28 +30,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sstq import LocalReport, Mechanism
-
-__all__ = ["encode", "group_numbers"]
+    from sstq import Mechanism
 
 
 def encode(
-    vectors: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="VECTORS...",
-            help="Encode the vectors in these files, one row per client: .npy, .npz, Parquet or CSV.",
-        ),
-    ],
+    vectors: VectorsArgument,
     mechanism: MechanismOption,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Write this message file, Parquet if its name ends in .parquet.",
-        ),
-    ],
+    output: Annotated[Path, output_option("Write this message file, Parquet if its name ends in .parquet.")],
     column: ColumnOption = None,
     by: Annotated[
         str | None,
@@ -72,10 +61,7 @@ def encode(
             help="Read client identifiers for a public coin from this .npy: distinct integers ≥ 0, one per vector."
         ),
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Simulate with this seed instead of secret randomness. The result is NOT private."),
-    ] = None,
+    seed: SeedOption = None,
     report: Annotated[
         bool,
         typer.Option(
@@ -84,8 +70,7 @@ def encode(
     ] = False,
     verbose: VerboseOption = False,
     force: Annotated[
-        bool,
-        typer.Option("--force", help="Overwrite the message file. People who are encoded again spend ε again."),
+        bool, typer.Option("--force", help="Overwrite the message file. People who are encoded again spend ε again.")
     ] = False,
 ) -> None:
     """Encode each vector as one message, which is private unless the mechanism needs a trusted aggregator.
@@ -104,6 +89,8 @@ def encode(
     import numpy as np
 
     from sstq.mechanisms import LocalReport
+    from sstq.mechanisms.encoding import encode_files
+    from sstq.messages.files import write_messages
     from sstq.messages.vectors import refuse_repeated
 
     shared = read_mechanism(mechanism)
@@ -111,14 +98,24 @@ def encode(
         refuse_repeated(vectors)
     if by is not None and shared.trust == "aggregator":
         raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
-    secret = _private_groups(shared, private_group)
-    in_column = secret if isinstance(secret, str) else None
-    names = read_group_names(group_names, shared)
-    reading = {"column": column, "by": by, "group": in_column, "group_names": names}
+    _check_private_group(shared, private_group)
+    array = private_group is not None and private_group.endswith(".npy")
+    reading: dict[str, Any] = {"by": by, "group": None if array else private_group}
+    reading["group_names"] = read_group_names(group_names, shared)
+    if any(output.exists() and output.samefile(path) for path in (mechanism, *vectors)):
+        raise WrongUsage(f"--output must not be an input file, got {output}")
+    check_output(output, force)
+    files = [open_columns(path, shared.dim, column, **reading) for path in vectors]
+    count = sum(file.count for file in files)
+    if not count:
+        raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
+    named: dict[str, Any] = {"clients": _client_identifiers(shared, clients, count)}
+    named["groups"] = group_numbers(Path(str(private_group)), count) if array else None
     rng = None if seed is None else np.random.default_rng(seed)
     local = LocalReport() if report else None
-    groups = secret if isinstance(secret, Path) else None
-    total = _to_one_file(shared, mechanism, vectors, output, reading, groups, clients, rng, local, force)
+    with progress("Encoding", count * shared.messages) as advance:
+        messages = encode_files(shared, files, rng, **named, report=local, advance=advance)
+        total = write_messages(output, messages)
     show_facts(
         str(output),
         [
@@ -145,44 +142,13 @@ def encode(
         warn(f"NOT PRIVATE: {privacy_of(shared, simulated=False).removeprefix('no: ')}")
 
 
-def _to_one_file(
-    mechanism: Mechanism,
-    mechanism_path: Path,
-    vectors: list[Path],
-    output: Path,
-    reading: dict[str, Any],
-    groups: Path | None,
-    clients: Path | None,
-    rng: np.random.Generator | None,
-    local: LocalReport | None,
-    force: bool,
-) -> int:
-    """Write the messages of all vectors to one file; returns their number."""
-    from sstq.mechanisms.encoding import encode_files
-    from sstq.messages.files import write_messages
-
-    if any(output.exists() and output.samefile(path) for path in (mechanism_path, *vectors)):
-        raise WrongUsage(f"--output must not be an input file, got {output}")
-    check_output(output, force)
-    files = [open_columns(path, mechanism.dim, **reading) for path in vectors]
-    total = sum(file.count for file in files)
-    if not total:
-        raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
-    identifiers = _client_identifiers(mechanism, clients, total)
-    numbers = None if groups is None else group_numbers(groups, total)
-    named: dict[str, Any] = {"clients": identifiers, "groups": numbers}
-    with progress("Encoding", total * mechanism.messages) as advance:
-        return write_messages(output, encode_files(mechanism, files, rng, **named, report=local, advance=advance))
-
-
-def _private_groups(mechanism: Mechanism, given: str | None) -> str | Path | None:
-    """Return the column or the .npy of the private groups, which must be given exactly if the mechanism has groups."""
+def _check_private_group(mechanism: Mechanism, given: str | None) -> None:
+    """Refuse private groups that the mechanism does not have, and their absence if it has some."""
     if mechanism.groups is not None and given is None:
         raise WrongUsage(f"pass --private-group: {mechanism.name} encodes a group with every vector")
     if mechanism.groups is None and given is not None:
         remedy = f"sstq spec --name groupunit --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --set groups=10"
         raise WrongUsage(f"--private-group needs GroupUnit ({remedy}); {mechanism.name} has no private groups")
-    return Path(given) if given is not None and given.endswith(".npy") else given
 
 
 def group_numbers(path: Path, total: int) -> NDArray[np.int64]:

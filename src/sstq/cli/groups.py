@@ -1,53 +1,29 @@
-"""Output of `sstq aggregate` for public groups: one mean per group, with its error and its mark."""
+"""Groups of people in `sstq aggregate`: one mean per public group, and shares, sums and means of private ones."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sstq.cli.common import summarize_mechanism, warn_of_seed
-from sstq.cli.numbers import safe_figure
+from sstq.cli.common import advise_next_round, safe_figure, summarize_mechanism, to_json, warn_of_seed
 from sstq.cli.terminal import note, progress, show_table, warn
+from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
-    from sstq import Estimate, GroupedAggregator, GroupMean, Mechanism
+    from sstq import Estimate, GroupedAggregator, GroupEstimate, GroupMean, Mechanism
 
-__all__ = ["RESULTS", "is_grouped_state", "printable", "report", "require_pictures", "start"]
-
-RESULTS = ("means.npy", "stderr.npy", "groups.csv", "summary.json")
+PUBLIC_RESULTS = ("means.npy", "stderr.npy", "groups.csv", "summary.json")
+PRIVATE_RESULTS = ("groups.npz", "groups.csv")
+_ARRAYS = ("shares", "shares_stderr", "sums", "sums_stderr", "means", "means_stderr")
+_LEVEL = 0.95
 # A picture shows the groups with the most clients.
 _DRAWN = 40
-_CAPTION = (
-    "error: norm of the standard errors. within error: the norm is at most the radius, or at most √2 times the error. "
-    "too few: fewer than 30 clients."
-)
+_WITHIN = "within error: the norm is at most the radius, or at most √2 times the error."
 
 
-def is_grouped_state(path: Path) -> bool:
-    """Return whether a file is the state of groups."""
-    from sstq.runs import group_states
-
-    return group_states.is_grouped_state(path)
-
-
-def require_pictures() -> None:
-    """Raise ImportError if pictures cannot be drawn, before any work is done."""
-    from sstq.canvas import require_matplotlib
-
-    require_matplotlib()
-
-
-def start(mechanism: Mechanism, state: Path | None) -> GroupedAggregator:
-    """Return the saved sums of groups, or empty ones."""
-    from sstq import GroupedAggregator
-
-    return GroupedAggregator(mechanism) if state is None else GroupedAggregator.load(state, mechanism)
-
-
-def report(mechanism: Mechanism, groups: GroupedAggregator, folder: Path, png: Path | None) -> None:
+def report_public(mechanism: Mechanism, groups: GroupedAggregator, folder: Path, png: Path | None) -> None:
     """Write the means, their errors and marks to a folder, print them as a table, and draw them."""
     from sstq.files.atomic import atomic_file, write_csv
 
@@ -62,9 +38,10 @@ def report(mechanism: Mechanism, groups: GroupedAggregator, folder: Path, png: P
     with _arrays(folder, len(counts), mechanism.estimate_dim) as write, progress("Groups", len(counts)) as advance:
         # One group at a time: the vectors of all groups may not fit in memory.
         for label in counts:
-            group = groups.mean(label)
+            group = groups.mean(label, _LEVEL)
             write(group.estimate)
-            rows.append(_numbers(group))
+            several = group.estimate.count > 1  # a single message has no error
+            rows.append({"label": label, "clients": round(group.estimate.people), **_numbers(group, error=several)})
             simulated |= group.estimate.simulated
             if group.estimate.note:
                 notes[label] = group.estimate.note
@@ -73,34 +50,75 @@ def report(mechanism: Mechanism, groups: GroupedAggregator, folder: Path, png: P
             advance(1)
     write_csv(folder / "groups.csv", list(rows[0]), rows)
     largest = max(notes, key=lambda label: counts[label], default="")
+    marked = sum(bool(row["mark"]) for row in rows)
     summary = {
         "count": groups.count,
         "column": groups.column,
         "groups": len(rows),
-        "marked": sum(bool(row["mark"]) for row in rows),
-        "level": group.level,
+        "marked": marked,
+        "level": _LEVEL,
         **summarize_mechanism(mechanism, groups.count),
         "groups_with_note": len(notes),
-        "note": notes[largest] if notes else "",
+        "note": notes.get(largest, ""),
         "simulated": simulated,
         "digest": mechanism.digest(),
     }
     with atomic_file(folder / "summary.json") as file:
-        file.write(json.dumps(summary, indent=2, allow_nan=False).encode() + b"\n")
-    _print(rows, folder, summary)
+        file.write(to_json(summary).encode())
+    few = "too few: fewer than 30 clients."
+    _show(f"{folder}: one mean per {groups.column}", [str(groups.column), "clients"], rows, f"{_WITHIN} {few}")
+    loss = summary["privacy_loss"]
+    spent = "no privacy" if loss is None else f"ε = {safe_figure(loss)} per message, the {groups.column} public"
+    note(f"{groups.count:,} messages, {len(rows):,} groups, {marked:,} marked; {spent}")
     if notes:
-        warn(f"{len(notes):,} of {len(rows):,} groups; {printable(largest)}: {notes[largest]}")
-        same = (
-            f"--name {mechanism.name} --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --clip {mechanism.clip!r}"
-        )
-        note(f"for the next round: sstq spec {same} --clients {max(counts.values())} --output next.json")
+        warn(f"{len(notes):,} of {len(rows):,} groups; {_printable(largest)}: {notes[largest]}")
+        advise_next_round(mechanism, max(counts.values()))
     if simulated:
-        warn_of_seed("some of these messages were simulated with a seed")
+        warn_of_seed()
     if png is not None:
         from sstq.plots import draw_groups
 
         draw_groups(picture, png, column=str(groups.column), epsilon=mechanism.epsilon, groups=len(rows))
         note(f"wrote {png}")
+
+
+def report_private(estimate: GroupEstimate, folder: Path, names: list[str] | None) -> None:
+    """Write shares, sums and means of private groups with their standard errors, and print them as a table."""
+    import numpy as np
+
+    from sstq import Estimate, GroupMean
+    from sstq.files.atomic import atomic_file, write_csv
+
+    arrays = {name: getattr(estimate, name) for name in _ARRAYS}
+    with atomic_file(folder / PRIVATE_RESULTS[0]) as file:
+        np.savez(file, **arrays)
+    rows: list[dict[str, Any]] = []
+    for group, (share, stderr) in enumerate(zip(estimate.shares, estimate.shares_stderr, strict=True)):
+        label = str(group) if names is None else names[group]
+        numbers = {"norm": None, "error": None, "radius": None, "mark": "too few"}
+        if not estimate.too_few[group]:
+            own = Estimate(arrays["means"][group], arrays["means_stderr"][group], estimate.count, terms=estimate.terms)
+            numbers = _numbers(GroupMean(label, own, own.region(_LEVEL).radius, _LEVEL))
+        rows.append({"group": label, "share": float(share), "share_stderr": float(stderr), **numbers})
+    write_csv(folder / PRIVATE_RESULTS[1], list(rows[0]), rows)
+    few = "too few: the share is within two standard errors of zero; the sum is in groups.npz."
+    _show(f"{folder}: private groups", ["group", "share", "± share"], rows, f"{_WITHIN} {few}")
+
+
+def read_group_names(path: Path | None, mechanism: Mechanism) -> list[str] | None:
+    """Read the names of a mechanism's private groups, one per line."""
+    if path is None:
+        return None
+    if mechanism.groups is None:
+        raise WrongUsage(f"--group-names needs private groups (GroupUnit); {mechanism.name} has none")
+    try:
+        names = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be text, one name per line: {error}") from error
+    if len(names) != mechanism.groups or len(set(names)) < len(names) or not all(names):
+        found = f"{len(names)} lines with {len(set(filter(None, names)))} different names"
+        raise ValueError(f"{path} must have {mechanism.groups} different names, one per line, got {found}")
+    return names
 
 
 @contextmanager
@@ -111,7 +129,7 @@ def _arrays(folder: Path, groups: int, dim: int) -> Iterator[Callable[[Estimate]
     from sstq.files.atomic import atomic_file
 
     header = {"descr": "<f8", "fortran_order": False, "shape": (groups, dim)}
-    with atomic_file(folder / RESULTS[0]) as means, atomic_file(folder / RESULTS[1]) as errors:
+    with atomic_file(folder / PUBLIC_RESULTS[0]) as means, atomic_file(folder / PUBLIC_RESULTS[1]) as errors:
         for file in (means, errors):
             np.lib.format.write_array_header_1_0(file, header)
 
@@ -122,33 +140,18 @@ def _arrays(folder: Path, groups: int, dim: int) -> Iterator[Callable[[Estimate]
         yield write
 
 
-def _numbers(group: GroupMean) -> dict[str, Any]:
-    """Return a line of groups.csv; a single message has no error."""
-    several = group.estimate.count > 1
-    return {
-        "label": group.label,
-        "clients": round(group.estimate.people),
-        "norm": group.norm,
-        "error": group.error if several else None,
-        "radius": group.radius if several else None,
-        "mark": group.mark,
-    }
+def _numbers(group: GroupMean, *, error: bool = True) -> dict[str, Any]:
+    """Return the numbers of a line of groups.csv."""
+    known = {"error": group.error, "radius": group.radius} if error else {"error": None, "radius": None}
+    return {"norm": group.norm, **known, "mark": group.mark}
 
 
-def _print(rows: list[dict[str, Any]], folder: Path, summary: dict[str, Any]) -> None:
-    level, column = f"{100 * summary['level']:g} %", summary["column"]
-    shown = [{**row, "label": printable(row["label"])} for row in rows]
-    show_table(
-        f"{folder}: one mean per {column}",
-        [column, "clients", "norm of mean", "error", f"{level} radius", "mark"],
-        [list(row.values()) for row in shown],
-        caption=_CAPTION,
-    )
-    loss = summary["privacy_loss"]
-    spent = "no privacy" if loss is None else f"ε = {safe_figure(loss)} per message, the {column} public"
-    note(f"{summary['count']:,} messages, {len(rows):,} groups, {summary['marked']:,} marked; {spent}")
+def _show(title: str, columns: list[str], rows: list[dict[str, Any]], caption: str) -> None:
+    cells = [[_printable(cell) if isinstance(cell, str) else cell for cell in row.values()] for row in rows]
+    numbers = ["norm of mean", "error", f"{100 * _LEVEL:g} % radius", "mark"]
+    show_table(title, [*columns, *numbers], cells, caption=f"error: norm of the standard errors. {caption}")
 
 
-def printable(label: str) -> str:
+def _printable(label: str) -> str:
     """Return a label for a line of a table, with unprintable characters such as tabs escaped."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in label)

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.channel import describe_channel, show_probabilities, write_channel
 from sstq.cli.common import (
+    PICTURES,
+    Facts,
     ForceOption,
     VerboseOption,
     check_output,
+    check_suffix,
     describe_mechanism,
+    output_option,
     privacy_of,
-    randomness_of,
     read_mechanism,
     warn_of_seed,
+    write_text,
 )
-from sstq.cli.terminal import complain, progress, show_facts
+from sstq.cli.terminal import complain, note, progress, show_facts, show_table
 from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from sstq import SSTQ, Mechanism
 
-    from sstq import Mechanism, Messages
-    from sstq.messages.framed import MessageFileInfo
-    from sstq.messages.layouts import Column, Layout
-
-__all__ = ["inspect"]
-
-Facts = list[tuple[str, object]]
+_SECRET, _SEED = "secret", "a seed: simulated, not private"
+# A table shows at most this many tokens and codes: the first half and the last half.
+_SHOWN = 8
 
 
 def inspect(
@@ -47,10 +43,7 @@ def inspect(
         ),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="Draw the channel of an sstq mechanism (.png) or write its integers (.csv)."
-        ),
+        Path | None, output_option("Draw the channel of an sstq mechanism (.png) or write its integers (.csv).")
     ] = None,
     verbose: VerboseOption = False,
     force: ForceOption = False,
@@ -66,142 +59,142 @@ def inspect(
     Example: sstq inspect mechanism.json --verbose --output channel.png
     """
     from sstq.mechanisms import SSTQ
-    from sstq.messages.files import FORMATS
 
     check_output(output, force)
     described = None
     shared = None if mechanism is None else read_mechanism(mechanism)
     with open(path, "rb") as file:
         start = file.read(64)
-    if start.startswith(tuple(form.MAGIC for form in FORMATS)):
-        facts, digest = _inspect_messages(path, shared)
-    elif start.startswith(b"PK"):
-        facts, digest = _inspect_state(path, shared)
-    elif start.lstrip()[:1] == b"{":
+    if start.lstrip()[:1] == b"{":
         described = read_mechanism(path)
-        facts, digest = describe_mechanism(described), described.digest()
-        if isinstance(described, SSTQ):
-            facts += describe_channel(described)
+        facts = describe_mechanism(described)
     else:
-        raise ValueError(f"{path} must be a mechanism, a message file or an aggregator's state")
-    if shared is not None:
-        facts.append(("matches the mechanism", "yes" if digest == shared.digest() else "no"))
-        if digest == shared.digest():
-            facts.append(("private", privacy_of(shared, ("randomness", randomness_of(simulated=True)) in facts)))
-    if output is not None and not isinstance(described, SSTQ):
+        facts = (_inspect_state if start.startswith(b"PK") else _inspect_messages)(path, shared)
+    digest, simulated = str(dict(facts)["digest"]), dict(facts).get("randomness") == _SEED
+    if isinstance(described, SSTQ):
+        facts += _describe_channel(described)
+    elif output is not None:
         raise WrongUsage(f"--output needs an sstq mechanism, which has a channel; {path} is none")
+    matches = shared is not None and digest == shared.digest()
+    if shared is not None:
+        facts.append(("matches the mechanism", matches))
+        facts.append(("private", privacy_of(shared, simulated) if matches else None))
     show_facts(str(path), facts, verbose=verbose)
     if isinstance(described, SSTQ) and verbose:
-        show_probabilities(described)
+        _show_probabilities(described)
     if isinstance(described, SSTQ) and output is not None:
-        write_channel(described, output)
-    if ("randomness", randomness_of(simulated=True)) in facts:
+        _write_channel(described, output)
+    if simulated:
         warn_of_seed("simulated with a seed")
-    if shared is not None and digest != shared.digest():
+    if shared is not None and not matches:
         complain(f"{path} belongs to another mechanism: digest {digest[:16]}…, expected {shared.digest()[:16]}…")
         raise typer.Exit(1)
 
 
-def _inspect_messages(path: Path, shared: Mechanism | None) -> tuple[Facts, str]:
+def _inspect_messages(path: Path, shared: Mechanism | None) -> Facts:
     from sstq import read_messages
     from sstq.messages.files import describe_messages
+    from sstq.messages.verification import read_any_messages
 
     info = describe_messages(path)
     # Messages that belong to the mechanism are checked against it; others only by their checksums.
-    reader = shared if shared is not None and shared.digest() == info.digest else _AnyMessages(path, info)
+    belong = shared is not None and shared.digest() == info.digest
     with progress("Verifying", info.count) as advance:
-        for messages in read_messages(path, reader):
+        for messages in read_messages(path, shared) if shared and belong else read_any_messages(path):
             advance(len(messages))
-    facts: Facts = [
+    return [
         ("kind", f"messages, {info.kind}, version {info.version}"),
         ("messages", info.count),
         ("bits per message", info.message_bits),
-        ("file bytes", os.path.getsize(path)),
-        ("client identifiers", "yes" if info.with_clients else "no"),
+        ("file bytes", path.stat().st_size),
+        ("client identifiers", info.with_clients),
         ("public labels", info.label_column),
-        ("randomness", randomness_of(info.simulated)),
+        ("randomness", _SEED if info.simulated else _SECRET),
         ("checksums", "verified"),
         ("digest", info.digest),
     ]
-    return facts, info.digest
 
 
-def _inspect_state(path: Path, shared: Mechanism | None) -> tuple[Facts, str]:
-    from sstq.aggregation import describe_state
-    from sstq.runs.group_states import is_grouped_state
+def _inspect_state(path: Path, shared: Mechanism | None) -> Facts:
+    from sstq.aggregation import StateInfo, describe_state
+    from sstq.aggregation.group_states import describe_groups, is_grouped_state
+    from sstq.aggregation.groups import GroupedAggregator
 
-    if is_grouped_state(path):
-        return _inspect_groups(path, shared)
-    info = describe_state(path)
-    if shared is not None and info.digest == shared.digest():
-        shared.load_aggregator(path)  # refuses a state that this mechanism cannot have
-    facts: Facts = [
-        ("kind", f"aggregator's state, version {info.version}"),
+    info = describe_groups(path) if is_grouped_state(path) else describe_state(path)
+    belongs = shared is not None and info.digest == shared.digest()
+    # Loading refuses a state that this mechanism cannot have.
+    if isinstance(info, StateInfo):
+        kind, held = "aggregator's state", {"rows": str(info.rows)}
+        if shared is not None and belongs:
+            shared.load_aggregator(path)
+    else:
+        kind, held = "state of groups", {"public labels": info.column, "groups": str(info.groups)}
+        if shared is not None and belongs:
+            GroupedAggregator.load(path, shared)
+    return [
+        ("kind", f"{kind}, version {info.version}"),
         ("messages", info.count),
         ("files", info.files),
-        ("rows", info.rows),
-        ("randomness", randomness_of(info.simulated)),
+        *held.items(),
+        ("randomness", _SEED if info.simulated else _SECRET),
         ("digest", info.digest),
     ]
-    return facts, info.digest
 
 
-def _inspect_groups(path: Path, shared: Mechanism | None) -> tuple[Facts, str]:
-    from sstq.runs.group_states import describe_groups
-    from sstq.runs.groups import GroupedAggregator
+def _describe_channel(mechanism: SSTQ) -> Facts:
+    """Return facts about the channel; the ratio is the largest of two integers of a column, in rational arithmetic."""
+    from sstq.scalar.channels import FlatChannel
 
-    info = describe_groups(path)
-    if shared is not None and info.digest == shared.digest():
-        GroupedAggregator.load(path, shared)  # refuses a state that this mechanism cannot have
+    channel, ratio = mechanism.channel, mechanism.channel.ratio()
     facts: Facts = [
-        ("kind", f"state of groups, version {info.version}"),
-        ("public labels", info.column),
-        ("groups", info.groups),
-        ("messages", info.count),
-        ("files", info.files),
-        ("randomness", randomness_of(info.simulated)),
-        ("digest", info.digest),
+        ("tokens", channel.inputs),
+        ("codes in use", f"{int(channel.used.sum())} of {channel.outputs}"),
+        ("largest ratio, exactly", ratio),
+        ("largest ratio", f"{float(ratio):.12g}"),
     ]
-    return facts, info.digest
+    if isinstance(channel, FlatChannel):
+        facts += [("weight of the token itself", channel.own), ("weight of each other token", channel.other)]
+    return facts
 
 
-@dataclass(frozen=True)
-class _AnyMessages:
-    """A reader that accepts any values of the right width, which suffices to verify a file without its mechanism."""
+def _show_probabilities(mechanism: SSTQ) -> None:
+    """Print the probability of each code for each token."""
+    channel, gap = mechanism.channel, "…"
+    codes = _ends(channel.outputs)
 
-    path: Path
-    info: MessageFileInfo
+    def line(head: list[str], values: list[str]) -> list[str]:
+        return [*head, *(gap if code is None else values[code] for code in codes)]
 
-    @property
-    def layout(self) -> Layout:
-        from sstq.messages.layouts import Field, FloatField, Layout
+    rows = []
+    probabilities = channel.probabilities()
+    for token in _ends(channel.inputs):
+        if token is None:
+            rows.append([gap] * (2 + len(codes)))
+        else:
+            head = [str(token), f"{mechanism.codebook.values[token]:+.4f}"]
+            rows.append(line(head, [f"{p:.3g}" for p in probabilities[token]]))
+    rows.append(line(["decoded", ""], [f"{value:+.4g}" for value in mechanism.decoder.values]))
+    columns = line(["token", "codeword"], [str(code) for code in range(channel.outputs)])
+    caption = "Codewords and decoded values are in units of the bound B."
+    show_table("Probability of each code", columns, rows, caption=caption)
 
-        if self.info.kind != "parquet":
-            return Layout((Field("bit", 1, 2, count=self.info.message_bits),))
-        import pyarrow as pa
-        from pyarrow.parquet import read_schema
 
-        from sstq.messages.parquet import LABEL
+def _ends(count: int) -> list[int | None]:
+    """Return all positions, or the first and last of many with None for the gap."""
+    half = _SHOWN // 2
+    return list(range(count)) if count <= _SHOWN else [*range(half), None, *range(count - half, count)]
 
-        beside = {"client"} if self.info.label_column is None else {"client", LABEL}
-        fields: list[Field] = []
-        for column in read_schema(self.path):
-            if column.name in beside:
-                continue
-            several = pa.types.is_fixed_size_list(column.type)
-            entry, count = (column.type.value_type, column.type.list_size) if several else (column.type, 1)
-            if pa.types.is_floating(entry):
-                fields.append(FloatField(column.name, count=count))
-            else:
-                fields.append(Field(column.name, entry.bit_width, 1 << entry.bit_width, count))
-        return Layout(tuple(fields))
 
-    def digest(self) -> str:
-        return self.info.digest
+def _write_channel(mechanism: SSTQ, output: Path) -> None:
+    """Draw the channel, or write its exact integers (.csv)."""
+    check_suffix(output, "--output", ".csv", *PICTURES)
+    if output.suffix.lower() == ".csv":
+        matrix = mechanism.channel.matrix
+        lines = [["token", *(f"code_{code}" for code in range(matrix.shape[1]))]]
+        lines += [[str(token), *map(str, weights.tolist())] for token, weights in enumerate(matrix)]
+        write_text(output, "".join(",".join(line) + "\n" for line in lines))
+    else:
+        from sstq.plots import draw_channel
 
-    def messages_from_columns(
-        self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
-    ) -> Messages:
-        from sstq import Messages
-
-        return Messages(self.layout, columns, self.info.digest, clients=clients, simulated=simulated)
+        draw_channel(mechanism, output)
+        note(f"wrote {output}")

@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.common import ForceOption, VerboseOption, check_output
-from sstq.cli.numbers import figure, safe_figure
-from sstq.cli.terminal import note, show_facts
+from sstq.cli.common import (
+    Facts,
+    ForceOption,
+    VerboseOption,
+    check_output,
+    figure,
+    output_option,
+    safe_figure,
+    write_text,
+)
+from sstq.cli.terminal import show_facts
 from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
     from sstq.planning import ClassifierPlan, Plan, ShuffledPlan, Verdict
-
-__all__ = ["plan"]
-
-Facts = list[tuple[str, object]]
 
 
 def plan(
@@ -39,9 +43,7 @@ def plan(
     classes: Annotated[
         int | None, typer.Option(help="Plan a classifier for this many classes from one answer per person.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the mechanism's JSON for sstq encode to this file.")
-    ] = None,
+    output: Annotated[Path | None, output_option("Write the mechanism's JSON for sstq encode to this file.")] = None,
     verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:
@@ -64,7 +66,6 @@ def plan(
     Example: sstq plan --trust shuffler --dim 1000 --clients 100000 --epsilon 1 --delta 1e-6
     """
     from sstq import planning
-    from sstq.files.atomic import atomic_file
 
     check_output(output, force)
     found: Plan | ShuffledPlan | ClassifierPlan
@@ -92,9 +93,7 @@ def plan(
         show_facts("What would be feasible instead", _remedies(verdict))
         raise ValueError(f"{_in_short(verdict)}; no mechanism is written")
     if output is not None:
-        with atomic_file(output) as file:
-            file.write(found.mechanism.to_json().encode() + b"\n")
-        note(f"wrote {output}")
+        write_text(output, found.mechanism.to_json() + "\n")
 
 
 def _in_short(verdict: Verdict) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import ForceOption, VerboseOption, check_output, describe_mechanism
+from sstq.cli.common import ForceOption, VerboseOption, check_output, describe_mechanism, output_option, write_text
 from sstq.cli.terminal import note, show_facts, warn
 from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
     from sstq import Mechanism
-
-__all__ = ["spec"]
 
 
 def spec(
@@ -34,8 +33,7 @@ def spec(
         ),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write this JSON file. [dim]\\[default: mechanism.json][/dim]"),
+        Path | None, output_option("Write this JSON file. [dim]\\[default: mechanism.json][/dim]")
     ] = None,
     c_header: Annotated[
         Path | None,
@@ -58,8 +56,6 @@ def spec(
 
     Example: sstq spec --name frameunit --dim 16 --epsilon 4 --c-header rooms.h
     """
-    from sstq.files.atomic import atomic_file
-
     if output is None and c_header is None:
         output = Path("mechanism.json")
     check_output(output, force)
@@ -75,14 +71,12 @@ def spec(
             built = built.replace(**others) if others else built
         else:
             built = _named(name or "sstq", dim, clients, given | {"clip": clip} | others)
-        header = None if c_header is None else _c_header(built, c_header)
-    contents = {output: built.to_json() + "\n", c_header: header}
-    written = {path: text for path, text in contents.items() if path is not None and text is not None}
-    for path, text in written.items():
-        with atomic_file(path) as file:
-            file.write(text.encode())
-    show_facts(str(next(iter(written))), describe_mechanism(built, clients), verbose=verbose)
-    note(f"wrote {' and '.join(map(str, written))}")
+        contents = {} if output is None else {output: built.to_json() + "\n"}
+        if c_header is not None:
+            contents[c_header] = _c_header(built, c_header)
+    for path, text in contents.items():
+        write_text(path, text)
+    show_facts(str(next(iter(contents))), describe_mechanism(built, clients), verbose=verbose)
 
 
 def _settings(texts: list[str]) -> dict[str, Any]:
@@ -102,17 +96,11 @@ def _settings(texts: list[str]) -> dict[str, Any]:
             raise WrongUsage(f"--set {argument}: use --{argument}")
         if argument in settings:
             raise WrongUsage(f"--set {argument} is given twice")
-        settings[argument] = _number_or_word(value)
+        settings[argument] = value
+        for kind in (float, int):
+            with suppress(ValueError):
+                settings[argument] = kind(value)
     return settings
-
-
-def _number_or_word(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _c_header(mechanism: Mechanism, path: Path) -> str:

@@ -5,15 +5,12 @@ On a terminal results are formatted tables. Otherwise they are lines of tab-sepa
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import typer
-
-__all__ = ["complain", "live_line", "note", "paragraphs", "progress", "show_facts", "show_table", "warn"]
 
 
 def paragraphs(text: str) -> str:
@@ -122,44 +119,6 @@ def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         task = bars.add_task(description, total=total)
         yield lambda amount: bars.advance(task, amount)
-
-
-# A log has about this many lines of progress, and one at least this often.
-_LOG_LINES, _LOG_SECONDS = 20, 30.0
-
-
-@contextmanager
-def live_line(description: str, total: float, *, estimate: bool = True) -> Iterator[Callable[[float, str], None]]:
-    """Show the progress with a text; yields a function that takes count and text.
-
-    On a terminal that is one line with a bar, in a log one line every few counts or half a minute. The bar has an
-    estimate of the remaining time, unless the text has its own.
-    """
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = _stderr()
-    if not console.is_terminal:
-        yield _log_lines(description, total)
-        return
-    name, text = (TextColumn(field, markup=False) for field in ("{task.description}", "{task.fields[text]}"))
-    columns = [name, BarColumn(), text, *([TimeRemainingColumn()] if estimate else [])]
-    with Progress(*columns, console=console, transient=True) as bars:
-        task = bars.add_task(description, total=total, text="")
-        yield lambda count, text: bars.update(task, completed=count, text=text)
-
-
-def _log_lines(description: str, total: float) -> Callable[[float, str], None]:
-    shown, due = -1, 0.0
-
-    def show(count: float, text: str) -> None:
-        nonlocal shown, due
-        share = count / total if total else 1.0
-        mark = int(_LOG_LINES * share + 1e-6)
-        if mark != shown or time.monotonic() >= due:
-            note(f"{description}, {share:.0%}: {text}")
-            shown, due = mark, time.monotonic() + _LOG_SECONDS
-
-    return show
 
 
 def _message(error: Exception | str) -> str:

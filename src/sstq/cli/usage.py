@@ -15,8 +15,6 @@ import typer
 
 from sstq.cli.terminal import complain, paragraphs, warn
 
-__all__ = ["WrongUsage", "add_command", "check_usage"]
-
 
 class WrongUsage(ValueError):  # noqa: N818 (a mistake of the user, not a failure)
     """The command line is wrong, whatever the data are."""
@@ -36,6 +34,14 @@ def add_command(
         app.add_typer(command, rich_help_panel=panel)
     else:
         app.command(name, help=paragraphs(command.__doc__ or ""), rich_help_panel=panel)(_reporting(command))
+
+
+def command_group(name: str, text: str, *commands: Callable[..., None]) -> typer.Typer:
+    """Return a group of commands with this help."""
+    group = typer.Typer(name=name, no_args_is_help=True, help=paragraphs(text), rich_markup_mode="rich")
+    for command in commands:
+        add_command(group, command)
+    return group
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from sstq.canvas import ACCENT, FAINT, INK, new_figure, save, tidy
 if TYPE_CHECKING:
     from _typeshed import StrPath
 
-    from sstq.runs.groups import GroupMean
+    from sstq.aggregation.groups import GroupMean
 
 _LONGEST = 24
 

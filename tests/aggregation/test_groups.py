@@ -5,11 +5,11 @@ import pytest
 from scipy.stats import binom
 
 import sstq
+from sstq.aggregation.group_states import describe_groups, is_grouped_state
+from sstq.aggregation.groups import FEW, GroupedAggregator
 from sstq.files.npy import read_archive
 from sstq.messages.batch import Messages
 from sstq.messages.labels import Labels
-from sstq.runs.group_states import describe_groups, is_grouped_state
-from sstq.runs.groups import FEW, GroupedAggregator
 
 DIM = 6
 MECHANISMS = [

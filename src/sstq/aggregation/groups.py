@@ -13,19 +13,20 @@ import copy
 import math
 import os
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq.aggregation import Aggregator, Estimate, FrameAggregator
-from sstq.aggregation.base import MOST_MESSAGES, refuse_changed
+from sstq.aggregation.base import MOST_MESSAGES, Aggregator, MessageOwner, refuse_changed
+from sstq.aggregation.estimates import Estimate
+from sstq.aggregation.group_states import FORMAT, VERSION, as_json, in_order, read_groups
+from sstq.aggregation.sums import FrameAggregator
 from sstq.files.atomic import atomic_file
-from sstq.mechanisms import Mechanism
 from sstq.messages.batch import Messages
 from sstq.messages.files import describe_messages, read_messages
 from sstq.messages.labels import Labels
-from sstq.runs.group_states import FORMAT, VERSION, as_json, in_order, read_groups
+from sstq.messages.layouts import Column
 
 FEW = 30
 """Groups with fewer messages are marked: their scatter says little about the error (two equal messages have none)."""
@@ -77,6 +78,31 @@ class GroupMean:
         return "within error" if self.norm <= max(self.radius, math.sqrt(2) * self.error) else ""
 
 
+class GroupOwner(MessageOwner, Protocol):
+    """What adding messages up by group needs of a mechanism."""
+
+    @property
+    def name(self) -> str:
+        """The name of the mechanism."""
+
+    @property
+    def trust(self) -> str:
+        """Who must be trusted: "local" means nobody."""
+
+    @property
+    def coin(self) -> str:
+        """Whether a message's coordinate is "private" or follows from the client's identifier ("public")."""
+
+    @property
+    def message_bits(self) -> int:
+        """The length of a message."""
+
+    def aggregator(self) -> Aggregator[Any]:
+        """Return an empty sum of messages."""
+
+    def _check_messages(self, messages: Messages) -> None: ...
+
+
 @dataclass
 class _Group:
     """The messages of a small group, or the sums of a larger one."""
@@ -110,7 +136,7 @@ class GroupedAggregator:
         (-1.0, '')
     """
 
-    def __init__(self, mechanism: Mechanism, column: str | None = None) -> None:
+    def __init__(self, mechanism: GroupOwner, column: str | None = None) -> None:
         """Create an empty aggregator; `column` names the labels, by default as in the first messages."""
         if mechanism.trust == "aggregator":
             problem = f"{mechanism.name} adds noise once for all clients of a round, not per group"
@@ -252,7 +278,7 @@ class GroupedAggregator:
             )
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], mechanism: Mechanism) -> GroupedAggregator:
+    def load(cls, path: str | os.PathLike[str], mechanism: GroupOwner) -> GroupedAggregator:
         """Load an aggregator that `save` wrote, for the same mechanism; ValueError for anything else."""
         info, labels, stored = read_groups(path)
         loaded = cls(mechanism, info.column)
@@ -277,7 +303,7 @@ class GroupedAggregator:
         if clients is not None and (clients.shape != (total,) or clients.dtype != np.uint64):
             raise ValueError(f"it has clients of shape {clients.shape}, expected {(total,)}")
         # Identifiers may repeat: they are distinct in each batch, not in all of them.
-        messages = self._mechanism._messages(columns, clients, False)
+        messages = self._messages(columns, clients)
         self._mechanism._check_messages(messages)
         first_message = first_row = 0
         for label, count, height, seeded, is_small in zip(labels, counts, rows, simulated, small, strict=True):
@@ -340,7 +366,11 @@ class GroupedAggregator:
     def _no_messages(self) -> Messages:
         public = self._mechanism.coin == "public"
         clients = np.zeros(0, dtype=np.uint64) if public else None
-        return self._mechanism._messages(self._mechanism.layout.empty(), clients, False)
+        return self._messages(self._mechanism.layout.empty(), clients)
+
+    def _messages(self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None) -> Messages:
+        in_clear = self._mechanism.trust != "local"
+        return Messages(self._mechanism.layout, columns, self.digest, clients=clients, in_clear=in_clear)
 
     def _refuse_column(self, column: str | None, what: str) -> None:
         if column is not None and self.column is not None and column != self.column:

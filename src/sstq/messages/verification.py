@@ -1,0 +1,54 @@
+"""Verifying a message file without its mechanism: the checksums, and that all values have the width of their fields."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.messages.batch import Messages
+from sstq.messages.files import describe_messages, read_messages
+from sstq.messages.layouts import Column, Field, FloatField, Layout
+
+
+def read_any_messages(path: str | os.PathLike[str]) -> Iterator[Messages]:
+    """Read a message file of any mechanism; ValueError if it is damaged."""
+    info = describe_messages(path)
+    bits = Layout((Field("bit", 1, 2, count=info.message_bits),))
+    layout = _columns_of(path, info.label_column) if info.kind == "parquet" else bits
+    return read_messages(path, _AnyMechanism(layout, info.digest))
+
+
+@dataclass(frozen=True)
+class _AnyMechanism:
+    layout: Layout
+    stated: str
+
+    def digest(self) -> str:
+        return self.stated
+
+    def messages_from_columns(
+        self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
+    ) -> Messages:
+        return Messages(self.layout, columns, self.stated, clients=clients, simulated=simulated)
+
+
+def _columns_of(path: str | os.PathLike[str], label_column: str | None) -> Layout:
+    import pyarrow as pa
+    from pyarrow.parquet import read_schema
+
+    from sstq.messages.parquet import LABEL
+
+    beside = {"client"} if label_column is None else {"client", LABEL}
+    fields: list[Field] = []
+    for column in read_schema(path):
+        if column.name in beside:
+            continue
+        several = pa.types.is_fixed_size_list(column.type)
+        entry, count = (column.type.value_type, column.type.list_size) if several else (column.type, 1)
+        if pa.types.is_floating(entry):
+            fields.append(FloatField(column.name, count=count))
+        else:
+            fields.append(Field(column.name, entry.bit_width, 1 << entry.bit_width, count))
+    return Layout(tuple(fields))

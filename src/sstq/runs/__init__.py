@@ -1,1 +1,0 @@
-"""Long runs in parts: rounds, cohorts, shards of files and public groups."""
