@@ -16,6 +16,7 @@ from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
     from sstq import Messages
+    from sstq.messages.vectors import VectorFile
     from sstq.planning.clipping import ClipChoice, Interval, NormProfile, NormSurvey
 
 __all__ = ["clip"]
@@ -102,15 +103,20 @@ def encode(
     seed: SeedOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Encode one private answer about the norm of each vector.
+    """Encode one private answer about the norm of each vector; rows that cannot be read count as zero vectors.
 
     Example: sstq clip encode vectors.npy --survey survey.json --output answers.sstq
     """
     from sstq import write_messages
+    from sstq.mechanisms.answers import answer_files
+    from sstq.messages.vectors import open_vectors, refuse_repeated
 
     check_output(output, force)
     shared = _read_survey(survey)
-    count = write_messages(output, _answers(shared, vectors, dim, key, column, seed))
+    with check_usage():
+        refuse_repeated(vectors)
+    files = [open_vectors(path, dim or _dim_of(path), key, column, unreadable="nan") for path in vectors]
+    count = write_messages(output, _answers(shared, answer_files(files)[0], seed))
     show_facts(str(output), [("answers", count), *_describe(shared)])
     if seed is not None:
         warn_of_seed("the answers come from --seed and are marked as simulated")
@@ -170,13 +176,14 @@ def suggest(
 
     Example: sstq clip suggest --vectors file.npy --epsilon 0.5 --quantile 0.9 --mechanism mechanism.json
     """
+    from sstq.messages.vectors import open_vectors
     from sstq.planning.clipping import NormSurvey
 
     check_output(output, force)
     with check_usage():
         survey = NormSurvey(epsilon, lowest, highest, thresholds)
     aggregator = survey.aggregator()
-    for messages in _answers(survey, [vectors], dim, key, column, seed):
+    for messages in _answers(survey, [open_vectors(vectors, dim or _dim_of(vectors), key, column)], seed):
         aggregator.update(messages)
     _show(aggregator.profile(), aggregator.count, quantile, mechanism, clients, alignment, output)
     if seed is not None:
@@ -206,17 +213,10 @@ def _describe(survey: NormSurvey) -> list[tuple[str, object]]:
     ]
 
 
-def _answers(
-    survey: NormSurvey, paths: list[Path], dim: int | None, key: str | None, column: str | None, seed: int | None
-) -> Iterator[Messages]:
+def _answers(survey: NormSurvey, files: list[VectorFile], seed: int | None) -> Iterator[Messages]:
     import numpy as np
 
-    from sstq.messages.vectors import open_vectors, refuse_repeated
-
     rng = None if seed is None else np.random.default_rng(seed)
-    with check_usage():
-        refuse_repeated(paths)
-    files = [open_vectors(path, _dim_of(path) if dim is None else dim, key, column) for path in paths]
     total = sum(file.count for file in files)
     with progress("Checking", total) as advance:
         for file in files:

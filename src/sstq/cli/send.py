@@ -60,13 +60,15 @@ def send(
 
     The campaign's signature is checked. Without --key, the collector's key is printed: pass it from then on. Each
     message is encoded once; if a connection breaks, it is sent again with the same key, and counts once. Messages of a
-    shuffled campaign are sealed for the collector and sent to the shuffler.
+    shuffled campaign are sealed for the collector and sent to the shuffler. Rows that cannot be encoded, such as those
+    with nan, are sent as zero vectors: the collector would notice who refuses.
 
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2
 
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2 --ledger me.ledger --total-epsilon 4
     """
     from sstq.accounting import Ledger
+    from sstq.mechanisms.answers import answer_files
     from sstq.messages.vectors import open_vectors
     from sstq.service import Client
 
@@ -89,9 +91,10 @@ def send(
     if (mechanism.groups is None) != (private_group is None):
         has = "has no private groups; leave out --private-group" if private_group else "needs --private-group FILE"
         raise WrongUsage(f"the campaign {client.campaign.name} {has}")
-    files = [open_vectors(path, mechanism.dim) for path in vectors]
+    files = [open_vectors(path, mechanism.dim, unreadable="nan") for path in vectors]
     total = sum(file.count for file in files)
     groups = None if private_group is None else group_numbers(private_group, total)
+    files, groups = answer_files(files, groups, mechanism.groups)
     with progress("Encoding and sending", 2 * total * mechanism.messages) as advance:
         messages = mechanism.encode_files(files, None, groups=groups, advance=advance)
         sent = client.send_messages(messages, progress=advance)
