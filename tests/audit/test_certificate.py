@@ -196,6 +196,15 @@ def test_a_person_spends_what_all_messages_spend(tmp_path):
         assert check_alone(tmp_path, other, mechanism).returncode == 1
 
 
+def test_the_script_says_what_it_cannot_check(tmp_path):
+    """Of a mechanism that the script does not know, nobody but its author says which field the integers decide."""
+    certificate = json.loads(certificate_of("rrsc"))
+    assert check_alone(tmp_path, json.dumps(certificate | {"decides": "row"})).returncode == 1
+    assert "decide" not in check_alone(tmp_path, json.dumps(certificate)).stdout
+    said = check_alone(tmp_path, json.dumps(certificate | {"mechanism": "theirs", "decides": "row"}))
+    assert (said.returncode, "NOT CHECKED: that the integers decide 'row' of 'theirs'" in said.stdout) == (0, True)
+
+
 def mutations(data):
     """Every value of a document changed in several ways, as (path, document)."""
 
