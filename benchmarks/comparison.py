@@ -28,9 +28,8 @@ from scipy.special import log_ndtr
 
 import sstq
 from benchmarks.comparison_peers import NOT_INSTALLED, Task, mean_of, milliseconds_of
-from benchmarks.harness import Result, benchmark
+from benchmarks.harness import Remark, Result, benchmark
 from sstq.accounting import compose, epsilon_per_round
-from sstq.lab.bench.harness import Remark
 from sstq.mechanisms import Mechanism
 
 HERE = Path(__file__).parent

@@ -158,8 +158,8 @@ def main(
     )
     # Not before: the children's peaks would begin with the libraries that these load.
     from benchmarks.growth_picture import draw_growth
+    from benchmarks.harness import machine_facts
     from sstq.files.atomic import atomic_file
-    from sstq.lab.bench.machine import machine_facts
 
     draw_growth(points, output)
     note(f"wrote {output}")

@@ -1,156 +1,158 @@
-"""Benchmarks of the way of a vector to a message: encoding, randomness, what time tells of the data, memory."""
+"""Speed of the whole way: where the time of a client and of a message goes, aggregation from files, start-up."""
 
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
-import sstq
-from benchmarks.harness import Result, benchmark, fastest, in_turns, seconds_of
-from benchmarks.kernels import numpy_kashin
-from sstq import kernels
-from sstq.lab.bench.measurements import DIM, MILLION, unit_vectors
-from sstq.lab.bench.processes import run_python
-from sstq.lab.bench.references import aligned_zeros, draw_in_numpy, threads
+from benchmarks.harness import Remark, Result, benchmark, fastest, run_python, seconds_of
+from benchmarks.references import BITS, DIM, EPSILON, GIGA, MILLION, aligned_zeros, threads, unit_vectors
+from sstq import SSTQ, FrameUnit, kernels
+from sstq.frames.kashin import pick
+from sstq.messages.files import read_messages, write_messages
 from sstq.randomness.secret import bit_source
 
+# Enough that calls do not matter, few enough for the cache.
+CLIENTS = 16
 
-def straightforward_encode(mechanism: sstq.SSTQ, x: np.ndarray, rng: np.random.Generator) -> tuple[int, int]:
-    """Algorithm 1 for one client as one would write it down in NumPy, with the mechanism's own representation."""
-    frame = mechanism.frame
-    columns = kernels.SignedColumns(frame.columns, frame.signs, frame.size)
-    t = numpy_kashin(x, columns, mechanism.kashin.schedule(frame))
-    return draw_in_numpy(mechanism, t * np.float32(mechanism.bound / mechanism.kashin.bound(frame)), rng)
-
-
-@benchmark
-def encoding() -> Iterator[Result]:
-    """SSTQ encoding of 100 clients, d = 25,450, b = 4, defaults: speed relative to a NumPy loop (3 clients, scaled)."""
-    mechanism, paper = (sstq.SSTQ(dim=DIM, epsilon=3.0, bits=4, kashin=name) for name in ("certified", "paper"))
-    clients, naive_clients = 100, 3
-    x, rng = unit_vectors(clients), np.random.default_rng(2)
-
-    def ours(count: int) -> None:
-        with threads(count):
-            mechanism.encode(x)
-
-    def naive(written_down: sstq.SSTQ) -> None:
-        for row in x[:naive_clients]:
-            straightforward_encode(written_down, row, rng)
-
-    one, two, same, papers = fastest(
-        lambda: ours(1), lambda: ours(2), lambda: naive(mechanism), lambda: naive(paper), repeats=5
-    )
-    for what, reference in ((f"the paper's {paper.kashin.steps + 1} rounds", papers), ("as many steps", same)):
-        seconds = reference * clients / naive_clients
-        target = 100 if reference is papers else None
-        note = f"{one:.3g} and {two:.3g} s; NumPy {seconds:.3g} s"
-        yield Result(f"one thread vs NumPy, {what}", seconds / one, "×", note, target=target)
-        yield Result(f"two threads vs NumPy, {what}", seconds / two, "×", target=target)
-    with threads(1):
-        (single,) = fastest(lambda: mechanism.encode(x[0]), repeats=100)
-    yield Result("one client alone, one thread", 1e3 * single, "ms", target=1.5, at_most=True)
-
-
-@benchmark
-def frameunit() -> Iterator[Result]:
-    """FrameUnit encoding of 100 clients, in plain transforms of size N on as many threads, and beside SSTQ."""
-    dim, clients = 10_000, 100
-    mechanism, certified = sstq.mechanism("frameunit", dim=dim, epsilon=3.0), sstq.SSTQ(dim=dim, epsilon=3.0)
-    x = unit_vectors(clients, dim)
-    y = aligned_zeros(clients, mechanism.frame.size)
-    for count in (1, 2):
-        with threads(count):
-            ours, plain, kashin = fastest(
-                lambda: mechanism.encode(x), lambda: kernels.hadamard_transform(y), lambda: certified.encode(x)
-            )
-        what = "one thread" if count == 1 else "two threads"
-        note = f"{1e6 * ours / clients:.3g} µs per client; one transform {1e6 * plain / clients:.3g} µs"
-        yield Result(f"{what}: encoding", ours / plain, "transforms", note, target=5, at_most=True)
-        yield Result(f"{what}: faster than SSTQ", kashin / ours, "×")
-    single = sstq.mechanism("frameunit", dim=DIM, epsilon=3.0)
-    vector = unit_vectors(1)
-    with threads(1):
-        (alone,) = fastest(lambda: single.encode(vector), repeats=100)
-    yield Result("one client alone, d = 25,450, one thread", 1e3 * alone, "ms", target=0.3, at_most=True)
-
-
-@benchmark
-def randomness() -> Iterator[Result]:
-    """The operating system's random words beside a seeded generator's, alone and in encoding; one thread."""
-    count = 1 << 20
-    secure, seeded = fastest(lambda: bit_source(None).words(count), lambda: bit_source(1).words(count))
-    yield Result("operating system", count / secure / MILLION, "million words/s", "three words per message")
-    yield Result("seeded", count / seeded / MILLION, "million words/s")
-    # vqSGD in few dimensions is the cheapest encoding that there is, so that nothing else hides the randomness.
-    for name, dim, clients in (("vqsgd", 2, 200_000), ("vqsgd", 64, 50_000), ("frameunit", 64, 20_000)):
-        mechanism, x = sstq.mechanism(name, dim=dim, epsilon=3.0), unit_vectors(clients, dim)
-        with threads(1):
-            secure, seeded = fastest(lambda m=mechanism, x=x: m.encode(x), lambda m=mechanism, x=x: m.encode(x, rng=1))
-        note = f"{clients / secure / MILLION:.3g} million messages/s"
-        what = f"encoding with secure over seeded words: {name}, d = {dim}"
-        yield Result(what, secure / seeded, "× the time", note, target=2, at_most=True)
-
-
-@benchmark
-def timing() -> Iterator[Result]:
-    """Encoding time of one vector by what it holds, over that of a Gaussian one: least and median of 300."""
-    for name, dim, options in (
-        ("sstq", 1000, {}),
-        ("frameunit", 16_384, {}),
-        ("vqsgd", 1000, {}),
-        ("sqkr", 1000, {}),
-        ("rrsc", 1000, {"bits": 5}),
-    ):
-        mechanism = sstq.mechanism(name, dim=dim, epsilon=3.0, **options)
-        vectors = _telling_vectors(mechanism)
-        encode = partial(mechanism.encode, clients=[7]) if mechanism.coin == "public" else mechanism.encode
-        with threads(1):
-            clocks = [partial(seconds_of, partial(encode, x)) for x in vectors.values()]
-            times = np.array(in_turns(*clocks, repeats=300))
-        least, median = times.min(axis=1), np.median(times, axis=1)
-        for position, what in enumerate(vectors):
-            note = f"median {median[position] / median[0]:.3f} ×; {1e6 * least[position]:.0f} µs"
-            yield Result(f"{name}: {what}", least[position] / least[0], "×", note)
-
-
-def _telling_vectors(mechanism: sstq.Mechanism) -> dict[str, np.ndarray]:
-    """Vectors of the same shape that a processor might treat differently."""
-    dim = mechanism.dim
-    gaussian = np.random.default_rng(3).standard_normal(dim)
-    gaussian /= np.linalg.norm(gaussian)
-    vectors = {
-        "a Gaussian vector": gaussian,
-        "zero": np.zeros(dim),
-        "a spike": np.eye(1, dim)[0],
-        "a constant": np.full(dim, dim**-0.5),
-        "subnormal numbers": gaussian * 1e-310,
-        "numbers that are subnormal in single precision": gaussian * 1e-40,
-        "longer than clip": gaussian * 1e30,
-    }
-    frame = getattr(mechanism, "frame", None)
-    if frame is not None:
-        vectors["a row of the frame"] = frame.rows(np.array([3]))[0].astype(np.float64)
-    return vectors
-
-
-_MEMORY_PROGRAM = """
-import resource, sys
+_FIRST_CALL = """
 import numpy as np
 import sstq
-mechanism = sstq.SSTQ(dim=25_450, epsilon=3.0)
-row = np.full(25_450, 0.005, dtype=np.float32)
-mechanism.encode(row)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-mechanism.encode(np.broadcast_to(row, (int(sys.argv[1]), 25_450)))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+mechanism = sstq.mechanism({name!r}, dim=25_450, epsilon=3.0)
+mechanism.encode(np.full(25_450, 0.005))
 """
 
 
 @benchmark
-def memory() -> Iterator[Result]:
-    """Peak memory of encoding, d = 25,450, beyond that of one client: it does not grow with the clients."""
-    for clients in (200, 1000, 5000):
-        kibibytes = int(run_python("-c", _MEMORY_PROGRAM, str(clients)))
-        full = clients * DIM * 4 / 2**20
-        yield Result(f"{clients} clients", kibibytes / 1024, "MiB", f"their vectors would take {full:.0f} MiB")
+def stages() -> Iterator[Result]:
+    """Where the time of a client at d = 25,450 goes (of 16 in a batch), and that of a message; one thread."""
+    repeats = 50
+    with threads(1):
+        yield from _of_sstq(repeats)
+        yield from _of_frameunit(repeats)
+        yield from _of_aggregation(repeats)
+
+
+def _of_sstq(repeats: int) -> Iterator[Result]:
+    mechanism = SSTQ(DIM, EPSILON, bits=BITS)
+    frame, recipe = mechanism.frame, mechanism.kashin
+    x, vectors = unit_vectors(CLIENTS), aligned_zeros(CLIENTS, frame.size)
+    index = np.arange(CLIENTS)[:, None]
+    copy = np.empty_like(vectors)
+    whole, clipping, solving, drawing, transform, copying = fastest(
+        partial(mechanism.encode, x),
+        partial(kernels.clip_to_ball, x, 1.0),
+        partial(pick, frame, recipe, x, index, certify=False),
+        lambda: bit_source(None).words(3 * CLIENTS),
+        partial(kernels.hadamard_transform, vectors),
+        partial(np.copyto, copy, vectors),
+        repeats=repeats,
+    )
+    label = f"sstq, N = {frame.size:,}"
+    yield Result(f"{label}: one client", whole / CLIENTS * MILLION, "µs")
+    yield Result(f"{label}: clipping", 100 * clipping / whole, "%")
+    note = f"{recipe.steps} steps of two transforms"
+    yield Result(f"{label}: representation", 100 * solving / whole, "%", note)
+    yield Result(f"{label}: randomness from the operating system", 100 * drawing / whole, "%")
+    yield Result(f"{label}: one step", solving / recipe.steps / transform, "transforms", "two if nothing were fused")
+    yield Result(f"{label}: one transform", transform / copying, "copies of its vector")
+
+
+def _of_frameunit(repeats: int) -> Iterator[Result]:
+    mechanism = FrameUnit(DIM, EPSILON)
+    x, vectors = unit_vectors(CLIENTS), aligned_zeros(CLIENTS, mechanism.frame.size)
+    whole, checking, transform = fastest(
+        partial(mechanism.encode, x),
+        partial(mechanism._check_vectors, x),
+        partial(kernels.hadamard_transform, vectors),
+        repeats=repeats,
+    )
+    label = f"frameunit, N = {mechanism.frame.size:,}"
+    mixing = mechanism.frame.rounds * transform
+    yield Result(f"{label}: one client", whole / CLIENTS * MILLION, "µs", f"{float(whole / transform):.3g} transforms")
+    yield Result(f"{label}: checking that all is finite", 100 * checking / whole, "%")
+    note = f"{mechanism.frame.rounds} transforms; the rest is lengths, selection, randomness and calls"
+    yield Result(f"{label}: mixing", 100 * mixing / whole, "%", note)
+
+
+def _of_aggregation(repeats: int) -> Iterator[Result]:
+    rng = np.random.default_rng(1)
+    size, count = 1 << 16, 1 << 18
+    index = rng.integers(size, size=count).astype(np.uint16)
+    code = rng.integers(16, size=count).astype(np.uint8)
+    table, state = rng.integers(1 << 20, size=(16, 3)), np.zeros((size, 4), np.int64)
+    few = np.zeros((256, 4), np.int64)
+    anywhere, in_order, nearby = fastest(
+        partial(kernels.accumulate, state, index, code, table),
+        partial(kernels.accumulate, state, np.sort(index), code, table),
+        partial(kernels.accumulate, few, index & np.uint16(255), code, table),
+        repeats=repeats,
+    )
+    touched = 2 * 32 * count
+    note = f"{touched / float(anywhere) / GIGA:.3g} GB/s of sums read and written; they take 2 MiB"
+    yield Result("aggregation: a message anywhere", 1e9 * anywhere / count, "ns", note)
+    yield Result("aggregation: in the order of the index", in_order / anywhere, "of that")
+    yield Result("aggregation: sums of 8 KiB", nearby / anywhere, "of that", "they stay in the first cache")
+
+
+@benchmark
+def aggregate() -> Iterator[Result | Remark]:
+    """Messages of SSTQ into a mean, d = 25,450, one core: million messages per second, by where they come from."""
+    mechanism = SSTQ(DIM, EPSILON, bits=BITS)
+    rng = np.random.default_rng(1)
+    count = 8_000_000
+    code, index = (rng.integers(f.limit, size=count).astype(f.dtype) for f in mechanism.layout.fields)
+    messages = mechanism.messages_from_columns((code, index), None, simulated=True)
+    raw, aggregator = messages.to_bytes(), mechanism.aggregator()
+    with tempfile.TemporaryDirectory() as folder, threads(1):
+        calls: dict[str, Callable[[], object]] = {
+            "memory": partial(aggregator.update, messages),
+            "packed bytes": lambda: aggregator.update(mechanism.messages_from_bytes(raw, count)),
+        }
+        for kind, name in (("a framed file", "messages.sstq"), ("Parquet", "messages.parquet")):
+            path = Path(folder) / name
+            try:
+                write_messages(path, messages)
+            except ImportError as error:
+                yield Remark(f"from {kind}, not measured: {error}")
+                continue
+            calls[kind] = partial(_read, mechanism, path)
+        *sources, closing = fastest(*calls.values(), aggregator.mean, repeats=5)
+    targets = {"memory": 50.0, "Parquet": 20.0}
+    for kind, taken in zip(calls, sources, strict=True):
+        yield Result(f"from {kind}", count / taken / MILLION, "million messages/s", target=targets.get(kind))
+    yield Result("mean and standard error", 1e3 * closing, "ms", "once, whatever the number of messages")
+
+
+def _read(mechanism: SSTQ, path: Path) -> None:
+    # Not update_from_file, which would skip a file that was already counted.
+    aggregator = mechanism.aggregator()
+    for batch in read_messages(path, mechanism):
+        aggregator.update(batch)
+
+
+@benchmark
+def startup() -> Iterator[Result]:
+    """Fresh processes from their start to their end, files warm: the least of several."""
+    commands = {
+        "python -c pass": ["-c", "pass"],
+        "import sstq": ["-c", "import sstq"],
+        "sstq --help": ["-m", "sstq", "--help"],
+    }
+    seconds = fastest(*(partial(run_python, *arguments) for arguments in commands.values()), repeats=5)
+    for what, least in zip(commands, seconds, strict=True):
+        target = None if what == "python -c pass" else 500.0
+        yield Result(what, 1e3 * least, "ms", target=target, at_most=True)
+    names = ("sstq", "frameunit")
+    for name, warm in zip(names, fastest(*(partial(_first_call, name) for name in names), repeats=2), strict=True):
+        what = f"{name}: process, import and first message"
+        yield Result(f"{what}, kernels cached", warm, "s")
+        with tempfile.TemporaryDirectory() as folder:
+            cold = seconds_of(partial(_first_call, name, NUMBA_CACHE_DIR=folder))
+        yield Result(f"{what}, kernels compiled", cold, "s", "once per machine")
+
+
+def _first_call(name: str, **variables: str) -> None:
+    run_python("-c", _FIRST_CALL.format(name=name), SSTQ_QUIET="1", **variables)

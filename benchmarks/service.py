@@ -1,8 +1,8 @@
 """The collection service under load: durable uploads, folding, memory, and processes that are killed.
 
 wrk makes the load. The figures are taken beside the same server with an empty handler, and beside what a developer
-would write in an afternoon (`benchmarks.afternoon`). With SSTQ_BENCHMARK_FULL=1 there are 10⁶ uploads for the memory
-and 100 kills per database, which takes about half an hour; otherwise a minute or two.
+would write in an afternoon (`benchmarks.service_processes`). With SSTQ_BENCHMARK_FULL=1 there are 10⁶ uploads for the
+memory and 100 kills per database, which takes about half an hour; otherwise a minute or two.
 """
 
 import json
@@ -22,8 +22,7 @@ from urllib.request import urlopen
 import numpy as np
 
 import sstq
-from benchmarks.harness import Measured, Result, benchmark
-from sstq.lab.bench.harness import Remark
+from benchmarks.harness import Measured, Remark, Result, benchmark
 
 FULL = os.environ.get("SSTQ_BENCHMARK_FULL") == "1"
 TURNS, SECONDS = (5, 10) if FULL else (2, 3)
@@ -209,7 +208,7 @@ def _resident_bytes(process: int) -> int:
 
 @contextmanager
 def _afternoon(database: str) -> Iterator[str]:
-    command = [sys.executable, "-m", "benchmarks.afternoon", database]
+    command = [sys.executable, "-m", "benchmarks.service_processes", "afternoon", database]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         try:
             yield process.stdout.readline().strip()  # type: ignore[union-attr]
@@ -260,7 +259,7 @@ def _pieces(kind: str, database: str) -> Iterator[Result]:
     """A state larger than a piece, folded and saved in a process of its own, which takes the memory of a few pieces."""
     from sstq.service.pieces import MOST_BYTES
 
-    command = [sys.executable, "-m", "benchmarks.pieces", database, str(PIECES_MESSAGES)]
+    command = [sys.executable, "-m", "benchmarks.service_processes", "pieces", database, str(PIECES_MESSAGES)]
     said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)  # noqa: S603
     note = (
         f"{PIECES_MESSAGES:,} messages on 2^16 frames: {said['state'] / 2**20:.0f} MiB in {said['pieces']} pieces of "

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import sstq
-from benchmarks.harness import Measured, Result, benchmark
-from sstq.lab.bench.harness import Remark
+from benchmarks.harness import Measured, Remark, Result, benchmark
 
 FULL = os.environ.get("SSTQ_BENCHMARK_FULL") == "1"
 PEOPLE = 10**6
@@ -72,25 +71,25 @@ def _in_process(work: Callable[..., T], *arguments: object) -> T:
 def _campaign() -> tuple[sstq.FrameUnit, object]:
     from datetime import UTC, datetime
 
-    from sstq.service import Campaign, Shuffling
+    from sstq.client import Campaign, Shuffling
 
     mechanism = sstq.FrameUnit(dim=1000, epsilon=3.0, frames=1 << 19)
-    terms = Shuffling("https://shuffle.example", "00" * 32, threshold=2)
+    terms = Shuffling("https://shuffle.example", "00" * 32, "11" * 32, threshold=2)
     return mechanism, Campaign("steps", mechanism, closes=datetime(2100, 1, 1, tzinfo=UTC), shuffling=terms)
 
 
 def _fill(database: str, people: int) -> None:
+    from sstq.client.sealing import CROWD_BYTES
     from sstq.service.receiving import Upload
-    from sstq.service.sealing import KEY_ID_BYTES
     from sstq.service.shuffler.crowds import EnvelopePacking
     from sstq.service.store import Store
 
     mechanism, campaign = _campaign()
     store = Store(database, EnvelopePacking)
     store.create("steps", mechanism, "{}")
-    key = secrets.token_bytes(KEY_ID_BYTES)
+    crowd = secrets.token_bytes(CROWD_BYTES)
     for _ in range(people // ROW):
-        body = key + secrets.token_bytes(ROW * campaign.envelope_bytes)
+        body = crowd + secrets.token_bytes(ROW * campaign.envelope_bytes)
         store.receive([Upload("steps", secrets.token_bytes(16), ROW, body)])
     store.close()
 
@@ -119,8 +118,8 @@ def _megabytes(what: str) -> float:
 
 
 def _opening() -> Iterator[Result]:
+    from sstq.client.sealing import OVERHEAD, SealingKey, open_envelopes, seal
     from sstq.service.opening import Openers
-    from sstq.service.sealing import OVERHEAD, SealingKey, open_envelopes, seal
 
     key, info, size = SealingKey.generate(), b"info", 4 + OVERHEAD
     begun = time.perf_counter()

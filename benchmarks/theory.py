@@ -6,7 +6,7 @@ python -m benchmarks.theory --output docs/theory-tightness.png      # and the pi
 
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,14 +16,62 @@ from numpy.typing import NDArray
 
 import sstq
 from benchmarks.harness import Result, benchmark
-from benchmarks.regression import Regression
-from sstq.cli.bench import run_benchmarks
-from sstq.cli.terminal import note
+from paper import theory as proven
 from sstq.files.atomic import atomic_file
 from sstq.frames.kashin import default_level
 from sstq.frames.tight import HadamardFrame
-from sstq.lab import theory as paper
 from sstq.scalar.codebooks import panter_dite_codebook, uniform_codebook
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Robust linear regression, f_i(w) = log(1 + (⟨a_i, w⟩ − t_i)²/2) with ‖a_i‖ = 1: not convex, inf F = 0.
+
+    |f'| ≤ 1/√2, so every gradient has norm at most G = 1/√2, and |f''| ≤ 1, so L is at most that of the least squares.
+    """
+
+    rows: NDArray[np.float64]
+    targets: NDArray[np.float64]
+
+    gradient_bound = 2**-0.5
+
+    @classmethod
+    def draw(cls, dim: int, clients: int, rng: np.random.Generator) -> "Regression":
+        """Like-minded clients, and a start w = 0 at which all of them pull hard the same way."""
+        direction = np.full(dim, dim**-0.5)
+        rows = direction + 0.3 * rng.standard_normal((clients, dim)) / dim**0.5
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        return cls(rows, rows @ (2**0.5 * direction))
+
+    def gradients(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
+        """One row per client."""
+        residuals = self.rows @ w - self.targets
+        return self.rows * (residuals / (1 + residuals**2 / 2))[:, None]
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """What Assumption 6.1 asks for, exactly."""
+        return {
+            "smoothness": float(np.linalg.eigvalsh(self.rows.T @ self.rows / len(self.rows))[-1]),
+            "initial_gap": float(np.mean(np.log1p(self.targets**2 / 2))),
+            "clients": len(self.rows),
+            "gradient_bound": self.gradient_bound,
+        }
+
+    def descend(
+        self, mechanism: sstq.Mechanism, step_size: float, rounds: int, rng: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """‖∇F(w_t)‖² for t = 0, …, rounds − 1, each gradient sent through the mechanism."""
+        w = np.zeros(self.rows.shape[1])
+        squares = np.empty(rounds)
+        for t in range(rounds):
+            gradients = self.gradients(w)
+            squares[t] = np.sum(gradients.mean(axis=0) ** 2)
+            aggregator = mechanism.aggregator()
+            aggregator.update(mechanism.encode(gradients, rng=rng))
+            w -= step_size * aggregator.mean().value
+        return squares
+
 
 DIM = 600
 BUDGETS = (1.0, 3.0, 6.0)
@@ -64,7 +112,7 @@ def draw_levels(axes: Any) -> Result:
     size = 256
     dims = (32, 48, 64, 80, 100, 128, 160, 200)
     redundancy = np.array([size / dim for dim in dims])
-    floors = np.array([paper.least_level(dim, size) for dim in dims])
+    floors = np.array([proven.least_level(dim, size) for dim in dims])
     least = np.array([least_level_by_linear_program(HadamardFrame(dim, size), typical(dim)) for dim in dims])
     grid = np.linspace(1, 8, 200)
     axes.plot(grid, np.sqrt(grid), color=COLOURS[1], label="√ρ: no vector below")
@@ -79,7 +127,7 @@ def draw_levels(axes: Any) -> Result:
 
 def draw_flat(axes: Any, codebook: str) -> Result:
     """Error of the flat channel against its bound, by bits."""
-    bound_of = paper.flat_mse_bound if codebook == "uniform" else paper.optimized_mse_bound
+    bound_of = proven.flat_mse_bound if codebook == "uniform" else proven.optimized_mse_bound
     bits = np.arange(1 if codebook == "uniform" else 2, 9)
     bounds, exact = [], []
     for epsilon, colour in zip(BUDGETS, COLOURS, strict=False):
@@ -110,7 +158,7 @@ def draw_privacy(axes: Any) -> Result:
     for bits, colour in zip((1, 2, 8), COLOURS, strict=False):
         mechanisms = [sstq.SSTQ(8, float(e), bits=bits, channel="metric-aware", rate="paper") for e in nominal]
         spent.append([mechanism.privacy_loss() for mechanism in mechanisms])
-        exact = [paper.metric_aware_privacy_loss(uniform_codebook(bits), float(e)) for e in nominal]
+        exact = [proven.metric_aware_privacy_loss(uniform_codebook(bits), float(e)) for e in nominal]
         axes.plot(nominal, exact, color=colour, linewidth=0.8)
         axes.plot(nominal, spent[-1], "o", color=colour, markersize=3, label=f"spent, b = {bits}")
     axes.plot(nominal, nominal, color="black", label="bound: ε")
@@ -128,7 +176,7 @@ def draw_metric_aware_error(axes: Any) -> Result:
     """Theorem 5.2: metric-aware error."""
     budgets = np.geomspace(0.5, 20, 12)
     exact = [error.total for error in metric_aware_errors(budgets)]
-    bounds = [paper.metric_aware_mse_bound(DIM, float(e), 4) for e in budgets]
+    bounds = [proven.metric_aware_mse_bound(DIM, float(e), 4) for e in budgets]
     axes.plot(budgets, np.divide(bounds, DIM), color=COLOURS[0], label="bound")
     axes.plot(budgets, np.divide(exact, DIM), "o", color=COLOURS[0], markersize=4, label="exact, b = 4")
     axes.axhline(1 / DIM, color=COLOURS[3], linestyle="--", label="always answering 0")
@@ -140,8 +188,8 @@ def draw_bias(axes: Any) -> Result:
     """Theorem 5.2: metric-aware squared bias."""
     budgets = np.geomspace(0.5, 20, 12)
     exact = [error.bias2 for error in metric_aware_errors(budgets)]
-    bounds = [paper.metric_aware_bias_bound(DIM, float(e)) for e in budgets]
-    drifts = [1.8**2 * paper.metric_aware_drift(uniform_codebook(4), float(e)) ** 2 for e in budgets]
+    bounds = [proven.metric_aware_bias_bound(DIM, float(e)) for e in budgets]
+    drifts = [1.8**2 * proven.metric_aware_drift(uniform_codebook(4), float(e)) ** 2 for e in budgets]
     axes.plot(budgets, bounds, color=COLOURS[0], label="bound 64K²/(ρε²)")
     axes.plot(budgets, drifts, color=COLOURS[1], label="with the exact drift")
     axes.plot(budgets, exact, "o", color=COLOURS[0], markersize=4, label="exact, b = 4")
@@ -154,8 +202,8 @@ def draw_rounding(axes: Any) -> Result:
     """Theorem 5.3: rounding term, known density."""
     density = sstq.Density.censored_gaussian(1.8)
     bits = np.arange(1, 9)
-    exact = [paper.rounding_variance(panter_dite_codebook(int(b), density), density) for b in bits]
-    bounds = [paper.spatial_constant(density, int(b)) / (2**b - 1) ** 2 for b in bits]
+    exact = [proven.rounding_variance(panter_dite_codebook(int(b), density), density) for b in bits]
+    bounds = [proven.spatial_constant(density, int(b)) / (2**b - 1) ** 2 for b in bits]
     axes.plot(bits, 1 / (2.0**bits - 1) ** 2, color=COLOURS[3], label="bound with C = 1")
     axes.plot(bits, bounds, color=COLOURS[0], label="bound with C₀² = min(1, ⅔·C_f·R_M)")
     axes.plot(bits, exact, "o", color=COLOURS[0], markersize=4, label="exact, Panter–Dite")
@@ -166,27 +214,29 @@ def draw_rounding(axes: Any) -> Result:
 def draw_bits(axes: Any) -> Result:
     """Bit-width: stated, and of least error."""
     budgets = np.arange(0.25, 10.01, 0.25)
-    best = [paper.best_flat_bits(float(e)) for e in budgets]
-    uniform = [paper.best_flat_bits(float(e), "uniform") for e in budgets]
-    axes.step(budgets, [paper.stated_bits(float(e)) for e in budgets], color=COLOURS[2], label="stated: ⌈log₂ ε⌉")
-    axes.step(budgets, [paper.balanced_bits(float(e)) for e in budgets], color=COLOURS[1], label="its equation, solved")
+    best = [proven.best_flat_bits(float(e)) for e in budgets]
+    uniform = [proven.best_flat_bits(float(e), "uniform") for e in budgets]
+    axes.step(budgets, [proven.stated_bits(float(e)) for e in budgets], color=COLOURS[2], label="stated: ⌈log₂ ε⌉")
+    axes.step(
+        budgets, [proven.balanced_bits(float(e)) for e in budgets], color=COLOURS[1], label="its equation, solved"
+    )
     axes.plot(budgets, best, "o", color=COLOURS[0], markersize=4, label="least error, flat optimized")
     axes.plot(budgets, uniform, "x", color="black", markersize=4, label="least error, flat uniform")
     axes.plot(budgets, budgets / (3 * math.log(2)), ":", color=COLOURS[3], label="ε/(3 log 2)")
     axes.set(xlabel="ε", ylabel="bits b", ylim=(-2.5, 7.5))
-    return Result("best bits at ε = 10, flat optimized", best[-1], "bits", f"stated {paper.stated_bits(10.0)}")
+    return Result("best bits at ε = 10, flat optimized", best[-1], "bits", f"stated {proven.stated_bits(10.0)}")
 
 
 def draw_descent(axes: Any) -> Result:
     """Theorem 6.2, Corollary 6.3: private SGD."""
     problem = Regression.draw(4, 500, np.random.default_rng(1))
     mechanism = sstq.SSTQ(4, 3.0, bits=2, clip=problem.gradient_bound)
-    descent = paper.flat_descent(4, 3.0, 2, **problem.constants)
+    descent = proven.flat_descent(4, 3.0, 2, **problem.constants)
     horizons = (25, 50, 100, 200, 400)
-    bounds = [paper.dsgd_bound(descent, rounds) for rounds in horizons]
+    bounds = [proven.dsgd_bound(descent, rounds) for rounds in horizons]
     measured = []
     for rounds in horizons:
-        step_size = paper.dsgd_step_size(descent, rounds)
+        step_size = proven.dsgd_step_size(descent, rounds)
         runs = [problem.descend(mechanism, step_size, rounds, np.random.default_rng(seed)) for seed in range(3)]
         measured.append(np.mean(runs))
     axes.plot(horizons, bounds, color=COLOURS[0], label="bound")
@@ -201,7 +251,7 @@ def draw_descent(axes: Any) -> Result:
 def draw_neighbourhood(axes: Any) -> Result:
     """Corollary 6.4: what is left for T, n → ∞."""
     budgets = np.geomspace(1, 32, 30)
-    floors = [2 * paper.metric_aware_bias_bound(DIM, float(e)) for e in budgets]
+    floors = [2 * proven.metric_aware_bias_bound(DIM, float(e)) for e in budgets]
     axes.plot(budgets, floors, color=COLOURS[0], label="2ζ²/G², what the bound ends in")
     axes.axhline(1, color=COLOURS[3], linestyle="--", label="G², which holds anyway")
     axes.set(xlabel="ε", ylabel="bound on ‖∇F‖²/G²", xscale="log", yscale="log")
@@ -215,7 +265,7 @@ def draw_vqsgd(axes: Any) -> Result:
     dims = np.array([4, 16, 64, 256, 1024, 4096])
     bounds, exact = [], []
     for epsilon, colour in zip((1.0, 3.0, 6.0), COLOURS, strict=False):
-        bounds.append([paper.vqsgd_mse_bound(int(d), epsilon) for d in dims])
+        bounds.append([proven.vqsgd_mse_bound(int(d), epsilon) for d in dims])
         mechanisms = [sstq.mechanism("vqsgd", dim=int(d), epsilon=epsilon) for d in dims]
         exact.append([mechanism.expected_mse(typical(mechanism.dim)).total for mechanism in mechanisms])
         axes.plot(dims, bounds[-1], color=colour)
@@ -241,7 +291,7 @@ def draw_orders(axes: Any) -> Result:
         constants = []
         for epsilon in budgets:
             mechanism = sstq.mechanism(**rest, dim=dim, epsilon=float(epsilon))
-            order = paper.error_orders(dim, float(epsilon), bits)[row]
+            order = proven.error_orders(dim, float(epsilon), bits)[row]
             constants.append(mechanism.expected_mse(typical(dim)).total / order)
         axes.plot(budgets, constants, "o-", color=colour, markersize=3, linewidth=0.8, label=row)
         spread[row] = max(constants) / min(constants)
@@ -298,10 +348,10 @@ def main(output: Annotated[Path, typer.Option(help="The picture.")]) -> None:
     if not output.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {output.parent}", param_hint="--output")
     figure = new_figure()
-    run_benchmarks({"theory": partial(draw_panels, figure)}, [], output=None, compare=None)
+    for line in draw_panels(figure):
+        print(f"{line.what}: {line.figure:.3g} {line.unit} {line.note}")
     with atomic_file(output) as file:
         figure.savefig(file, format="png")
-    note(f"wrote {output}")
 
 
 if __name__ == "__main__":

@@ -21,14 +21,12 @@ _SEED = int(os.environ.setdefault("SSTQ_TEST_SEED", str(secrets.randbits(32))))
 _CACHE = tempfile.TemporaryDirectory(prefix="sstq-tests-") if "SSTQ_TEST_CACHE" not in os.environ else None
 os.environ["SSTQ_CACHE"] = os.environ.setdefault("SSTQ_TEST_CACHE", _CACHE.name if _CACHE else "")
 
-# What imports torch, Ray, Flower or the service's packages.
+# What imports torch, Flower or the service's packages.
 _NEEDS_OTHERS = (
     "*/integrations/*",
     "*/service/*",
     "*/test_browser.py",
     "*/test_sending.py",
-    "*/test_torch_models.py",
-    "*/lab/training/torch_*.py",
 )
 
 # Files that take long, longest first; those that wait for others are among those that compute.
@@ -36,23 +34,19 @@ _LONGEST = (
     "test_flower_deployment.py",
     "test_documentation.py",
     "test_compiling.py",
-    "test_ray.py",
     "test_verdict.py",
     "test_dashboard.py",
     "test_contract.py",
     "test_kill.py",
     "test_planner.py",
     "test_shuffler_kill.py",
-    "test_bench.py",
     "test_browser.py",
-    "test_ray_nodes.py",
 )
 
 # What the reasons of skipped tests begin with if something of the machine is missing.
 _LOUD = ("NO BROWSER", "NO C COMPILER", "NO NODE", "NO CURL")
 
-# It needs torch.
-_SLOW_DOCTESTS = {"sstq.cli.models.image_problem_with"}
+_SLOW_DOCTESTS: set[str] = set()
 
 # Nothing here is a matter of time: an example that takes longer than usual on a busy machine is no failure.
 _PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -106,7 +100,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int,
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take longest come first: no worker is left with one when the others are done."""
     for item in items:
-        if {"integrations", "service"} & set(item.path.parts) or item.name in _SLOW_DOCTESTS:
+        if {"client", "integrations", "service"} & set(item.path.parts) or item.name in _SLOW_DOCTESTS:
             item.add_marker(pytest.mark.slow)
     places = {name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))

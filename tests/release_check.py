@@ -1,43 +1,42 @@
-"""Check a release: build the wheel and the sources, install the wheel in a clean environment, run the README in it.
+"""Check a release: build the wheel and the sources, and try them with pinned, newest and lowest versions.
 
     make release-check
 
-The archives are left in dist/. It needs the network for the dependencies, and a few minutes.
+The README runs with the pinned versions of constraints.txt; the commands run with the newest versions and with the
+lowest ones that pyproject.toml allows. The archives are left in dist/. It needs the network, and ten minutes.
 """
 
-import os
-import subprocess
 import sys
 import tempfile
-import venv
 from pathlib import Path
 
 from hatchling.builders.sdist import SdistBuilder
-from hatchling.builders.wheel import WheelBuilder
 
 from sstq._version import __version__
+from tests.installing import CommandError, Environment, build_wheel, lowest, try_commands
 from tests.test_documentation import ROOT, blocks, shell_lines
 
 README = ROOT / "README.md"
+EXTRAS = ("data", "plots", "learning", "service")
 
 
 def check() -> None:
     version_is_stated_everywhere()
-    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(ROOT / "dist"), versions=["standard"])
+    wheel = build_wheel(ROOT / "dist")
     (sources,) = SdistBuilder(str(ROOT)).build(directory=str(ROOT / "dist"), versions=["standard"])
-    say(f"built {Path(wheel).name} and {Path(sources).name}")
+    say(f"built {wheel.name} and {Path(sources).name}")
     with tempfile.TemporaryDirectory() as folder:
-        environment = Path(folder, "environment")
-        venv.create(environment, with_pip=True)
-        python = environment / "bin" / "python"
-        limits = ["--quiet", "--disable-pip-version-check", "--constraint", str(ROOT / "constraints.txt")]
-        run([python, "-m", "pip", "install", *limits, f"{wheel}[flower]"], folder)
-        say("installed in a clean environment")
+        pinned = Environment(folder, "--constraint", ROOT / "constraints.txt", f"{wheel}[flower]")
         for code in blocks(README, "python"):
-            run([python, "-c", code], folder)
+            pinned.run("python", "-c", code)
         for line in shell_lines(README):
-            run(["/bin/sh", "-c", line], folder, environment)
+            pinned.run("/bin/sh", "-c", line)
         say("the README runs as it stands")
+    extras = f"{wheel}[{','.join(EXTRAS)}]"
+    for versions, requirements in {"newest": [extras], "lowest": [extras, *lowest(*EXTRAS)]}.items():
+        with tempfile.TemporaryDirectory() as folder:
+            try_commands(Environment(folder, *requirements), service=True)
+            say(f"the commands work with the {versions} versions")
 
 
 def version_is_stated_everywhere() -> None:
@@ -49,23 +48,12 @@ def version_is_stated_everywhere() -> None:
         sys.exit(f"CITATION.cff and CHANGELOG.md must name version {__version__}")
 
 
-def run(command: list[object], folder: str, environment: Path | None = None) -> None:
-    path = f"{environment}/bin{os.pathsep}{os.environ['PATH']}" if environment else os.environ["PATH"]
-    done = subprocess.run(
-        [str(word) for word in command],
-        cwd=folder,
-        env=os.environ | {"PATH": path, "PYTHONPATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        sys.exit(f"{command[-1]}\n{done.stdout}{done.stderr}")
-
-
 def say(what: str) -> None:
     print(f"release-check: {what}", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":
-    check()
+    try:
+        check()
+    except CommandError as error:
+        sys.exit(str(error))

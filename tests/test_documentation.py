@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import paper.__main__
 import sstq
 from sstq.cli import app
 
@@ -18,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 # What only a shell can do: pipes, redirections, comments.
 SHELL_SYNTAX = set("|<>&;#`")
 
-# They need torch, Ray, Flower, a collector or more than a second.
+# They need torch, Flower, a collector or more than a second.
 SLOW_SNIPPETS = {
     "README.md",
     "cohorts.md",
@@ -27,7 +28,6 @@ SLOW_SNIPPETS = {
     "flower.md",
     "planning.md",
     "pytorch.md",
-    "ray.md",
     "shuffled-messages.md",
     "shuffler.md",
 }
@@ -47,13 +47,6 @@ def shell_lines(page):
     return [line[2:] for block in blocks(page, "console") for line in block.splitlines() if line.startswith("$ ")]
 
 
-@pytest.fixture(scope="module")
-def one_ray():
-    """One Ray for the commands and the snippets: it takes seconds to start."""
-    with pytest.importorskip("sstq.integrations.ray").connected(cpus=2):
-        yield
-
-
 @pytest.fixture
 def collector(tmp_path, monkeypatch):
     """A collector, and where the commands find it."""
@@ -71,14 +64,14 @@ def shuffler(collector, tmp_path, monkeypatch):
     with serving.serving(tmp_path, command="shuffler", collector=collector.url) as server:
         monkeypatch.setenv("SHUFFLER", server.url)
         monkeypatch.setenv("SHUFFLER_KEY", server.http.get("/v1/key").json()["key"])
+        monkeypatch.setenv("SHUFFLER_TOKEN", serving.ADMINISTRATOR)
+        monkeypatch.setenv("COLLECTOR_KEY", collector.http.get("/v1/key").json()["key"])
         yield server
 
 
 @pytest.fixture
 def folder(page, request, tmp_path, monkeypatch):
     """A folder of its own for a page, and what else it needs."""
-    if page.name == "ray.md":
-        request.getfixturevalue("one_ray")
     if page.name == "collecting.md":
         server = request.getfixturevalue("collector")
         if request.function is test_python_snippets_run:  # the page's commands create it otherwise
@@ -86,10 +79,11 @@ def folder(page, request, tmp_path, monkeypatch):
     if page.name == "shuffler.md":
         server = request.getfixturevalue("shuffler")
         if request.function is test_python_snippets_run:
-            terms = {"url": server.url, "key": os.environ["SHUFFLER_KEY"], "threshold": 5000}
-            request.getfixturevalue("collector").create(
-                "rooms", sstq.FrameUnit(dim=16, epsilon=4.0), closes="2100-01-01T00:00:00Z", shuffling=terms
-            )
+            terms = {"url": server.url, "threshold": 500, **server.http.get("/v1/key").json()}
+            campaign = {"closes": "2100-01-01T00:00:00Z", "senders": "single-use", "shuffling": terms}
+            request.getfixturevalue("collector").create("rooms", sstq.FrameUnit(dim=16, epsilon=4.0), **campaign)
+            made = server.administer("POST", "/v1/campaigns/rooms/tokens", json={"count": 1}).json()["tokens"]
+            monkeypatch.setenv("TOKEN", made[0])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -117,12 +111,14 @@ def test_shell_snippets_run(page, folder):
         if words[:2] == ["python", "-c"]:
             exec(compile(words[2], line, "exec"), {"__name__": "__main__"})  # noqa: S102
         elif words[0] == "sstq" and not set(line) & SHELL_SYNTAX:
-            run_here([path for word in words[1:] for path in sorted(glob(word)) or [word]], line)
+            run_here(app, [path for word in words[1:] for path in sorted(glob(word)) or [word]], line)
+        elif words[:3] == ["python", "-m", "paper"]:
+            run_here(paper.__main__.app, words[3:], line)
         else:
             run_in_shell(line, folder)
 
 
-def run_here(arguments, line):
+def run_here(app, arguments, line):
     """Run a command in this process: starting Numba for each would take longer than all that they do."""
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, f"{line}\n{done.output}\n{done.stderr}\n{done.exception!r}"

@@ -1,9 +1,10 @@
-// Envelopes for shuffled campaigns: every message sealed for the collector, so that the shuffler cannot read it.
+// Envelopes for shuffled campaigns: every message sealed for the collector, so that the shuffler cannot read it, and
+// the envelopes of a person in a cover for the shuffler, so that nobody else can use them.
 //
 // sstq.js imports this file when a campaign is shuffled. HPKE (RFC 9180) in base mode, on WebCrypto: DHKEM(X25519,
 // HKDF-SHA256), HKDF-SHA256, AES-128-GCM. docs/client-specification.md has the format, clients/vectors examples.
 
-const KEY_BYTES = 32, TAG_BYTES = 16, NAME_BYTES = 8;
+const KEY_BYTES = 32, TAG_BYTES = 16;
 
 const utf8 = (text) => new TextEncoder().encode(text);
 const fromHex = (text) => Uint8Array.from(text.match(/../g), (pair) => parseInt(pair, 16));
@@ -68,80 +69,95 @@ export async function seal(message, publicKey, info, ephemeral) {
 
 // ---- Campaigns
 
-/** What an envelope is bound to: the campaign, its mechanism and the slot. */
-export function envelopeInfo(name, digest, slot) {
+/** What an envelope is bound to: the crowd and the slot. */
+export function envelopeInfo(crowd, slot) {
   const number = new Uint8Array(4);
   new DataView(number.buffer).setUint32(0, slot);
-  return joined([utf8(`sstq-envelope-v1\0${name}\0`), fromHex(digest), number]);
+  return joined([utf8("sstq-envelope-v2\0"), crowd, number]);
 }
 
-const nameOf = async (key) => toHex(new Uint8Array(await crypto.subtle.digest("SHA-256", key)).slice(0, NAME_BYTES));
+/** What a cover is bound to: the crowd. */
+export const coverInfo = (crowd) => joined([utf8("sstq-cover-v2\0"), crowd]);
 
-async function isSealingKey(entry) {
-  return isHex(entry?.key, KEY_BYTES) && entry.id === (await nameOf(fromHex(entry.key)));
+/** The crowd of all who agreed to the same and sealed for the same key of the collector. */
+async function crowdOf({ name, digest, senders, shuffling, sealing_keys: keys }, canonical) {
+  const agreed = utf8(canonical({ name, digest, senders, shuffling }));
+  return toHex(new Uint8Array(
+    await crypto.subtle.digest("SHA-256", joined([utf8("sstq-crowd-v2\0"), fromHex(keys[0]), agreed])),
+  ));
 }
 
 /** What a campaign says of its shuffler; `stated` reads its members one by one. */
-export async function readShuffling(stated, mechanism) {
+export async function readShuffling(stated, mechanism, canonical) {
   const { data } = stated, keys = data.sealing_keys;
   const terms = new stated.constructor(stated.must("shuffling", true), "shuffling", "campaign");
-  const { url, key } = terms.data;
+  const { url } = terms.data, key = (name) => terms.must(name, isHex(terms.data[name], KEY_BYTES), "64 hexadecimal digits");
   stated.must("closes", data.closes !== undefined, "a time where messages are shuffled");
   stated.option("senders", "everybody", "single-use");
+  stated.option("most_messages", 1);
   stated.option("slots", mechanism.messages);
   stated.option("envelope_bytes", KEY_BYTES + Math.ceil(mechanism.messageBits / 8) + TAG_BYTES);
-  const areKeys = Array.isArray(keys) && keys.length > 0 && (await Promise.all(keys.map(isSealingKey))).every(Boolean);
-  stated.must("sealing_keys", areKeys, "public keys with their names");
+  const areKeys = Array.isArray(keys) && keys.length > 0 && keys.every((own) => isHex(own, KEY_BYTES));
+  stated.must("sealing_keys", areKeys, "public keys");
   const isAddress = typeof url === "string" && /^https?:\/\/[!-~]{1,990}$/.test(url) && !/[?#]|\/$/.test(url);
   const found = {
     url: terms.must("url", isAddress, "the shuffler's address"),
-    key: terms.must("key", isHex(key, KEY_BYTES), "64 hexadecimal digits"),
+    key: key("key"),
+    coverKey: key("sealing_key"),
     threshold: terms.integer("threshold", 2, 1e9),
     delta: terms.number("delta", 1e-15, 0.1),
     belowThreshold: terms.option("below_threshold", "drop", "local"),
-    sealingKey: keys[0].key,
+    sealingKey: keys[0],
+    crowd: await crowdOf(data, canonical),
   };
   terms.done();
   return Object.freeze(found);
 }
 
 /**
- * Where to send, and what makes the bodies of uploads.
+ * What makes the bodies of uploads.
  *
- * First it checks that the shuffler has signed the same document as the collector, so that nobody is given a sealing
- * key of their own, and that sealing works here.
+ * First it checks that both keys are pinned, that the shuffler is where the client was told and has signed the same
+ * document as the collector, so that nobody is given a sealing key or an address of their own, and that sealing works.
  */
-export async function openSealer(campaign, answer, { fail, get, isSigned }) {
-  const { name, digest, mechanism, mostMessages, shuffling } = campaign, header = "SSTQ-Shuffler-Signature";
-  const address = `${shuffling.url}/v1/campaigns/${name}`;
-  const { content, headers } = answer.headers.has(header) ? answer : await get(address);
-  if (toHex(content) !== toHex(answer.content))
-    fail("campaign", "the shuffler has another document than the collector; try again in a minute");
-  if (!(await isSigned(content, headers.get(header), shuffling.key, "sstq-shuffler-v1\0")))
-    fail("signature", `${shuffling.url} is not the shuffler that the campaign names; nothing was sent`);
+export async function openSealer({ mechanism, shuffling }, { content, headers }, wanted) {
+  const { base, pinnedKey, pinnedShuffler, leastThreshold, fail, isSigned } = wanted;
+  if (pinnedKey === undefined || pinnedShuffler === undefined)
+    fail("argument", "a shuffled campaign needs pinnedKey and pinnedShuffler, or a link that has them; nothing was sent");
+  if (shuffling.key !== pinnedShuffler)
+    fail("signature", `the campaign has another shuffler than the pinned one: ${shuffling.key}; nothing was sent`);
+  if (shuffling.url !== base)
+    fail("campaign", `the campaign's shuffler is at ${shuffling.url}, not at ${base}; nothing was sent`);
+  const least = shuffling.belowThreshold === "drop" ? shuffling.threshold : 1;
+  if (leastThreshold !== undefined && !(least >= leastThreshold))
+    fail("campaign", `the campaign forwards crowds of ${least} people, fewer than ${leastThreshold}; nothing was sent`);
+  if (!(await isSigned(content, headers.get("SSTQ-Shuffler-Signature"), shuffling.key, "sstq-shuffler-v2\0")))
+    fail("signature", `${base} is not the shuffler that the campaign names; nothing was sent`);
 
-  const publicKey = fromHex(shuffling.sealingKey), keyName = fromHex(await nameOf(publicKey));
-  const infos = Array.from({ length: mechanism.messages }, (_, slot) => envelopeInfo(name, digest, slot));
+  const [inner, outer, crowd] = [shuffling.sealingKey, shuffling.coverKey, shuffling.crowd].map(fromHex);
+  const infos = Array.from({ length: mechanism.messages }, (_, slot) => envelopeInfo(crowd, slot));
+  const person = async (messages) => {
+    const envelopes = [];
+    for (const [slot, message] of messages.entries()) envelopes.push(await seal(message, inner, infos[slot]));
+    return joined([crowd, await seal(joined(envelopes), outer, coverInfo(crowd))]);
+  };
   try {
-    await seal(new Uint8Array(0), publicKey, infos[0]);
+    await person([new Uint8Array(0)]);
   } catch (error) {
-    if (error.name !== "NotSupportedError") fail("campaign", "the sealing key is none of X25519; nothing was sent");
+    if (error.name !== "NotSupportedError") fail("campaign", "a sealing key is none of X25519; nothing was sent");
     fail("crypto", "X25519 is missing: take Chrome 137, Firefox 130, Safari 17, Node 20 or newer");
   }
 
-  /** Bodies with the number of people in each, for messages that come slot by slot. */
+  /** A body per person, for messages that come slot by slot. */
   const bodies = async (messages) => {
     const slots = infos.length, people = messages.length / slots, found = [];
     if (!Number.isInteger(people))
       fail("argument", `messages must be ${slots} per person, slot by slot, got ${messages.length}`);
-    for (let start = 0; start < people; start += mostMessages) {
-      const end = Math.min(start + mostMessages, people), parts = [keyName];
-      for (let person = start; person < end; person++)
-        for (let slot = 0; slot < slots; slot++)
-          parts.push(await seal(mechanism.pack([messages[slot * people + person]]), publicKey, infos[slot]));
-      found.push([joined(parts), end - start]);
+    for (let place = 0; place < people; place++) {
+      const own = infos.map((_, slot) => mechanism.pack([messages[slot * people + place]]));
+      found.push([await person(own), 1]);
     }
     return found;
   };
-  return { address, bodies };
+  return { bodies };
 }

@@ -88,11 +88,13 @@ export declare class Mechanism {
 
 /** What a campaign says of its shuffler. */
 export interface Shuffling {
-  /** Where envelopes are sent. */
+  /** The shuffler's address, which is the one that the client was given. */
   readonly url: string;
-  /** The shuffler's public key in hexadecimal, to be pinned from now on. */
+  /** The shuffler's public key in hexadecimal, which is the pinned one. */
   readonly key: string;
-  /** How many people's envelopes it waits for before it mixes and forwards them. */
+  /** The shuffler's public key (X25519) in hexadecimal that a person's envelopes are sealed for. */
+  readonly coverKey: string;
+  /** How many people make a crowd; it is mixed and forwarded when the campaign has closed. */
   readonly threshold: number;
   /** The δ at which the collector reports ε. */
   readonly delta: number;
@@ -100,6 +102,8 @@ export interface Shuffling {
   readonly belowThreshold: "drop" | "local";
   /** The collector's public key (X25519) in hexadecimal that messages are sealed for. */
   readonly sealingKey: string;
+  /** The crowd of those who agreed to the same: a SHA-256 in hexadecimal. */
+  readonly crowd: string;
 }
 
 /** What a collector asks for. */
@@ -116,7 +120,7 @@ export interface Campaign {
   /** In UTC, such as 2027-01-31T18:00:00Z. */
   readonly opens: string | null;
   readonly closes: string | null;
-  /** The most messages of one upload; of a shuffled campaign, the most people. */
+  /** The most messages of one upload; of a shuffled campaign 1, one person. */
   readonly mostMessages: number;
   readonly senders: "everybody" | "token" | "single-use";
   readonly readers: "administrator" | "token" | "public";
@@ -134,10 +138,18 @@ export declare function readCampaign(
 export interface ClientOptions {
   /** The greatest ε of one person; a campaign whose `mechanism.bundleEpsilon` is more is refused. */
   mostEpsilon: number;
-  /** The collector's public key in hexadecimal, known from elsewhere. Without it, its address and TLS are trusted. */
+  /**
+   * The collector's public key in hexadecimal, known from elsewhere. Without it, its address and TLS are trusted. A
+   * shuffled campaign needs it.
+   */
   pinnedKey?: string;
-  /** The public key of the shuffler to trust: a campaign that names another one, or none, is refused. */
+  /**
+   * The shuffler's public key in hexadecimal, known from elsewhere. A shuffled campaign needs it; a campaign that names
+   * another one, or none, is refused.
+   */
   pinnedShuffler?: string;
+  /** The minimum crowd: a campaign that may forward fewer people, or has no shuffler, is refused. */
+  leastThreshold?: number;
   /** Is charged for each call of `send` before anything leaves. */
   ledger?: Ledger;
   /** For campaigns that not everybody may send to. */
@@ -154,7 +166,10 @@ export interface ClientOptions {
 
 /** Sends to one campaign. */
 export declare class Client {
-  /** Fetch and check the campaign at the address of its collector or shuffler with the campaign's name. */
+  /**
+   * Fetch and check the campaign at an address with the campaign's name, which is the shuffler's if there is one. A link
+   * may have the keys to pin: URL/NAME#collector-key=KEY&shuffler-key=KEY. Nothing is sent to another address.
+   */
   static open(url: string, options: ClientOptions): Promise<Client>;
   private constructor();
   readonly campaign: Campaign;

@@ -726,7 +726,7 @@ export class Mechanism {
 
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
 
-async function isSigned(document, signature, key, prefix = "sstq-campaign-v1\0") {
+async function isSigned(document, signature, key, prefix = "sstq-campaign-v2\0") {
   const signed = new Uint8Array([...utf8(prefix), ...document]), api = subtle();
   try {
     const raw = Uint8Array.from(atob(signature), (character) => character.charCodeAt(0));
@@ -751,7 +751,7 @@ export async function readCampaign(document, signature, pinnedKey) {
   const text = decode(document), data = parsedOrNull(text);
   const stated = new Stated(data, "the campaign", "campaign");
   stated.option("format", "sstq-campaign");
-  stated.option("version", 1);
+  stated.option("version", 2);
   const keys = stated.must("keys", Array.isArray(data.keys) && data.keys.every(isKey), "a list of public keys");
   if (pinnedKey !== undefined && !keys.includes(pinnedKey))
     fail("signature", `the collector has another key than the pinned one: ${keys.join(" ")}; nothing was sent`);
@@ -781,7 +781,7 @@ export async function readCampaign(document, signature, pinnedKey) {
     mostMessages: stated.integer("most_messages", 1, 2 ** 28),
     senders: stated.option("senders", "everybody", "token", "single-use"),
     readers: stated.option("readers", "administrator", "token", "public"),
-    shuffling: data.shuffling === undefined ? null : await (await sealing()).readShuffling(stated, mechanism),
+    shuffling: data.shuffling === undefined ? null : await (await sealing()).readShuffling(stated, mechanism, canonical),
   };
   stated.done();
   if (canonical(data) !== text) fail("campaign", "the campaign is not in its canonical form; nothing was sent");
@@ -805,24 +805,24 @@ export class Client {
 
   static async open(url, options = {}) {
     const settings = { patience: 300, pause: 0.5, timeout: 30, ...options };
-    const { mostEpsilon, pinnedKey, pinnedShuffler } = settings;
+    const [, base, name, link] = /^(https?:\/\/[^?#]+)\/([^/?#]+)\/?(?:#(.*))?$/.exec(url) ?? [];
+    if (!name) fail("argument", `url must be an address and the campaign's name, got ${shown(url)}`);
+    const { "collector-key": own, "shuffler-key": its } = Object.fromEntries(new URLSearchParams(link));
+    const { mostEpsilon, leastThreshold, pinnedKey = own, pinnedShuffler = its } = settings;
     checkNumber("mostEpsilon", mostEpsilon, 1e-9, MOST_EPSILON);
-    const [, base, name] = /^(https?:\/\/[^?#]+)\/([^/?#]+)\/?$/.exec(url) ?? [];
-    if (!name) fail("argument", `url must be the collector's address and the campaign's name, got ${shown(url)}`);
-    const get = (place) => ask(settings, place, { method: "GET" });
-    const address = `${base}/v1/campaigns/${name}`, answer = await get(address);
+    const address = `${base}/v1/campaigns/${name}`, answer = await ask(settings, address, { method: "GET" });
     const campaign = await readCampaign(answer.content, answer.headers.get("SSTQ-Signature"), pinnedKey);
-    if (campaign.name !== name) fail("campaign", `the collector answered with the campaign ${shown(campaign.name)}`);
+    if (campaign.name !== name) fail("campaign", `this is the campaign ${shown(campaign.name)}`);
     const { shuffling, mechanism: { bundleEpsilon } } = campaign;
     if (bundleEpsilon > mostEpsilon)
       fail("epsilon", `the campaign asks for epsilon = ${bundleEpsilon}, more than ${mostEpsilon}; nothing was sent`);
-    if (pinnedShuffler !== undefined && shuffling?.key !== pinnedShuffler)
-      fail("signature", `the campaign has another shuffler than the pinned one: ${shuffling?.key}; nothing was sent`);
-    const sealer = shuffling && (await (await sealing()).openSealer(campaign, answer, { fail, get, isSigned }));
-    return new Client(campaign, sealer?.address ?? address, { ...settings, sealer });
+    if (!shuffling && (pinnedShuffler ?? leastThreshold))
+      fail("campaign", "the campaign has no shuffler; nothing was sent");
+    const wanted = { base, pinnedKey, pinnedShuffler, leastThreshold, fail, isSigned };
+    const sealer = shuffling && (await (await sealing()).openSealer(campaign, answer, wanted));
+    return new Client(campaign, address, { ...settings, sealer });
   }
 
-  /** Each vector is another person's, so that the ledger is charged once. */
   async send(vectors, groups = []) {
     const { mechanism } = this.campaign;
     const isOne = vectors.length > 0 && (typeof vectors[0] !== "object" || vectors[0] === null), people = isOne ? [vectors] : Array.from(vectors);
@@ -855,7 +855,7 @@ export class Client {
         if (error instanceof SstqError) error.message += ` (${sent} of ${total} messages count)`;
         throw error;
       }
-      sent += sealer ? count * mechanism.messages : count;
+      sent += sealer ? mechanism.messages : count;
     }
     return sent;
   }

@@ -36,6 +36,23 @@ RANGES: Mapping[str, tuple[float, float, bool]] = {
 """The minimum and maximum of each common argument, and whether it is an integer."""
 
 
+class ArgumentError(ValueError):
+    """A bad argument: its name, and what is wrong with its value.
+
+    Examples:
+        >>> error = ArgumentError("dim", "must be positive, got 0")
+        >>> str(error), error.argument
+        ('dim must be positive, got 0', 'dim')
+    """
+
+    def __init__(self, argument: str, problem: str) -> None:
+        super().__init__(argument, problem)
+        self.argument, self.problem = argument, problem
+
+    def __str__(self) -> str:
+        return f"{self.argument} {self.problem}"
+
+
 def check_argument(
     name: str, value: Any, *, of: str | None = None, low: float | None = None, high: float | None = None
 ) -> Any:
@@ -47,7 +64,7 @@ def check_argument(
         >>> check_argument("dim", 1, low=2)
         Traceback (most recent call last):
         ...
-        ValueError: dim must be an integer in [2, 1073741824], got 1
+        sstq.checks.ArgumentError: dim must be an integer in [2, 1073741824], got 1
     """
     least, largest, integer = RANGES[of or name]
     low, high = least if low is None else low, largest if high is None else high
@@ -55,25 +72,25 @@ def check_argument(
 
 
 def check_number(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:
-    """Return the value as an int or float in [low, high]; otherwise a ValueError with name, value and range."""
+    """Return the value as an int or float in [low, high]; otherwise an ArgumentError with name, value and range."""
     kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
     kind, ends = ("an integer", f"[{int(low)}, {int(high)}]") if integer else ("a number", f"[{low:g}, {high:g}]")
-    allowed = f"{name} must be {kind} in {ends}"
+    allowed = f"must be {kind} in {ends}"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, kinds):
-        raise ValueError(f"{allowed}, got {value!r}")
+        raise ArgumentError(name, f"{allowed}, got {value!r}")
     # A Python integer is compared as it is: it may be too large for a float, or for printing.
     number = value if isinstance(value, int) else int(value) if integer else float(value)
     if not low <= number <= high:
         long = isinstance(number, int) and abs(number) >= 10**100
-        raise ValueError(f"{allowed}, got {'an integer of more than 100 digits' if long else repr(value)}")
+        raise ArgumentError(name, f"{allowed}, got {'an integer of more than 100 digits' if long else repr(value)}")
     return int(number) if integer else float(number)
 
 
 def check_option(name: str, value: Any, allowed: Sequence[str]) -> str:
-    """Return the value if it is one of the allowed words; otherwise a ValueError with name, value and words."""
+    """Return the value if it is one of the allowed words; otherwise an ArgumentError with name, value and words."""
     if value not in allowed:
         close = did_you_mean(value, allowed)
-        raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}, got {value!r}{close}")
+        raise ArgumentError(name, f"must be {' or '.join(map(repr, allowed))}, got {value!r}{close}")
     return str(value)
 
 

@@ -32,7 +32,7 @@ ROUNDS = 120
 def test_regions_hold_the_mean(name, dim, clients, options, seed):
     """Regions of 90 % hold it in at least 85 % of rounds, tested with false failures below 1e-6.
 
-    The 5 % between are for what is only true in the limit; `tests/benchmarks/test_coverage.py` is stricter.
+    The 5 % between are for what is only true in the limit; `tests/benchmarks/test_errors.py` is stricter.
     """
     least = int(binom.ppf(1e-7, ROUNDS, 0.85))
     mechanism, x = sstq.mechanism(name, dim=dim, **options), typical_vector(dim)

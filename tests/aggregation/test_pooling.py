@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmarks.coverage import estimates, held, population
 from scipy.stats import binom
 
 import sstq
+from benchmarks.errors import estimates, held, population
 from sstq.aggregation import Estimate
 
 ROUNDS = 300

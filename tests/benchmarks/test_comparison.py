@@ -5,11 +5,11 @@ import sys
 
 import numpy as np
 import pytest
-from benchmarks.comparison_peers import Peer, Task, average, mean_of, measure
 
 from benchmarks import comparison
+from benchmarks.comparison_peers import Peer, Task, average, mean_of, measure
+from benchmarks.harness import Remark
 from sstq import FrameUnit
-from sstq.lab.bench.harness import Remark
 
 
 @pytest.mark.parametrize("mu", [0.1, 0.6, 3.0])

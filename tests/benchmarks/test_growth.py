@@ -4,10 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from benchmarks.growth import Point, memory_growth, message_plan, plan, slope, summary
-from benchmarks.growth_picture import draw_growth
 
 from benchmarks import growth, growth_points
+from benchmarks.growth import Point, memory_growth, message_plan, plan, slope, summary
+from benchmarks.growth_picture import draw_growth
 
 
 def test_slopes_of_power_laws():

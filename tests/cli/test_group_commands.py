@@ -193,8 +193,6 @@ def test_groups_are_drawn(files, spec):
     run("encode", files / "two.parquet", "-m", spec, "-o", files / "y.sstq")
     plain = ("aggregate", files / "y.sstq", "-m", spec, "-o", files / "other")
     assert "have no public labels" in run(*plain, "--png", files / "y.png", code=2).stderr
-    ray = run("aggregate", files / "x.sstq", "-m", spec, "-o", files / "third", "--engine", "ray", code=2)
-    assert "--engine ray gives one mean: pass --overall" in ray.stderr
 
 
 # --- private groups ---

@@ -11,15 +11,16 @@ from tests.clients.whole_messages import messages
 
 _SECRET, _OTHER_SECRET, _SHUFFLER_SECRET = bytes(range(32)), bytes(range(1, 33)), bytes(range(32, 64))
 SEALING_SECRETS = bytes(range(64, 96)), bytes(range(65, 97))
+COVER_SECRET = bytes(range(96, 128))
 
 
 # The quick lane imports this module, and has no packages of the service.
 @functools.cache
 def campaigns():
     """A plain campaign, one with everything that a document can hold, and a shuffled one."""
-    from sstq.service.campaigns import Campaign
-    from sstq.service.shuffling import Shuffling
-    from sstq.service.signing import SigningKey
+    from sstq.client import Campaign, Shuffling
+    from sstq.client.sealing import SealingKey
+    from sstq.client.signing import SigningKey
 
     plain = Campaign("steps", sstq.FrameUnit(3, 2.0, frame_seed=7))
     full = Campaign(
@@ -38,40 +39,48 @@ def campaigns():
         "shuffled-2026",
         sstq.FrameUnit(3, 2.0, frames=40, messages=2, frame_seed=7),
         closes=datetime(2036, 1, 1, tzinfo=UTC),
+        senders="single-use",
         shuffling=Shuffling(
-            "https://shuffle.example/people", SigningKey(_SHUFFLER_SECRET).public.hex(), threshold=1000
+            "https://shuffle.example/people",
+            SigningKey(_SHUFFLER_SECRET).public.hex(),
+            SealingKey(COVER_SECRET).public.hex(),
+            threshold=1000,
         ),
     )
     return {"plain": plain, "full": full, "shuffled": shuffled}
 
 
-def document_of(own, key):
+def document_of(own):
     """What the collector signs; a shuffled campaign names two keys to seal for, the newer one first."""
-    from sstq.service.sealing import SealingKey
+    from sstq.client.sealing import SealingKey
+    from sstq.client.signing import SigningKey
 
+    key = SigningKey(_SECRET)
     return own.document([key.public], [SealingKey(secret).public for secret in SEALING_SECRETS])
 
 
 def campaign():
     """Documents with their signatures, and documents that a client must refuse."""
-    from sstq.service.signing import CAMPAIGN_PREFIX, SHUFFLER_PREFIX, SigningKey
+    from sstq.client.signing import CAMPAIGN_PREFIX, SHUFFLER_PREFIX, SigningKey
 
     own_key, other_key, shuffler = (SigningKey(secret) for secret in (_SECRET, _OTHER_SECRET, _SHUFFLER_SECRET))
     cases = []
     for about, own in campaigns().items():
-        document = document_of(own, own_key)
+        document = document_of(own)
         case = {"about": about, "name": own.name, "document": document.decode(), "signature": own_key.sign(document)}
         case |= {"digest": own.digest, "epsilon": own.mechanism.epsilon}
         cases.append(case | ({"shuffler_signature": shuffler.sign(document, SHUFFLER_PREFIX)} if own.shuffling else {}))
-    document = document_of(campaigns()["plain"], own_key)
+    document = document_of(campaigns()["plain"])
     signature = own_key.sign(document)
     changed = document.replace(b'"epsilon":2', b'"epsilon":3')
     stated = json.loads(document)
     other_digest = rfc8785.dumps(stated | {"digest": "0" * 64})
     spaced = json.dumps(stated).encode()
-    shuffled = json.loads(document_of(campaigns()["shuffled"], own_key))
-    first, second = shuffled["sealing_keys"]
-    misnamed = rfc8785.dumps(shuffled | {"sealing_keys": [first | {"id": second["id"]}]})
+    shuffled = json.loads(document_of(campaigns()["shuffled"]))
+    terms = shuffled["shuffling"]
+    first = rfc8785.dumps(stated | {"version": 1})
+    uncovered = rfc8785.dumps(shuffled | {"shuffling": terms | {"sealing_key": terms["sealing_key"][:16]}})
+    crowded = rfc8785.dumps(shuffled | {"most_messages": 99})
     fewer_slots = rfc8785.dumps(shuffled | {"slots": 1})
     unsealed = rfc8785.dumps(shuffled | {"sealing_keys": []})
     refused = [
@@ -81,7 +90,9 @@ def campaign():
         ("a signature of 63 bytes", document, signature[:-4] + "AAA="),
         ("another digest than the mechanism's, signed", other_digest, own_key.sign(other_digest)),
         ("not in canonical form, signed", spaced, own_key.sign(spaced)),
-        ("a sealing key under another's name, signed", misnamed, own_key.sign(misnamed)),
+        ("of version 1, signed", first, own_key.sign(first)),
+        ("a shuffler without a whole sealing key, signed", uncovered, own_key.sign(uncovered)),
+        ("several people per upload to a shuffler, signed", crowded, own_key.sign(crowded)),
         ("fewer slots than messages, signed", fewer_slots, own_key.sign(fewer_slots)),
         ("shuffled without a sealing key, signed", unsealed, own_key.sign(unsealed)),
     ]
@@ -91,6 +102,7 @@ def campaign():
         "public_key": own_key.public.hex(),
         "prefix": CAMPAIGN_PREFIX.hex(),
         "shuffler_secret_key": shuffler.secret.hex(),
+        "shuffler_public_key": shuffler.public.hex(),
         "shuffler_prefix": SHUFFLER_PREFIX.hex(),
         "cases": cases,
         "refused": [

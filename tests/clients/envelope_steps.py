@@ -1,9 +1,10 @@
 """Test vectors of sealed messages. The ephemeral keys are fixed, which the library cannot do: it opens what is here."""
 
 import hashlib
+import json
 
 from tests.clients import reference_envelopes as reference
-from tests.clients.campaign_steps import SEALING_SECRETS, campaigns
+from tests.clients.campaign_steps import COVER_SECRET, SEALING_SECRETS, campaigns, document_of
 from tests.clients.reference import pack
 
 # RFC 9180, appendix A.1.1: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM, base mode, sequence number 0.
@@ -21,52 +22,51 @@ RFC_9180 = {
 }
 
 
-def sealing_key():
-    """The collector's key of the vectors."""
-    from sstq.service.sealing import SealingKey
-
-    return SealingKey(SEALING_SECRETS[0])
-
-
 def envelopes():
-    """RFC 9180's own example, messages sealed for a slot of a campaign, and an upload of two people."""
-    key, campaign = sealing_key(), campaigns()["shuffled"]
-    digests = {"steps": campaigns()["plain"].digest, campaign.name: campaign.digest, "x" * 64: "ff" * 32}
+    """RFC 9180's own example, a campaign's crowd, messages sealed for it, and one person's upload in its cover."""
+    from sstq.client.sealing import SealingKey
+
+    key, cover, campaign = SealingKey(SEALING_SECRETS[0]), SealingKey(COVER_SECRET), campaigns()["shuffled"]
+    document = json.loads(document_of(campaign))
+    crowd = reference.crowd_of(document)
     cases = []
-    for name, slot, message in (
-        (campaign.name, 0, b"\x00\x00\x00"),
-        (campaign.name, 1, b"\xff\x01\x80"),
-        ("steps", 0, b"\x2a"),
-        ("x" * 64, 4095, bytes(range(16))),
-        (campaign.name, 2**32 - 1, b""),
+    for own, slot, message in (
+        (crowd, 0, b"\x00\x00\x00"),
+        (crowd, 1, b"\xff\x01\x80"),
+        (bytes(32), 0, b"\x2a"),
+        (b"\xff" * 32, 4095, bytes(range(16))),
+        (crowd, 2**32 - 1, b""),
     ):
-        info, ephemeral = reference.info_of(name, digests[name], slot), _ephemeral(f"{name}/{slot}")
-        case = {"campaign": name, "digest": digests[name], "slot": slot, "message": message.hex()}
+        info, ephemeral = reference.info_of(own, slot), _ephemeral(f"{own.hex()}/{slot}")
+        case = {"crowd": own.hex(), "slot": slot, "message": message.hex()}
         case |= {"ephemeral_key": ephemeral.hex(), "info": info.hex()}
         cases.append(case | {"envelope": reference.seal(message, key.public, info, ephemeral).hex()})
     return {
         "secret_key": key.secret.hex(),
         "public_key": key.public.hex(),
-        "key_name": key.identity,
+        "cover_secret_key": cover.secret.hex(),
+        "cover_public_key": cover.public.hex(),
         "rfc9180": RFC_9180,
+        "crowds": [
+            {"campaign": campaign.name, "crowd": crowd.hex(), "cover_info": reference.cover_info_of(crowd).hex()}
+        ],
         "cases": cases,
-        "uploads": [_upload(campaign, key)],
+        "uploads": [_upload(campaign, crowd, key, cover)],
     }
 
 
-def _upload(campaign, key):
-    """Messages slot by slot, and the envelopes person by person."""
-    people, fields = 2, campaign.mechanism.layout.fields
-    messages = [[1000 * number + own for own in range(len(fields))] for number in range(1, 1 + people * campaign.slots)]
+def _upload(campaign, crowd, key, cover):
+    """A person's messages, one per slot; the last ephemeral key is that of the cover."""
+    fields = campaign.mechanism.layout.fields
+    messages = [[1000 * number + own for own in range(len(fields))] for number in range(1, 1 + campaign.slots)]
     messages = [[v % field.limit for v, field in zip(each, fields, strict=True)] for each in messages]
-    body, ephemerals = bytes.fromhex(key.identity), []
-    for person in range(people):
-        for slot in range(campaign.slots):
-            ephemerals.append(_ephemeral(f"upload/{person}/{slot}"))
-            info = reference.info_of(campaign.name, campaign.digest, slot)
-            packed = pack([(field.name, field.bits) for field in fields], [messages[slot * people + person]])
-            body += reference.seal(packed, key.public, info, ephemerals[-1])
-    headers = {"Content-Type": "application/octet-stream", "SSTQ-Count": str(people), "SSTQ-Digest": campaign.digest}
+    ephemerals = [_ephemeral(f"upload/{slot}") for slot in range(campaign.slots + 1)]
+    sealed = b""
+    for slot, (message, ephemeral) in enumerate(zip(messages, ephemerals, strict=False)):
+        packed = pack([(field.name, field.bits) for field in fields], [message])
+        sealed += reference.seal(packed, key.public, reference.info_of(crowd, slot), ephemeral)
+    body = crowd + reference.seal(sealed, cover.public, reference.cover_info_of(crowd), ephemerals[-1])
+    headers = {"Content-Type": "application/octet-stream", "SSTQ-Count": "1", "SSTQ-Digest": campaign.digest}
     return {
         "campaign": campaign.name,
         "messages": messages,

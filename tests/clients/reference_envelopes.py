@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import json
 from dataclasses import dataclass
 
 _KEM = b"KEM" + bytes([0, 0x20])
@@ -18,8 +19,21 @@ class Schedule:
     nonce: bytes
 
 
-def info_of(campaign, digest, slot):
-    return b"sstq-envelope-v1\x00" + campaign.encode() + b"\x00" + bytes.fromhex(digest) + slot.to_bytes(4, "big")
+def crowd_of(document):
+    """The crowd of those who seal for the first key of a document."""
+    agreed = {name: document[name] for name in ("name", "digest", "senders", "shuffling")}
+    key = bytes.fromhex(document["sealing_keys"][0])
+    # Names in ASCII without escapes and one number that is written alike: this is RFC 8785.
+    text = json.dumps(agreed, sort_keys=True, separators=(",", ":")).replace("1e-06", "0.000001")
+    return hashlib.sha256(b"sstq-crowd-v2\x00" + key + text.encode()).digest()
+
+
+def info_of(crowd, slot):
+    return b"sstq-envelope-v2\x00" + crowd + slot.to_bytes(4, "big")
+
+
+def cover_info_of(crowd):
+    return b"sstq-cover-v2\x00" + crowd
 
 
 def schedule(public, info, ephemeral):

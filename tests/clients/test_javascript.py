@@ -45,16 +45,16 @@ def test_envelopes_and_shuffled_campaigns():
 def test_the_library_opens_what_javascript_seals(tmp_path):
     """With keys of its own, at random."""
     pytest.importorskip("cryptography")
-    from sstq.service.sealing import SealingKey, envelope_info, open_envelopes
+    from sstq.client.sealing import SealingKey, envelope_info, open_envelopes
 
     key, messages = SealingKey.generate(), [secrets.token_bytes(length) for length in (0, 1, 2, 4, 32, 1000)]
-    infos = [envelope_info("steps", "5a" * 32, slot) for slot in range(2)]
+    infos = [envelope_info(b"\x5a" * 32, slot) for slot in range(2)]
     program = f"""
         import {{ envelopeInfo, seal }} from {json.dumps((JAVASCRIPT / "sealing.js").as_uri())};
         const bytes = (hex) => new Uint8Array(Buffer.from(hex, "hex"));
         for (const message of {json.dumps([message.hex() for message in messages])})
           for (const slot of [0, 1]) {{
-            const info = envelopeInfo("steps", "5a".repeat(32), slot);
+            const info = envelopeInfo(bytes("5a".repeat(32)), slot);
             console.log(Buffer.from(await seal(bytes(message), bytes("{key.public.hex()}"), info)).toString("hex"));
           }}"""
     (tmp_path / "seal.mjs").write_text(program)

@@ -10,7 +10,7 @@ from tests.clients.node import JAVASCRIPT, find_node
 
 pytest.importorskip("fastapi")
 
-from sstq.service import Client
+from sstq.client import Client
 from tests.service.serving import serving
 
 pytestmark = pytest.mark.slow
@@ -21,7 +21,7 @@ import {{ Client, Ledger }} from "{module}";
 
 const ledger = await Ledger.open("me.ledger", {{ epsilon: 100 }});
 const options = {{ mostEpsilon: 36, pinnedKey: "{key}", pinnedShuffler: "{shuffler_key}", ledger }};
-const client = await Client.open("{address}/steps", options);
+const client = await Client.open("{address}/steps", {{ ...options, leastThreshold: {people} }});
 console.log(await client.send(Array({people}).fill({vector})), await ledger.spent());
 """
 
@@ -31,37 +31,45 @@ def both(tmp_path_factory):
     folders = [tmp_path_factory.mktemp(name) for name in ("collector", "shuffler")]
     with (
         serving(folders[0]) as collector,
-        serving(folders[1], command="shuffler", collector=collector.url, fetch_seconds=0.2) as shuffler,
+        serving(
+            folders[1], command="shuffler", collector=collector.url, fetch_seconds=0.2, closing_seconds=0
+        ) as shuffler,
     ):
+        collector.key = collector.http.get("/v1/key").json()["key"]
+        shuffler.keys = shuffler.http.get("/v1/key").json()
         yield collector, shuffler
+
+
+def close(collector, name):
+    assert collector.administer("PATCH", f"/v1/campaigns/{name}", json={"closed": True}).status_code == 200
 
 
 def test_a_gateway_seals_what_a_device_has_encoded(both):
     """As docs/sending.md says for the C client: bytes of m messages, packed one after the other."""
     collector, shuffler = both
     mechanism = sstq.FrameUnit(3, 2.0, frames=40, messages=2)
-    terms = {"url": shuffler.url, "key": shuffler.http.get("/v1/key").json()["key"], "threshold": 2}
+    terms = {"url": shuffler.url, "threshold": 2, **shuffler.keys}
     collector.create("devices", mechanism, closes="2100-01-01T00:00:00Z", shuffling=terms)
-    client = Client(f"{collector.url}/devices", most_epsilon=4.0)
+    pins = {"pinned_key": collector.key, "pinned_shuffler": shuffler.keys["key"]}
+    client = Client(f"{shuffler.url}/devices", most_epsilon=4.0, **pins)
     for _ in range(2):
         encoded = mechanism.encode(np.array(VECTOR)).to_bytes()
         assert client.send_messages(client.campaign.mechanism.messages_from_bytes(encoded, 2)) == 2
+    close(collector, "devices")
     assert collector.estimate("devices", 4)["shuffling"]["accepted"] == 4
 
 
 def test_a_crowd_from_javascript_is_counted(both, tmp_path):
     collector, shuffler = both
     mechanism = sstq.FrameUnit(3, 18.0, frames=10_000, messages=2)
-    shuffler_key = shuffler.http.get("/v1/key").json()["key"]
-    terms = {"url": shuffler.url, "key": shuffler_key, "threshold": PEOPLE}
+    terms = {"url": shuffler.url, "threshold": PEOPLE, **shuffler.keys}
     collector.create("steps", mechanism, closes="2100-01-01T00:00:00Z", shuffling=terms)
-    (key,) = collector.http.get("/v1/campaigns/steps").json()["keys"]
 
     program = PROGRAM.format(
         module=(JAVASCRIPT / "sstq.js").as_uri(),
-        key=key,
-        shuffler_key=shuffler_key,
-        address=collector.url,
+        key=collector.key,
+        shuffler_key=shuffler.keys["key"],
+        address=shuffler.url,
         people=PEOPLE,
         vector=VECTOR,
     )
@@ -69,10 +77,12 @@ def test_a_crowd_from_javascript_is_counted(both, tmp_path):
     done = subprocess.run([find_node(), "send.mjs"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout == f"{2 * PEOPLE} 36\n", done.stderr
 
+    close(collector, "steps")
     found = collector.estimate("steps", 2 * PEOPLE)
     assert found["count"] == 2 * PEOPLE
     claim = found["shuffling"]
-    assert (claim["batches"], claim["accepted"], claim["crowd"]) == (2, 2 * PEOPLE, PEOPLE)
+    assert (claim["batches"], claim["accepted"]) == (2, 2 * PEOPLE)
+    assert [crowd["people"] for crowd in claim["crowds"]] == [PEOPLE]
     assert claim["refused"] == {"foreign": 0, "malformed": 0, "repeated": 0}
     assert claim["local_epsilon"] == 36.0
     # About normal. At worst all of it is in one direction; beyond 30 times the variance lies a share of 4e-8.

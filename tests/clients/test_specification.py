@@ -243,7 +243,8 @@ def test_slots():
 def test_envelopes():
     """The reference agrees with RFC 9180 and with the file, and the library opens what the file has."""
     pytest.importorskip("cryptography")
-    from sstq.service.sealing import key_id, open_envelopes
+    from sstq.client.campaigns import read_document
+    from sstq.client.sealing import cover_info, open_envelopes
 
     file = load("envelope")
     rfc = {name: bytes.fromhex(value) for name, value in file["rfc9180"].items()}
@@ -254,9 +255,14 @@ def test_envelopes():
     assert reference_envelopes.seal(*given) == rfc["enc"] + rfc["ciphertext"]
 
     public, secret = bytes.fromhex(file["public_key"]), bytes.fromhex(file["secret_key"])
-    assert key_id(public) == file["key_name"]
+    documents = {case["name"]: case["document"] for case in load("campaign")["cases"]}
+    for case in file["crowds"]:
+        text, crowd = documents[case["campaign"]], bytes.fromhex(case["crowd"])
+        read = read_document(text.encode())
+        assert reference_envelopes.crowd_of(json.loads(text)) == read.campaign.crowd(read.sealing_keys[0]) == crowd
+        assert reference_envelopes.cover_info_of(crowd) == cover_info(crowd) == bytes.fromhex(case["cover_info"])
     for case in file["cases"]:
-        info = reference_envelopes.info_of(case["campaign"], case["digest"], case["slot"])
+        info = reference_envelopes.info_of(bytes.fromhex(case["crowd"]), case["slot"])
         assert info.hex() == case["info"]
         message, ephemeral = bytes.fromhex(case["message"]), bytes.fromhex(case["ephemeral_key"])
         assert reference_envelopes.seal(message, public, info, ephemeral).hex() == case["envelope"]
@@ -265,22 +271,24 @@ def test_envelopes():
 
 def test_the_upload_of_envelopes():
     pytest.importorskip("cryptography")
-    from sstq.service.campaigns import read_document
-    from sstq.service.sealing import envelope_info, open_envelopes
+    from sstq.client.campaigns import read_document
+    from sstq.client.sealing import CROWD_BYTES, cover_info, envelope_info, open_envelopes
 
     file = load("envelope")
     documents = {case["name"]: case["document"] for case in load("campaign")["cases"]}
     for case in file["uploads"]:
-        campaign, _ = read_document(documents[case["campaign"]].encode())
-        body, people, size = bytes.fromhex(case["body"]), int(case["headers"]["SSTQ-Count"]), campaign.envelope_bytes
-        assert len(body) == campaign.upload_bytes(people)
-        envelopes = [body[start : start + size] for start in range(8, len(body), size)]
-        for slot in range(campaign.slots):
-            info, own = envelope_info(campaign.name, campaign.digest, slot), envelopes[slot :: campaign.slots]
-            expected = case["messages"][slot * people : (slot + 1) * people]
-            fields = reference.fields_of(json.loads(campaign.mechanism.to_json()))
-            opened = open_envelopes(bytes.fromhex(file["secret_key"]), info, own)
-            assert opened == [reference.pack(fields, [message]) for message in expected]
+        campaign, _, sealing_keys = read_document(documents[case["campaign"]].encode())
+        body, size = bytes.fromhex(case["body"]), campaign.envelope_bytes
+        assert (case["headers"]["SSTQ-Count"], len(body)) == ("1", campaign.upload_bytes(1))
+        crowd = body[:CROWD_BYTES]
+        assert crowd == campaign.crowd(sealing_keys[0])
+        cover_secret = bytes.fromhex(file["cover_secret_key"])
+        (envelopes,) = open_envelopes(cover_secret, cover_info(crowd), [body[CROWD_BYTES:]])
+        fields = reference.fields_of(json.loads(campaign.mechanism.to_json()))
+        for slot, message in enumerate(case["messages"]):
+            envelope = envelopes[slot * size : (slot + 1) * size]
+            opened = open_envelopes(bytes.fromhex(file["secret_key"]), envelope_info(crowd, slot), [envelope])
+            assert opened == [reference.pack(fields, [message])]
 
 
 def test_the_numbers_are_not_trivial():

@@ -1,6 +1,7 @@
 """Test vectors of whole messages: from the mechanism's JSON, a vector and the secret words to the bits that leave."""
 
 import functools
+import json
 
 import numpy as np
 
@@ -9,16 +10,24 @@ from sstq.accounting.ledger import price
 from sstq.exactness import TOTAL
 from tests.clients.secret_steps import words_around
 from tests.clients.vector_steps import corner_vectors
-from tests.clients.written import doubles, hashed_words, singles, streamed, words
+from tests.clients.written import FOLDER, doubles, hashed_words, singles, streamed, words
 from tests.scripted import ScriptedBits
+from tests.solved import as_written
 
 _LARGEST = 2**64 - 1
+
+
+def _as_in(name, solved):
+    """Mechanisms as the file of that name has them."""
+    file = FOLDER / name
+    texts = json.loads(file.read_text(encoding="utf-8"))["mechanisms"] if file.exists() else {}
+    return {label: as_written(mechanism, texts.get(label)) for label, mechanism in solved.items()}
 
 
 @functools.cache
 def mechanisms():
     """What a client must be able to do."""
-    return {
+    solved = {
         "frameunit, d = 3": sstq.FrameUnit(3, 2.0, frame_seed=7),
         "frameunit, d = 1": sstq.FrameUnit(1, 1.0, frame_seed=2**64 - 1),
         "frameunit, one row": sstq.FrameUnit(1, 1.0, frame_size=1),
@@ -41,17 +50,20 @@ def mechanisms():
         "sstq, d = 300": sstq.SSTQ(300, 3.0, bits=4, clip=0.1, frame_seed=5),
         "sstq, d = 25,450": sstq.SSTQ(25_450, 3.0, bits=4, frame_seed=6),
     }
+    return _as_in("messages.json", solved)
 
 
+@functools.cache
 def public_coins():
     """What a client needs where the collector knows who sends: the public coin."""
-    return {
+    solved = {
         "frameunit, public frames": sstq.FrameUnit(3, 2.0, frames=40, coin="public", frame_seed=7),
         "frameunit, 3 bits": sstq.FrameUnit(3, 2.0, bits=3, frame_seed=7),
         "frameunit, 8 bits of 17": sstq.FrameUnit(100, 2.0, bits=8, frames=5, frame_size=2**17, frame_seed=7),
         "groupunit, public frames": sstq.GroupUnit(3, 1.0, groups=5, frames=20, coin="public", frame_seed=9),
         "sstq, public index": sstq.SSTQ(3, 2.0, bits=2, coin="public", frame_seed=7),
     }
+    return _as_in("public-coin.json", solved)
 
 
 def encode(mechanism, x, group, drawn, client=None):

@@ -5,13 +5,12 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sstq.planning.tuning import tune
+from sstq.runs.shards import record_simulation
 
 import sstq
 from sstq.files.strict_json import read_json
-from sstq.lab.bench.report import read_run
 from sstq.planning.clipping import NormSurvey
-from sstq.planning.tuning import tune
-from sstq.runs.shards import record_simulation
 from tests.contract.cases import CASES, build
 
 numbers = st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -85,11 +84,6 @@ def test_the_other_readers_refuse_a_name_twice(tmp_path):
     survey = NormSurvey(epsilon=0.5, lowest=0.1, highest=10.0).to_json()
     with pytest.raises(ValueError, match="occurs twice"):
         NormSurvey.from_json(again(survey))
-
-    run = tmp_path / "run.json"
-    run.write_text('{"format": "a", "format": "b"}')
-    with pytest.raises(ValueError, match="occurs twice"):
-        read_run(run)
 
     (tmp_path / ".simulation.json").write_text('{"seed": 1, "seed": 2}')
     with pytest.raises(ValueError, match="occurs twice"):

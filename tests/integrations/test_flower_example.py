@@ -38,7 +38,7 @@ def test_nodes_and_server_share_the_training_set_without_overlap(example, config
     parts = [task.public_examples(config)]
     parts += [task.node_examples(config, {"partition-id": i, "num-partitions": 3}) for i in range(3)]
     assert [len(part.labels) for part in parts] == [200, 413, 412, 412]
-    everything = example("sstq.lab.datasets").load("digits").train_images
+    everything = example("flower_fashion.data").load("digits")[0].images
     together = np.concatenate([part.images for part in parts])
     assert np.array_equal(np.unique(together, axis=0), np.unique(everything, axis=0))
 

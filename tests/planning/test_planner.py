@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 import typer
 from scipy import stats
+from sstq.planning.offers import Terms, frameunit_offer
+from sstq.planning.solving import families, offers
+from sstq.planning.tuning import Strata
 from typer.testing import CliRunner
 
 import sstq
@@ -15,9 +18,6 @@ from sstq.cli import app
 from sstq.cli.plan import plan as plan_command
 from sstq.mechanisms import FrameUnit
 from sstq.planning import plan
-from sstq.planning.offers import Terms, frameunit_offer
-from sstq.planning.solving import families, offers
-from sstq.planning.tuning import Strata
 
 TERMS = Terms(dim=100, bits=None, coin="private", server="fast", alike=None, slack=0.02)
 

@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from benchmarks.shuffled import errors_over_expected
 from scipy.stats import chi2, norm
 from typer.testing import CliRunner
 
 import sstq
+from benchmarks.shuffled import errors_over_expected
 from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon
 from sstq.cli import app
 from sstq.mechanisms.structured import structured_vectors

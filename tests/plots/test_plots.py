@@ -7,8 +7,6 @@ import pytest
 from matplotlib.text import Text
 
 from sstq import Estimate, GroupMean, plots
-from sstq.lab.demo import Demo, DemoRow
-from sstq.lab.plots import draw_digits, draw_training
 from sstq.planning.comparison import compare, frontier, one_bit_error, optimal_error
 
 
@@ -16,7 +14,7 @@ from sstq.planning.comparison import compare, frontier, one_bit_error, optimal_e
 def drawn(monkeypatch):
     """The figures that were drawn, instead of files."""
     figures = []
-    for name in ("sstq.plots.comparison", "sstq.plots.groups", "sstq.lab.plots.training", "sstq.lab.plots.digits"):
+    for name in ("sstq.plots.comparison", "sstq.plots.groups"):
         monkeypatch.setattr(f"{name}.save", lambda figure, path: figures.append(figure))
     return figures
 
@@ -84,33 +82,4 @@ def test_groups(drawn, groups, norm):
         value = np.array([20.0 if number == 3 else norm, 0.0])
         means.append(GroupMean(label, Estimate(value, np.full(2, error), count), 2 * error, 0.95))
     plots.draw_groups(means, "groups.png", column="country", epsilon=3.0, groups=max(groups, 41))
-    assert_legible(drawn[0])
-
-
-@pytest.mark.parametrize("accuracy", [0.85, None])
-def test_training(drawn, accuracy):
-    """Mechanisms that end at the same accuracy with the same bits do not hide each other."""
-    rows = [
-        {"number": number, "loss": 16.5, "accuracy": accuracy, "bits": 13 * number, "epsilon": 4.0}
-        for number in range(80)
-    ]
-    labels = ("clean", "FrameUnit", "PrivUnit", "SSTQ, 2 bits", "vqSGD")
-    histories = dict.fromkeys(labels, rows)
-    draw_training(histories, "training.png", title="100 clients")
-    assert_legible(drawn[0])
-    ends = drawn[0].axes[1].lines
-    assert len({tuple(line.get_xydata()[0]) for line in ends}) == len(labels)
-
-
-@pytest.mark.parametrize("epsilons", [(4.0,), (1.0, 2.0, 4.0, 8.0)])
-def test_digits(drawn, epsilons):
-    """Images without an estimate are drawn, and a crowd as accurate as without privacy hides nothing."""
-    images = np.full((10, 64), 0.1)
-    unknown = np.vstack([np.full((1, 64), np.nan), images[1:]])
-    rows = [
-        DemoRow(epsilon, copies, 1198 * copies, 14.0, 2000, 0.9, 0.1, 0.9, np.full(10, 0.1), unknown)
-        for copies in (1, 100)
-        for epsilon in epsilons
-    ]
-    draw_digits(Demo(images, 0.9, 599, tuple(rows), simulated=True), "digits.png")
     assert_legible(drawn[0])

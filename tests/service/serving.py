@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import socket
 import ssl
 import subprocess
 import sys
@@ -75,7 +76,8 @@ def serving(folder, program=None, environment=None, command="serve", **settings)
     chosen = {
         "database": f"sqlite:///{folder}/{role}.sqlite3",
         "administrator_token": ADMINISTRATOR,
-        "port": 0,
+        # A shuffler signs campaigns that name its address, so it must know its port.
+        "port": 0 if command == "serve" else free_port(),
         "fold_seconds" if command == "serve" else "mix_seconds": 0.05,
     } | settings
     if program is None:
@@ -104,6 +106,13 @@ def serving(folder, program=None, environment=None, command="serve", **settings)
             process.kill()
             raise
         process.stdout.close()
+
+
+def free_port():
+    """A port of the loopback interface that nobody listens on now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
 
 
 def packed(mechanism, count=5, seed=0):

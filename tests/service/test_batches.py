@@ -16,22 +16,23 @@ import sstq
 pytest.importorskip("fastapi")
 
 from sstq.accounting import shuffled_epsilon
+from sstq.client.sealing import SealingKey, envelope_info, payloads, seal
+from sstq.client.signing import SigningKey
 from sstq.service import Campaign, Shuffling
 from sstq.service.batches import BatchAnswer, count_batches, next_batch, receive
 from sstq.service.claims import shuffled_claim
 from sstq.service.manifests import Manifest, read_manifest
 from sstq.service.opening import Openers, open_next
-from sstq.service.sealing import SealingKey, envelope_info, payloads, seal
-from sstq.service.signing import SigningKey
 from sstq.service.store import Store
 from tests.patience import until
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=2)
 KEY = SealingKey.generate()
 SHUFFLER = SigningKey.generate()
-TERMS = Shuffling("https://shuffle.example", SHUFFLER.public.hex(), threshold=20)
-CAMPAIGN = Campaign("steps", MECHANISM, closes=datetime(2100, 1, 1, tzinfo=UTC), shuffling=TERMS)
-SECRETS = {KEY.identity: KEY.secret}
+TERMS = Shuffling("https://shuffle.example", SHUFFLER.public.hex(), "cd" * 32, threshold=20)
+CAMPAIGN = Campaign("steps", MECHANISM, closes=datetime(2100, 1, 1, tzinfo=UTC), senders="single-use", shuffling=TERMS)
+CROWD = CAMPAIGN.crowd(KEY.public)
+SECRETS = {CROWD.hex(): KEY.secret}
 
 
 @pytest.fixture
@@ -46,8 +47,8 @@ def messages(count, seed=0):
     return MECHANISM.encode(np.eye(6)[np.arange(count) % 6], seed)[:count]
 
 
-def sealed(found, slot=0, public=KEY.public, campaign="steps"):
-    info = envelope_info(campaign, CAMPAIGN.digest, slot)
+def sealed(found, slot=0, public=KEY.public, campaign=CAMPAIGN):
+    info = envelope_info(campaign.crowd(public), slot)
     return [seal(row.tobytes(), public, info) for row in payloads(found, MECHANISM.message_bits)]
 
 
@@ -56,7 +57,7 @@ def manifest(envelopes, **changes):
     values = {
         "campaign": "steps",
         "digest": CAMPAIGN.digest,
-        "sealing_key": KEY.identity,
+        "crowd": CROWD.hex(),
         "slot": 0,
         "batch": secrets.token_hex(16),
         "size": len(envelopes),
@@ -116,7 +117,7 @@ def test_a_batch_is_opened_when_all_its_parts_are_there(store):
     assert receive(store.database, second, other) is BatchAnswer.STORED
     assert open_next(store, CAMPAIGN, SECRETS, Openers()) is not None
     assert state(store).count == 30
-    assert shuffled_claim(store, CAMPAIGN)["crowd"] == 30
+    assert [crowd["people"] for crowd in shuffled_claim(store, CAMPAIGN)["crowds"]] == [30]
 
 
 def test_another_batch_of_the_same_name_is_refused(store):
@@ -130,20 +131,21 @@ def test_foreign_malformed_and_repeated_envelopes_count_for_nobody(store):
     good = sealed(messages(20))
     bad = [
         *sealed(messages(1), slot=1),
-        *sealed(messages(1), campaign="other"),
+        *sealed(messages(1), campaign=replace(CAMPAIGN, name="other")),
+        *sealed(messages(1), campaign=replace(CAMPAIGN, senders="everybody")),
         *sealed(messages(1), public=SealingKey.generate().public),
         bytes(len(good[0])),
     ]
     size = -(-MECHANISM.message_bits // 8)
-    info = envelope_info("steps", CAMPAIGN.digest, 0)
+    info = envelope_info(CROWD, 0)
     # Bits after the message, which could hold a name.
     named = [seal(bytes([*[0] * (size - 1), 128]), KEY.public, info)]
     assert MECHANISM.message_bits % 8
     assert take(store, [*good, *bad, *named, good[3], good[3]]) is not None
-    assert counts(store) == [1, 20, 4, 1, 2]
+    assert counts(store) == [1, 20, 5, 1, 2]
     fresh = sealed(messages(21, seed=1))
     assert take(store, [*fresh, *good[:5]]) is not None  # of an earlier batch
-    assert counts(store) == [2, 41, 4, 1, 7]
+    assert counts(store) == [2, 41, 5, 1, 7]
     assert state(store).count == 41
 
 
@@ -153,27 +155,49 @@ def test_a_key_that_is_gone_opens_nothing(store):
     assert counts(store) == [1, 0, 20, 0, 0]
 
 
-def test_the_claim_is_that_of_the_smallest_crowd_that_arrived(store):
-    claim = shuffled_claim(store, CAMPAIGN)
-    assert (claim["crowd"], claim["epsilon"], claim["delta"], claim["local_epsilon"]) == (0, None, None, 4.0)
-    take(store, sealed(messages(3000)))
-    large = shuffled_claim(store, CAMPAIGN)
-    assert large["epsilon"] == shuffled_epsilon(MECHANISM, 3000, TERMS.delta, messages=2)
-    assert large["delta"] == TERMS.delta
-    # The other slot's batch: 500 of its envelopes do not open.
+def batch_of(crowd, slot):
+    return crowd.hex() + slot.to_bytes(4, "big").hex()
+
+
+def test_each_crowd_has_a_claim_of_its_own(store):
+    assert shuffled_claim(store, CAMPAIGN)["crowds"] == []
+    crowd, other, spoiled, few = (secrets.token_bytes(12) for _ in range(4))
+    take(store, sealed(messages(3000)), batch=batch_of(crowd, 0))
+    large = {
+        "people": 3000,
+        "epsilon": shuffled_epsilon(MECHANISM, 3000, TERMS.delta, messages=2),
+        "delta": TERMS.delta,
+        "epsilon_if_half_fake": shuffled_epsilon(MECHANISM, 1500, TERMS.delta, messages=2),
+    }
+    assert shuffled_claim(store, CAMPAIGN)["crowds"] == [large]
+    # The other slot's batch of the same crowd: 500 of its envelopes do not open.
     foreign = sealed(messages(1), slot=0) * 500
-    take(store, [*sealed(messages(2500), slot=1), *foreign], slot=1)
-    smaller = shuffled_claim(store, CAMPAIGN)
-    assert smaller["crowd"] == 2500
+    take(store, [*sealed(messages(2500), slot=1), *foreign], slot=1, batch=batch_of(crowd, 1))
+    (smaller,) = shuffled_claim(store, CAMPAIGN)["crowds"]
+    assert smaller["people"] == 2500
     assert smaller["epsilon"] == shuffled_epsilon(MECHANISM, 2500, TERMS.delta, messages=2) > large["epsilon"]
     # All of a batch is refused: nobody's message was seen, and nothing changes.
-    take(store, sealed(messages(1), slot=1) * 20)
-    assert shuffled_claim(store, CAMPAIGN)["crowd"] == 2500
-    # Fewer than the threshold, which a campaign may allow.
-    take(store, sealed(messages(10, seed=2)))
-    last = shuffled_claim(store, CAMPAIGN)
-    assert (last["crowd"], last["epsilon"], last["delta"]) == (10, 4.0, 0.0)
-    assert shuffled_claim(store, replace(CAMPAIGN, shuffling=None)) is None
+    take(store, sealed(messages(1), slot=1) * 20, batch=batch_of(other, 0))
+    assert shuffled_claim(store, CAMPAIGN)["crowds"] == [smaller]
+    # Junk, and fewer than the threshold, which a campaign may allow: it is the matter of those crowds.
+    take(store, [*sealed(messages(1, seed=3)), *[bytes(CAMPAIGN.envelope_bytes)] * 99], batch=batch_of(spoiled, 0))
+    take(store, sealed(messages(10, seed=2)), batch=batch_of(few, 0))
+    claim = shuffled_claim(store, CAMPAIGN)
+    assert claim["crowds"][0] == smaller
+    alone = shuffled_epsilon(MECHANISM, 1, TERMS.delta, messages=2)
+    assert claim["crowds"][1:] == [
+        {"people": 1, "epsilon": alone, "delta": TERMS.delta, "epsilon_if_half_fake": 4.0},
+        {"people": 10, "epsilon": 4.0, "delta": 0.0, "epsilon_if_half_fake": 4.0},
+    ]
+    assert 3.99 < alone < 4.0
+    assert claim["local_epsilon"] == 4.0
+    assert shuffled_claim(store, replace(CAMPAIGN, senders="everybody", shuffling=None)) is None
+
+
+def test_without_single_use_tokens_only_the_local_epsilon_is_claimed(store):
+    take(store, sealed(messages(3000)))
+    (crowd,) = shuffled_claim(store, replace(CAMPAIGN, senders="everybody"))["crowds"]
+    assert crowd == {"people": 3000, "epsilon": 4.0, "delta": 0.0, "epsilon_if_half_fake": 4.0}
 
 
 def test_many_envelopes_are_opened_by_processes_in_order():
@@ -232,7 +256,7 @@ def test_a_manifest_is_read_only_if_the_shuffler_signed_it():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("slot", -1), ("size", 0), ("parts", 30), ("part", 1), ("count", 21), ("batch", "ab"), ("sealing_key", "x" * 16)],
+    [("slot", -1), ("size", 0), ("parts", 30), ("part", 1), ("count", 21), ("batch", "ab"), ("crowd", "x" * 64)],
 )
 def test_a_manifest_that_cannot_be(name, value):
     with pytest.raises(ValueError, match=f"{name} must"):

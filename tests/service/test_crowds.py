@@ -10,9 +10,9 @@ import sstq
 
 pytest.importorskip("fastapi")
 
+from sstq.client.sealing import CROWD_BYTES
 from sstq.service import Campaign, Shuffling
 from sstq.service.receiving import Receipt, Upload
-from sstq.service.sealing import KEY_ID_BYTES
 from sstq.service.shuffler import crowds
 from sstq.service.shuffler.crowds import (
     EnvelopePacking,
@@ -26,10 +26,10 @@ from sstq.service.shuffler.crowds import (
 from sstq.service.store import Store
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=3)
-TERMS = Shuffling("https://shuffle.example", "ab" * 32, threshold=2)
+TERMS = Shuffling("https://shuffle.example", "ab" * 32, "cd" * 32, threshold=2)
 CAMPAIGN = Campaign("steps", MECHANISM, closes=datetime(2100, 1, 1, tzinfo=UTC), shuffling=TERMS)
 SIZE = CAMPAIGN.envelope_bytes
-KEYS = (b"1" * KEY_ID_BYTES, b"2" * KEY_ID_BYTES)
+CROWDS = (b"1" * CROWD_BYTES, b"2" * CROWD_BYTES)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def store(database_url):
     opened.close()
 
 
-def uploaded(store, people, key=KEYS[0], together=1):
+def uploaded(store, people, key=CROWDS[0], together=1):
     """Send envelopes of random bytes, some people per upload; returns them, (people, slots)."""
     sizes = [together] * (people // together)
     envelopes = [[[secrets.token_bytes(SIZE) for _ in range(3)] for _ in range(size)] for size in sizes]
@@ -63,21 +63,21 @@ def forwarded(store):
     return found, parts
 
 
-def test_envelopes_for_one_key_share_a_row():
+def test_envelopes_of_one_crowd_share_a_row():
     packing = EnvelopePacking(MECHANISM)
-    joined = packing.join([(1, KEYS[0] + b"a"), (2, KEYS[1] + b"bc"), (3, KEYS[0] + b"def")])
-    assert joined == [(4, KEYS[0] + b"adef"), (2, KEYS[1] + b"bc")]
-    assert packing.checked([(1, KEYS[0] + b"a")]) == ([(1, KEYS[0] + b"a")], {})
+    joined = packing.join([(1, CROWDS[0] + b"a"), (2, CROWDS[1] + b"bc"), (3, CROWDS[0] + b"def")])
+    assert joined == [(4, CROWDS[0] + b"adef"), (2, CROWDS[1] + b"bc")]
+    assert packing.checked([(1, CROWDS[0] + b"a")]) == ([(1, CROWDS[0] + b"a")], {})
 
 
 def test_a_crowd_becomes_a_batch_per_slot(store, monkeypatch, tmp_path):
     monkeypatch.setattr(crowds, "LARGEST_PART", 7 * SIZE)
     monkeypatch.setattr(crowds, "_READ_BYTES", 20 * SIZE)  # so that there are several reads
     people = uploaded(store, 30) + uploaded(store, 30, together=5)
-    others = uploaded(store, 4, KEYS[1])
-    found = {crowd.sealing_key: crowd for crowd in waiting(store.database, "steps")}
-    assert {key: crowd.people for key, crowd in found.items()} == {KEYS[0].hex(): 60, KEYS[1].hex(): 4}
-    crowd = found[KEYS[0].hex()]
+    others = uploaded(store, 4, CROWDS[1])
+    found = {crowd.name: crowd for crowd in waiting(store.database, "steps")}
+    assert {key: crowd.people for key, crowd in found.items()} == {CROWDS[0].hex(): 60, CROWDS[1].hex(): 4}
+    crowd = found[CROWDS[0].hex()]
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     assert forward_later(store.database, CAMPAIGN, crowd, str(temporary))
@@ -85,15 +85,16 @@ def test_a_crowd_becomes_a_batch_per_slot(store, monkeypatch, tmp_path):
     batches, parts = forwarded(store)
     assert sorted(slot for slot, _, _ in batches) == [0, 1, 2]
     for (slot, key, _), envelopes in batches.items():
-        assert key == KEYS[0].hex()
+        assert key == CROWDS[0].hex()
         came = [person[slot] for person in people]
         assert sorted(envelopes) == sorted(came)
         assert envelopes != came  # the same order has a chance of 1/60!
+    assert len({batch[:12] for _, _, batch in batches}) == 1  # by which the collector knows that they are one crowd
     assert {(part.size, part.parts) for part in parts} == {(60, 9)}
     assert count_outgoing(store.database, "steps") == 180
     # Those for the other key still wait, as they came.
     (left,) = waiting(store.database, "steps")
-    assert (left.sealing_key, left.people) == (KEYS[1].hex(), 4)
+    assert (left.name, left.people) == (CROWDS[1].hex(), 4)
     assert not any(other[0] in envelopes for other in others for envelopes in batches.values())
     for part in parts:
         sent(store.database, part)

@@ -25,11 +25,11 @@ from playwright import sync_api as playwright
 
 from sstq.accounting import shuffled_epsilon
 from sstq.audit import verify
-from sstq.service.campaigns import sealing_keys_of
+from sstq.client.campaigns import read_document
+from sstq.client.sealing import envelope_info, payloads, seal
+from sstq.client.signing import SigningKey
 from sstq.service.manifests import Manifest
-from sstq.service.sealing import KEY_ID_BYTES, payloads, seal_people
 from sstq.service.security import CONTENT_POLICY
-from sstq.service.signing import SigningKey
 from tests.browsing import CHROMIUM, browsing
 from tests.patience import PATIENCE, until
 from tests.service.serving import ADMINISTRATOR, serving
@@ -286,20 +286,23 @@ def test_files_of_the_page_are_those_that_were_committed(server):
 def test_a_shuffled_campaign_shows_what_arrived_justifies(server, page, tmp_path):
     """Last in this file: other pages count the campaigns."""
     shuffler = SigningKey.generate()
-    terms = {"url": "https://shuffle.example", "key": shuffler.public.hex(), "threshold": 200}
-    server.create("shuffled", SLEEP, labels=DAYS, readers="public", closes="2100-01-01T00:00:00Z", shuffling=terms)
+    terms = {"url": "https://shuffle.example", "key": shuffler.public.hex(), "sealing_key": "cd" * 32, "threshold": 200}
+    campaign = {"closes": "2100-01-01T00:00:00Z", "senders": "single-use", "shuffling": terms}
+    server.create("shuffled", SLEEP, labels=DAYS, readers="public", **campaign)
     page.goto(f"{server.url}/shuffled")
     playwright.expect(page.locator("#facts")).to_contain_text("nothing yet")
-    sealing = next(iter(sealing_keys_of(server.http.get("/v1/campaigns/shuffled").content).items()))
-    rows = payloads(SLEEP.encode(sleep(300, 1)), SLEEP.message_bits)
-    body = seal_people(rows[np.newaxis], sealing[1], "shuffled", SLEEP.digest())[KEY_ID_BYTES:]
+    found, _, (sealing_key,) = read_document(server.http.get("/v1/campaigns/shuffled").content)
+    crowd, rows = found.crowd(sealing_key), payloads(SLEEP.encode(sleep(300, 1)), SLEEP.message_bits)
+    body = b"".join(seal(row.tobytes(), sealing_key, envelope_info(crowd, 0)) for row in rows)
     digest, checksum = SLEEP.digest(), hashlib.sha256(body).hexdigest()
-    manifest = Manifest("shuffled", digest, sealing[0], 0, secrets.token_hex(16), 300, 0, 1, 300, checksum)
+    manifest = Manifest("shuffled", digest, crowd.hex(), 0, secrets.token_hex(16), 300, 0, 1, 300, checksum)
     headers = {"Content-Type": "application/octet-stream"} | manifest.signed(shuffler)
     assert server.http.post("/v1/campaigns/shuffled/batches", content=body, headers=headers).json() == {"count": 300}
     epsilon = shuffled_epsilon(SLEEP, 300, 1e-6)
     expected = f"({float(f'{epsilon:.4g}'):g}, 1e-6)"
     playwright.expect(page.locator("#facts")).to_contain_text(expected)
     playwright.expect(page.locator("#privacy-text")).to_contain_text("otherwise a participant spends ε = 4")
-    playwright.expect(page.locator("#privacy")).to_contain_text("300 (threshold 200)")
+    half = float(f"{shuffled_epsilon(SLEEP, 150, 1e-6):.4g}")
+    playwright.expect(page.locator("#facts")).to_contain_text(f"for 300 people (ε = {half:g} if half of them are fake)")
+    playwright.expect(page.locator("#privacy")).to_contain_text("threshold of a crowd")
     picture(page, "shuffled", tmp_path, whole=True)

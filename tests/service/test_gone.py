@@ -14,8 +14,8 @@ import sstq
 
 pytest.importorskip("fastapi")
 
+from sstq.client.campaigns import Campaign
 from sstq.service import results
-from sstq.service.campaigns import Campaign
 from sstq.service.store import Store, Upload
 from tests.patience import PATIENCE
 from tests.service.serving import packed, serving

@@ -101,7 +101,7 @@ def test_tls_with_an_authority_of_ones_own(tmp_path, certificate, monkeypatch):
         monkeypatch.delenv("SSL_CERT_FILE")
         refused = r"certificate of 127\.0\.0\.1.* cannot be verified.*set SSL_CERT_FILE"
         with monkeypatch.context() as patched:
-            patched.setattr("sstq.service.client.time.sleep", lambda _: pytest.fail("it tries again"))
+            patched.setattr("sstq.client.sending.time.sleep", lambda _: pytest.fail("it tries again"))
             with pytest.raises(ValueError, match=refused):
                 Client(f"{server.url}/steps", most_epsilon=2.0, patience=300)
 

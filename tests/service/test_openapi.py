@@ -48,7 +48,7 @@ def shuffler(tmp_path_factory):
     """A shuffler of campaigns of the same names, and the collector that they are at."""
     folder = tmp_path_factory.mktemp("shuffler")
     with serving(folder) as collector, serving(folder, command="shuffler", collector=collector.url) as running:
-        terms = {"url": running.url, "key": running.http.get("/v1/key").json()["key"], "threshold": 10**6}
+        terms = {"url": running.url, "threshold": 10**6, **running.http.get("/v1/key").json()}
         for name, senders in (("open", "everybody"), ("changing", "single-use")):
             collector.create(name, MECHANISM, closes="2100-01-01T00:00:00Z", shuffling=terms, senders=senders)
         yield running

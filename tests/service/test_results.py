@@ -10,8 +10,8 @@ import sstq
 
 pytest.importorskip("fastapi")
 
+from sstq.client.campaigns import Campaign
 from sstq.service import results
-from sstq.service.campaigns import Campaign
 from sstq.service.store import Store, Upload
 from tests.service.serving import packed
 

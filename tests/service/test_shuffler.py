@@ -4,9 +4,9 @@ import json
 import secrets
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -18,10 +18,10 @@ from sstq.cli import app
 pytest.importorskip("fastapi")
 
 from sstq.accounting import shuffled_epsilon
-from sstq.service import Campaign, Client, Shuffling
-from sstq.service.campaigns import read_document, sealing_keys_of
-from sstq.service.sealing import payloads, seal_people
-from sstq.service.signing import SHUFFLER_PREFIX, SigningKey
+from sstq.client import Campaign, Client, Shuffling
+from sstq.client.campaigns import read_document
+from sstq.client.sealing import payloads, seal_person
+from sstq.client.signing import SHUFFLER_PREFIX, SigningKey
 from tests.patience import until
 from tests.service.serving import ADMINISTRATOR, serving
 
@@ -35,20 +35,48 @@ def both(tmp_path_factory):
     """A collector and its shuffler."""
     folders = [tmp_path_factory.mktemp(name) for name in ("collector", "shuffler")]
     with (
-        serving(folders[0]) as collector,
+        serving(folders[0], uploads_per_second=0) as collector,
         serving(
-            folders[1], command="shuffler", collector=collector.url, closing_seconds=0, fetch_seconds=0.2
+            folders[1],
+            command="shuffler",
+            collector=collector.url,
+            closing_seconds=0,
+            fetch_seconds=0.2,
+            uploads_per_second=0,
         ) as shuffler,
     ):
-        shuffler.key = shuffler.http.get("/v1/key").json()["key"]
+        collector.key = collector.http.get("/v1/key").json()["key"]
+        shuffler.keys = shuffler.http.get("/v1/key").json()
         yield collector, shuffler
 
 
-def create(both, name, threshold=20, mechanism=MECHANISM, closes=LATER, senders="everybody", **terms):
+def create(both, name, threshold=20, mechanism=MECHANISM, closes=LATER, senders="single-use", **terms):
     collector, shuffler = both
-    shuffling = {"url": shuffler.url, "key": shuffler.key, "threshold": threshold, **terms}
+    shuffling = {"url": shuffler.url, "threshold": threshold, **shuffler.keys, **terms}
     collector.create(name, mechanism, closes=closes, senders=senders, shuffling=shuffling)
-    return f"{shuffler.url}/{name}"
+
+
+def client_of(both, name, **options):
+    collector, shuffler = both
+    pins = {"pinned_key": collector.key, "pinned_shuffler": shuffler.keys["key"]}
+    return Client(f"{shuffler.url}/{name}", **{"most_epsilon": 4.0} | pins | options)
+
+
+def tokens_of(both, name, count):
+    return both[1].administer("POST", f"/v1/campaigns/{name}/tokens", json={"count": count}).json()["tokens"]
+
+
+def send(both, name, vectors):
+    """Send one vector per person, each with a token of its own."""
+    client = client_of(both, name, token=tokens_of(both, name, len(vectors)))
+    assert client.send(vectors) == len(vectors) * client.campaign.slots
+
+
+def close(both, name):
+    collector, shuffler = both
+    assert collector.administer("PATCH", f"/v1/campaigns/{name}", json={"closed": True}).status_code == 200
+    assert collector.status(name)["status"] == "closed"
+    until(lambda: not waiting(shuffler, name) and shuffler.status(name)["outgoing"] == 0)
 
 
 def claim(collector, name):
@@ -60,65 +88,65 @@ def waiting(shuffler, name):
 
 
 def test_messages_go_through_the_shuffler_to_the_estimate(both):
-    collector, shuffler = both
-    url, seen = create(both, "steps"), []
-    client = Client(url, most_epsilon=4.0)
-    assert client.shuffler_key == shuffler.key
+    collector, _ = both
+    create(both, "steps")
+    seen = []
+    client = client_of(both, "steps", token=tokens_of(both, "steps", 30))
     assert client.send(X, progress=seen.append) == 60
-    assert seen == [60]
+    assert seen == [2] * 30  # one person per upload
+    close(both, "steps")
     found = collector.estimate("steps", 60)
     assert found["count"] == 60
-    expected = shuffled_epsilon(MECHANISM, 30, 1e-6, messages=2)
+    expected, half = (shuffled_epsilon(MECHANISM, people, 1e-6, messages=2) for people in (30, 15))
+    crowd = {"people": 30, "epsilon": expected, "delta": 1e-6, "epsilon_if_half_fake": half}
     assert found["shuffling"] == {
         "batches": 2,
         "accepted": 60,
         "refused": {"foreign": 0, "malformed": 0, "repeated": 0},
-        "crowd": 30,
-        "epsilon": pytest.approx(expected),
-        "delta": 1e-6,
+        "crowds": [pytest.approx(crowd)],
         "local_epsilon": 4.0,
     }
     assert claim(collector, "steps") == found["shuffling"]
-    until(lambda: shuffler.status("steps")["outgoing"] == 0)
-    assert waiting(shuffler, "steps") == {}
 
 
-def test_the_shuffler_waits_for_a_crowd(both):
+def test_the_shuffler_mixes_when_the_campaign_has_closed(both):
     collector, shuffler = both
-    client = Client(create(both, "crowd", threshold=25), most_epsilon=4.0)
-    client.send(X[:24])
-    (people,) = waiting(shuffler, "crowd").values()
-    assert people == 24
+    create(both, "crowd", threshold=10)
+    send(both, "crowd", X[:24])
     time.sleep(0.3)  # six rounds
-    assert collector.status("crowd")["received"] == 0
-    client.send(X[:1])
-    collector.wait("crowd", 50, "folded")
-    assert claim(collector, "crowd")["crowd"] == 25
+    (people,) = waiting(shuffler, "crowd").values()
+    assert (people, collector.status("crowd")["received"]) == (24, 0)
+    close(both, "crowd")
+    collector.wait("crowd", 48, "folded")
+    assert [crowd["people"] for crowd in claim(collector, "crowd")["crowds"]] == [24]
 
 
 def test_an_upload_that_is_repeated_counts_once(both):
     collector, shuffler = both
-    create(both, "once", threshold=10)
-    document = shuffler.http.get("/v1/campaigns/once").content
-    public = next(iter(sealing_keys_of(document).values()))
-    body = sealed(MECHANISM, X[:10], public, "once")
+    create(both, "once", threshold=2, senders="everybody")
+    document = read_document(shuffler.http.get("/v1/campaigns/once").content)
+    bodies = [sealed(document, row) for row in X[:3]]
     key = secrets.token_hex(16)
     for _ in range(2):
-        assert shuffler.send("once", MECHANISM, body, 10, key=key).json() == {"count": 10}
-    collector.wait("once", 20, "folded")
-    assert shuffler.send("once", MECHANISM, body, 10, key=key).json() == {"count": 10}
-    # The same envelopes under another key: the shuffler cannot know, but the collector does.
-    assert shuffler.send("once", MECHANISM, body, 10).status_code == 200
-    until(lambda: claim(collector, "once")["refused"]["repeated"] == 20)
-    assert claim(collector, "once")["accepted"] == collector.status("once")["received"] == 20
+        assert shuffler.send("once", MECHANISM, bodies[0], 1, key=key).json() == {"count": 1}
+    # The same envelopes under another key: the shuffler does not know, but the collector does.
+    for body in bodies:
+        assert shuffler.send("once", MECHANISM, body, 1).json() == {"count": 1}
+    close(both, "once")
+    assert shuffler.send("once", MECHANISM, bodies[0], 1, key=key).json() == {"count": 1}
+    assert shuffler.send("once", MECHANISM, bodies[0], 1).status_code == 410
+    until(lambda: claim(collector, "once")["refused"]["repeated"] == 2)
+    assert claim(collector, "once")["accepted"] == collector.status("once")["received"] == 6
     metrics = collector.administer("GET", "/metrics").text
-    assert 'sstq_envelopes_opened{campaign="once",result="repeated"} 20' in metrics
+    assert 'sstq_envelopes_opened{campaign="once",result="repeated"} 2' in metrics
 
 
-def sealed(mechanism, vectors, public, name):
-    messages = mechanism.encode(vectors)
-    whole = payloads(messages, mechanism.message_bits).reshape(mechanism.messages, len(vectors), -1)
-    return seal_people(whole, public, name, mechanism.digest())
+def sealed(document, vector):
+    """The body of one person's upload."""
+    campaign, newest = document.campaign, document.sealing_keys[0]
+    messages = payloads(campaign.mechanism.encode(vector), campaign.message_bits)
+    cover = bytes.fromhex(campaign.shuffling.sealing_key)
+    return seal_person([row.tobytes() for row in messages], campaign.crowd(newest), newest, cover)
 
 
 @pytest.mark.parametrize("below", ["drop", "local"])
@@ -126,80 +154,80 @@ def test_too_few_people_at_the_end(both, below):
     collector, shuffler = both
     name = f"few-{below}"
     create(both, name, threshold=20, below_threshold=below)
-    client = Client(f"{shuffler.url}/{name}", most_epsilon=4.0)
-    client.send(X[:25])
-    collector.wait(name, 50, "folded")
-    client.send(X[:7])
-    assert collector.administer("PATCH", f"/v1/campaigns/{name}", json={"closed": True}).status_code == 200
-    assert collector.status(name)["status"] == "closed"
-    until(lambda: not waiting(shuffler, name))
+    send(both, name, X[:7])
+    late = client_of(both, name, token=tokens_of(both, name, 1))
+    close(both, name)
     with pytest.raises(ValueError, match="410"):
-        client.send(X)
+        late.send(X[0])
     if below == "drop":
-        assert (
-            f'sstq_people_total{{campaign="{name}",result="dropped"}} 7' in shuffler.administer("GET", "/metrics").text
-        )
-        assert claim(collector, name)["crowd"] == 25
-        assert collector.status(name)["received"] == 50
+        metrics = shuffler.administer("GET", "/metrics").text
+        assert f'sstq_people_total{{campaign="{name}",result="dropped"}} 7' in metrics
+        assert (claim(collector, name)["crowds"], collector.status(name)["received"]) == ([], 0)
     else:
-        collector.wait(name, 64, "folded")
-        found = claim(collector, name)
-        assert (found["crowd"], found["epsilon"], found["delta"]) == (7, 4.0, 0.0)
+        collector.wait(name, 14, "folded")
+        (crowd,) = claim(collector, name)["crowds"]
+        assert crowd == {"people": 7, "epsilon": 4.0, "delta": 0.0, "epsilon_if_half_fake": 4.0}
 
 
 def test_a_new_sealing_key_makes_a_new_crowd(both):
     collector, shuffler = both
-    create(both, "keys", threshold=20)
-    old = Client(f"{shuffler.url}/keys", most_epsilon=4.0)
-    old.send(X[:15])
+    create(both, "keys", threshold=10)
+    old = client_of(both, "keys", token=tokens_of(both, "keys", 15))
     environment = {"SSTQ_URL": collector.url, "SSTQ_ADMINISTRATOR_TOKEN": ADMINISTRATOR}
     said = CliRunner().invoke(app, ["campaign", "rotate", "keys"], env=environment)
     assert said.exit_code == 0, said.output
     until(lambda: len(shuffler.http.get("/v1/campaigns/keys").json()["sealing_keys"]) == 2)
-    new = Client(f"{shuffler.url}/keys", most_epsilon=4.0)
-    newest, oldest = (entry["id"] for entry in shuffler.http.get("/v1/campaigns/keys").json()["sealing_keys"])
-    assert newest in said.output
-    new.send(X[:15])
-    time.sleep(0.3)
-    assert waiting(shuffler, "keys") == {oldest: 15, newest: 15}
-    old.send(X[:5])  # whose document is old
-    collector.wait("keys", 40, "folded")
-    assert waiting(shuffler, "keys") == {newest: 15}
-    new.send(X[:5])
-    collector.wait("keys", 80, "folded")
-    assert claim(collector, "keys")["crowd"] == 20
+    assert shuffler.http.get("/v1/campaigns/keys").json()["sealing_keys"][0] in said.output
+    send(both, "keys", X[:12])
+    old.send(X[:15])  # whose document is old
+    assert sorted(waiting(shuffler, "keys").values()) == [12, 15]
+    close(both, "keys")
+    collector.wait("keys", 54, "folded")
+    assert [crowd["people"] for crowd in claim(collector, "keys")["crowds"]] == [15, 12]
 
 
 def test_a_single_use_token_is_made_and_spent_at_the_shuffler(both):
     collector, shuffler = both
-    url = create(both, "single", threshold=2, senders="single-use")
+    create(both, "single", threshold=2)
     answer = collector.administer("POST", "/v1/campaigns/single/tokens", json={"count": 1})
     assert answer.status_code == 409
     assert shuffler.url in answer.json()["detail"]
-    tokens = shuffler.administer("POST", "/v1/campaigns/single/tokens", json={"count": 2}).json()["tokens"]
+    tokens = tokens_of(both, "single", 2)
     for token in tokens:
-        assert Client(url, most_epsilon=4.0, token=token).send(X[0]) == 2
+        assert client_of(both, "single", token=token).send(X[0]) == 2
     with pytest.raises(ValueError, match=r"403.*used before"):
-        Client(url, most_epsilon=4.0, token=tokens[0]).send(X[0])
-    collector.wait("single", 4, "folded")
+        client_of(both, "single", token=tokens[0]).send(X[0])
+    with pytest.raises(ValueError, match="one vector per single-use token, got 3 and 2 tokens"):
+        client_of(both, "single", token=tokens).send(X[:3])
 
 
 def test_both_keys_are_checked_before_anything_is_drawn(both):
     collector, shuffler = both
     create(both, "pinned")
     collector.create("direct", MECHANISM)
-    key = Client(f"{shuffler.url}/pinned", most_epsilon=4.0).key
-    for url in (f"{shuffler.url}/pinned", f"{collector.url}/pinned"):
-        client = Client(url, most_epsilon=4.0, pinned_key=key, pinned_shuffler=shuffler.key)
-        assert (client.key, client.shuffler_key) == (key, shuffler.key)
+    client = client_of(both, "pinned")
+    assert (client.key, client.campaign.shuffling.key) == (collector.key, shuffler.keys["key"])
+    link = f"{shuffler.url}/pinned#collector-key={collector.key}&shuffler-key={shuffler.keys['key']}"
+    assert Client(link, most_epsilon=4.0).campaign == client.campaign
     with pytest.raises(ValueError, match="is not the pinned one"):
-        Client(f"{shuffler.url}/pinned", most_epsilon=4.0, pinned_key=shuffler.key)
-    with pytest.raises(ValueError, match=f"names the shuffler {shuffler.key} instead of the pinned one"):
-        Client(f"{shuffler.url}/pinned", most_epsilon=4.0, pinned_shuffler="00" * 32)
-    with pytest.raises(ValueError, match="names no shuffler instead of the pinned one"):
-        Client(f"{collector.url}/direct", most_epsilon=4.0, pinned_shuffler=shuffler.key)
+        client_of(both, "pinned", pinned_key=shuffler.keys["key"])
+    with pytest.raises(ValueError, match=f"names the shuffler {shuffler.keys['key']} instead of the pinned one"):
+        client_of(both, "pinned", pinned_shuffler="00" * 32)
+    for options in ({"pinned_shuffler": shuffler.keys["key"]}, {"least_threshold": 2}):
+        with pytest.raises(ValueError, match="names no shuffler"):
+            Client(f"{collector.url}/direct", most_epsilon=4.0, **options)
     with pytest.raises(ValueError, match=r"asks for epsilon = 4\.0 per person"):
-        Client(f"{shuffler.url}/pinned", most_epsilon=3.0)
+        client_of(both, "pinned", most_epsilon=3.0)
+
+
+def test_the_least_threshold(both):
+    create(both, "least", threshold=20)
+    create(both, "least-local", threshold=20, below_threshold="local")
+    assert client_of(both, "least", least_threshold=20).campaign.shuffling.threshold == 20
+    with pytest.raises(ValueError, match="crowds of 20 people, fewer than least_threshold = 21"):
+        client_of(both, "least", least_threshold=21)
+    with pytest.raises(ValueError, match="crowds of 1 people, fewer than least_threshold = 20"):
+        client_of(both, "least-local", least_threshold=20)
 
 
 class Imposter(BaseHTTPRequestHandler):
@@ -208,7 +236,7 @@ class Imposter(BaseHTTPRequestHandler):
     def do_GET(self):
         document, key = self.server.document, SigningKey.generate()
         self.send_response(200)
-        self.send_header("SSTQ-Signature", self.server.signature)
+        self.send_header("SSTQ-Signature", self.server.collector.sign(document))
         self.send_header("SSTQ-Shuffler-Signature", key.sign(document, SHUFFLER_PREFIX))
         self.send_header("Content-Length", str(len(document)))
         self.end_headers()
@@ -218,17 +246,22 @@ class Imposter(BaseHTTPRequestHandler):
         pass
 
 
-def test_an_imposter_gets_nothing(both):
-    collector, _ = both
-    create(both, "wanted")
-    answer = collector.http.get("/v1/campaigns/wanted")
+def test_an_imposter_gets_nothing():
     with HTTPServer(("127.0.0.1", 0), Imposter) as listening:
-        listening.document, listening.signature = answer.content, answer.headers["SSTQ-Signature"]
+        url, key, collector = f"http://127.0.0.1:{listening.server_port}", SigningKey.generate(), SigningKey.generate()
+        terms = Shuffling(url, key.public.hex(), "00" * 32, threshold=20)
+        campaign = Campaign("wanted", MECHANISM, closes=datetime(2100, 1, 1, tzinfo=UTC), shuffling=terms)
+        listening.collector, listening.document = collector, campaign.document([collector.public], [b"1" * 32])
         thread = threading.Thread(target=listening.serve_forever)
         thread.start()
         try:
             with pytest.raises(ValueError, match="is not the shuffler that the campaign names; nothing was sent"):
-                Client(f"http://127.0.0.1:{listening.server_port}/wanted", most_epsilon=4.0)
+                Client(
+                    f"{url}/wanted",
+                    most_epsilon=4.0,
+                    pinned_key=collector.public.hex(),
+                    pinned_shuffler=key.public.hex(),
+                )
         finally:
             listening.shutdown()
             thread.join()
@@ -247,10 +280,10 @@ def test_the_collector_takes_batches_of_the_shuffler_only(both):
     create(both, "signed")
     document = json.loads(collector.http.get("/v1/campaigns/signed").content)
     stranger = SigningKey.generate()
-    manifest = {"format": "sstq-batch", "version": 1, "campaign": "signed", "digest": document["digest"]}
+    manifest = {"format": "sstq-batch", "version": 2, "campaign": "signed", "digest": document["digest"]}
     text = json.dumps(manifest)
     headers = {"Content-Type": "application/octet-stream", "SSTQ-Batch": text}
-    for signature in ("", stranger.sign(text.encode(), b"sstq-batch-v1\x00")):
+    for signature in ("", stranger.sign(text.encode(), b"sstq-batch-v2\x00")):
         answer = collector.http.post(
             "/v1/campaigns/signed/batches", content=b"", headers=headers | {"SSTQ-Signature": signature}
         )
@@ -260,28 +293,30 @@ def test_the_collector_takes_batches_of_the_shuffler_only(both):
 @pytest.mark.parametrize(
     ("change", "status", "said"),
     [
-        (lambda body: body[:-1], 422, "2 people's envelopes of 2 × 50 bytes take 208 bytes, got 207"),
-        (lambda body: bytes(8) + body[8:], 409, "sealed for a key that the campaign does not have"),
+        (lambda body: body[:-1], 422, "A person's envelopes of 2 × 50 bytes take 180 bytes with their cover, got 179"),
+        (lambda body: bytes(32) + body[32:], 409, "sealed for other terms or another key"),
+        (lambda body: body[:-1] + bytes([body[-1] ^ 1]), 422, "The cover of the envelopes does not open"),
     ],
 )
 def test_uploads_that_cannot_be_stored(both, change, status, said):
     _, shuffler = both
     if shuffler.http.get("/v1/campaigns/wrong").status_code == 404:
-        create(both, "wrong")
-    public = next(iter(sealing_keys_of(shuffler.http.get("/v1/campaigns/wrong").content).values()))
-    body = change(sealed(MECHANISM, X[:2], public, "wrong"))
-    answer = shuffler.send("wrong", MECHANISM, body, 2)
-    assert answer.status_code == status
-    assert said in answer.json()["detail"]
+        create(both, "wrong", senders="everybody")
+    document = read_document(shuffler.http.get("/v1/campaigns/wrong").content)
+    answer = shuffler.send("wrong", MECHANISM, change(sealed(document, X[0])), 1)
+    assert (answer.status_code, said in answer.json()["detail"]) == (status, True)
+    assert shuffler.send("wrong", MECHANISM, sealed(document, X[0]) * 2, 2).status_code == 413
+    assert waiting(shuffler, "wrong") == {}
 
 
-def test_a_campaign_of_another_shuffler_is_not_found(both):
+@pytest.mark.parametrize("field", ["key", "sealing_key", "url"])
+def test_a_campaign_of_another_shuffler_is_not_signed(both, field):
     collector, shuffler = both
-    terms = {"url": shuffler.url, "key": "00" * 32, "threshold": 20}
-    collector.create("elsewhere", MECHANISM, closes=LATER, shuffling=terms)
-    answer = shuffler.http.get("/v1/campaigns/elsewhere")
+    name = f"elsewhere-{field.replace('_', '-')}"
+    create(both, name, **{field: collector.url if field == "url" else "00" * 32})
+    answer = shuffler.http.get(f"/v1/campaigns/{name}")
     assert answer.status_code == 404
-    assert shuffler.key in answer.json()["detail"]
+    assert (shuffler.url if field == "url" else shuffler.keys[field]) in answer.json()["detail"]
     assert shuffler.http.get("/v1/campaigns/nobody-knows").status_code == 404
 
 
@@ -294,31 +329,60 @@ def test_a_database_has_one_role(tmp_path):
     Collector(Settings(database, ADMINISTRATOR)).store.close()
     with pytest.raises(ValueError, match="database must belong to a shuffler, got one of a collector"):
         create_shuffler_app(ShufflerSettings(database, ADMINISTRATOR, collector="http://127.0.0.1:1"))
+    with pytest.raises(ValueError, match="public_url must be given with port=0"):
+        ShufflerSettings(database, ADMINISTRATOR, port=0, collector="http://127.0.0.1:1")
 
 
 def test_terms_of_a_shuffled_campaign():
-    shuffling = Shuffling("https://shuffle.example", "ab" * 32, threshold=100)
+    shuffling = Shuffling("https://shuffle.example", "ab" * 32, "cd" * 32, threshold=100)
     closes = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
     campaign = Campaign("steps", MECHANISM, closes=closes, shuffling=shuffling)
     assert Campaign.from_json(campaign.to_json()) == campaign
-    keys = [b"1" * 32, b"2" * 32]
+    keys = (b"1" * 32, b"2" * 32)
     document = campaign.document([b"k" * 32], keys)
-    assert read_document(document) == (campaign, (b"k" * 32,))
-    assert list(sealing_keys_of(document).values()) == keys
+    assert read_document(document) == (campaign, (b"k" * 32,), keys)
     described = json.loads(document)
     assert (described["slots"], described["envelope_bytes"]) == (2, 48 + -(-MECHANISM.message_bits // 8))
-    with pytest.raises(ValueError, match="sealing_keys must be one or more keys of 32 bytes"):
+    assert (described["version"], described["most_messages"]) == (2, 1)
+    with pytest.raises(ValueError, match="sealing_keys must be one or more keys"):
         read_document(campaign.document([b"k" * 32], []))
     with pytest.raises(ValueError, match="closes must be given if messages are shuffled"):
         Campaign("steps", MECHANISM, shuffling=shuffling)
     with pytest.raises(ValueError, match="senders must be 'everybody' or 'single-use'"):
         Campaign("steps", MECHANISM, closes=closes, senders="token", shuffling=shuffling)
+    with pytest.raises(ValueError, match="most_messages must be 1 with senders='single-use' or a shuffler, got 99"):
+        Campaign("steps", MECHANISM, closes=closes, most_messages=99, shuffling=shuffling)
+
+
+def test_a_crowd_is_everything_that_people_agreed_to():
+    shuffling = Shuffling("https://shuffle.example", "ab" * 32, "cd" * 32, threshold=100)
+    campaign = Campaign("steps", MECHANISM, closes=datetime(2100, 1, 1, tzinfo=UTC), shuffling=shuffling)
+    others = [
+        replace(campaign, name="step"),
+        replace(campaign, senders="single-use"),
+        replace(campaign, mechanism=MECHANISM.replace(epsilon=1.0)),
+        *(
+            replace(campaign, shuffling=replace(shuffling, **change))
+            for change in (
+                {"threshold": 2},
+                {"below_threshold": "local"},
+                {"delta": 1e-5},
+                {"url": "https://collect.example"},
+                {"key": "ac" * 32},
+                {"sealing_key": "ce" * 32},
+            )
+        ),
+    ]
+    crowds = {other.crowd(b"1" * 32) for other in others} | {campaign.crowd(b"1" * 32), campaign.crowd(b"2" * 32)}
+    assert {len(crowd) for crowd in crowds} == {32}
+    assert len(crowds) == len(others) + 2
+    assert replace(campaign, closes=datetime(2099, 1, 1, tzinfo=UTC)).crowd(b"1" * 32) in crowds
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"url": "ftp://shuffle.example"}, "url must be the shuffler's URL"),
+        ({"url": "ftp://shuffle.example"}, "url must be a URL with http"),
         ({"url": "https://shuffle.example/"}, "must have no query, fragment or final slash"),
         ({"key": "AB" * 32}, "key must be 64 hexadecimal digits"),
         ({"threshold": 1}, r"threshold must be an integer in \[2, 1000000000\], got 1"),
@@ -328,7 +392,7 @@ def test_terms_of_a_shuffled_campaign():
     ],
 )
 def test_terms_that_cannot_be(change, said):
-    terms = {"url": "https://shuffle.example", "key": "ab" * 32, "threshold": 100}
+    terms = {"url": "https://shuffle.example", "key": "ab" * 32, "sealing_key": "cd" * 32, "threshold": 100}
     with pytest.raises(ValueError, match=said):
         Shuffling.from_dict(terms | change)
 
@@ -336,7 +400,7 @@ def test_terms_that_cannot_be(change, said):
 def test_the_shuffler_of_a_campaign_cannot_change(both):
     collector, shuffler = both
     create(both, "fixed")
-    terms = {"url": shuffler.url, "key": shuffler.key, "threshold": 30}
+    terms = {"url": shuffler.url, "threshold": 30, **shuffler.keys}
     answer = collector.administer("PATCH", "/v1/campaigns/fixed", json={"shuffling": terms})
     assert (answer.status_code, "cannot change" in answer.json()["detail"]) == (422, True)
 
@@ -352,25 +416,37 @@ def test_the_commands(both, tmp_path):
         assert found.exit_code == code, (found.output, found.exception)
         return found.output
 
-    creation = ("campaign", "create", "walks", "-m", tmp_path / "m.json", "--closes", LATER)
+    creation = ("campaign", "create", "walks", "-m", tmp_path / "m.json", "--closes", LATER, "--senders", "single-use")
+    key = shuffler.keys["key"]
     assert "needs --shuffler ADDRESS" in run(*creation, "--threshold", 20, code=2)
     # A key, an address or a collector that is not the shuffler's is noticed now, and leaves the name free.
-    for address, key, reason in (
-        (shuffler.url, "00" * 32, f"{urlsplit(shuffler.url).netloc} refused the request (404)"),
-        (collector.url, shuffler.key, "is not the shuffler that the campaign names"),
-        ("http://127.0.0.1:1", shuffler.key, "no answer from 127.0.0.1:1"),
+    other = shuffler.url.replace("127.0.0.1", "localhost")
+    for address, named, reason in (
+        (shuffler.url, "00" * 32, f"names a shuffler with the key {'00' * 32}, this one has {key}"),
+        (other, key, f"names a shuffler with the url {other}, this one has {shuffler.url}"),
     ):
-        said = run(*creation, "--shuffler", address, "--shuffler-key", key, "--threshold", 20, code=1)
+        said = run(*creation, "--shuffler", address, "--shuffler-key", named, "--threshold", 20, code=1)
         assert reason in " ".join(said.split())
         assert "pass the address and the public key that sstq shuffler prints" in " ".join(said.split())
-    run(*creation, "--shuffler", shuffler.url, "--shuffler-key", shuffler.key, "--threshold", 20, "--delta", "1e-5")
-    assert "nothing arrived yet" in run("campaign", "show", "walks")
-    sending = ("send", f"{collector.url}/walks", tmp_path / "x.npy", "--most-epsilon", 4)
-    said = run(*sending)
-    assert f"next time pass --shuffler-key {shuffler.key}" in said
-    assert "--shuffler-key" not in run(*sending, "--shuffler-key", shuffler.key)
-    assert "instead of the pinned one" in run(*sending, "--shuffler-key", "00" * 32, code=1)
-    collector.wait("walks", 120, "folded")
+    for address, reason in (
+        (collector.url, "there is no shuffler at"),
+        ("http://127.0.0.1:1", "no answer from 127.0.0.1:1"),
+    ):
+        assert reason in run(*creation, "--shuffler", address, "--shuffler-key", key, "--threshold", 20, code=1)
+    named = ("--shuffler", shuffler.url, "--shuffler-key", key, "--threshold", 20, "--delta", "1e-5")
+    link = f"{shuffler.url}/walks#collector-key={collector.key}&shuffler-key={key}"
+    assert link in run(*creation, *named).replace("\n", "").replace(" ", "")
+    assert "mixed when it has closed" in run("campaign", "show", "walks")
+    (tmp_path / "tokens.txt").write_text("\n".join(tokens_of(both, "walks", 30)))
+    sending = ("send", f"{shuffler.url}/walks", tmp_path / "x.npy", "--most-epsilon", 4)
+    pins, tokens = ("--collector-key", collector.key, "--shuffler-key", key), ("--tokens", tmp_path / "tokens.txt")
+    for wrong in ((), pins[:2], pins[2:]):
+        assert "needs both public keys" in " ".join(run(*sending, *wrong, *tokens, code=1).split())
+    assert "least_threshold" in run(*sending, *pins, *tokens, "--least-threshold", 30, code=1)
+    assert "messages acknowledged" in run(*sending, *pins, *tokens, "--least-threshold", 20)
+    assert "are dropped" in run("campaign", "close", "walks")
+    collector.wait("walks", 60, "folded")
     shown = run("campaign", "show", "walks")
-    assert "1e-05) from what arrived" in shown
+    assert "1e-05) of 30 people" in shown
+    assert "epsilon if half of them are fake" in shown
     assert "0 foreign, 0 malformed, 0 repeated" in shown

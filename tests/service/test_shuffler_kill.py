@@ -19,8 +19,8 @@ import sstq
 
 pytest.importorskip("fastapi")
 
-from sstq.service.campaigns import sealing_keys_of
-from sstq.service.sealing import payloads, seal_people
+from sstq.client.campaigns import read_document
+from sstq.client.sealing import payloads, seal_person
 from sstq.service.store import Store
 from tests.patience import PATIENCE, until
 from tests.service.nursery import nursery
@@ -30,8 +30,7 @@ pytestmark = pytest.mark.slow
 
 KILLS = 6
 SENDERS = 4
-PEOPLE = 5  # per upload
-THRESHOLD = 40
+PAUSE = 40  # people between two kills
 MECHANISM = sstq.FrameUnit(dim=20, epsilon=2.0, frames=64, messages=2)
 HEADERS = {"Authorization": f"Bearer {ADMINISTRATOR}"}
 
@@ -82,8 +81,8 @@ def between():
 class Senders:
     """Threads that send envelopes until they are acknowledged; `messages` are those of all that were sent."""
 
-    def __init__(self, shuffler, public):
-        self.shuffler, self._public = shuffler, public
+    def __init__(self, shuffler, document):
+        self.shuffler, self._document = shuffler, document
         self.messages, self.lost = [], 0
         self._enough, self._failed = threading.Event(), []
         self._threads = [threading.Thread(target=self._run) for _ in range(SENDERS)]
@@ -108,13 +107,15 @@ class Senders:
             raise
 
     def _send(self):
-        messages = MECHANISM.encode(np.random.default_rng().normal(size=(PEOPLE, 20)))
-        whole = payloads(messages, MECHANISM.message_bits).reshape(2, PEOPLE, -1)
-        body = seal_people(whole, self._public, "steps", MECHANISM.digest())
+        messages = MECHANISM.encode(np.random.default_rng().normal(size=20))
+        campaign, _, (newest,) = self._document
+        cover = bytes.fromhex(campaign.shuffling.sealing_key)
+        rows = [row.tobytes() for row in payloads(messages, MECHANISM.message_bits)]
+        body = seal_person(rows, campaign.crowd(newest), newest, cover)
         headers = {
             "Content-Type": "application/octet-stream",
             "Idempotency-Key": secrets.token_hex(16),
-            "SSTQ-Count": str(PEOPLE),
+            "SSTQ-Count": "1",
             "SSTQ-Digest": MECHANISM.digest(),
         }
         ends = time.monotonic() + PATIENCE
@@ -131,7 +132,7 @@ class Senders:
                     continue
             if answer.status == 503:  # the database of a busy machine: nothing was stored
                 continue
-            assert (answer.status, said) == (200, b'{"count":%d}' % PEOPLE)
+            assert (answer.status, said) == (200, b'{"count":1}')
             self.messages.append(messages)
             return
         raise AssertionError("an upload was never acknowledged")
@@ -151,30 +152,35 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path,
 
         def start_shuffler():
             more = f"--collector={between.url}", "--closing-seconds=1", "--fetch-seconds=0.1", "--mix-seconds=0.02"
+            more += ("--public-url=https://shuffle.example",)
             return parent.start(*fast, f"--database={databases[1]}", "--port=0", *more, command="shuffler")
 
         collector, shuffler = start_collector(), start_shuffler()
-        key = client.get(f"{shuffler.url}/v1/key").json()["key"]
-        shuffling = {"url": shuffler.url, "key": key, "threshold": THRESHOLD, "below_threshold": "local"}
+        keys = client.get(f"{shuffler.url}/v1/key").json()
+        shuffling = {"url": "https://shuffle.example", "threshold": 2, "below_threshold": "local", **keys}
         terms = {"name": "steps", "mechanism": json.loads(MECHANISM.to_json())}
         terms |= {"closes": "2100-01-01T00:00:00Z", "shuffling": shuffling}
         assert client.post(f"{collector.url}/v1/campaigns", json=terms, headers=HEADERS).status_code == 201
-        document = client.get(f"{shuffler.url}/v1/campaigns/steps").content
-        (public,) = sealing_keys_of(document).values()
+        document = read_document(client.get(f"{shuffler.url}/v1/campaigns/steps").content)
         store = Store(databases[0])
-        with Senders(shuffler, public) as senders:
-            for number in range(KILLS):
-                before = store.counts("steps").received
-                until(lambda before=before: store.counts("steps").received > before)
+        with Senders(shuffler, document) as senders:
+            for _ in range(KILLS // 2):
+                before = len(senders.messages)
+                until(lambda before=before: len(senders.messages) >= before + PAUSE)
                 time.sleep(random.uniform(0.0, 0.1))
-                if number % 2:
-                    shuffler.kill()
-                    senders.shuffler = shuffler = start_shuffler()
-                else:
-                    collector.kill()
-                    collector = start_collector()
+                shuffler.kill()
+                senders.shuffler = shuffler = start_shuffler()
         closed = client.patch(f"{collector.url}/v1/campaigns/steps", json={"closed": True}, headers=HEADERS)
         assert closed.status_code == 200
+        # While the crowd is mixed, forwarded, opened and folded.
+        for number in range(KILLS):
+            time.sleep(random.uniform(0.3, 0.6) if not number else random.uniform(0.0, 0.2))
+            if number % 2:
+                shuffler.kill()
+                shuffler = start_shuffler()
+            else:
+                collector.kill()
+                collector = start_collector()
         sent = sum(map(len, senders.messages))
         until(lambda: store.counts("steps").folded >= sent)
         time.sleep(0.2)  # more would be doubled

@@ -13,8 +13,8 @@ import sstq
 
 pytest.importorskip("fastapi")
 
-from sstq.service.campaigns import read_document
-from sstq.service.signing import verify
+from sstq.client.campaigns import read_document
+from sstq.client.signing import verify
 from tests.service.serving import packed, serving
 
 pytestmark = pytest.mark.slow
@@ -139,7 +139,7 @@ def test_too_fast_is_told_when_to_go_on(tmp_path):
 
 def test_the_document_is_signed_and_has_an_etag(server):
     answer = server.http.get("/v1/campaigns/open")
-    campaign, keys = read_document(answer.content)
+    campaign, keys, _ = read_document(answer.content)
     verify(answer.content, answer.headers["sstq-signature"], keys[0])
     assert (campaign.mechanism, len(base64.b64decode(answer.headers["sstq-signature"]))) == (MECHANISM, 64)
     same = server.http.get("/v1/campaigns/open", headers={"If-None-Match": answer.headers["etag"]})

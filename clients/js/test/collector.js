@@ -5,10 +5,10 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { canonical } from "../sstq.js";
 
-const { cases, secret_key, public_key, prefix, shuffler_secret_key, shuffler_prefix } = JSON.parse(
+const { cases, secret_key, public_key, prefix, shuffler_secret_key, shuffler_public_key, shuffler_prefix } = JSON.parse(
   readFileSync(new URL("../../vectors/campaign.json", import.meta.url), "utf8"),
 );
-export { public_key as publicKey };
+export { public_key as publicKey, shuffler_public_key as shufflerKey };
 
 /** The signature of a text by a secret key, in base64. */
 function signed(text, secret, begin) {
@@ -34,8 +34,8 @@ export function shuffledDocument(url, { shuffling = {}, ...changes } = {}) {
 
 /**
  * Run `use` with the address of a campaign and the requests that arrive. `answers` are what comes before success: a
- * status, or an object {status, headers}, or "hang up", or "success". `shuffled` makes the documents of the collector
- * and of a shuffler, which is at the same address under /people, from that address.
+ * status, or an object {status, headers}, or "hang up", or "success". `shuffled` makes the document of a shuffler, which
+ * is at the same address under /people, from that address; then `use` gets the campaign's address at the shuffler.
  */
 export async function withCollector(use, { document = signedDocument(), shuffled, answers = [], receipt } = {}) {
   const requests = [], waiting = [...answers];
@@ -44,9 +44,8 @@ export async function withCollector(use, { document = signedDocument(), shuffled
     const { method, headers: sent, url: path } = request;
     requests.push({ method, path, headers: sent, body: Buffer.concat(chunks).toString("hex") });
     if (method === "GET") {
-      const mixes = path.startsWith("/people/"), pair = shuffled?.(`http://${sent.host}/people`) ?? [document];
-      const { document: text, signature, shufflerSignature } = pair[mixes ? 1 : 0] ?? pair[0];
-      const own = mixes ? { "SSTQ-Shuffler-Signature": shufflerSignature } : {};
+      const { document: text, signature, shufflerSignature } = shuffled?.(`http://${sent.host}/people`) ?? document;
+      const own = shufflerSignature ? { "SSTQ-Shuffler-Signature": shufflerSignature } : {};
       return response.writeHead(200, { "SSTQ-Signature": signature, ...own }).end(text);
     }
     const answer = waiting.shift();
@@ -58,7 +57,8 @@ export async function withCollector(use, { document = signedDocument(), shuffled
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
   try {
-    return await use(`http://127.0.0.1:${server.address().port}/steps`, requests);
+    const place = shuffled ? "/people/steps" : "/steps";
+    return await use(`http://127.0.0.1:${server.address().port}${place}`, requests);
   } finally {
     server.closeAllConnections();
     await new Promise((resolve) => server.close(resolve));

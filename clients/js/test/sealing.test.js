@@ -6,20 +6,19 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { envelopeInfo, keySchedule, openSealer, seal } from "../sealing.js";
+import { coverInfo, envelopeInfo, keySchedule, openSealer, seal } from "../sealing.js";
 import { Client, Ledger, readCampaign } from "../sstq.js";
-import { publicKey, shuffledDocument, signedDocument, withCollector } from "./collector.js";
+import { publicKey, shufflerKey, shuffledDocument, signedDocument, withCollector } from "./collector.js";
 import { hexadecimal } from "./numbers.js";
 
 const read = async (name) => JSON.parse(await readFile(new URL(`../../vectors/${name}.json`, import.meta.url), "utf8"));
 const bytes = (hex) => new Uint8Array(Buffer.from(hex, "hex"));
 const { subtle } = crypto;
-const { rfc9180, cases, uploads, public_key: sealingKey, key_name: keyName } = await read("envelope");
-const QUICK = { mostEpsilon: 4, pause: 0.001 };
+const { rfc9180, cases, crowds, uploads, public_key: sealingKey, cover_public_key: coverKey } = await read("envelope");
+const QUICK = { mostEpsilon: 4, pause: 0.001, pinnedKey: publicKey, pinnedShuffler: shufflerKey };
 const VECTOR = [0.1, -0.2, 0.3];
 const refused = (code, message) => ({ name: "SstqError", code, message });
 const posts = (requests) => requests.filter(({ method }) => method === "POST");
-const honest = (url) => [shuffledDocument(url), shuffledDocument(url)];
 
 /** The pair of keys of 32 secret bytes. */
 async function pairOf(secret) {
@@ -51,23 +50,25 @@ test("the key schedule is that of RFC 9180, A.1.1", async () => {
 });
 
 test("envelopes are those of the vectors", async () => {
-  for (const { campaign, digest, slot, message, ephemeral_key, info, envelope } of cases) {
-    assert.equal(hexadecimal(envelopeInfo(campaign, digest, slot)), info);
+  for (const { crowd, slot, message, ephemeral_key, info, envelope } of cases) {
+    assert.equal(hexadecimal(envelopeInfo(bytes(crowd), slot)), info);
     const sealed = await seal(bytes(message), bytes(sealingKey), bytes(info), await pairOf(ephemeral_key));
     assert.equal(hexadecimal(sealed), envelope);
     assert.equal(sealed.length, bytes(message).length + 48);
   }
 });
 
-test("the body of an upload is that of the vectors", async () => {
-  const [{ campaign: name, messages, ephemeral_keys, headers: stated, body }] = uploads;
+test("the crowd and the body of an upload are those of the vectors", async () => {
+  const [{ campaign: name, messages, ephemeral_keys, headers: stated, body }] = uploads, [{ crowd, cover_info }] = crowds;
   const { document, signature, shuffler_signature } = (await read("campaign")).cases.find((own) => own.name === name);
   const content = new TextEncoder().encode(document), campaign = await readCampaign(content, signature);
-  assert.deepEqual(campaign.shuffling.sealingKey, sealingKey);
+  assert.deepEqual([campaign.shuffling.sealingKey, campaign.shuffling.coverKey], [sealingKey, coverKey]);
+  assert.equal(campaign.shuffling.crowd, crowd);
+  assert.equal(hexadecimal(coverInfo(bytes(crowd))), cover_info);
   const headers = new Headers({ "SSTQ-Shuffler-Signature": shuffler_signature });
-  const tools = { fail: assert.fail, get: assert.fail, isSigned: async () => true };
-  const { address, bodies } = await openSealer(campaign, { content, headers }, tools);
-  assert.equal(address, "https://shuffle.example/people/v1/campaigns/shuffled-2026");
+  const keys = { pinnedKey: publicKey, pinnedShuffler: shufflerKey };
+  const wanted = { ...keys, base: "https://shuffle.example/people", fail: assert.fail, isSigned: async () => true };
+  const { bodies } = await openSealer(campaign, { content, headers }, wanted);
   const pairs = await Promise.all(ephemeral_keys.map(pairOf));
   const [[made, people]] = await replaced("generateKey", async () => pairs.shift(), () => bodies(messages));
   assert.deepEqual([hexadecimal(made), String(people)], [body, stated["SSTQ-Count"]]);
@@ -78,31 +79,34 @@ test("every envelope has a key of its own", async () => {
   assert.equal(new Set(some.map((sealed) => hexadecimal(sealed.subarray(0, 32)))).size, 9);
 });
 
-for (const from of ["the collector", "the shuffler"])
-  test(`opened at ${from}, people send to the shuffler`, () =>
+const everybody = (url) => shuffledDocument(url, { senders: "everybody" });
+
+for (const how of ["options", "a link"])
+  test(`with the keys of ${how}, each person is sent to the shuffler`, () =>
     withCollector(
       async (url, requests) => {
-        const place = from === "the collector" ? url : url.replace("/steps", "/people/steps");
-        const { key } = JSON.parse(shuffledDocument("http://x").document).shuffling;
-        const client = await Client.open(place, { ...QUICK, pinnedKey: publicKey, pinnedShuffler: key });
-        const { shuffling, mechanism, digest } = client.campaign;
+        const { pinnedKey, pinnedShuffler, ...quick } = QUICK;
+        const link = `${url}#collector-key=${pinnedKey}&shuffler-key=${pinnedShuffler}`;
+        const opening = how === "options" ? Client.open(url, QUICK) : Client.open(link, quick);
+        const client = await opening, { shuffling, mechanism, digest } = client.campaign, { crowd } = shuffling;
         assert.deepEqual(shuffling, {
-          ...{ url: new URL("/people", url).href, key, threshold: 1000, delta: 1e-6, belowThreshold: "drop" },
-          sealingKey,
+          ...{ url: new URL("/people", url).href, key: shufflerKey, coverKey, sealingKey, crowd },
+          ...{ threshold: 1000, delta: 1e-6, belowThreshold: "drop" },
         });
         assert.equal(await client.send([VECTOR, VECTOR, VECTOR]), 6);
         const tries = posts(requests), [{ path, headers, body }] = tries;
-        assert.deepEqual([path, tries.length], ["/people/v1/campaigns/steps/messages", 3]);
-        assert.equal(new Set(tries.map((own) => own.headers["idempotency-key"] + own.body)).size, 1);
-        assert.deepEqual([headers["sstq-count"], headers["sstq-digest"]], ["3", digest]);
+        assert.deepEqual([path, tries.length], ["/people/v1/campaigns/steps/messages", 5]);
+        assert.equal(new Set(tries.map((own) => own.headers["idempotency-key"] + own.body)).size, 3);
+        assert.deepEqual([headers["sstq-count"], headers["sstq-digest"]], ["1", digest]);
         const each = 48 + Math.ceil(mechanism.messageBits / 8);
-        assert.equal(body.length, 2 * (8 + 3 * 2 * each));
-        assert.ok(body.startsWith(keyName));
+        assert.equal(body.length, 2 * (32 + 48 + 2 * each));
+        assert.ok(tries.every((own) => own.body.startsWith(crowd)));
+        assert.equal(requests.length, 1 + 5); // nobody else is asked
       },
-      { shuffled: honest, answers: [503, "hang up"] },
+      { shuffled: everybody, answers: [503, "hang up"] },
     ));
 
-test("many people are sent in parts, and the ledger is charged for all messages of one", async () => {
+test("the ledger is charged for all messages of a person", async () => {
   const folder = await mkdtemp(join(tmpdir(), "sstq-"));
   try {
     const ledger = await Ledger.open(join(folder, "ledger"), { epsilon: 5 });
@@ -110,15 +114,14 @@ test("many people are sent in parts, and the ledger is charged for all messages 
       async (url, requests) => {
         const client = await Client.open(url, { ...QUICK, ledger });
         assert.equal(await client.send(Array(5).fill(VECTOR)), 10);
-        assert.deepEqual(posts(requests).map(({ headers }) => headers["sstq-count"]), ["2", "2", "1"]);
-        assert.equal(new Set(posts(requests).map(({ headers }) => headers["idempotency-key"])).size, 3);
+        assert.equal(new Set(posts(requests).map(({ headers }) => headers["idempotency-key"])).size, 5);
         assert.equal(await ledger.spent(), 4); // two messages with ε = 2
         await assert.rejects(client.send(VECTOR), refused("ledger", /epsilon = 4 is more than is left: 1 of 5/));
         const odd = client.sendMessages([[1, 1], [2, 2], [3, 3]]);
         await assert.rejects(odd, refused("argument", /messages must be 2 per person, slot by slot, got 3/));
-        assert.equal(posts(requests).length, 3);
+        assert.equal(posts(requests).length, 5);
       },
-      { shuffled: (url) => Array(2).fill(shuffledDocument(url, { most_messages: 2 })) },
+      { shuffled: everybody },
     );
   } finally {
     await rm(folder, { recursive: true });
@@ -133,28 +136,31 @@ test("a single-use token stands for one person, who sends all messages", () =>
       assert.equal(await client.send(VECTOR), 2);
       assert.equal(posts(requests)[0].headers.authorization, "Bearer a-token");
     },
-    { shuffled: (url) => Array(2).fill(shuffledDocument(url, { senders: "single-use", most_messages: 1 })) },
+    { shuffled: shuffledDocument },
   ));
 
-const both = (changes) => (url) => Array(2).fill(shuffledDocument(url, changes));
-const forged = (url) => [honest(url)[0], { ...honest(url)[0], shufflerSignature: honest(url)[0].signature }];
-const other = { id: "0".repeat(16), key: sealingKey };
-const zeros = { id: "66687aadf862bd77", key: "0".repeat(64) }; // a point of small order, and its right name
+const terms = (shuffling) => (url) => shuffledDocument(url, { shuffling });
+const changed = (changes) => (url) => shuffledDocument(url, changes);
+const forged = (url) => ({ ...shuffledDocument(url), shufflerSignature: shuffledDocument(url).signature });
+const zeros = "0".repeat(64); // a point of small order
 for (const [what, shuffled, code, message] of [
   ["a shuffler that has not signed", forged, "signature", /is not the shuffler that the campaign names/],
-  ["two documents", (url) => [honest(url)[0], both({ most_messages: 7 })(url)[0]], "campaign", /another document/],
-  ["a key under another name", both({ sealing_keys: [other] }), "campaign", /sealing_keys must be public keys with/],
-  ["no sealing key", both({ sealing_keys: [] }), "campaign", /sealing_keys must be/],
-  ["a sealing key that is none", both({ sealing_keys: [zeros] }), "campaign", /sealing key is none of X25519/],
-  ["other slots", both({ slots: 3 }), "campaign", /slots must be 2, got 3/],
-  ["longer envelopes", both({ envelope_bytes: 52 }), "campaign", /envelope_bytes must be \d+, got 52/],
-  ["shared tokens", both({ senders: "token" }), "campaign", /senders must be "everybody" or "single-use"/],
-  ["no end", both({ closes: undefined }), "campaign", /closes must be a time where messages are shuffled/],
-  ["a crowd of one", both({ shuffling: { threshold: 1 } }), "campaign", /shuffling: threshold must be an integer in/],
-  ["no address", both({ shuffling: { url: "ftp://x" } }), "campaign", /url must be the shuffler's address/],
-  ["a query", both({ shuffling: { url: "http://x/?y" } }), "campaign", /url must be the shuffler's address/],
-  ["no key", both({ shuffling: { key: "x" } }), "campaign", /key must be 64 hexadecimal digits/],
-  ["more terms", both({ shuffling: { x: 1 } }), "campaign", /shuffling has what this module does not know: x/],
+  ["another address", terms({ url: "https://collect.example" }), "campaign", /is at https:\/\/collect.example, not at/],
+  ["several people per upload", changed({ most_messages: 99 }), "campaign", /most_messages must be 1, got 99/],
+  ["half a key", changed({ sealing_keys: [sealingKey.slice(32)] }), "campaign", /sealing_keys must be public keys/],
+  ["no cover", terms({ sealing_key: undefined }), "campaign", /sealing_key must be 64 hexadecimal digits/],
+  ["a cover key that is none", terms({ sealing_key: zeros }), "campaign", /a sealing key is none of X25519/],
+  ["no sealing key", changed({ sealing_keys: [] }), "campaign", /sealing_keys must be/],
+  ["a sealing key that is none", changed({ sealing_keys: [zeros] }), "campaign", /a sealing key is none of X25519/],
+  ["other slots", changed({ slots: 3 }), "campaign", /slots must be 2, got 3/],
+  ["longer envelopes", changed({ envelope_bytes: 52 }), "campaign", /envelope_bytes must be \d+, got 52/],
+  ["shared tokens", changed({ senders: "token" }), "campaign", /senders must be "everybody" or "single-use"/],
+  ["no end", changed({ closes: undefined }), "campaign", /closes must be a time where messages are shuffled/],
+  ["a crowd of one", terms({ threshold: 1 }), "campaign", /shuffling: threshold must be an integer in/],
+  ["no address", terms({ url: "ftp://x" }), "campaign", /url must be the shuffler's address/],
+  ["a query", terms({ url: "http://x/?y" }), "campaign", /url must be the shuffler's address/],
+  ["no key", terms({ key: "x" }), "campaign", /key must be 64 hexadecimal digits/],
+  ["more terms", terms({ x: 1 }), "campaign", /shuffling has what this module does not know: x/],
 ])
   test(`refused: ${what}`, () =>
     withCollector(
@@ -165,23 +171,32 @@ for (const [what, shuffled, code, message] of [
       { shuffled },
     ));
 
-test("refused: another shuffler than the pinned one, none, and more ε than the client allows", async () => {
+test("refused: keys that are not pinned, another shuffler, small crowds, and more ε than the client allows", async () => {
   await withCollector(
-    async (url) => {
-      const pinned = Client.open(url, { ...QUICK, pinnedShuffler: "1".repeat(64) });
-      await assert.rejects(pinned, refused("signature", /another shuffler than the pinned one: [0-9a-f]{64}/));
-      const less = Client.open(url, { ...QUICK, mostEpsilon: 3.9 });
-      await assert.rejects(less, refused("epsilon", /epsilon = 4, more than 3.9/));
+    async (url, requests) => {
+      for (const [changes, code, message] of [
+        [{ pinnedKey: undefined }, "argument", /needs pinnedKey and pinnedShuffler/],
+        [{ pinnedShuffler: undefined }, "argument", /needs pinnedKey and pinnedShuffler/],
+        [{ pinnedKey: "1".repeat(64) }, "signature", /another key than the pinned one/],
+        [{ pinnedShuffler: "1".repeat(64) }, "signature", /another shuffler than the pinned one: [0-9a-f]{64}/],
+        [{ leastThreshold: 1001 }, "campaign", /forwards crowds of 1000 people, fewer than 1001/],
+        [{ mostEpsilon: 3.9 }, "epsilon", /epsilon = 4, more than 3.9/],
+      ])
+        await assert.rejects(Client.open(url, { ...QUICK, ...changes }), refused(code, message));
+      assert.equal((await Client.open(url, { ...QUICK, leastThreshold: 1000 })).campaign.shuffling.threshold, 1000);
+      assert.equal(posts(requests).length, 0);
     },
-    { shuffled: honest },
+    { shuffled: shuffledDocument },
   );
   await withCollector(
-    async (url) => {
-      const pinned = Client.open(url, { ...QUICK, pinnedShuffler: "1".repeat(64) });
-      await assert.rejects(pinned, refused("signature", /another shuffler than the pinned one/));
-    },
-    { document: signedDocument() },
+    (url) => assert.rejects(Client.open(url, { ...QUICK, leastThreshold: 2 }), refused("campaign", /crowds of 1 people/)),
+    { shuffled: terms({ below_threshold: "local" }) },
   );
+  for (const option of [{ pinnedShuffler: shufflerKey }, { leastThreshold: 2 }])
+    await withCollector(
+      (url) => assert.rejects(Client.open(url, { mostEpsilon: 4, ...option }), refused("campaign", /has no shuffler/)),
+      { document: signedDocument() },
+    );
 });
 
 test("a runtime without X25519 is told so before anything is drawn", () =>
@@ -193,5 +208,5 @@ test("a runtime without X25519 is told so before anything is drawn", () =>
       const opening = () => assert.rejects(Client.open(url, QUICK), refused("crypto", /X25519 is missing: take Chrome/));
       await replaced("generateKey", missing, opening);
     },
-    { shuffled: honest },
+    { shuffled: shuffledDocument },
   ));

@@ -9,21 +9,19 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from flwr.app import ArrayRecord
-from numpy.typing import NDArray
 
-from sstq.lab.datasets import Dataset, load
-from sstq.lab.training import Evaluation, iid_partition
+from flower_fashion.data import Examples, load
 
-HIDDEN_UNITS = 32
+HIDDEN_UNITS, CLASSES = 32, 10
 
 _NETWORKS = {"numpy": "numpy_network", "torch": "torch_network"}
 
 
-class Examples(NamedTuple):
-    """Images, one row each, and their labels."""
+class Evaluation(NamedTuple):
+    """The mean loss, and the share of right labels."""
 
-    images: NDArray[np.float32]
-    labels: NDArray[np.int64]
+    loss: float
+    accuracy: float
 
 
 class Network(Protocol):
@@ -44,12 +42,12 @@ class Network(Protocol):
 
 def network(config: Mapping[str, Any]) -> Network:
     """Return the paper's network, one hidden layer of 32 units, in the framework of the run's configuration."""
-    framework, data = str(config["framework"]), _load(str(config["dataset"]))
+    framework, (training, _) = str(config["framework"]), _load(str(config["dataset"]))
     if framework not in _NETWORKS:
         raise ValueError(f"framework must be {' or '.join(map(repr, _NETWORKS))}, got {framework!r}")
     # Imported here, so that a node that trains with NumPy needs no PyTorch.
     module = import_module(f"flower_fashion.{_NETWORKS[framework]}")
-    made: Network = module.make(data.train_images.shape[1], HIDDEN_UNITS, len(data.classes))
+    made: Network = module.make(training.images.shape[1], HIDDEN_UNITS, CLASSES)
     return made
 
 
@@ -59,23 +57,21 @@ def node_examples(config: Mapping[str, Any], node: Mapping[str, Any]) -> Example
     In a real federation every node would read its own data here. `partition-id` and `num-partitions` are set by the
     simulation, or by whoever starts the node (`flower-supernode --node-config`).
     """
-    data = _load(str(config["dataset"]))
-    public = _public(config)
-    parts = iid_partition(len(data.train_labels) - public, int(node["num-partitions"]), seed=0)
-    mine = public + parts[int(node["partition-id"])]
-    return Examples(data.train_images[mine], data.train_labels[mine])
+    (training, _), public = _load(str(config["dataset"])), _public(config)
+    order = np.random.default_rng(0).permutation(len(training.labels) - public)
+    mine = public + np.array_split(order, int(node["num-partitions"]))[int(node["partition-id"])]
+    return Examples(training.images[mine], training.labels[mine])
 
 
 def public_examples(config: Mapping[str, Any]) -> Examples:
     """Return the examples that the server itself has, the first `public-examples` of the training set."""
-    data, public = _load(str(config["dataset"])), _public(config)
-    return Examples(data.train_images[:public], data.train_labels[:public])
+    (training, _), public = _load(str(config["dataset"])), _public(config)
+    return Examples(training.images[:public], training.labels[:public])
 
 
 def test_examples(config: Mapping[str, Any]) -> Examples:
     """Return the test set, on which the server measures the model: nodes report no figures of their own."""
-    data = _load(str(config["dataset"]))
-    return Examples(data.test_images, data.test_labels)
+    return _load(str(config["dataset"]))[1]
 
 
 def batches(examples: Examples, config: Mapping[str, Any], seed: list[int]) -> list[Examples]:
@@ -91,5 +87,5 @@ def _public(config: Mapping[str, Any]) -> int:
 
 
 @lru_cache(maxsize=1)
-def _load(name: str) -> Dataset:
+def _load(name: str) -> tuple[Examples, Examples]:
     return load(name)

@@ -11,8 +11,8 @@ import torch
 from flwr.app import ArrayRecord
 from torch import nn
 
-from flower_fashion.task import Examples, batches
-from sstq.lab.training import Evaluation
+from flower_fashion.data import Examples
+from flower_fashion.task import Evaluation, batches
 
 
 @dataclass(frozen=True)

@@ -5,90 +5,43 @@ Only typer is imported before a command runs, so that `sstq --help` is fast.
 
 from __future__ import annotations
 
-import errno
-import traceback
-import warnings
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from sstq.cli.account import account
 from sstq.cli.aggregate import aggregate
 from sstq.cli.audit import audit
-from sstq.cli.bench import bench
 from sstq.cli.campaign import campaign
-from sstq.cli.channel import channel
 from sstq.cli.clip import clip
-from sstq.cli.compare import compare, mechanisms
-from sstq.cli.data import data
-from sstq.cli.demo import demo
+from sstq.cli.compare import compare
 from sstq.cli.encode import encode
-from sstq.cli.frontier import frontier
 from sstq.cli.inspect import inspect
 from sstq.cli.plan import plan
-from sstq.cli.reproduce import reproduce
 from sstq.cli.send import send
 from sstq.cli.serve import serve
 from sstq.cli.shuffler import shuffler
 from sstq.cli.spec import spec
-from sstq.cli.terminal import complain, paragraphs, warn
-from sstq.cli.train import train
-from sstq.cli.usage import WrongUsage
+from sstq.cli.terminal import paragraphs
+from sstq.cli.usage import add_command
 
 __all__ = ["app", "main"]
 
-_USAGE = (WrongUsage, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
-
-
-class _Commands(TyperGroup):
-    """Commands that print errors and warnings as one line; --debug shows the traceback."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            with warnings.catch_warnings():
-                warnings.showwarning = lambda message, *_, **__: warn(str(message))
-                return super().invoke(ctx)
-        except (ValueError, OSError, ImportError) as error:
-            if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                raise  # the reader of our output closed the pipe, which typer handles
-            if ctx.params.get("debug"):
-                traceback.print_exception(error)
-            complain(error)
-            raise typer.Exit(2 if isinstance(error, _USAGE) else 1) from error
-
-
 app = typer.Typer(
-    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    spec,
-    encode,
-    aggregate,
-    inspect,
-    channel,
-    mechanisms,
-    compare,
-    frontier,
-    plan,
-    account,
-    train,
-    reproduce,
-    demo,
-    bench,
-    serve,
-    shuffler,
-    send,
-):
-    app.command(help=paragraphs(command.__doc__ or ""))(command)
-for group, name in ((clip, "clip"), (data, "data"), (campaign, "campaign")):
-    app.add_typer(group, name=name)
-app.add_typer(audit, name="audit")
+for _panel, _commands in {
+    "Collect": (spec, encode, aggregate, inspect),
+    "Plan": (plan, compare, clip),
+    "Serve": (serve, campaign, send, shuffler),
+    "Check": (audit, account),
+}.items():
+    for _command in _commands:
+        add_command(app, _command, panel=_panel)
 
 
 def _print_version(wanted: bool) -> None:
@@ -106,15 +59,12 @@ Clients and server share a mechanism (sstq spec). Clients encode vectors as priv
 server estimates the mean and its error from the messages (sstq aggregate).
 
 Exit codes: 0 success; 1 an error in the data, or an infeasible plan; 2 wrong usage, such as a bad option or a missing
-file; 130 interrupted.
+file; 130 interrupted. SSTQ_DEBUG=1 shows the traceback of an error.
 """
 
 
 @app.callback(help=paragraphs(_HELP))
 def _options(
-    debug: Annotated[
-        bool, typer.Option("--debug", envvar="SSTQ_DEBUG", help="Show the traceback of an error.")
-    ] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,

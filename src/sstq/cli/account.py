@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sstq.cli.numbers import as_participation, safe_figure
+from sstq.cli.numbers import safe_figure
 from sstq.cli.terminal import note, show_facts, show_table, warn
 from sstq.cli.usage import WrongUsage, check_usage
 
@@ -98,9 +98,9 @@ def _answers(rounds: int | None, participation: str) -> int:
     """Return the rounds that a client pays for: those that it answers."""
     if rounds is None:
         raise WrongUsage("--participation needs --rounds, the number of rounds of the whole training")
-    from sstq.runs.cohorts import answers_of
+    from sstq.federated.cohorts import answers_of
 
-    answers = answers_of(as_participation(participation))
+    answers = answers_of(int(participation) if participation.isdecimal() else participation)
     if answers > rounds:
         raise WrongUsage(f"--participation must be at most the {rounds} of --rounds, got {participation}")
     note(f"each client answers in {answers} of {rounds} rounds and pays only for these: totals are per person")

@@ -14,13 +14,13 @@ from sstq.cli import groups, private_groups
 from sstq.cli.common import (
     ForceOption,
     MechanismOption,
+    VerboseOption,
     check_output,
     read_mechanism,
     summarize_mechanism,
     warn_of_seed,
 )
-from sstq.cli.engines import AddressOption, EngineOption, engine
-from sstq.cli.numbers import check_outputs, safe_figure
+from sstq.cli.numbers import PICTURES, safe_figure
 from sstq.cli.private_groups import GroupNamesOption, read_group_names
 from sstq.cli.terminal import complain, note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage
@@ -59,17 +59,15 @@ def aggregate(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Continue without files that are refused; the exit code is still 1.")
     ] = False,
-    engine_name: EngineOption = "local",
-    address: AddressOption = None,
+    verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:
     """Estimate the mean and its standard error from message files.
 
     The state is saved after every file, and files already counted are skipped. After an interruption, or when more
     files have arrived, run the same command again. A file is added as a whole or not at all. The result is the same
-    bit for bit, whatever the order of the files and however messages are spread over them. It is also independent of
-    the engine: runs with and without Ray can share one state. Results are overwritten only if the state that they
-    come from exists, or with --force.
+    bit for bit, whatever the order of the files and however messages are spread over them. Results are overwritten only
+    if the state that they come from exists, or with --force.
 
     The measured error norm is the norm of the standard errors, which come from the messages themselves; `sstq inspect`
     predicts it for typical vectors. Mechanisms that need a trusted aggregator (CSGM) close the round here:
@@ -87,7 +85,9 @@ def aggregate(
     from sstq.aggregation import Aggregator
 
     shared = read_mechanism(mechanism)
-    check_outputs(None, None, png, force)
+    check_output(png, force, "--png")
+    if png is not None and png.suffix.lower() not in PICTURES:
+        raise WrongUsage(f"--png {png}: the name must end in {', '.join(PICTURES)}")
     output.mkdir(parents=True, exist_ok=True)
     state_path = output / "state.npz" if state is None else state
     check_output(state_path, True, "--state")
@@ -95,8 +95,6 @@ def aggregate(
     grouped = not overall and _labelled(messages, state_path if resumed else None)
     if overall and resumed and groups.is_grouped_state(state_path):
         raise WrongUsage(f"--overall: {state_path} holds one mean per group; choose another --output or --state")
-    if grouped and engine_name == "ray":
-        raise WrongUsage("--engine ray gives one mean: pass --overall, or aggregate groups with --engine local")
     if png is not None and not grouped:
         raise WrongUsage("--png draws the means of groups; these messages have no public labels (sstq encode --by)")
     names = read_group_names(group_names, shared)
@@ -110,10 +108,9 @@ def aggregate(
         aggregator = groups.start(shared, state_path if resumed else None)
     else:
         aggregator = shared.load_aggregator(state_path) if resumed else shared.aggregator()
-    with engine(engine_name, address) as in_ray:
-        bad = _add_files(aggregator, messages, state_path, skip_bad, in_ray, overall)
+    bad = _add_files(aggregator, messages, state_path, skip_bad, overall)
     if isinstance(aggregator, Aggregator):
-        _report(shared, aggregator, output, state_path, names)
+        _report(shared, aggregator, output, state_path, names, verbose)
     else:
         groups.report(shared, aggregator, output, png)
     if bad:
@@ -138,7 +135,12 @@ def _labelled(paths: list[Path], state: Path | None) -> bool:
 
 
 def _report(
-    shared: Mechanism, aggregator: Aggregator[Any], output: Path, state_path: Path, names: list[str] | None
+    shared: Mechanism,
+    aggregator: Aggregator[Any],
+    output: Path,
+    state_path: Path,
+    names: list[str] | None,
+    verbose: bool,
 ) -> None:
     """Write the mean and its summary, and print the summary."""
     import warnings
@@ -155,7 +157,8 @@ def _report(
     summary = _summary(shared, estimate)
     _write_results(output, estimate, summary)
     privacy = {name: safe_figure(summary[name]) for name in ("epsilon", "privacy_loss") if summary[name] is not None}
-    show_facts(str(output), [(name.replace("_", " "), value) for name, value in (summary | privacy).items()])
+    facts = [(name.replace("_", " "), value) for name, value in (summary | privacy).items()]
+    show_facts(str(output), facts, verbose=verbose)
     if isinstance(estimate, GroupEstimate):
         private_groups.report(estimate, output, names)
     if estimate.note:
@@ -172,7 +175,6 @@ def _add_files(
     paths: list[Path],
     state: Path,
     skip_bad: bool,
-    in_ray: bool,
     overall: bool,
 ) -> list[Exception]:
     """Add the files, saving the state after each; returns the refusals, or raises the first one."""
@@ -180,7 +182,7 @@ def _add_files(
     repeated = 0
     sizes = [path.stat().st_size if path.is_file() else 0 for path in paths]
     with progress("Aggregating", sum(sizes)) as advance:
-        for number, added in _outcomes(aggregator, paths, skip_bad, in_ray, overall):
+        for number, added in _outcomes(aggregator, paths, skip_bad, overall):
             if isinstance(added, Exception):
                 refusals[number] = added
                 continue
@@ -194,16 +196,11 @@ def _add_files(
 
 
 def _outcomes(
-    aggregator: Aggregator[Any] | GroupedAggregator, paths: list[Path], skip_bad: bool, in_ray: bool, overall: bool
+    aggregator: Aggregator[Any] | GroupedAggregator, paths: list[Path], skip_bad: bool, overall: bool
 ) -> Iterator[tuple[int, bool | ValueError | OSError]]:
     """Yield the index of each path and whether its file was added, or why it was refused."""
     from sstq.aggregation import Aggregator
 
-    if in_ray and isinstance(aggregator, Aggregator):
-        from sstq.integrations.ray import add_files
-
-        yield from add_files(aggregator, paths, skip_bad=skip_bad)
-        return
     for number, path in enumerate(paths):
         try:
             if isinstance(aggregator, Aggregator) and not overall:
@@ -231,10 +228,10 @@ def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
     measured = float(np.linalg.norm(estimate.stderr))
     return {
         "count": estimate.count,
-        "estimator": estimate.estimator,
-        **summarize_mechanism(mechanism, estimate.count),
         "mean_norm": float(np.linalg.norm(estimate.value)),
         "measured_error_norm": measured if math.isfinite(measured) else None,
+        **summarize_mechanism(mechanism, estimate.count),
+        "estimator": estimate.estimator,
         "note": estimate.note,
         "simulated": estimate.simulated,
         "digest": mechanism.digest(),

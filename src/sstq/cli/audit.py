@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sstq.cli.common import ForceOption, check_output, read_mechanism
-from sstq.cli.terminal import complain, note, paragraphs, progress, show_facts, show_table, warn
+from sstq.cli.terminal import complain, note, progress, show_facts, show_table, warn
+from sstq.cli.usage import add_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,12 +133,13 @@ def verify(
 
 
 audit = typer.Typer(
+    name="audit",
     no_args_is_help=True,
     rich_markup_mode="rich",
     help="Check the privacy claim, exactly from the integers or from messages alone.",
 )
 for command in (exact, empirical, certify, verify):
-    audit.command(help=paragraphs(command.__doc__ or ""))(command)
+    add_command(audit, command)
 
 
 def _exact_facts(found: ExactAudit) -> list[tuple[str, object]]:

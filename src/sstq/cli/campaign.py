@@ -7,15 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 
 from sstq.cli.common import ForceOption, MechanismOption, check_output, read_mechanism
 from sstq.cli.terminal import note, paragraphs, show_facts, show_table
-from sstq.cli.usage import WrongUsage, check_usage
+from sstq.cli.usage import WrongUsage, add_command, check_usage
 
 if TYPE_CHECKING:
-    from sstq.service import Campaign
+    from sstq.client import Campaign
 
 __all__ = ["campaign"]
 
@@ -34,7 +33,7 @@ _Token = Annotated[
 _DEFAULT_URL = "http://127.0.0.1:8080"
 _SHUFFLER_SECONDS = 10.0
 
-campaign = typer.Typer(no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
+campaign = typer.Typer(name="campaign", no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
 
 
 def create(
@@ -61,22 +60,18 @@ def create(
     most_messages: Annotated[int | None, typer.Option(help="Accept at most this many messages per upload.")] = None,
     senders: Annotated[
         str,
-        typer.Option(
-            help="Choose who may send messages.", click_type=click.Choice(["everybody", "token", "single-use"])
-        ),
+        typer.Option(metavar="everybody|token|single-use", help="Choose who may send messages."),
     ] = "everybody",
     readers: Annotated[
         str,
-        typer.Option(
-            help="Choose who may read the estimate.", click_type=click.Choice(["administrator", "token", "public"])
-        ),
+        typer.Option(metavar="administrator|token|public", help="Choose who may read the estimate."),
     ] = "administrator",
     shuffler: Annotated[str | None, typer.Option(help="Let the shuffler at this address mix the messages.")] = None,
     shuffler_key: Annotated[
         str | None, typer.Option(help="Name the shuffler's public key, as printed by sstq shuffler.")
     ] = None,
     threshold: Annotated[
-        int | None, typer.Option(help="Let the shuffler wait for this many people before it forwards.")
+        int | None, typer.Option(help="Let the shuffler forward crowds of at least this many people.")
     ] = None,
     delta: Annotated[
         float | None, typer.Option(help="Report the shuffled ε at this δ. [dim]\\[default: 1e-6][/dim]")
@@ -86,17 +81,24 @@ def create(
         typer.Option(help="Choose what happens to fewer people at the end: drop, or local (forward, at the local ε)."),
     ] = None,
 ) -> None:
-    """Create a campaign and print its shared tokens, which the collector cannot show again.
+    """Create a campaign and print its link for clients and its shared tokens, which the collector cannot show again.
 
-    A shuffler must run: it is asked for the campaign and must sign it with the key that you name.
+    A shuffler must run: it is asked for the campaign and must sign it with the key that you name. Only with --senders
+    single-use does the collector report a shuffled ε.
 
     Example: sstq campaign create steps --mechanism m.json --closes 2027-02-07T18:00:00Z --readers public
 
     Example: sstq campaign create steps -m m.json --closes 2027-02-07T18:00:00Z --shuffler https://shuffle.example
-    --shuffler-key KEY --threshold 10000
+    --shuffler-key KEY --threshold 10000 --senders single-use
     """
-    from sstq.service import Campaign
+    from sstq.client import Campaign
 
+    named = _shuffling(shuffler, shuffler_key, threshold, delta, below_threshold)
+    if named is not None:
+        # The shuffler's signature of the campaign, under the key given here, will vouch for this one.
+        named["sealing_key"] = _keys(named["url"]).get("sealing_key")
+        if named["sealing_key"] is None:
+            raise ValueError(f"there is no shuffler at {named['url']}; pass the address of one as --shuffler")
     with check_usage():
         terms: dict[str, Any] = {
             "labels": _lines(labels),
@@ -107,14 +109,16 @@ def create(
             "most_messages": most_messages,
             "senders": senders,
             "readers": readers,
-            "shuffling": _shuffling(shuffler, shuffler_key, threshold, delta, below_threshold),
+            "shuffling": named,
         }
         given = {field: value for field, value in terms.items() if value is not None}
         made = Campaign.from_terms(name, read_mechanism(mechanism), given)
     found = _ask("POST", url, "", token, made.to_json().encode())
+    link = f"{url.rstrip('/')}/{name}#collector-key={_keys(url)['key']}"
     if made.shuffling is not None:
-        _check_shuffler(made, url, token)
-    facts = [("campaign", f"{url.rstrip('/')}/{name}"), ("digest", made.digest)]
+        link = f"{made.shuffling.url}/{link.rpartition('/')[2]}&shuffler-key={made.shuffling.key}"
+        _check_shuffler(made, link, url, token)
+    facts = [("campaign", f"{url.rstrip('/')}/{name}"), ("link", link), ("digest", made.digest)]
     facts += [(field.replace("_", " "), found[field]) for field in ("send_token", "read_token") if field in found]
     show_facts("campaign", facts)
     if made.status(datetime.now(UTC)) == "closed":
@@ -186,7 +190,7 @@ def export(
 
     Example: sstq campaign export steps --output steps.csv
     """
-    from sstq.service.http import download
+    from sstq.client.http import download
 
     routes = {".npz": "state", ".csv": "estimate?format=csv", ".json": "estimate?format=json"}
     if output.suffix not in routes:
@@ -208,7 +212,7 @@ def tokens(
 
     Example: sstq campaign tokens steps --count 1000 > tokens.txt
     """
-    from sstq.service.campaigns import MOST_TOKENS
+    from sstq.client.campaigns import MOST_TOKENS
 
     while count:
         some = min(count, MOST_TOKENS)
@@ -226,13 +230,12 @@ def rotate(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
     Example: sstq campaign rotate steps
     """
     _ask("PATCH", url, f"/{name}", token, b'{"renew": ["sealing_key"]}')
-    note(f"{name} has a new sealing key: {_ask('GET', url, f'/{name}', token)['sealing_keys'][0]['id']}")
+    note(f"{name} has a new sealing key: {_ask('GET', url, f'/{name}', token)['sealing_keys'][0]}")
 
 
-campaign.command("create", help=paragraphs(create.__doc__ or ""))(create)
-campaign.command("list", help=paragraphs(list_campaigns.__doc__ or ""))(list_campaigns)
-for _command in (show, close, export, tokens, rotate):
-    campaign.command(help=paragraphs(_command.__doc__ or ""))(_command)
+add_command(campaign, list_campaigns, "list")
+for _command in (create, show, close, export, tokens, rotate):
+    add_command(campaign, _command)
 
 
 def _address(url: str, path: str) -> str:
@@ -240,7 +243,7 @@ def _address(url: str, path: str) -> str:
 
 
 def _ask(method: str, url: str, path: str, token: str, body: bytes | None = None) -> Any:
-    from sstq.service.http import request
+    from sstq.client.http import request
 
     headers = {} if body is None else {"Content-Type": "application/json"}
     return request(method, _address(url, path), token=token, headers=headers, body=body).json()
@@ -258,36 +261,45 @@ def _shuffling(
     return {"url": shuffler.rstrip("/"), "key": key, "threshold": threshold} | rest
 
 
-def _check_shuffler(made: Campaign, url: str, token: str) -> None:
+def _keys(url: str) -> dict[str, str]:
+    """The public keys that a service shows."""
+    from sstq.client.http import request
+
+    found: dict[str, str] = request("GET", f"{url.rstrip('/')}/v1/key").json()
+    return found
+
+
+def _check_shuffler(made: Campaign, link: str, url: str, token: str) -> None:
     """Do what a sender does before it seals anything; if that fails, there is no campaign."""
     from sstq.accounting.ledger import ledger_price
-    from sstq.service import Client
-    from sstq.service.http import request
+    from sstq.client import Client
+    from sstq.client.http import request
 
     asked = ledger_price(made.mechanism)
     try:
-        Client(f"{url.rstrip('/')}/{made.name}", most_epsilon=asked, patience=_SHUFFLER_SECONDS)
+        Client(link, most_epsilon=asked, patience=_SHUFFLER_SECONDS)
     except ValueError as error:
         request("DELETE", _address(url, f"/{made.name}"), token=token)
         raise ValueError(
             f"the campaign was not created, because its shuffler cannot serve it: {error}; pass the address and the "
-            "public key that sstq shuffler prints, and run it with this collector's address as --collector"
+            "public key that sstq shuffler prints, and run it with this collector's address as --collector and its own "
+            "as --public-url"
         ) from error
 
 
 def _claimed(claim: dict[str, Any], terms: dict[str, Any], status: str) -> list[tuple[str, object]]:
     """The privacy that the batches received so far justify."""
-    epsilon = claim["epsilon"]
-    if epsilon is None:
-        shown = "nothing arrived: fewer people than the threshold" if status == "closed" else "nothing arrived yet"
-    else:
-        shown = f"({epsilon:.6g}, {claim['delta']:g}) from what arrived"
+    nothing = "nothing arrived: fewer people than the threshold" if status == "closed" else "mixed when it has closed"
+    facts: list[tuple[str, object]] = [("shuffler", terms["url"]), ("threshold", terms["threshold"])]
+    facts += [] if claim["crowds"] else [("shuffled (epsilon, delta)", nothing)]
+    for crowd in claim["crowds"]:
+        people = f"of {crowd['people']} people"
+        facts.append(("shuffled (epsilon, delta)", f"({crowd['epsilon']:.6g}, {crowd['delta']:g}) {people}"))
+        facts.append(("epsilon if half of them are fake", f"{crowd['epsilon_if_half_fake']:.6g}"))
     refused = ", ".join(f"{count} {reason}" for reason, count in claim["refused"].items())
     return [
-        ("shuffler", terms["url"]),
-        ("shuffled (epsilon, delta)", shown),
+        *facts,
         ("epsilon if the shuffler cheats", f"{claim['local_epsilon']:.6g}"),
-        ("smallest crowd", f"{claim['crowd']} (threshold {terms['threshold']})"),
         ("batches opened", claim["batches"]),
         ("envelopes refused", refused),
     ]

@@ -1,112 +1,46 @@
-"""`sstq channel`: shows the transition matrix of a mechanism and its exact ε."""
+"""The channel of a mechanism: its probabilities, its exact ε, and a picture (`sstq inspect --output`)."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
-
-from sstq.cli.common import ForceOption, check_output, read_mechanism
-from sstq.cli.solving import solving_shown
-from sstq.cli.terminal import note, show_facts, show_table
-from sstq.cli.usage import WrongUsage, check_usage
+from sstq.cli.numbers import PICTURES
+from sstq.cli.terminal import note, show_table
+from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
     from sstq import SSTQ
 
-__all__ = ["channel"]
+__all__ = ["describe_channel", "show_probabilities", "write_channel"]
 
 # A table shows at most this many tokens and codes: the first half and the last half.
 _SHOWN = 8
-_PICTURES = (".png", ".svg", ".pdf")
 
 
-def channel(
-    mechanism: Annotated[
-        Path | None,
-        typer.Option(
-            "--mechanism",
-            "-m",
-            help="Show the channel of the mechanism in this JSON file, instead of the options below.",
-        ),
-    ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="The ε of the channel.")] = None,
-    bits: Annotated[
-        int | None, typer.Option(help="The bits b of a code: the channel has 2^b tokens. [dim]\\[default: 4][/dim]")
-    ] = None,
-    kind: Annotated[
-        str | None, typer.Option("--channel", metavar="flat|metric-aware|optimal", help="[dim]\\[default: flat][/dim]")
-    ] = None,
-    codebook: Annotated[
-        str | None,
-        typer.Option(
-            metavar="optimized|uniform|panter-dite|loss-optimal",
-            help="The codebook; the last two, like the optimal channel, are made for typical vectors, dim = 1000.",
-        ),
-    ] = None,
-    rate: Annotated[
-        str | None, typer.Option(metavar="calibrated|paper", help="The rate of the metric-aware channel.")
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Draw the channel (.png, .svg, .pdf), or write its exact integers (.csv)."),
-    ] = None,
-    force: ForceOption = False,
-) -> None:
-    """Show the transition probabilities of a channel and the exact ε that they spend.
-
-    The channel is a matrix of integers whose rows sum to 2^62; the ratio shown is the largest one
-    between two integers of a column, computed in rational arithmetic from the integers that are sampled.
-
-    Example: sstq channel --epsilon 3 --bits 2 --output channel.png
-    """
-    check_output(output, force)
-    if output is not None and output.suffix.lower() not in (".csv", *_PICTURES):
-        raise WrongUsage(f"--output {output}: the name must end in {', '.join(('.csv', *_PICTURES))}")
-    shown = _chosen(mechanism, epsilon, bits, kind, codebook, rate)
-    ratio = shown.channel.ratio()
-    facts: list[tuple[str, object]] = [
-        ("channel", shown.channel.name),
-        ("tokens", shown.channel.inputs),
-        ("codes", shown.channel.outputs),
-        ("codes in use", int(shown.channel.used.sum())),
-        ("epsilon", f"{shown.epsilon!r}"),
-        ("epsilon spent, rounded up", f"{shown.privacy_loss()!r}"),
+def describe_channel(mechanism: SSTQ) -> list[tuple[str, object]]:
+    """Return facts about the channel; the ratio is the largest of two integers of a column, in rational arithmetic."""
+    channel, ratio = mechanism.channel, mechanism.channel.ratio()
+    return [
+        ("tokens", channel.inputs),
+        ("codes in use", f"{int(channel.used.sum())} of {channel.outputs}"),
         ("largest ratio, exactly", ratio),
         ("largest ratio", f"{float(ratio):.12g}"),
-        *_flat_integers(shown),
+        *_flat_integers(mechanism),
     ]
-    show_facts("channel", facts)
-    _show_probabilities(shown)
-    if output is None:
-        return
+
+
+def write_channel(mechanism: SSTQ, output: Path) -> None:
+    """Draw the channel, or write its exact integers (.csv)."""
     if output.suffix.lower() == ".csv":
-        _write_integers(shown, output)
-    else:
+        _write_integers(mechanism, output)
+    elif output.suffix.lower() in PICTURES:
         from sstq.plots import draw_channel
 
-        draw_channel(shown, output)
+        draw_channel(mechanism, output)
+    else:
+        raise WrongUsage(f"--output {output}: the name must end in {', '.join(('.csv', *PICTURES))}")
     note(f"wrote {output}")
-
-
-def _chosen(
-    path: Path | None, epsilon: float | None, bits: int | None, kind: str | None, codebook: str | None, rate: str | None
-) -> SSTQ:
-    from sstq import SSTQ
-
-    if path is not None:
-        if any(option is not None for option in (epsilon, bits, kind, codebook, rate)):
-            raise WrongUsage("--mechanism cannot be combined with --epsilon, --bits, --channel, --codebook or --rate")
-        mechanism = read_mechanism(path)
-        if not isinstance(mechanism, SSTQ):
-            raise ValueError(f"{path}: mechanism must be sstq, got {mechanism.name}, which has no scalar channel")
-        return mechanism
-    if epsilon is None:
-        raise WrongUsage("pass --mechanism or --epsilon")
-    with solving_shown(kind), check_usage():
-        options: dict[str, Any] = {"channel": kind or "flat", "codebook": codebook, "rate": rate}
-        return SSTQ(1000, epsilon, bits=4 if bits is None else bits, **options)
 
 
 def _flat_integers(mechanism: SSTQ) -> list[tuple[str, object]]:
@@ -118,7 +52,8 @@ def _flat_integers(mechanism: SSTQ) -> list[tuple[str, object]]:
     return [("weight of the token itself", channel.own), ("weight of each other token", channel.other)]
 
 
-def _show_probabilities(mechanism: SSTQ) -> None:
+def show_probabilities(mechanism: SSTQ) -> None:
+    """Print the probability of each code for each token."""
     probabilities = mechanism.channel.probabilities()
     tokens, places = _ends(mechanism.channel.inputs), _ends(mechanism.channel.outputs)
 

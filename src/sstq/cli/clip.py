@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import ForceOption, check_output, read_mechanism, warn_of_seed
+from sstq.cli.common import ColumnOption, ForceOption, check_output, open_columns, read_mechanism, warn_of_seed
+from sstq.cli.numbers import write_json
 from sstq.cli.terminal import note, paragraphs, progress, show_facts, show_table, warn
-from sstq.cli.usage import WrongUsage, check_usage
+from sstq.cli.usage import WrongUsage, add_command, check_usage
 
 if TYPE_CHECKING:
     from sstq import Messages
@@ -28,7 +28,7 @@ A survey is shared (sstq clip spec), answered on the clients (sstq clip encode) 
 aggregate). To try a survey on vectors that you hold, use sstq clip suggest.
 """
 
-clip = typer.Typer(no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
+clip = typer.Typer(name="clip", no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
 
 EpsilonOption = Annotated[float, typer.Option(help="The ε of one answer, in addition to the ε of the mean.")]
 LowestOption = Annotated[float, typer.Option(help="The smallest threshold.")]
@@ -36,22 +36,12 @@ HighestOption = Annotated[float, typer.Option(help="The largest threshold; large
 ThresholdsOption = Annotated[int, typer.Option(help="The number of thresholds, in geometric progression.")]
 SurveyOption = Annotated[Path, typer.Option("--survey", "-s", help="The JSON file of the survey (sstq clip spec).")]
 DimOption = Annotated[int | None, typer.Option(help="The length of the vectors; not needed for .npy files.")]
-QuantileOption = Annotated[
-    list[float] | None,
-    typer.Option(min=0, max=1, help="Show this quantile; repeatable. [dim]\\[default: 0.5, 0.9 and 0.99][/dim]"),
-]
 MechanismOption = Annotated[
     Path | None, typer.Option("--mechanism", "-m", help="Suggest a clip for this mechanism, whose own clip is ignored.")
 ]
 ClientsOption = Annotated[
     int | None,
     typer.Option(min=1, help="The number of clients of the mean. [dim]\\[default: as many as answered][/dim]"),
-]
-AlignmentOption = Annotated[
-    float,
-    typer.Option(
-        min=1e-6, max=1, help="How far the clipped-off parts point in one direction, 0 to 1; 1 is the worst case."
-    ),
 ]
 SeedOption = Annotated[
     int | None,
@@ -98,8 +88,7 @@ def encode(
     survey: SurveyOption,
     output: Annotated[Path, typer.Option("--output", "-o", help="Write the answers to this message file.")],
     dim: DimOption = None,
-    key: Annotated[str | None, typer.Option(help="Read this array of the .npz files.")] = None,
-    column: Annotated[str | None, typer.Option(help="Read this list column of the Parquet files.")] = None,
+    column: ColumnOption = None,
     seed: SeedOption = None,
     force: ForceOption = False,
 ) -> None:
@@ -109,13 +98,13 @@ def encode(
     """
     from sstq import write_messages
     from sstq.mechanisms.answers import answer_files
-    from sstq.messages.vectors import open_vectors, refuse_repeated
+    from sstq.messages.vectors import refuse_repeated
 
     check_output(output, force)
     shared = _read_survey(survey)
     with check_usage():
         refuse_repeated(vectors)
-    files = [open_vectors(path, dim or _dim_of(path), key, column, unreadable="nan") for path in vectors]
+    files = [open_columns(path, dim or _dim_of(path), column, unreadable="nan") for path in vectors]
     count = write_messages(output, _answers(shared, answer_files(files)[0], seed))
     show_facts(str(output), [("answers", count), *_describe(shared)])
     if seed is not None:
@@ -129,8 +118,6 @@ def aggregate(
     survey: SurveyOption,
     mechanism: MechanismOption = None,
     clients: ClientsOption = None,
-    quantile: QuantileOption = None,
-    alignment: AlignmentOption = 1.0,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write all numbers as JSON.")] = None,
     force: ForceOption = False,
 ) -> None:
@@ -146,7 +133,7 @@ def aggregate(
         if not aggregator.update_from_file(path):
             note(f"{path} was already counted and skipped")
     profile = aggregator.profile()
-    _show(profile, aggregator.count, quantile, mechanism, clients, alignment, output)
+    _show(profile, aggregator.count, mechanism, clients, output)
     if profile.simulated:
         warn_of_seed("some of these answers were simulated with a seed")
 
@@ -161,11 +148,8 @@ def suggest(
     thresholds: ThresholdsOption = 32,
     mechanism: MechanismOption = None,
     clients: ClientsOption = None,
-    quantile: QuantileOption = None,
-    alignment: AlignmentOption = 1.0,
     dim: DimOption = None,
-    key: Annotated[str | None, typer.Option(help="Read this array of the .npz file.")] = None,
-    column: Annotated[str | None, typer.Option(help="Read this list column of the Parquet file.")] = None,
+    column: ColumnOption = None,
     seed: SeedOption = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write all numbers as JSON.")] = None,
     force: ForceOption = False,
@@ -174,24 +158,23 @@ def suggest(
 
     The output is as private as that of a real survey, unless --seed is given.
 
-    Example: sstq clip suggest --vectors file.npy --epsilon 0.5 --quantile 0.9 --mechanism mechanism.json
+    Example: sstq clip suggest --vectors file.npy --epsilon 0.5 --mechanism mechanism.json
     """
-    from sstq.messages.vectors import open_vectors
     from sstq.planning.clipping import NormSurvey
 
     check_output(output, force)
     with check_usage():
         survey = NormSurvey(epsilon, lowest, highest, thresholds)
     aggregator = survey.aggregator()
-    for messages in _answers(survey, [open_vectors(vectors, dim or _dim_of(vectors), key, column)], seed):
+    for messages in _answers(survey, [open_columns(vectors, dim or _dim_of(vectors), column)], seed):
         aggregator.update(messages)
-    _show(aggregator.profile(), aggregator.count, quantile, mechanism, clients, alignment, output)
+    _show(aggregator.profile(), aggregator.count, mechanism, clients, output)
     if seed is not None:
         warn_of_seed("the answers come from --seed")
 
 
 for command in (spec, encode, aggregate, suggest):
-    clip.command(help=paragraphs(command.__doc__ or ""))(command)
+    add_command(clip, command)
 
 
 def _read_survey(path: Path) -> NormSurvey:
@@ -242,14 +225,11 @@ def _dim_of(path: Path) -> int:
 def _show(
     profile: NormProfile,
     count: int,
-    quantiles: list[float] | None,
     mechanism: Path | None,
     clients: int | None,
-    alignment: float,
     output: Path | None,
 ) -> None:
-    wanted = quantiles or [0.5, 0.9, 0.99]
-    found = {q: profile.quantile(q) for q in wanted}
+    found = {q: profile.quantile(q) for q in (0.5, 0.9, 0.99)}
     columns = ["quantile", "norm", "at least", "at most"]
     rows = [[f"{q:g}", *map(_figure, (one.value, one.low, one.high))] for q, one in found.items()]
     show_table(
@@ -270,7 +250,7 @@ def _show(
     if mechanism is not None:
         from sstq.planning.clipping import suggest_clip
 
-        choice = suggest_clip(profile, read_mechanism(mechanism), clients or count, alignment=alignment)
+        choice = suggest_clip(profile, read_mechanism(mechanism), clients or count)
         _show_choice(choice, clients or count)
         document["clip"] = choice.clip
         document["relative_error"] = choice.relative_error
@@ -279,7 +259,7 @@ def _show(
     elif clients is not None:
         raise WrongUsage("--clients needs --mechanism, for which a clip is suggested")
     if output is not None:
-        _write(document, output)
+        write_json(output, document)
 
 
 def _show_choice(choice: ClipChoice, clients: int) -> None:
@@ -315,11 +295,3 @@ def _finite(interval: Interval) -> dict[str, float | None]:
     """Return the interval for JSON, with None for infinity."""
     values = {"value": interval.value, "low": interval.low, "high": interval.high}
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
-
-
-def _write(document: dict[str, Any], path: Path) -> None:
-    from sstq.files.atomic import atomic_file
-
-    with atomic_file(path) as file:
-        file.write(json.dumps(document, indent=2, allow_nan=False).encode() + b"\n")
-    note(f"wrote {path}")

@@ -14,12 +14,16 @@ from sstq.cli.usage import WrongUsage
 if TYPE_CHECKING:
     from sstq import SSTQ, ExpectedError, Mechanism
     from sstq.mechanisms import FrameUnit
+    from sstq.messages.vectors import VectorFile
 
 __all__ = [
+    "ColumnOption",
     "ForceOption",
     "MechanismOption",
+    "VerboseOption",
     "check_output",
     "describe_mechanism",
+    "open_columns",
     "privacy_of",
     "randomness_of",
     "read_mechanism",
@@ -41,7 +45,19 @@ MechanismOption = Annotated[
     ),
 ]
 
+ColumnOption = Annotated[
+    str | None, typer.Option(help="Read this list column of Parquet files, or this array of .npz files.")
+]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show all facts.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+
+
+def open_columns(path: Path, dim: int, column: str | None = None, **others: Any) -> VectorFile:
+    """Open a file of vectors; `column` is a list column of Parquet files, or an array of .npz files."""
+    from sstq.messages.vectors import open_vectors
+
+    place = "key" if path.suffix == ".npz" else "column"
+    return open_vectors(path, dim, **{place: column}, **others)
 
 
 def read_mechanism(path: Path) -> Mechanism:
@@ -139,7 +155,7 @@ def _frames_for_a_tenth(mechanism: FrameUnit) -> str:
     """Return the option that gives enough frames for an error of a tenth of clip."""
     variance = mechanism.typical_error().total / mechanism.clip**2
     clients = math.ceil(1.1 * variance / 0.1**2)
-    return f"; pass --clients {clients} (frames={mechanism.frames_for(clients)}) instead"
+    return f"; pass --clients {clients} instead"
 
 
 def _describe_frames(mechanism: FrameUnit) -> list[tuple[str, object]]:

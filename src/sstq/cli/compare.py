@@ -1,135 +1,82 @@
-"""`sstq compare` and `sstq mechanisms`: show all mechanisms side by side."""
+"""`sstq compare`: shows all mechanisms side by side, for a task or by their bits."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import ForceOption
-from sstq.cli.numbers import (
-    CsvOption,
-    JsonOption,
-    PngOption,
-    check_outputs,
-    error_figure,
-    figure,
-    unbiased_cell,
-    write_numbers,
-)
+from sstq.cli.common import ForceOption, VerboseOption, check_output
+from sstq.cli.numbers import PICTURES, error_figure, figure, write_json
 from sstq.cli.terminal import note, progress, show_table
-from sstq.cli.usage import check_usage
+from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
     from sstq.planning.comparison import Comparison
 
-__all__ = ["compare", "mechanisms"]
+__all__ = ["compare"]
 
 _CENTRAL = "CSGM: (ε, 1e-5) for the released mean, not ε per message."
 
 
-def mechanisms(
-    dim: Annotated[int, typer.Option(help="The length of the vectors.")] = 1000,
-    epsilon: Annotated[float, typer.Option(help="The ε of one message (of the released mean for CSGM).")] = 3.0,
-    clients: Annotated[int, typer.Option(help="The number of clients.")] = 1000,
-) -> None:
-    """List all mechanisms with their bits, error, trust, coin and exactness of the guarantee.
-
-    The error is that of the mean of the clients' unit vectors, MSE = bias² + variance.
-
-    Example: sstq mechanisms --dim 25450 --epsilon 3
-    """
-    rows = _compare(dim, epsilon, clients, timed=False)
-    columns = ["mechanism", "name", "bits", "bias²", "MSE", "trust", "coin", "exact", "unbiased"]
-    show_table(
-        f"Mechanisms at d = {dim:,}, ε = {epsilon:g}, {clients:,} clients",
-        columns,
-        [
-            [
-                row.label,
-                row.name,
-                f"{row.bits:,}",
-                error_figure(row.bias2),
-                error_figure(row.mse),
-                row.trust,
-                row.coin,
-                row.exact,
-                unbiased_cell(row.unbiased, row.bias2),
-            ]
-            for row in rows
-        ],
-        caption=f"Sorted by MSE. trust: who must be trusted. exact: private integer by integer. {_CENTRAL}",
-    )
-
-
 def compare(
-    dim: Annotated[int, typer.Option(help="The length of the vectors.")],
-    epsilon: Annotated[float, typer.Option(help="The ε of one message.")],
-    clients: Annotated[int, typer.Option(help="The number of clients.")] = 1000,
-    csv: CsvOption = None,
-    json: JsonOption = None,
-    png: PngOption = None,
+    dim: Annotated[int, typer.Option(help="Compare for vectors of this length.")] = 1000,
+    epsilon: Annotated[float, typer.Option(help="Allow each message this ε.")] = 3.0,
+    clients: Annotated[int, typer.Option(help="Compare means of this many people.")] = 1000,
+    frontier: Annotated[
+        bool, typer.Option("--frontier", help="Show the error of one person's message against its bits instead.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write all numbers (.csv, .json) or draw them (.png, .svg).")
+    ] = None,
+    verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Compare all mechanisms on a typical unit vector by bits, bias², variance, error of the mean and time.
+    """Compare all mechanisms on a typical unit vector by bits, error, trust and time.
 
-    Times are milliseconds per client on this machine, with all its cores.
+    With --verbose encoding and adding are timed on this machine. With --frontier the error is divided by d, and the
+    least error of all unbiased mechanisms is shown.
 
-    Example: sstq compare --dim 25450 --epsilon 3 --clients 1000 --png compare.png
+    Example: sstq compare --dim 25450 --epsilon 3 --clients 1000 --output compare.png
+
+    Example: sstq compare --frontier --dim 10000 --epsilon 3
     """
-    check_outputs(csv, json, png, force)
-    rows = _compare(dim, epsilon, clients, timed=True)
-    columns = ["mechanism", "bits", "bias²", "variance", "MSE", "encode ms", "decode ms", "trust", "coin"]
-    show_table(
-        f"The mean of {clients:,} clients' unit vectors, d = {dim:,}, ε = {epsilon:g}",
-        columns,
-        [
-            [
-                row.label,
-                f"{row.bits:,}",
-                error_figure(row.bias2),
-                figure(row.variance),
-                error_figure(row.mse),
-                figure(row.encode_ms or 0.0),
-                figure(row.decode_ms or 0.0),
-                row.trust,
-                row.coin,
-            ]
-            for row in rows
-        ],
-        caption=f"Sorted by MSE. bias²: more clients do not reduce it. variance: of the mean. {_CENTRAL}",
-    )
-    numbers = [_numbers(row) for row in rows]
-    write_numbers(numbers, csv, json, {"dim": dim, "epsilon": epsilon, "clients": clients}, "mechanisms")
-    if png is not None:
-        from sstq.plots import draw_comparison
-
-        draw_comparison(rows, png, dim=dim, epsilon=epsilon, clients=clients)
-        note(f"wrote {png}")
+    check_output(output, force)
+    if output is not None and output.suffix.lower() not in (".csv", ".json", *PICTURES):
+        raise WrongUsage(f"--output {output}: the name must end in {', '.join(('.csv', '.json', *PICTURES))}")
+    rows = _rows(dim, epsilon, clients, frontier=frontier, timed=verbose)
+    head: dict[str, Any] = {"dim": dim, "epsilon": epsilon} | ({} if frontier else {"clients": clients})
+    if frontier:
+        head |= _show_frontier(rows, dim, epsilon)
+    else:
+        _show_comparison(rows, dim, epsilon, clients, verbose)
+    if output is not None:
+        _write(rows, output, head, frontier=frontier)
 
 
-def _compare(dim: int, epsilon: float, clients: int, *, timed: bool) -> list[Comparison]:
-    from sstq.checks import check_number
-    from sstq.planning.comparison import all_variants
-    from sstq.planning.comparison import compare as compare_mechanisms
+def _rows(dim: int, epsilon: float, clients: int, *, frontier: bool, timed: bool) -> list[Comparison]:
+    from sstq.checks import check_argument
+    from sstq.planning import comparison
 
     with check_usage():
-        check_number("dim", dim, 1, 2**30, integer=True)
-        check_number("epsilon", epsilon, 0.01, 20)
-        check_number("clients", clients, 1, 2**32, integer=True)
-    left_out: list[str] = []
-    rows = []
-    variants = all_variants()
+        check_argument("dim", dim, low=2 if frontier else 1)
+        check_argument("epsilon", epsilon)
+        check_argument("clients", clients)
+    rows, left_out = [], []
+    variants = comparison.all_families() if frontier else comparison.all_variants()
     with progress("Comparing", len(variants)) as advance:
-        for row in compare_mechanisms(
-            dim,
-            epsilon,
-            clients,
-            timed=timed,
-            variants=variants,
-            skipped=lambda variant, reason: left_out.append(f"{variant.label}: {reason}"),
-        ):
-            rows.append(row)
+        for variant in variants:
+            found = comparison.compare(
+                dim,
+                epsilon,
+                1 if frontier else clients,
+                timed=timed and not frontier,
+                one_round=not frontier,
+                variants=[variant],
+                skipped=lambda one, reason: left_out.append(f"{one.label}: {reason}"),
+            )
+            rows += list(found)
             advance(1)
     if not rows:
         raise ValueError(left_out[0])
@@ -138,7 +85,60 @@ def _compare(dim: int, epsilon: float, clients: int, *, timed: bool) -> list[Com
     return sorted(rows, key=lambda row: row.mse)
 
 
-def _numbers(row: Comparison) -> dict[str, object]:
+def _show_comparison(rows: list[Comparison], dim: int, epsilon: float, clients: int, verbose: bool) -> None:
+    columns = ["mechanism", "bits", "error²", "bias²", "trust", "coin"]
+    columns += ["exact", "encode ms", "add µs"] if verbose else []
+    lines = [
+        [row.label, f"{row.bits:,}", error_figure(row.mse), error_figure(row.bias2), row.trust, row.coin]
+        + ([] if row.times is None else [row.exact, figure(1e3 * row.times.encode), figure(1e6 * row.times.add)])
+        for row in rows
+    ]
+    title = f"The mean of {clients:,} unit vectors, d = {dim:,}, ε = {epsilon:g}"
+    show_table(title, columns, lines, caption=f"Sorted by error². More people do not reduce bias². {_CENTRAL}")
+
+
+def _show_frontier(rows: list[Comparison], dim: int, epsilon: float) -> dict[str, float]:
+    from sstq.planning.comparison import one_bit_error, optimal_error
+
+    optimum, one_bit = optimal_error(dim, epsilon), one_bit_error(dim, epsilon)
+    show_table(
+        f"Error against bits at d = {dim:,}, ε = {epsilon:g}: one unit vector, divided by d",
+        ["mechanism", "bits", "coin", "error²/d", "bias²/d", "times the optimum"],
+        [
+            [
+                row.label,
+                f"{row.bits:,}",
+                row.coin,
+                figure(row.mse / dim),
+                error_figure(row.bias2, dim),
+                f"{row.mse / dim / optimum:.3g}",
+            ]
+            for row in rows
+        ],
+        caption=f"The optimum of all unbiased mechanisms is {optimum:.4g}; the least with one bit is {one_bit:.4g}.",
+    )
+    return {"optimum": optimum, "one_bit": one_bit}
+
+
+def _write(rows: list[Comparison], output: Path, head: dict[str, Any], *, frontier: bool) -> None:
     from dataclasses import asdict
 
-    return asdict(row) | {"mse": row.mse}
+    from sstq.files.atomic import write_csv
+
+    if output.suffix.lower() in PICTURES:
+        from sstq.plots import draw_comparison, draw_frontier
+
+        (draw_frontier if frontier else draw_comparison)(rows, output, **head)
+    else:
+        numbers = [asdict(row) | {"mse": row.mse, "times": None} | _times(row) for row in rows]
+        for one in numbers:
+            del one["times"]
+        if output.suffix.lower() == ".json":
+            write_json(output, head | {"mechanisms": numbers})
+            return
+        write_csv(output, list(numbers[0]), numbers)
+    note(f"wrote {output}")
+
+
+def _times(row: Comparison) -> dict[str, float]:
+    return {} if row.times is None else {"encode_seconds": row.times.encode, "add_seconds": row.times.add}

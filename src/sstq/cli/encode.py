@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sstq.cli.common import (
+    ColumnOption,
     MechanismOption,
+    VerboseOption,
     check_output,
+    open_columns,
     privacy_of,
     read_mechanism,
     several_messages,
     warn_of_seed,
 )
-from sstq.cli.engines import AddressOption, EngineOption, engine
 from sstq.cli.private_groups import GroupNamesOption, read_group_names
 from sstq.cli.terminal import note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage, check_usage
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sstq import LocalReport, Mechanism
-    from sstq.runs.shards import Shard
 
 __all__ = ["encode", "group_numbers"]
 
@@ -45,11 +45,10 @@ def encode(
         typer.Option(
             "--output",
             "-o",
-            help="Write this message file, Parquet if its name ends in .parquet; with --shards, this folder.",
+            help="Write this message file, Parquet if its name ends in .parquet.",
         ),
     ],
-    key: Annotated[str | None, typer.Option(help="Read this array of the .npz files.")] = None,
-    column: Annotated[str | None, typer.Option(help="Read this list column of the Parquet files.")] = None,
+    column: ColumnOption = None,
     by: Annotated[
         str | None,
         typer.Option(
@@ -83,12 +82,7 @@ def encode(
             "--report", help="Print how many vectors were clipped or missed the certificate; keep this to yourself."
         ),
     ] = False,
-    shards: Annotated[
-        str | None,
-        typer.Option(metavar="sstq|parquet", help="Write one message file of this kind per file of vectors."),
-    ] = None,
-    engine_name: EngineOption = "local",
-    address: AddressOption = None,
+    verbose: VerboseOption = False,
     force: Annotated[
         bool,
         typer.Option("--force", help="Overwrite the message file. People who are encoded again spend ε again."),
@@ -99,11 +93,6 @@ def encode(
     The input is read, checked and encoded in pieces, whatever its size. If any vector is bad, no message file
     is written. A Parquet file has one column of lists of numbers, or one column of
     numbers per coordinate; a CSV file has one line per vector, and may have a header.
-
-    With --shards every NAME.npy (…) becomes NAME.sstq or NAME.parquet in the folder --output. Existing files are
-    not encoded again, so an interrupted run can be repeated without sending two messages about one vector. With
-    --seed the messages are the same as without --shards, unless people send several; use one seed and one list of
-    files per folder then.
 
     With --by country each message carries the person's group as a public label, and `sstq aggregate`
     gives one mean per group. Only the vectors are private then: use it for what the server may know anyway. With
@@ -124,37 +113,24 @@ def encode(
         raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
     secret = _private_groups(shared, private_group)
     in_column = secret if isinstance(secret, str) else None
-    if isinstance(secret, Path) and shards is not None:
-        raise WrongUsage("--private-group must be a column with --shards, not an .npy file")
     names = read_group_names(group_names, shared)
-    reading = {"key": key, "column": column, "by": by, "group": in_column, "group_names": names}
+    reading = {"column": column, "by": by, "group": in_column, "group_names": names}
     rng = None if seed is None else np.random.default_rng(seed)
     local = LocalReport() if report else None
-    if shards is None:
-        if engine_name == "ray":
-            raise WrongUsage("--engine ray needs --shards: every task writes its own file")
-        with engine(engine_name, address):
-            groups = secret if isinstance(secret, Path) else None
-            total = _to_one_file(shared, mechanism, vectors, output, reading, groups, clients, rng, local, force)
-        size = output.stat().st_size
-    else:
-        if force:
-            raise WrongUsage("--force cannot be combined with --shards, which keeps existing message files")
-        planned = _plan(shared, vectors, output, shards, reading)
-        with engine(engine_name, address) as in_ray:
-            total = _to_shards(shared, planned, output, clients, seed, rng, local, in_ray)
-        size = sum(shard.messages.stat().st_size for shard in planned)
+    groups = secret if isinstance(secret, Path) else None
+    total = _to_one_file(shared, mechanism, vectors, output, reading, groups, clients, rng, local, force)
     show_facts(
         str(output),
         [
             ("messages", total),
             ("bits per message", shared.message_bits),
             *several_messages(shared),
-            ("file bytes", size),
+            ("file bytes", output.stat().st_size),
             ("digest", shared.digest()),
             ("private", privacy_of(shared, simulated=seed is not None)),
             ("public labels", by),
         ],
+        verbose=verbose,
     )
     if by is not None:
         note(f"the column {by!r} is public: whoever has the file sees each message's group")
@@ -183,12 +159,11 @@ def _to_one_file(
 ) -> int:
     """Write the messages of all vectors to one file; returns their number."""
     from sstq.messages.files import write_messages
-    from sstq.messages.vectors import open_vectors
 
     if any(output.exists() and output.samefile(path) for path in (mechanism_path, *vectors)):
         raise WrongUsage(f"--output must not be an input file, got {output}")
     check_output(output, force)
-    files = [open_vectors(path, mechanism.dim, **reading) for path in vectors]
+    files = [open_columns(path, mechanism.dim, **reading) for path in vectors]
     total = sum(file.count for file in files)
     if not total:
         raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
@@ -197,81 +172,6 @@ def _to_one_file(
     named: dict[str, Any] = {"clients": identifiers, "groups": numbers}
     with progress("Encoding", total * mechanism.messages) as advance:
         return write_messages(output, mechanism.encode_files(files, rng, **named, report=local, advance=advance))
-
-
-def _plan(
-    mechanism: Mechanism,
-    vectors: list[Path],
-    output: Path,
-    kind: str,
-    reading: dict[str, Any],
-) -> list[Shard]:
-    from sstq.checks import check_option
-    from sstq.runs.shards import FORMATS, plan_shards
-
-    with check_usage():
-        check_option("--shards", kind, FORMATS)
-    return plan_shards(vectors, output, mechanism.dim, kind=kind, **reading)
-
-
-def _to_shards(
-    mechanism: Mechanism,
-    shards: list[Shard],
-    output: Path,
-    clients: Path | None,
-    seed: int | None,
-    rng: np.random.Generator | None,
-    local: LocalReport | None,
-    in_ray: bool,
-) -> int:
-    """Write one message file per shard; returns the number of messages."""
-    import shutil
-
-    from sstq.runs.shards import record_simulation, unfinished_folder
-
-    total = sum(shard.count for shard in shards)
-    identifiers = _client_identifiers(mechanism, clients, total)
-    if seed is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        record_simulation(output, mechanism, seed, shards)
-    # Leftovers of an interrupted run were never finished, so never sent.
-    shutil.rmtree(unfinished_folder(output), ignore_errors=True)
-    unfinished_folder(output).mkdir(parents=True)
-    there = 0
-    try:
-        with progress("Encoding", total) as advance:
-            for shard, part in zip(shards, _reports(mechanism, shards, identifiers, rng, in_ray), strict=True):
-                advance(shard.count)
-                there += part is None
-                if part is not None and local is not None:
-                    local.vectors += part.vectors
-                    local.clipped += part.clipped
-                    local.missed += part.missed
-    finally:
-        shutil.rmtree(unfinished_folder(output), ignore_errors=True)
-    if there:
-        note(f"{there} of {len(shards)} message files already existed and were kept")
-    return total * mechanism.messages
-
-
-def _reports(
-    mechanism: Mechanism,
-    shards: list[Shard],
-    clients: NDArray[np.uint64] | None,
-    rng: np.random.Generator | None,
-    in_ray: bool,
-) -> Iterator[LocalReport | None]:
-    """Encode the shards, yielding the report of each; None if the message file already existed."""
-    if in_ray:
-        from sstq.integrations.ray import encode_shards
-
-        yield from encode_shards(shards, mechanism, rng, clients=clients)
-        return
-    from sstq.runs.shards import encode_shard
-
-    for shard in shards:
-        ids = None if clients is None else clients[shard.first : shard.first + shard.count]
-        yield encode_shard(shard, mechanism, rng, clients=ids)
 
 
 def _private_groups(mechanism: Mechanism, given: str | None) -> str | Path | None:

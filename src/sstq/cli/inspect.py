@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.common import describe_mechanism, privacy_of, randomness_of, read_mechanism, warn_of_seed
+from sstq.cli.channel import describe_channel, show_probabilities, write_channel
+from sstq.cli.common import (
+    ForceOption,
+    VerboseOption,
+    check_output,
+    describe_mechanism,
+    privacy_of,
+    randomness_of,
+    read_mechanism,
+    warn_of_seed,
+)
 from sstq.cli.terminal import complain, progress, show_facts
+from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,16 +46,30 @@ def inspect(
             "--mechanism", "-m", help="Check that the file belongs to this mechanism; the exit code is 1 if not."
         ),
     ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Draw the channel of an sstq mechanism (.png) or write its integers (.csv)."
+        ),
+    ] = None,
+    verbose: VerboseOption = False,
+    force: ForceOption = False,
 ) -> None:
     """Show the content of a mechanism, a message file or an aggregator's state.
 
     The kind of file is recognised by its content, not by its name. A message file is read completely and its checksums
-    are verified; with --mechanism every message is also checked against the mechanism.
+    are verified; with --mechanism every message is also checked against the mechanism. With --verbose the probabilities
+    of an sstq mechanism's channel are shown, too.
 
     Example: sstq inspect messages.sstq --mechanism mechanism.json
+
+    Example: sstq inspect mechanism.json --verbose --output channel.png
     """
+    from sstq.mechanisms import SSTQ
     from sstq.messages.files import FORMATS
 
+    check_output(output, force)
+    described = None
     shared = None if mechanism is None else read_mechanism(mechanism)
     with open(path, "rb") as file:
         start = file.read(64)
@@ -55,13 +80,21 @@ def inspect(
     elif start.lstrip()[:1] == b"{":
         described = read_mechanism(path)
         facts, digest = describe_mechanism(described), described.digest()
+        if isinstance(described, SSTQ):
+            facts += describe_channel(described)
     else:
         raise ValueError(f"{path} must be a mechanism, a message file or an aggregator's state")
     if shared is not None:
         facts.append(("matches the mechanism", "yes" if digest == shared.digest() else "no"))
         if digest == shared.digest():
             facts.append(("private", privacy_of(shared, ("randomness", randomness_of(simulated=True)) in facts)))
-    show_facts(str(path), facts)
+    if output is not None and not isinstance(described, SSTQ):
+        raise WrongUsage(f"--output needs an sstq mechanism, which has a channel; {path} is none")
+    show_facts(str(path), facts, verbose=verbose)
+    if isinstance(described, SSTQ) and verbose:
+        show_probabilities(described)
+    if isinstance(described, SSTQ) and output is not None:
+        write_channel(described, output)
     if ("randomness", randomness_of(simulated=True)) in facts:
         warn_of_seed("simulated with a seed")
     if shared is not None and digest != shared.digest():

@@ -19,7 +19,7 @@ def send(
     url: Annotated[
         str,
         typer.Argument(
-            metavar="URL", help="Send to this campaign: the collector's address, a slash and the campaign's name."
+            metavar="URL", help="Send to this campaign: the address, a slash and the campaign's name, or its link."
         ),
     ],
     vectors: Annotated[
@@ -31,7 +31,9 @@ def send(
     most_epsilon: Annotated[float, typer.Option(help="Refuse a campaign that asks for a larger ε per person.")],
     pinned_key: Annotated[
         str | None,
-        typer.Option("--key", envvar="SSTQ_COLLECTOR_KEY", help="Refuse a collector without this public key."),
+        typer.Option(
+            "--collector-key", envvar="SSTQ_COLLECTOR_KEY", help="Refuse a collector without this public key."
+        ),
     ] = None,
     pinned_shuffler: Annotated[
         str | None,
@@ -40,6 +42,9 @@ def send(
             envvar="SSTQ_SHUFFLER_KEY",
             help="Refuse a campaign without the shuffler with this public key.",
         ),
+    ] = None,
+    least_threshold: Annotated[
+        int | None, typer.Option(help="Refuse a campaign that forwards crowds of fewer people than this.", min=2)
     ] = None,
     ledger: Annotated[
         Path | None,
@@ -54,23 +59,28 @@ def send(
     token: Annotated[
         str | None, typer.Option(envvar="SSTQ_SEND_TOKEN", help="Use this token for campaigns that need one.")
     ] = None,
+    tokens: Annotated[
+        Path | None, typer.Option(help="Use the single-use tokens in this text file, one line per vector.")
+    ] = None,
     patience: Annotated[float, typer.Option(help="Give up after this many seconds without success.", min=0.0)] = 300.0,
 ) -> None:
     """Encode vectors as private messages and send them to a campaign, retrying until all are stored.
 
-    The campaign's signature is checked. Without --key, the collector's key is printed: pass it from then on. Each
-    message is encoded once; if a connection breaks, it is sent again with the same key, and counts once. Messages of a
-    shuffled campaign are sealed for the collector and sent to the shuffler. Rows that cannot be encoded, such as those
-    with nan, are sent as zero vectors: the collector would notice who refuses.
+    The campaign's signature is checked. Without --collector-key, the collector's key is printed: pass it from then on.
+    Each message is encoded once; if a connection breaks, it is sent again with the same key, and counts once. A
+    shuffled campaign needs the shuffler's address and both keys, or the link that `sstq campaign create` prints. Rows
+    that cannot be encoded, such as those with nan, are sent as zero vectors: the collector would notice who refuses.
 
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2
+
+    Example: sstq send https://shuffle.example/steps vectors.npy --most-epsilon 2 --collector-key KEY --shuffler-key KEY
 
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2 --ledger me.ledger --total-epsilon 4
     """
     from sstq.accounting import Ledger
+    from sstq.client import Client
     from sstq.mechanisms.answers import answer_files
     from sstq.messages.vectors import open_vectors
-    from sstq.service import Client
 
     if total_epsilon is not None and ledger is None:
         raise WrongUsage("--total-epsilon needs --ledger FILE")
@@ -83,8 +93,9 @@ def send(
         most_epsilon=most_epsilon,
         pinned_key=pinned_key,
         pinned_shuffler=pinned_shuffler,
+        least_threshold=least_threshold,
         ledger=kept,
-        token=token,
+        token=token if tokens is None else tokens.read_text().split(),
         patience=patience,
     )
     mechanism = client.campaign.mechanism
@@ -106,12 +117,8 @@ def send(
         *several_messages(mechanism),
         ("public key of the collector", client.key),
     ]
-    if client.shuffler_key is not None:
-        facts.append(("public key of the shuffler", client.shuffler_key))
     if kept is not None:
         facts.append(("epsilon left in the ledger", f"{kept.remaining!r}"))
     show_facts("sent", facts)
-    if pinned_key is None:
-        note(f"The collector's key was not checked; next time pass --key {client.key}")
-    if pinned_shuffler is None and client.shuffler_key is not None:
-        note(f"The shuffler's key was not checked; next time pass --shuffler-key {client.shuffler_key}")
+    if pinned_key is None and "#" not in url:
+        note(f"The collector's key was not checked; next time pass --collector-key {client.key}")

@@ -30,6 +30,14 @@ __all__ = ["shuffler"]
 def shuffler(
     folder: FolderOption,
     collector: Annotated[str, typer.Option(envvar="SSTQ_COLLECTOR", help="Forward to the collector at this address.")],
+    public_url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SSTQ_PUBLIC_URL",
+            help="Sign only campaigns that name this address, under which clients reach this shuffler; "
+            "by default the address that it listens on.",
+        ),
+    ] = None,
     collector_key: Annotated[
         str | None,
         typer.Option(
@@ -50,7 +58,7 @@ def shuffler(
     mix_seconds: Annotated[
         float,
         typer.Option(
-            envvar="SSTQ_MIX_SECONDS", help="Look for crowds that are large enough at this interval, in seconds."
+            envvar="SSTQ_MIX_SECONDS", help="Look for campaigns that have closed at this interval, in seconds."
         ),
     ] = 1.0,
     fetch_seconds: Annotated[
@@ -69,10 +77,13 @@ def shuffler(
 ) -> None:
     """Run a shuffler that receives sealed messages, mixes those of many people, forwards them and deletes its copies.
 
+    It mixes when a campaign has closed. What people agreed to when they sent stays as it is, whatever the collector
+    says later.
+
     It sees who sends, but not what; the collector sees what, but not who. So run it on another machine, operated by
     others than the collector. It prints its public key for `sstq campaign create --shuffler-key`.
 
-    Example: sstq shuffler --folder shuffler --collector http://127.0.0.1:8080
+    Example: sstq shuffler --folder shuffler --collector http://127.0.0.1:8080 --public-url https://shuffle.example
     """
     from sstq.service.database import sqlite_url
     from sstq.service.shuffler import ShufflerSettings, run_shuffler
@@ -93,7 +104,8 @@ def shuffler(
             burst=burst,
             fold_seconds=mix_seconds,
             grace_hours=grace_hours,
-            collector=collector,
+            public_url=public_url,
+            collector=collector.rstrip("/"),
             collector_key=collector_key,
             closing_seconds=closing_seconds,
             fetch_seconds=fetch_seconds,

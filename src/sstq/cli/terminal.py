@@ -46,8 +46,15 @@ def note(text: str) -> None:
     _stderr().print(_line("", "", text, "dim"), soft_wrap=True)
 
 
-def show_facts(title: str, facts: Sequence[tuple[str, object]]) -> None:
-    """Print names and values on stdout, except for empty values (None or an empty string)."""
+# Of facts, a terminal shows so many unless all are asked for.
+_FIRST = 5
+
+
+def show_facts(title: str, facts: Sequence[tuple[str, object]], *, verbose: bool = True) -> None:
+    """Print names and values on stdout, except for empty values (None or an empty string).
+
+    A terminal shows the first five unless `verbose`; a file or another program gets all.
+    """
     shown = [(name, text) for name, value in facts if (text := _in_words(value))]
     if not _stdout_is_terminal():
         for name, text in shown:
@@ -60,9 +67,12 @@ def show_facts(title: str, facts: Sequence[tuple[str, object]]) -> None:
     table = Table(title=escape(title), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="bold cyan", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, text in shown:
+    first = shown if verbose else shown[:_FIRST]
+    for name, text in first:
         table.add_row(Text(name), Text(text))
     _stdout().print(table)
+    if len(first) < len(shown):
+        note(f"--verbose shows {len(shown) - len(first)} more lines")
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> None:

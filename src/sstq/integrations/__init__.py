@@ -1,1 +1,1 @@
-"""Integrations with Flower, PyTorch and Ray, each with an optional dependency that is imported only there."""
+"""Integrations with Flower and PyTorch, each with an optional dependency that is imported only there."""

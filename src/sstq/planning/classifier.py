@@ -8,15 +8,14 @@ So the number of features is a rule of thumb until a first cohort has answered.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
-from sstq.checks import check_argument, check_number, check_option
+from sstq.checks import RANGES, ArgumentError, check_argument, check_number, check_option
 from sstq.mechanisms import GroupUnit
 from sstq.planning.shuffled_draw import MOST_MESSAGES
-from sstq.planning.shuffler import ShuffledPlan, plan_shuffled
-from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, USUAL_DELTA, Task, Verdict
+from sstq.planning.shuffler import USUAL_DELTA, ShuffledPlan, plan_shuffled
+from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, Verdict, find_remedies, three_digits, whole_numbers
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,25 +109,25 @@ class ClassifierPlan:
                 return self.classes * self.shuffled.likely_mse(features, clients, epsilon) <= 1
             return plan_classifier(self.classes, features, clients, epsilon).feasible
 
-        task = Task("sstq plan --learn", self.arguments, "features", works, self.classes)
-        return Verdict(False, self.signal_to_noise, reason, task.remedies())
+        remedies = find_remedies(
+            clients=(
+                whole_numbers(self.clients, int(RANGES["clients"][1])),
+                lambda n: works(self.features, n, self.epsilon),
+            ),
+            epsilon=(
+                three_digits(self.epsilon, RANGES["epsilon"][1]),
+                lambda epsilon: works(self.features, self.clients, epsilon),
+            ),
+            features=(
+                whole_numbers(1, self.features)[::-1],
+                lambda features: works(features, self.clients, self.epsilon),
+            ),
+        )
+        return Verdict(False, self.signal_to_noise, reason, remedies)
 
     def python(self) -> str:
         """The line of Python that simulates it, from examples `X`, labels `y` and unlabelled examples `public`."""
         return f"sstq.learning.PrivateClassifier(epsilon={self.epsilon!r}, public=public).fit(X, y)"
-
-    @property
-    def arguments(self) -> Mapping[str, Any]:
-        """The arguments of `plan_classifier`."""
-        own = {name: getattr(self, name) for name in ("classes", "features", "clients", "epsilon")}
-        return own | self._trusted
-
-    @property
-    def _trusted(self) -> dict[str, Any]:
-        if self.shuffled is None:
-            return {}
-        given = self.shuffled.arguments
-        return {name: given[name] for name in ("trust", "delta", "messages") if name in given}
 
 
 def plan_classifier(
@@ -173,7 +172,7 @@ def plan_classifier(
         return ClassifierPlan(classes, features, clients, epsilon, cast(GroupUnit, found.mechanism), noise, found)
     for name, value in (("delta", delta), ("messages", messages)):
         if value is not None:
-            raise ValueError(f"{name} must be left out unless trust='shuffler', got {value!r}")
+            raise ArgumentError(name, f"must be left out unless trust='shuffler', got {value!r}")
     mechanism = GroupUnit(features, epsilon, groups=classes, clients=clients)
     noise = class_noise(math.sqrt(mechanism.typical_error(clients).total), classes, features)
     return ClassifierPlan(classes, features, clients, epsilon, mechanism, noise)

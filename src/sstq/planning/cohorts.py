@@ -1,20 +1,9 @@
-"""Planning training in cohorts: the value of one answer at a total ε, and the error of the whole run."""
-
-from __future__ import annotations
-
-import math
-from typing import TYPE_CHECKING
+"""Planning training in cohorts: what one answer with the whole ε gains over many that share it."""
 
 from sstq.checks import check_argument
 from sstq.mechanisms import FrameUnit
-from sstq.runs.cohorts import Cohorts
 
-if TYPE_CHECKING:
-    from sstq.planning.planner import Plan
-
-__all__ = ["answer_variance", "cohort_facts", "cohorts_for", "gain_of_one_answer"]
-
-_SPLIT = 8  # the number of answers that one answer is compared with
+__all__ = ["answer_variance", "gain_of_one_answer"]
 
 
 def answer_variance(dim: int, epsilon: float) -> float:
@@ -36,43 +25,3 @@ def gain_of_one_answer(dim: int, total_epsilon: float, answers: int) -> float:
     """
     answers = check_argument("answers", answers, of="rounds")
     return answer_variance(dim, total_epsilon / answers) / answers / answer_variance(dim, total_epsilon)
-
-
-def cohorts_for(cohort: int, rounds: int, answers: int) -> Cohorts:
-    """Return the cohorts with the fewest people such that every cohort has at least this many.
-
-    Examples:
-        >>> cohorts_for(100, rounds=60, answers=1).people
-        6000
-    """
-    return Cohorts(-(-cohort * rounds // answers), rounds, answers)
-
-
-def cohort_facts(plan: Plan) -> list[tuple[str, str]]:
-    """Facts about the people and the whole run of a plan in cohorts, as names and values; empty for other plans."""
-    cohorts = plan.cohorts
-    if cohorts is None:
-        return []
-    often = "once" if cohorts.answers == 1 else f"{cohorts.answers} times"
-    whole = plan.relative_error / math.sqrt(cohorts.rounds)
-    return [
-        ("people", f"{cohorts.people:,} in {cohorts.rounds:,} rounds of {plan.clients:,}; each answers {often}"),
-        ("error of all rounds' mean", f"{whole:.3g} of clip, with fresh frames"),
-        ("one answer or many", _worth(plan, cohorts)),
-    ]
-
-
-def _worth(plan: Plan, cohorts: Cohorts) -> str:
-    """What the number of answers costs or saves, as a sentence."""
-    total, answers = plan.total_epsilon_basic, cohorts.answers
-    if answers == 1:
-        each = total / _SPLIT
-        if each < 0.01:
-            return f"one answer at ε = {total:g} has the least variance"
-        gain = gain_of_one_answer(plan.dim, total, _SPLIT)
-        return f"one answer at ε = {total:g} has {gain:.1f} times less variance than {_SPLIT} at ε = {each:g} together"
-    if total > 20:
-        return f"{answers} answers at ε = {plan.epsilon:g} each; one answer can have at most ε = 20"
-    gain = gain_of_one_answer(plan.dim, total, answers)
-    less = f"one answer at ε = {total:g} has {gain:.1f} times less variance than these {answers} together"
-    return f"{less}: pass --participation once"

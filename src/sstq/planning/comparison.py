@@ -11,16 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from sstq.mechanisms import RRSC, FrameUnit, Mechanism, Unbiased, list_mechanisms, mechanism, mechanism_class
+from sstq.mechanisms import Mechanism, Unbiased, list_mechanisms, mechanism, mechanism_class
 from sstq.mechanisms.sphere import mean_chi
 from sstq.mechanisms.structured import typical_vector
 from sstq.messages.batch import Messages
-from sstq.runs.rounds import mean_of_round
 
 _SECONDS = 0.3  # after which measuring stops
-_MOST_TIMED, _MOST_MESSAGES, _ADDED = 32, 256, 1 << 15
-# Of a server; a round that takes more than the most of them is not measured.
-_OPERATIONS_PER_SECOND, _MOST_OPERATIONS = 1e9, 2e9
+_MOST_TIMED = 32
 
 
 @dataclass(frozen=True)
@@ -64,11 +61,19 @@ def all_families(*names: str) -> list[Variant]:
 
 
 @dataclass(frozen=True)
+class Times:
+    """Seconds on all cores, measured here: for encoding one vector, and for adding one message."""
+
+    encode: float
+    add: float
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The cost of one mechanism for unit vectors.
 
     `exact` says whether the guarantee holds integer by integer; `bias2` and `variance` are those of the clients' mean.
-    The milliseconds are for encoding one vector and for adding one message, on all cores; None if not timed.
+    `times` is None if not measured.
     """
 
     label: str
@@ -80,8 +85,7 @@ class Comparison:
     unbiased: Unbiased
     bias2: float
     variance: float
-    encode_ms: float | None = None
-    decode_ms: float | None = None
+    times: Times | None = None
 
     @property
     def mse(self) -> float:
@@ -127,8 +131,8 @@ def compare(
             continue
         error = built.typical_error(clients)
         facts = built.message_bits, built.coin, built.trust, built.exact, built.unbiased
-        times = _milliseconds(built, clients) if timed else ()
-        yield Comparison(candidate.label, candidate.name, *facts, error.bias2, error.variance, *times)
+        times = time_mechanism(built, clients) if timed else None
+        yield Comparison(candidate.label, candidate.name, *facts, error.bias2, error.variance, times)
 
 
 def frontier(
@@ -173,15 +177,6 @@ def one_bit_error(dim: int, epsilon: float) -> float:
     return (alignment**-2 - 1) / dim
 
 
-@dataclass(frozen=True)
-class Times:
-    """Seconds on all cores for encoding one vector and for decoding a round; measured, or estimated from operations."""
-
-    encode: float
-    decode: float
-    measured: bool
-
-
 def _seconds(call: Callable[[], Any]) -> tuple[float, Any]:
     start = time.perf_counter()
     result = call()
@@ -204,45 +199,16 @@ def _time_encoding(mechanism: Mechanism, most: int) -> tuple[float, Messages]:
     return taken / count, messages
 
 
-def time_mechanism(mechanism: Mechanism, clients: int) -> Times:
-    """Measure a few messages of a typical vector and scale up to all clients.
+def time_mechanism(mechanism: Mechanism, clients: int = _MOST_TIMED) -> Times:
+    """Measure a few messages of a typical vector, within about a second if possible.
 
     Examples:
         >>> import sstq
-        >>> times = time_mechanism(sstq.SSTQ(dim=100, epsilon=1.0), clients=1000)
-        >>> times.measured, times.encode > 0, times.decode > 0
-        (True, True, True)
+        >>> time_mechanism(sstq.SSTQ(dim=100, epsilon=1.0)).encode > 0
+        True
     """
-    # The cost of rebuilding a message's candidates, if that dominates.
-    operations = float(mechanism.dim) * mechanism.size**2 if isinstance(mechanism, RRSC) else 0.0
-    if operations > _MOST_OPERATIONS:
-        each = operations / _OPERATIONS_PER_SECOND
-        return Times(each, each * clients, measured=False)
-    encoding, messages = _time_encoding(mechanism, _MOST_MESSAGES)
-    aggregator = mechanism.aggregator()
-    aggregator.update(messages)
-    mean_of_round(aggregator)
-    finishing, _ = _seconds(lambda: mean_of_round(aggregator))
-    syntheses = _frames_used(mechanism, clients) / _frames_used(mechanism, len(messages))
-    if not operations:
-        # Repeat a few messages many times: adding them one by one would measure the calls, not the work.
-        times = _ADDED // len(messages) + 1
-        columns = tuple(np.tile(column, (times,) + (1,) * (column.ndim - 1)) for column in messages.columns)
-        identifiers = None if messages.clients is None else np.arange(times * len(messages), dtype=np.uint64)
-        messages = mechanism.messages_from_columns(columns, identifiers, messages.simulated)
-    adding, _ = _seconds(lambda: mechanism.aggregator().update(messages))
-    return Times(encoding, adding / len(messages) * clients + finishing * syntheses, measured=True)
-
-
-def _frames_used(mechanism: Mechanism, clients: int) -> float:
-    """The expected number of distinct frames of this many clients, each of which needs one synthesis."""
-    frames = mechanism.frames if isinstance(mechanism, FrameUnit) else 1
-    return 1.0 if frames == 1 else -frames * math.expm1(clients * math.log1p(-1 / frames))
-
-
-def _milliseconds(built: Mechanism, clients: int) -> tuple[float, float]:
     # A round of CSGM takes no more messages than it has clients.
-    encoding, messages = _time_encoding(built, min(_MOST_TIMED, clients))
-    built.aggregator().update(messages)
-    adding, _ = _seconds(lambda: built.aggregator().update(messages))
-    return 1e3 * encoding, 1e3 * adding / len(messages)
+    encoding, messages = _time_encoding(mechanism, min(_MOST_TIMED, clients))
+    mechanism.aggregator().update(messages)
+    adding, _ = _seconds(lambda: mechanism.aggregator().update(messages))
+    return Times(encoding, adding / len(messages))

@@ -1,31 +1,117 @@
-"""`plan`: chooses the mechanism for a task, and predicts its error and cost."""
+"""`plan`: chooses the mechanism for a task, solves for what is left out, and predicts error and cost."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from typing import Any, Literal, overload
 
-from sstq.accounting import compose
+from sstq.accounting import compose, epsilon_per_round, rounds_allowed
 from sstq.accounting.bounds import check_delta
 from sstq.cards import card
-from sstq.checks import check_argument, check_number, check_option
-from sstq.mechanisms import Mechanism, mechanism
-from sstq.mechanisms.frameunit.bias import BIAS_SHARE
-from sstq.planning import solving
-from sstq.planning.cohorts import cohorts_for
+from sstq.checks import RANGES, ArgumentError, check_argument, check_number, check_option
+from sstq.federated.cohorts import Cohorts, Participation, answers_of
+from sstq.mechanisms import Mechanism
+from sstq.planning.candidates import COMPARED_DIM_MAX, Candidate, candidates, least_mse
 from sstq.planning.comparison import Times, time_mechanism
-from sstq.planning.offers import Offer, Terms, most_rrsc_bits, rrsc
-from sstq.planning.shuffler import ShuffledPlan, plan_shuffled
-from sstq.planning.tuning import Strata
-from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, Remedy, Task, Verdict
-from sstq.runs.cohorts import Cohorts, Participation, answers_of
+from sstq.planning.shuffled_draw import MESSAGE_BITS
+from sstq.planning.shuffler import USUAL_DELTA, ShuffledPlan, plan_shuffled
+from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, Verdict, find_remedies, three_digits, whole_numbers
 
+EPSILON_MIN, EPSILON_MAX, _ = RANGES["epsilon"]
+CLIENTS_MAX = 10**12
 _SLACK = 0.02  # the share of the squared error that is given up for a shorter message
-_RRSC_BITS = 8  # up to which RRSC is mentioned; beyond them it is hardly better than FrameUnit
-_MANY_FRAMES = 10  # clients per frame: with fewer, the transforms are most of the server's work
-_FRESH = "use a fresh frame_seed every round, so that the rest averages out"
+# Errors that differ by less count as equal, so that a predicted error can be used as a target.
+_ROUNDING = 1 + 1e-9
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments of `plan`, checked."""
+
+    dim: int
+    clients: int | None
+    epsilon: float | None
+    bits: int | None
+    target_error: float | None
+    rounds: int | None
+    total_epsilon: float | None
+    delta: float
+    clip: float
+    coin: str
+    participation: Participation | None
+
+    def __post_init__(self) -> None:
+        check_argument("dim", self.dim)
+        check_argument("clip", self.clip)
+        check_delta(self.delta)
+        check_option("coin", self.coin, ("private", "public", "any"))
+        ranges: dict[str, tuple[float, float, bool]] = {
+            "clients": (1, CLIENTS_MAX, True),
+            "epsilon": RANGES["epsilon"],
+            "bits": (1, 4096, True),
+            "target_error": (1e-9, 1e9, False),
+            "rounds": RANGES["rounds"],
+            "total_epsilon": RANGES["total_epsilon"],
+        }
+        for name, (low, high, integer) in ranges.items():
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), low, high, integer=integer)
+        if self.participation is not None and self.rounds is None:
+            raise ArgumentError("rounds", "must be given with participation: the rounds of the whole training")
+
+    @property
+    def answers(self) -> int | None:
+        """The rounds that one person takes part in; None if that follows from the total ε."""
+        return self.rounds if self.participation is None else answers_of(self.participation)
+
+    def cohort(self, people: int) -> int:
+        """The clients of the smallest round if so many people take part."""
+        if self.participation is None:
+            return people
+        return people * answers_of(self.participation) // (self.rounds or 1)
+
+    def message_epsilon(self, total: float | None) -> float | None:
+        """The ε that one message may spend within a total; None if that has to be solved for."""
+        if total is None or self.answers is None:
+            return self.epsilon
+        each = min(EPSILON_MAX, epsilon_per_round(self.answers, total, self.delta))
+        if each < EPSILON_MIN:
+            raise ArgumentError(
+                "total_epsilon",
+                f"leaves {each:.3g} for each of {self.answers} rounds, but mechanisms need at least {EPSILON_MIN:g}; "
+                f"pass rounds={rounds_allowed(EPSILON_MIN, total, self.delta)}",
+            )
+        if self.epsilon is None:
+            return each
+        if (fitting := rounds_allowed(self.epsilon, total, self.delta)) < self.answers:
+            spent = compose(self.epsilon, self.answers, self.delta)
+            raise ArgumentError(
+                "epsilon",
+                f"must be at most {each:.6g} for {self.answers} rounds within total_epsilon = {total:g}, got "
+                f"{self.epsilon:g}, which is {spent:.6g} in total; or pass rounds={fitting}",
+            )
+        return self.epsilon
+
+    def least_mse(self, epsilon: float, clients: int, dim: int | None = None) -> float:
+        """The least error of a mean of so many clients, over clip²."""
+        return least_mse(dim or self.dim, epsilon, clients, self.bits, self.coin, slack=_SLACK)
+
+    def candidates(
+        self, epsilon: float, clients: int, bits: int | None = None, slack: float = _SLACK
+    ) -> list[Candidate]:
+        """The allowed mechanisms, the least error first; ArgumentError if the bits are too few for any."""
+        found = candidates(self.dim, epsilon, clients, bits or self.bits, self.coin, slack=slack)
+        if not found:
+            index = (self.dim - 1).bit_length()
+            raise ArgumentError(
+                "bits",
+                f"must be at least {index + 1} for a private coin at dim = {self.dim}, got {self.bits}: the index "
+                f"alone takes {index}; or pass coin='public', for which 1 bit is enough",
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -43,51 +129,44 @@ class Plan:
     """The mechanism to use, with its predicted error and cost. Lengths are Euclidean, in the unit of clip.
 
     Predictions are for clients that all hold one typical vector of norm clip, the worst case for the bias of frames,
-    averaged over frame seeds; `alike` says otherwise for strata.
+    averaged over frame seeds.
 
     Attributes:
-        epsilon: the ε of one message. It may be less than allowed, if more would be worse.
+        request: the arguments given to `plan`.
+        mechanism: the mechanism, with frame seed 0. Its ε may be less than allowed, if more would be worse.
+        label: the mechanism for people.
+        clients: n, the clients per round.
+        rounds: the rounds that one person takes part in.
         solved_for: "error", "clients", "epsilon" or "bits".
-        label: the mechanism for people; `name` and `arguments` are for the registry.
         bias: the norm of the bias of the mean, which more clients do not reduce.
         standard_deviation: the standard deviation of the mean, the root of the summed variance.
-        total_epsilon_basic: the total ε of a client's rounds, as a sum.
+        total_epsilon_basic: the total ε of a person's rounds, as a sum.
         total_epsilon_optimal: the same for δ, by optimal composition; None without δ.
-        explanation: why this mechanism was chosen, and what to watch.
-        alternatives: the other allowed mechanisms, the least error first; then those with a public coin.
-        wish: the arguments given to `plan`; `terms` are those by which the mechanisms are compared.
-        cohorts: the schedule, if people take turns; then `clients` is one cohort, and `rounds` the answers per person.
+        alternatives: the other allowed mechanisms, the least error first; then the best with a public coin.
+        cohorts: the schedule, if people take turns; then `clients` is one cohort.
 
     Examples:
         >>> found = plan(dim=300, clients=1000, epsilon=3.0)
-        >>> found.name, found.feasible, round(found.relative_error, 2)
+        >>> found.mechanism.name, found.feasible, round(found.relative_error, 2)
         ('frameunit', True, 0.48)
     """
 
-    dim: int
-    clients: int
-    epsilon: float
-    clip: float
-    rounds: int
-    delta: float
-    solved_for: str
+    request: Request
+    mechanism: Mechanism
     label: str
-    name: str
-    arguments: Mapping[str, Any]
-    bits: int
-    coin: str
+    clients: int
+    rounds: int
+    solved_for: str
     bias: float
     standard_deviation: float
     total_epsilon_basic: float
     total_epsilon_optimal: float | None
     explanation: str
     alternatives: tuple[Alternative, ...]
-    wish: Mapping[str, Any]
-    terms: Terms
     cohorts: Cohorts | None = None
 
     def __repr__(self) -> str:
-        crowd = f"{self.clients:,} clients of dimension {self.dim:,} at ε = {self.epsilon:g}"
+        crowd = f"{self.clients:,} clients of dimension {self.mechanism.dim:,} at ε = {self.epsilon:g}"
         error = f"error {self.relative_error:.3g} of clip{'' if self.feasible else ', infeasible'}"
         return f"<Plan for {crowd}: {self.label}, {self.bits} bits, {error}>"
 
@@ -101,7 +180,17 @@ class Plan:
             "verdict": str(self.verdict()),
             "build it with": self.python(),
         }
-        return card(f"Plan for {self.clients:,} clients of dimension {self.dim:,}", facts)
+        return card(f"Plan for {self.clients:,} clients of dimension {self.mechanism.dim:,}", facts)
+
+    @property
+    def epsilon(self) -> float:
+        """The ε of one message."""
+        return self.mechanism.epsilon
+
+    @property
+    def bits(self) -> int:
+        """The bits of one message."""
+        return self.mechanism.message_bits
 
     @property
     def error(self) -> float:
@@ -111,37 +200,67 @@ class Plan:
     @property
     def relative_error(self) -> float:
         """The error divided by clip."""
-        return self.error / self.clip
+        return self.error / self.request.clip
+
+    @property
+    def all_rounds(self) -> int:
+        """The rounds of the whole training."""
+        return self.rounds if self.cohorts is None else self.cohorts.rounds
 
     @property
     def signal_to_noise(self) -> float:
         """The length of the clients' mean divided by its error, for all rounds together: √rounds · clip / error.
 
-        In cohorts these are the rounds of the whole training, each with the error of its cohort.
-        The mean is as long as clip if all clients hold one vector, and `alike` times that if `alike` is given.
-        It is an upper bound: if clients differ, or vectors are shorter than clip, it is less.
+        The mean is as long as clip if all clients hold one vector. So it is an upper bound.
         """
-        return math.sqrt(self._all_rounds) * self._agreement / self.relative_error
+        return math.sqrt(self.all_rounds) / self.relative_error
 
     @property
     def feasible(self) -> bool:
         """Whether the signal-to-noise ratio is at least 1; with a `target_error`, always."""
-        return "target_error" in self.wish or self.signal_to_noise >= LEAST_SIGNAL_TO_NOISE
+        return self.request.target_error is not None or self.signal_to_noise >= LEAST_SIGNAL_TO_NOISE
 
     def verdict(self) -> Verdict:
-        """Return whether the task can work, in one line; if it cannot, with what would have to change.
+        """Return whether the task can work, in one line; if it cannot, with the numbers that would suffice.
 
         Examples:
             >>> print(plan(dim=300, clients=1000, epsilon=3.0).verdict())
             feasible: signal-to-noise 2.08, the mean has an error of 0.481 × clip
-            >>> refused = plan(dim=300, clients=100, epsilon=3.0, coin="public").verdict()
-            >>> print(refused)  # doctest: +NORMALIZE_WHITESPACE
-            infeasible: signal-to-noise 0.664, the mean has an error of 1.51 × clip; needs 2.28 times the people, a
-            total ε of 4.69 or at most 132 dimensions
-            >>> print(refused.remedies[0].commands[0])
-            sstq plan --dim 300 --clients 228 --epsilon 3 --coin public
+            >>> print(plan(dim=300, clients=100, epsilon=3.0, coin="public").verdict())
+            infeasible: signal-to-noise 0.664, the mean has an error of 1.51 × clip; needs 228 people, ε = 4.69 or at
+            most 132 dimensions
         """
-        return Verdict(self.feasible, self.signal_to_noise, self._reason(), () if self.feasible else self._remedies())
+        error = f"{self.relative_error:.3g} × clip"
+        reason = f"signal-to-noise {self.signal_to_noise:.3g}, the mean has an error of {error}"
+        if self.all_rounds > 1:
+            over = f"over {self.all_rounds} rounds with an error of {error} each"
+            reason = f"signal-to-noise {self.signal_to_noise:.3g} {over}"
+        if self.feasible:
+            return Verdict(True, self.signal_to_noise, reason)
+        request = self.request
+        people = self.clients if self.cohorts is None else self.cohorts.people
+        allowed = request.message_epsilon(request.total_epsilon) or self.epsilon
+
+        def works(dim: int, people: int, epsilon: float) -> bool:
+            cohort = request.cohort(people)
+            return cohort > 0 and request.least_mse(epsilon, cohort, dim) * LEAST_SIGNAL_TO_NOISE**2 <= self.all_rounds
+
+        def total_works(total: float) -> bool:
+            answers = request.answers or 1
+            return works(request.dim, people, min(EPSILON_MAX, epsilon_per_round(answers, total, request.delta)))
+
+        # The squared error grows about with the dimension, so no more than twice this many can suffice.
+        largest = min(request.dim, 100 + 2 * math.ceil(request.dim * self.signal_to_noise**2))
+        searches: dict[str, Any] = {
+            "clients": (whole_numbers(people, CLIENTS_MAX), lambda n: works(request.dim, n, allowed)),
+            "epsilon": (three_digits(allowed, EPSILON_MAX), lambda epsilon: works(request.dim, people, epsilon)),
+            "dim": (whole_numbers(1, largest)[::-1], lambda dim: works(dim, people, allowed)),
+        }
+        if request.total_epsilon is not None:
+            most = min(RANGES["total_epsilon"][1], EPSILON_MAX * (request.answers or 1))
+            searches["epsilon"] = (three_digits(request.total_epsilon, most), total_works)
+        named = {"total_epsilon" if n == "epsilon" and request.total_epsilon else n: s for n, s in searches.items()}
+        return Verdict(False, self.signal_to_noise, reason, find_remedies(**named))
 
     @property
     def total_bytes(self) -> int:
@@ -150,63 +269,25 @@ class Plan:
         return -(-people * self.bits // 8) * self.rounds
 
     def build(self) -> Mechanism:
-        """Create the mechanism, with frame seed 0."""
-        return mechanism(self.name, **self._all_arguments())
+        """Return the mechanism."""
+        return self.mechanism
 
     def python(self) -> str:
         """Return the line of Python that builds the mechanism."""
-        arguments = ", ".join(f"{name}={value!r}" for name, value in self._all_arguments().items())
-        return f"sstq.mechanism({self.name!r}, {arguments})".replace("'", '"')
+        return f"sstq.{self.mechanism!r}"
 
     def spec(self) -> str:
         """Return the mechanism's JSON, which clients and server share."""
-        return self.build().to_json()
+        return self.mechanism.to_json()
 
     def times(self) -> Times:
-        """Measure how long encoding and decoding take on this machine, within about a second if possible."""
-        return time_mechanism(self.build(), self.clients)
-
-    @property
-    def _all_rounds(self) -> int:
-        return self.rounds if self.cohorts is None else self.cohorts.rounds
-
-    @property
-    def _agreement(self) -> float:
-        return 1.0 if self.terms.alike is None else self.terms.alike
-
-    def _reason(self) -> str:
-        error = f"{self.relative_error:.3g} × clip"
-        if self._all_rounds == 1:
-            return f"signal-to-noise {self.signal_to_noise:.3g}, the mean has an error of {error}"
-        return (
-            f"signal-to-noise {self.signal_to_noise:.3g} over {self._all_rounds} rounds with an error of {error} each"
-        )
-
-    def _remedies(self) -> tuple[Remedy, ...]:
-        terms, signal2 = self.terms, self._all_rounds * self._agreement**2
-
-        def works(dim: int, clients: int, epsilon: float) -> bool:
-            noise2 = solving.weigh(replace(terms, dim=dim), epsilon, clients)[0].mse
-            return signal2 >= LEAST_SIGNAL_TO_NOISE**2 * noise2
-
-        rounds = {"rounds": self._all_rounds} if self._all_rounds > 1 else {}
-        return Task("sstq plan", {**self.wish, **rounds}, "dim", works).remedies()
-
-    def _all_arguments(self) -> dict[str, Any]:
-        return {"dim": self.dim, "epsilon": self.epsilon, "clip": self.clip, **self.arguments}
+        """Measure how long encoding a vector and adding a message take on this machine."""
+        return time_mechanism(self.mechanism, self.clients)
 
 
 @overload
 def plan(
-    dim: int,
-    clients: int,
-    epsilon: float,
-    *,
-    trust: Literal["shuffler"],
-    delta: float = ...,
-    messages: int = ...,
-    bits: int = ...,
-    clip: float = ...,
+    dim: int, clients: int, epsilon: float, *, trust: Literal["shuffler"], delta: float = ..., clip: float = ...
 ) -> ShuffledPlan: ...
 
 
@@ -220,19 +301,29 @@ def plan(
     target_error: float | None = None,
     rounds: int | None = None,
     total_epsilon: float | None = None,
-    delta: float = 0.0,
+    delta: float | None = None,
     clip: float = 1.0,
     coin: str = "private",
     trust: Literal["local"] = "local",
-    server: str = "fast",
-    alike: float | None = None,
     participation: Participation | None = None,
 ) -> Plan: ...
 
 
-def plan(  # noqa: D417 (the options stand with the overloads)
-    dim: int, clients: Any = None, epsilon: Any = None, *, trust: str = "local", **options: Any
-) -> Any:
+def plan(
+    dim: int,
+    clients: Any = None,
+    epsilon: Any = None,
+    *,
+    bits: int | None = None,
+    target_error: float | None = None,
+    rounds: int | None = None,
+    total_epsilon: float | None = None,
+    delta: float | None = None,
+    clip: float = 1.0,
+    coin: str = "private",
+    trust: str = "local",
+    participation: Participation | None = None,
+) -> Plan | ShuffledPlan:
     """Choose a mechanism and its parameters, and solve for what is left out of ε, clients, error and bits.
 
     The least predicted error within the allowed bits wins; in one family, the shortest message whose squared error is
@@ -247,15 +338,13 @@ def plan(  # noqa: D417 (the options stand with the overloads)
         target_error: the root mean square error of the mean to reach, as a fraction of clip.
         rounds: T, the rounds in which one client may take part; by default as many as `total_epsilon` allows, or one.
         total_epsilon: the total ε of all rounds of a client.
-        delta: the total δ; with δ > 0 the rounds are composed optimally, otherwise their ε add up.
+        delta: the total δ. With δ > 0 the rounds are composed optimally, otherwise their ε add up. 1e-6 by default
+            behind a shuffler, otherwise 0.
         clip: vectors longer than this are scaled down to it.
         coin: "private" (default); "public" if both sides have client identifiers and a shared seed, which saves the
             bits of the index; "any" for whichever is better.
         trust: "local" (default) if every message must be private by itself; "shuffler" for a `ShuffledPlan` of (ε, δ)
-            behind a shuffler, see `plan_shuffled`, which takes delta, messages, bits and clip.
-        server: "fast" (default) for O(1) work per message and one transform per frame; "any" also considers RRSC.
-        alike: the cosine of each client's vector with their common direction, 0 to 1, if known; then strata are
-            considered.
+            behind a shuffler with `delta`, `bits` and `clip`. `plan_shuffled` has more options.
         participation: in how many of the rounds each person answers, "once" or a number. Then `clients` are all people,
             who take turns in cohorts, `rounds` is the length of the training, and the total is for a person's answers.
 
@@ -265,10 +354,10 @@ def plan(  # noqa: D417 (the options stand with the overloads)
 
     Examples:
         >>> found = plan(dim=25_450, clients=100_000, epsilon=3.0, bits=20)
-        >>> found.name, found.bits, round(found.relative_error, 2), found.total_bytes
-        ('frameunit', 20, 0.46, 250000)
+        >>> found.bits, round(found.relative_error, 2), found.total_bytes
+        (20, 0.46, 250000)
         >>> print(found.python())
-        sstq.mechanism("frameunit", dim=25450, epsilon=3.0, clip=1.0, frames=16)
+        sstq.FrameUnit(dim=25450, epsilon=3.0, frames=16)
         >>> plan(dim=25_450, epsilon=3.0, target_error=0.5).clients
         77412
         >>> plan(dim=25_450, clients=100_000, target_error=0.5).epsilon
@@ -276,177 +365,152 @@ def plan(  # noqa: D417 (the options stand with the overloads)
         >>> found = plan(dim=7_850, clients=6_000, rounds=60, total_epsilon=8.0, participation="once")
         >>> found.clients, found.epsilon, found.total_epsilon_basic, round(found.relative_error, 2)
         (100, 8.0, 8.0, 3.27)
-        >>> plan(dim=300, clients=20_000, epsilon=1.0, trust="shuffler", messages=4)
-        <ShuffledPlan for 20,000 people of dimension 300 at (1, 1e-06): 4 messages of 30 bits per person, error ...>
     """
     if check_option("trust", trust, ("local", "shuffler")) == "shuffler":
-        return plan_shuffled(dim, clients, epsilon, **options)
-    return _plan_locally(dim, clients, epsilon, **options)
+        local = {"target_error": target_error, "rounds": rounds, "total_epsilon": total_epsilon}
+        for name, value in (local | {"participation": participation}).items():
+            if value is not None:
+                raise ArgumentError(name, f"must be left out with trust='shuffler', got {value!r}")
+        check_option("coin", coin, ("private",))
+        usual_delta, usual_bits = USUAL_DELTA if delta is None else delta, MESSAGE_BITS if bits is None else bits
+        return plan_shuffled(dim, clients, epsilon, usual_delta, bits=usual_bits, clip=clip)
+    return _plan(
+        Request(
+            dim, clients, epsilon, bits, target_error, rounds, total_epsilon, delta or 0.0, clip, coin, participation
+        )
+    )
 
 
-def _plan_locally(
-    dim: int,
-    clients: int | None = None,
-    epsilon: float | None = None,
-    *,
-    bits: int | None = None,
-    target_error: float | None = None,
-    rounds: int | None = None,
-    total_epsilon: float | None = None,
-    delta: float = 0.0,
-    clip: float = 1.0,
-    coin: str = "private",
-    server: str = "fast",
-    alike: float | None = None,
-    participation: Participation | None = None,
-) -> Plan:
-    clip = check_number("clip", clip, 1e-100, 1e100)
-    clients = _optional("clients", clients, 1, solving.CLIENTS_MAX, integer=True)
-    epsilon = _optional("epsilon", epsilon, solving.EPSILON_MIN, solving.EPSILON_MAX)
-    target_error = _optional("target_error", target_error, 1e-9, 1e9)
-    rounds = None if rounds is None else check_argument("rounds", rounds)
-    total_epsilon = None if total_epsilon is None else check_argument("total_epsilon", total_epsilon)
-    delta = check_delta(delta)
-    people, cohorts, training = clients, None, rounds
-    if participation is not None:
-        rounds = answers_of(participation)
-        if training is None:
-            raise ValueError("rounds must be given with participation: the number of rounds of the whole training")
-        cohorts = cohorts_for(1, training, rounds) if clients is None else Cohorts(clients, training, rounds)
+def _plan(request: Request) -> Plan:
+    cohorts, clients = None, request.clients
+    if request.participation is not None and request.rounds is not None:
+        answers = answers_of(request.participation)
+        cohorts = Cohorts(clients or -(-request.rounds // answers), request.rounds, answers)
         # The smallest cohort, since sizes may differ by one.
-        clients = None if clients is None else clients * rounds // training
-    terms = Terms(
-        dim=check_number("dim", dim, 1, 2**30, integer=True),
-        bits=_optional("bits", bits, 1, 4096, integer=True),
-        coin=check_option("coin", coin, ("private", "public", "any")),
-        server=check_option("server", server, ("fast", "any")),
-        alike=_optional("alike", alike, 0, 1),
-        slack=_SLACK,
-    )
-    wish = _given(
-        dim=terms.dim,
-        clients=people,
-        epsilon=epsilon,
-        bits=terms.bits,
-        target_error=target_error,
-        rounds=training,
-        total_epsilon=total_epsilon,
-        delta=delta or None,
-        clip=None if clip == 1.0 else clip,
-        coin=None if coin == "private" else terms.coin,
-        server=None if server == "fast" else terms.server,
-        alike=terms.alike,
-        participation=participation,
-    )
-    allowed = solving.allowed_epsilon(epsilon, rounds, total_epsilon, delta)
-    solved_for, allowed, clients, found = _solve(terms, allowed, clients, target_error)
-    best, spent, shortest = found[0], found[0].mechanism.epsilon, solved_for == "bits"
+        clients = None if clients is None else request.cohort(clients)
+    solved_for, allowed, clients, found = _solve(request, request.message_epsilon(request.total_epsilon), clients)
+    best, spent = found[0], found[0].mechanism.epsilon
     if cohorts is not None and solved_for == "clients":
-        cohorts = cohorts_for(clients, cohorts.rounds, cohorts.answers)
-    rounds = solving.allowed_rounds(spent, rounds, total_epsilon, delta)
-    # A total that was given is known to suffice.
-    optimal = min(compose(spent, rounds, delta), total_epsilon or math.inf) if delta else None
-    others = [(offer, "") for offer in found[1:]]
-    if terms.coin == "private":
-        others.append((solving.weigh(replace(terms, coin="public"), allowed, clients)[0], "a public coin"))
+        cohorts = Cohorts(-(-clients * cohorts.rounds // cohorts.answers), cohorts.rounds, cohorts.answers)
+    rounds = request.answers or 1
+    if request.answers is None and request.total_epsilon is not None:
+        rounds = rounds_allowed(spent, request.total_epsilon, request.delta)
+        if not rounds:
+            raise ArgumentError(
+                "epsilon", f"must be at most total_epsilon = {request.total_epsilon:g}, got {spent:g}: no round fits"
+            )
+    others = [(one, "") for one in found[1:]]
+    if request.coin == "private" and request.dim <= COMPARED_DIM_MAX:
+        others.append((candidates(request.dim, allowed, clients, request.bits, "public")[0], "a public coin"))
+    clip = request.clip
     return Plan(
-        dim=terms.dim,
-        clients=clients,
-        epsilon=spent,
-        clip=clip,
-        rounds=rounds,
-        delta=delta,
-        solved_for=solved_for,
+        request=request,
+        mechanism=best.mechanism if clip == 1.0 else best.mechanism.replace(clip=clip),
         label=best.label,
-        name=best.mechanism.name,
-        arguments=best.arguments,
-        bits=best.bits,
-        coin=best.mechanism.coin,
+        clients=clients,
+        rounds=rounds,
+        solved_for=solved_for,
         bias=clip * math.sqrt(best.bias2),
         standard_deviation=clip * math.sqrt(best.variance),
         total_epsilon_basic=compose(spent, rounds),
-        total_epsilon_optimal=optimal,
-        explanation=f"{_reason(terms, found, shortest)} {_price(terms, allowed, clients, best, shortest)}",
+        # A total that was given is known to suffice.
+        total_epsilon_optimal=min(compose(spent, rounds, request.delta), request.total_epsilon or math.inf)
+        if request.delta
+        else None,
+        explanation=_explanation(request, found, solved_for, allowed),
         alternatives=tuple(Alternative(o.label, o.bits, clip * math.sqrt(o.mse), needs) for o, needs in others),
-        wish=wish,
-        terms=terms,
         cohorts=cohorts,
     )
 
 
-def _given(**arguments: Any) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if value is not None}
-
-
-def _optional(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:
-    return None if value is None else check_number(name, value, low, high, integer=integer)
-
-
-def _solve(
-    terms: Terms, epsilon: float | None, clients: int | None, target_error: float | None
-) -> tuple[str, float, int, list[Offer]]:
-    """Return what was solved for, the allowed ε, the clients, and the offers for them."""
+def _solve(request: Request, epsilon: float | None, clients: int | None) -> tuple[str, float, int, list[Candidate]]:
+    """Return what was solved for, the allowed ε, the clients, and the candidates for them."""
+    target = request.target_error
     solved_for = "error"
-    if clients is None and epsilon is not None and target_error is not None:
-        solved_for, clients = "clients", solving.least_clients(terms, epsilon, target_error)
-    elif epsilon is None and clients is not None and target_error is not None:
-        solved_for, epsilon = "epsilon", solving.least_epsilon(terms, clients, target_error)
+    if clients is None and epsilon is not None and target is not None:
+        solved_for, clients = "clients", _least_clients(request, epsilon, target)
+    elif epsilon is None and clients is not None and target is not None:
+        solved_for, epsilon = "epsilon", _least_epsilon(request, clients, target)
     elif epsilon is None or clients is None:
         given = "epsilon= (or rounds= and total_epsilon=), clients= and target_error="
         raise ValueError(f"at least two of {given} must be given")
-    elif target_error is not None:
-        return "bits", epsilon, clients, solving.least_bits(terms, epsilon, clients, target_error)
-    return solved_for, epsilon, clients, solving.weigh(terms, epsilon, clients, thorough=True)
+    elif target is not None:
+        return "bits", epsilon, clients, _least_bits(request, epsilon, clients, target)
+    return solved_for, epsilon, clients, request.candidates(epsilon, clients)
 
 
-def _reason(terms: Terms, offers: list[Offer], shortest: bool) -> str:
-    best = offers[0]
-    coin = {"private": " with a private coin", "public": " with a public coin", "any": ""}[terms.coin]
-    if shortest:
-        return f"{best.label} has the shortest message{coin} with the target error: {_of_clip(best.mse)}."
-    within = "" if terms.bits is None else f" within {terms.bits} bits"
-    reason = f"{best.label} has the least predicted error{within}{coin}: {_of_clip(best.mse)}"
-    others = [offer for offer in offers[1:] if offer.mechanism.name != best.mechanism.name] or offers[1:]
-    return f"{reason}; {others[0].label} would have {_of_clip(others[0].mse)}." if others else f"{reason}."
+def _least_clients(request: Request, epsilon: float, target: float) -> int:
+    """The least number of clients whose mean has the target error."""
+    enough, least = _ROUNDING * target**2, request.candidates(epsilon, CLIENTS_MAX)[0].mse
+    if least > enough:
+        raise ArgumentError(
+            "target_error",
+            f"must be at least {math.sqrt(least):.4g} of clip at epsilon = {epsilon:g}, even for {CLIENTS_MAX:.0e} "
+            f"clients, got {target:g}",
+        )
+    works = bisect_left(range(1, CLIENTS_MAX + 1), True, key=lambda n: request.least_mse(epsilon, n) <= enough)
+    return works + 1
 
 
-def _price(terms: Terms, epsilon: float, clients: int, best: Offer, shortest: bool) -> str:
-    name = best.mechanism.name
-    if name == "frameunit":
-        return _price_of_frames(terms, epsilon, clients, best, shortest)
-    if name == "rrsc":
-        work = f"Its server rebuilds {2**best.bits} vectors per message, which is Θ(d·4^{best.bits}) work"
-        return f"{work}; FrameUnit with as many bits has a few per cent more error and O(1) work."
-    if name == "sstq" and best.mechanism.coin == "public":
-        unlike = Strata.of(terms.dim, epsilon, best.arguments["bits"], 0.0).offer(clients)
-        rest = "" if unlike is None else f": clients with nothing in common would have {_of_clip(unlike.mse)}"
-        return f"It assumes vectors with a cosine of {terms.alike:g} to their common direction{rest}."
-    if name == "sstq":
-        encoding = f"{best.arguments['steps']} steps over {best.arguments['frame_size']} coefficients"
-        return f"It is unbiased in every frame, so more clients always reduce its error, but encoding takes {encoding}."
-    return "It is unbiased for every vector, and its server does O(1) work per message."
+def _least_epsilon(request: Request, clients: int, target: float) -> float:
+    """The least ε for which the mean has the target error, rounded up to six digits."""
+    from scipy.optimize import brentq
+
+    def excess(log_epsilon: float) -> float:
+        epsilon = min(max(math.exp(log_epsilon), EPSILON_MIN), EPSILON_MAX)
+        return math.log(request.least_mse(epsilon, clients) / (_ROUNDING * target**2))
+
+    request.candidates(EPSILON_MAX, clients)  # refuses too few bits
+    low, high = math.log(EPSILON_MIN), math.log(EPSILON_MAX)
+    if excess(low) <= 0:
+        return EPSILON_MIN
+    if excess(high) > 0:
+        _refuse_target(request, EPSILON_MAX, clients, target)
+    root = brentq(excess, low, high, xtol=1e-7, rtol=1e-7)
+    six_digits = Context(prec=6, rounding=ROUND_CEILING).create_decimal_from_float
+    found = float(six_digits(math.exp(root)))
+    while excess(math.log(found)) > 0 and found < EPSILON_MAX:  # the error may jump there, or be found from below
+        found = float(six_digits(found * (1 + 1e-5)))
+    return min(found, EPSILON_MAX)
 
 
-def _price_of_frames(terms: Terms, epsilon: float, clients: int, best: Offer, shortest: bool) -> str:
-    frames, coin, spent = best.arguments.get("frames", 1), best.mechanism.coin, best.mechanism.epsilon
-    bias = _of_clip(best.bias2)
-    if coin == "private" and frames < best.wanted_frames:
+def _least_bits(request: Request, epsilon: float, clients: int, target: float) -> list[Candidate]:
+    """The candidates within the fewest bits that have the target error, the best first."""
+    enough, found = _ROUNDING * target**2, request.candidates(epsilon, clients, slack=0.0)
+    if found[0].mse > enough:
+        _refuse_target(request, epsilon, clients, target)
+    # One after the other: the number of frames is rounded, so that errors may be out of order.
+    for bits in range(1, min(one.bits for one in found if one.mse <= enough)):
+        within = candidates(request.dim, epsilon, clients, bits, request.coin)
+        if within and within[0].mse <= enough:
+            return within
+    most = min(one.bits for one in found if one.mse <= enough)
+    return request.candidates(epsilon, clients, bits=most, slack=0.0)
+
+
+def _refuse_target(request: Request, epsilon: float, clients: int, target: float) -> None:
+    least = math.sqrt(request.least_mse(epsilon, clients))
+    try:
+        more = f"; {_least_clients(request, epsilon, target)} clients would have it"
+    except ArgumentError:
+        more = ""
+    raise ArgumentError(
+        "target_error",
+        f"must be at least {least:.4g} of clip for clients = {clients} at epsilon = {epsilon:g}, got {target:g}{more}",
+    )
+
+
+def _explanation(request: Request, found: list[Candidate], solved_for: str, allowed: float) -> str:
+    """Why this mechanism was chosen, and what to watch."""
+    best, spent = found[0], found[0].mechanism.epsilon
+    what = "the shortest message with the target error" if solved_for == "bits" else "the least predicted error"
+    within = "" if request.bits is None else f" within {request.bits} bits"
+    chosen = f"{best.label} has {what}{within}: {math.sqrt(best.mse):.3g} of clip."
+    if best.mechanism.name != "frameunit":
+        return f"{chosen} It is unbiased for every vector."
+    frames, bias = best.frames, f"{math.sqrt(best.bias2):.3g} of clip"
+    if best.mechanism.coin == "private" and frames < best.wanted_frames:
         more = best.bits + (best.wanted_frames // frames).bit_length() - 1
-        room = "the target error needs no more frames" if shortest else "more frames do not fit into the bits"
-        less = "" if spent == epsilon else f", and only ε = {spent:g} is spent, because more would increase it"
-        excess = f"Its bias, {bias}, exceeds {100 * BIAS_SHARE:.0f} % of the error, because {room}{less}"
-        return f"{excess}; pass frames={best.wanted_frames} and {more} bits."
-    if coin == "public" and best.bits <= min(_RRSC_BITS, most_rrsc_bits(terms.dim)):
-        better = 1 - math.sqrt(rrsc(terms.dim, spent, best.bits).variance / clients / best.mse)
-        if better > 0:
-            work = f"Θ(d·4^{best.bits}) work per message at the server instead of O(1)"
-            gained = f"RRSC with as many bits has {100 * better:.1f} % less error, but {work}"
-            return f"{gained}; the bias of the frames is {bias}: {_FRESH}."
-    if frames > 1 and frames * _MANY_FRAMES > clients:
-        return f"{frames} frames keep the bias at {bias}; the server does up to one transform per message."
-    spread = "One frame keeps" if frames == 1 else f"{frames} frames keep"
-    return f"{spread} the bias at {bias}; {_FRESH}."
-
-
-def _of_clip(square: float) -> str:
-    return f"{math.sqrt(square):.3g} of clip"
+        less = "" if spent == allowed else f" Only ε = {spent:g} is spent, because more would increase the bias."
+        return f"{chosen} The bias of its frames is {bias}; with {more} bits it would be negligible.{less}"
+    return f"{chosen} The bias of its frames is {bias}; use a fresh frame_seed every round, so that it averages out."

@@ -45,7 +45,7 @@ _SPARE = 1.03
 
 
 @dataclass(frozen=True)
-class Budget:
+class ShuffleBudget:
     """A central (ε, δ) for n people with m messages each, behind a shuffler, over several rounds."""
 
     epsilon: float
@@ -75,7 +75,7 @@ class Budget:
 
 
 @lru_cache(maxsize=4096)
-def _local_epsilon(budget: Budget, share: float) -> float:
+def _local_epsilon(budget: ShuffleBudget, share: float) -> float:
     found = two_level_local_epsilon(budget.epsilon, share, budget.clients, budget.delta, budget.slots)
     return min(found, _EPSILON_MAX)
 
@@ -119,7 +119,7 @@ def shuffled_mechanism(
         >>> 0.999 < shuffled_epsilon(mechanism, 10_000, 1e-6) <= 1.0
         True
     """
-    budget = Budget(
+    budget = ShuffleBudget(
         check_argument("epsilon", epsilon),
         check_delta(delta, positive=True),
         check_argument("clients", clients),
@@ -142,7 +142,9 @@ def shuffled_mechanism(
     return _within(budget, build, budget.local(inside / (2 * size * blocks)))
 
 
-def _within(budget: Budget, build: Callable[[float], FrameUnit | GroupUnit], local: float) -> FrameUnit | GroupUnit:
+def _within(
+    budget: ShuffleBudget, build: Callable[[float], FrameUnit | GroupUnit], local: float
+) -> FrameUnit | GroupUnit:
     """The mechanism with the whole budget, or with slightly less so that the law of its integers fits."""
     step = _SHRINK
     while local >= _EPSILON_MIN:
@@ -158,7 +160,7 @@ def _within(budget: Budget, build: Callable[[float], FrameUnit | GroupUnit], loc
 
 
 @lru_cache(maxsize=1024)
-def best_share(budget: Budget, blocks: int) -> tuple[int, float]:
+def best_share(budget: ShuffleBudget, blocks: int) -> tuple[int, float]:
     """The place of the share of candidates inside, `_RATIO`^−place, of least variance; and d/a² of a message over d."""
 
     def variance(place: int) -> float:
@@ -168,7 +170,7 @@ def best_share(budget: Budget, blocks: int) -> tuple[int, float]:
     return best, variance(best)
 
 
-def likely_mse(budget: Budget, dim: int, blocks: int, bits: int = MESSAGE_BITS) -> float:
+def likely_mse(budget: ShuffleBudget, dim: int, blocks: int, bits: int = MESSAGE_BITS) -> float:
     """About the squared error of a mean of vectors of norm 1, no less than a plan predicts, with less work."""
     size = _least_size(dim)
     candidates = 2 * size * blocks
@@ -185,7 +187,7 @@ def likely_mse(budget: Budget, dim: int, blocks: int, bits: int = MESSAGE_BITS) 
     return _SPARE * draw.error(1 << room, total).total
 
 
-def _usual_place(budget: Budget, blocks: int) -> int:
+def _usual_place(budget: ShuffleBudget, blocks: int) -> int:
     """The best place if the losses are normal: then (e^ε₀ − 1)²·2mα/n is the square of their shift."""
     power = budget.clients / budget.slots / gaussian_sigma(budget.epsilon, budget.delta) ** 2 / 2
 
@@ -216,7 +218,7 @@ def _valley(values: Callable[[int], float], start: int) -> int:
     return place
 
 
-def _best_frames(budget: Budget, dim: int, blocks: int, place: int, bits: int) -> tuple[int, int, int]:
+def _best_frames(budget: ShuffleBudget, dim: int, blocks: int, place: int, bits: int) -> tuple[int, int, int]:
     """N, the number of frames and k of the shortest message within the slack of the least error, with the least N."""
     total = budget.clients * budget.messages
     least = _least_size(dim)
@@ -244,7 +246,7 @@ def _sizes(least: int, blocks: int, bits: int) -> Iterator[int]:
         size *= 2
 
 
-def _best_inside(budget: Budget, dim: int, size: int, blocks: int, frames: int, place: int) -> RowDraw:
+def _best_inside(budget: ShuffleBudget, dim: int, size: int, blocks: int, frames: int, place: int) -> RowDraw:
     """The draw from frames of N rows whose k has the least error, from where the variance is least on."""
     candidates, total = 2 * size * blocks, budget.clients * budget.messages
 

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sstq.accounting import gaussian_sigma
 from sstq.accounting.bounds import check_delta
 from sstq.checks import RANGES, check_argument
 from sstq.mechanisms import FrameUnit, GroupUnit
-from sstq.planning.shuffled_draw import MESSAGE_BITS, MOST_MESSAGES, Budget, best_share, likely_mse, shuffled_mechanism
-from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, USUAL_DELTA, Remedy, Task, Verdict, typed
+from sstq.planning.shuffled_draw import (
+    MESSAGE_BITS,
+    MOST_MESSAGES,
+    ShuffleBudget,
+    best_share,
+    likely_mse,
+    shuffled_mechanism,
+)
+from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, Remedy, Verdict, find_remedies, three_digits, whole_numbers
+
+USUAL_DELTA = 1e-6
+"""The δ behind a shuffler, where none is given."""
 
 # The increase in squared error that is accepted for half as many messages.
 _SLACK = 0.02
-_MOST_TRIED = 256
 # Replacing one person changes the sum of all vectors by this many times clip.
 _SENSITIVITY = 2.0
 
@@ -36,7 +43,8 @@ class ShuffledPlan:
         standard_deviation: the standard deviation of the mean, the root of the summed variance.
         local_error: the error of the same task without any trust, at a local ε equal to `epsilon`.
         central_error: the error of (ε, δ)-private Gaussian noise added by a trusted server.
-        wish: the arguments given to `plan_shuffled`.
+        most_messages: the maximum messages per person that were allowed.
+        most_bits: the maximum bits per message that were allowed.
     """
 
     clients: int
@@ -47,7 +55,8 @@ class ShuffledPlan:
     standard_deviation: float
     local_error: float
     central_error: float
-    wish: Mapping[str, Any]
+    most_messages: int = MOST_MESSAGES
+    most_bits: int = MESSAGE_BITS
 
     def __repr__(self) -> str:
         sent = f"{self.messages} message{'s' * (self.messages > 1)} of {self.mechanism.message_bits} bits per person"
@@ -118,43 +127,18 @@ class ShuffledPlan:
         """Return the mechanism's JSON, which clients and server share."""
         return self.mechanism.to_json()
 
-    def command(self, output: str = "mechanism.json") -> str:
-        """Return the command that writes the mechanism's JSON.
-
-        Examples:
-            >>> print(plan_shuffled(dim=100, clients=10_000, epsilon=1.0, messages=1).command())
-            sstq spec --name frameunit --dim 100 --epsilon 5.67... --frame-size ... --set frames=... --set inside=... \
---output mechanism.json
-        """
-        return spec_command(self.mechanism, output)
-
     def _remedies(self) -> tuple[Remedy, ...]:
-        def works(dim: int, clients: int, epsilon: float) -> bool:
-            return self.likely_mse(dim, clients, epsilon) <= 1
+        dim, people, epsilon = self.mechanism.dim, self.clients, self.epsilon
+        return find_remedies(
+            clients=(whole_numbers(people, int(RANGES["clients"][1])), lambda n: self.likely_mse(dim, n, epsilon) <= 1),
+            epsilon=(three_digits(epsilon, RANGES["epsilon"][1]), lambda e: self.likely_mse(dim, people, e) <= 1),
+            dim=(whole_numbers(1, dim)[::-1], lambda d: self.likely_mse(d, people, epsilon) <= 1),
+        )
 
-        own = self.mechanism.dim, self.clients, self.epsilon
-        more = next((m for m in _doubled(2 * self.most_messages) if self.likely_mse(*own, messages=m) <= 1), None)
-        found = Task("sstq plan", self.arguments, "dim", works).remedies()
-        if more is None:
-            return found
-        wanted = {**self.arguments, "messages": more}
-        return (Remedy("messages", f"{more} messages per person", wanted, (typed("sstq plan", wanted),)), *found)
-
-    @property
-    def most_messages(self) -> int:
-        """The maximum number of messages per person."""
-        return int(self.wish.get("messages", MOST_MESSAGES))
-
-    def likely_mse(self, dim: int, clients: int, epsilon: float, *, messages: int | None = None) -> float:
+    def likely_mse(self, dim: int, clients: int, epsilon: float) -> float:
         """About the squared error over clip² of another such task, hardly less than a plan of it would predict."""
-        # A plan does not accept more people than this.
-        budget = Budget(epsilon, self.delta, min(clients, int(RANGES["clients"][1])), messages or self.most_messages)
-        return likely_mse(budget, dim, self.mechanism.groups or 1, self.wish.get("bits", MESSAGE_BITS))
-
-    @property
-    def arguments(self) -> Mapping[str, Any]:
-        """The options of `sstq plan` for this task."""
-        return {"trust": "shuffler", **self.wish}
+        budget = ShuffleBudget(epsilon, self.delta, clients, self.most_messages)
+        return likely_mse(budget, dim, self.mechanism.groups or 1, self.most_bits)
 
 
 def plan_shuffled(
@@ -194,11 +178,9 @@ def plan_shuffled(
     delta, clients = check_delta(delta, positive=True), check_argument("clients", clients)
     messages, clip = check_argument("messages", messages), check_argument("clip", clip)
     groups = None if groups is None else check_argument("groups", groups)
-    chosen = fewest_messages(Budget(epsilon, delta, clients, messages), groups or 1)
+    chosen = fewest_messages(ShuffleBudget(epsilon, delta, clients, messages), groups or 1)
     mechanism = shuffled_mechanism(dim, epsilon, delta, clients, messages=chosen, groups=groups, bits=bits, clip=clip)
     error = mechanism.typical_error(clients)
-    given = {"dim": dim, "clients": clients, "epsilon": epsilon, "delta": delta}
-    unusual = {"messages": (messages, MOST_MESSAGES), "bits": (bits, MESSAGE_BITS), "clip": (clip, 1.0)}
     return ShuffledPlan(
         clients=clients,
         epsilon=epsilon,
@@ -208,11 +190,12 @@ def plan_shuffled(
         standard_deviation=math.sqrt(error.variance),
         local_error=math.sqrt(_local(dim, epsilon, clients, groups, clip)),
         central_error=clip * central_error(dim * (groups or 1), epsilon, delta, clients),
-        wish=given | {name: value for name, (value, usual) in unusual.items() if value != usual},
+        most_messages=messages,
+        most_bits=bits,
     )
 
 
-def fewest_messages(budget: Budget, blocks: int = 1) -> int:
+def fewest_messages(budget: ShuffleBudget, blocks: int = 1) -> int:
     """The messages of a person, halved as long as that costs little."""
     messages = budget.messages
 
@@ -234,20 +217,8 @@ def central_error(coordinates: int, epsilon: float, delta: float, clients: int) 
     return _SENSITIVITY * gaussian_sigma(epsilon, delta) / clients * math.sqrt(coordinates)
 
 
-def spec_command(mechanism: FrameUnit | GroupUnit, output: str) -> str:
-    """The command that writes a mechanism, made with explicit options."""
-    own = {name: value for name, value in mechanism.options.items() if name in ("dim", "epsilon", "clip", "frame_size")}
-    others = {name: value for name, value in mechanism.options.items() if name not in own}
-    settings = " ".join(f"--set {name}={value}" for name, value in others.items())
-    return f"{typed(f'sstq spec --name {mechanism.name}', own)} {settings} --output {output}"
-
-
 def _local(dim: int, epsilon: float, clients: int, groups: int | None, clip: float) -> float:
     """The squared error if nobody is trusted."""
     if groups is None:
         return FrameUnit(dim, epsilon, clients=clients, clip=clip).typical_error(clients).total
     return GroupUnit(dim, epsilon, groups=groups, clients=clients, clip=clip).typical_error(clients).total
-
-
-def _doubled(start: int) -> list[int]:
-    return [start << step for step in range(9) if start << step <= _MOST_TRIED]

@@ -8,18 +8,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sstq.client.campaigns import Campaign as Campaign
+    from sstq.client.campaigns import Shuffling as Shuffling
+    from sstq.client.sending import Client as Client
     from sstq.service.app import create_app as create_app
     from sstq.service.app import run as run
-    from sstq.service.campaigns import Campaign as Campaign
-    from sstq.service.client import Client as Client
     from sstq.service.settings import Settings as Settings
-    from sstq.service.shuffling import Shuffling as Shuffling
 
 _HOMES = {
-    "Campaign": "sstq.service.campaigns",
-    "Client": "sstq.service.client",
+    "Campaign": "sstq.client.campaigns",
+    "Client": "sstq.client.sending",
     "Settings": "sstq.service.settings",
-    "Shuffling": "sstq.service.shuffling",
+    "Shuffling": "sstq.client.campaigns",
     "create_app": "sstq.service.app",
     "run": "sstq.service.app",
 }

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from sstq.service.campaigns import Campaign
+from sstq.client.campaigns import Campaign
 from sstq.service.collector import SEALING_KEY, TOKEN_NAMES, Collector
 from sstq.service.common_routes import read_body, token_of
 from sstq.service.node import Entry

@@ -14,7 +14,6 @@ from sstq.service.collector import Collector
 from sstq.service.manifests import LARGEST_PART, Manifest, read_manifest
 from sstq.service.node import Entry, unknown_campaign
 from sstq.service.openapi import answers, schema
-from sstq.service.sealing import key_id
 from sstq.service.security import Problem, RequestBody, content_type
 
 __all__ = ["batch_routes"]
@@ -33,7 +32,7 @@ _HEADERS: dict[str, Any] = {
             "name": "SSTQ-Signature",
             "in": "header",
             "required": True,
-            "description": "The shuffler's Ed25519 signature of `sstq-batch-v1`, a zero byte and the manifest; base64.",
+            "description": "The shuffler's Ed25519 signature of `sstq-batch-v2`, a zero byte and the manifest; base64.",
             "schema": {"type": "string"},
         },
     ],
@@ -97,8 +96,8 @@ def _manifest(entry: Entry, request: Request) -> Manifest:
         raise Problem(400, f"The header SSTQ-Batch cannot be read: {error}.") from error
     if (manifest.campaign, manifest.digest) != (campaign.name, campaign.digest):
         raise Problem(409, "The batch belongs to another campaign or mechanism.")
-    if manifest.sealing_key not in map(key_id, entry.sealing_keys):
-        raise Problem(409, "The envelopes are sealed for a key that the campaign does not have.")
+    if manifest.crowd not in entry.crowds:
+        raise Problem(409, "The envelopes are of people who agreed to other terms, or sealed for an unknown key.")
     if manifest.slot >= campaign.slots:
         raise Problem(409, f"The campaign has {campaign.slots} slots, got slot {manifest.slot}.")
     if manifest.size < campaign.shuffling.threshold and campaign.shuffling.below_threshold == "drop":

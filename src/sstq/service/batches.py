@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -14,7 +13,7 @@ import sqlalchemy as sa
 from sstq.mechanisms import Mechanism
 from sstq.service import bodies
 from sstq.service.database import Database, batches, campaigns, envelopes, seen, uploads
-from sstq.service.manifests import Manifest
+from sstq.service.manifests import CROWD_NAME_BYTES, Manifest
 from sstq.service.receiving import KEY_BYTES
 
 __all__ = [
@@ -23,6 +22,7 @@ __all__ = [
     "BatchAnswer",
     "Opened",
     "count_batches",
+    "crowds_of",
     "next_batch",
     "parts_of",
     "put",
@@ -51,7 +51,7 @@ class Batch:
     campaign: str
     batch: bytes
     slot: int
-    sealing_key: str
+    crowd: str
     parts: int
 
 
@@ -75,7 +75,7 @@ def receive(database: Database, manifest: Manifest, body: bytes) -> BatchAnswer:
     name, identity = manifest.campaign, bytes.fromhex(manifest.batch)
     described = {
         "slot": manifest.slot,
-        "sealing_key": manifest.sealing_key,
+        "sealing_key": manifest.crowd,
         "size": manifest.size,
         "parts": manifest.parts,
     }
@@ -178,21 +178,22 @@ def _unseen(connection: sa.Connection, batch: Batch, found: list[tuple[bytes, by
     return fresh, np.sort(hashes[first]).tobytes()
 
 
-def count_batches(database: Database, name: str) -> dict[str, Any]:
+def count_batches(database: Database, name: str) -> dict[str, int]:
     """Count the opened batches of a campaign, and their envelopes by outcome."""
-    table = batches.c
-    sums = {
-        field: sa.func.coalesce(sa.func.sum(getattr(table, field)), 0)
-        for field in ("accepted", "foreign", "malformed", "repeated")
-    }
-    mine = (table.campaign == name, table.opened)
-    query = sa.select(sa.func.count(), *sums.values()).where(*mine)
-    smallest = sa.select(sa.func.min(table.accepted), sa.func.min(table.size)).where(*mine, table.accepted > 0)
+    outcomes = ("accepted", "foreign", "malformed", "repeated")
+    sums = [sa.func.coalesce(sa.func.sum(batches.c[outcome]), 0) for outcome in outcomes]
+    query = sa.select(sa.func.count(), *sums).where(batches.c.campaign == name, batches.c.opened)
+    row = database.read(lambda connection: connection.execute(query).one())
+    return dict(zip(("batches", *outcomes), map(int, row), strict=True))
 
-    def work(connection: sa.Connection) -> dict[str, Any]:
-        opened, *counted = connection.execute(query).one()
-        accepted, size = connection.execute(smallest).one()
-        totals = dict(zip(sums, map(int, counted), strict=True))
-        return {"batches": opened, **totals, "smallest_accepted": accepted or 0, "smallest_size": size or 0}
 
-    return database.read(work)
+def crowds_of(database: Database, name: str) -> list[tuple[int, int]]:
+    """Return (size, accepted) of each crowd that was mixed together and opened, those of its smallest slot."""
+    query = sa.select(batches.c.batch, batches.c.size, batches.c.accepted)
+    query = query.where(batches.c.campaign == name, batches.c.opened, batches.c.accepted > 0)
+    found: dict[bytes, tuple[int, int]] = {}
+    for batch, size, accepted in database.read(lambda connection: connection.execute(query).all()):
+        crowd = bytes(batch)[:CROWD_NAME_BYTES]
+        least_size, least = found.get(crowd, (size, accepted))
+        found[crowd] = min(size, least_size), min(accepted, least)
+    return list(found.values())

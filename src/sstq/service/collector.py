@@ -8,9 +8,9 @@ from typing import Any
 
 import rfc8785
 
-from sstq.service.campaigns import Campaign
+from sstq.client.campaigns import Campaign
+from sstq.client.sealing import SealingKey
 from sstq.service.node import Entry, Node
-from sstq.service.sealing import SealingKey, key_id
 from sstq.service.security import Problem, is_token, new_token, token_hash, unauthorized
 from sstq.service.settings import Settings
 from sstq.service.store import Store, StoredCampaign
@@ -71,8 +71,8 @@ class Collector(Node):
         return key.public
 
     def sealing_secrets(self, entry: Entry) -> dict[str, bytes]:
-        """A campaign's secret keys, by the names of their public keys."""
-        found = {key_id(key): self.store.known_setting(_sealing_setting(key)) for key in entry.sealing_keys}
+        """A campaign's secret keys, by the crowds that sealed for them."""
+        found = {crowd: self.store.known_setting(_sealing_setting(key)) for crowd, key in entry.crowds.items()}
         return {name: secret for name, secret in found.items() if secret is not None}
 
     def forget_sealing_keys(self, entry: Entry) -> None:
@@ -119,7 +119,7 @@ def _terms(campaign: Campaign, tokens: dict[str, bytes], sealing_keys: tuple[byt
 
 
 def _sealing_setting(public: bytes) -> str:
-    return f"sealing-key-{key_id(public)}"
+    return f"sealing-key-{public.hex()}"
 
 
 def _last_hour(campaign: Campaign) -> int | None:

@@ -9,8 +9,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from sstq.client.campaigns import MOST_TOKENS
 from sstq.files.strict_json import read_json
-from sstq.service.campaigns import MOST_TOKENS
 from sstq.service.node import Entry, Node
 from sstq.service.openapi import DOCUMENT_ANSWER, TOKEN, answers, json_body, schema
 from sstq.service.security import Problem, RequestBody, bearer_token, content_type, new_token, token_hash
@@ -67,11 +67,11 @@ def common_routes(
 
     @router.get(
         "/v1/key",
-        summary="Read the public key of this service, which signs campaigns and which clients pin",
+        summary="Read the public keys of this service; clients pin the one that signs campaigns",
         responses=answers({200: {"description": "The key.", "content": schema("Key")}}),
     )
     async def key() -> Response:
-        return JSONResponse({"key": node.key.public.hex()})
+        return JSONResponse(node.public_keys)
 
     @router.get(
         "/v1/campaigns/{name}",

@@ -113,7 +113,7 @@ batches = _table(
     _campaign(),
     sa.Column("batch", sa.LargeBinary, primary_key=True),  # random, chosen by the shuffler
     sa.Column("slot", sa.Integer, nullable=False),
-    sa.Column("sealing_key", sa.Text, nullable=False),
+    sa.Column("sealing_key", sa.Text, nullable=False),  # and terms: the crowd's name, see Campaign.crowd
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("parts", sa.Integer, nullable=False),
     sa.Column("opened", sa.Boolean, nullable=False),
@@ -148,7 +148,7 @@ outgoing = _table(
     sa.Column("batch", sa.LargeBinary, primary_key=True),
     sa.Column("part", sa.Integer, primary_key=True),
     sa.Column("slot", sa.Integer, nullable=False),
-    sa.Column("sealing_key", sa.Text, nullable=False),
+    sa.Column("sealing_key", sa.Text, nullable=False),  # and terms: the crowd's name, see Campaign.crowd
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("parts", sa.Integer, nullable=False),
     sa.Column("count", sa.BigInteger, nullable=False),

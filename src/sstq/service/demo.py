@@ -10,8 +10,8 @@ from pathlib import Path
 
 from starlette.routing import Route
 
+from sstq.client.campaigns import Campaign
 from sstq.mechanisms.frameunit.mechanism import FrameUnit
-from sstq.service.campaigns import Campaign
 from sstq.service.collector import Collector
 from sstq.service.dashboard import StaticFile
 

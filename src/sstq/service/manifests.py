@@ -14,19 +14,22 @@ from typing import Any
 import rfc8785
 
 from sstq.checks import check_number
+from sstq.client.campaigns import MOST_PEOPLE
+from sstq.client.signing import SigningKey, verify
 from sstq.files.strict_json import read_json
-from sstq.service.shuffling import MOST_PEOPLE
-from sstq.service.signing import SigningKey, verify
 
-__all__ = ["BATCH_PREFIX", "LARGEST_PART", "Manifest"]
+__all__ = ["BATCH_PREFIX", "CROWD_NAME_BYTES", "LARGEST_PART", "Manifest"]
 
-BATCH_PREFIX = b"sstq-batch-v1\x00"
+BATCH_PREFIX = b"sstq-batch-v2\x00"
 """The prefix of a manifest when it is signed."""
+
+CROWD_NAME_BYTES = 12
+"""How many bytes of a batch's name are the same for all slots of a crowd that was mixed together."""
 
 LARGEST_PART = 1 << 24
 """The maximum size of one part of a batch in bytes."""
 
-_TEXTS = {"digest": "[0-9a-f]{64}", "sealing_key": "[0-9a-f]{16}", "batch": "[0-9a-f]{32}", "sha256": "[0-9a-f]{64}"}
+_TEXTS = {"digest": "[0-9a-f]{64}", "crowd": "[0-9a-f]{64}", "batch": "[0-9a-f]{32}", "sha256": "[0-9a-f]{64}"}
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,9 @@ class Manifest:
     Attributes:
         campaign: the campaign's name.
         digest: the digest of the campaign's mechanism.
-        sealing_key: the name of the key that the envelopes are sealed for.
+        crowd: the name of the crowd: what its people agreed to (`Campaign.crowd`), in hexadecimal.
         slot: which message of each person the envelopes hold.
-        batch: 128 random bits in hexadecimal, the same for all parts and all retries.
+        batch: 96 random bits and the slot (32 bits) in hexadecimal, the same for all parts and all retries.
         size: the number of envelopes in the whole batch.
         part: the number of this part, from 0.
         parts: the number of parts.
@@ -48,7 +51,7 @@ class Manifest:
 
     campaign: str
     digest: str
-    sealing_key: str
+    crowd: str
     slot: int
     batch: str
     size: int
@@ -70,7 +73,7 @@ class Manifest:
 
     def signed(self, key: SigningKey) -> dict[str, str]:
         """Return the headers for uploading this part: the manifest and its signature."""
-        described: dict[str, Any] = {"format": "sstq-batch", "version": 1} | asdict(self)
+        described: dict[str, Any] = {"format": "sstq-batch", "version": 2} | asdict(self)
         text = rfc8785.dumps(described)
         return {"SSTQ-Batch": text.decode(), "SSTQ-Signature": key.sign(text, BATCH_PREFIX)}
 
@@ -91,8 +94,8 @@ def read_manifest(text: str, signature: str, public: bytes) -> Manifest:
         raise PermissionError("the batch is not signed by the campaign's shuffler") from error
     data: Any = read_json(raw)
     known = {own.name for own in fields(Manifest)}
-    if not isinstance(data, dict) or (data.pop("format", None), data.pop("version", None)) != ("sstq-batch", 1):
-        raise ValueError("a manifest must have format sstq-batch and version 1")
+    if not isinstance(data, dict) or (data.pop("format", None), data.pop("version", None)) != ("sstq-batch", 2):
+        raise ValueError("a manifest must have format sstq-batch and version 2")
     if set(data) != known:
         raise ValueError(f"a manifest must have the fields {', '.join(sorted(known))}")
     return Manifest(**data)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import re
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
-from sstq.service.campaigns import NAME_PATTERN, Campaign
+from sstq.client.campaigns import NAME_PATTERN, Campaign
+from sstq.client.signing import SigningKey
 from sstq.service.inbox import Inbox
 from sstq.service.metrics import Metrics
 from sstq.service.security import AddressLimits, Problem, is_token, token_hash, unauthorized
 from sstq.service.settings import Settings
-from sstq.service.signing import SigningKey
 from sstq.service.store import Store, StoredCampaign
 
 __all__ = ["Entry", "Node", "unknown_campaign"]
@@ -47,6 +48,11 @@ class Entry:
         return f'"{hashlib.sha256(self.document).hexdigest()[:32]}"'
 
     @cached_property
+    def crowds(self) -> dict[str, bytes]:
+        """The sealing keys by the crowds of people who sealed for them, in hexadecimal."""
+        return {self.campaign.crowd(key).hex(): key for key in self.sealing_keys}
+
+    @cached_property
     def from_anywhere(self) -> bool:
         """Whether web pages of other origins may send; a shared token does not belong in a web page."""
         return self.campaign.senders != "token"
@@ -69,6 +75,7 @@ class Node(ABC):
         if kept != self.role:
             store.close()
             raise ValueError(f"database must belong to a {self.role}, got one of a {kept}; pass an empty database")
+        _refuse_first_version(store)
         self.ready = threading.Event()
         self.inbox = Inbox(self.store, self.ready)
         self.limits = AddressLimits(settings.uploads_per_second, settings.burst)
@@ -80,6 +87,11 @@ class Node(ABC):
         self._forgotten = 0
         self._lock = threading.Lock()
         self.bytes_being_read = 0
+
+    @property
+    def public_keys(self) -> dict[str, str]:
+        """What this service shows of its keys, in hexadecimal."""
+        return {"key": self.key.public.hex()}
 
     # Campaigns
 
@@ -144,6 +156,24 @@ class Node(ABC):
         """Raise a Problem unless the token is the metrics token or the administrator's."""
         if not is_token(token, self._metrics_reader):
             self.require_administrator(token)
+
+
+def _refuse_first_version(store: Store) -> None:
+    """ValueError if there are shuffled campaigns of version 1: their terms and envelopes mean something else."""
+    old = []
+    for stored in store.campaigns():
+        terms = json.loads(stored.terms)
+        shuffling = (json.loads(terms["document"]) if "document" in terms else terms).get("shuffling")
+        if shuffling is not None and "sealing_key" not in shuffling:
+            old.append(stored.name)
+    if old:
+        store.close()
+        raise ValueError(
+            f"the database has shuffled campaigns of version 1 ({', '.join(old)}), which this release does not read; "
+            "nothing was changed. Finish them with the release that created them: `sstq campaign close`, wait until "
+            "the shuffler's sstq_people_waiting and sstq_envelopes_outgoing are 0, `sstq campaign export`, and delete "
+            "them at the collector. Then give the shuffler an empty database"
+        )
 
 
 def unknown_campaign() -> Problem:

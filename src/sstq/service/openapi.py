@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from sstq.service.campaigns import MOST_TOKENS, NAME_PATTERN, TIME_PATTERN
+from sstq.client.campaigns import MOST_TOKENS, NAME_PATTERN, TIME_PATTERN
 
 __all__ = ["DESCRIPTION", "OPTIONAL_TOKEN", "TOKEN", "answers", "install", "json_body", "schema"]
 
@@ -41,6 +41,7 @@ OPTIONAL_TOKEN: dict[str, Any] = {"security": [{}, {"token": []}]}
 """For routes that need a token for some campaigns."""
 
 NAME = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
+KEY = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 _TIME = {"type": ["string", "null"], "pattern": f"^{TIME_PATTERN}$", "examples": ["2027-01-31T18:00:00Z"]}
 _NUMBERS = {"type": ["array", "null"], "items": {"type": ["number", "null"]}}
 _TABLE = {"type": "array", "items": {"type": "array", "items": {"type": ["number", "null"]}}}
@@ -68,17 +69,18 @@ _SHUFFLING = {
             "description": "The shuffler that mixes the messages before they arrive; it cannot change.",
             "properties": {
                 "url": {"type": "string", "description": "The shuffler's address."},
-                "key": {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": "Its Ed25519 public key."},
+                "key": KEY | {"description": "Its Ed25519 public key."},
+                "sealing_key": KEY | {"description": "Its X25519 public key."},
                 "threshold": {
                     "type": "integer",
                     "minimum": 2,
                     "maximum": 10**9,
-                    "description": "Minimum number of people per batch.",
+                    "description": "Minimum number of people per crowd.",
                 },
                 "delta": {"type": "number", "minimum": 1e-15, "maximum": 0.1},
                 "below_threshold": {"enum": ["drop", "local"]},
             },
-            "required": ["url", "key", "threshold"],
+            "required": ["url", "key", "sealing_key", "threshold"],
             "additionalProperties": False,
         },
     ]
@@ -99,12 +101,18 @@ _CLAIM = {
                 "batches": COUNT | {"description": "Opened batches of the shuffler."},
                 "accepted": COUNT | {"description": "Envelopes of these batches that are counted."},
                 "refused": described_object(dict.fromkeys(("foreign", "malformed", "repeated"), COUNT)),
-                "crowd": COUNT | {"description": "Accepted envelopes of the smallest batch."},
-                "epsilon": {
-                    "type": ["number", "null"],
-                    "description": "The ε that this crowd justifies; null without a crowd.",
+                "crowds": {
+                    "type": "array",
+                    "description": "What each crowd that was mixed together justifies for its people.",
+                    "items": described_object(
+                        {
+                            "people": COUNT | {"description": "Accepted envelopes of its smallest batch."},
+                            "epsilon": {"type": "number"},
+                            "delta": {"type": "number"},
+                            "epsilon_if_half_fake": {"type": "number"},
+                        }
+                    ),
                 },
-                "delta": {"type": ["number", "null"]},
                 "local_epsilon": {"type": "number", "description": "The ε that remains if the shuffler cheats."},
             }
         ),
@@ -146,7 +154,7 @@ _SCHEMAS: dict[str, Any] = {
         "properties": _TERMS
         | {
             "format": {"const": "sstq-campaign"},
-            "version": {"const": 1},
+            "version": {"const": 2},
             "name": NAME,
             "mechanism": _MECHANISM,
             "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
@@ -158,12 +166,7 @@ _SCHEMAS: dict[str, Any] = {
             "sealing_keys": {
                 "type": "array",
                 "description": "X25519 keys to seal messages for, the newest first.",
-                "items": described_object(
-                    {
-                        "id": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
-                        "key": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
-                    }
-                ),
+                "items": KEY,
             },
         },
         "required": ["format", "version", "name", "mechanism", "digest", "message_bits", "keys", "most_messages"],
@@ -185,7 +188,7 @@ _SCHEMAS: dict[str, Any] = {
     ),
     "Certificate": {"type": "object", "description": "What `sstq audit certify` writes."},
     "Receipt": described_object({"count": {"type": "integer", "minimum": 1}}),
-    "Key": described_object({"key": {"type": "string", "pattern": "^[0-9a-f]{64}$"}}),
+    "Key": described_object({"key": KEY}),
     "Health": described_object({"status": {"enum": ["ok", "starting"]}}),
     "Estimate": described_object(
         {
@@ -251,7 +254,7 @@ DOCUMENT_ANSWER: dict[int, dict[str, Any]] = {
         "content": schema("Document"),
         "headers": {
             "ETag": _header("The version of the document; send it as If-None-Match."),
-            "SSTQ-Signature": _header("Ed25519 over `sstq-campaign-v1`, a zero byte and the document; base64."),
+            "SSTQ-Signature": _header("Ed25519 over `sstq-campaign-v2`, a zero byte and the document; base64."),
         },
     }
 }

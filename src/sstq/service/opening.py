@@ -15,14 +15,14 @@ from datetime import UTC, datetime
 from itertools import islice
 from multiprocessing.connection import Connection
 
+from sstq.client.campaigns import Campaign
+from sstq.client.sealing import envelope_info, open_envelopes
 from sstq.service import bodies
 from sstq.service.batches import DIGEST_BYTES, Batch, Opened, next_batch, parts_of, put
-from sstq.service.campaigns import Campaign
 from sstq.service.claims import shuffled_claim
 from sstq.service.collector import Collector
 from sstq.service.node import Entry
 from sstq.service.rounds import Rounds
-from sstq.service.sealing import envelope_info, open_envelopes
 from sstq.service.store import Store
 
 __all__ = ["Openers", "Opening", "open_next"]
@@ -114,7 +114,7 @@ def open_next(
     Args:
         store: the collector's store.
         campaign: a shuffled campaign.
-        secret_of: its secret sealing keys, by name.
+        secret_of: its secret sealing keys, by crowd.
         openers: the processes that open envelopes.
         stopping: called for each envelope; True stops the work.
 
@@ -123,8 +123,8 @@ def open_next(
     batch = next_batch(store.database, campaign.name)
     if batch is None:
         return None
-    secret = secret_of.get(batch.sealing_key)
-    info = envelope_info(campaign.name, campaign.digest, batch.slot)
+    secret = secret_of.get(batch.crowd)
+    info = envelope_info(bytes.fromhex(batch.crowd), batch.slot)
     size = campaign.envelope_bytes
     good: list[tuple[bytes, bytes]] = []
     foreign = malformed = 0

@@ -20,11 +20,11 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from sstq.aggregation import Aggregator
+from sstq.client.campaigns import Campaign
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.base import ExpectedError
 from sstq.mechanisms.frameunit.bias import FrameBiasWarning
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
-from sstq.service.campaigns import Campaign
 from sstq.service.claims import shuffled_claim
 from sstq.service.database import arrivals, campaigns, estimates, history, pieces
 from sstq.service.store import Store

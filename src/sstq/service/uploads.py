@@ -12,7 +12,7 @@ from functools import cache
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sstq.service.campaigns import Campaign
+from sstq.client.campaigns import Campaign
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.inbox import InboxFull
 from sstq.service.node import Entry, Node, unknown_campaign
@@ -144,7 +144,7 @@ class Uploads:
             raise Problem(425, f"The campaign opens at {campaign.terms()['opens']}.")
         token = self._token(entry, headers, scope)
         raw = await self._read(body, campaign, count, size)
-        self._check(entry, raw)
+        raw = self._unpacked(entry, raw)
         # Even after the end, so that a retry of an upload that arrived in time is answered.
         late = status == "closed" or entry.stored.closed
         try:
@@ -165,8 +165,9 @@ class Uploads:
         if campaign.shuffling is not None:
             raise Problem(409, f"This campaign is shuffled: send envelopes to {campaign.shuffling.url}.")
 
-    def _check(self, entry: Entry, raw: bytes) -> None:
-        """Raise a Problem if the body cannot be stored; the store checks the messages."""
+    def _unpacked(self, entry: Entry, raw: bytes) -> bytes:  # noqa: ARG002
+        """Return what to store; raises a Problem if there is nothing. The store checks the messages."""
+        return raw
 
     def _token(self, entry: Entry, headers: Mapping[bytes, bytes], scope: Scope) -> bytes | None:
         """Return the hash of the single-use token, if one is needed; raises a Problem if the sender may not send."""
@@ -280,5 +281,5 @@ def _size(headers: Mapping[bytes, bytes], campaign: Campaign, count: int) -> int
 def _wrong_size(campaign: Campaign, count: int, size: int, got: str) -> Problem:
     if campaign.shuffling is not None:
         each = f"{campaign.slots} × {campaign.envelope_bytes} bytes"
-        return Problem(422, f"A key's name and {count} people's envelopes of {each} take {size} bytes, got {got}.")
+        return Problem(422, f"A person's envelopes of {each} take {size} bytes with their cover, got {got}.")
     return Problem(422, f"{count} messages of {campaign.message_bits} bits take {size} bytes, got {got}.")

@@ -8,9 +8,9 @@ from flwr.app import ConfigRecord
 from flwr.serverapp.strategy import FedAvg
 
 from sstq.accounting import Ledger
+from sstq.federated.adaptive_clip import AdaptiveClip
 from sstq.integrations.flower import LocalGrid, SstqStrategy
 from sstq.integrations.flower.wire import RECORD, Request
-from sstq.runs.adaptive_clip import AdaptiveClip
 
 from .apps import app_with, frameunit, model, request_message, train_to, vector
 from .test_training import loss, regression, start

@@ -21,9 +21,9 @@ from sstq.accounting import Ledger, LedgerDamaged, LedgerError
 from sstq.accounting.ledger_file import check_round_id
 from sstq.checks import check_argument, check_number, check_option
 from sstq.exactness import round_up
+from sstq.federated.adaptive_clip import AdaptiveClip, answer_price
 from sstq.integrations.flower.wire import TOO_MUCH
 from sstq.mechanisms import Mechanism
-from sstq.runs.adaptive_clip import AdaptiveClip, answer_price
 
 __all__ = ["Limits", "NodeBudget", "size_limits"]
 

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import Strategy
 from flwr.supercore.run import Run
 
 from sstq.checks import check_number
-from sstq.runs.cohorts import Participation, answers_of, next_in_turn
+from sstq.federated.cohorts import Participation, answers_of, next_in_turn
 
 __all__ = ["CohortGrid", "Turns"]
 

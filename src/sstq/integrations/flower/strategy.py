@@ -21,6 +21,9 @@ from flwr.supercore import log
 from sstq.aggregation import Estimate
 from sstq.checks import check_argument, check_number
 from sstq.exactness import round_up
+from sstq.federated.adaptive_clip import AdaptiveClip, answer_price
+from sstq.federated.cohorts import Participation
+from sstq.federated.rounds import mean_of_round, round_mechanism
 from sstq.integrations.flower.cohort import CohortGrid, Turns
 from sstq.integrations.flower.prediction import made_for, outlook, predicted_error
 from sstq.integrations.flower.replies import DROPPED, SortedReplies, sort_replies
@@ -29,9 +32,6 @@ from sstq.integrations.flower.vectors import PrivateArrays, private_names, sole_
 from sstq.integrations.flower.wire import METRICS, RECORD, Request
 from sstq.mechanisms import Mechanism, mechanism, mechanism_class
 from sstq.messages.batch import Messages
-from sstq.runs.adaptive_clip import AdaptiveClip, answer_price
-from sstq.runs.cohorts import Participation
-from sstq.runs.rounds import mean_of_round, round_mechanism
 
 __all__ = ["SstqStrategy"]
 

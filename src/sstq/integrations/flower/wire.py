@@ -13,9 +13,9 @@ from functools import lru_cache
 
 from flwr.app import ConfigRecord, RecordDict
 
+from sstq.federated.adaptive_clip import AdaptiveClip, answer_price
+from sstq.federated.rounds import client_identifier, refuse_private_groups
 from sstq.mechanisms import Mechanism, from_json
-from sstq.runs.adaptive_clip import AdaptiveClip, answer_price
-from sstq.runs.rounds import client_identifier, refuse_private_groups
 
 __all__ = ["METRICS", "RECORD", "TOO_MUCH", "Answer", "Request"]
 

@@ -16,12 +16,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sstq.accounting import Ledger, RunExpenses, ledger_price
 from sstq.checks import check_number
+from sstq.federated.rounds import client_identifier, mean_of_round, round_mechanism
 from sstq.integrations.torch.layout import ParameterLayout
 from sstq.integrations.torch.running_statistics import refuse_running_statistics
 from sstq.integrations.torch.updates import UpdateReport, encode_vector
 from sstq.mechanisms import Mechanism
 from sstq.messages.batch import Messages
-from sstq.runs.rounds import client_identifier, mean_of_round, round_mechanism
 
 __all__ = ["PrivateExchange", "ddp_hook"]
 

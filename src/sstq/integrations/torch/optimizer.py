@@ -10,12 +10,12 @@ import torch
 from sstq.accounting import Ledger, RunExpenses
 from sstq.aggregation import Estimate
 from sstq.checks import check_number
+from sstq.federated.rounds import client_identifier, mean_of_round, round_mechanism
 from sstq.integrations.torch.layout import ParameterLayout
 from sstq.integrations.torch.updates import UpdateReport, encode_gradients, set_gradients
 from sstq.mechanisms import Mechanism
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike
-from sstq.runs.rounds import client_identifier, mean_of_round, round_mechanism
 
 __all__ = ["PrivateOptimizer"]
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from sstq.service.campaigns import NAME_PATTERN
+from sstq.client.campaigns import NAME_PATTERN
 
 __all__ = ["StaticFile", "dashboard_routes"]
 

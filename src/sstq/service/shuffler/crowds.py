@@ -1,8 +1,8 @@
 """Crowds in the shuffler's database: waiting envelopes become mixed batches, in one transaction.
 
-A row of waiting envelopes holds those that were stored in one transaction and sealed for one key: the name of the
-key, and then the envelopes of every person, slot by slot. Envelopes for different keys form different crowds: the
-collector could tell them apart.
+A row of waiting envelopes holds those of one crowd that were stored in one transaction: the crowd's name, which is a
+hash of the terms that its people agreed to and of the key they sealed for (`Campaign.crowd`), and then the envelopes
+of every person, slot by slot. The collector could tell different crowds apart, so they are never mixed together.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from sstq.client.campaigns import Campaign
+from sstq.client.sealing import CROWD_BYTES
 from sstq.mechanisms import Mechanism
 from sstq.service.bodies import Packed
-from sstq.service.campaigns import Campaign
 from sstq.service.database import Database, outgoing, uploads
-from sstq.service.manifests import LARGEST_PART
-from sstq.service.sealing import KEY_ID_BYTES
+from sstq.service.manifests import CROWD_NAME_BYTES, LARGEST_PART
 from sstq.service.shuffler.mixing import Mixer
 
 __all__ = ["Crowd", "EnvelopePacking", "Part", "drop", "forward_later", "outgoing_parts", "sent", "waiting"]
@@ -29,7 +29,7 @@ _ROWS_AT_ONCE = 1000
 
 @dataclass(frozen=True)
 class EnvelopePacking:
-    """Joins uploads of envelopes that are sealed for the same key into one row; the shuffler cannot open them."""
+    """Joins uploads of the same crowd into one row; the shuffler cannot open envelopes."""
 
     mechanism: Mechanism
 
@@ -38,21 +38,21 @@ class EnvelopePacking:
         return self.join(packed), {}
 
     def join(self, packed: Sequence[Packed]) -> list[Packed]:
-        """Join the envelopes into one body per key."""
+        """Join the envelopes into one body per crowd."""
         found: dict[bytes, tuple[int, list[bytes]]] = {}
         for count, body in packed:
-            key = body[:KEY_ID_BYTES]
-            people, bodies = found.get(key, (0, [key]))
-            bodies.append(body[KEY_ID_BYTES:])
-            found[key] = (people + count, bodies)
+            crowd = body[:CROWD_BYTES]
+            people, bodies = found.get(crowd, (0, [crowd]))
+            bodies.append(body[CROWD_BYTES:])
+            found[crowd] = (people + count, bodies)
         return [(people, b"".join(bodies)) for people, bodies in found.values()]
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """People whose envelopes wait, all sealed for one key; `rows` has the keys of their rows, each with its people."""
+    """People whose envelopes wait; `rows` has the keys of their rows in the database, each with its people."""
 
-    sealing_key: str
+    name: str
     rows: dict[bytes, int]
 
     @property
@@ -83,13 +83,13 @@ class _TakenByAnother(Exception):  # noqa: N818
 def waiting(database: Database, name: str) -> list[Crowd]:
     """The crowds of a campaign."""
     table = uploads.c
-    key = sa.func.substr(table.body, 1, KEY_ID_BYTES, type_=sa.LargeBinary).label("sealing_key")
-    query = sa.select(table.key, table.messages, key).where(table.campaign == name)
+    name_of = sa.func.substr(table.body, 1, CROWD_BYTES, type_=sa.LargeBinary).label("crowd")
+    query = sa.select(table.key, table.messages, name_of).where(table.campaign == name)
     rows = database.read(lambda connection: connection.execute(query).all())
     found: dict[bytes, dict[bytes, int]] = {}
     for row in rows:
-        found.setdefault(bytes(row.sealing_key), {})[bytes(row.key)] = row.messages
-    return [Crowd(sealing_key.hex(), of_key) for sealing_key, of_key in found.items()]
+        found.setdefault(bytes(row.crowd), {})[bytes(row.key)] = row.messages
+    return [Crowd(crowd.hex(), rows_of) for crowd, rows_of in found.items()]
 
 
 def drop(database: Database, name: str, crowd: Crowd) -> bool:
@@ -106,7 +106,7 @@ def forward_later(database: Database, campaign: Campaign, crowd: Crowd, folder: 
     with Mixer(crowd.people, campaign.slots, campaign.envelope_bytes, folder) as mixer:
         try:
             for body in _bodies(database, campaign, crowd):
-                mixer.add(body[KEY_ID_BYTES:])
+                mixer.add(body[CROWD_BYTES:])
         except _TakenByAnother:
             return False
         mixer.mix()
@@ -138,15 +138,16 @@ def _groups(crowd: Crowd, bytes_each: int) -> Iterator[list[bytes]]:
 
 def _store(connection: sa.Connection, campaign: Campaign, crowd: Crowd, mixer: Mixer) -> None:
     each = LARGEST_PART // campaign.envelope_bytes
+    name = secrets.token_bytes(CROWD_NAME_BYTES)
     for slot in range(campaign.slots):
-        batch = secrets.token_bytes(16)
+        batch = name + slot.to_bytes(4, "big")
         for number, body in enumerate(mixer.parts(slot, LARGEST_PART)):
             part = Part(
                 campaign=campaign.name,
                 batch=batch,
                 part=number,
                 slot=slot,
-                sealing_key=crowd.sealing_key,
+                sealing_key=crowd.name,
                 size=crowd.people,
                 parts=-(-crowd.people // each),
                 count=len(body) // campaign.envelope_bytes,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from sstq.service.campaigns import read_document, sealing_keys_of
-from sstq.service.http import Refused, Unreachable, request
+from sstq.client.campaigns import Document, Shuffling, read_document
+from sstq.client.http import Refused, Unreachable, request
+from sstq.client.sealing import SealingKey
+from sstq.client.signing import SHUFFLER_PREFIX, signer
 from sstq.service.node import Entry, Node
 from sstq.service.security import Problem
 from sstq.service.shuffler.crowds import EnvelopePacking
 from sstq.service.shuffler.settings import ShufflerSettings
-from sstq.service.signing import SHUFFLER_PREFIX, signer
 from sstq.service.store import Store, StoredCampaign
 
 __all__ = ["Shuffler"]
@@ -23,7 +24,12 @@ _ASKED_AT_ONCE = 4
 
 
 class Shuffler(Node):
-    """The state of one process of a shuffler."""
+    """The state of one process of a shuffler.
+
+    Attributes:
+        sealing_key: the key that covers of envelopes are sealed for.
+        refused_changes: what the collector tried to change of campaigns, by name, as this process noticed.
+    """
 
     role = "shuffler"
     settings: ShufflerSettings
@@ -31,16 +37,22 @@ class Shuffler(Node):
     def __init__(self, settings: ShufflerSettings) -> None:
         super().__init__(settings, Store(settings.database, EnvelopePacking))
         self.ready.set()  # it looks into no message
+        self.sealing_key = SealingKey(self.store.setting("sealing-key", lambda: SealingKey.generate().secret))
+        self.refused_changes: dict[str, str] = {}
         self._asking = asyncio.Semaphore(_ASKED_AT_ONCE)
         if settings.collector_key is not None:
             self._pin(settings.collector_key)
 
+    @property
+    def public_keys(self) -> dict[str, str]:
+        """What this shuffler shows of its keys, in hexadecimal."""
+        return super().public_keys | {"sealing_key": self.sealing_key.public.hex()}
+
     def _read(self, stored: StoredCampaign) -> Entry:
         terms = json.loads(stored.terms)
-        document = terms["document"].encode()
-        campaign, _ = read_document(document)
-        keys = tuple(sealing_keys_of(document).values())
-        return Entry(stored, campaign, {}, keys, document, terms["signature"])
+        raw = terms["document"].encode()
+        document = read_document(raw)
+        return Entry(stored, document.campaign, {}, document.sealing_keys, raw, terms["signature"])
 
     def countersignature(self, entry: Entry) -> str:
         """The shuffler's signature of the collector's document, the same for every client."""
@@ -66,27 +78,55 @@ class Shuffler(Node):
             raise Problem(404, f"This shuffler cannot serve the campaign: {error}.") from error
 
     def fetch(self, name: str) -> None:
-        """Fetch a campaign's document from the collector, check and store it; ValueError if it is not for us."""
-        answer = request("GET", f"{self.settings.collector.rstrip('/')}/v1/campaigns/{name}")
+        """Fetch a campaign's document from the collector, check and store it.
+
+        ValueError if the campaign is not for this shuffler, or if it changes what people agreed to; then the document
+        that is stored remains.
+        """
+        answer = request("GET", f"{self.settings.collector}/v1/campaigns/{name}")
         signature = answer.headers.get("SSTQ-Signature", "")
-        campaign, keys = read_document(answer.content)
+        document = read_document(answer.content)
         pinned = self.store.known_setting(_COLLECTOR_KEY)
-        key = signer(answer.content, signature, keys, None if pinned is None else pinned.hex())
+        key = signer(answer.content, signature, document.keys, None if pinned is None else pinned.hex())
+        campaign = document.campaign
         if campaign.name != name or campaign.shuffling is None or campaign.closes is None:
             raise ValueError("the collector has no shuffled campaign with this name")
-        if campaign.shuffling.key != self.key.public.hex():
-            raise ValueError(f"it names the shuffler {campaign.shuffling.key}, this one is {self.key.public.hex()}")
+        self._check_named(campaign.shuffling)
         self._pin(key)
+        stored = self.store.campaign(name)
+        change = self._forbidden_change(document, None if stored is None else self._entry(stored))
+        if change is not None:
+            self.refused_changes[name] = change
+            raise ValueError(change)
         terms = json.dumps({"document": answer.content.decode(), "signature": signature})
         last_hour = int(campaign.closes.timestamp()) // 3600
-        stored = self.store.campaign(name)
         if stored is None:
             self.store.create(name, campaign.mechanism, terms, last_hour=last_hour)
         elif stored.terms != terms:
-            if stored.mechanism.digest() != campaign.digest:
-                raise ValueError("its mechanism has changed")
             self.store.change_terms(name, terms, last_hour=last_hour)
         self.forget(name)
+
+    def _check_named(self, terms: Shuffling) -> None:
+        """ValueError unless the terms name this shuffler: its address and both of its keys."""
+        own = self.public_keys | {"url": self.settings.public_url}
+        for field, value in own.items():
+            if getattr(terms, field) != value:
+                raise ValueError(f"it names a shuffler with the {field} {getattr(terms, field)}, this one has {value}")
+
+    def _forbidden_change(self, document: Document, known: Entry | None) -> str | None:
+        """Keep what people agree to when it is first seen; returns what has changed against it, if anything."""
+        agreed = document.campaign.agreed()
+        kept = self.store.setting(f"agreed-{document.campaign.name}", lambda: agreed)
+        if kept != agreed:
+            return f"the collector changed what people agreed to from {kept.decode()} to {agreed.decode()}"
+        if known is None:
+            return None
+        if not set(known.sealing_keys) <= set(document.sealing_keys):
+            return "the collector removed a sealing key that people may have used"
+        now = datetime.now(UTC)
+        if self.has_ended(known, now) and document.campaign.status(now) != "closed":
+            return "the collector reopened the campaign after its end"
+        return None
 
     def _pin(self, key: str) -> None:
         kept = self.store.setting(_COLLECTOR_KEY, lambda: bytes.fromhex(key)).hex()

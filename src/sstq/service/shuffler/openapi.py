@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from sstq.service import openapi
-from sstq.service.openapi import COUNT, NAME, described_object
+from sstq.service.openapi import COUNT, KEY, NAME, described_object
 from sstq.service.uploads import UPLOADS
 
 __all__ = ["DESCRIPTION", "install"]
@@ -21,9 +21,9 @@ DESCRIPTION = (
 _UPLOAD: dict[str, Any] = openapi.UPLOAD | {
     "summary": "Send sealed messages",
     "description": (
-        "SSTQ-Count is the number of people. The body is the id of the sealing key (8 bytes) and, for each person, "
-        "one envelope of envelope_bytes bytes per slot, in the order of the slots. The shuffler answers once they are "
-        "durable. Sending again with the same key counts once and gets the same answer."
+        "SSTQ-Count is 1: one person. The body is the crowd (32 bytes) and, sealed for the shuffler, one envelope of "
+        "envelope_bytes bytes per slot, in the order of the slots. The shuffler answers once they are durable. Sending "
+        "again with the same key counts once and gets the same answer."
     ),
     "operationId": "send_envelopes",
 }
@@ -36,15 +36,21 @@ _STATUS = described_object(
         "waiting": {
             "type": "object",
             "additionalProperties": COUNT,
-            "description": "People whose envelopes are waiting, by the id of the sealing key.",
+            "description": "People whose envelopes are waiting, by crowd.",
         },
         "outgoing": COUNT | {"description": "Mixed envelopes that the collector has not acknowledged yet."},
         "tokens_issued": COUNT,
         "tokens_unspent": COUNT,
+        "refused_change": {
+            "type": ["string", "null"],
+            "description": "What the collector tried to change although people had agreed to something else.",
+        },
     }
 )
+
+_KEYS = described_object({"key": KEY, "sealing_key": KEY})
 
 
 def install(app: FastAPI) -> None:
     """Describe the app."""
-    openapi.install(app, UPLOADS, _UPLOAD, {"Status": _STATUS})
+    openapi.install(app, UPLOADS, _UPLOAD, {"Status": _STATUS, "Key": _KEYS})

@@ -9,12 +9,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from sstq.service.campaigns import Campaign
+from sstq.client.campaigns import Campaign
+from sstq.client.sealing import CROWD_BYTES, cover_info, open_envelopes
 from sstq.service.common_routes import token_of
 from sstq.service.metrics import render
 from sstq.service.node import Entry
 from sstq.service.openapi import TOKEN, answers, schema
-from sstq.service.sealing import KEY_ID_BYTES, key_id
 from sstq.service.security import Problem
 from sstq.service.shuffler.crowds import count_outgoing, waiting
 from sstq.service.shuffler.node import Shuffler
@@ -24,14 +24,21 @@ __all__ = ["Envelopes", "shuffler_metrics", "shuffler_routes"]
 
 
 class Envelopes(Uploads):
-    """POST /v1/campaigns/NAME/messages of a shuffler: receives envelopes, which the shuffler cannot open."""
+    """POST /v1/campaigns/NAME/messages of a shuffler: opens the cover of envelopes, which it cannot open."""
+
+    _collector: Shuffler
 
     def _admit(self, campaign: Campaign) -> None:
         """Accept all campaigns: those of a shuffler are all shuffled."""
 
-    def _check(self, entry: Entry, raw: bytes) -> None:
-        if raw[:KEY_ID_BYTES].hex() not in map(key_id, entry.sealing_keys):
-            raise Problem(409, "The envelopes are sealed for a key that the campaign does not have. Fetch it again.")
+    def _unpacked(self, entry: Entry, raw: bytes) -> bytes:
+        crowd, cover = raw[:CROWD_BYTES], raw[CROWD_BYTES:]
+        if crowd.hex() not in entry.crowds:
+            raise Problem(409, "The envelopes are sealed for other terms or another key. Fetch the campaign again.")
+        (envelopes,) = open_envelopes(self._collector.sealing_key.secret, cover_info(crowd), [cover])
+        if envelopes is None:
+            raise Problem(422, "The cover of the envelopes does not open.")
+        return crowd + envelopes
 
 
 def shuffler_routes(shuffler: Shuffler) -> APIRouter:
@@ -59,10 +66,11 @@ def _status(shuffler: Shuffler, entry: Entry) -> dict[str, Any]:
         "name": campaign.name,
         "status": campaign.status(datetime.now(UTC)),
         "threshold": campaign.shuffling.threshold if campaign.shuffling else 0,
-        "waiting": {crowd.sealing_key: crowd.people for crowd in waiting(database, campaign.name)},
+        "waiting": {crowd.name: crowd.people for crowd in waiting(database, campaign.name)},
         "outgoing": count_outgoing(database, campaign.name),
         "tokens_issued": counts.issued,
         "tokens_unspent": counts.unspent,
+        "refused_change": shuffler.refused_changes.get(campaign.name),
     }
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from sstq.checks import check_number
+from sstq.client.campaigns import check_address, check_key
 from sstq.service.settings import Settings
 
 __all__ = ["ShufflerSettings"]
@@ -17,6 +16,8 @@ class ShufflerSettings(Settings):
     """The settings of one process of a shuffler: those of a server, and these.
 
     Attributes:
+        public_url: the address under which clients reach this shuffler; it signs no campaign that names another. None
+            for the address that it listens on.
         collector: the address of the collector that batches are forwarded to.
         collector_key: the collector's public key in hexadecimal; None to trust and store the first one seen.
         closing_seconds: how long after a campaign's end to wait for late uploads before envelopes
@@ -25,6 +26,7 @@ class ShufflerSettings(Settings):
         folder: the folder for temporary files; None for the system's.
     """
 
+    public_url: str | None = None
     collector: str = ""
     collector_key: str | None = None
     closing_seconds: float = 60.0
@@ -33,10 +35,15 @@ class ShufflerSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        parts = urlsplit(self.collector)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise ValueError(f"collector must be a URL with http:// or https://, got {self.collector!r}")
-        if self.collector_key is not None and not re.fullmatch("[0-9a-f]{64}", self.collector_key):
-            raise ValueError(f"collector_key must be 64 hexadecimal digits, got {self.collector_key!r}")
+        if self.public_url is None:
+            if not self.port:
+                raise ValueError("public_url must be given with port=0, such as https://shuffle.example, got None")
+            host = f"[{self.host}]" if ":" in self.host else self.host
+            listening = f"{'http' if self.certificate is None else 'https'}://{host}:{self.port}"
+            object.__setattr__(self, "public_url", listening)
+        check_address("public_url", self.public_url)
+        check_address("collector", self.collector)
+        if self.collector_key is not None:
+            check_key("collector_key", self.collector_key)
         check_number("closing_seconds", self.closing_seconds, 0, 1e6)
         check_number("fetch_seconds", self.fetch_seconds, 0.01, 3600)

@@ -1,4 +1,4 @@
-"""A shuffler's background thread: mixes crowds that are large enough, and forwards them until acknowledged.
+"""A shuffler's background thread: mixes the crowds of closed campaigns, and forwards them until acknowledged.
 
 One thread per process. Everything it does can be repeated: a crowd becomes batches in one transaction, and a batch is
 forwarded under one name until the collector has acknowledged it.
@@ -11,14 +11,12 @@ import logging
 import time
 from datetime import UTC, datetime
 
-from sstq.service.campaigns import Campaign
-from sstq.service.http import Refused, Unreachable, request
+from sstq.client.http import Refused, Unreachable, request
 from sstq.service.manifests import Manifest
 from sstq.service.node import Entry
 from sstq.service.rounds import Rounds
-from sstq.service.shuffler.crowds import Crowd, Part, drop, forward_later, outgoing_parts, sent, waiting
+from sstq.service.shuffler.crowds import Part, drop, forward_later, outgoing_parts, sent, waiting
 from sstq.service.shuffler.node import Shuffler
-from sstq.service.shuffling import Shuffling
 
 __all__ = ["Work"]
 
@@ -41,7 +39,7 @@ class Work(Rounds):
         self._pause = _FIRST_PAUSE
 
     def round(self) -> None:
-        """Fetch changed campaigns, mix the crowds that are large enough, and forward mixed batches."""
+        """Fetch changed campaigns, mix the crowds of those that have closed, and forward mixed batches."""
         now = datetime.now(UTC)
         entries = self._shuffler.refresh()
         if time.monotonic() >= self._fetch_due:
@@ -62,33 +60,21 @@ class Work(Rounds):
                 logger.warning("the campaign %s could not be fetched again: %s", entry.campaign.name, error)
 
     def _mix(self, entry: Entry) -> None:
-        store, terms, name = self._shuffler.store, entry.campaign.shuffling, entry.campaign.name
-        if terms is None:
+        """Mix or drop the crowds of a campaign once nobody can join them: a small crowd cannot be provoked."""
+        if not self._shuffler.has_ended(entry, datetime.now(UTC)):
             return
-        ended = self._shuffler.has_ended(entry, datetime.now(UTC))
-        # A sum is cheaper than a list of perhaps a million rows.
-        if store.waiting(name) < terms.threshold and not ended:
-            return
-        for crowd in waiting(store.database, name):
-            if not self._stopping.is_set():
-                self._mix_crowd(entry.campaign, terms, crowd, ended)
-
-    def _mix_crowd(self, campaign: Campaign, terms: Shuffling, crowd: Crowd, ended: bool) -> None:
-        database, counts = self._shuffler.store.database, self._shuffler.metrics.people
-        if crowd.people < terms.threshold:
-            if not ended:
-                return
-            if terms.below_threshold == "drop":
-                if drop(database, campaign.name, crowd):
-                    counts[campaign.name, "dropped"] += crowd.people
-                    logger.warning(
-                        "%s closed: the envelopes of %d people were dropped, fewer than the threshold",
-                        campaign.name,
-                        crowd.people,
-                    )
-                return
-        if forward_later(database, campaign, crowd, self._shuffler.settings.folder):
-            counts[campaign.name, "mixed"] += crowd.people
+        database, campaign, counts = self._shuffler.store.database, entry.campaign, self._shuffler.metrics.people
+        for crowd in waiting(database, campaign.name):
+            if self._stopping.is_set() or crowd.name not in entry.crowds or campaign.shuffling is None:
+                continue
+            terms = campaign.shuffling  # those that the crowd agreed to: its name is their hash
+            if crowd.people >= terms.threshold or terms.below_threshold == "local":
+                if forward_later(database, campaign, crowd, self._shuffler.settings.folder):
+                    counts[campaign.name, "mixed"] += crowd.people
+            elif drop(database, campaign.name, crowd):
+                counts[campaign.name, "dropped"] += crowd.people
+                said = "%s closed: the envelopes of %d people were dropped, fewer than the threshold"
+                logger.warning(said, campaign.name, crowd.people)
 
     def _forward(self, entries: list[Entry]) -> None:
         """Send all waiting parts; pauses after a failure, longer each time until one succeeds."""
@@ -124,7 +110,7 @@ class Work(Rounds):
         manifest = Manifest(
             campaign=part.campaign,
             digest=entry.campaign.digest,
-            sealing_key=part.sealing_key,
+            crowd=part.sealing_key,
             slot=part.slot,
             batch=part.batch.hex(),
             size=part.size,
@@ -134,6 +120,6 @@ class Work(Rounds):
             sha256=hashlib.sha256(part.body).hexdigest(),
         )
         headers = {"Content-Type": "application/octet-stream"} | manifest.signed(self._shuffler.key)
-        url = f"{self._shuffler.settings.collector.rstrip('/')}/v1/campaigns/{part.campaign}/batches"
+        url = f"{self._shuffler.settings.collector}/v1/campaigns/{part.campaign}/batches"
         if request("POST", url, headers=headers, body=part.body).json() != {"count": part.count}:
             raise Unreachable("the collector's receipt is for another batch")

@@ -170,9 +170,9 @@ export class ShownCampaign {
         : ["exact loss of one message", `≤ ${number(loss)}`],
     ];
     if (shuffling) {
-      const { crowd, accepted, refused } = shuffling;
+      const { accepted, refused } = shuffling;
       facts.push(
-        ["smallest crowd", `${count(crowd)} (threshold ${count(this.document.shuffling.threshold)})`],
+        ["threshold of a crowd", count(this.document.shuffling.threshold)],
         ["envelopes that count", count(accepted)],
         ["envelopes refused", count(refused.foreign + refused.malformed + refused.repeated)],
       );
@@ -334,9 +334,13 @@ export class ShownCampaign {
 }
 
 // What the batches that arrived justify, never what was planned.
-function claim({ epsilon, delta }) {
-  if (epsilon === null) return "nothing yet";
-  return delta ? `(${number(epsilon)}, ${delta.toExponential()})` : `ε = ${number(epsilon)}, as without a shuffler`;
+function claim({ crowds }) {
+  const each = crowds.map(({ people, epsilon, delta, epsilon_if_half_fake: half }) => {
+    if (!delta) return `ε = ${number(epsilon)}, as without a shuffler, for ${count(people)} people`;
+    const fake = `ε = ${number(half)} if half of them are fake`;
+    return `(${number(epsilon)}, ${delta.toExponential()}) for ${count(people)} people (${fake})`;
+  });
+  return each.join("; ") || "nothing yet";
 }
 
 const when = (time) => `${time.slice(0, 16).replace("T", " ")} UTC`;

@@ -1,0 +1,316 @@
+"""Errors of means: FrameUnit's frames, GroupUnit beside the ball, strata, and how often regions hold the mean.
+
+For the regions, people are drawn from a population of a few vectors, so that all messages of a round are independent
+draws from one law. How often each message occurs is then one multinomial draw: a round of a million people takes a
+millisecond.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import sstq
+from benchmarks.harness import Result, benchmark, fastest
+from sstq.aggregation import Aggregator, Estimate
+from sstq.frames.kashin import represent
+from sstq.mechanisms.structured import typical_vector
+from sstq.scalar.codebooks import interpolation
+
+FRAMES_DIM, FRAMES_CLIENTS, FRAMES_EPSILON = 256, 1_000_000, 3.0
+BATCH = 50_000
+
+
+def measured_error(mechanism: sstq.Mechanism, x: np.ndarray) -> float:
+    """The squared error of the mean of clients that all hold x: the worst case for a bias of the frames."""
+    aggregator = mechanism.aggregator()
+    batch = np.broadcast_to(x.astype(np.float32), (BATCH, FRAMES_DIM))
+    for start in range(0, FRAMES_CLIENTS, BATCH):
+        aggregator.update(mechanism.encode(batch, rng=start))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sstq.FrameBiasWarning)
+        return float(np.sum((aggregator.mean().value - x) ** 2))
+
+
+@benchmark
+def frames() -> Iterator[Result]:
+    """FrameUnit, d = 256, a million clients with one vector, ε = 3: squared error of the mean over the optimum."""
+    x = np.random.default_rng(1).standard_normal(FRAMES_DIM)
+    x /= np.linalg.norm(x)
+    optimum = (
+        sstq.mechanism("privunitg", dim=FRAMES_DIM, epsilon=FRAMES_EPSILON)
+        .expected_mse(x, clients=FRAMES_CLIENTS)
+        .total
+    )
+    for count in (1, 2**8, 2**16):
+        mechanism = sstq.mechanism("frameunit", dim=FRAMES_DIM, epsilon=FRAMES_EPSILON, frames=count)
+        expected = mechanism.expected_mse(x, clients=FRAMES_CLIENTS)
+        note = f"expected {expected.total / optimum:.4g}, ± 9 % by chance; {mechanism.message_bits} bits"
+        yield Result(f"frames = {count}", measured_error(mechanism, x) / optimum, "× the optimum", note)
+
+
+GROUPS_DIM, GROUPS_CLIENTS, GROUPS_ROUNDS = 64, 10_000, 30
+
+
+@benchmark
+def groups() -> Iterator[Result]:
+    """GroupUnit, 64 numbers per person: second moment of a message over d, against one ball; rounds; time."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((GROUPS_CLIENTS, GROUPS_DIM)).astype(np.float32)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    for count in (10, 100):
+        for epsilon in (1.0, 2.0, 3.0, 4.0, 6.0, 8.0):
+            mechanism = sstq.GroupUnit(GROUPS_DIM, epsilon, groups=count, share_people=0.0)
+            ball = sstq.FrameUnit(GROUPS_DIM * count, epsilon)
+            note = f"{mechanism.blocks} blocks; one ball {ball.gain**2 / GROUPS_DIM:.4g}"
+            yield Result(
+                f"{count} groups, epsilon {epsilon:g}", mechanism.gain**2 / GROUPS_DIM, "second moment over d", note
+            )
+    labels = rng.integers(10, size=GROUPS_CLIENTS)
+    truth = np.zeros((10, GROUPS_DIM))
+    np.add.at(truth, labels, x / GROUPS_CLIENTS)
+    for epsilon in (2.0, 3.0, 4.0, 6.0, 8.0):
+        mechanism = sstq.GroupUnit(GROUPS_DIM, epsilon, groups=10, frames=64)
+        errors = []
+        for number in range(GROUPS_ROUNDS):
+            own = mechanism.with_seed(number)
+            aggregator = own.aggregator()
+            aggregator.update(own.encode(x, rng=number, groups=labels))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", sstq.FrameBiasWarning)  # it is for people who are all alike
+                errors.append(np.sum((aggregator.mean().value.reshape(10, GROUPS_DIM) - truth) ** 2))
+        expected = mechanism.expected_mse(x[:200], groups=labels[:200]).variance * 200 / GROUPS_CLIENTS
+        what = f"squared error of {GROUPS_ROUNDS} rounds of {GROUPS_CLIENTS} people, epsilon {epsilon:g}"
+        yield Result(what, float(np.mean(errors)) / expected, "× the exact one", "± 1 % by chance")
+    for epsilon in (2.0, 4.0, 8.0):
+        mechanism = sstq.GroupUnit(GROUPS_DIM, epsilon, groups=10, frames=64, share_people=0.0)
+        block = -(-10 // mechanism.blocks) * GROUPS_DIM
+        plain = sstq.FrameUnit(block, epsilon, frames=64, frame_size=mechanism.frame.size)
+        padded = np.tile(x, (1, block // GROUPS_DIM))
+        ours, theirs = fastest(
+            lambda: mechanism.encode(x, rng=1, groups=labels),  # noqa: B023
+            lambda: plain.encode(padded, rng=1),  # noqa: B023
+        )
+        what = f"time of a message, epsilon {epsilon:g}, {mechanism.blocks} blocks"
+        yield Result(what, ours / theirs, "× FrameUnit's", "on the block's dimension, as many rows and frames; ≤ 1.5")
+
+
+STRATA_DIM = 256
+STRATA_EPSILON = 6.0
+
+
+def similar_vectors(clients: int, cosine: float, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Unit vectors that all have this cosine with one direction, and are random otherwise."""
+    direction = rng.standard_normal(STRATA_DIM)
+    direction /= np.linalg.norm(direction)
+    x = rng.standard_normal((clients, STRATA_DIM), dtype=np.float32)
+    x -= np.outer(x @ direction, direction)
+    x *= (1 - cosine**2) ** 0.5 / np.linalg.norm(x, axis=1, keepdims=True)
+    x += cosine * direction
+    return x
+
+
+def mechanisms(bits: int) -> tuple[sstq.SSTQ, sstq.SSTQ]:
+    """With a private and with a public coin."""
+    return sstq.SSTQ(STRATA_DIM, STRATA_EPSILON, bits=bits), sstq.SSTQ(
+        STRATA_DIM, STRATA_EPSILON, bits=bits, coin="public"
+    )
+
+
+def squared_error(mechanism: sstq.SSTQ, x: NDArray[np.float32], rng: np.random.Generator) -> float:
+    """Of the mean of one round with fresh identifiers."""
+    clients = rng.integers(0, 1 << 63, size=len(x)) if mechanism.coin == "public" else None
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.encode(x, rng=rng, clients=clients))
+    return float(np.sum((aggregator.mean().value - x.mean(axis=0)) ** 2))
+
+
+@benchmark
+def strata() -> Iterator[Result]:
+    """Squared error of the mean with a private coin over that by strata, d = 256, N = 1024, ε = 6."""
+    rng = np.random.default_rng(1)
+    private, assigned = mechanisms(4)
+    x = similar_vectors(100_000, 0.96, rng)
+    ratio = squared_error(private, x, rng) / squared_error(assigned, x, rng)
+    yield Result("b = 4, cosine 0.96, n = 100,000", ratio, "×", "measured, one round each: ± 12 %", target=4)
+    for bits, cosine in [(4, 1.0), (4, 0.96), (4, 0.86), (4, 0.0), (2, 0.96), (1, 0.96)]:
+        x = similar_vectors(10_000, cosine, rng)
+        private, assigned = mechanisms(bits)
+        ratio = private.expected_mse(x).total / assigned.expected_mse(x).total
+        yield Result(f"b = {bits}, cosine {cosine}, n = 10,000", ratio, "×", "expected")
+
+
+ROUNDS, LEVEL = 10_000, 0.95
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Population:
+    """Vectors (K, d) of norm at most 1, all equally frequent, with a group each for mechanisms that take groups."""
+
+    vectors: Floats
+    groups: NDArray[np.int64] | None = None
+
+    def estimand(self, mechanism: Any) -> Floats:
+        """What the regions should hold."""
+        if self.groups is None:
+            return np.asarray(self.vectors.mean(axis=0))
+        sums = np.zeros((mechanism.groups, mechanism.dim))
+        np.add.at(sums, self.groups, self.vectors)
+        return sums.ravel() / len(self.vectors)
+
+
+def population(kind: str, dim: int, groups: int | None = None) -> Population:
+    """Vectors that are all "alike", "spike" (alike, one coordinate), "short", "different", or of mean "zero"."""
+    x, rng = typical_vector(dim), np.random.default_rng(1)
+    kinds = {
+        "alike": lambda: x[None],
+        "spike": lambda: np.eye(1, dim),
+        "short": lambda: 0.3 * x[None],
+        "zero": lambda: np.stack([x, -x]),
+        "different": lambda: rng.standard_normal((20, dim)) + 0.5,
+    }
+    vectors = kinds[kind]()
+    if kind == "different":
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    if groups is None:
+        return Population(vectors)
+    labels = np.arange(len(vectors)) * groups // len(vectors)
+    return Population(vectors, labels)
+
+
+def sstq_law(mechanism: sstq.SSTQ, vectors: Floats) -> Floats:
+    """The probability of every coordinate and code, (N, M), for one of these vectors at random."""
+    coordinates, _ = represent(mechanism.frame, mechanism.kashin, vectors.astype(np.float32) / mechanism.clip)
+    lower, weight = interpolation(mechanism.codebook.values, coordinates.astype(np.float64))
+    upper = np.minimum(lower + 1, len(mechanism.codebook.values) - 1)
+    codes = mechanism.channel.matrix / 2.0**62
+    law = np.mean(codes[lower] + weight[:, :, None] * (codes[upper] - codes[lower]), axis=0)
+    return np.asarray(law / law.sum())
+
+
+def frameunit_law(mechanism: sstq.FrameUnit, vectors: Floats) -> Floats:
+    """The probability of every row of a single frame with either sign, (N, 2), for one of these vectors at random."""
+    own, other = mechanism.choice.probabilities
+    law = np.full((mechanism.frame.size, 2), other)
+    inside = mechanism.choice.inside
+    for vector in vectors:
+        scores = mechanism.frame.analyze(vector[None])[0]
+        rows = np.argsort(-np.abs(scores), kind="stable")[:inside]
+        kept = (1 + np.linalg.norm(vector) / mechanism.clip) / 2
+        for sign, chance in ((0, kept), (1, 1 - kept)):
+            law[rows, (scores[rows] < 0) ^ sign] += (own - other) * chance / len(vectors)
+    return law / law.sum()
+
+
+def from_counts(mechanism: Any, law: Floats, clients: int, rng: np.random.Generator) -> Aggregator[Any]:
+    """The aggregator of so many messages from the law of coordinates (or rows) and codes."""
+    counts = rng.multinomial(clients, law.ravel()).reshape(law.shape)
+    aggregator = mechanism.aggregator()
+    aggregator._state[:, 0] = counts.sum(axis=1)
+    aggregator._state[:, 1:] = counts @ aggregator._table
+    aggregator._count = clients
+    return aggregator
+
+
+def from_messages(mechanism: Any, people: Population, clients: int, rng: np.random.Generator) -> Aggregator[Any]:
+    """The same by encoding everybody, for every other mechanism."""
+    who = rng.integers(len(people.vectors), size=clients)
+    groups = {} if people.groups is None else {"groups": people.groups[who]}
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.encode(people.vectors[who], rng=rng, **groups))
+    return aggregator
+
+
+def estimates(mechanism: Any, people: Population, clients: int, rng: np.random.Generator) -> Iterator[Estimate]:
+    """The estimates of rounds without end, with fresh frames where frames leave a bias."""
+    if isinstance(mechanism, sstq.SSTQ):
+        law = sstq_law(mechanism, people.vectors)
+        while True:
+            yield from_counts(mechanism, law, clients, rng).mean()
+    while True:
+        fresh = mechanism.with_seed(int(rng.integers(1 << 62)))
+        if isinstance(mechanism, sstq.FrameUnit) and mechanism.frames == 1:
+            yield from_counts(fresh, frameunit_law(fresh, people.vectors), clients, rng).mean()
+        else:
+            yield from_messages(fresh, people, clients, rng).mean()
+
+
+def held(found: Iterator[Estimate], truth: Floats, rounds: int, level: float = LEVEL) -> tuple[int, int]:
+    """In how many rounds the ball and the box hold the truth."""
+    balls = boxes = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sstq.FrameBiasWarning)
+        for _, estimate in zip(range(rounds), found, strict=False):
+            region, error = estimate.region(level), estimate.value - truth
+            balls += bool(np.linalg.norm(error) <= region.radius)
+            boxes += bool(np.all(np.abs(error) <= region.half_width))
+    return balls, boxes
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rounds of so many clients with one mechanism."""
+
+    name: str
+    dim: int
+    epsilon: float
+    clients: int
+    kind: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def mechanism(self) -> Any:
+        """The mechanism of this case."""
+        return sstq.mechanism(self.name, dim=self.dim, epsilon=self.epsilon, **self.options)
+
+    def people(self) -> Population:
+        """Whom its messages are from."""
+        return population(self.kind, self.dim, self.options.get("groups"))
+
+    def held(self, rounds: int, seed: int, level: float = LEVEL) -> tuple[int, int]:
+        """In how many rounds the ball and the box hold the mean."""
+        mechanism, people = self.mechanism(), self.people()
+        found = estimates(mechanism, people, self.clients, np.random.default_rng(seed))
+        return held(found, people.estimand(mechanism), rounds, level)
+
+    def __str__(self) -> str:
+        options = "".join(f", {name} = {value}" for name, value in self.options.items())
+        return f"{self.name}{options}, d = {self.dim}, ε = {self.epsilon:g}, n = {self.clients:,}, {self.kind}"
+
+
+CASES = [
+    Case("sstq", 2, 3.0, 100, "alike"),
+    Case("sstq", 40, 0.5, 10_000, "zero"),
+    Case("sstq", 40, 12.0, 1_000_000, "different"),
+    Case("sstq", 1000, 3.0, 1000, "short"),
+    Case("sstq", 300, 3.0, 1_000_000, "alike"),
+    Case("frameunit", 2, 0.5, 100, "alike"),
+    Case("frameunit", 2, 12.0, 10_000, "spike"),
+    Case("frameunit", 4, 12.0, 1_000_000, "alike"),
+    Case("frameunit", 4, 3.0, 10_000, "zero"),
+    Case("frameunit", 100, 0.5, 100, "different"),
+    Case("frameunit", 250, 3.0, 10_000, "alike"),
+    Case("frameunit", 100, 3.0, 10_000, "short"),
+    Case("frameunit", 1000, 0.5, 100, "alike"),
+    Case("frameunit", 4, 12.0, 300, "alike", {"frames": 4}),
+    Case("frameunit", 4, 12.0, 300, "spike", {"frames": 64}),
+    Case("frameunit", 100, 3.0, 300, "alike", {"frames": 64}),
+    Case("frameunit", 100, 3.0, 300, "different", {"frames": 4096}),
+    Case("groupunit", 4, 3.0, 300, "alike", {"groups": 4, "frames": 1}),
+    Case("groupunit", 4, 3.0, 300, "different", {"groups": 4, "frames": 512}),
+    Case("groupunit", 10, 1.0, 300, "different", {"groups": 10, "frames": 512}),
+]
+
+
+@benchmark
+def coverage() -> Iterator[Result]:
+    """Rounds of 10,000 whose 95 % regions hold the mean, ball and box: at least 94 %."""
+    for number, case in enumerate(CASES):
+        error = case.mechanism().typical_error(case.clients)
+        note = f"bias over noise {(error.bias2 / error.variance) ** 0.5:.2g}, if all are alike"
+        for kind, count in zip(("ball", "box"), case.held(ROUNDS, seed=number), strict=True):
+            yield Result(f"{case}: {kind}", 100 * count / ROUNDS, "%", note, target=94)

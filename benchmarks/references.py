@@ -1,0 +1,220 @@
+"""References that run in the same process (NumPy, BLAS, other libraries, copying memory), and shared set-ups."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq import SSTQ, kernels
+
+# The network of the paper's experiments.
+DIM, EPSILON, BITS = 25_450, 3.0, 4
+MILLION, GIGA = 1e6, 1e9
+
+Floats = NDArray[np.float32]
+
+# Bytes past a cache line where NumPy's large arrays begin, if their memory is fresh: malloc's header comes first.
+NUMPY_OFFSET = 16
+# Factors of 64 × 64 keep BLAS busy without wasting arithmetic: 64 multiplications per element for six butterflies.
+_FACTOR_BITS = 6
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Set the number of threads of the kernels within the block.
+
+    Examples:
+        >>> from sstq.kernels.threads import thread_count
+        >>> with threads(3):
+        ...     thread_count()
+        3
+    """
+    before = os.environ.get("SSTQ_THREADS")
+    os.environ["SSTQ_THREADS"] = str(count)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SSTQ_THREADS"]
+        else:
+            os.environ["SSTQ_THREADS"] = before
+
+
+def blas_on_one_thread() -> AbstractContextManager[object]:
+    """Limit BLAS to one thread if threadpoolctl is installed (scikit-learn installs it); otherwise change nothing.
+
+    Examples:
+        >>> with blas_on_one_thread():
+        ...     float(np.ones(2) @ np.ones(2))
+        2.0
+    """
+    if find_spec("threadpoolctl") is None:
+        return nullcontext()
+    limits: AbstractContextManager[object] = import_module("threadpoolctl").threadpool_limits(1)
+    return limits
+
+
+def aligned_zeros(rows: int, size: int, offset: int = 0) -> Floats:
+    """Return float32 rows on cache lines, or this many bytes past them, whatever the allocator would choose.
+
+    Rows that are not on cache lines slow down every implementation, but not equally. They are zero, so that
+    transforming them again and again stays finite.
+
+    Args:
+        rows: the number of rows.
+        size: the number of elements per row.
+        offset: bytes from a cache line to the first row, a multiple of 4 below 64.
+
+    Examples:
+        >>> aligned_zeros(3, 16).ctypes.data % 64, aligned_zeros(3, 16, offset=NUMPY_OFFSET).ctypes.data % 64
+        (0, 16)
+    """
+    buffer = np.zeros(rows * size + 32, np.float32)
+    start = -(buffer.ctypes.data // 4) % 16 + offset // 4
+    return buffer[start : start + rows * size].reshape(rows, size)
+
+
+def triad(a: Floats, b: Floats, c: Floats) -> None:
+    """Set a = b + 3·c in two NumPy passes, which read or write five arrays in all.
+
+    Examples:
+        >>> a, b, c = np.zeros(2, np.float32), np.ones(2, np.float32), np.float32([1, 2])
+        >>> triad(a, b, c)
+        >>> a
+        array([4., 7.], dtype=float32)
+    """
+    np.multiply(c, np.float32(3), out=a)
+    np.add(a, b, out=a)
+
+
+def numpy_butterflies(x: NDArray[Any]) -> None:
+    """Hadamard transform of the last axis in place, one NumPy operation for all butterflies of a level.
+
+    Examples:
+        >>> x = np.array([1.0, 2.0, 3.0, 4.0])
+        >>> numpy_butterflies(x)
+        >>> x
+        array([10., -2., -4.,  0.])
+    """
+    half = 1
+    while half < x.shape[-1]:
+        pairs = x.reshape(*x.shape[:-1], -1, 2, half)
+        upper, lower = pairs[..., 0, :], pairs[..., 1, :]
+        difference = upper - lower
+        upper += lower
+        lower[...] = difference
+        half *= 2
+
+
+def kronecker_transform(x: Floats) -> Floats:
+    """Hadamard transform of every row as a Kronecker product of small dense matrices, each a product of BLAS.
+
+    Examples:
+        >>> kronecker_transform(np.float32([[1, 2, 3, 4]]))
+        array([[10., -2., -4.,  0.]], dtype=float32)
+    """
+    from scipy.linalg import hadamard
+
+    rows, size = x.shape
+    left = size.bit_length() - 1
+    while left:
+        bits = min(left, _FACTOR_BITS)
+        factor = hadamard(1 << bits).astype(np.float32)
+        # The highest bits of the index are transformed and become the lowest: after all bits they are in order again.
+        mixed = factor @ x.reshape(rows, 1 << bits, -1)
+        x = np.ascontiguousarray(mixed.swapaxes(1, 2)).reshape(rows, size)
+        left -= bits
+    return x
+
+
+def foreign_transform() -> Callable[[Floats], object]:
+    """Return the transform of fht-cpu (C++, vectorised by hand) on one thread; ImportError if it is not usable.
+
+    Examples:
+        >>> try:
+        ...     usable = callable(foreign_transform())
+        ... except ImportError as error:
+        ...     usable = "fht-cpu" in str(error)
+        >>> usable
+        True
+    """
+    if find_spec("fht_cpu") is None:
+        raise ImportError("fht-cpu is not installed (pip install fht-cpu)")
+    try:
+        return partial(import_module("fht_cpu").fht, num_threads=1)
+    except Exception as error:  # compiled for another machine or NumPy it fails in many ways
+        raise ImportError(f"fht-cpu is installed but cannot be used: {error!r}") from error
+
+
+def draw_in_numpy(mechanism: SSTQ, y: Floats, rng: np.random.Generator) -> tuple[int, int]:
+    """Run the second half of Algorithm 1: draw a coordinate of a representation, its token, and the code.
+
+    Args:
+        mechanism: the mechanism whose codebook, bound and ε are used.
+        y: the coefficients, (N,).
+        rng: the source of all randomness.
+
+    Examples:
+        >>> import sstq
+        >>> mechanism = sstq.SSTQ(dim=2, epsilon=20.0, bits=1)
+        >>> draw_in_numpy(mechanism, np.full(4, mechanism.bound), np.random.default_rng(0))[1]
+        1
+    """
+    j = int(rng.integers(len(y)))
+    words, coordinate = mechanism.codebook.values, float(y[j]) / mechanism.bound
+    k = int(np.clip(np.searchsorted(words, coordinate, side="right") - 1, 0, len(words) - 2))
+    token = k + int(rng.random() < (coordinate - words[k]) / (words[k + 1] - words[k]))
+    probabilities = np.full(len(words), 1 / (math.exp(mechanism.epsilon) + len(words) - 1))
+    probabilities[token] *= math.exp(mechanism.epsilon)
+    return j, int(rng.choice(len(words), p=probabilities))
+
+
+def numpy_kashin(x: np.ndarray, columns: kernels.SignedColumns, schedule: np.ndarray) -> np.ndarray:
+    """Run the same algorithm for one client, in NumPy."""
+    a = np.zeros(columns.size, np.float32)
+    a[columns.places] = columns.signs * x
+    mask = np.zeros(columns.size, np.float32)
+    mask[columns.places] = np.float32(1 / columns.size)
+    numpy_butterflies(a)
+    t = np.zeros(columns.size, np.float32)
+    power = product = moved = quotient = 0.0
+    for relaxation, stretch, cap, box in schedule:
+        rate = np.float32(max(relaxation, min(stretch * quotient, kernels.LONGEST_STEP)))
+        new = np.clip(t + np.clip(rate * a, -cap, cap), -box, box)
+        quotient = moved / max(2 * product - power + a @ a, kernels.LEAST_REDUCTION)
+        power, product, moved = a @ a, a @ (new - t), (new - t) @ (new - t)
+        a -= new - t
+        t = new
+        numpy_butterflies(a)
+        a *= mask
+        numpy_butterflies(a)
+    return t
+
+
+def straightforward_encode(mechanism: SSTQ, x: np.ndarray, rng: np.random.Generator) -> tuple[int, int]:
+    """Algorithm 1 for one client as one would write it down in NumPy, with the mechanism's own representation."""
+    frame = mechanism.frame
+    columns = kernels.SignedColumns(frame.columns, frame.signs, frame.size)
+    t = numpy_kashin(x, columns, mechanism.kashin.schedule(frame))
+    return draw_in_numpy(mechanism, t * np.float32(mechanism.bound / mechanism.kashin.bound(frame)), rng)
+
+
+def unit_vectors(count: int, dim: int = DIM) -> NDArray[np.float32]:
+    """Return random unit vectors in single precision, always the same.
+
+    Examples:
+        >>> unit_vectors(2, dim=3).shape
+        (2, 3)
+    """
+    x = np.random.default_rng(1).standard_normal((count, dim), dtype=np.float32)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    return x

@@ -1,0 +1,275 @@
+"""The command line of the paper's experiments: `python -m paper mse`, `python -m paper train --help`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from paper.reproduction import EXPERIMENTS, FULL, QUICK, read_result, run_jobs, write_record
+
+app = typer.Typer(
+    help="Reproduce the SSTQ paper, and train on its data sets.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Write everything to this folder.")]
+
+
+def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "") -> None:
+    """Print a table, as wide as it needs to be if nobody is looking."""
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*map(str, row))
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def _add_experiment(name: str) -> None:
+    def experiment(
+        quick: Annotated[bool, typer.Option("--quick", help="Run fewer seeds, dimensions and rounds.")] = False,
+        seeds: Annotated[int | None, typer.Option(min=1, help="The number of seeds (5; 1 with --quick).")] = None,
+        workers: Annotated[int | None, typer.Option(min=1, help="The number of processes (the cores).")] = None,
+        data: Annotated[Path | None, typer.Option(help="Read the data sets from this folder.")] = None,
+        output: OutputOption = Path("reproduction"),
+    ) -> None:
+        scale = QUICK if quick else FULL
+        _reproduce(name, scale if seeds is None else replace(scale, seeds=seeds), workers, data, output)
+
+    app.command(
+        name,
+        help=f"Run the experiment {name} and compare each number with the paper's. Run it again to resume it.",
+        rich_help_panel="Experiments",
+    )(experiment)
+
+
+for _name in EXPERIMENTS:
+    _add_experiment(_name)
+
+
+def _reproduce(name: str, scale: Any, workers: int | None, data: Path | None, output: Path) -> None:
+    jobs, results = list(dict.fromkeys(EXPERIMENTS[name].jobs(scale))), output / "results"
+    done = sum(read_result(job, results) is not None for job in jobs)
+    typer.echo(f"{done} of {len(jobs)} pieces were done before", err=True)
+
+    def finished(job: Any, seconds: float) -> None:
+        nonlocal done
+        done += 1
+        typer.echo(f"{done} of {len(jobs)}: {job.path.with_suffix('')} took {seconds:.1f} s", err=True)
+
+    run_jobs(jobs, results, workers=workers, data=data, finished=finished)
+    section = EXPERIMENTS[name].section(scale, {job: read_result(job, results) or {} for job in jobs})
+    write_record(section, output / name)
+    show_table(
+        section.title + (" (QUICK: fewer seeds, dimensions and rounds)" if scale.quick else ""),
+        ["setting", "method", "ours", "compared", "paper", "verdict"],
+        [
+            [
+                line.setting,
+                line.label,
+                f"{line.ours:.4g}",
+                f"{line.compared:.4g}",
+                f"{line.paper.value:g}",
+                line.verdict,
+            ]
+            if line.paper
+            else [line.setting, line.label, f"{line.ours:.4g}", "", "", ""]
+            for line in section.lines
+        ],
+        "compared: rescaled or shifted by Clean with the same seed, if the starting point matters.",
+    )
+    typer.echo(output / name)
+
+
+@app.command()
+def data(name: Annotated[str, typer.Argument(metavar="fashion-mnist|cifar-10")]) -> None:
+    """Download a data set into the cache and check it."""
+    from paper.datasets import RELEASES, fetch
+
+    if name not in RELEASES:
+        raise typer.BadParameter(f"must be {' or '.join(RELEASES)}, got {name!r}")
+    typer.echo(fetch(name))
+
+
+@app.command()
+def train(
+    dataset: Annotated[str, typer.Option(metavar="digits|fashion-mnist|cifar-10|regression")] = "digits",
+    model: Annotated[
+        str, typer.Option(metavar="hidden-layer|logistic", help="The paper's network, or a logistic regression.")
+    ] = "hidden-layer",
+    mechanism: Annotated[
+        list[str] | None, typer.Option(metavar="NAME[:ARGUMENT=VALUE,...]", help="Repeat to compare several.")
+    ] = None,
+    epsilon: Annotated[
+        float, typer.Option(help="The ε of one answer; with --trust shuffler, a client's total at δ = 1e-6.")
+    ] = 3.0,
+    trust: Annotated[str, typer.Option(metavar="local|shuffler", help="Who sees single messages.")] = "local",
+    participation: Annotated[
+        str | None, typer.Option(metavar="once|K", help="Let each client answer in one or K rounds, in cohorts.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="The number of rounds.")] = None,
+    clients: Annotated[int | None, typer.Option(min=1, help="The number of clients that hold the examples.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="The number of examples per gradient.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Scale longer gradients down to this norm.")] = None,
+    rate: Annotated[float | None, typer.Option(help="The server's learning rate.")] = None,
+    output: OutputOption = Path("training"),
+) -> None:
+    """Train a model on examples spread over clients, each of which sends its gradients as private messages.
+
+    The defaults are the paper's settings for the data set. All mechanisms see the same examples in the same order.
+    Writes rounds.csv and training.png. `paper.training.train` has more options.
+    """
+    from paper.figures import draw_training, privacy_in_words
+    from paper.training import SETTINGS, Server
+    from paper.training import train as rounds_of
+    from sstq.files.atomic import write_csv
+
+    changes: dict[str, Any] = {"rounds": rounds, "clients": clients, "batch": batch, "clip": clip, "rate": rate}
+    if dataset not in SETTINGS:
+        raise typer.BadParameter(f"--dataset must be {' or '.join(SETTINGS)}, got {dataset!r}")
+    settings = replace(SETTINGS[dataset], **{name: value for name, value in changes.items() if value is not None})
+    answers: Any = participation if participation in (None, "once") else int(participation or 0)
+    trusted: Any = trust
+    problem = _problem(dataset, model, settings)
+    histories = {}
+    for label, built in _mechanisms(mechanism, trust, problem, epsilon, settings, answers).items():
+        rows, start = [], time.perf_counter()
+        for report in rounds_of(
+            problem,
+            built,
+            Server(settings.rate, settings.norm_cap),
+            settings.rounds,
+            batch=settings.batch,
+            participation=answers,
+            trust=trusted,
+        ):
+            row = asdict(report) | {"mechanism": label, "seconds": time.perf_counter() - start}
+            del row["parameters"]
+            rows.append(row)
+            typer.echo(f"{label}: round {report.number}, loss {report.loss:.4g}", err=True)
+        histories[label] = rows
+    output.mkdir(parents=True, exist_ok=True)
+    everything = [row for rows in histories.values() for row in rows]
+    write_csv(output / "rounds.csv", tuple(everything[0]), everything)
+    title = f"{dataset}: {problem.clients:,} clients, d = {problem.model.dim:,}"
+    show_table(
+        f"{title}, {settings.rounds} rounds",
+        ["mechanism", "answers per client", "bits per answer", "privacy", "loss", "accuracy"],
+        [
+            [
+                label,
+                rows[-1]["answers"],
+                rows[-1]["bits"] // max(rows[-1]["answers"], 1),
+                privacy_in_words(rows[-1]),
+                f"{rows[-1]['loss']:.4g}",
+                "" if rows[-1]["accuracy"] is None else f"{rows[-1]['accuracy']:.1%}",
+            ]
+            for label, rows in histories.items()
+        ],
+        "privacy: of all answers of the client that answered most. loss: the squared distance for a regression.",
+    )
+    draw_training(histories, output / "training.png", title=title)
+    typer.echo(output / "training.png")
+
+
+def _problem(dataset: str, model: str, settings: Any) -> Any:
+    from paper.datasets import load
+    from paper.training import Logistic, image_problem, regression_problem
+
+    if model not in ("hidden-layer", "logistic"):
+        raise typer.BadParameter(f"--model must be hidden-layer or logistic, got {model!r}")
+    if dataset == "regression":
+        return regression_problem(200, settings.clients, seed=0)
+    images = load(dataset)
+    other = Logistic(images.train_images.shape[1], len(images.classes)) if model == "logistic" else None
+    return image_problem(images, settings.clients, seed=0, model=other)
+
+
+def _mechanisms(given: list[str] | None, trust: str, problem: Any, epsilon: float, settings: Any, answers: Any) -> Any:
+    """Return the mechanisms by label; behind a shuffler there is one, for the total ε of all answers."""
+    from sstq.federated.cohorts import Cohorts, answers_of
+    from sstq.planning import shuffled_mechanism
+
+    dim, cohorts = problem.model.dim, None
+    if answers is not None:
+        cohorts = Cohorts(problem.clients, settings.rounds, answers_of(answers))
+    if trust == "shuffler":
+        if given:
+            raise typer.BadParameter("--mechanism must be left out with --trust shuffler, which takes FrameUnit")
+        crowd = problem.clients if cohorts is None else cohorts.least
+        times = settings.rounds if cohorts is None else cohorts.answers
+        return {"frameunit": shuffled_mechanism(dim, epsilon, 1e-6, crowd, rounds=times, clip=settings.clip)}
+    common = {"dim": dim, "epsilon": epsilon, "clip": settings.clip}
+    if cohorts is not None:
+        # In few rounds the bias of frames does not average out, so a cohort gets as many frames as it needs.
+        common["clients"] = cohorts.size
+    return {text: _mechanism(text, common) for text in given or ["frameunit"]}
+
+
+def _mechanism(text: str, common: dict[str, Any]) -> Any:
+    """Return the mechanism of NAME:ARGUMENT=VALUE,… with those common arguments that it accepts."""
+    import inspect
+
+    import sstq
+    from sstq.mechanisms import mechanism_class
+
+    name, _, arguments = text.partition(":")
+    own: dict[str, Any] = {}
+    for pair in filter(None, arguments.split(",")):
+        argument, _, value = pair.partition("=")
+        own[argument] = int(value) if value.isdecimal() else value
+    known = inspect.signature(mechanism_class(name)).parameters
+    return sstq.mechanism(name, **{key: value for key, value in common.items() if key in known} | own)
+
+
+@app.command()
+def demo(output: OutputOption = Path("demo")) -> None:
+    """Learn the mean image of each digit and a classifier from one private message per person."""
+    from paper.demo import draw_demo, run_demo, save_results
+
+    output.mkdir(parents=True, exist_ok=True)
+    result = run_demo()
+    show_table(
+        f"Digits from one private message per person; {result.exact_accuracy:.1%} accurate without privacy",
+        ["total ε", "people per image", "people", "bits per person", "total bytes", "predicted", "accuracy"],
+        [
+            [
+                f"{row.epsilon:g}",
+                row.copies,
+                f"{row.people:,}",
+                f"{row.bits_per_person:.0f}",
+                f"{row.bytes_sent:,}",
+                f"{row.predicted_accuracy:.1%} ± {row.predicted_stderr:.1%}",
+                f"{row.accuracy:.1%}",
+            ]
+            for row in result.rows
+        ],
+        "total ε: per person, who answers once. predicted: the accuracy that a twentieth of the people report, "
+        f"privately, with its standard error. accuracy: on {result.tested} images that nobody holds. 100 people "
+        "per image are simulated: they hold the same image. An image as 64 floats would take 2,048 bits.",
+    )
+    save_results(result, output / "results.json")
+    draw_demo(result, output / "digits.png")
+    typer.echo(output / "digits.png")
+
+
+def main() -> None:
+    """Run the command line; an error in the data is one line."""
+    try:
+        app(prog_name="python -m paper")
+    except (ValueError, OSError, ImportError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise SystemExit(1) from error
+
+
+if __name__ == "__main__":
+    main()

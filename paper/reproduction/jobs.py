@@ -1,0 +1,215 @@
+"""Jobs: one method, one seed, one setting each. The result depends on the description alone.
+
+Every job's randomness comes from a seed, so a figure can be reproduced to the last digit. That is simulation: real
+messages use the operating system's randomness.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paper.reproduction.methods import METHODS
+from paper.reproduction.nonprivate import nonprivate_norm_scaled_mean
+
+if TYPE_CHECKING:
+    from paper.training import Problem, Server, Settings
+
+__all__ = ["Job", "data_folder", "run_job"]
+
+MSE_CLIP = 0.2
+ORDER_EPSILONS = (1.0, 3.0)
+_TRIALS_AT_A_TIME = 50
+# The start of the network. The paper does not say; with it Clean has the paper's loss (see docs/reproduction.md).
+_START = "he"
+# The pixels of an image by the number of the network's parameters.
+_INPUTS = {25_450: 784, 98_666: 3072}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One piece of an experiment.
+
+    Attributes:
+        kind: "mse", "orders", "regression", "timing", the data set of a training, or that after "once-".
+        method: a key of `METHODS`.
+        seed: the seed of all randomness.
+        bits: the bit width b, for methods that use it.
+        count: training rounds, trials of an error measurement, or timed rounds; 0 for exact results.
+        dim: the dimension; 0 if the data set determines it.
+        scaling: "clip", as private messages must be, or "norm" (see `paper.reproduction.nonprivate`).
+        epsilon: the ε of a message, if not the paper's.
+    """
+
+    kind: str
+    method: str
+    seed: int
+    bits: int
+    count: int
+    dim: int = 0
+    scaling: str = "clip"
+    epsilon: float | None = None
+
+    @property
+    def path(self) -> Path:
+        """The path of its result file, relative to the folder of results.
+
+        Examples:
+            >>> Job("mse", "vqsgd", seed=1, bits=8, count=200, dim=100).path.as_posix()
+            'mse/vqsgd-b8-d100-n200-s1.json'
+        """
+        parts = [self.method, f"b{self.bits}", *([f"d{self.dim}"] if self.dim else []), f"n{self.count}"]
+        parts += [] if self.epsilon is None else [f"e{self.epsilon:g}"]
+        leaky = [] if self.scaling == "clip" else [self.scaling]
+        return Path(self.kind) / ("-".join([*parts, *leaky, f"s{self.seed}"]) + ".json")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the description as JSON values."""
+        described = asdict(self)
+        # Results written before jobs had an ε are still valid; JSON has no infinity.
+        epsilon = described.pop("epsilon")
+        return described if epsilon is None else described | {"epsilon": f"{epsilon:g}"}
+
+
+def run_job(job: Job, data: Path | None = None) -> dict[str, Any]:
+    """Run a job and return its result as JSON values.
+
+    Args:
+        job: the job to run.
+        data: a folder with the data sets' files, instead of the default places.
+
+    Examples:
+        >>> result = run_job(Job("mse", "privunit", seed=0, bits=8, count=10, dim=20))
+        >>> 0 < result["bias2"] + result["variance"] < 10
+        True
+    """
+    from paper.reproduction.once import is_once, run_once
+
+    if job.kind == "mse":
+        return _measure_error(job)
+    if job.kind == "orders":
+        return _exact_error(job)
+    if job.kind == "timing":
+        return _time_rounds(job)
+    if is_once(job):
+        return run_once(job, data)
+    return _train(job, data)
+
+
+def data_folder(name: str, data: Path | None) -> Path | None:
+    """The folder of a data set: the subfolder with its name in `data`, or `data` itself."""
+    return data / name if data is not None and (data / name).is_dir() else data
+
+
+def _measure_error(job: Job) -> dict[str, Any]:
+    """The exact error of one Gaussian vector of norm C = 0.2, and the error measured in trials."""
+    import numpy as np
+
+    rng = np.random.default_rng([job.seed, 5])
+    vector = rng.standard_normal(job.dim)
+    vector *= MSE_CLIP / np.linalg.norm(vector)
+    mechanism = METHODS[job.method].build(job.dim, MSE_CLIP, job.bits, frame_seed=job.seed)
+    exact = mechanism.expected_mse(vector)
+    errors: list[float] = []
+    while len(errors) < job.count:
+        rows = np.broadcast_to(vector, (min(_TRIALS_AT_A_TIME, job.count - len(errors)), job.dim))
+        decoded = mechanism.decode(mechanism.encode(rows, rng=rng))
+        errors += np.sum((decoded - vector) ** 2, axis=1).tolist()
+    sampled = np.array(errors)
+    return {
+        "bias2": exact.bias2,
+        "variance": exact.variance,
+        "sample_sum": float(sampled.sum()),
+        "sample_squares": float(np.sum(sampled**2)),
+        "message_bits": mechanism.message_bits,
+    }
+
+
+def _exact_error(job: Job) -> dict[str, Any]:
+    """The exact error of one Gaussian unit vector at the small and the large ε."""
+    import numpy as np
+
+    vector = np.random.default_rng([job.seed, 6]).standard_normal(job.dim)
+    vector /= np.linalg.norm(vector)
+    built = [METHODS[job.method].build(job.dim, 1.0, job.bits, epsilon=epsilon) for epsilon in ORDER_EPSILONS]
+    return {
+        "mse": [mechanism.expected_mse(vector).total for mechanism in built],
+        "message_bits": built[0].message_bits,
+    }
+
+
+def _train(job: Job, data: Path | None) -> dict[str, Any]:
+    from paper.training import train
+
+    problem, settings, server = _set_up(job, data)
+    mechanism = METHODS[job.method].build(problem.model.dim, settings.clip, job.bits)
+    columns: dict[str, list[Any]] = {"loss": [], "train_loss": [], "accuracy": [], "mean_norm": []}
+    start = time.perf_counter()
+    for report in train(
+        problem,
+        mechanism,
+        server,
+        job.count,
+        batch=settings.batch,
+        seed=job.seed,
+        private_seed=job.seed,
+        estimate=nonprivate_norm_scaled_mean if job.scaling == "norm" else None,
+    ):
+        for name, values in columns.items():
+            values.append(_number(getattr(report, name)))
+    return {
+        **columns,
+        "message_bits": mechanism.message_bits,
+        "dim": problem.model.dim,
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def _set_up(job: Job, data: Path | None) -> tuple[Problem, Settings, Server]:
+    from paper.training import SETTINGS, Server, image_problem, regression_problem
+
+    settings = SETTINGS[job.kind]
+    server = Server(settings.rate, settings.norm_cap)
+    if job.kind == "regression":
+        return regression_problem(job.dim, settings.clients, job.seed), settings, server
+    from paper.datasets import load
+
+    return (
+        image_problem(load(job.kind, data_folder(job.kind, data)), settings.clients, job.seed, start=_START),
+        settings,
+        server,
+    )
+
+
+def _time_rounds(job: Job) -> dict[str, Any]:
+    """Time a round of the paper's network with 100 clients; images of noise take as long as real ones."""
+    import numpy as np
+
+    from paper.training import SETTINGS, HiddenLayer, Problem, Server, iid_partition, private_mean
+
+    settings = SETTINGS["fashion-mnist"]
+    inputs = _INPUTS[job.dim]
+    rng = np.random.default_rng(job.seed)
+    x = rng.random((settings.clients * settings.batch, inputs), dtype=np.float32)
+    y = rng.integers(10, size=len(x))
+    model = HiddenLayer(inputs)
+    problem = Problem("noise", model, x, y, iid_partition(len(x), settings.clients, job.seed), x, y)
+    mechanism = METHODS[job.method].build(model.dim, settings.clip, job.bits)
+    server = Server(settings.rate, settings.norm_cap)
+    parameters, velocity = model.initial(job.seed), np.zeros(model.dim)
+    seconds: list[float] = []
+    for number in range(1 + job.count):
+        start = time.perf_counter()
+        examples = problem.batches(settings.batch, job.seed, number)
+        mean = private_mean(mechanism, model.gradients(parameters, *examples), number, rng)
+        parameters, velocity = server.step(parameters, mean, velocity, number)
+        seconds.append(time.perf_counter() - start)
+    return {"seconds": seconds[1:], "message_bits": mechanism.message_bits}
+
+
+def _number(value: float | None) -> float | None:
+    """Round to six digits, which is more than the figures need; None for missing values."""
+    return None if value is None or math.isnan(value) else float(f"{value:.6g}")

@@ -1,0 +1,254 @@
+"""The federated training loop: gradients of a round's clients, private messages, their mean, a step.
+
+Everything that is not private noise is a function of the seed: partition, start, batches, who answers when. So two
+mechanisms with one seed see the same examples in the same order, and differ by their noise alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from math import nan
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paper.training.problems import Problem
+from sstq import FrameUnit, Mechanism
+from sstq.accounting import price, shuffled_epsilon
+from sstq.checks import check_number, check_option
+from sstq.federated.cohorts import Cohorts, Participation, answers_of
+from sstq.federated.rounds import client_identifier, mean_of_round, round_mechanism
+
+__all__ = ["Round", "Server", "private_mean", "shuffled_total", "train"]
+
+Estimator = Callable[[Mechanism, NDArray[np.float32], int, np.random.Generator | None], NDArray[np.float64]]
+
+# Clients whose gradients are encoded together, which bounds memory.
+_CLIENTS_AT_A_TIME = 256
+
+
+@dataclass(frozen=True)
+class Server:
+    """A step of stochastic gradient descent with a norm cap, heavy-ball momentum and a rate that may fall.
+
+    Args:
+        rate: the learning rate of the first round.
+        norm_cap: a mean longer than this is scaled down to it, which biases it; None for no cap.
+        momentum: the share of the last step that is repeated, from 0 to below 1.
+        decay: the rate of round t is rate/(1 + decay·t).
+
+    Examples:
+        >>> server = Server(rate=0.5, norm_cap=1.0)
+        >>> server.step(np.zeros(2), np.array([3.0, 4.0]), np.zeros(2), round_number=0)[0]
+        array([-0.3, -0.4], dtype=float32)
+    """
+
+    rate: float = 0.2
+    norm_cap: float | None = 10.0
+    momentum: float = 0.0
+    decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number("rate", self.rate, 1e-12, 1e12)
+        if self.norm_cap is not None:
+            check_number("norm_cap", self.norm_cap, 1e-12, 1e12)
+        check_number("momentum", self.momentum, 0.0, 0.999)
+        check_number("decay", self.decay, 0.0, 1e6)
+
+    def step(
+        self,
+        parameters: NDArray[np.floating],
+        mean: NDArray[np.float64],
+        velocity: NDArray[np.float64],
+        round_number: int,
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """Return the parameters and the velocity after a round with this estimated mean gradient."""
+        norm = float(np.linalg.norm(mean))
+        if self.norm_cap is not None and norm > self.norm_cap:
+            mean = mean * (self.norm_cap / norm)
+        velocity = self.momentum * velocity + mean
+        rate = self.rate / (1 + self.decay * round_number)
+        return (parameters - rate * velocity).astype(np.float32), velocity
+
+
+@dataclass(frozen=True)
+class Round:
+    """The report after a round; round 0 is the start, before anything was sent.
+
+    Attributes:
+        number: the number of the round.
+        loss: the loss on the test examples after the step (for a regression, the squared distance from the truth).
+        train_loss: the mean loss of the round's batches before the step; nan for round 0.
+        accuracy: the accuracy on the test examples; None for a regression.
+        clients: the number of clients that answered in this round.
+        answers: the answers so far of the client with the most answers: all rounds, unless cohorts take turns.
+        bits: the bits that this client has sent so far.
+        epsilon: the ε that this client has spent so far, by plain addition. Behind a shuffler it is the total of all
+            its messages.
+        delta: the δ that belongs to it, by plain addition; behind a shuffler the given one.
+        local_epsilon: the ε that this client has spent so far if the shuffler cheats; None without a shuffler.
+        mean_norm: the norm of the estimated mean gradient, before the server's cap.
+        parameters: the model after the step.
+    """
+
+    number: int
+    loss: float
+    train_loss: float
+    accuracy: float | None
+    clients: int
+    answers: int
+    bits: int
+    epsilon: float
+    delta: float
+    local_epsilon: float | None
+    mean_norm: float
+    parameters: NDArray[np.float32]
+
+
+def train(
+    problem: Problem,
+    mechanism: Mechanism,
+    server: Server,
+    rounds: int,
+    *,
+    batch: int = 64,
+    seed: int = 0,
+    private_seed: int | None = None,
+    fresh_frames: bool = True,
+    participation: Participation | None = None,
+    trust: Literal["local", "shuffler"] = "local",
+    delta: float = 1e-6,
+    estimate: Estimator | None = None,
+) -> Iterator[Round]:
+    """Train a model, yielding a report after every round.
+
+    Args:
+        problem: the model, and who holds which examples.
+        mechanism: a mechanism of the model's dimension; its clip is the clients' gradient clip.
+        server: the server's step.
+        rounds: the number of rounds.
+        batch: the number of examples per gradient.
+        seed: the seed of the start, the batches and the frames.
+        private_seed: the seed of the privacy noise, for simulations; by default the operating system's randomness.
+        fresh_frames: whether every round has its own frame, if the mechanism has frames.
+        participation: in how many of the rounds each client answers, "once" or a number: `Cohorts` of clients take
+            turns, by the seed alone. By default all clients answer in every round.
+        trust: "local", or "shuffler": then the messages of each slot of a round are mixed before the server sees them.
+            The mechanism must be a FrameUnit, such as `sstq.planning.shuffled_mechanism` returns.
+        delta: the δ of a client's total behind a shuffler.
+        estimate: a function that computes the mean of a round instead of `private_mean`; it need not be private.
+
+    Examples:
+        >>> import sstq
+        >>> from paper.training import Server, regression_problem, train
+        >>> problem = regression_problem(dim=8, clients=50, seed=0, examples=500)
+        >>> mechanism = sstq.mechanism("frameunit", dim=8, epsilon=4.0, frames=64)
+        >>> losses = [r.loss for r in train(problem, mechanism, Server(rate=0.5), 20, batch=5, private_seed=1)]
+        >>> losses[-1] < losses[0]
+        True
+    """
+    check_number("rounds", rounds, 0, 10**9, integer=True)
+    check_number("batch", batch, 1, 10**6, integer=True)
+    if mechanism.dim != problem.model.dim:
+        raise ValueError(f"mechanism must have dim = {problem.model.dim}, the model's parameters, got {mechanism.dim}")
+    cohorts = None if participation is None else Cohorts(problem.clients, rounds, answers_of(participation))
+    shuffled = check_option("trust", trust, ("local", "shuffler")) == "shuffler"
+    if shuffled:
+        if not isinstance(mechanism, FrameUnit) or mechanism.coin == "public":
+            found = f"{mechanism.name} with a {mechanism.coin} coin"
+            raise ValueError(f"mechanism must be FrameUnit with a private coin behind a shuffler, got {found}")
+        if estimate is not None:
+            raise ValueError("estimate must be None with trust='shuffler'")
+        estimate = _shuffled_mean
+    model, velocity = problem.model, np.zeros(problem.model.dim)
+    parameters = model.initial(seed)
+    train_loss = mean_norm = nan
+    for number in range(rounds + 1):
+        members = np.arange(0)
+        if number:
+            members = np.arange(problem.clients) if cohorts is None else cohorts.members(seed, number)
+            this_round = round_mechanism(mechanism, seed, number) if fresh_frames else mechanism
+            rng = None if private_seed is None else np.random.default_rng([private_seed, number])
+            x, y = problem.batches(batch, seed, number, members)
+            gradients = model.gradients(parameters, x, y)
+            train_loss = model.evaluate(parameters, x.reshape(-1, *x.shape[2:]), y.reshape(-1)).loss
+            mean = (estimate or private_mean)(this_round, gradients, number, rng)
+            mean_norm = float(np.linalg.norm(mean))
+            parameters, velocity = server.step(parameters, mean, velocity, number - 1)
+        tested = model.evaluate(parameters, problem.test_x, problem.test_y)
+        fewest = problem.clients if cohorts is None else cohorts.least
+        yield Round(
+            number=number,
+            loss=tested.loss,
+            train_loss=train_loss,
+            accuracy=tested.accuracy,
+            clients=len(members),
+            mean_norm=mean_norm,
+            parameters=parameters,
+            **_spent(
+                mechanism,
+                number if cohorts is None else cohorts.answers_after(number),
+                (fewest, delta) if shuffled else None,
+            ),
+        )
+
+
+def private_mean(
+    mechanism: Mechanism, gradients: NDArray[np.float32], round_number: int, rng: np.random.Generator | None
+) -> NDArray[np.float64]:
+    """Return the mean of the clients' vectors as the server estimates it from their messages.
+
+    Examples:
+        >>> import sstq
+        >>> private_mean(sstq.FrameUnit(dim=3, epsilon=4.0), np.full((100, 3), 0.1), 1, None).shape
+        (3,)
+    """
+    first = client_identifier(mechanism, 0, round_number)
+    clients = None if first is None else np.uint64(first) + np.arange(len(gradients), dtype=np.uint64)
+    aggregator = mechanism.aggregator()
+    for start in range(0, len(gradients), _CLIENTS_AT_A_TIME):
+        part = slice(start, start + _CLIENTS_AT_A_TIME)
+        identities = None if clients is None else clients[part]
+        aggregator.update(mechanism.encode(gradients[part], rng=rng, clients=identities))
+    return mean_of_round(aggregator).value
+
+
+def _shuffled_mean(
+    mechanism: Mechanism, gradients: NDArray[np.float32], _round_number: int, rng: np.random.Generator | None
+) -> NDArray[np.float64]:
+    """Return the mean of a round as the server estimates it from messages that were mixed slot by slot."""
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.encode(gradients, rng=rng).shuffled(mechanism.messages, rng))
+    return mean_of_round(aggregator).value
+
+
+def _spent(mechanism: Mechanism, answers: int, shuffled: tuple[int, float] | None) -> dict[str, Any]:
+    """Return what a client with this many answers has sent and spent; `shuffled` is the smallest crowd and δ."""
+    epsilon = answers * price(mechanism) if answers else 0.0
+    spent = {"answers": answers, "bits": answers * mechanism.bundle_bits}
+    if shuffled is None:
+        return spent | {"epsilon": epsilon, "delta": answers * mechanism.delta, "local_epsilon": None}
+    total, delta = shuffled_total(mechanism, *shuffled, answers)
+    return spent | {"epsilon": total, "delta": delta, "local_epsilon": epsilon}
+
+
+@lru_cache(maxsize=4096)
+def shuffled_total(mechanism: Mechanism, clients: int, delta: float, answers: int) -> tuple[float, float]:
+    """Return the total ε and δ of a client's messages over the rounds, each with at least this many clients.
+
+    Rounds compose as slots do. What is sent in a round may depend on the rounds before: the losses of a slot are
+    dominated by one pair of laws whatever the vectors are, and such pairs compose adaptively (Zhu, Dong, Wang: Optimal
+    Accounting of Differential Privacy via Characteristic Function. AISTATS 2022, Theorem 10).
+
+    Examples:
+        >>> import sstq
+        >>> mechanism = sstq.FrameUnit(10, 2.0, frames=16)
+        >>> once, _ = shuffled_total(mechanism, 1000, 1e-6, 1)
+        >>> twice, delta = shuffled_total(mechanism, 1000, 1e-6, 2)
+        >>> once < twice < 2 * once, delta
+        (True, 1e-06)
+    """
+    return (shuffled_epsilon(mechanism, clients, delta, rounds=answers), delta) if answers else (0.0, 0.0)

@@ -1,0 +1,467 @@
+"""Campaigns: which messages are collected, from whom, until when, who may read the estimate, and who mixes.
+
+A campaign's document is what a client fetches: canonical JSON (RFC 8785) that the collector signs
+(`sstq.client.signing`), and the shuffler too if there is one. The same JSON without the keys is what an administrator
+sends to create the campaign, and what the database keeps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from urllib.parse import urlsplit
+
+import rfc8785
+
+from sstq.aggregation import FamilyAggregator
+from sstq.checks import check_argument, check_number, check_option, did_you_mean
+from sstq.client.sealing import CROWD_BYTES, OVERHEAD
+from sstq.files.strict_json import read_json
+from sstq.mechanisms import Mechanism, from_json
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = [
+    "LARGEST_UPLOAD",
+    "MOST_DENSE_ROWS",
+    "MOST_PEOPLE",
+    "MOST_ROWS",
+    "MOST_TOKENS",
+    "BelowThreshold",
+    "Campaign",
+    "Document",
+    "Readers",
+    "Senders",
+    "Shuffling",
+    "read_document",
+]
+
+Senders = Literal["everybody", "token", "single-use"]
+"""Who may send: everybody, holders of the campaign's shared token, or holders of a single-use token."""
+
+Readers = Literal["administrator", "token", "public"]
+"""Who may read the estimate: the administrator only, holders of the campaign's reader token, or everybody."""
+
+BelowThreshold = Literal["drop", "local"]
+"""What happens at the end to a crowd below the threshold: it is dropped, or forwarded at the local ε."""
+
+LARGEST_UPLOAD = 32 << 20
+"""The maximum size of one upload in bytes."""
+
+MOST_ROWS = 1 << 30
+"""The maximum number of rows over all frames and blocks: each row that is sent takes 24 bytes of the state."""
+
+MOST_DENSE_ROWS = 1 << 21
+"""The maximum number of rows in one frame: folding takes 32 bytes of memory per row, so at most 64 MB."""
+
+MOST_TOKENS = 100_000
+"""The maximum number of single-use tokens per request."""
+
+MOST_PEOPLE = 10**9
+"""The maximum number of people in a crowd."""
+
+_FORMAT, _VERSION = "sstq-campaign", 2
+_KEY_PATTERN = "[0-9a-f]{64}"
+NAME_PATTERN = r"[a-z0-9-]{1,64}"
+TIME_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
+_DEFAULT_MESSAGES, _LONGEST_LABEL = 10_000, 200
+# The fields of a document besides the campaign's own.
+_DESCRIBED = ("format", "version", "keys", "digest", "message_bits", "slots", "envelope_bytes", "sealing_keys")
+
+
+@dataclass(frozen=True)
+class Shuffling:
+    """The terms of a shuffled campaign, which never change.
+
+    Attributes:
+        url: the shuffler's public address. Clients fetch the campaign and send there, and nowhere else.
+        key: the shuffler's public signing key (Ed25519) in hexadecimal; it signs the campaign and what it forwards.
+        sealing_key: the shuffler's public sealing key (X25519) in hexadecimal, for the cover of envelopes.
+        threshold: how many people make a crowd. The shuffler mixes and forwards crowds when the campaign has closed.
+        delta: the δ at which the collector reports ε.
+        below_threshold: "drop" or "local": what happens then to fewer people.
+
+    Examples:
+        >>> Shuffling("https://shuffle.example", "00" * 32, "11" * 32, threshold=1000).to_dict()["below_threshold"]
+        'drop'
+    """
+
+    url: str
+    key: str
+    sealing_key: str
+    threshold: int
+    delta: float = 1e-6
+    below_threshold: BelowThreshold = "drop"
+
+    def __post_init__(self) -> None:
+        check_address("url", self.url)
+        for name in ("key", "sealing_key"):
+            check_key(name, getattr(self, name))
+        check_number("threshold", self.threshold, 2, MOST_PEOPLE, integer=True)
+        object.__setattr__(self, "delta", check_argument("delta", self.delta))
+        check_option("below_threshold", self.below_threshold, get_args(BelowThreshold))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Shuffling:
+        """Build the terms from JSON values; ValueError for anything else."""
+        _check_fields("shuffling", data, cls, ("url", "key", "sealing_key", "threshold"))
+        return cls(**data)
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """The terms of a collection under one name; checked on construction, ValueError if they are not valid.
+
+    Attributes:
+        name: 1 to 64 characters out of a–z, 0–9 and hyphens.
+        mechanism: the mechanism that clients encode with. It must be locally private with a private coin.
+        labels: a name for each coordinate of a vector; empty if they have none.
+        group_labels: a name for each private group; empty if they have none.
+        image_shape: (height, width) or (height, width, channels) if a vector is an image; empty otherwise.
+        opens: when the campaign starts to accept messages; None for at once.
+        closes: when the campaign stops accepting messages; None for never.
+        most_messages: the maximum per upload; None for as many as fit, up to 10,000. It is 1 with single-use tokens,
+            and one person's messages if they are shuffled.
+        senders: who may send.
+        readers: who may read the estimate.
+        shuffling: the shuffler that mixes messages on their way to the collector; None if clients send directly.
+
+    Examples:
+        >>> import sstq
+        >>> campaign = Campaign("steps", sstq.FrameUnit(dim=3, epsilon=2.0), labels=("home", "work", "elsewhere"))
+        >>> campaign.most_messages, campaign.status(datetime.now(UTC))
+        (10000, 'open')
+    """
+
+    name: str
+    mechanism: Mechanism
+    labels: tuple[str, ...] = ()
+    group_labels: tuple[str, ...] = ()
+    image_shape: tuple[int, ...] = ()
+    opens: datetime | None = None
+    closes: datetime | None = None
+    most_messages: int = None  # type: ignore[assignment]  # an integer from construction on
+    senders: Senders = "everybody"
+    readers: Readers = "administrator"
+    shuffling: Shuffling | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not re.fullmatch(NAME_PATTERN, self.name):
+            raise ValueError(f"name must be 1 to 64 characters out of a-z, 0-9 and hyphens, got {_short(self.name)}")
+        check_option("senders", self.senders, get_args(Senders))
+        check_option("readers", self.readers, get_args(Readers))
+        _check_mechanism(self.mechanism)
+        _check_labels("labels", self.labels, self.mechanism.dim)
+        _check_labels("group_labels", self.group_labels, self.mechanism.groups or 0)
+        _check_shape(self.image_shape, self.mechanism.dim)
+        _check_times(self.opens, self.closes)
+        self._check_shuffling()
+        object.__setattr__(self, "most_messages", self._checked_most())
+
+    def _check_shuffling(self) -> None:
+        if self.shuffling is None:
+            return
+        if not isinstance(self.shuffling, Shuffling):
+            raise ValueError(f"shuffling must be a Shuffling or None, got {_short(self.shuffling)}")
+        if self.closes is None:
+            raise ValueError("closes must be given if messages are shuffled: the shuffler must know when to stop")
+        if self.senders == "token":
+            raise ValueError(
+                "senders must be 'everybody' or 'single-use' if messages are shuffled, got 'token': the shuffler, "
+                "which receives the envelopes, does not know the collector's tokens"
+            )
+
+    def _checked_most(self) -> int:
+        one = self.shuffling is not None or self.senders == "single-use"
+        bits = self.mechanism.message_bits if self.shuffling is None else 8 * self.upload_bytes(1)
+        fitting = 8 * LARGEST_UPLOAD // bits
+        if not fitting:
+            raise ValueError(f"mechanism must send at most {LARGEST_UPLOAD} bytes per message, got {-(-bits // 8)}")
+        if self.senders == "single-use" and self.slots > 1 and self.shuffling is None:
+            raise ValueError(
+                f"mechanism must send one message per person with senders='single-use', got messages={self.slots}: a "
+                "token pays for one upload, and only a shuffler takes several messages of a person"
+            )
+        if self.most_messages is None:
+            return 1 if one else min(_DEFAULT_MESSAGES, fitting)
+        if one and self.most_messages != 1:
+            raise ValueError(
+                f"most_messages must be 1 with senders='single-use' or a shuffler, got {self.most_messages!r}: an "
+                "upload is then of one person, who counts once"
+            )
+        return int(check_number("most_messages", self.most_messages, 1, fitting, integer=True))
+
+    @cached_property
+    def digest(self) -> str:
+        """The mechanism's fingerprint, which every upload repeats."""
+        return self.mechanism.digest()
+
+    @property
+    def slots(self) -> int:
+        """How many messages each person sends; a shuffler mixes each of these slots separately."""
+        return self.mechanism.messages
+
+    @property
+    def envelope_bytes(self) -> int:
+        """The size of a sealed message in bytes."""
+        return OVERHEAD + -(-self.mechanism.message_bits // 8)
+
+    @cached_property
+    def message_bits(self) -> int:
+        """The size of one message in bits."""
+        return self.mechanism.message_bits
+
+    @cached_property
+    def largest_upload(self) -> int:
+        """The maximum size of an upload to this campaign in bytes."""
+        return self.upload_bytes(self.most_messages)
+
+    def upload_bytes(self, count: int) -> int:
+        """The size in bytes of an upload with this many messages, or with one person's envelopes in their cover."""
+        if self.shuffling is not None:
+            return CROWD_BYTES + OVERHEAD + self.slots * self.envelope_bytes
+        return -(-count * self.message_bits // 8)
+
+    def agreed(self) -> bytes:
+        """Return what people agree to for good when they send to a shuffled campaign, as canonical JSON."""
+        shuffling = None if self.shuffling is None else self.shuffling.to_dict()
+        return _canonical({"name": self.name, "digest": self.digest, "senders": self.senders, "shuffling": shuffling})
+
+    def crowd(self, sealing_key: bytes) -> bytes:
+        """Return the name of the crowd of people who agreed to the same and sealed for this key of the collector."""
+        return hashlib.sha256(b"sstq-crowd-v2\x00" + sealing_key + self.agreed()).digest()
+
+    def status(self, now: datetime) -> Literal["scheduled", "open", "closed"]:
+        """Whether the campaign is not open yet, open, or closed at this time."""
+        if self.opens is not None and now < self.opens:
+            return "scheduled"
+        return "closed" if self.closes is not None and now >= self.closes else "open"
+
+    def terms(self) -> dict[str, Any]:
+        """Return all fields except name and mechanism as JSON values, without those that are not set."""
+        values = {own.name: getattr(self, own.name) for own in fields(self) if own.name not in ("name", "mechanism")}
+        for name in ("opens", "closes"):
+            values[name] = values[name] and _written(values[name])
+        for name in ("labels", "group_labels", "image_shape"):
+            values[name] = list(values[name])
+        values["shuffling"] = values["shuffling"] and values["shuffling"].to_dict()
+        return {name: value for name, value in values.items() if value not in (None, [])}
+
+    @classmethod
+    def from_terms(cls, name: Any, mechanism: Mechanism, terms: Mapping[str, Any]) -> Campaign:
+        """Build a campaign from a name, a mechanism and what `terms` returned; ValueError for anything else."""
+        values = dict(terms)
+        for field in ("labels", "group_labels", "image_shape"):
+            values[field] = _read_list(field, values.get(field))
+        for field in ("opens", "closes"):
+            values[field] = _read_time(field, values.get(field))
+        if values.get("shuffling") is not None:
+            values["shuffling"] = Shuffling.from_dict(values["shuffling"])
+        return cls(name, mechanism, **values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as JSON values, without those that are not set."""
+        return {"name": self.name, "mechanism": read_json(self.mechanism.to_json())} | self.terms()
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Campaign:
+        """Build a campaign from JSON values, at least `name` and `mechanism`; ValueError for anything else."""
+        _check_fields("a campaign", data, cls, ("name", "mechanism"))
+        terms = dict(data)
+        name, mechanism = terms.pop("name"), terms.pop("mechanism")
+        if not isinstance(mechanism, dict):
+            raise ValueError("mechanism must be the JSON object that `sstq spec` writes, not a string")
+        return cls.from_terms(name, from_json(_canonical(mechanism).decode()), terms)
+
+    def to_json(self) -> str:
+        """Return the campaign as canonical JSON, which `from_json` reads."""
+        return _canonical(self.to_dict()).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Campaign:
+        """Build a campaign from JSON text; ValueError for anything else."""
+        return cls.from_dict(read_json(text))
+
+    def document(self, keys: Iterable[bytes], sealing_keys: Iterable[bytes] = ()) -> bytes:
+        """Return the document that the collector signs: the campaign, its message format and the collector's keys.
+
+        Args:
+            keys: the collector's signing keys.
+            sealing_keys: the keys to seal shuffled messages for, the newest first.
+        """
+        described: dict[str, Any] = {"digest": self.digest, "message_bits": self.message_bits}
+        if self.shuffling is not None:
+            described |= {"slots": self.slots, "envelope_bytes": self.envelope_bytes}
+            described["sealing_keys"] = [key.hex() for key in sealing_keys]
+        header = {"format": _FORMAT, "version": _VERSION, "keys": [key.hex() for key in keys]}
+        return _canonical(header | self.to_dict() | described)
+
+
+class Document(NamedTuple):
+    """The content of a campaign's document: the campaign, and the collector's signing and sealing keys."""
+
+    campaign: Campaign
+    keys: tuple[bytes, ...]
+    sealing_keys: tuple[bytes, ...]
+
+
+def read_document(raw: bytes) -> Document:
+    """Read a campaign's document; ValueError for anything else.
+
+    The signatures are not checked here: see `sstq.client.signing.verify`.
+    """
+    data = read_json(raw)
+    if not isinstance(data, dict) or data.get("format") != _FORMAT:
+        raise ValueError("this is not the document of a campaign")
+    if type(data.get("version")) is not int or data["version"] != _VERSION:
+        raise ValueError(f"the document has version {_short(data.get('version'))}, this library reads {_VERSION}")
+    campaign = Campaign.from_dict({name: value for name, value in data.items() if name not in _DESCRIBED})
+    keys, sealing_keys = (_read_keys(name, data.get(name, [])) for name in ("keys", "sealing_keys"))
+    if campaign.shuffling is not None and not sealing_keys:
+        raise ValueError("sealing_keys must be one or more keys where messages are shuffled")
+    # Each campaign has exactly one document: writing it again must give the same digest, bits and bytes.
+    if campaign.document(keys, sealing_keys) != raw:
+        raise ValueError("the document is not canonical, or its digest or message_bits is wrong")
+    return Document(campaign, keys, sealing_keys)
+
+
+def check_address(name: str, url: Any) -> None:
+    """ValueError unless this is the address of a service: no query, fragment or final slash."""
+    parts = urlsplit(url) if isinstance(url, str) else None
+    plain = parts is not None and url.isascii() and url.isprintable() and len(url) <= 1000
+    if parts is None or not plain or parts.scheme not in ("http", "https") or not parts.netloc:
+        raise ValueError(f"{name} must be a URL with http:// or https://, got {url!r:.100}")
+    if parts.query or parts.fragment or url.endswith("/"):
+        raise ValueError(f"{name} must have no query, fragment or final slash, got {url!r:.100}")
+
+
+def check_key(name: str, key: Any) -> None:
+    """ValueError unless this is a public key in hexadecimal."""
+    if not isinstance(key, str) or not re.fullmatch(_KEY_PATTERN, key):
+        raise ValueError(f"{name} must be 64 hexadecimal digits (0-9, a-f), got {key!r:.100}")
+
+
+def _check_fields(what: str, data: Any, cls: type[DataclassInstance], needed: Iterable[str]) -> None:
+    """ValueError unless the JSON value is an object with fields of a dataclass and all that are needed."""
+    if not isinstance(data, dict):
+        raise ValueError(f"{what} must be a JSON object, got {data!r:.100}")
+    known = [own.name for own in fields(cls)]
+    for name in data:
+        if name not in known:
+            raise ValueError(f"{what} has no field {name!r:.100}{did_you_mean(name, known)}")
+    for name in needed:
+        if name not in data:
+            raise ValueError(f"{what} needs the field {name!r}")
+
+
+def _read_keys(name: str, stated: Any) -> tuple[bytes, ...]:
+    if not isinstance(stated, list):
+        raise ValueError(f"{name} must be a list of public keys, got {_short(stated)}")
+    for key in stated:
+        check_key(name, key)
+    return tuple(map(bytes.fromhex, stated))
+
+
+def _check_mechanism(mechanism: Any) -> None:
+    if not isinstance(mechanism, Mechanism):
+        raise ValueError(f"mechanism must be a mechanism, got {_short(mechanism)}")
+    if mechanism.trust != "local":
+        raise ValueError(
+            f"mechanism must be locally private, got {mechanism.name}, whose single messages are not private; "
+            "create one with `sstq spec --name frameunit`"
+        )
+    if mechanism.coin == "public":
+        raise ValueError(
+            "mechanism must have coin='private', got coin='public', which requires the collector to know who "
+            "sent each message; create one with `sstq spec --name frameunit`"
+        )
+    frame = getattr(mechanism, "frame", None)
+    frames, blocks = (int(getattr(mechanism, name, 1)) for name in ("frames", "blocks"))
+    size = mechanism.dim if frame is None else int(frame.size)
+    rows, parts = frames * size * blocks, f"{frames} frames × {size} rows" + f" × {blocks} blocks" * (blocks > 1)
+    if rows > MOST_ROWS:
+        raise ValueError(
+            f"mechanism must have at most 2^30 rows in all of its frames, got {parts}: the state takes 24 bytes for "
+            f"each row that is sent, here {24 * rows / 1e9:,.0f} GB; choose fewer frames or fewer dimensions"
+        )
+    if rows > MOST_DENSE_ROWS and not isinstance(mechanism.aggregator(), FamilyAggregator):
+        raise ValueError(
+            f"mechanism must have at most 2^21 rows in a single frame, got {size}: folding uploads takes "
+            f"32 bytes per row of memory, here {32 * rows / 1e6:,.0f} MB instead of 64 MB; choose fewer dimensions"
+        )
+
+
+def _check_labels(name: str, labels: Any, count: int) -> None:
+    if not isinstance(labels, tuple) or not all(isinstance(label, str) for label in labels):
+        raise ValueError(f"{name} must be a tuple of strings, got {_short(labels)}")
+    if labels and len(labels) != count:
+        raise ValueError(f"{name} must be {count} names, got {len(labels)}")
+    for label in labels:
+        if not label.isprintable() or not 1 <= len(label) <= _LONGEST_LABEL:
+            raise ValueError(f"{name} must be 1 to {_LONGEST_LABEL} printable characters each, got {_short(label)}")
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"{name} must be distinct")
+
+
+def _check_shape(shape: Any, dim: int) -> None:
+    integers = isinstance(shape, tuple) and all(type(side) is int and side >= 1 for side in shape)
+    if not integers or (shape and (len(shape) not in (2, 3) or math.prod(shape) != dim)):
+        raise ValueError(f"image_shape must be 2 or 3 integers whose product is dim = {dim}, got {_short(shape)}")
+    if len(shape) == 3 and shape[2] not in (1, 3):
+        raise ValueError(f"image_shape must have 1 or 3 channels, got {shape[2]}")
+
+
+def _check_times(opens: Any, closes: Any) -> None:
+    for name, value in (("opens", opens), ("closes", closes)):
+        if value is not None and (
+            not isinstance(value, datetime) or value.utcoffset() != UTC.utcoffset(None) or value.microsecond
+        ):
+            raise ValueError(f"{name} must be a datetime in UTC with whole seconds, got {_short(value)}")
+    if opens is not None and closes is not None and closes <= opens:
+        raise ValueError(f"closes must be after opens, {_written(opens)}, got {_written(closes)}")
+
+
+def _written(time: datetime) -> str:
+    return time.isoformat().replace("+00:00", "Z")
+
+
+def _read_time(name: str, value: Any) -> datetime | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not re.fullmatch(TIME_PATTERN, value):
+        raise ValueError(f"{name} must be a time such as 2027-01-31T18:00:00Z, got {_short(value)}")
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a time such as 2027-01-31T18:00:00Z, got {_short(value)}") from error
+
+
+def _read_list(name: str, value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise ValueError(f"{name} must be a list, got {_short(value)}")
+    return tuple(value)
+
+
+def _canonical(value: Mapping[str, Any]) -> bytes:
+    try:
+        return rfc8785.dumps(dict(value))
+    except (rfc8785.CanonicalizationError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"the JSON has no canonical form: {error}") from error
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}…"

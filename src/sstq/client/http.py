@@ -1,0 +1,130 @@
+"""HTTP requests to a collector or a shuffler, with nothing but the standard library."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.message import Message
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+__all__ = ["Answer", "Refused", "Unreachable", "download", "request"]
+
+_SECONDS = 30.0
+_LARGEST_ANSWER = 1 << 28
+
+
+class Refused(ValueError):  # noqa: N818
+    """A server refused a request: status, sentence, and the seconds to wait before a retry, if that may help."""
+
+    def __init__(self, server: str, status: int, detail: str, retry_after: float | None) -> None:
+        super().__init__(f"{server} refused the request ({status}): {detail}")
+        self.status = status
+        self.retry_after = retry_after
+
+
+class Unreachable(ValueError):  # noqa: N818
+    """The collector did not answer; the request may or may not have arrived."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A server's answer."""
+
+    headers: Message
+    content: bytes
+
+    def json(self) -> Any:
+        """The content, parsed."""
+        return json.loads(self.content)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Refuses redirects: neither server redirects, and the target would receive the token."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Do not follow the redirect."""
+
+
+def request(
+    method: str,
+    url: str,
+    *,
+    token: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+) -> Answer:
+    """Send a request to a server; raises Refused for a status of 400 or more, Unreachable without an answer."""
+    with _open(method, url, token, headers, body) as response:
+        try:
+            content = response.read(_LARGEST_ANSWER + 1)
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"the answer from {urlsplit(url).netloc} was cut off: {error}") from error
+        if len(content) > _LARGEST_ANSWER:
+            raise Unreachable(f"the answer from {urlsplit(url).netloc} has more than {_LARGEST_ANSWER} bytes")
+        return Answer(response.headers, content)
+
+
+def download(url: str, path: Path, *, token: str) -> None:
+    """Download to a file, which appears only when it is complete."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with _open("GET", url, token, None, None) as response, part.open("wb") as file:
+            shutil.copyfileobj(response, file, 1 << 20)
+            if file.tell() != int(response.headers["Content-Length"]):
+                raise Unreachable(f"the answer from {urlsplit(url).netloc} was cut off; try again")
+        part.replace(path)
+    except http.client.HTTPException as error:
+        raise Unreachable(f"the answer from {urlsplit(url).netloc} was cut off: {error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _open(
+    method: str, url: str, token: str | None, headers: Mapping[str, str] | None, body: bytes | None
+) -> http.client.HTTPResponse:
+    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
+        raise ValueError(f"url must begin with http:// or https://, got {url!r}")
+    # Reveal nothing about the machine: the default user agent names the Python version.
+    whole = {"User-Agent": "sstq", **(headers or {})}
+    if token is not None:
+        whole["Authorization"] = f"Bearer {token}"
+    asked = urllib.request.Request(url, body, whole, method=method)  # noqa: S310 (the scheme is checked)
+    try:
+        response: http.client.HTTPResponse = _opener(os.environ.get("SSL_CERT_FILE")).open(asked, timeout=_SECONDS)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise _refused(urlsplit(url).netloc, error) from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, ssl.SSLCertVerificationError):  # another try would not change it
+            raise ValueError(
+                f"the certificate of {urlsplit(url).netloc} cannot be verified: {reason.verify_message}; if "
+                "your own authority issued it, set SSL_CERT_FILE to that authority's certificate (PEM)"
+            ) from error
+        raise Unreachable(f"no answer from {urlsplit(url).netloc}: {reason}") from error
+    return response
+
+
+@cache
+def _opener(authority: str | None) -> urllib.request.OpenerDirector:  # noqa: ARG001 (a new one if it changes)
+    """Reading the certificates of all authorities takes longer than a request."""
+    return urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=ssl.create_default_context()))
+
+
+def _refused(server: str, error: urllib.error.HTTPError) -> Refused:
+    try:
+        detail = str(json.loads(error.read(1 << 16))["detail"])
+    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
+        detail = str(error.reason)
+    wait = error.headers.get("Retry-After", "")
+    return Refused(server, error.code, detail, float(wait) if wait.isascii() and wait.isdigit() else None)

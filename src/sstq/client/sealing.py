@@ -1,0 +1,117 @@
+"""Envelopes: single messages encrypted for the collector, so that the shuffler that forwards them cannot read them.
+
+A person's envelopes travel in a cover that only the shuffler can open. Both are HPKE (RFC 9180) in base mode with
+DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-128-GCM: the encapsulated key (32 bytes), the content, and the tag (16
+bytes). Their `info` has the crowd (`Campaign.crowd`), so they open under the terms that the person saw and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from numpy.typing import NDArray
+
+from sstq.messages.batch import Messages
+
+__all__ = [
+    "CROWD_BYTES",
+    "OVERHEAD",
+    "SealingKey",
+    "cover_info",
+    "envelope_info",
+    "open_envelopes",
+    "payloads",
+    "seal",
+    "seal_person",
+]
+
+OVERHEAD = 48
+"""The bytes that sealing adds: 32 for the encapsulated key and 16 for the tag."""
+
+CROWD_BYTES = 32
+"""The length of a crowd's name in bytes: a whole SHA-256."""
+
+_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+
+
+def envelope_info(crowd: bytes, slot: int) -> bytes:
+    """Return what an envelope is bound to: a prefix, the crowd and the slot.
+
+    Examples:
+        >>> envelope_info(bytes(32), 3).hex()
+        '737374712d656e76656c6f70652d76320000000...00000003'
+    """
+    return b"sstq-envelope-v2\x00" + crowd + slot.to_bytes(4, "big")
+
+
+def cover_info(crowd: bytes) -> bytes:
+    """Return what a cover is bound to: a prefix and the crowd."""
+    return b"sstq-cover-v2\x00" + crowd
+
+
+@dataclass(frozen=True)
+class SealingKey:
+    """A key pair to seal for, from its 32 secret bytes.
+
+    Examples:
+        >>> key = SealingKey.generate()
+        >>> open_envelopes(key.secret, b"info", [seal(b"four", key.public, b"info")])
+        [b'four']
+        >>> open_envelopes(key.secret, b"other info", [seal(b"four", key.public, b"info")])
+        [None]
+    """
+
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def generate(cls) -> SealingKey:
+        """Create a key from the operating system's randomness."""
+        return cls(X25519PrivateKey.generate().private_bytes_raw())
+
+    @cached_property
+    def public(self) -> bytes:
+        """The public key, 32 bytes."""
+        return X25519PrivateKey.from_private_bytes(self.secret).public_key().public_bytes_raw()
+
+
+def seal(content: bytes, public: bytes, info: bytes) -> bytes:
+    """Seal content so that only the owner of the secret key can open it."""
+    return _SUITE.encrypt(content, X25519PublicKey.from_public_bytes(public), info=info)
+
+
+def open_envelopes(secret: bytes, info: bytes, envelopes: Iterable[bytes]) -> list[bytes | None]:
+    """Open what was sealed; None where it was changed, or sealed for another key, crowd or slot."""
+    key = X25519PrivateKey.from_private_bytes(secret)
+    found: list[bytes | None] = []
+    for envelope in envelopes:
+        try:
+            found.append(_SUITE.decrypt(envelope, key, info=info))
+        except InvalidTag:
+            found.append(None)
+    return found
+
+
+def seal_person(messages: Iterable[bytes], crowd: bytes, collector_key: bytes, shuffler_key: bytes) -> bytes:
+    """Build the body of an upload: the crowd, and one envelope per message of a person in a cover for the shuffler.
+
+    Args:
+        messages: one per slot, in whole bytes.
+        crowd: what the person agreed to.
+        collector_key: the key to seal the messages for.
+        shuffler_key: the key to seal the envelopes for.
+    """
+    envelopes = [seal(message, collector_key, envelope_info(crowd, slot)) for slot, message in enumerate(messages)]
+    return crowd + seal(b"".join(envelopes), shuffler_key, cover_info(crowd))
+
+
+def payloads(messages: Messages, message_bits: int) -> NDArray[np.uint8]:
+    """Unpack messages to whole bytes, (n, ⌈bits/8⌉), lowest bit first, padded with 0."""
+    packed = np.frombuffer(messages.to_bytes(), dtype=np.uint8)
+    bits = np.unpackbits(packed, count=len(messages) * message_bits, bitorder="little")
+    return np.packbits(bits.reshape(len(messages), message_bits), axis=1, bitorder="little")

@@ -1,0 +1,270 @@
+"""The client of a collector: it fetches and checks a campaign, encodes vectors, and retries until they are stored."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from tempfile import SpooledTemporaryFile
+from typing import IO
+from urllib.parse import parse_qsl, urlsplit
+
+from numpy.typing import ArrayLike
+
+from sstq.accounting import Ledger
+from sstq.accounting.ledger import ledger_price
+from sstq.checks import check_argument
+from sstq.client.campaigns import Campaign, Document, read_document
+from sstq.client.http import Answer, Refused, Unreachable, request
+from sstq.client.sealing import OVERHEAD, payloads, seal_person
+from sstq.client.signing import SHUFFLER_PREFIX, signer, verify
+from sstq.mechanisms.answers import answer
+from sstq.messages.batch import Messages
+
+__all__ = ["Client"]
+
+# Statuses after which the same upload may succeed: too slow, too fast, and errors of servers and proxies.
+_PASSING = {408, 429, 500, 502, 503, 504}
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_MOST_BYTES_IN_MEMORY = 1 << 24
+
+_Seal = Callable[[Iterable[bytes]], bytes]
+
+
+class Client:
+    """Fetches and checks one campaign, and sends messages to it.
+
+    It talks to the address it is given and to no other. For a shuffled campaign that is the shuffler's.
+
+    Args:
+        url: the address with the campaign's name, such as https://collect.example/steps. A link may have the keys to
+            pin: https://shuffle.example/steps#collector-key=KEY&shuffler-key=KEY.
+        most_epsilon: the maximum ε per person; a campaign that asks for more is refused. For a shuffled campaign this
+            is the total of all of a person's messages if the shuffler cheats.
+        pinned_key: the collector's public key in hexadecimal, known from elsewhere. Without it, whoever answers at this
+            address is trusted, which is as secure as its TLS. A shuffled campaign needs it.
+        pinned_shuffler: the shuffler's public key in hexadecimal, known from elsewhere. A shuffled campaign needs it. A
+            campaign that names another shuffler or none is refused.
+        least_threshold: the minimum crowd. A campaign is refused if it is not shuffled, if its threshold is smaller, or
+            if it forwards people below the threshold at the end (below_threshold="local").
+        ledger: a ledger that each call of `send` charges before anything leaves.
+        token: the shared token of a campaign that needs one, or its single-use tokens, one per person.
+        patience: how many seconds to retry without success before giving up.
+
+    Raises:
+        ValueError: the campaign cannot be fetched, its signature is wrong, or its terms are not allowed.
+
+    Attributes:
+        campaign: what the collector asks for.
+        key: the collector's public key in hexadecimal, for pinning from now on.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        most_epsilon: float,
+        pinned_key: str | None = None,
+        pinned_shuffler: str | None = None,
+        least_threshold: int | None = None,
+        ledger: Ledger | None = None,
+        token: str | Sequence[str] | None = None,
+        patience: float = 300.0,
+    ) -> None:
+        check_argument("most_epsilon", most_epsilon, of="answer_epsilon")
+        address, _, link = url.partition("#")
+        base, _, name = address.rstrip("/").rpartition("/")
+        if not urlsplit(base).netloc or not name:
+            raise ValueError(f"url must be an address with the campaign's name, such as {address}/NAME, got {url!r}")
+        pins = dict(parse_qsl(link))
+        pinned_key = pinned_key or pins.get("collector-key")
+        pinned_shuffler = pinned_shuffler or pins.get("shuffler-key")
+        self._url = f"{base}/v1/campaigns/{name}"
+        self._tokens = [token] if isinstance(token, str) else list(token or ())
+        self._ledger, self._patience = ledger, patience
+        answer = self._until_answered(lambda: request("GET", self._url))
+        document = read_document(answer.content)
+        self.campaign: Campaign = document.campaign
+        self.key = signer(answer.content, answer.headers.get("SSTQ-Signature", ""), document.keys, pinned_key)
+        if self.campaign.name != name:
+            raise ValueError(f"the collector returned the campaign {self.campaign.name!r} instead of {name!r}")
+        self._seal = self._checked_shuffler(answer, document, base, pinned_key, pinned_shuffler, least_threshold)
+        self._price = ledger_price(self.campaign.mechanism)
+        if self._price > most_epsilon:
+            raise ValueError(
+                f"the campaign asks for epsilon = {self._price!r} per person, more than most_epsilon = "
+                f"{most_epsilon!r}; nothing was sent. To allow it, pass most_epsilon={self._price!r}"
+            )
+
+    def _checked_shuffler(
+        self,
+        answer: Answer,
+        document: Document,
+        base: str,
+        pinned_key: str | None,
+        pinned_shuffler: str | None,
+        least_threshold: int | None,
+    ) -> _Seal | None:
+        """Return what seals a person's messages, or None without a shuffler; ValueError if its terms are not allowed.
+
+        The shuffler's signature covers its address, both sealing keys and the terms. It signs one document for
+        everybody, so the collector cannot give one person a key or an address of their own.
+        """
+        campaign, terms = document.campaign, document.campaign.shuffling
+        if terms is None:
+            if pinned_shuffler is not None or least_threshold is not None:
+                raise ValueError("the campaign names no shuffler instead of the pinned one; nothing was sent")
+            return None
+        if pinned_key is None or pinned_shuffler is None:
+            raise ValueError(
+                "a shuffled campaign needs both public keys, known from its operators: pass pinned_key and "
+                "pinned_shuffler, or a link that has them; nothing was sent"
+            )
+        if terms.key != pinned_shuffler:
+            raise ValueError(f"the campaign names the shuffler {terms.key} instead of the pinned one; nothing was sent")
+        if terms.url != base:
+            raise ValueError(
+                f"the campaign's shuffler is at {terms.url}, not at {base}; nothing was sent. If its operator "
+                f"confirms that address, use {terms.url}/{campaign.name}"
+            )
+        crowd = terms.threshold if terms.below_threshold == "drop" else 1
+        if least_threshold is not None and crowd < least_threshold:
+            raise ValueError(
+                f"the campaign forwards crowds of {crowd} people, fewer than least_threshold = {least_threshold}; "
+                "nothing was sent"
+            )
+        try:
+            signature = answer.headers.get("SSTQ-Shuffler-Signature", "")
+            verify(answer.content, signature, bytes.fromhex(terms.key), SHUFFLER_PREFIX)
+        except ValueError as error:
+            raise ValueError(f"{base} is not the shuffler that the campaign names; nothing was sent") from error
+        newest, cover = document.sealing_keys[0], bytes.fromhex(terms.sealing_key)
+        return partial(seal_person, crowd=campaign.crowd(newest), collector_key=newest, shuffler_key=cover)
+
+    def send(
+        self,
+        X: ArrayLike,
+        groups: ArrayLike | None = None,
+        *,
+        progress: Callable[[int], object] = lambda _: None,
+    ) -> int:
+        """Encode each row as one message and send them; returns how many were acknowledged (all of them).
+
+        The collector sees whether somebody answers, so rows that cannot be encoded are sent as zero vectors, and logged
+        (`sstq.mechanisms.answers`). Each row belongs to a different person, so the ledger is charged once. A message is
+        encoded once: retries repeat its bytes and its key, so it counts once and costs nothing more.
+
+        Args:
+            X: vectors, one per row.
+            groups: one private group per row, for mechanisms that have them.
+            progress: called with the number of messages after each upload.
+
+        Raises:
+            ValueError: the server refused an upload, or did not accept it within the client's patience; the message
+                says how many messages were stored.
+        """
+        return self.send_messages(answer(self.campaign.mechanism, X, groups), progress=progress)
+
+    def send_messages(
+        self, messages: Messages | Iterable[Messages], *, progress: Callable[[int], object] = lambda _: None
+    ) -> int:
+        """Send messages that were encoded with the campaign's mechanism and never sent before; otherwise like `send`.
+
+        Args:
+            messages: one batch or several; with several messages per person, slot by slot. They are packed one after
+                the other before anything leaves, in a temporary file if they are large, so that memory holds one batch
+                at a time.
+            progress: called with the number of messages after each upload.
+        """
+        single_use = self.campaign.senders == "single-use"
+        with SpooledTemporaryFile(max_size=_MOST_BYTES_IN_MEMORY, prefix="sstq-") as packed:
+            batches = [messages] if isinstance(messages, Messages) else messages
+            total, uploads = (
+                self._packed(batches, packed) if self._seal is None else self._sealed(batches, packed, self._seal)
+            )
+            if single_use and total != len(self._tokens) * self.campaign.slots:
+                people = total // self.campaign.slots
+                raise ValueError(
+                    f"X must be one vector per single-use token, got {people} and {len(self._tokens)} tokens"
+                )
+            if self._ledger is not None and total:
+                self._ledger.spend(self._price, f"{self.campaign.name} {secrets.token_hex(16)}")
+            sent, each = 0, 1 if self._seal is None else self.campaign.slots
+            for number, (body, count) in enumerate(uploads):
+                try:
+                    self._upload(body, count, self._tokens[number if single_use else 0] if self._tokens else None)
+                except (Refused, Unreachable) as error:
+                    raise ValueError(f"{error} ({sent} of {total} messages were stored)") from error
+                sent += count * each
+                progress(count * each)
+        return sent
+
+    def _packed(self, batches: Iterable[Messages], packed: IO[bytes]) -> tuple[int, Iterator[tuple[bytes, int]]]:
+        """Return the number of messages, and the bodies of uploads with the number of messages in each."""
+        most = self.campaign.most_messages
+        sizes = []
+        for batch in map(self._checked, batches):
+            for start in range(0, len(batch), most):
+                some = batch[start : start + most]
+                sizes.append((packed.write(some.to_bytes()), len(some)))
+        packed.seek(0)
+        return sum(count for _, count in sizes), ((packed.read(size), count) for size, count in sizes)
+
+    def _sealed(
+        self, batches: Iterable[Messages], packed: IO[bytes], seal: _Seal
+    ) -> tuple[int, Iterator[tuple[bytes, int]]]:
+        """Return the number of messages, and the body of an upload for each person."""
+        total, slots = 0, self.campaign.slots
+        for batch in map(self._checked, batches):
+            packed.write(payloads(batch, self.campaign.message_bits).tobytes())
+            total += len(batch)
+        people, left = divmod(total, slots)
+        if left:
+            raise ValueError(f"messages must be {slots} per person, slot by slot, got {total}")
+        size = self.campaign.envelope_bytes - OVERHEAD
+
+        def message(slot: int, person: int) -> bytes:
+            packed.seek((slot * people + person) * size)
+            return packed.read(size)
+
+        return total, ((seal([message(slot, person) for slot in range(slots)]), 1) for person in range(people))
+
+    def _checked(self, batch: Messages) -> Messages:
+        if batch.digest != self.campaign.digest:
+            raise ValueError("messages must come from the campaign's mechanism; encode them with `campaign.mechanism`")
+        if batch.simulated:
+            raise ValueError(
+                "messages must be encoded with secret randomness, got messages encoded with a seed; leave out rng"
+            )
+        return batch
+
+    def _upload(self, body: bytes, count: int, token: str | None) -> None:
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Idempotency-Key": secrets.token_hex(16),
+            "SSTQ-Count": str(count),
+            "SSTQ-Digest": self.campaign.digest,
+        }
+        url = f"{self._url}/messages"
+        answer = self._until_answered(lambda: request("POST", url, token=token, headers=headers, body=body))
+        if answer.json() != {"count": count}:
+            raise Unreachable(f"the receipt of {urlsplit(self._url).netloc} is for another upload")
+
+    def _until_answered(self, ask: Callable[[], Answer]) -> Answer:
+        """Repeat the request, with growing pauses, until a further try would not change the answer."""
+        ends, pause = time.monotonic() + self._patience, _FIRST_PAUSE
+        while True:
+            try:
+                return ask()
+            except (Refused, Unreachable) as error:
+                if isinstance(error, Refused) and error.status not in _PASSING:
+                    raise
+                asked = (error.retry_after or 0.0) if isinstance(error, Refused) else 0.0
+                # Many clients that failed together should not retry together.
+                wait = max(asked, pause) * random.uniform(1.0, 1.5)
+                if time.monotonic() + wait > ends:
+                    raise
+            time.sleep(wait)
+            pause = min(2 * pause, _LONGEST_PAUSE)

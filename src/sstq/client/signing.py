@@ -1,0 +1,77 @@
+"""Signatures of documents: Ed25519 with a prefix that says what is signed, so no signature is valid elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+__all__ = ["CAMPAIGN_PREFIX", "SHUFFLER_PREFIX", "SigningKey", "signer", "verify"]
+
+CAMPAIGN_PREFIX = b"sstq-campaign-v2\x00"
+"""The prefix of a campaign's document when the collector signs it."""
+
+SHUFFLER_PREFIX = b"sstq-shuffler-v2\x00"
+"""The prefix of the same document when the shuffler signs it."""
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """A signing key, from its 32 secret bytes.
+
+    Examples:
+        >>> key = SigningKey.generate()
+        >>> verify(b"a document", key.sign(b"a document"), key.public)
+        >>> verify(b"another one", key.sign(b"a document"), key.public)
+        Traceback (most recent call last):
+        ...
+        ValueError: the signature does not match this document and key
+    """
+
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def generate(cls) -> SigningKey:
+        """Create a key from the operating system's randomness."""
+        return cls(Ed25519PrivateKey.generate().private_bytes_raw())
+
+    @cached_property
+    def _key(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(self.secret)
+
+    @cached_property
+    def public(self) -> bytes:
+        """The public key (32 bytes), which documents name and clients pin."""
+        return self._key.public_key().public_bytes_raw()
+
+    def sign(self, document: bytes, prefix: bytes = CAMPAIGN_PREFIX) -> str:
+        """Sign a document; returns base64 for the header SSTQ-Signature."""
+        return base64.b64encode(self._key.sign(prefix + document)).decode()
+
+
+def verify(document: bytes, signature: str, public: bytes, prefix: bytes = CAMPAIGN_PREFIX) -> None:
+    """Check that this key signed this document; ValueError otherwise."""
+    try:
+        raw = base64.b64decode(signature, validate=True)
+        Ed25519PublicKey.from_public_bytes(public).verify(raw, prefix + document)
+    except (InvalidSignature, binascii.Error, ValueError) as error:
+        raise ValueError("the signature does not match this document and key") from error
+
+
+def signer(document: bytes, signature: str, keys: Iterable[bytes], pinned: str | None) -> str:
+    """Return the key that signed the document, in hexadecimal; ValueError unless `keys` has it and it is pinned."""
+    found = [key.hex() for key in keys]
+    if pinned is not None and pinned not in found:
+        raise ValueError(f"the collector's key {' '.join(found)} is not the pinned one; nothing was sent")
+    for key in found if pinned is None else [pinned]:
+        try:
+            verify(document, signature, bytes.fromhex(key))
+        except ValueError:
+            continue
+        return key
+    raise ValueError("the campaign's signature is wrong, so it may have been tampered with; nothing was sent")

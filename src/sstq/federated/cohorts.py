@@ -1,0 +1,121 @@
+"""Cohorts: who answers in which round, chosen without looking at data, each person exactly as often as promised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.checks import check_argument, check_number
+from sstq.randomness.streams import words, words_of
+
+__all__ = ["Cohorts", "Participation", "answers_of", "next_in_turn"]
+
+Participation = int | Literal["once"]
+
+_PURPOSE = "cohorts"
+
+
+def answers_of(participation: Any) -> int:
+    """Return the number of rounds in which a person answers, from "once" or a number.
+
+    Examples:
+        >>> answers_of("once"), answers_of(3)
+        (1, 3)
+        >>> answers_of("often")
+        Traceback (most recent call last):
+        ...
+        ValueError: participation must be 'once' or an integer in [1, 1000000000], got 'often'
+    """
+    try:
+        return 1 if participation == "once" else int(check_argument("participation", participation, of="rounds"))
+    except ValueError as error:
+        raise ValueError(str(error).replace("be an integer", "be 'once' or an integer", 1)) from error
+
+
+@dataclass(frozen=True)
+class Cohorts:
+    """A schedule: each of n people answers in exactly k of T rounds, and cohorts differ by at most one person.
+
+    All people are in one public random order, which is traversed k times; each round takes the next ⌊nk/T⌋ or
+    ⌈nk/T⌉ of them. A round takes at most one whole traversal, so nobody is in it twice. With k = 1 they are disjoint;
+    if k divides T, the same T/k cohorts repeat k times.
+
+    A cohort is a function of the seed and the round's number alone, so a resumed run continues with the same one.
+
+    Args:
+        people: n, the number of people.
+        rounds: T, the number of rounds.
+        answers: k, the answers per person, at most T.
+
+    Examples:
+        >>> cohorts = Cohorts(people=7, rounds=3, answers=1)
+        >>> [cohorts.members(seed=0, number=number).tolist() for number in (1, 2, 3)]
+        [[0, 1], [3, 6], [2, 4, 5]]
+        >>> Cohorts(people=6_000, rounds=60, answers=1).size
+        100
+    """
+
+    people: int
+    rounds: int
+    answers: int = 1
+
+    def __post_init__(self) -> None:
+        check_argument("people", self.people, of="crowd")
+        check_argument("rounds", self.rounds)
+        check_number("participation", self.answers, 1, self.rounds, integer=True)
+        if self.people * self.answers < self.rounds:
+            most = self.people * self.answers
+            raise ValueError(
+                f"rounds must be at most {most}, one per answer of {self.people} people, got {self.rounds}"
+            )
+
+    @property
+    def size(self) -> int:
+        """The number of people in the largest cohort."""
+        return -(-self.people * self.answers // self.rounds)
+
+    @property
+    def least(self) -> int:
+        """The number of people in the smallest cohort."""
+        return self.people * self.answers // self.rounds
+
+    def members(self, seed: int, number: int) -> NDArray[np.int64]:
+        """Return the people of a round (1 … T), as ascending numbers 0 … n − 1."""
+        number = check_number("round_number", number, 1, self.rounds, integer=True)
+        order = np.argsort(words(seed, _PURPOSE, self.people), kind="stable")
+        places = np.arange(self._places(number - 1), self._places(number)) % self.people
+        return np.sort(order[places])
+
+    def answers_after(self, number: int) -> int:
+        """Return the most answers that any person has given after this many rounds."""
+        return -(-self._places(number) // self.people)
+
+    def _places(self, number: int) -> int:
+        """The places in the k laps that so many rounds take."""
+        return number * self.people * self.answers // self.rounds
+
+
+def next_in_turn(people: Iterable[int], asked: Mapping[int, int], answers: int, size: int, seed: int) -> list[int]:
+    """Choose at most `size` people that may still be asked: those asked least often first, in a public random order.
+
+    Use it for a changing crowd, for which no schedule can be made beforehand.
+
+    Args:
+        people: the people present, as numbers below 2^64.
+        asked: how often each person was asked; missing people were never asked.
+        answers: how often each may be asked.
+        size: the size of a cohort.
+        seed: the seed of the order.
+
+    Examples:
+        >>> next_in_turn([10, 11, 12, 13], {10: 1}, answers=1, size=2, seed=0)
+        [11, 12]
+    """
+    able = np.array(sorted(person for person in people if asked.get(person, 0) < answers), dtype=np.uint64)
+    turns = np.array([asked.get(int(person), 0) for person in able], dtype=np.int64)
+    first = np.lexsort((words_of(seed, _PURPOSE, able), turns))[:size]
+    return sorted(int(person) for person in able[first])

@@ -1,0 +1,178 @@
+"""The mechanisms that a plan chooses from, with the predicted error of their mean.
+
+FrameUnit has the least error from two dimensions on. SSTQ and vqSGD are for one dimension and for few bits: they have
+shorter messages below 256 dimensions, and no bias of frames. The others are left out. SQKR is no shorter than SSTQ and
+no better; RRSC, MMRC and compressed PrivUnitG have slow servers; PrivUnit is private only up to floating point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sstq.mechanisms import SSTQ, FrameUnit, Mechanism, VqSGD
+from sstq.mechanisms.frameunit.bias import BIAS_SHARE
+
+_FRAMES_MAX_BITS = 30
+# Beyond it what cannot win is not computed, which takes seconds.
+COMPARED_DIM_MAX = 2**16
+_SSTQ_BITS, _VQSGD_DIM_MAX = 8, 2**24
+# The ε below the allowed one that are tried where frames are too few: the error is within 0.1 % of its least.
+_SPENDINGS = tuple(float(f"{20 * 1.05**-step:.3g}") for step in range(156))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A mechanism for clients who all hold a typical vector of norm 1, and the predicted error of their mean."""
+
+    label: str
+    mechanism: Mechanism  # which may spend less ε than is allowed
+    bias2: float
+    variance: float
+    frames: int = 1
+    wanted_frames: int = 1  # of FrameUnit: those that would make the bias negligible
+
+    @property
+    def mse(self) -> float:
+        """The mean squared error of the mean."""
+        return self.bias2 + self.variance
+
+    @property
+    def bits(self) -> int:
+        """The bits of one message."""
+        return self.mechanism.message_bits
+
+
+def candidates(
+    dim: int, epsilon: float, clients: int, bits: int | None, coin: str, *, slack: float = 0.0
+) -> list[Candidate]:
+    """Return the mechanisms that are allowed, the least error first; empty if the bits are too few for any.
+
+    Args:
+        dim: d.
+        epsilon: the ε that one message may spend.
+        clients: n.
+        bits: the maximum bits per message; None for any.
+        coin: "private", "public" or "any".
+        slack: the share of the squared error that may be given up for fewer bits within one family.
+    """
+    found = []
+    if coin != "private":
+        found.append(_public_frameunit(dim, epsilon, clients, bits, slack))
+    if coin != "public":
+        found += _private(dim, epsilon, clients, bits, slack)
+    return sorted(found, key=lambda one: (one.mse, one.bits))
+
+
+def least_mse(dim: int, epsilon: float, clients: int, bits: int | None, coin: str, *, slack: float = 0.0) -> float:
+    """The least error of all candidates, infinite if there is none; quicker than listing them."""
+    if coin == "private" and dim > 1 and _fits(dim, epsilon, bits):
+        spent, frames, wanted = _choose_frames(dim, epsilon, clients, bits, None)
+        # SSTQ has at least 1.5 times the error of FrameUnit with enough frames (measured for d up to 10⁶).
+        if frames == wanted:
+            return sum(_frames_error(dim, spent, None, frames, clients))
+    return min((one.mse for one in candidates(dim, epsilon, clients, bits, coin, slack=slack)), default=float("inf"))
+
+
+def _fits(dim: int, epsilon: float, bits: int | None) -> bool:
+    """Whether FrameUnit with a private coin fits into the bits."""
+    return bits is None or _one_frame(dim, epsilon, None)[2] <= bits
+
+
+def _private(dim: int, epsilon: float, clients: int, bits: int | None, slack: float) -> list[Candidate]:
+    found = []
+    if _fits(dim, epsilon, bits):
+        found.append(_frameunit(dim, epsilon, clients, bits))
+        if dim > COMPARED_DIM_MAX:
+            return found
+    flat = [one for one in _flat_channels(dim, epsilon) if bits is None or one.bits <= bits]
+    if flat:
+        enough = (1 + slack) * min(one.variance for one in flat)
+        best = min((one for one in flat if one.variance <= enough), key=lambda one: (one.bits, one.variance))
+        found.append(Candidate(best.label, best.mechanism, 0.0, best.variance / clients))
+    if dim <= _VQSGD_DIM_MAX and (bits is None or (2 * dim - 1).bit_length() <= bits):
+        mechanism = VqSGD(dim, epsilon)
+        found.append(Candidate("vqSGD", mechanism, 0.0, (mechanism.largest_message() ** 2 - 1) / clients))
+    return found
+
+
+@lru_cache(maxsize=64)
+def _flat_channels(dim: int, epsilon: float) -> list[Candidate]:
+    """SSTQ with the flat channel for one client, by the bits of the code, until more of them are worse."""
+    found: list[Candidate] = []
+    for bits in range(1, _SSTQ_BITS + 1):
+        mechanism = SSTQ(dim, epsilon, bits=bits)
+        found.append(Candidate(f"SSTQ, b = {bits}", mechanism, 0.0, mechanism.typical_error().variance))
+        if bits > 1 and found[-1].variance > found[-2].variance:
+            break
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _one_frame(dim: int, epsilon: float, code_bits: int | None) -> tuple[float, float, int]:
+    """The squared bias and the whole squared error of one client with one frame, and the bits."""
+    mechanism = FrameUnit(dim, epsilon, bits=code_bits)
+    error = mechanism.typical_error()
+    return error.bias2, error.total, mechanism.message_bits
+
+
+def _frames_error(dim: int, epsilon: float, code_bits: int | None, frames: int, clients: int) -> tuple[float, float]:
+    """Bias and variance of a mean: G frames leave 1/G of the squared bias of one, which more clients do not reduce."""
+    bias2, total, _ = _one_frame(dim, epsilon, code_bits)
+    return bias2 / frames, (total - bias2 / frames) / clients
+
+
+def _choose_frames(
+    dim: int, epsilon: float, clients: int, bits: int | None, code_bits: int | None
+) -> tuple[float, int, int]:
+    """Return the ε to spend, the frames, and the frames that would make the bias negligible.
+
+    The frames of a private coin cost log₂ G bits. Where they are too few it may be better to spend less ε, because the
+    bias grows with it.
+    """
+    # With a public coin frames take no bits, so the bias may be smaller.
+    share = BIAS_SHARE if code_bits is None else BIAS_SHARE / 2
+    wanted = 1
+    while wanted < 1 << _FRAMES_MAX_BITS:
+        bias2, variance = _frames_error(dim, epsilon, code_bits, wanted, clients)
+        if bias2 <= share**2 * (bias2 + variance):
+            break
+        wanted *= 2
+    if bits is None or code_bits is not None:
+        return epsilon, wanted, wanted
+    frames = min(wanted, 1 << min(_FRAMES_MAX_BITS, bits - _one_frame(dim, epsilon, None)[2]))
+
+    def mse(spent: float) -> float:
+        return sum(_frames_error(dim, spent, None, frames, clients))
+
+    best = epsilon
+    for spent in () if frames == wanted else (spent for spent in _SPENDINGS if spent < epsilon):
+        if _one_frame(dim, spent, None)[1] / clients >= mse(best):
+            break  # the noise alone grows as less is spent
+        best = min(best, spent, key=mse)
+    return best, frames, wanted
+
+
+def _frameunit(dim: int, epsilon: float, clients: int, bits: int | None, code_bits: int | None = None) -> Candidate:
+    spent, frames, wanted = _choose_frames(dim, epsilon, clients, bits, code_bits)
+    label = "FrameUnit" if code_bits is None else f"FrameUnit, public coin, b = {code_bits}"
+    options = {"bits": code_bits, "frames": frames if frames > 1 else None}
+    given = {name: value for name, value in options.items() if value is not None}
+    mechanism = FrameUnit(dim, spent).replace(**given) if given else FrameUnit(dim, spent)
+    label = f"{label}, {frames} frames" if frames > 1 else label
+    return Candidate(label, mechanism, *_frames_error(dim, spent, code_bits, frames, clients), frames, wanted)
+
+
+@lru_cache(maxsize=1024)
+def _public_error(dim: int, epsilon: float, code_bits: int) -> float:
+    """The whole squared error of one client, without its bias, which takes long to compute."""
+    return FrameUnit(dim, epsilon, bits=code_bits).row_draw.client_error()
+
+
+def _public_frameunit(dim: int, epsilon: float, clients: int, bits: int | None, slack: float) -> Candidate:
+    """FrameUnit with a public coin and the fewest bits within the slack."""
+    all_rows = _one_frame(dim, epsilon, None)[2]
+    most = all_rows if bits is None else min(all_rows, bits)
+    enough = (1 + slack) * _public_error(dim, epsilon, most)
+    fewest = next(tried for tried in range(1, most + 1) if _public_error(dim, epsilon, tried) <= enough)
+    return _frameunit(dim, epsilon, clients, None, fewest)

@@ -1,0 +1,278 @@
+"""The client and the commands, against a real server process and against servers that misbehave."""
+
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import sstq
+from sstq.cli import app
+
+pytest.importorskip("fastapi")
+
+from sstq.accounting import Ledger
+from sstq.client import Campaign, Client, sending
+from sstq.client.signing import SigningKey
+from tests.service.serving import ADMINISTRATOR, serving
+
+MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
+X = np.eye(6).repeat(4, axis=0)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("collector")) as running:
+        running.create("steps", MECHANISM, most_messages=10)
+        running.once = running.create("once", MECHANISM, senders="single-use")
+        yield running
+
+
+def sstq_run(*arguments, code=0, **environment):
+    found = CliRunner().invoke(app, [str(part) for part in arguments], env=environment)
+    assert found.exit_code == code, (found.output, found.exception)
+    return found.output
+
+
+def test_a_client_imports_neither_the_server_nor_the_database():
+    program = """
+import sys
+for name in ("fastapi", "starlette", "pydantic", "uvicorn", "httptools", "uvloop", "sqlalchemy", "psycopg"):
+    sys.modules[name] = None  # as if it were not installed
+from sstq.service import Campaign, Client
+import sstq.service
+assert dir(sstq.service) == ["Campaign", "Client", "Settings", "Shuffling", "create_app", "run"]
+try:
+    sstq.service.run
+except ImportError as error:
+    assert "pip install 'sstq[service]'" in str(error)
+    sys.exit(0)
+sys.exit("the server needs nothing?")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_everything_sent_counts_once(server):
+    before = server.status("steps")["received"]
+    seen = []
+    client = Client(f"{server.url}/steps", most_epsilon=2.0)
+    assert client.send(X, progress=seen.append) == 24
+    assert seen == [10, 10, 4]
+    assert server.status("steps")["received"] == before + 24
+
+
+def test_rows_that_cannot_be_encoded_are_answered(server, tmp_path, caplog):
+    """The collector sees who answers, so a bad row is a message like any other."""
+    bad = [*X[:2].tolist(), [np.nan] * 6, [np.inf, 0, 0, 0, 0, 0], [None, 1, 1, 1, 1, 1]]
+    before = server.status("steps")["received"]
+    assert Client(f"{server.url}/steps", most_epsilon=2.0).send(bad) == 5
+    assert "3 of 5 vectors cannot be encoded; zero vectors are sent in their place" in caplog.text
+    np.save(tmp_path / "x.npy", np.array(bad, dtype=float))
+    assert "acknowledged" in sstq_run("send", f"{server.url}/steps", tmp_path / "x.npy", "--most-epsilon", 2)
+    assert server.status("steps")["received"] == before + 10
+
+
+def test_an_epsilon_above_the_cap_is_refused(server):
+    with pytest.raises(ValueError, match=r"asks for epsilon = 2\.0.* more than most_epsilon = 1\.9"):
+        Client(f"{server.url}/steps", most_epsilon=1.9)
+
+
+def test_several_messages_cost_as_many_epsilons(stubborn, tmp_path):
+    stubborn.campaign = Campaign("steps", MECHANISM.replace(frames=4, messages=3))
+    with pytest.raises(ValueError, match=r"asks for epsilon = 6\.0 per person, more than most_epsilon = 5\.9"):
+        Client(stubborn.url, most_epsilon=5.9)
+    ledger = Ledger(tmp_path / "me.ledger", 7.0)
+    assert Client(stubborn.url, most_epsilon=6.0, ledger=ledger).send(X[0]) == 3
+    assert ledger.remaining == 1.0
+
+
+def test_a_pinned_key_is_checked(server):
+    key = Client(f"{server.url}/steps", most_epsilon=2.0).key
+    assert Client(f"{server.url}/steps", most_epsilon=2.0, pinned_key=key).key == key
+    with pytest.raises(ValueError, match="is not the pinned one"):
+        Client(f"{server.url}/steps", most_epsilon=2.0, pinned_key="00" * 32)
+
+
+def test_a_ledger_is_charged_once_per_call_and_before_anything_leaves(server, tmp_path):
+    ledger = Ledger(tmp_path / "me.ledger", 4.5)
+    client = Client(f"{server.url}/steps", most_epsilon=2.0, ledger=ledger)
+    client.send(X)
+    client.send(X[:1])
+    assert len(ledger.entries) == 2
+    before = server.status("steps")["received"]
+    with pytest.raises(ValueError, match="more than is left"):
+        client.send(X)
+    assert server.status("steps")["received"] == before
+
+
+def test_a_single_use_token_sends_one_message(server):
+    (token,) = server.administer("POST", "/v1/campaigns/once/tokens", json={"count": 1}).json()["tokens"]
+    client = Client(f"{server.url}/once", most_epsilon=2.0, token=token)
+    with pytest.raises(ValueError, match="X must be one vector per single-use token, got 24 and 1 tokens"):
+        client.send(X)
+    assert client.send(X[0]) == 1
+    with pytest.raises(ValueError, match=r"403.*used before.*\(0 of 1 messages were stored\)"):
+        client.send(X[0])
+
+
+def test_messages_made_from_a_seed_are_not_sent(server):
+    with pytest.raises(ValueError, match="encoded with secret randomness"):
+        Client(f"{server.url}/steps", most_epsilon=2.0).send_messages(MECHANISM.encode(X, 1))
+
+
+def test_batches_are_all_made_before_anything_leaves(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(sending, "_MOST_BYTES_IN_MEMORY", 10)  # the rest of them is in a file
+    server.create("batches", MECHANISM, most_messages=10)
+    ledger = Ledger(tmp_path / "me.ledger", 2.0)
+    client = Client(f"{server.url}/batches", most_epsilon=2.0, ledger=ledger)
+
+    def broken():
+        yield MECHANISM.encode(X)
+        raise ValueError("row 25 is not a vector")
+
+    with pytest.raises(ValueError, match="row 25"):
+        client.send_messages(broken())
+    with pytest.raises(ValueError, match="messages must come from the campaign's mechanism"):
+        client.send_messages([MECHANISM.encode(X), sstq.FrameUnit(dim=6, epsilon=1.0).encode(X)])
+    assert (server.status("batches")["received"], len(ledger.entries)) == (0, 0)
+    seen, sent, expected = [], [MECHANISM.encode(X), MECHANISM.encode(X[:3])], MECHANISM.aggregator()
+    assert client.send_messages(iter(sent), progress=seen.append) == 27
+    assert (seen, len(ledger.entries)) == ([10, 10, 4, 3], 1)
+    server.wait("batches", 27)
+    for batch in sent:
+        expected.update(batch)
+    (tmp_path / "state.npz").write_bytes(server.administer("GET", "/v1/campaigns/batches/state").content)
+    assert np.array_equal(MECHANISM.load_aggregator(tmp_path / "state.npz").sums(), expected.sums())
+
+
+class Stubborn(BaseHTTPRequestHandler):
+    """Answers the second try of each upload, after it has taken the first one without a word."""
+
+    def do_GET(self):
+        document = self.server.campaign.document([self.server.key.public])
+        self._answer(200, self.server.change(document), {"SSTQ-Signature": self.server.key.sign(document)})
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.seen.append((self.headers["Idempotency-Key"], body))
+        tries = len(self.server.seen)
+        if tries == 1:
+            self.close_connection = True
+        elif tries == 2:
+            self._answer(503, b'{"status": 503, "detail": "Busy."}', {"Retry-After": "0"})
+        else:
+            self._answer(200, b'{"count": %s}' % self.headers["SSTQ-Count"].encode(), {})
+
+    def _answer(self, status, body, headers):
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def stubborn():
+    with HTTPServer(("127.0.0.1", 0), Stubborn) as listening:
+        listening.campaign, listening.key = Campaign("steps", MECHANISM), SigningKey.generate()
+        listening.seen, listening.change = [], lambda document: document
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        listening.url = f"http://127.0.0.1:{listening.server_port}/steps"
+        yield listening
+        listening.shutdown()
+        thread.join()
+
+
+def test_a_retry_repeats_the_key_and_the_bytes(stubborn):
+    assert Client(stubborn.url, most_epsilon=2.0).send(X) == 24
+    assert len(stubborn.seen) == 3
+    assert len(set(stubborn.seen)) == 1
+
+
+def test_a_changed_document_is_refused(stubborn):
+    stubborn.change = lambda document: document.replace(b'"most_messages":10000', b'"most_messages":20000')
+    with pytest.raises(ValueError, match="signature is wrong, so it may have been tampered with"):
+        Client(stubborn.url, most_epsilon=2.0)
+
+
+def test_patience_ends():
+    with pytest.raises(ValueError, match=r"no answer from 127\.0\.0\.1:9"):
+        Client("http://127.0.0.1:9/steps", most_epsilon=2.0, patience=0.0)
+
+
+@pytest.mark.parametrize("url", ["steps", "ftp://host/steps", "http://host"])
+def test_an_address_that_cannot_be(url):
+    with pytest.raises(ValueError, match="url must be"):
+        Client(url, most_epsilon=2.0)
+
+
+def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
+    (tmp_path / "m.json").write_text(MECHANISM.to_json())
+    (tmp_path / "labels.txt").write_text("\n".join("abcdef"))
+    np.save(tmp_path / "x.npy", X)
+    administrator = {"SSTQ_URL": server.url, "SSTQ_ADMINISTRATOR_TOKEN": ADMINISTRATOR}
+
+    def campaign(*arguments, code=0):
+        return sstq_run("campaign", *arguments, code=code, **administrator)
+
+    options = ("-m", tmp_path / "m.json", "--labels", tmp_path / "labels.txt", "--image-shape", "2x3")
+    assert MECHANISM.digest() in campaign("create", "walks", *options, "--senders", "token")
+    assert "already" in campaign("create", "walks", "-m", tmp_path / "m.json", code=1)
+    assert "--image-shape" in campaign("create", "b", "-m", tmp_path / "m.json", "--image-shape", "5", code=2)
+    renewed = server.administer("PATCH", "/v1/campaigns/walks", json={"renew": ["send_token"]}).json()["send_token"]
+    url, ledger = f"{server.url}/walks", tmp_path / "me.ledger"
+    sending = ("send", url, tmp_path / "x.npy", "--most-epsilon", "2", "--ledger", ledger)
+    assert "pass --total-epsilon" in sstq_run(*sending, code=2)
+    said = sstq_run(*sending, "--total-epsilon", "4", SSTQ_SEND_TOKEN=renewed)
+    assert "messages acknowledged" in said
+    assert "next time pass --collector-key" in said
+    server.wait("walks", 24, "covered")
+    assert "walks" in campaign("list")
+    assert "public key" in campaign("show", "walks")
+    campaign("export", "walks", "-o", tmp_path / "walks.npz")
+    assert type(MECHANISM.aggregator()).load(tmp_path / "walks.npz", MECHANISM).count == 24
+    campaign("export", "walks", "-o", tmp_path / "walks.csv")
+    assert (tmp_path / "walks.csv").read_text().startswith("coordinate,label,value,stderr,half_width\n0,a,")
+    assert "--force" in campaign("export", "walks", "-o", tmp_path / "walks.csv", code=2)
+    campaign("close", "walks")
+    assert "closed" in campaign("show", "walks")
+    assert "410" in sstq_run(*sending, code=1, SSTQ_SEND_TOKEN=renewed)
+    assert len(campaign("tokens", "once", "--count", "3").split()) == 3
+
+
+def test_what_cannot_be_served_is_one_sentence(tmp_path):
+    (tmp_path / "a.pem").write_text("no certificate")
+    (tmp_path / "m.json").write_text(MECHANISM.to_json())
+    folder, pem = tmp_path / "collector", tmp_path / "a.pem"
+
+    def serve(*arguments, code):
+        return " ".join(sstq_run("serve", "--folder", folder, "--port", "0", *arguments, code=code).split())
+
+    nowhere = "postgresql+psycopg://127.0.0.1:9/nothing"
+    assert "the database is not available: connection failed" in serve("--database", nowhere, code=1)
+    assert "must be a certificate chain and its key" in serve("--certificate", pem, "--private-key", pem, code=1)
+    assert "Invalid value for '--certificate'" in serve(
+        "--certificate", tmp_path / "b.pem", "--private-key", pem, code=2
+    )
+    assert "--certificate and --private-key must be given together" in serve("--certificate", pem, code=2)
+    create = ("campaign", "create", "a", "-m", tmp_path / "m.json", "--token", "t")
+    said = sstq_run(*create, "--senders", "all", code=2)
+    assert all(choice in said for choice in ("everybody", "token", "single-use"))
+
+
+def test_the_administrators_token_is_kept_for_its_owner_alone(tmp_path):
+    from sstq.cli.listening import kept_token
+
+    path = tmp_path / "administrator-token"
+    token = kept_token(tmp_path)
+    assert len(token) == 32
+    assert kept_token(tmp_path) == token
+    assert os.stat(path).st_mode & 0o777 == 0o600

@@ -1,0 +1,87 @@
+"""`python -m paper`: one short run of each command."""
+
+import csv
+from functools import partial
+
+import pytest
+from typer.testing import CliRunner
+
+import paper.__main__ as command
+from paper import demo
+from paper.reproduction import EXPERIMENTS, Scale
+
+TINY = Scale(
+    quick=True,
+    seeds=1,
+    methods=("clean", "privunit", "sstq-uniform", "frameunit"),
+    mse_dims=(20, 40),
+    trials=10,
+    regression_dims=(20,),
+    bit_widths=(4, 8),
+    rounds=(("regression", 2),),
+    timing_dims=(25_450,),
+    timed_rounds=1,
+)
+
+
+def run(*words, code=0):
+    result = CliRunner().invoke(command.app, list(map(str, words)))
+    assert result.exit_code == code, f"{result.output}\n{result.exception!r}"
+    return result
+
+
+def test_every_experiment_is_a_command():
+    assert {*EXPERIMENTS, "train", "data", "demo"} == {
+        found.name or found.callback.__name__ for found in command.app.registered_commands
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mse", "regression", "bitwidth", "tables"])
+def test_an_experiment_writes_its_record_and_goes_on_where_it_stood(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "QUICK", TINY)
+    words = (name, "--quick", "--workers", 1, "--output", tmp_path)
+    assert run(*words).stdout.splitlines()[-1] == str(tmp_path / name)
+    names = {path.name for path in (tmp_path / name).iterdir()}
+    assert {"results.csv", "table.md"} <= names
+    assert name == "tables" or {f"{name}.png", "curves.csv"} <= names
+    with (tmp_path / name / "results.csv").open() as file:
+        assert "sstq-uniform" in {row["method"] for row in csv.DictReader(file)}
+    pieces = len(list((tmp_path / "results").rglob("*.json")))
+    again = run(*words)
+    assert f"{pieces} of {pieces} pieces were done before" in again.stderr
+    assert " took " not in again.stderr
+
+
+@pytest.mark.slow
+def test_train_compares_mechanisms(tmp_path):
+    mechanisms = ("--mechanism", "clean", "--mechanism", "frameunit:frames=4")
+    run("train", "--dataset", "regression", "--clients", 20, "--rounds", 2, *mechanisms, "--output", tmp_path)
+    with (tmp_path / "rounds.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["epsilon"] for row in rows] == ["0.0", "inf", "inf", "0.0", "3.0", "6.0"]
+    assert (tmp_path / "training.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_train_in_cohorts_behind_a_shuffler(tmp_path):
+    options = ("--clients", 1400, "--batch", 1, "--clip", 1, "--epsilon", 1, "--rounds", 2, "--participation", "once")
+    shown = run("train", "--model", "logistic", "--trust", "shuffler", *options, "--output", tmp_path).stdout
+    assert "δ = 1e-06" in shown
+    assert "if the shuffler cheats" in " ".join(shown.split())
+
+
+def test_wrong_usage_is_refused(tmp_path):
+    assert "must be fashion-mnist or cifar-10" in run("data", "mnist", code=2).stderr
+    assert "--dataset must be" in run("train", "--dataset", "mnist", code=2).stderr
+    assert "--model must be" in run("train", "--model", "huge", "-o", tmp_path, code=2).stderr
+    assert "must be left out" in run("train", "--trust", "shuffler", "--mechanism", "clean", code=2).stderr
+
+
+@pytest.mark.slow
+def test_the_demo_ends_in_a_table_and_a_picture(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "run_demo", partial(demo.run_demo, epsilons=(4.0,), copies=(1, 2)))
+    shown = run("demo", "--output", tmp_path).stdout
+    assert shown.splitlines()[-1] == str(tmp_path / "digits.png")
+    assert "2,874" in shown
+    assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")

