@@ -11,12 +11,13 @@ from flwr.serverapp import PrivacySpent
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi
 
 import sstq
-from sstq.integrations.flower import LocalGrid, SstqStrategy
+from sstq.integrations.flower import SstqStrategy
 from sstq.integrations.flower.prediction import outlook, predicted_error
 from sstq.integrations.flower.wire import METRICS, RECORD, Answer, Request
 from sstq.mechanisms.structured import typical_vector
 
 from .apps import DIM, NAMES, app_with, frameunit, model, train_to, vector
+from .local_grid import LocalGrid
 
 UPDATE = np.array([0.3, -0.1, 0.2, 0.4, -0.5, 0.6])
 LIMITS = {"max_epsilon": 5.0, "total_epsilon": 1000.0}
