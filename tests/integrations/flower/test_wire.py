@@ -1,7 +1,10 @@
 import pytest
 from flwr.app import ConfigRecord, RecordDict
 
+import sstq
+from sstq.accounting import price
 from sstq.integrations.flower.wire import RECORD, Answer, Request
+from tests.contract.cases import reread
 
 from .apps import NAMES, frameunit
 
@@ -58,3 +61,14 @@ def test_a_message_without_a_request_is_refused():
 def test_other_answers_are_refused(record):
     with pytest.raises(ValueError, match="answer"):
         Answer.from_record(ConfigRecord(record))
+
+
+@pytest.mark.parametrize("name", sorted({*sstq.list_mechanisms()} - {"clean", "turboquant", "groupunit"}))
+def test_an_epsilon_that_is_written_smaller_is_not_believed(name):
+    """A server that writes a smaller ε into the JSON of a mechanism is refused, or charged what it really costs."""
+    original = sstq.mechanism(name, dim=8, epsilon=3.0, **({"clients": 10} if "csgm" in name else {}))
+    try:
+        loaded = reread(original, epsilon=0.5)
+    except ValueError:
+        return
+    assert price(loaded) >= original.privacy_loss() - 1e-9
