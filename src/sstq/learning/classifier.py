@@ -122,7 +122,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for part in np.split(order, np.cumsum(list(sizes.values()))[:-1]):
             # The features are computed already.
             question = course.question(len(part), mapped.shape[1], _public_seed(rng), None)
-            course.take(self._answers(question, mapped[part], y[part], rng))
+            course.take(question, self._answers(question, mapped[part], y[part], rng))
         return self._fitted()
 
     def _answers(
@@ -181,7 +181,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("learn needs the messages of a question: call question first")
         aggregator = course.asked.mechanism.aggregator()
         aggregator.update(messages)
-        course.take(aggregator.mean())
+        course.take(course.asked, aggregator.mean())
         return self._fitted()
 
     @property
@@ -219,8 +219,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fitted(self) -> PrivateClassifier:
         if self._course.report is not None:
-            _, learned = self._course.learned
-            self.coef_, self.intercept_ = learned.coef, learned.intercept
+            self.coef_, self.intercept_ = self._course.discriminant.coef, self._course.discriminant.intercept
             self.report_ = self._course.report
         return self
 
@@ -230,8 +229,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "report_")
         if hasattr(self, "n_features_in_"):
             X = validate_data(self, X, reset=False, allow_nd=True, dtype="numeric")
-        main, learned = self._course.learned
-        return learned.scores(main.unit_features(unit_rows(apply_features(self.features, X))))
+        rows = unit_rows(apply_features(self.features, X))
+        return self._course.discriminant.scores(self._course.main.unit_features(rows))
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return linear estimates of the class probabilities, (n, classes); for two classes their difference, (n,)."""

@@ -156,14 +156,14 @@ class Course:
     max_features: int | None
     blocks: int | None
     asked: Question | None = None
-    main: Question | None = None
-    discriminant: Discriminant | None = None
+    main: Question = field(init=False)
+    discriminant: Discriminant = field(init=False)
     sharpness: float = 1.0
     report: LearningReport | None = None
     _people: dict[Cohort, int] = field(default_factory=dict)
     _bits: dict[Cohort, int] = field(default_factory=dict)
-    _basis: Basis | None = None
-    _pilot: ClassSums | None = None
+    _basis: Basis = field(init=False)
+    _pilot: ClassSums = field(init=False)
     _level: float = 1.0
     _local: float = 0.0
     _expected: int = 0
@@ -193,9 +193,9 @@ class Course:
                 )
             self.asked = Question("centre", self.budget.mechanism(width, people, seed), features=features)
         elif cohort == "check":
-            main, learned = self.learned
+            main, scores = self.main, (self.discriminant.coef, self.discriminant.intercept)
             given = (self.budget.mechanism(1, people, seed), main.directions, main.centre, features, self.classes)
-            self.asked = Question("check", *given, scores=(learned.coef, learned.intercept))
+            self.asked = Question("check", *given, scores=scores)
         else:
             self.asked = self._class_question(cohort, people, seed, features)
         return self.asked
@@ -205,7 +205,7 @@ class Course:
         everybody = people if cohort == "main" else max(1, round(people / PILOT_PEOPLE))
         usual = self._mechanism(_USUAL_DIRECTIONS, everybody, 0)
         noise = len(self.classes) * self.noise(usual, everybody) / _USUAL_DIRECTIONS
-        basis = self.basis
+        basis = self._basis
         shares = length_shares(energy_profile(len(basis.rows), basis.decay, self._level), noise)
         self._length_shares = shares
         directions = basis.rows[: len(shares)] * np.sqrt(shares)[:, None]
@@ -221,46 +221,35 @@ class Course:
         """The expected squared error of class sums divided by the number of people, which is known beforehand."""
         return mechanism.typical_error(people).total
 
-    @property
-    def basis(self) -> Basis:
-        """The directions, once they are known."""
-        if self._basis is None:
-            raise ValueError("the centre must be learned first")
-        return self._basis
-
-    @property
-    def learned(self) -> tuple[Question, Discriminant]:
-        """The main question and the classifier."""
-        if self.main is None or self.discriminant is None:
-            raise ValueError("the messages of the main cohort must be learned first")
-        return self.main, self.discriminant
-
-    def take(self, estimate: Estimate) -> None:
+    def take(self, question: Question, estimate: Estimate) -> None:
         """Learn from the mean of the messages of the cohort that was asked."""
-        if self.asked is None:
-            raise ValueError("learn needs the messages of a question: call question first")
         if self.budget.shuffled and estimate.people < self._expected:
             raise ValueError(
                 f"messages must be those of {self._expected} people, for whom the total ε holds, got those of "
                 f"{estimate.people:g}; ask again, for as many people as will answer"
             )
-        question, self.asked = self.asked, None
-        cohort = self.cohorts.pop(0)
+        self.asked, cohort = None, self.cohorts.pop(0)
         self._people[cohort], self._bits[cohort] = round(estimate.people), question.mechanism.message_bits
         self._local = max(self._local, question.mechanism.bundle_epsilon)
         if cohort == "centre":
             self._basis = fixed_basis(self.features, estimate.value, self.max_features)
         elif cohort == "pilot":
             self._pilot = self._class_sums(question, cast(GroupEstimate, estimate))
-            self._level = self._level_of(self._pilot, self.basis.decay)
+            self._level = self._level_of(self._pilot, self._basis.decay)
         elif cohort == "main":
             self._finish(question, self._class_sums(question, cast(GroupEstimate, estimate)))
-        else:
-            self._check(estimate)
+        elif self.report is not None:
+            # Right is +1 and wrong is −1; probabilities are calibrated by the accuracy.
+            accuracy = min(max((1 + float(estimate.value[0])) / 2, 0.0), 1.0)
+            self.sharpness = self.discriminant.sharpness(accuracy)
+            stderr = float(estimate.stderr[0]) / 2
+            self.report = replace(
+                self.report, local_epsilon=self._local, predicted_accuracy=accuracy, accuracy_stderr=stderr
+            )
 
     def _class_sums(self, question: Question, estimate: GroupEstimate) -> ClassSums:
         """The sums of a cohort in units of spread."""
-        weights = self.basis.weights(self._length_shares)
+        weights = self._basis.weights(self._length_shares)
         sums = estimate.value.reshape(len(self.classes), -1)
         people = round(estimate.people)
         noise = self.noise(cast(GroupUnit, question.mechanism), people) / sums.size
@@ -271,21 +260,10 @@ class Course:
         return energy_level(found.energies, found.energy_noise, len(self.classes), decay)
 
     def _finish(self, question: Question, own: ClassSums) -> None:
-        basis, shares = self.basis, self._length_shares
+        basis, shares = self._basis, self._length_shares
         found = pooled_sums(self._pilot, own)
         decay = _SHRINKAGE_DECAY * basis.decay
         energies = energy_profile(len(shares), decay, self._level_of(found, decay))
         self.main = question
         self.discriminant = Discriminant.fit(found, basis.weights(shares), energies, basis.unit_examples(shares))
         self.report = LearningReport(self.budget, self._local, self._people, self._bits, len(shares), self._level)
-
-    def _check(self, estimate: Estimate) -> None:
-        """Learn from the check: right is +1 and wrong is −1; probabilities are calibrated by the accuracy."""
-        if self.report is None:
-            raise ValueError("the messages of the main cohort must be learned first")
-        accuracy = min(max((1 + float(estimate.value[0])) / 2, 0.0), 1.0)
-        self.sharpness = self.learned[1].sharpness(accuracy)
-        stderr = float(estimate.stderr[0]) / 2
-        self.report = replace(
-            self.report, local_epsilon=self._local, predicted_accuracy=accuracy, accuracy_stderr=stderr
-        )
