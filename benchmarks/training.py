@@ -101,7 +101,7 @@ def run(mod: Callable[[str], Any], wrap: Callable[[Any], Any], shapes: Shapes, l
     from flwr.serverapp.strategy import FedAvg
     from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
-    from sstq.integrations.flower import LocalGrid
+    from tests.integrations.flower.local_grid import LocalGrid
 
     rows = updates(shapes, length)
     outcome = Outcome()

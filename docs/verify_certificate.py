@@ -1,15 +1,14 @@
 """Verify an sstq certificate without sstq, in rational arithmetic: verify_certificate.py CERTIFICATE [MECHANISM]."""
 
-# ruff: noqa: A002, D103, E731
 import hashlib
 import json
 import math
 import sys
 from fractions import Fraction
-from itertools import accumulate
 from pathlib import Path
 
-DECIDES = {"sstq": "code", "frameunit": "row", "groupunit": "row", "vqsgd": "vertex", "sqkr": "bits"}
+DECIDES = dict.fromkeys(["sstq", "rrsc", "mmrc", "compressed-privunitg"], "code")
+DECIDES |= {"frameunit": "row", "groupunit": "row", "vqsgd": "vertex", "sqkr": "bits"}
 TOTAL, TERMS, DIGITS = 1 << 62, 160, {*"0123456789"}
 whole = lambda v: [*map(whole, v)] if type(v) is list else int(v) if type(v) is str and set(v) <= DIGITS and v else v
 
@@ -24,12 +23,12 @@ def strict(pairs):  # distinct names, nothing that is true or false, and decimal
 
 
 def exp_bounds(x):  # a partial sum of the series of e^x, 0 <= x < 160, and what a geometric series adds to it at most
-    terms = list(accumulate(range(1, TERMS), lambda term, n: term * x / n, initial=Fraction(1)))
+    terms = [x**n / math.factorial(n) for n in range(TERMS)]
     return sum(terms), sum(terms) + terms[-1] * x / (TERMS - x)
 
 
 def largest_ratio(kind, size, weights):  # of the weights of one outcome for two inputs, which must sum to 2^62 each
-    require(all(type(v) is int and v >= 0 for row in [[size], *weights] for v in row), "a weight is not a whole number")
+    require(all(type(v) is int and v >= 0 for row in [[size], *weights] for v in row), "not a whole number")
     if kind == "table":  # a row for each token, a column for each code
         require(all(sum(row) == TOTAL for row in weights), "a row does not sum to 2^62")
         return max(Fraction(max(column), min(column)) for column in zip(*weights, strict=True) if any(column))
@@ -44,14 +43,13 @@ def largest_ratio(kind, size, weights):  # of the weights of one outcome for two
 
 def verify(format, version, mechanism, digest, epsilon, messages, total, decides, law, ratio, interval):
     require((format, version, len(digest)) == ("sstq-certificate", 3, 64), "not a certificate of version 3")
-    require(all(len(end) < 64 and set(end) <= {*"0123456789."} for end in interval), "a wrong interval")
-    laws = law["weights"] if law["kind"] == "either" else [law]  # a message tells its draw
-    largest, (low, high) = max(largest_ratio(**x) for x in laws), map(Fraction, interval)
+    require(all(len(end) < 64 and set(end) <= {*DIGITS, "."} for end in interval), "a wrong interval")
+    laws, (low, high) = law["weights"] if law["kind"] == "either" else [law], map(Fraction, interval)
+    largest = max(largest_ratio(**x) for x in laws)  # a message tells its draw
     require([*largest.as_integer_ratio()] == ratio, "the ratio is not that of the integers")
     require(high < 99 and exp_bounds(low)[1] <= largest <= exp_bounds(high)[0], "a wrong interval")
     require(0 < epsilon < 99 and largest <= exp_bounds(Fraction(epsilon))[0], "the ratio is above e^epsilon")
-    spent = messages * Fraction(epsilon)  # by a person, if somebody can tell which messages are hers
-    require(type(messages) is int and math.nextafter(total, 0) < spent <= total, "the total is not messages * epsilon")
+    require(type(messages) is int and math.nextafter(total, 0) < messages * Fraction(epsilon) <= total, "a wrong total")
     require(DECIDES.get(mechanism, decides) == decides, "another field of the message decides")
 
 
@@ -70,11 +68,13 @@ for spec in specs:  # the law that the integers of a mechanism's file make
         pairs = enumerate(spec["thresholds"]) if "thresholds" in spec else [(spec["inside"], spec["threshold"])]
         law = {"kind": "two-level", "size": size, "weights": [*map(list, pairs)]}
     if "share_size" in spec:
-        only = law | {"size": spec["share_size"], "weights": [[spec["share_inside"], spec["share_threshold"]]]}
-        law = {"kind": "either", "size": 2, "weights": [law, only]}
+        only = {"size": spec["share_size"], "weights": [[spec["share_inside"], spec["share_threshold"]]]}
+        law = {"kind": "either", "size": 2, "weights": [law, law | only]}
     digest = hashlib.sha256(Path(sys.argv[2]).read_bytes().strip()).hexdigest()
     mine = {"messages": 1} | spec | {"digest": digest, "format": cert["format"], "law": law}
     require(all(mine.get(n, cert[n]) == cert[n] for n in cert if n != "version"), "for another mechanism")
 print("valid: one message spends an epsilon in", cert["interval"], "and at most", cert["epsilon"])
 print("a person sends", cert["messages"], "of them, without a shuffler at most", cert["total"], "in total")
 print(f"for {sys.argv[2]}" if specs else "NOT CHECKED: whose integers these are; pass MECHANISM")
+if cert["mechanism"] not in DECIDES:
+    print("NOT CHECKED: that the integers decide {decides!r} of {mechanism!r}".format(**cert))

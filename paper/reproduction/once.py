@@ -210,8 +210,8 @@ def _train(
     from sstq.learning import PrivateClassifier
 
     asked = PrivateClassifier(
-        _epsilon(job), public=found.train[public], classes=range(10), blocks=1, pilot_people=0.5, random_state=job.seed
-    ).question(len(people) // 2)
+        _epsilon(job), public=found.train[public], classes=range(10), blocks=1, random_state=job.seed
+    ).question(len(people) // 10)
     method, rounds, rate = _COHORTS[job.method]
     weights = train_in_cohorts(
         method,

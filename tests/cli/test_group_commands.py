@@ -205,6 +205,24 @@ def test_private_groups_from_a_column_and_from_an_array(files, private, people):
     assert json.loads((out / "summary.json").read_text())["epsilon"] == 4.0
 
 
+def test_a_private_group_of_too_few_people_has_no_mean(files):
+    private = written(files, sstq.GroupUnit(2, 4.0, groups=8))
+    np.save(files / "x.npy", np.full((4000, 2), 0.5))
+    np.save(files / "groups.npy", np.arange(4000) % 2)
+    array = ("--private-group", files / "groups.npy")
+    run("encode", files / "x.npy", *array, "-m", private, "-o", files / "few.sstq")
+    table = lines(run("aggregate", files / "few.sstq", "-m", private, "-o", files / "few"))
+    arrays, rows = read_archive(files / "few" / "groups.npz"), listed(files / "few")
+    few = np.isnan(arrays["means"]).all(axis=1)
+    # An empty group is beyond two standard errors in 2.3 % of runs: all six in 1e-10.
+    assert few[2:].any()
+    assert np.isfinite(arrays["sums"]).all()
+    for row in rows:
+        number = int(row["group"])
+        assert (row["mark"] == "too few", row["norm"] == "") == (few[number], few[number])
+        assert (table[row["group"]][-1] == "too few") == few[number]
+
+
 def test_public_and_private_groups_together(files, private):
     both = ("--by", "country", "--private-group", "number", "--column", "x")
     run("encode", files / "all.parquet", *both, "-m", private, "-o", files / "x.sstq")

@@ -65,6 +65,17 @@ def test_everything_sent_counts_once(server):
     assert server.status("steps")["received"] == before + 24
 
 
+def test_rows_that_cannot_be_encoded_are_answered(server, tmp_path, caplog):
+    """The collector sees who answers, so a bad row is a message like any other."""
+    bad = [*X[:2].tolist(), [np.nan] * 6, [np.inf, 0, 0, 0, 0, 0], [None, 1, 1, 1, 1, 1]]
+    before = server.status("steps")["received"]
+    assert Client(f"{server.url}/steps", most_epsilon=2.0).send(bad) == 5
+    assert "3 of 5 vectors cannot be encoded; zero vectors are sent in their place" in caplog.text
+    np.save(tmp_path / "x.npy", np.array(bad, dtype=float))
+    assert "acknowledged" in sstq_run("send", f"{server.url}/steps", tmp_path / "x.npy", "--most-epsilon", 2)
+    assert server.status("steps")["received"] == before + 10
+
+
 def test_an_epsilon_above_the_cap_is_refused(server):
     with pytest.raises(ValueError, match=r"asks for epsilon = 2\.0.* more than most_epsilon = 1\.9"):
         Client(f"{server.url}/steps", most_epsilon=1.9)

@@ -77,7 +77,7 @@ def test_the_app_runs_in_one_process(example, config, framework, tmp_path):
         pytest.importorskip("torch", reason="needs the extra torch")
     from flwr.app import Context, RecordDict
 
-    from sstq.integrations.flower import LocalGrid
+    from tests.integrations.flower.local_grid import LocalGrid
 
     config |= {"framework": framework, "num-server-rounds": 2, "output": str(tmp_path / "output")}
     grid = LocalGrid(

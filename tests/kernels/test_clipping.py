@@ -85,7 +85,7 @@ def test_a_number_that_is_not_finite_is_found_anywhere(dtype, dim):
 
 @pytest.mark.parametrize("shape", [(3,), (2, 2, 2)])
 def test_other_shapes_and_types_are_refused(shape):
-    with pytest.raises(ValueError, match="2 dimensions"):
+    with pytest.raises(TypeError, match="2 dimensions"):
         all_finite(np.ones(shape))
     with pytest.raises(TypeError, match="float32 or float64"):
         all_finite(np.ones((2, 2), int))

@@ -120,7 +120,7 @@ def test_refuses():
         draw_around(np.zeros((1, 4)), one, one, words, to_length=True)
     with pytest.raises(ValueError, match="do not suffice"):
         draw_around(np.zeros((1, 1)), one, one, words, to_length=True)
-    with pytest.raises(ValueError, match="one entry for each of the 1 directions"):
+    with pytest.raises(ValueError, match=r"along must have shape \(1\), got \(2,\)"):
         draw_around(np.zeros((1, 3)), np.zeros(2), one, words, to_length=True)
-    with pytest.raises(ValueError, match="one entry for each of the 2 rows"):
+    with pytest.raises(ValueError, match=r"uniforms must have shape \(2\), got \(1,\)"):
         count_passed(np.zeros((2, 3), np.float32), one, 1.0)

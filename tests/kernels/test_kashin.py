@@ -145,12 +145,12 @@ def test_refuses():
     refused(ValueError, "ascending", places=np.array([0, 5, 2]))
     refused(ValueError, r"places must lie in \[0, 8\), got 8", places=np.array([0, 2, 8]))
     refused(ValueError, r"places must lie in \[0, 8\), got -1", places=np.array([-1, 2, 7]))
-    refused(ValueError, "same shape", places=np.array([0, 2]))
-    refused(ValueError, "rows of 3 entries", x=np.ones((2, 4), np.float32))
+    refused(ValueError, "signs must have shape", places=np.array([0, 2]))
+    refused(ValueError, r"x must have shape \(2, 3\)", x=np.ones((2, 4), np.float32))
     refused(ValueError, r"\+1 or -1", signs=np.array([1, 0, 1], np.float32))
     refused(ValueError, "schedule", schedule=np.ones((2, 3), np.float32))
     refused(ValueError, "picks must lie", picks=np.full((2, 1), -1))
-    refused(ValueError, "one row for each", picks=np.zeros((3, 1), np.int64))
+    refused(ValueError, "picks must have shape", picks=np.zeros((3, 1), np.int64))
 
 
 @pytest.mark.slow

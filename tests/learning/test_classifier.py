@@ -142,8 +142,6 @@ def test_pipelines_and_cross_validation_work():
         ({"public": np.full((50, 8), np.inf)}, "finite"),
         ({"shares": [0.5, 0.5]}, "shares must be 3"),
         ({"shares": [0.5, 0.6, 0.2]}, "shares must be 3"),
-        ({"pilot_people": 0}, "pilot_people must be"),
-        ({"centre_people": 0.9}, "centre_people must be"),
         ({"check_people": -1}, "check_people must be"),
         ({"random_state": -1}, "random_state must be"),
         ({"features": 3}, "features must be"),

@@ -1,6 +1,7 @@
 """Several messages per person: slots, frames, prices and errors; the contract suite has cases of its own."""
 
 import json
+import math
 from fractions import Fraction
 from itertools import product
 
@@ -92,6 +93,19 @@ def test_mechanisms_that_cannot_be_shuffled_refuse_messages_by_name():
         if name not in able and name in sstq.list_mechanisms():
             with pytest.raises(TypeError, match=f"^{name} takes no option 'messages'; it takes dim, "):
                 sstq.mechanism(name, dim=8, **options, messages=2)
+
+
+def test_the_epsilon_of_a_bundle_is_rounded_up():
+    """It is the least double that is not below the exact product; rounding to nearest fails in 4 of 10 cases."""
+    below = 0
+    for messages, epsilon in product([1, 2, 3, 5, 7, 11, 16, 23, 48, 63], [0.1, 0.3, 1 / 3, 0.7, 1.1, 2.3, 3.0, 4.7]):
+        exact, stated = (
+            messages * Fraction(epsilon),
+            MECHANISM.replace(epsilon=epsilon, messages=messages).bundle_epsilon,
+        )
+        below += Fraction(messages * epsilon) < exact
+        assert Fraction(math.nextafter(stated, 0.0)) < exact <= Fraction(stated)
+    assert below > 10
 
 
 def test_ledgers_charge_the_bundle(tmp_path):

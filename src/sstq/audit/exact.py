@@ -126,6 +126,9 @@ def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
         raise ValueError(f"a certificate must have the fields {', '.join(_FIELDS)}, got {', '.join(map(str, data))}")
     epsilon, messages = (check_argument(name, data[name]) for name in ("epsilon", "messages"))
     audit = _audit(law_from_dict(data["law"]), epsilon, messages)
+    if not audit.holds:
+        spent = f"at least {audit.lower}, more than its epsilon = {audit.epsilon!r}"
+        raise ValueError(f"the certificate's integers spend {spent}")
     if data["total"] != audit.total or isinstance(data["total"], bool):
         raise ValueError(
             f"the certificate's total must be {audit.total!r}, messages times epsilon, got {data['total']!r}"
@@ -134,9 +137,6 @@ def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
         raise ValueError("the certificate's ratio does not match its integers")
     if not _encloses(data["interval"], audit):
         raise ValueError(f"the certificate's interval {data['interval']} does not enclose the logarithm of its ratio")
-    if not audit.holds:
-        spent = f"at least {audit.lower}, more than its epsilon = {audit.epsilon!r}"
-        raise ValueError(f"the certificate's integers spend {spent}")
     if mechanism is not None and json.loads(certify(mechanism)) | {"interval": data["interval"]} != data:
         raise ValueError("the certificate is for another mechanism")
     return audit

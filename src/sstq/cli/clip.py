@@ -28,6 +28,7 @@ from sstq.cli.usage import WrongUsage, check_usage, command_group
 
 if TYPE_CHECKING:
     from sstq import Messages
+    from sstq.messages.vectors import VectorFile
     from sstq.planning.clipping import ClipChoice, Interval, NormProfile, NormSurvey
 
 _HELP = """
@@ -85,15 +86,20 @@ def encode(
     seed: SeedOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Encode one private answer about the norm of each vector.
+    """Encode one private answer about the norm of each vector; rows that cannot be read count as zero vectors.
 
     Example: sstq clip encode vectors.npy --survey survey.json --output answers.sstq
     """
     from sstq import write_messages
+    from sstq.mechanisms.answers import answer_files
+    from sstq.messages.vectors import refuse_repeated
 
     check_output(output, force)
     shared = _read_survey(survey)
-    count = write_messages(output, _answers(shared, vectors, dim, column, seed))
+    with check_usage():
+        refuse_repeated(vectors)
+    files = [open_columns(path, dim or _dim_of(path), column, unreadable="nan") for path in vectors]
+    count = write_messages(output, _answers(shared, answer_files(files)[0], seed))
     show_facts(str(output), [("answers", count), *_describe(shared)])
     if seed is not None:
         warn_of_seed("the answers come from --seed and are marked as simulated")
@@ -154,7 +160,7 @@ def suggest(
     with check_usage():
         survey = NormSurvey(epsilon, lowest, highest, thresholds)
     aggregator = survey.aggregator()
-    for messages in _answers(survey, [vectors], dim, column, seed):
+    for messages in _answers(survey, [open_columns(vectors, dim or _dim_of(vectors), column)], seed):
         aggregator.update(messages)
     _show(aggregator.profile(), aggregator.count, mechanism, clients, output)
     if seed is not None:
@@ -183,17 +189,10 @@ def _describe(survey: NormSurvey) -> Facts:
     ]
 
 
-def _answers(
-    survey: NormSurvey, paths: list[Path], dim: int | None, column: str | None, seed: int | None
-) -> Iterator[Messages]:
+def _answers(survey: NormSurvey, files: list[VectorFile], seed: int | None) -> Iterator[Messages]:
     import numpy as np
 
-    from sstq.messages.vectors import refuse_repeated
-
     rng = None if seed is None else np.random.default_rng(seed)
-    with check_usage():
-        refuse_repeated(paths)
-    files = [open_columns(path, _dim_of(path) if dim is None else dim, column) for path in paths]
     total = sum(file.count for file in files)
     with progress("Checking", total) as advance:
         for file in files:

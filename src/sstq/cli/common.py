@@ -59,8 +59,8 @@ def open_columns(path: Path, dim: int, column: str | None = None, **others: Any)
     """Open a file of vectors; `column` is a list column of Parquet files, or an array of .npz files."""
     from sstq.messages.vectors import open_vectors
 
-    place = "key" if path.suffix == ".npz" else "column"
-    return open_vectors(path, dim, **{place: column}, **others)
+    others["key" if path.suffix == ".npz" else "column"] = column
+    return open_vectors(path, dim, **others)
 
 
 def read_mechanism(path: Path) -> Mechanism:

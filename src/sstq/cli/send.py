@@ -68,7 +68,8 @@ def send(
 
     The campaign's signature is checked. Without --collector-key, the collector's key is printed: pass it from then on.
     Each message is encoded once; if a connection breaks, it is sent again with the same key, and counts once. A
-    shuffled campaign needs the shuffler's address and both keys, or the link that `sstq campaign create` prints.
+    shuffled campaign needs the shuffler's address and both keys, or the link that `sstq campaign create` prints. Rows
+    that cannot be encoded, such as those with nan, are sent as zero vectors: the collector would notice who refuses.
 
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2
 
@@ -78,6 +79,7 @@ def send(
     """
     from sstq.accounting import Ledger
     from sstq.client import Client
+    from sstq.mechanisms.answers import answer_files
     from sstq.mechanisms.encoding import encode_files
     from sstq.messages.vectors import open_vectors
 
@@ -101,10 +103,11 @@ def send(
     if (mechanism.groups is None) != (private_group is None):
         has = "has no private groups; leave out --private-group" if private_group else "needs --private-group FILE"
         raise WrongUsage(f"the campaign {client.campaign.name} {has}")
-    files = [open_vectors(path, mechanism.dim) for path in vectors]
+    files = [open_vectors(path, mechanism.dim, unreadable="nan") for path in vectors]
     total = sum(file.count for file in files)
     client.check_people(total)
     groups = None if private_group is None else group_numbers(private_group, total)
+    files, groups = answer_files(files, groups, mechanism.groups)
     with progress("Encoding and sending", 2 * total * mechanism.messages) as advance:
         messages = encode_files(mechanism, files, None, groups=groups, advance=advance)
         sent = client.send_messages(messages, progress=advance)

@@ -1,5 +1,6 @@
 """Argument checks and constants that all kernels share. Numba is not imported here."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,7 @@ LEAST_REDUCTION = 1e-30
 LIMB_BITS = 30
 """The bits of a low limb of fixed-point sums; limbs and squares of 30 bits leave room for 2^32 messages in 63 bits."""
 
-# As types they would be made into these at every comparison, which takes as long as a small transform.
-_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_KINDS = {"f": ["f4", "f8"]}
 
 
 def kind_of(value: object) -> str:
@@ -28,26 +28,41 @@ def kind_of(value: object) -> str:
     return f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
-def checked(name: str, array: NDArray[Any], dtype: type[np.generic], dimensions: int) -> NDArray[Any]:
-    """Return an input array that has the type the kernels are compiled for, or say what is wrong with it.
+def take(shapes: str, *arrays: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return input arrays of the types and shapes that the kernels are compiled for, or say what is wrong with one.
 
-    A read-only array is copied: to Numba it is another type, for which everything would be compiled again.
+    `shapes` has the name, type and axes of each, such as "rows f4 n d, uniforms f8 n". Axes of one name have one
+    length, a number is a length, and the type f is f4 or f8. A strided or read-only array is copied: to Numba it is
+    another type, for which everything would be compiled again.
+
+    Examples:
+        >>> take("rows f4 n 3, uniforms f8 n", np.zeros((2, 3), np.float32), np.zeros(4))
+        Traceback (most recent call last):
+        ...
+        ValueError: uniforms must have shape (2), got (4,)
     """
-    if not isinstance(array, np.ndarray) or array.dtype != dtype:
-        raise TypeError(f"{name} must be a {np.dtype(dtype)} array, got {kind_of(array)}")
-    if array.ndim != dimensions:
-        raise ValueError(f"{name} must have {dimensions} dimension(s), got shape {array.shape}")
-    if not array.flags.c_contiguous:
-        raise ValueError(f"{name} must be C-contiguous")
-    return array if array.flags.writeable else array.copy()
+    lengths: dict[str, int] = {}
+    taken = []
+    for (name, kinds, axes), array in zip(_read(shapes), arrays, strict=True):
+        if not isinstance(array, np.ndarray) or array.dtype not in kinds:
+            raise TypeError(f"{name} must be a {' or '.join(map(str, kinds))} array, got {kind_of(array)}")
+        if array.ndim != len(axes):
+            raise ValueError(f"{name} must have {len(axes)} dimension(s), got shape {array.shape}")
+        wanted = [
+            int(axis) if axis.isdecimal() else lengths.setdefault(axis, length)
+            for axis, length in zip(axes, array.shape, strict=True)
+        ]
+        if wanted != [*array.shape]:
+            raise ValueError(f"{name} must have shape ({', '.join(map(str, wanted))}), got {array.shape}")
+        taken.append(array if array.flags.c_contiguous and array.flags.writeable else array.copy())
+    return taken
 
 
-def check_floats(name: str, array: NDArray[Any], *dimensions: int) -> None:
-    """Refuse what is no array of floats in single or double precision, of one of those numbers of dimensions."""
-    if not isinstance(array, np.ndarray) or array.dtype not in _FLOATS:
-        raise TypeError(f"{name} must be a float32 or float64 array, got {kind_of(array)}")
-    if array.ndim not in dimensions:
-        raise ValueError(f"{name} must have {' or '.join(map(str, dimensions))} dimensions, got shape {array.shape}")
+@cache
+def _read(shapes: str) -> list[tuple[str, list[np.dtype[Any]], list[str]]]:
+    """The name, types and axes of each array."""
+    parts = [part.split() for part in shapes.split(", ")]
+    return [(name, [np.dtype(one) for one in _KINDS.get(kind, [kind])], axes) for name, kind, *axes in parts]
 
 
 def check_range(name: str, array: NDArray[Any], bound: int) -> None:

@@ -9,34 +9,32 @@ the extra `learning`.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sstq.learning.features import GradientHistograms, Pixels
+from sstq.learning.questions import Question, encode
+
 if TYPE_CHECKING:
-    from sstq.learning.classifier import PrivateClassifier as PrivateClassifier
-    from sstq.learning.course import LearningReport as LearningReport
-    from sstq.learning.features import GradientHistograms as GradientHistograms
-    from sstq.learning.features import Pixels as Pixels
-    from sstq.learning.questions import Question as Question
-    from sstq.learning.questions import encode as encode
-    from sstq.learning.regression import PrivateRegression as PrivateRegression
+    from sstq.learning.classifier import PrivateClassifier
+    from sstq.learning.course import LearningReport
+    from sstq.learning.regression import PrivateRegression
 
-_HOMES = {
-    "GradientHistograms": "sstq.learning.features",
-    "LearningReport": "sstq.learning.course",
-    "Pixels": "sstq.learning.features",
-    "PrivateClassifier": "sstq.learning.classifier",
-    "PrivateRegression": "sstq.learning.regression",
-    "Question": "sstq.learning.questions",
-    "encode": "sstq.learning.questions",
-}
+__all__ = [
+    "GradientHistograms",
+    "LearningReport",
+    "Pixels",
+    "PrivateClassifier",
+    "PrivateRegression",
+    "Question",
+    "encode",
+]
 
-__all__ = [*_HOMES]
+_OF_SERVERS = {"LearningReport": "course", "PrivateClassifier": "classifier", "PrivateRegression": "regression"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'sstq.learning' has no attribute {name!r}")
+    """Import what a server needs when it is asked for: a device needs no scikit-learn."""
+    if name not in _OF_SERVERS:
+        raise AttributeError(f"module 'sstq.learning' has no attribute {name!r}")
+    return getattr(import_module(f"sstq.learning.{_OF_SERVERS[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq.aggregation import Estimate
 from sstq.checks import check_argument, check_number
-from sstq.learning.budget import Budget, Trust
-from sstq.learning.course import Cohort, Course, LearningReport
+from sstq.learning.course import CENTRE_PEOPLE, PILOT_PEOPLE, Budget, Cohort, Course, LearningReport, Trust
 from sstq.learning.discriminant import softmax
 from sstq.learning.estimators import (
     BaseEstimator,
@@ -54,8 +53,6 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         shares: the shares of the classes, if public; None to learn them.
         max_features: the maximum number of directions; None for a fifth of the public examples, or for all features.
         blocks: the blocks of `GroupUnit`; by default those of least error. 1 is FrameUnit on the ball.
-        pilot_people: the share of people in the pilot cohort.
-        centre_people: the share of people in the cohort for the centre, if there are no public examples.
         check_people: the share of people who check the classifier; with 0 no accuracy is predicted.
         random_state: None for the operating system's randomness; a seed makes a simulation reproducible.
 
@@ -85,8 +82,6 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         shares: Sequence[float] | None = None,
         max_features: int | None = None,
         blocks: int | None = None,
-        pilot_people: float = 0.1,
-        centre_people: float = 0.15,
         check_people: float = 0.05,
         random_state: Any = None,
     ) -> None:
@@ -100,8 +95,6 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.shares = shares
         self.max_features = max_features
         self.blocks = blocks
-        self.pilot_people = pilot_people
-        self.centre_people = centre_people
         self.check_people = check_people
         self.random_state = random_state
 
@@ -129,7 +122,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for part in np.split(order, np.cumsum(list(sizes.values()))[:-1]):
             # The features are computed already.
             question = course.question(len(part), mapped.shape[1], _public_seed(rng), None)
-            course.take(self._answers(question, mapped[part], y[part], rng))
+            course.take(question, self._answers(question, mapped[part], y[part], rng))
         return self._fitted()
 
     def _answers(
@@ -149,16 +142,12 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             {'pilot': 5900, 'main': 50150, 'check': 2950}
         """
         clients = check_argument("clients", clients)
-        shares = {cohort: self._share_of(cohort) for cohort in self._order() if cohort != "main"}
-        sizes: dict[Cohort, int] = {cohort: max(1, round(share * clients)) for cohort, share in shares.items()}
-        left = clients - sum(sizes.values())
-        if left < 1:
-            raise ValueError(f"X must have at least {len(sizes) + 1} samples, one per cohort, got {clients} sample")
-        return {cohort: sizes.get(cohort, left) for cohort in self._order()}
-
-    def _share_of(self, cohort: Cohort) -> float:
-        name = f"{cohort}_people"
-        return float(check_number(name, getattr(self, name), 0.01, 0.5))
+        shares = {"centre": CENTRE_PEOPLE, "pilot": PILOT_PEOPLE, "main": 0.0, "check": self.check_people}
+        sizes = {cohort: max(1, round(shares[cohort] * clients)) for cohort in self._order()}
+        sizes["main"] += clients - sum(sizes.values())
+        if sizes["main"] < 1:
+            raise ValueError(f"X must have at least {len(sizes)} samples, one per cohort, got {clients} sample")
+        return sizes
 
     def _order(self) -> list[Cohort]:
         """The cohorts, in the order of the questions."""
@@ -192,7 +181,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("learn needs the messages of a question: call question first")
         aggregator = course.asked.mechanism.aggregator()
         aggregator.update(messages)
-        course.take(aggregator.mean())
+        course.take(course.asked, aggregator.mean())
         return self._fitted()
 
     @property
@@ -214,7 +203,6 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             shares=self._given_shares(len(labels)),
             max_features=self.max_features,
             blocks=self.blocks,
-            pilot_people=self._share_of("pilot"),
         )
         self.classes_ = labels
         return self._course
@@ -231,8 +219,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fitted(self) -> PrivateClassifier:
         if self._course.report is not None:
-            _, learned = self._course.learned
-            self.coef_, self.intercept_ = learned.coef, learned.intercept
+            self.coef_, self.intercept_ = self._course.discriminant.coef, self._course.discriminant.intercept
             self.report_ = self._course.report
         return self
 
@@ -242,8 +229,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "report_")
         if hasattr(self, "n_features_in_"):
             X = validate_data(self, X, reset=False, allow_nd=True, dtype="numeric")
-        main, learned = self._course.learned
-        return learned.scores(main.unit_features(unit_rows(apply_features(self.features, X))))
+        rows = unit_rows(apply_features(self.features, X))
+        return self._course.discriminant.scores(self._course.main.unit_features(rows))
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return linear estimates of the class probabilities, (n, classes); for two classes their difference, (n,)."""

@@ -71,10 +71,8 @@ def shrunk_shares(estimate: GroupEstimate) -> Floats:
     return replace(estimate, shares=equal + kept * apart).simplex_shares()
 
 
-def pooled_sums(first: ClassSums | None, second: ClassSums) -> ClassSums:
+def pooled_sums(first: ClassSums, second: ClassSums) -> ClassSums:
     """Pool two cohorts with the least variance, in the directions of the second one."""
-    if first is None:
-        return second
     count = min(first.sums.shape[1], second.sums.shape[1])
     one, two = np.zeros(len(second.noise)), 1 / second.noise
     one[:count] = 1 / first.noise[:count]

@@ -52,10 +52,6 @@ class Pixels:
         values = as_vectors(X)
         return values.reshape(len(values), -1)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the description as JSON values."""
-        return {"name": self.name}
-
 
 @dataclass(frozen=True)
 class GradientHistograms:
@@ -148,17 +144,16 @@ class GradientHistograms:
         ranks = np.argsort(frequency, kind="stable")
         return directions[ranks], frequency[ranks]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the description as JSON values."""
-        return {"name": self.name, "shape": list(self.shape), "cell": self.cell, "angles": self.angles}
-
 
 _OURS: Mapping[str, Callable[..., Any]] = {"pixels": Pixels, "gradients": GradientHistograms}
 
 
 def features_to_dict(features: FeatureMap) -> dict[str, Any] | None:
     """Return the description of a built-in map; None for a map that devices must provide themselves."""
-    return features.to_dict() if isinstance(features, Pixels | GradientHistograms) else None
+    if not isinstance(features, Pixels | GradientHistograms):
+        return None
+    options = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(features).items()}
+    return {"name": features.name, **options}
 
 
 def features_from_dict(data: Any) -> FeatureMap:

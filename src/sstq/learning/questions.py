@@ -59,7 +59,7 @@ class Question:
     Examples:
         >>> from sstq.mechanisms import GroupUnit
         >>> asked = Question("classes", GroupUnit(4, 3.0, groups=2), classes=("cat", "dog"))
-        >>> len(encode([[1.0, 2.0, 0.0, 1.0]], ["dog"], asked.to_json()).to_bytes())
+        >>> len(encode([[1.0, 2.0, 0.0, 1.0]], ["dog"], asked.to_json(), most_epsilon=3.0).to_bytes())
         2
     """
 

@@ -7,6 +7,9 @@ shapes, types, options.
 
 import logging
 import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +17,11 @@ from numpy.typing import ArrayLike
 
 from sstq.mechanisms.base import Ints, Mechanism, Rows
 from sstq.messages.batch import Messages
+from sstq.messages.vectors import Read, VectorFile
 from sstq.randomness import streams
 from sstq.randomness.secret import RngLike, bit_source
 
-__all__ = ["answer", "plain_numbers"]
+__all__ = ["answer", "answer_files", "plain_numbers"]
 
 
 def answer(
@@ -47,12 +51,45 @@ def answer(
     if groups is not None and mechanism.groups is not None:
         groups, unknown = _known_groups(groups, mechanism.groups, len(rows), rng)
         bad |= unknown
-    rows = np.where(bad[:, None], np.zeros_like(rows), rows)
+    return mechanism.encode(_without(rows, bad), rng=rng, groups=groups, **options)
+
+
+def answer_files(
+    files: Sequence[VectorFile], groups: Ints | None = None, count: int | None = None
+) -> tuple[list[VectorFile], Ints | None]:
+    """Return the files and the groups with what cannot be encoded replaced as in `answer`, for `encode_files`.
+
+    Args:
+        files: opened with `open_vectors(..., unreadable="nan")`.
+        groups: one private group per vector of all files, for mechanisms that have them.
+        count: how many groups the mechanism has.
+    """
+    total = sum(file.count for file in files)
+    unknown = np.zeros(total, dtype=bool)
+    if groups is not None and count is not None:
+        groups, unknown = _known_groups(groups, count, total, None)
+    places = np.cumsum([file.count for file in files])[:-1]
+    parts = zip(files, np.split(unknown, places), strict=True)
+    return [replace(file, read=partial(_read_known, file, part)) for file, part in parts], groups
+
+
+def _read_known(file: VectorFile, unknown: Any, size: int) -> Read:
+    """Read a file with zero vectors for rows that are not finite or whose group is unknown."""
+    start = 0
+    for read, beside in file.read(size):
+        rows = plain_numbers(read)
+        bad = ~np.isfinite(rows).all(axis=1) | unknown[start : start + len(rows)]
+        start += len(rows)
+        yield _without(rows, bad, f"{file.name}: "), beside
+
+
+def _without(rows: Rows, bad: Any, place: str = "") -> Rows:
+    """Return the rows with zeros for bad ones, whose number is logged."""
     if bad.any():
         logging.getLogger("sstq").warning(
-            "%d of %d vectors cannot be encoded; zero vectors are sent in their place", bad.sum(), len(bad)
+            "%s%d of %d vectors cannot be encoded; zero vectors are sent in their place", place, bad.sum(), len(bad)
         )
-    return mechanism.encode(rows, rng=rng, groups=groups, **options)
+    return np.where(bad[:, None], np.zeros_like(rows), rows)
 
 
 def plain_numbers(X: ArrayLike) -> Rows:

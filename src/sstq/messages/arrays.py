@@ -94,6 +94,21 @@ def arrow_vectors(columns: Sequence[Any], dim: int, name: str, first: int = 0) -
     return as_floats(values.to_numpy(zero_copy_only=False).reshape(len(lists), dim), name, first)
 
 
+def arrow_numbers(columns: Sequence[Any], dim: int) -> NDArray[Any]:
+    """Convert as `arrow_vectors` does, with nan for nulls and for rows of another length instead of an error."""
+    import pyarrow.compute
+
+    lists = columns[0]
+    if not is_arrow_list(lists.type):
+        numbers = [column.cast(pyarrow.float64(), safe=False) for column in columns]
+        return np.stack([column.to_numpy(zero_copy_only=False) for column in numbers], axis=1)
+    whole = pyarrow.compute.equal(pyarrow.compute.list_value_length(lists), dim).fill_null(False)
+    values = lists.filter(whole).flatten().cast(pyarrow.float64(), safe=False)
+    rows = np.full((len(lists), dim), np.nan)
+    rows[whole.to_numpy(zero_copy_only=False)] = values.to_numpy(zero_copy_only=False).reshape(-1, dim)
+    return rows
+
+
 def _refuse_nulls(column: Any, name: str, first: int, dim: int = 1) -> None:
     if column.null_count:
         place = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])

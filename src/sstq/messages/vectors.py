@@ -1,7 +1,8 @@
 """Reading files of vectors (.npy, .npz, Parquet and CSV) in bounded memory, repeatedly if needed.
 
 A file's kind is recognised by its first bytes, not its name; text is CSV. What encoding would refuse is refused
-here, with the file's name and the row: anything but finite numbers, wrong lengths, nulls.
+here, with the file's name and the row: anything but finite numbers, wrong lengths, nulls. Code that answers a server's
+document passes `unreadable="nan"` instead (`sstq.mechanisms.answers`).
 """
 
 import csv
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ _WHOLE_BYTES, _WHOLE_RATIO = 1 << 26, 16
 _NPY = b"\x93NUMPY"
 _UNKNOWN = "is not a .npy, .npz, Parquet or CSV file of vectors"
 
+Unreadable = Literal["raise", "nan"]
 Chunks = Iterator[NDArray[Any]]
 Read = Iterator[tuple[NDArray[Any], Sequence[Labels]]]
 CsvLines = Iterator[tuple[int, list[str], list[str]]]
@@ -94,6 +96,7 @@ def open_vectors(
     by: str | None = None,
     group: str | None = None,
     group_names: Sequence[str] | None = None,
+    unreadable: Unreadable = "raise",
 ) -> VectorFile:
     """Open the vectors of a .npy, .npz, Parquet or CSV file (one vector per line, with or without a header).
 
@@ -106,6 +109,7 @@ def open_vectors(
         by: the column with public labels of a Parquet file, or of a CSV file with a header.
         group: the column with private groups, as integers from 0 on or by name.
         group_names: the names of the private groups, in the order of their numbers.
+        unreadable: what becomes of nulls, text and rows of a wrong length: "raise", or "nan" for a row with nan.
 
     Raises ValueError if the file cannot hold such vectors, and ImportError if it is Parquet without the [data] extra.
     """
@@ -128,7 +132,9 @@ def open_vectors(
         return _open_npy(name, dim)
     if zipped:
         return _open_npz(name, dim, key)
-    opened = _open_parquet(name, dim, column, beside) if parquet else _open_csv(name, dim, beside)
+    opened = (
+        _open_parquet(name, dim, column, beside, unreadable) if parquet else _open_csv(name, dim, beside, unreadable)
+    )
     return replace(opened, by=by, group=group, group_names=group_names)
 
 
@@ -198,7 +204,7 @@ def _open_npz(name: str, dim: int, key: str | None) -> VectorFile:
     return VectorFile(name, dim, count, read)
 
 
-def _open_parquet(name: str, dim: int, column: str | None, beside: list[str]) -> VectorFile:
+def _open_parquet(name: str, dim: int, column: str | None, beside: list[str], unreadable: Unreadable) -> VectorFile:
     """Open a Parquet file with a column of lists, or with one column per coordinate."""
     with open(name, "rb") as file, open_parquet(file) as table:
         count = int(table.metadata.num_rows)
@@ -211,7 +217,10 @@ def _open_parquet(name: str, dim: int, column: str | None, beside: list[str]) ->
             for batch in table.iter_batches(batch_size=size, columns=[*columns, *beside]):
                 labels = [Labels.of_arrow(batch.column(named), named, name, row) for named in beside]
                 numbers = [batch.column(column) for column in columns]
-                yield arrays.arrow_vectors(numbers, dim, f"{name}: vectors", row), labels
+                if unreadable == "nan":
+                    yield arrays.arrow_numbers(numbers, dim), labels
+                else:
+                    yield arrays.arrow_vectors(numbers, dim, f"{name}: vectors", row), labels
                 row += batch.num_rows
 
     return VectorFile(name, dim, count, read)
@@ -257,24 +266,24 @@ def _check_columns_beside(name: str, beside: list[str], columns: list[str]) -> N
             raise ValueError(f"{name} has {columns.count(named)} columns {named!r}; give them different names")
 
 
-def _open_csv(name: str, dim: int, beside: list[str]) -> VectorFile:
+def _open_csv(name: str, dim: int, beside: list[str], unreadable: Unreadable) -> VectorFile:
     """Open a CSV file with one vector per line; a first line without any number is a header."""
 
     def read(size: int) -> Read:
-        lines = _csv_lines(name, dim, beside)
+        lines = _csv_lines(name, dim, beside, unreadable)
         while part := list(islice(lines, size)):
             rows = [[_number(field) for field in fields] for _, fields, _ in part]
             for (line, fields, _), row in zip(part, rows, strict=True):
-                if None in row:
+                if None in row and unreadable == "raise":
                     what = repr(fields[row.index(None)][:20])
                     raise ValueError(f"{name}: vectors must be numbers, got {what} in line {line}; fill or drop it")
             labels = [Labels.of([texts[at] for *_, texts in part], named) for at, named in enumerate(beside)]
             yield np.array(rows, dtype=np.float64), labels
 
-    return VectorFile(name, dim, sum(1 for _ in _csv_lines(name, dim, beside)), read)
+    return VectorFile(name, dim, sum(1 for _ in _csv_lines(name, dim, beside, unreadable)), read)
 
 
-def _csv_lines(name: str, dim: int, beside: list[str]) -> CsvLines:
+def _csv_lines(name: str, dim: int, beside: list[str], unreadable: Unreadable) -> CsvLines:
     """Yield the line number, the fields of the vector and the extra columns of each line; these need a header."""
     records, places = _csv_records(name), list[int]()
     if beside:
@@ -283,6 +292,9 @@ def _csv_lines(name: str, dim: int, beside: list[str]) -> CsvLines:
         places = [header.index(named) for named in beside]
         records = chain([(1, header)], records)
     for line, every in records:
+        if len(every) != dim + len(beside) and unreadable == "nan" and line > 1 and not beside:
+            yield line, [""] * dim, []
+            continue
         if len(every) != dim + len(beside):
             columns = "".join(f" and {named}" for named in beside)
             raise ValueError(f"{name} {_UNKNOWN}: line {line} has {len(every)} values, vectors have {dim}{columns}")

@@ -9,10 +9,11 @@ from flwr.serverapp.strategy import FedAvg
 
 from sstq.accounting import Ledger
 from sstq.federated.adaptive_clip import AdaptiveClip
-from sstq.integrations.flower import LocalGrid, SstqStrategy
+from sstq.integrations.flower import SstqStrategy
 from sstq.integrations.flower.wire import RECORD, Request
 
 from .apps import app_with, frameunit, model, request_message, train_to, vector
+from .local_grid import LocalGrid
 from .test_training import loss, regression, start
 
 UPDATE = np.array([0.3, -0.1, 0.2, 0.4, -0.5, 0.6])

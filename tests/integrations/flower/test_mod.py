@@ -64,26 +64,20 @@ def test_nothing_of_the_update_or_the_metrics_is_in_the_reply(mod):
     assert len(sent) < 400
 
 
-def test_the_message_encodes_the_difference_from_the_model_that_was_sent(tmp_path):
-    """Clean shows what was encoded; the node has allowed it."""
+@pytest.mark.parametrize("spoils", [False, True])
+def test_the_message_encodes_the_difference_from_the_model_that_was_sent(tmp_path, spoils):
+    """Clean shows what was encoded; the node has allowed it. A training may change its request."""
+
+    def train(message, context):
+        if spoils:
+            message.content["arrays"] = model(UPDATE)
+            message.content[RECORD] = ConfigRecord()
+        return train_to(start + UPDATE)(message, context)
+
     clean = sstq.mechanism("clean", dim=DIM, clip=10.0)
     start = np.arange(DIM) + 1.0
     mod = SstqMod(max_epsilon=1.0, total_epsilon=1.0, ledger=tmp_path)
-    reply = mod(request_message(clean, start=start), context(**{"sstq-trust": "none"}), train_to(start + UPDATE))
-    sent = clean.messages_from_bytes(Answer.from_record(reply.content[RECORD]).payload, 1)
-    assert clean.decode(sent)[0] == pytest.approx(UPDATE, abs=1e-6)
-
-
-def test_a_training_that_changes_its_request_changes_nothing(tmp_path):
-    clean = sstq.mechanism("clean", dim=DIM, clip=10.0)
-    mod = SstqMod(max_epsilon=1.0, total_epsilon=1.0, ledger=tmp_path)
-
-    def train(message, context):
-        message.content["arrays"] = model(UPDATE)
-        message.content[RECORD] = ConfigRecord()
-        return train_to(UPDATE)(message, context)
-
-    reply = mod(request_message(clean), context(**{"sstq-trust": "none"}), train)
+    reply = mod(request_message(clean, start=start), context(**{"sstq-trust": "none"}), train)
     sent = clean.messages_from_bytes(Answer.from_record(reply.content[RECORD]).payload, 1)
     assert clean.decode(sent)[0] == pytest.approx(UPDATE, abs=1e-6)
 
@@ -190,40 +184,10 @@ def test_what_is_not_finite_is_sent_as_zeros(tmp_path, broken):
     assert not clean.decode(sent).any()
 
 
-def test_each_answer_is_drawn_anew(mod, tmp_path):
-    mod = SstqMod(max_epsilon=1.0, total_epsilon=100.0, ledger=tmp_path)
-    replies = [mod(request_message(frameunit(0.1), message_id=str(i)), context(), train_to(UPDATE)) for i in range(20)]
-    # All alike with probability 512^-19, as if drawn from the 512 signed rows at ε = 0.
-    assert len({reply.content[RECORD]["message"] for reply in replies}) > 1
-
-
 def test_a_request_is_answered_once(mod, tmp_path):
     mod(request_message(frameunit()), context(), train_to(UPDATE))
     assert "already answered" in refusal(mod(request_message(frameunit()), context(), never))
     assert Ledger(tmp_path / "node-2.ledger").spent == 2.0
-
-
-def test_another_request_of_the_same_round_is_charged_again(mod, tmp_path):
-    for message_id in ("a", "b"):
-        mod(request_message(frameunit(), message_id=message_id), context(), train_to(UPDATE))
-    assert Ledger(tmp_path / "node-2.ledger").spent == 4.0
-
-
-def test_a_spent_budget_is_refused_without_training(mod, tmp_path):
-    for number in range(5):
-        reply = mod(request_message(frameunit(), message_id=str(number)), context(), train_to(UPDATE))
-        assert reply.has_content()
-    again = SstqMod(max_epsilon=4.0, total_epsilon=10.0, ledger=tmp_path)  # a restart
-    assert "left of this node's budget" in refusal(
-        again(request_message(frameunit(), message_id="5"), context(), never)
-    )
-    assert Ledger(tmp_path / "node-2.ledger").spent == 10.0
-
-
-def test_nodes_have_budgets_of_their_own(mod, tmp_path):
-    for node in (2, 3):
-        mod(request_message(frameunit(), node=node), context(node), train_to(UPDATE))
-    assert sorted(path.name for path in tmp_path.glob("*.ledger")) == ["node-2.ledger", "node-3.ledger"]
 
 
 def test_a_crash_between_expense_and_reply_has_spent(mod, tmp_path, monkeypatch):
@@ -309,11 +273,6 @@ def test_refusals_come_before_the_training_and_cost_nothing(mod, tmp_path, messa
         assert Ledger(ledger).spent == 0.0
 
 
-def test_without_a_cap_anywhere_nothing_is_sent(tmp_path):
-    assert "no limit" in refusal(SstqMod(ledger=tmp_path)(request_message(frameunit()), context(), never))
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
@@ -376,13 +335,6 @@ def test_a_node_warns_once_of_what_leaves_in_clear(mod, monkeypatch):
             assert mod(message, own, train_to(UPDATE)).has_content()
         assert [line for line in lines if "leave this node without privacy" in line] == lines
         assert len(lines) == 1
-
-
-def test_the_node_has_the_last_word(mod, tmp_path):
-    strict = {"sstq-max-epsilon": 1.0, "sstq-ledger": str(tmp_path / "own")}
-    assert "one message, 1.0" in refusal(mod(request_message(frameunit()), context(**strict), never))
-    assert mod(request_message(frameunit(1.0)), context(**strict), train_to(UPDATE)).has_content()
-    assert Ledger(tmp_path / "own" / "node-2.ledger").spent == 1.0
 
 
 def _extra(message, context):
@@ -457,15 +409,6 @@ def test_an_update_of_another_form_is_refused_in_the_same_words_and_costs_nothin
     assert Ledger(tmp_path / "node-2.ledger").spent == 0.0
 
 
-def test_arrays_that_are_not_asked_for_may_change(mod):
-    def train(message, context):
-        reply = train_to(UPDATE)(message, context)
-        reply.content["arrays"]["steps"] = Array(np.array(8))
-        return reply
-
-    assert mod(request_message(frameunit()), context(), train).has_content()
-
-
 def test_metrics_are_shared_by_name_only(tmp_path):
     mod = SstqMod(max_epsilon=4.0, total_epsilon=10.0, ledger=tmp_path, share_metrics=["loss", "unknown"])
     reply = mod(request_message(frameunit()), context(), train_to(UPDATE, accuracy=0.9))
@@ -479,18 +422,6 @@ def test_other_messages_pass_untouched(mod):
     message = Message(RecordDict({"arrays": model()}), dst_node_id=2, message_type="evaluate")
     reply = Message(RecordDict({"metrics": MetricRecord({"loss": 1.0})}), reply_to=message)
     assert mod(message, context(), lambda *_: reply) is reply
-
-
-@pytest.mark.parametrize("name", sorted({*sstq.list_mechanisms()} - {"clean", "turboquant", "groupunit"}))
-def test_every_private_mechanism_can_be_asked_for(tmp_path, name):
-    arguments = {"clients": 10} if "csgm" in name else {}
-    used = sstq.mechanism(name, dim=DIM, epsilon=2.0, **arguments)
-    mod = SstqMod(max_epsilon=2.0, total_epsilon=2.0, ledger=tmp_path)
-    allowed = {"sstq-trust": "aggregator", "sstq-max-delta": 1e-5}
-    reply = mod(request_message(used), context(**allowed), train_to(UPDATE))
-    clients = [2**32 + 2] if used.coin == "public" else None
-    used.messages_from_bytes(Answer.from_record(reply.content[RECORD]).payload, 1, clients=clients)
-    assert Ledger(tmp_path / "node-2.ledger").spent == 2.0
 
 
 def test_private_groups_are_refused(mod):

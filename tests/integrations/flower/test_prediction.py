@@ -4,18 +4,6 @@ import pytest
 
 import sstq
 from sstq.integrations.flower.prediction import outlook, predicted_error
-from sstq.mechanisms.trial_vectors import typical_vector
-
-
-@pytest.mark.parametrize("frames", [1, 4])
-def test_the_closed_form_of_frameunit_is_the_average_over_frames(frames):
-    """Exact errors of 40 frame seeds. Their means scatter by a few per cent in bias², and by less in variance."""
-    used = sstq.mechanism("frameunit", dim=200, epsilon=4.0, clip=0.5, frames=frames)
-    seeds = [used.with_seed(seed) for seed in range(40)]
-    exact = [each.expected_mse(typical_vector(200, 0.5), clients=7) for each in seeds]
-    found = predicted_error(used, 7)
-    assert found.bias2 == pytest.approx(sum(each.bias2 for each in exact) / 40, rel=0.1)
-    assert found.variance == pytest.approx(sum(each.variance for each in exact) / 40, rel=0.02)
 
 
 def test_a_mechanism_without_a_closed_form_has_no_prediction(monkeypatch):

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, RecordDict
+from flwr.app import Array, ArrayRecord
 
-from sstq.integrations.flower.vectors import PrivateArrays, private_names, sole_arrays
+from sstq.integrations.flower.vectors import PrivateArrays, private_names
 
 from .apps import DIM, NAMES, model, vector
 
@@ -57,24 +57,3 @@ def test_complex_numbers_are_refused_by_name():
 def test_arrays_that_cannot_be_private_are_refused(names, reason):
     with pytest.raises(ValueError, match=reason):
         PrivateArrays.of(model(), names)
-
-
-def test_another_shape_of_as_many_numbers_is_refused():
-    other = model()
-    other["matrix"] = Array(np.zeros((4, 1), dtype=np.float32))
-    with pytest.raises(ValueError, match=r"'matrix' must have shape \(2, 2\), got \(4, 1\)"):
-        PrivateArrays.of(model(), NAMES).flatten(other)
-
-
-def test_bytes_that_are_no_array_are_refused():
-    broken = model()
-    broken["bias"] = Array("float64", (1,), "numpy.ndarray", b"nonsense")
-    with pytest.raises(ValueError, match="'bias' cannot be read"):
-        PrivateArrays.of(broken, NAMES)
-
-
-@pytest.mark.parametrize("count", [0, 2])
-def test_a_message_holds_one_record_of_arrays(count):
-    content = RecordDict({f"arrays-{i}": model() for i in range(count)})
-    with pytest.raises(ValueError, match=f"the reply must hold exactly one ArrayRecord, got {count}"):
-        sole_arrays(content, "the reply")

@@ -63,25 +63,12 @@ def test_other_answers_are_refused(record):
         Answer.from_record(ConfigRecord(record))
 
 
-def _mechanism(name):
-    arguments = {"clients": 10} if "csgm" in name else {}
-    return sstq.mechanism(name, dim=8, epsilon=3.0, **arguments)
-
-
-PRIVATE = sorted({*sstq.list_mechanisms()} - {"clean", "turboquant", "groupunit"})
-
-
-@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("name", sorted({*sstq.list_mechanisms()} - {"clean", "turboquant", "groupunit"}))
 def test_an_epsilon_that_is_written_smaller_is_not_believed(name):
     """A server that writes a smaller ε into the JSON of a mechanism is refused, or charged what it really costs."""
-    original = _mechanism(name)
+    original = sstq.mechanism(name, dim=8, epsilon=3.0, **({"clients": 10} if "csgm" in name else {}))
     try:
         loaded = reread(original, epsilon=0.5)
     except ValueError:
         return
     assert price(loaded) >= original.privacy_loss() - 1e-9
-
-
-def test_the_price_is_the_agreed_epsilon():
-    assert [price(_mechanism(name)) for name in PRIVATE] == [3.0] * len(PRIVATE)
-    assert price(sstq.mechanism("clean", dim=3)) == float("inf")

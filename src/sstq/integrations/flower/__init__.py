@@ -2,7 +2,7 @@
 
 `SstqMod` goes first in the list of mods of ``@app.train``: it encodes the client's update as one private message and
 charges the node's ledger. `SstqStrategy` wraps any strategy: it asks for such messages, adds them up and gives the
-inner strategy their mean. `LocalGrid` runs a ClientApp for many nodes in this process.
+inner strategy their mean.
 
 Needs the extra: ``pip install 'sstq[flower]'``.
 """
@@ -12,8 +12,7 @@ try:
 except ImportError as error:
     raise ImportError("sstq.integrations.flower needs Flower: pip install 'sstq[flower]'") from error
 
-from sstq.integrations.flower.grid import LocalGrid
 from sstq.integrations.flower.mod import SstqMod
 from sstq.integrations.flower.strategy import SstqStrategy
 
-__all__ = ["LocalGrid", "SstqMod", "SstqStrategy"]
+__all__ = ["SstqMod", "SstqStrategy"]

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flwr.app import Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
-from flwr.supercore.run import Run
 
 from sstq.checks import check_number
 from sstq.federated.cohorts import Participation, answers_of, next_in_turn
@@ -16,7 +14,7 @@ from sstq.federated.cohorts import Participation, answers_of, next_in_turn
 __all__ = ["CohortGrid", "Turns"]
 
 
-class CohortGrid(Grid):
+class CohortGrid:
     """A grid that shows a strategy only the next cohort; everything else is the grid's own."""
 
     def __init__(self, grid: Grid, turns: Turns, asked: Mapping[int, int], seed: int) -> None:
@@ -26,30 +24,8 @@ class CohortGrid(Grid):
         """Return the nodes of the next cohort among those connected now."""
         return self._turns.cohort(self._grid.get_node_ids(), self._asked, self._seed)
 
-    def set_run(self, run: Run) -> None:
-        """Set the run."""
-        self._grid.set_run(run)
-
-    @property
-    def run(self) -> Run:
-        """The run."""
-        return self._grid.run
-
-    def create_message(self, *arguments: Any, **named: Any) -> Message:
-        """Call the grid's own method."""
-        return self._grid.create_message(*arguments, **named)
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Call the grid's own method."""
-        return self._grid.push_messages(messages)
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Call the grid's own method."""
-        return self._grid.pull_messages(message_ids)
-
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Call the grid's own method."""
-        return self._grid.send_and_receive(messages, timeout=timeout)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grid, name)
 
 
 class Turns:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from logging import INFO, WARNING
 from math import isfinite, nan, sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, Metadata, MetricRecord, RecordDict
@@ -194,8 +194,9 @@ class SstqStrategy(Strategy):
         self._state.rounds += 1
         used = self._mechanism_of_round(private.dim)
         request = Request(used, self._state.rounds, names, self._evaluates, self._adaptive)
-        seen = grid if self._turns is None else CohortGrid(grid, self._turns, self._state.asked, self.frame_seed)
-        messages = list(self.strategy.configure_train(server_round, arrays, config, seen))
+        if self._turns is not None:
+            grid = cast(Grid, CohortGrid(grid, self._turns, self._state.asked, self.frame_seed))
+        messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         record = request.to_record()
         for message in messages:
             sent = sole_arrays(message.content, "a request of the inner strategy")

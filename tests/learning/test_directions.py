@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from sstq.learning.weights import energy_level, energy_profile, length_shares
+from sstq.learning.directions import energy_level, energy_profile, length_shares
 
 
 def loss(shares, energies, noise):

@@ -1,0 +1,417 @@
+"""Checked entries to the kernels: transforms, clipping, choice of signed rows, Kashin representations, messages, sums.
+
+`take` checks types and shapes (a wrong one is a programming error), `check_range` what indexes memory.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cache, cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.chunks import row_chunks
+from sstq.exactness import TOTAL
+from sstq.kernels.checks import Doubles, Integers, Singles, Words, check_range, kind_of, log2, take
+from sstq.kernels.compiling import compiled, run, run_rows
+from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
+
+# The time of one normal number, and of one number of a cumulative sum, in numbers of a transform.
+_COST_OF_A_NORMAL, _COST_OF_A_SUM = 6, 4
+# As types they would be made into these at every comparison, which takes as long as a small transform.
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def hadamard_transform(x: NDArray[Any]) -> None:
+    """Multiply every row by the unnormalised Hadamard matrix, in place.
+
+    H_1 = [1] and H_2N = [[H_N, H_N], [H_N, −H_N]] (natural or Sylvester order), so transforming twice multiplies by N.
+
+    Args:
+        x: float32 or float64, C-contiguous and writable, of shape (N,) or (n, N) with N a power of two.
+
+    Examples:
+        >>> x = np.array([1.0, 2.0, 3.0, 4.0])
+        >>> hadamard_transform(x)
+        >>> x
+        array([10., -2., -4.,  0.])
+    """
+    if not isinstance(x, np.ndarray) or x.dtype not in _FLOATS:
+        raise TypeError(f"x must be a float32 or float64 array, got {kind_of(x)}")
+    if x.ndim not in (1, 2) or not x.flags.c_contiguous or not x.flags.writeable:
+        raise ValueError(f"x must have 1 or 2 dimensions, C-contiguous and writable, got shape {x.shape}")
+    bits = log2("the length of a row of x", x.shape[-1])
+    rows = x if x.ndim == 2 else x[None]
+    transform_rows = _transform_of(x.dtype)
+    if x.size < MIN_ELEMENTS_A_THREAD:
+        transform_rows(rows, bits)
+    else:
+        run_in_chunks(lambda chunk: transform_rows(rows[chunk], bits), *rows.shape)
+
+
+@cache
+def _transform_of(dtype: np.dtype[Any]) -> Any:
+    """The kernel for float32 or float64: looking for it takes longer than a small transform."""
+    return compiled("hadamard.transform_rows", np.empty((1, 1), dtype), 0)
+
+
+def all_finite(x: NDArray[Any]) -> bool:
+    """Whether all numbers of x, (n, d), float32 or float64, are finite."""
+    if not isinstance(x, np.ndarray) or x.dtype not in _FLOATS or x.ndim != 2:
+        raise TypeError(f"x must be a float32 or float64 array with 2 dimensions, got {kind_of(x)}")
+    return all(bool(np.isfinite(x[part]).all()) for part in row_chunks(len(x), max(1, x.shape[1])))
+
+
+def _positive(clip: float) -> float:
+    if not 0 < clip < math.inf:
+        raise ValueError(f"clip must be positive and finite, got {clip}")
+    return float(clip)
+
+
+def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[Singles, NDArray[np.bool_]]:
+    """Clip every row of x, (n, d), float32 or float64, finite, to norm `clip` and divide it by that.
+
+    Returns the rows in single precision, of norm at most 1 up to rounding, and which of them were longer than clip.
+    """
+    (x,), bound = take("x f n d", x), _positive(clip)
+    unit, longer = np.empty(x.shape, np.float32), np.empty(len(x), np.bool_)
+    run_rows("clipping.clip_rows", len(x), x.shape[1], lambda rows: (x[rows], bound, unit[rows], longer[rows]))
+    return unit, longer
+
+
+def pick_signed_rows(
+    x: NDArray[Any],
+    clip: float,
+    uniforms: Doubles,
+    signs: tuple[Singles, Singles],
+    which: Integers,
+    subsets: Integers,
+    inside: int,
+    places: Integers,
+) -> tuple[Integers, NDArray[np.bool_]]:
+    """One signed row of a mixed Hadamard frame for every client, by its place among the best aligned.
+
+    The scores of client i are c = ±U x, U being H·D_r·…·H·D_1 with the signs of its frame; the sign is − if
+    uniforms[i] < (1 − ‖x‖/clip)/2. Of the R rows that take part, the `inside` ones of the largest |c_j| (ties: the
+    smaller j) come first, with the sign of c_j (c_j = 0 counts as positive), by index; then they come again with the
+    opposite sign; and then all others, each with both signs.
+
+    Args:
+        x: (n, d), float32 or float64, finite; any magnitudes; e₁ stands for the direction of a zero row.
+        clip: positive and finite.
+        uniforms: float64 (n,), secret numbers in [0, 1).
+        signs: those of F frames before the first transform, float32 (F, d), and before the later ones, float32
+            (F, rounds − 1, N).
+        which: int64 (n,), the frame of each client.
+        subsets: int64 (n, R), the rows of the frame that take part; R = 0 for all of them, R = N.
+        inside: k, from 1 to R.
+        places: int64 (n,), in [0, 2R).
+
+    Returns:
+        int64 (n,): 2·slot for the row in a slot of the subset (or for that row of the frame), + 1 for its opposite;
+        and which rows of x are longer than clip.
+    """
+    shapes = "x f n d, signs f4 F d, signs f4 F r N, uniforms f8 n, which i8 n, subsets i8 n k, places i8 n"
+    x, first, later, uniforms, which, subsets, places = take(shapes, x, *signs, uniforms, which, subsets, places)
+    bound, count, size = _positive(clip), len(x), later.shape[2]
+    bits = log2("the number of rows", size)
+    if not 0 < x.shape[1] <= size:
+        raise ValueError(f"x must have 1 to {size} columns, got shape {x.shape}")
+    taking_part = subsets.shape[1] or size
+    if not 1 <= inside <= taking_part:
+        raise ValueError(f"inside must be from 1 to {taking_part}, got {inside}")
+    check_range("which", which, len(first))
+    check_range("subsets", subsets, size)
+    check_range("places", places, 2 * taking_part)
+    # Scores of a unit vector have the root mean square N^((r − 1)/2) and are nearly normal.
+    expected = size ** (later.shape[1] / 2) * NormalDist().inv_cdf(1 - (inside - 0.5) / (2 * taking_part))
+    picked, longer = np.empty(count, np.int64), np.empty(count, np.bool_)
+
+    def arguments(rows: slice) -> tuple[Any, ...]:
+        frames, ranks = (first, later, bits), (inside, expected, places[rows])
+        return x[rows], bound, uniforms[rows], frames, which[rows], subsets[rows], ranks, picked[rows], longer[rows]
+
+    run_rows("selection.pick_rows", count, size * (later.shape[1] + 2), arguments)
+    return picked, longer
+
+
+@dataclass(frozen=True, eq=False)
+class SignedColumns:
+    """The places of d coordinates among the N inputs of a Hadamard transform, and their signs.
+
+    Args:
+        places: int64 (d,), strictly ascending, in [0, N).
+        signs: float32 (d,), each +1 or −1.
+        size: N, a power of two, at least d.
+    """
+
+    places: Integers
+    signs: Singles
+    size: int
+
+    def __post_init__(self) -> None:
+        places, signs = take("places i8 d, signs f4 d", self.places, self.signs)
+        log2("size", self.size)
+        check_range("places", places, self.size)
+        if np.any(np.diff(places) <= 0) or np.any(np.abs(signs) != 1):
+            raise ValueError("places must be strictly ascending, and signs +1 or -1")
+        object.__setattr__(self, "places", places)
+        object.__setattr__(self, "signs", signs)
+
+    @cached_property
+    def mask(self) -> NDArray[Any]:
+        """The bits that are 1 at the places, in one word for each vector of the transform."""
+        from sstq.kernels.kashin import mask_words
+
+        words: NDArray[Any] = mask_words(self.places, self.size)
+        return words
+
+
+def kashin_pick(
+    x: Singles, columns: SignedColumns, schedule: Singles, picks: Integers, *, certify: bool = True
+) -> tuple[Singles, Doubles]:
+    """Solve for Kashin representations and return a few of their entries.
+
+    With v = scatter(signs·x) into R^N at the columns, H the unnormalised Hadamard matrix and P = H·mask·H/N, start from
+    t = 0 and a = H v and do for every row (ω, γ, cap, box) of the schedule
+
+        t' = clip(t + clip(r·a, ±cap), ±box),      a ← P(a − (t' − t)),      t ← t',      r = max(ω, min(γ·q, 16)),
+
+    where q = ‖s‖²/‖P s‖² is that of the step s = t' − t before the last (0 in the first two steps). The representation
+    t stands for the vector signs·gather(H t)/N. The work is the same for every input.
+
+    Args:
+        x: float32 (n, d), one client per row.
+        columns: the places of the d coordinates among N, and their signs.
+        schedule: float32 (steps, 4), rows (ω, γ, cap, box); cap and box may be infinite.
+        picks: int64 (n, k), positions in [0, N).
+        certify: whether to compute the residuals, in double precision, from t.
+
+    Returns:
+        t at the picks, float32 (n, k), and the residuals ‖x − signs·gather(H t)/N‖₂, float64 (n,), or (0,) without
+        `certify`. Memory beyond the result: two vectors of length N for each thread, and one in double precision.
+
+    Examples:
+        >>> x, columns = np.ones((1, 1), np.float32), SignedColumns(np.array([0]), np.ones(1, np.float32), size=4)
+        >>> schedule = np.array([[1.0, 0.0, np.inf, np.inf]], np.float32)
+        >>> kashin_pick(x, columns, schedule, np.array([[0, 3]]))
+        (array([[1., 1.]], dtype=float32), array([0.]))
+    """
+    x, picks = take("x f4 n d, picks i8 n k", x, picks)
+    check_range("picks", picks, columns.size)
+    return _solve(x, columns, schedule, picks, picks.shape[1], certify)
+
+
+def kashin_represent(x: Singles, columns: SignedColumns, schedule: Singles) -> tuple[Singles, Doubles]:
+    """`kashin_pick` of all entries: the whole t, float32 (n, N), and the residuals, float64 (n,)."""
+    return _solve(x, columns, schedule, np.empty((len(x), 0), np.int64), columns.size, True)
+
+
+def _solve(
+    x: Singles, columns: SignedColumns, schedule: Singles, picks: Integers, width: int, certify: bool
+) -> tuple[Singles, Doubles]:
+    """Return `width` entries of t, those at the picks or, without these, the first; and the residuals."""
+    _, x, schedule = take("places i8 d, x f4 n d, schedule f4 steps 4", columns.places, x, schedule)
+    values, residuals = np.empty((len(x), width), np.float32), np.empty(len(x) if certify else 0)
+    frame = columns.places, columns.signs, columns.mask, columns.size.bit_length() - 1
+
+    def arguments(rows: slice) -> tuple[Any, ...]:
+        return x[rows], frame, schedule, picks[rows], values[rows], residuals[rows]
+
+    run_rows("kashin.solve_rows", len(x), columns.size * (2 * len(schedule) + 1), arguments)
+    return values, residuals
+
+
+def box_muller(words: Words) -> Doubles:
+    """As many standard normal numbers as words, uint64 (n, 2·h), row by row; none is zero.
+
+    Word i of the first half of a row gives a radius and word i of the second half an angle, whose cosine is number i of
+    the first half and whose sine is that of the second. Uniform numbers have 53 bits. Fewer would leak: where they are
+    coarser than the rounding of the numbers sent, as 32 bits are for one angle in a hundred, a vector can be seen not
+    to come from a direction.
+    """
+    (words,) = take("words u8 n w", words)
+    if words.shape[1] % 2:
+        raise ValueError(f"words must have an even number of columns, got shape {words.shape}")
+    cost, numbers = _COST_OF_A_NORMAL * words.shape[1], np.empty(words.shape)
+    run_rows("normals.box_muller_rows", len(words), cost, lambda rows: (words[rows], numbers[rows]))
+    return numbers
+
+
+def draw_around(
+    directions: Doubles, along: Doubles, across: Doubles, words: Words, first: int = 0, *, to_length: bool
+) -> Singles:
+    """The vectors t·u + w, w being normal numbers in the hyperplane orthogonal to u, as float32 (n, d).
+
+    Args:
+        directions: float64 (n, d), unit vectors u, d ≥ 2.
+        along: float64 (n,), t.
+        across: float64 (n,), the length of w, or what its d − 1 numbers are multiplied by.
+        words: uint64 (n, at least first + 2·⌊d/2⌋), secret.
+        first: the first word of a row that is used.
+        to_length: whether `across` is the length of w.
+    """
+    shapes = "directions f8 n d, along f8 n, across f8 n, words u8 n w"
+    directions, along, across, words = take(shapes, directions, along, across, words)
+    count, dim = directions.shape
+    if dim < 2 or not 0 <= first <= words.shape[1] - dim // 2 * 2:
+        raise ValueError(f"words of shape {words.shape} do not suffice for directions of shape {directions.shape}")
+    vectors = np.empty(directions.shape, np.float32)
+
+    def arguments(rows: slice) -> tuple[Any, ...]:
+        return directions[rows], along[rows], across[rows], to_length, words[rows], first, vectors[rows]
+
+    run_rows("normals.draw_around", count, _COST_OF_A_NORMAL * dim, arguments)
+    return vectors
+
+
+def count_passed(rows: Singles, uniforms: Doubles, scale: float) -> Integers:
+    """How many of the cumulative sums of scale·|x|, in double precision, are at most the row's number.
+
+    That is the coordinate which a uniform number picks with probability scale·|x_i|, or d where these leave it over.
+
+    Args:
+        rows: float32 (n, d).
+        uniforms: float64 (n,), secret numbers in [0, 1).
+        scale: positive.
+    """
+    rows, uniforms = take("rows f4 n d, uniforms f8 n", rows, uniforms)
+    scale, cost, counts = float(scale), _COST_OF_A_SUM * rows.shape[1], np.empty(len(rows), np.int64)
+    name = "messages.count_passed_sums"
+    run_rows(name, len(rows), cost, lambda part: (rows[part], uniforms[part], scale, counts[part]))
+    return counts
+
+
+def sample_table(tokens: Integers, words: Words, cumulative: Words) -> Integers:
+    """Map uniform words to codes by the rows of a table: code = #{entries of the token's row that are ≤ word}.
+
+    The search takes a number of steps that depends on the length of a row alone, without branches.
+
+    Args:
+        tokens: int64 (n,), rows of the table.
+        words: uint64 (n,), uniform in [0, 2^62).
+        cumulative: uint64 (M_in, M_out), inclusive cumulative sums of each row's weights; the last is 2^62.
+    """
+    shapes = "tokens i8 n, words u8 n, cumulative u8 inputs outputs"
+    tokens, words, cumulative = take(shapes, tokens, words, cumulative)
+    if cumulative.shape[1] == 0 or np.any(cumulative[:, -1] != TOTAL):
+        raise ValueError("the last entry of every row of cumulative must be 2^62")
+    check_range("tokens", tokens, cumulative.shape[0])
+    check_range("words", words, TOTAL)
+    codes = np.empty(tokens.shape, np.int64)
+    name = "messages.search_rows"
+    run_rows(name, tokens.size, 1, lambda part: (tokens[part], words[part], cumulative, codes[part]))
+    return codes
+
+
+def _check_width(width: int) -> None:
+    if not 1 <= width <= 64:
+        raise ValueError(f"width must be from 1 to 64, got {width}")
+
+
+def pack_bits(values: Words, width: int) -> NDArray[np.uint8]:
+    """Pack unsigned integers of `width` bits back to back into ⌈n·width / 8⌉ bytes.
+
+    Value i, uint64 and below 2^width, occupies the bits [i·width, (i + 1)·width) of the stream, and bit k of the stream
+    is bit k mod 8 (least significant first) of byte k // 8. The unused bits of the last byte are 0.
+    """
+    (values,) = take("values u8 n", values)
+    _check_width(width)
+    if values.size and int(values.max()) >> width:
+        raise ValueError(f"values must be below 2^{width}, got {values.max()}")
+    words = np.empty(-(-values.size * width // 64), np.uint64)
+    run("messages.pack_words", values, width, words)
+    return words.astype("<u8", copy=False).view(np.uint8)[: -(-values.size * width // 8)]
+
+
+def unpack_bits(data: NDArray[np.uint8], count: int, width: int) -> Words:
+    """Undo `pack_bits`: read `count` values of `width` bits. Unused bits of the last byte are ignored.
+
+    Examples:
+        >>> packed = pack_bits(np.array([1, 2, 3], np.uint64), 4)
+        >>> packed, unpack_bits(packed, 3, 4)
+        (array([33,  3], dtype=uint8), array([1, 2, 3], dtype=uint64))
+    """
+    (data,) = take("data u1 bytes", data)
+    _check_width(width)
+    expected = -(-count * width // 8)
+    if count < 0:
+        raise ValueError(f"count must not be negative, got {count}")
+    if data.size != expected:
+        raise ValueError(f"{count} values of {width} bits take {expected} bytes, but data has {data.size}")
+    # One word to spare, so that the kernel can always read two.
+    words = np.zeros(-(-count * width // 64) + 1, "<u8")
+    words.view(np.uint8)[: data.size] = data
+    native, values = words.astype(np.uint64, copy=False), np.empty(count, np.uint64)
+    run("messages.unpack_words", native, width, values)
+    return values
+
+
+def _check_state(state: Integers, *columns: int) -> None:
+    """Refuse sums that a kernel cannot change in place, or with another number of columns."""
+    if not isinstance(state, np.ndarray) or state.dtype != np.int64:
+        raise TypeError(f"state must be an int64 array, got {kind_of(state)}")
+    if state.ndim != 2 or state.shape[1] not in columns or not state.flags.c_contiguous or not state.flags.writeable:
+        wanted = " or ".join(map(str, columns))
+        raise ValueError(f"state must be writable, C-contiguous and have {wanted} columns, got shape {state.shape}")
+
+
+def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.integer], table: Integers) -> None:
+    """Add messages to an aggregator's state: state[index, 0] += 1 and state[index, 1:4] += table[code], for each.
+
+    Integers only, so the result is exact and independent of the order of the messages. An index or code out of range
+    is a ValueError, raised before anything is added. One thread.
+
+    Args:
+        state: int64 (N, 4), C-contiguous and writable, changed in place.
+        index: (n,), positions in [0, N), of any integer type.
+        code: (n,), rows of the table, of any integer type.
+        table: int64 (M, 3).
+    """
+    _check_state(state, 4)
+    (table,) = take("table i8 codes 3", table)
+    index = _checked_messages("index", index, state.shape[0])
+    code = _checked_messages("code", code, table.shape[0])
+    if index.shape != code.shape:
+        raise ValueError(f"code must have the shape of index, {index.shape}, got {code.shape}")
+    run("messages.add_messages", state, index, code, np.insert(table, 0, 1, axis=1))
+
+
+def _checked_messages(name: str, array: NDArray[Any], bound: int) -> NDArray[Any]:
+    """A column of messages, read-only as those of Parquet files are: one kind of array per integer type."""
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be an integer array, got {kind_of(array)}")
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}")
+    # A copy only of what is not contiguous, has another byte order or starts between two of its numbers.
+    column = np.require(array, array.dtype.newbyteorder("="), ["C", "A"]).view()
+    column.flags.writeable = False
+    check_range(name, column, bound)
+    return column
+
+
+def accumulate_vectors(
+    state: Integers, vectors: Doubles, *, unit: float, limit: float, value_bits: int, square_bits: int
+) -> bool:
+    """Add vectors to sums in fixed point: of v = round(2^value_bits·x/unit), and of round(2^square_bits·(x/unit)²).
+
+    Row j of the state has the sums of v >> 30, of v & (2^30 − 1) and of the squares of coordinate j; with a fourth
+    column the squares have two limbs as well. Returns whether |x|/unit ≤ limit for all numbers; if not, the state is
+    spoiled. One thread.
+
+    Args:
+        state: int64 (d, 3) or (d, 4), C-contiguous and writable, changed in place.
+        vectors: float64 (n, d).
+        unit: of the fixed point, positive.
+        limit: what |x|/unit must not exceed.
+        value_bits: of a value's fraction.
+        square_bits: of a square's fraction.
+    """
+    _check_state(state, 3, 4)
+    (vectors,) = take("vectors f8 n d", vectors)
+    if vectors.shape[1] != len(state):
+        raise ValueError(f"vectors must have {len(state)} columns, got {vectors.shape[1]}")
+    factors = float(unit), float(limit), 2.0**value_bits, 2.0**square_bits
+    return bool(run("messages.add_vectors", state, vectors, *factors))

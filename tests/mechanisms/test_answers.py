@@ -1,0 +1,87 @@
+"""Answers to a server's document: one message per row, whatever the row holds; `Client.send` is in tests/service."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import sstq
+from sstq.cli import app
+from sstq.mechanisms.answers import answer, answer_files
+from sstq.mechanisms.encoding import encode_files
+from sstq.messages.vectors import open_vectors
+from sstq.planning.clipping import NormSurvey
+
+ROWS = [[1.0, 2.0], [np.nan, 0.0], [np.inf, 1.0], [0.5, -0.5]]
+
+
+def npy(path):
+    with path.open("wb") as file:
+        np.save(file, ROWS)
+
+
+def large_integers(path):
+    with path.open("wb") as file:
+        np.save(file, np.array([[1, 2], [2**62 + 1, 0], [3, 4]]))
+
+
+def lists(path):
+    rows = [[1.0, 2.0], None, [None, 1.0], [1.0], [1.0, 2.0, 3.0], [np.nan, 0.0], [0.5, -0.5]]
+    pq.write_table(pa.table({"x": pa.array(rows, pa.list_(pa.float32()))}), path)
+
+
+def columns(path):
+    pq.write_table(pa.table({"a": [1.0, None, 0.5], "b": pa.array([2.0, 1.0, -0.5], pa.float32())}), path)
+
+
+def text(path):
+    path.write_text("a,b\n1,2\nnan,0\n?,1\n1\n1,2,3\n,\n0.5,-0.5\n")
+
+
+KINDS = [(npy, [0, 3]), (large_integers, [0, 1, 2]), (lists, [0, 6]), (columns, [0, 2]), (text, [0, 6])]
+
+
+@pytest.mark.parametrize(("kind", "good"), KINDS, ids=[kind.__name__ for kind, _ in KINDS])
+def test_a_bad_row_of_a_file_is_a_zero_vector(kind, good, tmp_path, caplog):
+    kind(tmp_path / "x")
+    (file,), _ = answer_files([open_vectors(tmp_path / "x", 2, unreadable="nan")])
+    rows = np.concatenate(list(file.chunks()))
+    assert (len(rows), np.flatnonzero(rows.any(axis=1)).tolist()) == (file.count, good)
+    if len(good) < len(rows):
+        assert f"{len(rows) - len(good)} of {len(rows)} vectors cannot be encoded" in caplog.text
+    # The owner of the data is told instead.
+    with pytest.raises(ValueError, match="x"):
+        list(open_vectors(tmp_path / "x", 2).chunks())
+
+
+def test_an_unknown_group_is_a_uniform_one_with_the_zero_vector(tmp_path, caplog):
+    mechanism = sstq.GroupUnit(2, 1.0, groups=3, messages=2)
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", np.ones((300, 2)))
+    opened = [open_vectors(tmp_path / f"{name}.npy", 2, unreadable="nan") for name in "ab"]
+    given = np.array([0, 1, 2, 3, -1, 2**40] * 100)
+    files, groups = answer_files(opened, given, mechanism.groups)
+    known = (given >= 0) & (given < 3)
+    np.testing.assert_array_equal(groups[known], given[known])
+    # Each of three groups has 100 of 300 on average; none at all in 3·(2/3)^300 = 1e-52 of runs.
+    assert set(groups[~known]) == {0, 1, 2}
+    rows = np.concatenate([part for file in files for part in file.chunks()])
+    np.testing.assert_array_equal(rows.any(axis=1), known)
+    assert sum(map(len, encode_files(mechanism, files, groups=groups))) == 2 * 600
+    assert len(answer(mechanism, np.ones((600, 2)), given)) == 2 * 600
+    assert "b.npy: 150 of 300 vectors cannot be encoded" in caplog.text
+
+
+def test_a_survey_of_norms_is_answered_for_every_row(tmp_path):
+    survey = NormSurvey(epsilon=1.0, lowest=0.1, highest=10.0)
+    (tmp_path / "survey.json").write_text(survey.to_json())
+    npy(tmp_path / "x.npy")
+    named = [str(tmp_path / "x.npy"), "-s", str(tmp_path / "survey.json"), "-o", str(tmp_path / "a.sstq")]
+    ran = CliRunner().invoke(app, ["clip", "encode", *named])
+    assert ran.exit_code == 0, ran.output
+    assert sum(map(len, sstq.read_messages(tmp_path / "a.sstq", survey))) == len(ROWS)
+    # Whoever holds the vectors is told.
+    ran = CliRunner().invoke(app, ["clip", "suggest", "--vectors", str(tmp_path / "x.npy")])
+    assert ran.exit_code == 1
+    assert "row 1" in ran.output
