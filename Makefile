@@ -9,12 +9,13 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # and how many workers there are.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo quick test check release-check format docs bench clean
+.PHONY: help demo quick test soak check release-check format docs bench clean
 
 help:
 	@echo "make demo    digits learned from one private message per person (a table and a picture)"
 	@echo "make quick   the tests that are not slow, without torch and Flower: after every edit"
 	@echo "make test    the whole test suite, doctests and README snippets included"
+	@echo "make soak    what repeats: kills under load, long waits, notebooks, every snippet (half an hour); before a release"
 	@echo "make check   formatting, lint, layers, types, tests and a strict build of the documentation"
 	@echo "make release-check  wheel and sources built, installed in a clean environment, and the README run in it"
 	@echo "make bench   speed, as ratios against reference implementations in one run"
@@ -38,11 +39,15 @@ demo: $(VENV)/extra-paper
 
 quick: $(VENV)/extra-quick
 	$(BIN)/python -m sstq.kernels > /dev/null
-	$(PYTEST) -m "not slow" --doctest-ignore-import-errors
+	$(PYTEST) -m "not slow and not soak" --doctest-ignore-import-errors
 
 test: $(VENV)/extra-test
 	$(BIN)/python -m sstq.kernels > /dev/null
 	$(PYTEST)
+
+soak: $(VENV)/extra-test
+	$(BIN)/python -m sstq.kernels > /dev/null
+	$(PYTEST) -m soak
 
 check: $(VENV)/extra-check
 	$(BIN)/ruff format --check .

@@ -198,9 +198,9 @@ def packed(encoder, messages):
     return target.tobytes()
 
 
-def test_random_inputs(library, seed):
-    """10⁴ inputs of random mechanisms with the first compiler, fewer with others; 10⁶ in `python -m benchmarks`."""
-    count = 10_000 if library.compiler == COMPILERS[0] else 2_000
+@pytest.mark.parametrize("count", [2_000, pytest.param(20_000, marks=pytest.mark.soak)])
+def test_random_inputs(library, count, seed):
+    """10⁶ inputs of random mechanisms are in `python -m benchmarks`."""
     different, tried = c_client.differences(library, count, np.random.default_rng(seed), each=100)
     assert min(tried.values()) > 0
     assert not any(different.values()), f"{different} of {tried}"

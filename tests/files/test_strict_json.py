@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 import sstq
 from sstq.files.strict_json import read_json
 from sstq.planning.clipping import NormSurvey
-from sstq.planning.tuning import tune
-from sstq.runs.shards import record_simulation
 from tests.contract.cases import CASES, build
 
 numbers = st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -80,26 +78,16 @@ def test_a_weight_of_true_is_refused():
             sstq.from_json(text)
 
 
-def test_the_other_readers_refuse_a_name_twice(tmp_path):
+def test_surveys_refuse_a_name_twice():
     survey = NormSurvey(epsilon=0.5, lowest=0.1, highest=10.0).to_json()
     with pytest.raises(ValueError, match="occurs twice"):
         NormSurvey.from_json(again(survey))
-
-    (tmp_path / ".simulation.json").write_text('{"seed": 1, "seed": 2}')
-    with pytest.raises(ValueError, match="occurs twice"):
-        record_simulation(tmp_path, build("sstq"), 2, [])
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "frame_size" not in CASES[case]])
 @pytest.mark.parametrize("dim", [4, 100, 3000])
 def test_default_frames_are_within_the_bounds_of_cost(case, dim):
     mechanism = build(case, dim)
-    assert sstq.from_json(mechanism.to_json()) == mechanism
-
-
-@pytest.mark.parametrize("dim", [1, 2, 31, 1000])
-def test_tuned_frames_are_within_the_bounds_of_cost(dim):
-    mechanism = tune(dim, 3.0, 1, message_bits=30).mechanism
     assert sstq.from_json(mechanism.to_json()) == mechanism
 
 
