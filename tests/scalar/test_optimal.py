@@ -334,7 +334,7 @@ def test_the_command_line_builds_and_shows_it(tmp_path):
     assert CliRunner().invoke(app, arguments).exit_code == 0
     mechanism = sstq.from_json(spec.read_text())
     assert mechanism.digest() == sstq.SSTQ(40, 2.0, bits=2, channel="optimal").digest()
-    shown = CliRunner().invoke(app, ["channel", "--mechanism", str(spec), "--output", str(table)])
+    shown = CliRunner().invoke(app, ["inspect", str(spec), "--output", str(table)])
     assert shown.exit_code == 0
     assert f"tokens\t{mechanism.channel.inputs}" in shown.output
     written = np.loadtxt(table, delimiter=",", skiprows=1, dtype=np.int64)
